@@ -1,0 +1,64 @@
+# Everything a contributor does, each in one word. Needs only Python >= 3.11 and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+BENCH := .venv-bench
+# The checkout's own interpreter settings must not change what is tested.
+unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check fuzz bench requirements clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
+
+demo: $(VENV)/.core ## set up, then run a scripted conversation and show what is remembered
+	@$(BIN)/python examples/demo.py
+
+test: check ## set up, then run everything: format, lint, types, layers, tests, docs examples
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+check: $(VENV)/.dev ## the fast part: format, lint, types, import layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+fuzz: $(VENV)/.dev ## one million random histories, windows and budgets; none may come out illegal
+	$(BIN)/python benchmarks/legal.py --cases 1000000
+
+bench: $(BENCH)/.ready ## set up the peers, then print every figure of docs/benchmarks.md as a ratio
+	$(BENCH)/bin/python benchmarks/run.py
+
+requirements: $(VENV)/.core ## pin the tools anew
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --no-header --upgrade requirements-dev.in -o requirements-dev.txt
+	$(BIN)/uv pip compile --quiet --universal --no-header --upgrade -c requirements-dev.txt requirements-bench.in -o requirements-bench.txt
+
+clean: ## remove the environments and caches
+	rm -rf $(VENV) $(BENCH) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+
+# uv installs the same set many times faster; where it cannot be had, pip does the work.
+define install
+	$(1)/bin/python -m pip install --quiet uv 2>/dev/null || true
+	if [ -x $(1)/bin/uv ]; then $(1)/bin/uv pip install --quiet --compile-bytecode --python $(1)/bin/python $(2); \
+	else $(1)/bin/python -m pip install --quiet $(2); fi
+endef
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed; point at one with: make PYTHON=/path/to/python3.11 <target>"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: $(VENV)/bin/python pyproject.toml
+	@$(call install,$(VENV),-e .)
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core requirements-dev.txt
+	@$(call install,$(VENV),-r requirements-dev.txt -e .)
+	@touch $@
+
+$(BENCH)/.ready: requirements-dev.txt requirements-bench.txt pyproject.toml
+	$(PYTHON) -m venv $(BENCH)
+	@$(call install,$(BENCH),-r requirements-dev.txt -r requirements-bench.txt -e .)
+	@touch $@
