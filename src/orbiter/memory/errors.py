@@ -1,0 +1,100 @@
+"""The one family of errors: each is a `MemoryError` and also the builtin a caller would catch.
+
+    MemoryError                                    anything this library raises on purpose
+    ├── ScopeError             (ValueError)        a scope name that does not exist
+    ├── StatusError            (ValueError)        a status move that is not allowed
+    ├── InvalidItemError       (ValueError)        an item no store may hold
+    ├── ItemTypeError          (TypeError)         two classes claim one `memory_type`
+    ├── QueryError             (ValueError)        a filter or limit that means nothing
+    ├── EmptyFilterError       (ValueError)        a `clear` that would wipe every user
+    ├── MessageError           (ValueError)        a provider message that cannot be read
+    ├── ToolCallNotFoundError  (LookupError)       a response has no call of that name
+    ├── SummaryError           (RuntimeError)      a summarizer failed; nothing was lost
+    ├── MemoryConnectionError  (ConnectionError)   a service cannot be reached or refuses
+    └── MemoryTimeoutError     (TimeoutError)      a service did not answer in time
+
+A field that is wrong when an item is *made* raises pydantic's `ValidationError`, itself a
+`ValueError`, which names the field.
+"""
+
+__all__ = [
+    "EmptyFilterError",
+    "InvalidItemError",
+    "ItemTypeError",
+    "MemoryConnectionError",
+    "MemoryError",
+    "MemoryTimeoutError",
+    "MessageError",
+    "QueryError",
+    "ScopeError",
+    "StatusError",
+    "SummaryError",
+    "ToolCallNotFoundError",
+]
+
+
+class MemoryError(Exception):
+    """Base of every error this library raises on purpose."""
+
+
+class ScopeError(MemoryError, ValueError):
+    """A scope name is not one of `user`, `session`, `task`."""
+
+    def __init__(self, scope: object) -> None:
+        super().__init__(f"unknown scope `{scope}`; use `user`, `session` or `task`")
+        self.scope = scope
+
+
+class StatusError(MemoryError, ValueError):
+    """A status move is not one of draft→accepted, draft→discard, accepted→discard."""
+
+    def __init__(self, old: str, new: str) -> None:
+        super().__init__(
+            f"an item cannot move from `{old}` to `{new}`; "
+            "allowed: draft→accepted, draft→discard, accepted→discard"
+        )
+        self.old = old
+        self.new = new
+
+
+class InvalidItemError(MemoryError, ValueError):
+    """An item was changed into something no store may hold; nothing was stored."""
+
+
+class ItemTypeError(MemoryError, TypeError):
+    """An item class has no `memory_type` of its own, or claims one that is taken."""
+
+
+class QueryError(MemoryError, ValueError):
+    """A filter, limit or budget means nothing."""
+
+
+class EmptyFilterError(MemoryError, ValueError):
+    """`clear` was given a filter that names nobody; it would remove everyone's items."""
+
+
+class MessageError(MemoryError, ValueError):
+    """A provider message cannot be read as a conversation."""
+
+
+class ToolCallNotFoundError(MemoryError, LookupError):
+    """A response holds no tool call of the asked name."""
+
+
+class SummaryError(MemoryError, RuntimeError):
+    """A summarizer failed; the items are untouched."""
+
+    def __init__(self, template: str, cause: BaseException) -> None:
+        super().__init__(
+            f"the summarizer failed on template `{template}`: {cause}; "
+            "no item was changed, call again when it is back"
+        )
+        self.template = template
+
+
+class MemoryConnectionError(MemoryError, ConnectionError):
+    """A service cannot be reached, or refused the request."""
+
+
+class MemoryTimeoutError(MemoryError, TimeoutError):
+    """A service did not answer within the deadline."""

@@ -1,0 +1,78 @@
+"""What is asked of a store. `Query.matches` is the reference meaning of every filter.
+
+A store may answer faster in any way it likes, as long as it finds exactly what `matches` accepts.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from orbiter.memory._checks import check_text
+from orbiter.memory.errors import QueryError
+from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
+
+__all__ = ["SCOPE_FIELDS", "Query", "ScopeField", "check_size"]
+
+ScopeField = Literal["user_id", "session_id", "task_id", "agent_id"]
+"""The name of a metadata field that can filter."""
+
+SCOPE_FIELDS: tuple[ScopeField, ...] = ("user_id", "session_id", "task_id", "agent_id")
+"""The metadata fields that can filter; `extra` never does."""
+
+
+def check_size(name: str, value: int) -> int:
+    """Return *value* if it is a whole number of zero or more, else raise `QueryError`."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise QueryError(f"`{name}` must be a whole number, not {value!r}")
+    if value < 0:
+        raise QueryError(f"`{name}` must be 0 or more, not {value}")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One question to a store: every given part must hold; `None` and `""` ask nothing."""
+
+    text: str = ""
+    metadata: MemoryMetadata | None = None
+    memory_type: str | None = None
+    status: MemoryStatus | None = None
+    limit: int = 10
+    fields: tuple[ScopeField, ...] = SCOPE_FIELDS
+    """Which metadata fields count: all four, except where a store has a narrower scope."""
+    _needle: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_size("limit", self.limit)
+        try:
+            check_text(self.text, max_bytes=MemoryItem.max_content_bytes)
+        except ValueError as exc:
+            raise QueryError(f"`query` cannot be searched for: {exc}") from None
+        if self.status is not None:
+            try:
+                object.__setattr__(self, "status", MemoryStatus(self.status))
+            except ValueError:
+                raise QueryError(
+                    f"unknown status `{self.status}`; use `draft`, `accepted` or `discard`"
+                ) from None
+        object.__setattr__(self, "_needle", self.text.casefold())
+
+    @property
+    def wanted(self) -> dict[ScopeField, str]:
+        """The scope fields that count and the values they must have."""
+        if self.metadata is None:
+            return {}
+        given = ((name, getattr(self.metadata, name)) for name in self.fields)
+        return {name: value for name, value in given if value is not None}
+
+    def matches(self, item: MemoryItem) -> bool:
+        """Tell whether *item* is among what is asked for."""
+        return (
+            all(getattr(item.metadata, name) == value for name, value in self.wanted.items())
+            and (self.memory_type is None or item.memory_type == self.memory_type)
+            and (self.status is None or item.status == self.status)
+            and self.has_text(item)
+        )
+
+    def has_text(self, item: MemoryItem) -> bool:
+        """Tell whether *item* holds the text: a literal substring, by Unicode case folding."""
+        return not self._needle or self._needle in item.content.casefold()
