@@ -1,0 +1,79 @@
+"""Reading a tool call, in whichever of the known shapes it was stored.
+
+{"id", "name", "arguments"}                                our own: arguments an object or text
+{"id", "type": "function", "function": {"name", "arguments"}}    OpenAI Chat
+{"id", "type": "custom", "custom": {"name", "input"}}            OpenAI Chat, free text
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orbiter.memory._checks import check_json
+from orbiter.memory.items import MAX_JSON, AIMemory, MemoryItem, ToolMemory
+
+
+def calls_of(item: MemoryItem) -> list[dict[str, Any]]:
+    """Return the tool calls of *item*; none unless the model made it."""
+    return item.tool_calls if isinstance(item, AIMemory) else []
+
+
+def result_id(item: MemoryItem) -> str:
+    """Return the id of the call that *item* answers, or `""`."""
+    return item.tool_call_id if isinstance(item, ToolMemory) else ""
+
+
+def call_id(call: Mapping[str, Any]) -> str:
+    """Return the call's id; `""` when it has none that is text."""
+    found = call.get("id")
+    return found if isinstance(found, str) else ""
+
+
+def call_name(call: Mapping[str, Any]) -> str:
+    """Return the name of the called tool; `""` when it has none that is text."""
+    found = _body(call).get("name")
+    return found if isinstance(found, str) else ""
+
+
+def call_arguments(call: Mapping[str, Any]) -> str:
+    """Return the arguments as text, the way OpenAI sends them."""
+    found = _arguments(call)
+    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+
+
+def call_input(call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments as an object, the way Anthropic and Gemini want them.
+
+    Text that is no JSON object, or one that cannot be sent as JSON again, is kept whole under
+    the key `input`.
+    """
+    found = _arguments(call)
+    if not isinstance(found, str):
+        return dict(found) if isinstance(found, dict) else {"input": found}
+    try:
+        parsed = check_json(json.loads(found), max_bytes=MAX_JSON) if found.strip() else {}
+    except (ValueError, RecursionError):
+        return {"input": found}
+    return parsed if isinstance(parsed, dict) else {"input": found}
+
+
+def are_answerable(calls: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether each call can have one result: an id is there, and stands only once."""
+    ids = [call_id(call) for call in calls]
+    return all(ids) and len(set(ids)) == len(ids)
+
+
+def _body(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    for key in ("function", "custom"):
+        inner = call.get(key)
+        if isinstance(inner, Mapping):
+            return inner
+    return call
+
+
+def _arguments(call: Mapping[str, Any]) -> Any:
+    body = _body(call)
+    for key in ("arguments", "input", "args"):
+        if body.get(key) is not None:
+            return body[key]
+    return {}

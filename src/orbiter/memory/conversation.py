@@ -1,0 +1,283 @@
+"""Conversation windows: pure functions over a sequence of items, no I/O.
+
+A *unit* is what must stand or fall together: a tool group (an AI message with calls, directly
+followed by one result per call), or any other single item. Everything here is one backward walk
+over units, so a window costs what the window holds, not what the history holds.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import blake2b
+from typing import Literal
+
+from orbiter.memory._calls import are_answerable, call_id, call_name, calls_of, result_id
+from orbiter.memory.errors import QueryError
+from orbiter.memory.items import MemoryItem, ToolMemory, role_of
+from orbiter.memory.query import check_size
+from orbiter.memory.tokens import (
+    CONVERSATION_TOKENS,
+    TokenCounter,
+    estimate_tokens,
+    item_tokens,
+)
+
+__all__ = ["OpenGroup", "last_rounds", "rounds", "trim_to", "whole_groups"]
+
+OpenGroup = Literal["drop", "keep", "complete"]
+"""What becomes of a tool group that lacks results.
+
+`drop` leaves it out; `keep` keeps it while it is the open last turn, for an agent that waits for
+its tools; `complete` adds an error result for each missing one.
+"""
+
+Unit = list[MemoryItem]
+Indexed = Iterable[tuple[int, MemoryItem]]
+
+_MISSING = "No result was recorded for this tool call."
+
+
+def newest_first(items: Sequence[MemoryItem]) -> Iterator[tuple[int, MemoryItem]]:
+    """Yield each item with its index, the last one first."""
+    for index in range(len(items) - 1, -1, -1):
+        yield index, items[index]
+
+
+def walk_units(newest: Indexed, open_group: OpenGroup = "drop") -> Iterator[tuple[int, Unit]]:
+    """Yield whole units, newest first, each with the index of its first item.
+
+    Results stand directly behind their call, also those that came late; a result without its
+    call, or a second one for the same call, is left out. Reads only as far as it is consumed.
+    """
+    if open_group not in ("drop", "keep", "complete"):
+        raise QueryError(f"unknown policy `{open_group}`; use `drop`, `keep` or `complete`")
+    waiting: dict[str, tuple[int, MemoryItem]] = {}
+    is_last_turn = True
+    for index, item in newest:
+        role = role_of(item)
+        if role == "tool":
+            # Walking back, the first answer comes last and replaces later ones: the model saw it.
+            waiting[result_id(item)] = (index, item)
+            continue
+        unit = [item]
+        if role == "ai" and calls_of(item):
+            unit = _group(item, waiting, open_group, is_last_turn=is_last_turn)
+        if unit:
+            yield index, unit
+        is_last_turn = False
+
+
+def _group(
+    item: MemoryItem,
+    waiting: dict[str, tuple[int, MemoryItem]],
+    open_group: OpenGroup,
+    *,
+    is_last_turn: bool,
+) -> Unit:
+    calls = calls_of(item)
+    found = {id: waiting.pop(id) for id in map(call_id, calls) if id in waiting}
+    if not are_answerable(calls):
+        return []
+    unit = [item, *(result for _, result in sorted(found.values(), key=lambda pair: pair[0]))]
+    missing = [call for call in calls if call_id(call) not in found]
+    if missing and open_group == "complete":
+        return unit + [_error_result(item, call_id(call), call_name(call)) for call in missing]
+    if missing and not (open_group == "keep" and is_last_turn):
+        return []
+    return unit
+
+
+def _error_result(call_item: MemoryItem, id: str, name: str) -> ToolMemory:
+    """Return the same stand-in each time, so that completing twice changes nothing."""
+    digest = blake2b(f"{call_item.id}\0{id}".encode(), digest_size=16).hexdigest()
+    return ToolMemory(
+        id=digest,
+        content=_MISSING,
+        tool_call_id=id,
+        tool_name=name,
+        is_error=True,
+        metadata=call_item.metadata,
+        created_at=call_item.created_at,
+    )
+
+
+def whole_groups(
+    items: Sequence[MemoryItem], *, open_group: OpenGroup = "drop"
+) -> list[MemoryItem]:
+    """Return *items* with every tool group whole or absent, oldest first.
+
+    Results are placed directly behind their call, the only order providers accept; all else
+    keeps its place.
+    """
+    return _flatten(walk_units(newest_first(items), open_group))
+
+
+def rounds(items: Iterable[MemoryItem]) -> list[list[MemoryItem]]:
+    """Split *items* into rounds, oldest first.
+
+    A round starts at a human message. What stands before the first one is a list of its own, so
+    joining the lists gives *items* again.
+    """
+    split: list[list[MemoryItem]] = []
+    for item in items:
+        if role_of(item) == "human" or not split:
+            split.append([])
+        split[-1].append(item)
+    return split
+
+
+def last_rounds(items: Sequence[MemoryItem], count: int) -> list[MemoryItem]:
+    """Return the newest *count* rounds, oldest first.
+
+    A round starts at a human message. System messages before the window are
+    kept. ``count == 0`` means no limit.
+    """
+    check_size("count", count)
+    start = 0
+    if count:
+        starts = (index for index, item in newest_first(items) if role_of(item) == "human")
+        for number, index in enumerate(starts, start=1):
+            if number == count:
+                start = index
+                break
+    return [item for index, item in enumerate(items) if index >= start or role_of(item) == "system"]
+
+
+def cut_between_groups(items: Sequence[MemoryItem], index: int) -> int:
+    """Return the last place at or before *index* where a cut parts no call from its results.
+
+    A call that still waits for results belongs to everything after it, until a person speaks.
+    """
+    asked: dict[str, int] = {}
+    waiting: set[int] = set()
+    ends: dict[int, int] = {}
+    for place, item in enumerate(items):
+        if role_of(item) == "human":
+            waiting.clear()
+        for call in calls_of(item):
+            asked[call_id(call)] = place
+            waiting.add(place)
+        if role_of(item) == "tool" and result_id(item) in asked:
+            ends[asked[result_id(item)]] = place + 1
+    answered = {result_id(item) for item in items if role_of(item) == "tool"}
+    for place in waiting:
+        if any(call_id(call) not in answered for call in calls_of(items[place])):
+            ends[place] = len(items) + 1
+    for start in sorted(ends, reverse=True):
+        if start < index < ends[start]:
+            index = start
+    return index
+
+
+def take_units(units: Iterable[tuple[int, Unit]], limit: int) -> Iterator[tuple[int, Unit]]:
+    """Yield units while they fit in *limit* items; stop at the first that does not."""
+    room = limit
+    for index, unit in units:
+        room -= len(unit)
+        if room < 0:
+            return
+        yield index, unit
+
+
+def trim_to(
+    items: Sequence[MemoryItem],
+    *,
+    max_items: int | None = None,
+    budget: int | None = None,
+    counter: TokenCounter = estimate_tokens,
+    open_group: OpenGroup = "drop",
+) -> list[MemoryItem]:
+    """Return what of *items* fits in so many items and tokens, oldest first, groups whole.
+
+    What is kept, in this order while there is room: the newest human message; the system
+    messages, oldest first; the rest of the newest round, newest first; earlier rounds, each whole
+    or not at all. So the newest round is kept if it fits beside the system messages, and if it
+    does not, the model still sees what it was asked. Trimming the result again changes nothing.
+    """
+    systems = [index for index, item in enumerate(items) if role_of(item) == "system"]
+    human = next((i for i, item in newest_first(items) if role_of(item) == "human"), None)
+    return trim_units(
+        items,
+        systems=systems,
+        human=human,
+        max_items=max_items,
+        budget=budget,
+        cost=lambda item: item_tokens(item, counter=counter),
+        open_group=open_group,
+    )
+
+
+def trim_units(
+    items: Sequence[MemoryItem],
+    *,
+    systems: Iterable[int],
+    human: int | None,
+    max_items: int | None,
+    budget: int | None,
+    cost: Callable[[MemoryItem], int],
+    open_group: OpenGroup,
+) -> list[MemoryItem]:
+    """Do the work of `trim_to` for a caller that knows where the pinned messages stand."""
+    room = _Room(max_items, budget, cost)
+    kept: dict[int, Unit] = {}
+    for index in ([] if human is None else [human]) + list(systems):
+        if room.take([items[index]]):
+            kept[index] = [items[index]]
+    pinned = frozenset(kept)
+    in_newest_round = True
+    pending: list[tuple[int, Unit]] = []
+    for index, unit in walk_units(newest_first(items), open_group):
+        if index in pinned:
+            if index == human:
+                in_newest_round = False
+            continue
+        role = role_of(unit[0])
+        if role == "system":
+            continue  # there was no room for it
+        if in_newest_round:
+            if index == human or not room.take(unit):
+                break
+            kept[index] = unit
+            continue
+        pending.append((index, unit))
+        if role == "human":
+            if not room.take([item for _, part in pending for item in part]):
+                pending.clear()
+                break
+            kept.update(pending)
+            pending.clear()
+    else:
+        # What stands before the first human message comes last, whole or not at all.
+        if pending and room.take([item for _, part in pending for item in part]):
+            kept.update(pending)
+    return [item for index in sorted(kept) for item in kept[index]]
+
+
+class _Room:
+    """What is left of a limit on items and tokens."""
+
+    def __init__(
+        self, max_items: int | None, budget: int | None, cost: Callable[[MemoryItem], int]
+    ) -> None:
+        self._items = None if max_items is None else check_size("max_items", max_items)
+        self._tokens = None if budget is None else check_size("budget", budget)
+        self._cost = cost
+        if self._tokens is not None:
+            self._tokens -= CONVERSATION_TOKENS
+
+    def take(self, unit: Sequence[MemoryItem]) -> bool:
+        """Take room for *unit* if there is enough; take none otherwise."""
+        items, tokens = self._items, self._tokens
+        if items is not None:
+            items -= len(unit)
+            if items < 0:
+                return False
+        if tokens is not None:
+            for item in unit:
+                tokens -= self._cost(item)
+                if tokens < 0:
+                    return False
+        self._items, self._tokens = items, tokens
+        return True
+
+
+def _flatten(units: Iterable[tuple[int, Unit]]) -> list[MemoryItem]:
+    return [item for _, unit in reversed(list(units)) for item in unit]

@@ -1,0 +1,98 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orbiter.memory import AIMemory, HumanMemory, ToolMemory, count_tokens, estimate_tokens
+from orbiter.memory.errors import QueryError
+from orbiter.memory.tokens import CONVERSATION_TOKENS, item_tokens, split_budget
+
+
+@pytest.mark.parametrize(
+    ("text", "least", "most"),
+    [
+        ("", 0, 0),
+        ("hello", 1, 2),
+        ("The quick brown fox jumps over the lazy dog.", 9, 12),
+        ("我昨天去了北京，见了几位老朋友。", 10, 16),
+        ("1234567890", 4, 4),
+        ("0" * 64, 40, 60),
+        ("🎉🎉🎉", 4, 8),
+        ("\n\n\n\n", 1, 2),
+    ],
+)
+def test_an_estimate_is_near_what_tokenizers_say(text: str, least: int, most: int) -> None:
+    assert least <= estimate_tokens(text) <= most
+
+
+@given(st.text(), st.text())
+def test_more_text_is_never_much_cheaper(left: str, right: str) -> None:
+    both = estimate_tokens(f"{left} {right}")
+
+    assert both >= 0.7 * max(estimate_tokens(left), estimate_tokens(right)) - 2
+
+
+def test_everything_an_item_sends_is_counted() -> None:
+    plain = item_tokens(AIMemory(content="hi"))
+    call = {"id": "call_1", "name": "weather", "arguments": {"city": "Paris"}}
+    calling = item_tokens(AIMemory(content="hi", tool_calls=[call]))
+    longer = item_tokens(
+        AIMemory(content="hi", tool_calls=[{**call, "arguments": {"city": "Paris " * 50}}])
+    )
+    thinking = AIMemory(
+        content="hi", native={"anthropic": [{"type": "thinking", "thinking": "hm " * 50}]}
+    )
+
+    assert plain < calling < longer
+    assert item_tokens(thinking) > plain + 40
+    assert item_tokens(ToolMemory(content="", tool_call_id="call_1", tool_name="weather")) > 4
+
+
+def test_text_a_block_repeats_is_counted_once() -> None:
+    blocks = [{"type": "text", "text": "hello there " * 20}]
+    item = HumanMemory(content="hello there " * 20)
+    with_blocks = item.model_copy(update={"native": {"anthropic": blocks}})
+
+    assert item_tokens(with_blocks) == item_tokens(item)
+
+
+def test_a_picture_counts_as_a_picture_not_as_text() -> None:
+    block = {"type": "image", "source": {"type": "base64", "data": "A1b2" * 50_000}}
+
+    assert 1_600 <= item_tokens(HumanMemory(content="", native={"anthropic": [block]})) < 1_700
+
+
+def test_a_conversation_costs_a_little_more_than_its_items() -> None:
+    items = [HumanMemory(content="hi"), AIMemory(content="ho")]
+
+    assert count_tokens(items) == CONVERSATION_TOKENS + sum(item_tokens(item) for item in items)
+    assert count_tokens([]) == 0
+    assert count_tokens(items, counter=lambda _: 10) == CONVERSATION_TOKENS + 2 * 14
+
+
+@pytest.mark.parametrize(
+    ("budget", "wants", "shares"),
+    [
+        (100, {"a": 10, "b": 20}, {"a": 10, "b": 20}),
+        (100, {"a": 10, "b": 200}, {"a": 10, "b": 90}),
+        (100, {"a": 200, "b": 200}, {"a": 50, "b": 50}),
+        (0, {"a": 5}, {"a": 0}),
+        (10, {}, {}),
+    ],
+)
+def test_a_budget_is_shared_so_that_none_starves(
+    budget: int, wants: dict[str, int], shares: dict[str, int]
+) -> None:
+    assert split_budget(budget, wants) == shares
+
+
+@given(st.integers(0, 1000), st.dictionaries(st.text(max_size=3), st.integers(0, 1000)))
+def test_shares_never_exceed_budget_or_want(budget: int, wants: dict[str, int]) -> None:
+    shares = split_budget(budget, wants)
+
+    assert sum(shares.values()) <= budget
+    assert all(shares[name] <= wants[name] for name in wants)
+
+
+def test_a_negative_budget_is_refused() -> None:
+    with pytest.raises(QueryError, match="budget"):
+        split_budget(-1, {})
