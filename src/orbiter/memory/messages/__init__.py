@@ -1,0 +1,105 @@
+"""Items to and from the messages of OpenAI Chat, OpenAI Responses, Anthropic and Gemini.
+
+Pure functions. What `to_messages` returns is always legal: incomplete tool groups are left out or
+completed, results stand behind their calls, ids and names are ones the provider accepts. What a
+message holds beyond text and tool calls comes back untouched in the same format.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orbiter.memory.conversation import OpenGroup, newest_first, walk_units
+from orbiter.memory.errors import MessageError
+from orbiter.memory.items import MemoryItem, MemoryMetadata, SystemMemory, role_of
+from orbiter.memory.messages import _anthropic, _gemini, _openai_chat, _openai_responses
+from orbiter.memory.messages._wire import Format, Message, Problem, must_be_object
+
+__all__ = [
+    "Format",
+    "Message",
+    "Problem",
+    "ProviderMessages",
+    "from_messages",
+    "to_messages",
+    "validate",
+]
+
+_CODECS = {
+    "openai": _openai_chat,
+    "openai-responses": _openai_responses,
+    "anthropic": _anthropic,
+    "gemini": _gemini,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderMessages:
+    """A conversation in one provider's shape.
+
+    `system` is the system text where the provider wants it outside the messages, else `""`.
+    """
+
+    format: Format
+    messages: list[Message]
+    system: str = ""
+
+    def as_kwargs(self) -> dict[str, Any]:
+        """Return the keyword arguments of the provider's own call, ready for `**`.
+
+        For Gemini: `contents` and `config`, as `client.models.generate_content` takes them.
+        """
+        if self.format == "openai":
+            return {"messages": self.messages}
+        if self.format == "openai-responses":
+            return {"input": self.messages}
+        if self.format == "anthropic":
+            return {"messages": self.messages} | ({"system": self.system} if self.system else {})
+        config = {"config": {"system_instruction": self.system}} if self.system else {}
+        return {"contents": self.messages} | config
+
+
+def to_messages(
+    items: Sequence[MemoryItem], format: Format, *, open_group: OpenGroup = "drop"
+) -> ProviderMessages:
+    """Return *items* as messages the provider accepts, in order.
+
+    Items of kinds that take no part in a conversation are left out.
+    """
+    codec = _codec(format)
+    units = [unit for _, unit in walk_units(newest_first(items), open_group)][::-1]
+    system = ""
+    if codec in (_anthropic, _gemini):
+        system = "\n\n".join(i.content for i in items if role_of(i) == "system" and i.content)
+    return ProviderMessages(format, codec.encode(units), system)
+
+
+def from_messages(
+    messages: Sequence[Mapping[str, Any]],
+    format: Format,
+    *,
+    system: str = "",
+    metadata: MemoryMetadata | None = None,
+) -> list[MemoryItem]:
+    """Return the items that *messages* hold, in order; `MessageError` names one it cannot read."""
+    codec = _codec(format)
+    for index, message in enumerate(messages):
+        must_be_object(message, index, "it")
+    whose = metadata or MemoryMetadata()
+    first = [SystemMemory(content=system, metadata=whose)] if system else []
+    return [*first, *codec.decode(messages, whose)]
+
+
+def validate(messages: Sequence[Mapping[str, Any]], format: Format) -> list[Problem]:
+    """Return what the provider would refuse in *messages*; an empty list means legal.
+
+    They are judged as a history that a further user turn may follow, so none at all is legal.
+    """
+    return list(_codec(format).check(messages))
+
+
+def _codec(format: Format) -> Any:
+    codec = _CODECS.get(format)
+    if codec is None:
+        raise MessageError(f"unknown format `{format}`; use one of {', '.join(_CODECS)}")
+    return codec

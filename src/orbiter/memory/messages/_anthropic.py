@@ -1,0 +1,270 @@
+"""Anthropic Messages: calls are blocks of the assistant's message, results of the next user's.
+
+The user message after a call starts with one `tool_result` per call. System text stands outside
+the messages. Thinking blocks go back unmodified, and never last.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from orbiter.memory._calls import call_id, call_input, call_name, calls_of, result_id
+from orbiter.memory.conversation import Unit
+from orbiter.memory.errors import MessageError
+from orbiter.memory.items import (
+    AIMemory,
+    HumanMemory,
+    MemoryItem,
+    MemoryMetadata,
+    ToolMemory,
+    role_of,
+)
+from orbiter.memory.messages._wire import (
+    OPENING,
+    Message,
+    Problem,
+    WireIds,
+    build,
+    joined_text,
+    kept,
+    legal_name,
+    must_be,
+    must_be_blocks,
+    same_calls,
+    text_block,
+    with_text,
+)
+
+_ID = r"[A-Za-z0-9_-]"
+_THINKING = frozenset(("thinking", "redacted_thinking"))
+_RESULT_KEYS = frozenset(("type", "tool_use_id", "content", "is_error"))
+_NO_OUTPUT = "(no output)"
+
+
+def encode(units: Iterable[Unit]) -> list[Message]:
+    """Return the messages of whole *units*, oldest first; system items are not among them."""
+    ids = WireIds(_ID, 64)
+    messages: list[Message] = []
+    after_results = False
+    for unit in units:
+        head = unit[0]
+        role = role_of(head)
+        if role not in {"human", "ai"}:
+            continue
+        wire = ids.name_calls(calls_of(head))
+        content = _content(head, wire)
+        if content and role == "human" and after_results:
+            # One user turn: what the person says follows the results it came with.
+            messages[-1]["content"] += _as_blocks(content)
+        elif content:
+            name = "user" if role == "human" else "assistant"
+            messages.append({"role": name, "content": content})
+        if content:
+            after_results = False
+        if len(unit) > 1:
+            results = [_result(item, wire) for item in unit[1:]]
+            messages.append({"role": "user", "content": results})
+            after_results = True
+    if messages and messages[0]["role"] == "assistant":
+        messages.insert(0, {"role": "user", "content": OPENING})
+    return messages
+
+
+def _content(item: MemoryItem, wire: Mapping[str, str]) -> str | list[Message]:
+    raw = kept(item, "anthropic", list)
+    calls = calls_of(item)
+    # The API refuses text that is empty or only white space.
+    text = item.content if item.content.strip() else ""
+    if not raw and not calls:
+        return text
+    if joined_text(raw) != item.content:
+        raw = with_text(raw, text, {"type": "text", "text": text}, before=_is_use)
+    if same_calls(_calls(raw), calls):
+        blocks = [_named(block, wire) if _is_use(block) else block for block in raw]
+    else:
+        blocks = [block for block in raw if not _is_use(block)]
+        blocks += [_use(call, wire) for call in calls]
+    blocks = [block for block in blocks if (said := text_block(block)) is None or said.strip()]
+    while blocks and blocks[-1].get("type") in _THINKING:
+        blocks.pop()
+    return blocks
+
+
+def _use(call: Mapping[str, Any], wire: Mapping[str, str]) -> Message:
+    return {
+        "type": "tool_use",
+        "id": wire[call_id(call)],
+        "name": legal_name(call_name(call)),
+        "input": call_input(call),
+    }
+
+
+def _named(block: Message, wire: Mapping[str, str]) -> Message:
+    return {**block, "id": wire[block["id"]], "name": legal_name(block.get("name"))}
+
+
+def _result(item: MemoryItem, wire: Mapping[str, str]) -> Message:
+    rest = kept(item, "anthropic", dict)
+    content: Any = item.content
+    blocks = rest.pop("content", None)
+    if isinstance(blocks, list):
+        content = with_text(blocks, content, {"type": "text", "text": content})
+    is_error = rest.pop("is_error", None)
+    if isinstance(item, ToolMemory) and item.is_error:
+        is_error = True
+        content = content or _NO_OUTPUT
+    block: Message = {"type": "tool_result", "tool_use_id": wire[result_id(item)]}
+    if content or blocks is not None:
+        block["content"] = content
+    if is_error is not None:
+        block["is_error"] = is_error
+    return block | rest
+
+
+def _as_blocks(content: str | list[Message]) -> list[Message]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _is_use(block: Mapping[str, Any]) -> bool:
+    return block.get("type") == "tool_use"
+
+
+def decode(messages: Sequence[Mapping[str, Any]], metadata: MemoryMetadata) -> Iterator[MemoryItem]:
+    """Yield items; a user message gives one per tool result, then one for the rest."""
+    names: dict[str, str] = {}
+    for index, message in enumerate(messages):
+        role, content = message.get("role"), message.get("content")
+        if role not in {"user", "assistant"}:
+            raise MessageError(f"message {index}: unknown role {role!r}; use `user` or `assistant`")
+        if isinstance(content, str):
+            kind = HumanMemory if role == "user" else AIMemory
+            yield build(kind, index, content=content, metadata=metadata)
+            continue
+        blocks = must_be_blocks(content, index, "`content`")
+        results = [block for block in blocks if block.get("type") == "tool_result"]
+        others = [block for block in blocks if block.get("type") != "tool_result"]
+        for block in results:
+            yield _read_result(block, index, names, metadata)
+        if others or not results:
+            calls = _calls(others)
+            names |= {call_id(call): call_name(call) for call in calls}
+            follows = bool(results)
+            yield _read_blocks(others, role, calls, index, metadata, follows_results=follows)
+
+
+def _read_result(
+    block: Mapping[str, Any], index: int, names: Mapping[str, str], metadata: MemoryMetadata
+) -> ToolMemory:
+    id = must_be(block.get("tool_use_id"), str, index, "`tool_use_id`")
+    content = block.get("content")
+    rest = {key: value for key, value in block.items() if key not in _RESULT_KEYS}
+    if isinstance(content, list):
+        rest["content"] = must_be_blocks(content, index, "`content` of a tool result")
+    elif content == "":
+        rest["content"] = ""
+    if block.get("is_error") is False:
+        rest["is_error"] = False
+    text = joined_text(content) if isinstance(content, list) else content or ""
+    if block.get("is_error") and text == _NO_OUTPUT:
+        text = ""
+    return build(
+        ToolMemory,
+        index,
+        content=must_be(text, str, index, "`content` of a tool result"),
+        tool_call_id=id,
+        tool_name=names.get(id, ""),
+        is_error=bool(block.get("is_error")),
+        native={"anthropic": rest} if rest else {},
+        metadata=metadata,
+    )
+
+
+def _read_blocks(
+    blocks: list[Message],
+    role: str,
+    calls: list[dict[str, Any]],
+    index: int,
+    metadata: MemoryMetadata,
+    *,
+    follows_results: bool,
+) -> MemoryItem:
+    fields: dict[str, Any] = {"content": joined_text(blocks), "metadata": metadata}
+    kind: type[MemoryItem] = HumanMemory
+    if role == "assistant":
+        kind = AIMemory
+        fields["tool_calls"] = calls
+    item = build(kind, index, **fields)
+    plain = _content(item, {call_id(call): call_id(call) for call in calls})
+    if (_as_blocks(plain) if follows_results and plain else plain) == blocks:
+        return item
+    return build(kind, index, native={"anthropic": blocks}, **fields)
+
+
+def _calls(blocks: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {"id": block.get("id"), "name": block.get("name"), "arguments": block.get("input")}
+        for block in blocks
+        if _is_use(block)
+    ]
+
+
+def check(messages: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+    """Yield what Anthropic would refuse."""
+    if messages and messages[0].get("role") != "user":
+        yield Problem(0, "the first message must be the user's")
+    seen: set[str] = set()
+    waiting: list[str] = []
+    for index, message in enumerate(messages):
+        role, content = message.get("role"), message.get("content")
+        if role not in {"user", "assistant"}:
+            yield Problem(index, f"unknown role {role!r}")
+        if not content:
+            yield Problem(index, "no content")
+        found = _as_blocks(content) if isinstance(content, str) else content or []
+        blocks = [block for block in found if isinstance(block, Mapping)]
+        if len(blocks) != len(found):
+            yield Problem(index, "a block is not an object")
+        yield from _check_results(index, role, blocks, waiting)
+        if blocks and role == "assistant" and blocks[-1].get("type") in _THINKING:
+            yield Problem(index, "the last block must not be thinking")
+        for block in blocks:
+            if block.get("type") == "text" and not str(block.get("text", "")).strip():
+                yield Problem(index, "a text block is empty or only white space")
+            if _is_use(block):
+                yield from _check_use(index, role, block, seen)
+                seen.add(str(block.get("id")))
+        waiting = [str(block.get("id")) for block in blocks if _is_use(block)]
+    if waiting:
+        yield Problem(len(messages) - 1, f"tool calls never answered: {waiting}")
+
+
+def _check_results(
+    index: int, role: object, blocks: Sequence[Mapping[str, Any]], waiting: Sequence[str]
+) -> Iterator[Problem]:
+    results = [block for block in blocks if block.get("type") == "tool_result"]
+    if results and role != "user":
+        yield Problem(index, "only a user message can hold tool results")
+    if results != list(blocks[: len(results)]):
+        yield Problem(index, "tool results must come before all else")
+    found = [str(block.get("tool_use_id")) for block in results]
+    if sorted(found) != sorted(waiting):
+        yield Problem(index, f"calls of the message before: {waiting}, results here: {found}")
+    for block in results:
+        if block.get("is_error") and not block.get("content"):
+            yield Problem(index, "the content of a tool error must not be empty")
+
+
+def _check_use(
+    index: int, role: object, block: Mapping[str, Any], seen: set[str]
+) -> Iterator[Problem]:
+    id, name = block.get("id"), block.get("name")
+    if role != "assistant":
+        yield Problem(index, "only the assistant can call tools")
+    if not isinstance(id, str) or not re.fullmatch(f"{_ID}+", id):
+        yield Problem(index, f"tool call id {id!r} must match [A-Za-z0-9_-]+")
+    if id in seen:
+        yield Problem(index, f"tool call id `{id}` is used twice")
+    if name != legal_name(name):
+        yield Problem(index, f"tool name {name!r} must match [A-Za-z0-9_-]{{1,64}}")
+    if not isinstance(block.get("input"), Mapping):
+        yield Problem(index, f"input of tool call `{id}` must be an object")

@@ -1,0 +1,461 @@
+"""OpenAI Responses: what is read, and that it is written back as it was."""
+
+import copy
+from typing import Any
+
+import pytest
+from tests.messages._conversations import RESPONSES, RESULTS, TEXTS
+from tests.messages._views import answered, called, rewritten, said, there_and_back
+
+from orbiter.memory.errors import MessageError
+from orbiter.memory.items import AIMemory, HumanMemory, MemoryMetadata, SystemMemory
+from orbiter.memory.messages import Message, from_messages, to_messages, validate
+
+ASK: Message = {"role": "user", "content": "List the files."}
+REASONING: Message = {"type": "reasoning", "id": "rs_9", "summary": [], "encrypted_content": "gA"}
+CUSTOM_CALL: Message = {
+    "type": "custom_tool_call",
+    "call_id": "call_9",
+    "name": "shell",
+    "input": "ls -la",
+}
+CUSTOM_OUTPUT: Message = {
+    "type": "custom_tool_call_output",
+    "call_id": "call_9",
+    "output": "README.md",
+}
+COMPUTER_CALL: Message = {
+    "type": "computer_call",
+    "id": "cu_1",
+    "call_id": "call_c",
+    "action": {"type": "click", "x": 3, "y": 4, "button": "left"},
+    "pending_safety_checks": [],
+    "status": "completed",
+}
+COMPUTER_OUTPUT: Message = {
+    "type": "computer_call_output",
+    "call_id": "call_c",
+    "output": {"type": "computer_screenshot", "image_url": "data:image/png;base64,iVBORw0KGgo="},
+}
+
+
+def test_a_conversation_comes_back_as_it_was() -> None:
+    before = copy.deepcopy(RESPONSES)
+
+    written = there_and_back(RESPONSES, "openai-responses")
+
+    assert written == RESPONSES == before
+    assert validate(written, "openai-responses") == []
+
+
+def test_the_entries_of_one_turn_become_one_item() -> None:
+    items = from_messages(RESPONSES, "openai-responses")
+
+    assert said(items) == [
+        ("SystemMemory", "You are a travel agent."),
+        ("HumanMemory", TEXTS[0]),
+        ("AIMemory", TEXTS[1]),
+        ("ToolMemory", RESULTS[1]),
+        ("ToolMemory", RESULTS[0]),
+        ("AIMemory", TEXTS[2]),
+        ("HumanMemory", TEXTS[3]),
+        ("AIMemory", ""),
+        ("ToolMemory", RESULTS[2]),
+        ("AIMemory", TEXTS[4]),
+        ("HumanMemory", TEXTS[5]),
+    ]
+
+
+def test_calls_and_their_results_are_read() -> None:
+    items = from_messages(RESPONSES, "openai-responses")
+
+    assert called(items) == [
+        ("call_paris", "get_weather", {"city": "Paris"}),
+        ("call_oslo", "get_weather", {"city": "Oslo", "unit": "C"}),
+        ("call_table", "book_table", {"people": 2, "at": "19:00"}),
+    ]
+    assert answered(items) == [
+        ("call_oslo", "get_weather", RESULTS[1], False),
+        ("call_paris", "get_weather", RESULTS[0], False),
+        ("call_table", "book_table", RESULTS[2], False),
+    ]
+
+
+def test_every_item_belongs_to_whom_the_caller_says() -> None:
+    whose = MemoryMetadata(user_id="ann")
+
+    items = from_messages(RESPONSES, "openai-responses", metadata=whose)
+
+    assert {item.metadata.user_id for item in items} == {"ann"}
+
+
+def test_two_answers_in_a_row_stay_two_items() -> None:
+    messages: list[Message] = [
+        ASK,
+        {"role": "assistant", "content": "One moment."},
+        REASONING,
+        {"role": "assistant", "content": "Here they are."},
+    ]
+
+    items = from_messages(messages, "openai-responses")
+
+    assert said(items)[1:] == [("AIMemory", "One moment."), ("AIMemory", "Here they are.")]
+    assert to_messages(items, "openai-responses").messages == messages
+
+
+def test_entries_without_a_result_to_wait_for_come_back_as_they_were() -> None:
+    messages: list[Message] = [
+        ASK,
+        {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "files", "tools": []},
+        {
+            "type": "mcp_approval_request",
+            "id": "mcpr_1",
+            "server_label": "files",
+            "name": "list",
+            "arguments": "{}",
+        },
+        {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True},
+        {
+            "type": "mcp_call",
+            "id": "mcp_1",
+            "server_label": "files",
+            "name": "list",
+            "arguments": "{}",
+            "output": "README.md",
+        },
+        {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "iVBO"},
+        {"type": "item_reference", "id": "msg_7"},
+        {
+            "type": "message",
+            "id": "msg_8",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "refusal", "refusal": "I cannot read it."}],
+        },
+        {"role": "user", "content": "Why?"},
+    ]
+
+    written = there_and_back(messages, "openai-responses")
+
+    assert written == messages
+    assert validate(written, "openai-responses") == []
+
+
+def test_the_none_keys_of_a_dumped_sdk_output_come_back_as_they_were() -> None:
+    messages: list[Message] = [
+        ASK,
+        {
+            "id": "rs_1",
+            "summary": [],
+            "type": "reasoning",
+            "content": None,
+            "encrypted_content": None,
+            "status": None,
+        },
+        {
+            "arguments": "{}",
+            "call_id": "call_1",
+            "name": "list_files",
+            "type": "function_call",
+            "id": "fc_1",
+            "namespace": None,
+            "status": "completed",
+        },
+        {"type": "function_call_output", "call_id": "call_1", "output": ""},
+    ]
+
+    written = there_and_back(messages, "openai-responses")
+
+    assert written == messages
+
+
+def test_a_user_message_whose_type_is_none_is_the_users() -> None:
+    messages: list[Message] = [{"type": None, "role": "user", "content": "Hello."}]
+
+    items = from_messages(messages, "openai-responses")
+
+    assert said(items) == [("HumanMemory", "Hello.")]
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        pytest.param((CUSTOM_CALL, CUSTOM_OUTPUT), id="custom tool"),
+        pytest.param((COMPUTER_CALL, COMPUTER_OUTPUT), id="computer"),
+        pytest.param(
+            (
+                {
+                    "type": "apply_patch_call",
+                    "call_id": "call_p",
+                    "operation": {"type": "delete_file", "path": "old.txt"},
+                    "status": "completed",
+                },
+                {"type": "apply_patch_call_output", "call_id": "call_p", "status": "completed"},
+            ),
+            id="patch without output",
+        ),
+        pytest.param(
+            (
+                {
+                    "type": "shell_call",
+                    "call_id": "call_s",
+                    "action": {"commands": ["ls"], "timeout_ms": None, "max_output_length": None},
+                    "status": "completed",
+                },
+                {
+                    "type": "shell_call_output",
+                    "call_id": "call_s",
+                    "output": [
+                        {
+                            "stdout": "README.md",
+                            "stderr": "",
+                            "outcome": {"type": "exit", "exit_code": 0},
+                        }
+                    ],
+                    "max_output_length": None,
+                },
+            ),
+            id="shell",
+        ),
+        pytest.param(
+            (
+                {
+                    "type": "local_shell_call",
+                    "id": "lsh_1",
+                    "call_id": "call_l",
+                    "action": {"type": "exec", "command": ["ls"], "env": {}},
+                    "status": "completed",
+                },
+                {"type": "local_shell_call_output", "id": "lsh_1", "output": '{"stdout": "x"}'},
+            ),
+            id="local shell",
+        ),
+        pytest.param(
+            (
+                {
+                    "type": "tool_search_call",
+                    "id": "tsc_1",
+                    "call_id": None,
+                    "execution": "server",
+                    "arguments": {"paths": ["files"]},
+                    "status": "completed",
+                },
+                {
+                    "type": "tool_search_output",
+                    "id": "tso_1",
+                    "call_id": None,
+                    "execution": "server",
+                    "tools": [],
+                    "status": "completed",
+                },
+            ),
+            id="tool search on the server",
+        ),
+        pytest.param(
+            (
+                {
+                    "type": "program",
+                    "id": "prog_1",
+                    "call_id": "call_g",
+                    "code": "1 + 1",
+                    "fingerprint": "fp",
+                },
+                {
+                    "type": "program_output",
+                    "id": "progo_1",
+                    "call_id": "call_g",
+                    "result": "2",
+                    "status": "completed",
+                },
+            ),
+            id="program",
+        ),
+    ],
+)
+def test_a_call_of_a_built_in_tool_comes_back_as_it_was(pair: tuple[Message, Message]) -> None:
+    messages = [ASK, *pair, {"role": "assistant", "content": "Done."}]
+
+    written = there_and_back(messages, "openai-responses")
+
+    assert written == messages
+    assert validate(written, "openai-responses") == []
+
+
+def test_a_custom_call_and_its_free_text_are_read() -> None:
+    items = from_messages([ASK, CUSTOM_CALL, CUSTOM_OUTPUT], "openai-responses")
+
+    assert called(items) == [("call_9", "shell", {"input": "ls -la"})]
+    assert answered(items) == [("call_9", "shell", "README.md", False)]
+
+
+def test_a_built_in_tool_has_one_name_in_call_and_result() -> None:
+    items = from_messages([ASK, COMPUTER_CALL, COMPUTER_OUTPUT], "openai-responses")
+
+    ((id, name, asked),) = called(items)
+    assert (id, name, asked["action"]) == ("call_c", "computer_call", COMPUTER_CALL["action"])
+    assert [name for _, name, _, _ in answered(items)] == ["computer_call"]
+
+
+def test_what_a_built_in_tool_was_asked_is_read() -> None:
+    operation = {"type": "delete_file", "path": "old.txt"}
+    messages: list[Message] = [
+        ASK,
+        {"type": "apply_patch_call", "call_id": "p", "operation": operation, "status": "completed"},
+        {"type": "apply_patch_call_output", "call_id": "p", "status": "completed", "output": "ok"},
+    ]
+
+    items = from_messages(messages, "openai-responses")
+
+    assert operation in (called(items)[0][2], called(items)[0][2].get("operation"))
+
+
+def test_a_completed_custom_call_gets_an_output_of_its_kind() -> None:
+    items = from_messages([ASK, CUSTOM_CALL], "openai-responses")
+
+    written = to_messages(items, "openai-responses", open_group="complete").messages
+
+    assert [entry.get("type") for entry in written[1:]] == [
+        "custom_tool_call",
+        "custom_tool_call_output",
+    ]
+
+
+def test_an_edited_turn_leaves_its_custom_call_and_output_of_one_kind() -> None:
+    messages = [
+        ASK,
+        {"role": "assistant", "content": "Looking."},
+        CUSTOM_CALL,
+        {**CUSTOM_OUTPUT, "id": "ctco_1"},
+    ]
+
+    written = rewritten(messages, "openai-responses", index=1, content="One moment.")
+
+    assert written[1] == {"role": "assistant", "content": "One moment."}
+    kinds = [str(entry.get("type")).removesuffix("_output") for entry in written[2:]]
+    assert kinds in (["custom_tool_call"] * 2, ["function_call"] * 2)
+
+
+def test_an_edited_text_keeps_the_images_and_unknown_keys_beside_it() -> None:
+    written = rewritten(RESPONSES, "openai-responses", index=1, content="Which is colder?")
+
+    assert written[1] == {
+        "type": "message",
+        "role": "user",
+        "content": [
+            {"type": "input_text", "text": "Which is colder?"},
+            RESPONSES[1]["content"][1],
+        ],
+    }
+    assert written[2:] == RESPONSES[2:]
+
+
+def test_an_edited_turn_is_legal_and_keeps_its_calls() -> None:
+    written = rewritten(RESPONSES, "openai-responses", index=2, content="One moment.")
+
+    items = from_messages(written, "openai-responses")
+    assert said(items)[2] == ("AIMemory", "One moment.")
+    assert called(items) == called(from_messages(RESPONSES, "openai-responses"))
+    assert validate(written, "openai-responses") == []
+
+
+def test_an_edited_turn_keeps_its_web_search() -> None:
+    written = rewritten(RESPONSES, "openai-responses", index=5, content="Paris.")
+
+    assert RESPONSES[8] in written
+    assert "Paris." in [content for _, content in said(from_messages(written, "openai-responses"))]
+
+
+def test_an_edited_turn_never_parts_a_web_search_from_its_reasoning() -> None:
+    search: Message = {"type": "web_search_call", "id": "ws_9", "status": "completed"}
+    messages = [ASK, REASONING, search, {"role": "assistant", "content": "Found."}]
+
+    written = rewritten(messages, "openai-responses", index=1, content="Found it.")
+
+    assert (search in written) == (REASONING in written)
+
+
+def test_an_edited_result_keeps_its_images() -> None:
+    written = rewritten(RESPONSES, "openai-responses", index=4, content="22 degrees")
+
+    assert written[7]["call_id"] == "call_paris"
+    assert written[7]["output"] == [
+        {"type": "input_text", "text": "22 degrees"},
+        RESPONSES[7]["output"][1],
+    ]
+
+
+def test_edited_arguments_are_written() -> None:
+    items = from_messages(RESPONSES, "openai-responses")
+    assert isinstance(items[2], AIMemory)
+    items[2].tool_calls = [{**call, "arguments": {"city": "Rome"}} for call in items[2].tool_calls]
+
+    written = to_messages(items, "openai-responses").messages
+
+    calls = [entry for entry in written if entry.get("type") == "function_call"]
+    assert [call["arguments"] for call in calls[:2]] == ['{"city": "Rome"}'] * 2
+    assert validate(written, "openai-responses") == []
+
+
+def test_changing_what_was_written_leaves_the_items_alone() -> None:
+    items = from_messages(RESPONSES, "openai-responses")
+
+    for entry in to_messages(items, "openai-responses").messages:
+        for part in entry.get("content") or []:
+            if isinstance(part, dict):
+                part["cache"] = True
+
+    assert to_messages(items, "openai-responses").messages == RESPONSES
+
+
+def test_reasoning_that_led_nowhere_is_left_out() -> None:
+    messages = [ASK, REASONING, {"role": "user", "content": "Are you there?"}]
+
+    written = there_and_back(messages, "openai-responses")
+
+    assert validate(written, "openai-responses") == []
+
+
+def test_a_tool_name_the_provider_refuses_is_replaced() -> None:
+    messages: list[Message] = [
+        ASK,
+        {"type": "function_call", "call_id": "c", "name": "functions.list", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "README.md"},
+    ]
+
+    written = there_and_back(messages, "openai-responses")
+
+    assert validate(written, "openai-responses") == []
+
+
+def test_system_text_stays_among_the_entries() -> None:
+    items = [SystemMemory(content="Be brief."), HumanMemory(content="Hello.")]
+
+    written = to_messages(items, "openai-responses")
+
+    assert written.system == ""
+    assert written.as_kwargs() == {
+        "input": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "Hello."},
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        pytest.param("Hello.", "must be an object", id="not an entry"),
+        pytest.param({"role": "robot", "content": "x"}, "'robot'", id="role"),
+        pytest.param({"role": "user"}, "`content`", id="no content"),
+        pytest.param({"role": "user", "content": 7}, "`content`", id="content is a number"),
+        pytest.param({"type": "function_call_output", "output": "x"}, "`call_id`", id="no call id"),
+        pytest.param(
+            {"type": "function_call", "name": "f", "arguments": "{}"}, "`call_id`", id="call, no id"
+        ),
+        pytest.param({"role": "assistant", "content": 7}, "`content`", id="answer is a number"),
+        pytest.param({"role": "user", "content": "a\0b"}, "U\\+0000", id="text no store keeps"),
+    ],
+)
+def test_an_entry_that_cannot_be_read_is_named(bad: Any, words: str) -> None:
+    with pytest.raises(MessageError, match=rf"(?s)(message|entry) 1\b.*{words}"):
+        from_messages([ASK, bad], "openai-responses")
