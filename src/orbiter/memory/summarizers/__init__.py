@@ -1,0 +1,1 @@
+"""Summarizers: `extractive` needs nothing, `openai` any OpenAI-compatible endpoint."""

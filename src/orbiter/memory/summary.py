@@ -1,0 +1,207 @@
+"""When to summarise a conversation, and how: triggers, templates and generation.
+
+A summary is derived and can be made again; the items it sums up are never touched here.
+"""
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from orbiter.memory._calls import call_arguments, call_name, calls_of
+from orbiter.memory.conversation import cut_between_groups
+from orbiter.memory.errors import QueryError, SummaryError
+from orbiter.memory.items import MemoryItem
+from orbiter.memory.protocols import Summarizer
+from orbiter.memory.query import check_size
+
+__all__ = [
+    "Summarizer",
+    "SummaryConfig",
+    "SummaryResult",
+    "SummaryTemplate",
+    "TriggerResult",
+    "check_trigger",
+    "conversation_text",
+    "generate_summary",
+    "roll_summary",
+]
+
+
+class SummaryTemplate(StrEnum):
+    """What a summary is about."""
+
+    CONVERSATION = "conversation"
+    FACTS = "facts"
+    PROFILES = "profiles"
+
+
+_PROMPTS = {
+    SummaryTemplate.CONVERSATION: (
+        "Summarise the conversation below. Keep the key decisions, the action items and the "
+        "important context; leave out small talk. If it begins with an earlier summary, return "
+        "one summary that covers both.\n\n{content}"
+    ),
+    SummaryTemplate.FACTS: (
+        "List the factual statements and verified information in the conversation below, one per "
+        "line, with names, numbers and dates exactly as given. If it begins with an earlier list, "
+        "keep what still holds.\n\n{content}"
+    ),
+    SummaryTemplate.PROFILES: (
+        "Describe the user of the conversation below: preferences, personality traits and "
+        "background, only as far as they were said or shown. If it begins with an earlier "
+        "profile, update it.\n\n{content}"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryConfig:
+    """When to summarise, with which templates, and how much to leave as it is."""
+
+    message_threshold: int = 20
+    token_threshold: int = 4000
+    templates: tuple[SummaryTemplate, ...] = (SummaryTemplate.CONVERSATION,)
+    prompts: dict[SummaryTemplate, str] = field(default_factory=dict)
+    keep_recent: int = 4
+    token_estimate_ratio: float = 4.0
+
+    def __post_init__(self) -> None:
+        for name in ("message_threshold", "token_threshold", "keep_recent"):
+            check_size(name, getattr(self, name))
+        ratio = self.token_estimate_ratio
+        if not (math.isfinite(ratio) and ratio > 0):
+            raise QueryError(f"`token_estimate_ratio` must be greater than 0, not {ratio}")
+        object.__setattr__(self, "templates", tuple(map(_template, self.templates)))
+        object.__setattr__(self, "prompts", {_template(t): p for t, p in self.prompts.items()})
+
+    def get_prompt(self, template: SummaryTemplate) -> str:
+        """Return the prompt for *template*: your own, or the built-in one.
+
+        `{content}` in it is replaced by the conversation; a prompt without it gets the
+        conversation at its end.
+        """
+        known = _template(template)
+        return self.prompts.get(known, _PROMPTS[known])
+
+
+def _template(name: str) -> SummaryTemplate:
+    try:
+        return SummaryTemplate(name)
+    except ValueError:
+        known = "`, `".join(SummaryTemplate)
+        raise QueryError(f"unknown summary template `{name}`; use `{known}`") from None
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerResult:
+    """Whether to summarise now, and why."""
+
+    triggered: bool
+    reason: str
+    message_count: int
+    estimated_tokens: int
+
+
+@dataclass(slots=True)
+class SummaryResult:
+    """Summaries by template name, and the items that stay as they are."""
+
+    summaries: dict[str, str] = field(default_factory=dict)
+    compressed_items: list[MemoryItem] = field(kw_only=True)
+    original_count: int = field(kw_only=True)
+
+
+def check_trigger(items: Sequence[MemoryItem], config: SummaryConfig) -> TriggerResult:
+    """Tell whether there are more messages or more estimated tokens than *config* allows."""
+    count = len(items)
+    characters = sum(
+        len(item.content)
+        + sum(len(call_name(call)) + len(call_arguments(call)) for call in calls_of(item))
+        for item in items
+    )
+    tokens = int(characters / config.token_estimate_ratio)
+    reasons = []
+    if count > config.message_threshold:
+        reasons.append(f"message count {count} exceeds {config.message_threshold}")
+    if tokens > config.token_threshold:
+        reasons.append(f"estimated token count {tokens} exceeds {config.token_threshold}")
+    return TriggerResult(bool(reasons), "; ".join(reasons), count, tokens)
+
+
+def conversation_text(items: Sequence[MemoryItem]) -> str:
+    """Return one line per message, `[HUMAN]: …`, tool calls included."""
+    return "\n".join(f"[{item.memory_type.upper()}]: {_line(item)}" for item in items)
+
+
+def _line(item: MemoryItem) -> str:
+    calls = [f"{call_name(call)}({call_arguments(call)})" for call in calls_of(item)]
+    said = [item.content] if item.content or not calls else []
+    # One line per message: a line break inside one could pass for another speaker.
+    return " ".join(" ".join([*said, *(f"→ {call}" for call in calls)]).split())
+
+
+async def generate_summary(
+    items: Sequence[MemoryItem],
+    config: SummaryConfig,
+    summarizer: Any,  # the seed's word; a `Summarizer`
+) -> SummaryResult:
+    """Summarise all but the newest `keep_recent` items, once per template.
+
+    The kept tail grows rather than split a tool group. With nothing to compress the summarizer
+    is not called. `SummaryError` names the template that failed; no item is ever changed.
+    """
+    return await roll_summary({}, items, config, summarizer)
+
+
+async def roll_summary(
+    previous: Mapping[str, str],
+    items: Sequence[MemoryItem],
+    config: SummaryConfig,
+    summarizer: Summarizer,
+) -> SummaryResult:
+    """Summarise *previous* summaries together with the *items* that came after them.
+
+    Pass the last result's `summaries`, and its `compressed_items` with whatever was added since:
+    each call then costs one summary and the new items, however long the conversation has grown.
+    A template with nothing new keeps its previous summary.
+    """
+    cut = cut_between_groups(items, max(0, len(items) - config.keep_recent))
+    if not cut or not config.templates:
+        return SummaryResult(
+            dict(previous), compressed_items=list(items), original_count=len(items)
+        )
+    text = conversation_text(items[:cut])
+    tasks: dict[SummaryTemplate, asyncio.Task[str]] = {}
+    try:
+        async with asyncio.TaskGroup() as group:
+            for template in config.templates:
+                prompt = _prompt(config.get_prompt(template), previous.get(template, ""), text)
+                tasks[template] = group.create_task(_summarize(summarizer, template, prompt))
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from failures.exceptions[0].__cause__
+    return SummaryResult(
+        {**previous, **{template.value: task.result() for template, task in tasks.items()}},
+        compressed_items=list(items[cut:]),
+        original_count=len(items),
+    )
+
+
+def _prompt(template: str, previous: str, text: str) -> str:
+    content = f"[SUMMARY]: {' '.join(previous.split())}\n{text}" if previous else text
+    if "{content}" not in template:
+        return f"{template}\n\n{content}"
+    return template.replace("{content}", content)
+
+
+async def _summarize(summarizer: Summarizer, template: SummaryTemplate, prompt: str) -> str:
+    try:
+        summary: object = await summarizer.summarize(prompt)
+        if not isinstance(summary, str) or not summary.strip():
+            # Taking it would replace messages by nothing.
+            raise TypeError(f"it returned {summary!r}, not a summary")  # noqa: TRY301 - told like any failure
+    except Exception as exc:  # any summarizer's own error, told with the template's name
+        raise SummaryError(template, exc) from exc
+    return summary

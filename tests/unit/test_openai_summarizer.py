@@ -1,0 +1,202 @@
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from orbiter.memory import (
+    HumanMemory,
+    OpenAISummarizer,
+    Summarizer,
+    SummaryConfig,
+    generate_summary,
+)
+from orbiter.memory.errors import MemoryConnectionError, MemoryTimeoutError, SummaryError
+
+Answer = tuple[int, dict[str, str], Any]
+
+
+def completion(text: str | None) -> Answer:
+    message = {"role": "assistant", "content": text}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    return (
+        200,
+        {},
+        {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]},
+    )
+
+
+class ChatServer:
+    """A real HTTP server that speaks as much of the chat API as a summarizer meets."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer | None] = []
+        self.requests: list[dict[str, Any]] = []
+        self.keys: list[str] = []
+        self.url = ""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            headers = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if line)
+            assert head.startswith("POST /v1/chat/completions ")
+            body = await reader.readexactly(int(headers["content-length"]))
+            self.requests.append(json.loads(body))
+            self.keys.append(headers["authorization"])
+            answer = self.answers.pop(0)
+            if answer is None:  # never answers
+                await reader.read()
+                return
+            status, extra, content = answer
+            data = content if isinstance(content, bytes) else json.dumps(content).encode()
+            extra = {"content-type": "application/json", **extra}
+            more = "".join(f"{name}: {value}\r\n" for name, value in extra.items())
+            writer.write(
+                f"HTTP/1.1 {status} X\r\n{more}"
+                f"content-length: {len(data)}\r\nconnection: close\r\n\r\n".encode()
+                + data
+            )
+            await writer.drain()
+        finally:
+            writer.close()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ChatServer]:
+    chat = ChatServer()
+    listening = await asyncio.start_server(chat.serve, "127.0.0.1", 0)
+    chat.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
+    yield chat
+    listening.close()
+    await listening.wait_closed()
+
+
+Make = Callable[..., OpenAISummarizer]
+
+
+@pytest.fixture
+async def make(server: ChatServer) -> AsyncIterator[Make]:
+    made = []
+
+    def summarizer(**settings: Any) -> OpenAISummarizer:
+        settings = {"base_url": server.url, "model": "tiny", "timeout": 5.0, **settings}
+        made.append(OpenAISummarizer(**settings))
+        return made[-1]
+
+    yield summarizer
+    for each in made:
+        await each.close()
+        await each.close()
+
+
+async def test_the_model_is_asked_and_its_answer_returned(server: ChatServer, make: Make) -> None:
+    server.answers = [completion("They met in Oslo.")]
+    summarizer = make(api_key="sk-secret")
+
+    assert isinstance(summarizer, Summarizer)
+    assert await summarizer.summarize("Sum up: …") == "They met in Oslo."
+    assert server.requests[0]["model"] == "tiny"
+    assert server.requests[0]["messages"] == [{"role": "user", "content": "Sum up: …"}]
+    assert server.keys == ["bearer sk-secret"]
+
+
+async def test_a_server_of_your_own_needs_no_key(
+    server: ChatServer, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    server.answers = [completion("ok")]
+
+    assert await make().summarize("x") == "ok"
+
+
+async def test_without_a_key_the_hosted_api_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+    with pytest.raises(MemoryConnectionError, match="OPENAI_API_KEY"):
+        await OpenAISummarizer().summarize("x")
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_a_passing_failure_is_tried_again(
+    server: ChatServer, make: Make, status: int
+) -> None:
+    server.answers = [(status, {"retry-after-ms": "1"}, {}), completion("ok")]
+
+    assert await make().summarize("x") == "ok"
+    assert len(server.requests) == 2
+
+
+async def test_retries_are_bounded(server: ChatServer, make: Make) -> None:
+    server.answers = [(503, {"retry-after-ms": "1"}, {})] * 9
+
+    with pytest.raises(MemoryConnectionError, match="`tiny` at .* answered 503"):
+        await make(max_retries=2).summarize("x")
+
+    assert len(server.requests) == 3
+
+
+async def test_a_refused_key_is_not_tried_again_nor_shown(server: ChatServer, make: Make) -> None:
+    server.answers = [(401, {}, {"error": {"message": "bad key"}})]
+    summarizer = make(api_key="sk-secret")
+
+    with pytest.raises(MemoryConnectionError, match="401") as caught:
+        await summarizer.summarize("x")
+
+    assert len(server.requests) == 1
+    assert "sk-secret" not in f"{caught.value}{summarizer!r}"
+
+
+async def test_a_server_that_never_answers_times_out(server: ChatServer, make: Make) -> None:
+    server.answers = [None]
+
+    with pytest.raises(MemoryTimeoutError, match=r"0\.1 s a try") as caught:
+        await make(timeout=0.1, max_retries=0).summarize("x")
+
+    assert isinstance(caught.value, TimeoutError)
+
+
+async def test_the_deadline_bounds_all_tries(server: ChatServer, make: Make) -> None:
+    server.answers = [(503, {"retry-after": "30"}, {})] * 9
+
+    async with asyncio.timeout(20):
+        with pytest.raises(MemoryTimeoutError, match=r"0\.2 s in all"):
+            await make(deadline=0.2, max_retries=5).summarize("x")
+
+
+async def test_an_unreachable_server_is_a_connection_error(make: Make) -> None:
+    with pytest.raises(ConnectionError, match="cannot reach http://127.0.0.1:1/v1"):
+        await make(base_url="http://127.0.0.1:1/v1", max_retries=0).summarize("x")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        completion(None),
+        completion(""),
+        (200, {}, {"choices": []}),
+        (200, {"content-type": "text/html"}, b"<html>"),
+    ],
+)
+async def test_an_empty_answer_is_an_error(server: ChatServer, make: Make, answer: Answer) -> None:
+    server.answers = [answer]
+
+    with pytest.raises(MemoryConnectionError, match="answered nothing"):
+        await make().summarize("x")
+
+
+async def test_an_answer_that_is_not_json_is_an_error(server: ChatServer, make: Make) -> None:
+    server.answers = [(200, {}, b"<html>")]
+
+    with pytest.raises(MemoryConnectionError, match="tiny"):
+        await make(max_retries=0).summarize("x")
+
+
+async def test_a_failing_endpoint_loses_no_item(server: ChatServer, make: Make) -> None:
+    server.answers = [(500, {}, {})]
+    items = [HumanMemory(content=str(number)) for number in range(9)]
+
+    with pytest.raises(SummaryError, match="`conversation`.*500"):
+        await generate_summary(items, SummaryConfig(), make(max_retries=0))
+
+    assert [item.content for item in items] == [str(number) for number in range(9)]
