@@ -1,0 +1,61 @@
+"""What differs between stores, declared. The kit runs what a store declares, and checks that."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Literal, TypeVar
+
+from orbiter.memory.protocols import MemoryStore
+from orbiter.memory.query import SCOPE_FIELDS, ScopeField
+
+__all__ = ["Capabilities", "Recipe", "needs"]
+
+_Test = TypeVar("_Test", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a store can do beyond `add`, `get`, `search` and `clear`, and how it answers.
+
+    `order`: which end of time `search` returns first. `text`: what a query means. `conversation`:
+    `search` without a type returns a legal conversation. `scope`: the metadata fields that filter.
+    `batch`: it has `add_many`. `lifecycle`: it has `init` and `close`. `durable`: what it
+    acknowledged survives `kill -9`; the test class must then have a `recipe`. `shared`: several
+    stores may use the same data at once.
+    """
+
+    order: Literal["newest", "oldest"] = "newest"
+    text: Literal["substring", "meaning"] = "substring"
+    conversation: bool = False
+    scope: tuple[ScopeField, ...] = SCOPE_FIELDS
+    batch: bool = True
+    lifecycle: bool = True
+    durable: bool = True
+    shared: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How to make another, unopened store on the same data, in this process or another.
+
+    `target` is `package.module:callable`; `args` are JSON values.
+    """
+
+    target: str
+    args: tuple[Any, ...] = ()
+
+    def make(self) -> MemoryStore:
+        """Return a new store."""
+        module, _, name = self.target.partition(":")
+        made: MemoryStore = getattr(import_module(module), name)(*self.args)
+        return made
+
+
+def needs(**declared: object) -> Callable[[_Test], _Test]:
+    """Mark a contract as one for stores that declare just these capabilities."""
+
+    def mark(test: _Test) -> _Test:
+        test.needs = declared  # type: ignore[attr-defined]  # read by `StoreConformance`
+        return test
+
+    return mark
