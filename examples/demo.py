@@ -1,0 +1,113 @@
+"""A short conversation through everything there is: `make demo`.
+
+Shows what is remembered, what a window returns, what a model would be sent, and a summary.
+"""
+
+import asyncio
+import os
+import sys
+import textwrap
+from typing import get_args
+
+from orbiter.memory import (
+    AIMemory,
+    ExtractiveSummarizer,
+    HumanMemory,
+    MemoryItem,
+    MemoryMetadata,
+    ShortTermMemory,
+    SummaryConfig,
+    SystemMemory,
+    ToolMemory,
+    check_trigger,
+    count_tokens,
+    generate_summary,
+    to_messages,
+    validate,
+)
+from orbiter.memory.messages import Format
+
+ALICE = MemoryMetadata(user_id="alice", session_id="trip", agent_id="planner")
+BOB = MemoryMetadata(user_id="bob", session_id="trip", agent_id="planner")
+
+SCRIPT: list[tuple[type[MemoryItem], str]] = [
+    (SystemMemory, "You plan trips. Be brief."),
+    (HumanMemory, "Hi! We want to fly to Lisbon on 14 May with two kids."),
+    (AIMemory, "Lovely. Anything I should keep in mind?"),
+    (HumanMemory, "My daughter Mia is allergic to peanuts."),
+    (AIMemory, "Noted."),
+    (HumanMemory, "The hotel must cost at most 120 euros a night."),
+    (AIMemory, "Understood, 120 euros a night at most."),
+    (HumanMemory, "What will the weather be like?"),
+]
+CALLS = [
+    {"id": "call_1", "name": "get_weather", "arguments": {"city": "Lisbon", "day": "14 May"}},
+    {"id": "call_2", "name": "get_sea_temperature", "arguments": {"city": "Lisbon"}},
+]
+
+
+def answer(call_id: str, text: str) -> ToolMemory:
+    name = next(str(call["name"]) for call in CALLS if call["id"] == call_id)
+    return ToolMemory(content=text, tool_call_id=call_id, tool_name=name, metadata=ALICE)
+
+
+def title(text: str) -> None:
+    is_plain = not sys.stdout.isatty() or "NO_COLOR" in os.environ
+    bold, plain = ("", "") if is_plain else ("\033[1m", "\033[0m")
+    print(f"\n{bold}{text}{plain}")
+
+
+def show(items: list[MemoryItem]) -> None:
+    for item in items:
+        said = item.content
+        if isinstance(item, AIMemory) and item.tool_calls:
+            said = f"→ calls {', '.join(call['name'] for call in item.tool_calls)}"
+        line = f"{item.memory_type:>8}  {said}"
+        print(textwrap.fill(line, 92, subsequent_indent=" " * 10))
+
+
+async def main() -> None:
+    memory = ShortTermMemory(scope="session")
+    for kind, text in SCRIPT:
+        await memory.add(kind(content=text, metadata=ALICE))
+    await memory.add(HumanMemory(content="My door code is 4711.", metadata=BOB))
+    conversation = await memory.search(metadata=ALICE, limit=100)
+
+    title(f"Remembered: {memory!r}; of alice's session:")
+    show(conversation)
+
+    await memory.add(AIMemory(content="", tool_calls=CALLS, metadata=ALICE))
+    await memory.add(answer("call_1", "24 °C, sunny"))
+    memory.max_rounds = 2
+    title("The last 2 rounds, as alice's agent reads them (one of two tools has not answered yet)")
+    show(await memory.search(metadata=ALICE))
+
+    await memory.add(answer("call_2", "17 °C"))
+    title("The same, once the second result is in")
+    window = await memory.search(metadata=ALICE)
+    show(window)
+
+    title('Alice looks for "door code", which only bob has told')
+    print(f"{'':10}{await memory.search(query='door code', metadata=ALICE)}")
+
+    title("What fits in 150 tokens: the rules, the question, then whatever is newest")
+    small = await memory.window(metadata=ALICE, budget=150)
+    show(small)
+    print(f"{'':10}{count_tokens(small)} of 150 tokens")
+
+    title("Legal for every provider")
+    for format in get_args(Format):
+        messages = to_messages(window, format).messages
+        print(f"{format:>18}  {len(messages)} messages, {len(validate(messages, format))} problems")
+
+    title("Summarised without a model, key or network")
+    config = SummaryConfig(message_threshold=6, keep_recent=1)
+    trigger = check_trigger(conversation, config)
+    result = await generate_summary(conversation, config, ExtractiveSummarizer(max_sentences=3))
+    print(f"{'':10}because {trigger.reason}:")
+    print(textwrap.indent(result.summaries["conversation"], " " * 10))
+    print(f"{'':10}and {len(result.compressed_items)} message kept as it is")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

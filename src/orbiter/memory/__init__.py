@@ -1,0 +1,183 @@
+"""Memory for LLM agents: what is remembered, what is recalled, what a model may be shown.
+
+Every name loads its module on first use, so importing this package costs next to nothing and
+needs none of the extras.
+"""
+
+from importlib import import_module
+
+TYPE_CHECKING = False  # type checkers take it for true; importing `typing` would double the cost
+if TYPE_CHECKING:
+    from orbiter.memory.conversation import last_rounds, rounds, trim_to, whole_groups
+    from orbiter.memory.errors import (
+        EmptyFilterError,
+        InvalidItemError,
+        ItemTypeError,
+        MemoryConnectionError,
+        MemoryError,
+        MemoryTimeoutError,
+        MessageError,
+        QueryError,
+        ScopeError,
+        StatusError,
+        SummaryError,
+        ToolCallNotFoundError,
+    )
+    from orbiter.memory.items import (
+        AIMemory,
+        HumanMemory,
+        MemoryItem,
+        MemoryMetadata,
+        MemoryStatus,
+        SystemMemory,
+        ToolMemory,
+        dump_item,
+        load_item,
+    )
+    from orbiter.memory.messages import (
+        Problem,
+        ProviderMessages,
+        from_messages,
+        to_messages,
+        validate,
+    )
+    from orbiter.memory.protocols import (
+        BatchStore,
+        Clock,
+        Embeddings,
+        Lifecycle,
+        MemoryStore,
+        Summarizer,
+    )
+    from orbiter.memory.query import Query
+    from orbiter.memory.short_term import ShortTermMemory
+    from orbiter.memory.summarizers.extractive import ExtractiveSummarizer
+    from orbiter.memory.summarizers.openai import OpenAISummarizer
+    from orbiter.memory.summary import (
+        SummaryConfig,
+        SummaryResult,
+        SummaryTemplate,
+        TriggerResult,
+        check_trigger,
+        generate_summary,
+        roll_summary,
+    )
+    from orbiter.memory.tokens import count_tokens, estimate_tokens
+
+_HOME = {
+    "AIMemory": "items",
+    "BatchStore": "protocols",
+    "Clock": "protocols",
+    "Embeddings": "protocols",
+    "EmptyFilterError": "errors",
+    "ExtractiveSummarizer": "summarizers.extractive",
+    "HumanMemory": "items",
+    "InvalidItemError": "errors",
+    "ItemTypeError": "errors",
+    "Lifecycle": "protocols",
+    "MemoryConnectionError": "errors",
+    "MemoryError": "errors",
+    "MemoryItem": "items",
+    "MemoryMetadata": "items",
+    "MemoryStatus": "items",
+    "MemoryStore": "protocols",
+    "MemoryTimeoutError": "errors",
+    "MessageError": "errors",
+    "OpenAISummarizer": "summarizers.openai",
+    "Problem": "messages",
+    "ProviderMessages": "messages",
+    "Query": "query",
+    "QueryError": "errors",
+    "ScopeError": "errors",
+    "ShortTermMemory": "short_term",
+    "StatusError": "errors",
+    "Summarizer": "protocols",
+    "SummaryConfig": "summary",
+    "SummaryError": "errors",
+    "SummaryResult": "summary",
+    "SummaryTemplate": "summary",
+    "SystemMemory": "items",
+    "ToolCallNotFoundError": "errors",
+    "ToolMemory": "items",
+    "TriggerResult": "summary",
+    "check_trigger": "summary",
+    "count_tokens": "tokens",
+    "dump_item": "items",
+    "estimate_tokens": "tokens",
+    "from_messages": "messages",
+    "generate_summary": "summary",
+    "last_rounds": "conversation",
+    "load_item": "items",
+    "roll_summary": "summary",
+    "rounds": "conversation",
+    "to_messages": "messages",
+    "trim_to": "conversation",
+    "validate": "messages",
+    "whole_groups": "conversation",
+}
+"""Which module each public name lives in."""
+
+__all__ = [
+    "AIMemory",
+    "BatchStore",
+    "Clock",
+    "Embeddings",
+    "EmptyFilterError",
+    "ExtractiveSummarizer",
+    "HumanMemory",
+    "InvalidItemError",
+    "ItemTypeError",
+    "Lifecycle",
+    "MemoryConnectionError",
+    "MemoryError",
+    "MemoryItem",
+    "MemoryMetadata",
+    "MemoryStatus",
+    "MemoryStore",
+    "MemoryTimeoutError",
+    "MessageError",
+    "OpenAISummarizer",
+    "Problem",
+    "ProviderMessages",
+    "Query",
+    "QueryError",
+    "ScopeError",
+    "ShortTermMemory",
+    "StatusError",
+    "Summarizer",
+    "SummaryConfig",
+    "SummaryError",
+    "SummaryResult",
+    "SummaryTemplate",
+    "SystemMemory",
+    "ToolCallNotFoundError",
+    "ToolMemory",
+    "TriggerResult",
+    "check_trigger",
+    "count_tokens",
+    "dump_item",
+    "estimate_tokens",
+    "from_messages",
+    "generate_summary",
+    "last_rounds",
+    "load_item",
+    "roll_summary",
+    "rounds",
+    "to_messages",
+    "trim_to",
+    "validate",
+    "whole_groups",
+]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

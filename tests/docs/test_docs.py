@@ -1,0 +1,113 @@
+"""Documentation runs: every Python block, and the output printed below it."""
+
+import contextlib
+import importlib
+import inspect
+import io
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from docs.build_api import PAGE, page
+
+import orbiter.memory
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]+\]\((?!https?:)([^)#]+)?(#[^)]+)?\)")
+
+
+def _blocks(text: str) -> Iterator[tuple[str, str | None]]:
+    """Yield each Python block with the text block that follows it, if there is one."""
+    found = FENCE.findall(text)
+    for index, (language, code) in enumerate(found):
+        if language == "python":
+            following = found[index + 1] if index + 1 < len(found) else ("", "")
+            yield code, following[1] if following[0] == "text" else None
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
+def test_every_python_block_runs_and_prints_what_it_says(path: Path) -> None:
+    namespace = {"__name__": "documentation"}
+    for code, expected in _blocks(path.read_text()):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, str(path), "exec"), namespace)
+        if expected is not None:
+            assert printed.getvalue() == expected
+
+
+def _docstrings() -> Iterator[tuple[str, str]]:
+    for info in pkgutil.walk_packages(orbiter.memory.__path__, "orbiter.memory."):
+        if info.name.endswith("_child"):
+            continue
+        module = importlib.import_module(info.name)
+        yield info.name, module.__doc__ or ""
+        for name, value in vars(module).items():
+            if getattr(value, "__module__", None) == info.name:
+                yield f"{info.name}.{name}", inspect.getdoc(value) or ""
+
+
+def test_every_python_block_of_a_docstring_runs() -> None:
+    ran = 0
+    for name, doc in _docstrings():
+        assert ">>>" not in doc, f"{name}: write examples as ```python blocks"
+        for code, _ in _blocks(doc):
+            exec(compile(code, name, "exec"), {"__name__": "documentation"})
+            ran += 1
+
+    assert ran >= 1
+
+
+def test_the_readme_program_is_short_and_on_the_first_screen() -> None:
+    text = (ROOT / "README.md").read_text()
+    code, output = next(_blocks(text))
+
+    assert len(code.strip().splitlines()) <= 15
+    assert output
+    assert text.index(code) < 300
+    assert "make demo" in text
+    assert "make test" in text
+
+
+def test_every_public_name_is_on_the_api_page() -> None:
+    text = PAGE.read_text()
+
+    for name in orbiter.memory.__all__:
+        assert f"| `{name}` ●" in text
+    assert text == page(), "run: .venv/bin/python docs/build_api.py"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
+def test_every_link_leads_somewhere(path: Path) -> None:
+    for target, anchor in LINK.findall(path.read_text()):
+        linked = (path.parent / target).resolve() if target else path
+        assert linked.exists(), f"{path.name}: {target}"
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", linked.read_text(), re.MULTILINE)
+            slugs = {re.sub(r"[^\w -]", "", h).strip().lower().replace(" ", "-") for h in headings}
+            assert anchor[1:] in slugs, f"{path.name}: {anchor}"
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in PAGES if p.parent.name == "docs"], ids=lambda p: p.name
+)
+def test_every_page_is_reached_from_the_index(path: Path) -> None:
+    if path.name != "index.md":
+        assert f"({path.name})" in (ROOT / "docs/index.md").read_text()
+
+
+def test_make_help_lists_every_command_the_documents_name() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z]+):.*## ", makefile, re.MULTILINE))
+    named = {
+        name
+        for path in PAGES
+        for name in re.findall(r"`?make ([a-z]+)\b(?=[`\s#])", path.read_text())
+    }
+
+    assert {"demo", "test", "check", "bench", "help"} <= targets
+    assert {name for name in named if name in {*targets, "soak", "lint"}} <= targets

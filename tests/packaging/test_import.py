@@ -1,0 +1,74 @@
+"""Importing the package does nothing: no file, no thread, no logger, no socket, no extra."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+PROBE = """
+import _thread, json, sys
+seen = []
+start = _thread.start_new_thread
+def counted(*args, **kwargs):
+    seen.append("thread")
+    return start(*args, **kwargs)
+_thread.start_new_thread = counted
+def watch(event, args):
+    if event == "open" and not str(args[0]).endswith((".py", ".pyc", ".so")):
+        seen.append(f"open {args[0]}")
+    elif event.startswith(("socket.", "subprocess.", "os.mkdir", "os.putenv")):
+        seen.append(event)
+sys.addaudithook(watch)
+%s
+loggers = handlers = []
+if "logging" in sys.modules:
+    import logging
+    handlers = [str(h) for h in logging.root.handlers]
+    loggers = [n for n in logging.root.manager.loggerDict if n.startswith(("orbiter", "synaptic"))]
+print(json.dumps({"seen": seen, "logging": handlers + loggers, "modules": sorted(sys.modules)}))
+"""
+
+
+def _probe(statement: str) -> dict[str, list[str]]:
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", PROBE % statement], capture_output=True, text=True, check=True
+    )
+    found: dict[str, list[str]] = json.loads(done.stdout)
+    return found
+
+
+def test_importing_opens_no_file_starts_no_thread_touches_no_logger() -> None:
+    found = _probe("import orbiter.memory")
+
+    assert found["seen"] == []
+    assert found["logging"] == []
+    assert not set(found["modules"]) & {"pydantic", "asyncio", "aiosqlite", "openai", "logging"}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import orbiter.memory.base",
+        "import orbiter.memory as m; [getattr(m, n) for n in m.__all__ if n[:6] != 'OpenAI']",
+        "import synaptic.core.base.memory",
+    ],
+)
+def test_using_the_names_adds_nothing_but_pydantics_search_for_plugins(statement: str) -> None:
+    found = _probe(statement)
+
+    # It reads each installed distribution's entry points, and looks into Python's own zip.
+    searched = (".dist-info/", ".zip")
+    assert [entry for entry in found["seen"] if not any(s in entry for s in searched)] == []
+    assert found["logging"] == []
+    assert not set(found["modules"]) & {"openai", "pytest", "numpy", "orbiter.memory.testing"}
+
+
+def test_the_probe_sees_a_file_a_thread_and_a_logger() -> None:
+    found = _probe(
+        "open('/dev/null').close(); import threading, logging; "
+        "threading.Thread(target=int).start(); logging.getLogger('orbiter.x').warning('hi')"
+    )
+
+    assert found["seen"] == ["open /dev/null", "thread"]
+    assert "orbiter.x" in found["logging"]

@@ -1,0 +1,69 @@
+"""The public names: sorted, importable, and the same for Python and for type checkers."""
+
+import ast
+import importlib
+import pkgutil
+from pathlib import Path
+
+import pytest
+
+import orbiter.memory
+
+SOURCE = Path(orbiter.memory.__file__)
+
+MODULES = sorted(
+    info.name
+    for info in pkgutil.walk_packages(orbiter.memory.__path__, "orbiter.memory.")
+    if not any(part.startswith("_") for part in info.name.split("."))
+)
+
+
+def test_all_is_sorted_and_every_name_is_there() -> None:
+    assert orbiter.memory.__all__ == sorted(orbiter.memory.__all__)
+    assert set(orbiter.memory.__all__) <= set(dir(orbiter.memory))
+    for name in orbiter.memory.__all__:
+        assert getattr(orbiter.memory, name) is not None
+
+
+def test_type_checkers_see_what_python_sees() -> None:
+    typed: dict[str, str] = {}
+    for node in ast.walk(ast.parse(SOURCE.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("orbiter"):
+            home = node.module.removeprefix("orbiter.memory.")
+            typed |= {alias.name: home for alias in node.names}
+
+    assert typed == orbiter.memory._HOME
+    assert sorted(orbiter.memory._HOME) == orbiter.memory.__all__
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        _ = orbiter.memory.Nothing
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_public_module_lists_its_names(name: str) -> None:
+    module = importlib.import_module(name)
+    listed = getattr(module, "__all__", [])
+
+    if not name.endswith(".summarizers"):
+        assert listed
+    assert all(hasattr(module, each) for each in listed)
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.parent.rglob("*.py")), ids=lambda p: p.name)
+def test_a_file_opens_with_why_it_exists_and_stays_short(path: Path) -> None:
+    text = path.read_text()
+
+    assert ast.get_docstring(ast.parse(text))
+    assert len(text.splitlines()) <= 600
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.parent.rglob("*.py")), ids=lambda p: p.name)
+def test_no_file_can_run_stored_data(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = {alias.name for alias in node.names} | {getattr(node, "module", None)}
+            assert not names & {"pickle", "marshal", "shelve"}
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id not in {"eval", "exec"}

@@ -1,0 +1,120 @@
+"""What people install: the wheel's content, and a clean environment with nothing but it."""
+
+import json
+import subprocess
+import sys
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+import orbiter.memory
+
+ROOT = Path(__file__).parents[2]
+MEGABYTE = 2**20
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def _install(python: Path, *wanted: str) -> None:
+    uv = Path(sys.executable).with_name("uv")
+    tool = [str(uv), "pip", "install", "--python", str(python)]
+    if not uv.exists():
+        tool = [str(python), "-m", "pip", "install"]
+    subprocess.run([*tool, "--quiet", *wanted], check=True, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def clean_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("clean") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    python = folder / "bin/python"
+    if not Path(sys.executable).with_name("uv").exists():
+        subprocess.run([python, "-m", "ensurepip"], check=True, capture_output=True)
+    _install(python, str(wheel))
+    return python
+
+
+def test_the_wheel_holds_the_two_packages_and_nothing_else(wheel: Path) -> None:
+    names = [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name]
+
+    outside = [name for name in names if not name.startswith("orbiter/memory/")]
+    assert outside == ["synaptic/core/base/memory.py"]
+    assert "orbiter/memory/py.typed" in names
+    assert "orbiter/__init__.py" not in names
+    assert not [name for name in names if not name.endswith((".py", "py.typed"))]
+
+
+def test_the_metadata_says_what_the_project_is(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    (name,) = [n for n in archive.namelist() if n.endswith(".dist-info/METADATA")]
+    metadata = Parser().parsestr(archive.read(name).decode())
+
+    assert metadata["Name"] == "orbiter-memory"
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert set(metadata.get_all("Provides-Extra") or ()) == {
+        *("all", "cli", "local", "openai", "postgres", "redis", "server", "testing", "vector"),
+    }
+    core = [r for r in metadata.get_all("Requires-Dist") or () if "extra ==" not in r]
+    assert sorted(r.split(">")[0] for r in core) == ["aiosqlite", "pydantic"]
+
+
+def test_a_clean_environment_imports_every_public_name(clean_python: Path, tmp_path: Path) -> None:
+    code = """
+import json, orbiter.memory, synaptic.core.base.memory
+got, cures = [], {}
+for name in orbiter.memory.__all__:
+    try:
+        getattr(orbiter.memory, name)
+        got.append(name)
+    except ModuleNotFoundError as exc:
+        cures[name] = str(exc)
+print(json.dumps([got, cures, orbiter.memory.__file__]))
+"""
+    done = subprocess.run(
+        [clean_python, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    )
+    got, cures, where = json.loads(done.stdout)
+
+    assert "site-packages" in where
+    assert cures == {
+        "OpenAISummarizer": "OpenAISummarizer needs openai: pip install 'orbiter-memory[openai]'"
+    }
+    assert sorted([*got, *cures]) == orbiter.memory.__all__
+
+
+def test_the_core_is_light(clean_python: Path) -> None:
+    installed = clean_python.parents[1] / "lib"
+    size = sum(path.stat().st_size for path in installed.rglob("*") if path.is_file())
+
+    assert size < 30 * MEGABYTE
+
+
+def test_nothing_in_the_repository_names_a_package_index() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    suffixes = {".toml", ".txt", ".in", ".lock", ".cfg", ".json", ".yml", ""}
+    for name in filter(None, listed.stdout.split("\0")):
+        path = ROOT / name
+        if path.suffix in suffixes and path.name != "LICENSE" and path.exists():
+            text = path.read_text(encoding="utf-8")
+            for word in ("index-url", "find-links", "pypi.org", "files.pythonhosted"):
+                assert word not in text, f"{name} names a package index ({word})"
