@@ -27,8 +27,8 @@ check: $(VENV)/.dev ## the fast part: format, lint, types, import layers
 fuzz: $(VENV)/.dev ## one million random histories, windows and budgets; none may come out illegal
 	$(BIN)/python benchmarks/legal.py --cases 1000000
 
-bench: $(BENCH)/.ready ## set up the peers, then print every figure of docs/benchmarks.md as a ratio
-	$(BENCH)/bin/python benchmarks/run.py
+bench: $(BENCH)/.ready ## set up the peers, then print every figure of docs/benchmarks.md (DATA=folder for LoCoMo)
+	$(BENCH)/bin/python benchmarks/run.py $(if $(DATA),--data $(DATA))
 
 requirements: $(VENV)/.core ## pin the tools anew
 	$(BIN)/python -m pip install --quiet uv

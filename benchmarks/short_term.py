@@ -8,6 +8,7 @@ on the same long conversation. The peer needs `pip install langchain-core`.
 
 import random
 import sys
+from collections.abc import Callable
 from functools import partial
 from time import perf_counter
 
@@ -103,8 +104,10 @@ def langchain_table() -> Table:
     def counted(some: list[BaseMessage]) -> int:
         return sum(map(costs.__getitem__, map(id, some)))
 
-    def anew(text: str) -> int:  # any counter but the default one is asked every time
-        return estimate_tokens(text)
+    def counting_anew() -> int:
+        # A counter never seen before has no counts remembered.
+        counter = partial(estimate_tokens)
+        return len(finish(memory.window(budget=BUDGET, counter=counter)))
 
     trim = partial(
         trim_messages,
@@ -114,12 +117,10 @@ def langchain_table() -> Table:
         start_on="human",
         include_system=True,
     )
-    calls = {
+    calls: dict[str, Callable[[], int]] = {
         "ShortTermMemory.window": lambda: len(finish(memory.window(budget=BUDGET))),
-        "ShortTermMemory.window, counting anew": lambda: len(
-            finish(memory.window(budget=BUDGET, counter=anew))
-        ),
-        "trim_messages, our stored counts": lambda: len(trim(token_counter=counted)),
+        "ShortTermMemory.window, counting anew": counting_anew,
+        "trim_messages, given our stored counts": lambda: len(trim(token_counter=counted)),
         'trim_messages, "approximate"': lambda: len(trim(token_counter="approximate")),
     }
     times = seconds_per_call(calls)
@@ -127,7 +128,9 @@ def langchain_table() -> Table:
     table = Table(title, "call", "best median", "messages")
     for name, taken in times.items():
         ratio = taken / times["ShortTermMemory.window"]
-        has_bar = name.startswith("trim")
+        # The bar is for the counter langchain advises where speed matters; handing it our own
+        # stored counts shows what is left when nobody counts.
+        has_bar = "approximate" in name
         table.add(
             name,
             duration(taken),

@@ -101,7 +101,7 @@ _MOVES = {
 class MemoryMetadata(BaseModel):
     """Whose memory it is. As a filter, a field counts only when it is not `None`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     user_id: _ScopeId | None = None
     session_id: _ScopeId | None = None
@@ -116,7 +116,8 @@ class MemoryItem(BaseModel):
     Setting a field checks it and touches `updated_at`. Items compare by value.
     """
 
-    model_config = ConfigDict(validate_assignment=True, extra="forbid")
+    # Building seven validators takes longer than importing most of pydantic; each waits for use.
+    model_config = ConfigDict(validate_assignment=True, extra="forbid", defer_build=True)
 
     max_content_bytes: ClassVar[int] = 2**20
     """Longest content in UTF-8 bytes; a subclass may raise it."""
