@@ -1,0 +1,51 @@
+"""What type checkers are told: checked by mypy with everything else, and run once as well."""
+
+from typing import Any, assert_type
+
+from orbiter.memory import (
+    AIMemory,
+    ExtractiveSummarizer,
+    HumanMemory,
+    MemoryItem,
+    MemoryStatus,
+    MemoryStore,
+    Problem,
+    ProviderMessages,
+    ShortTermMemory,
+    Summarizer,
+    SummaryConfig,
+    SummaryResult,
+    TriggerResult,
+    check_trigger,
+    from_messages,
+    generate_summary,
+    rounds,
+    to_messages,
+    trim_to,
+    validate,
+)
+from orbiter.memory.history import History, Memory
+
+
+async def test_the_public_names_have_the_types_they_claim() -> None:
+    memory = ShortTermMemory()
+    store: MemoryStore = memory
+    summarizer: Summarizer = ExtractiveSummarizer()
+    items: list[MemoryItem] = [HumanMemory(content="hi there"), AIMemory(content="ho")]
+
+    assert_type(await store.get("x"), MemoryItem | None)
+    assert_type(await store.search(), list[MemoryItem])
+    assert_type(await store.clear(), int)
+    assert_type(await memory.window(budget=10), list[MemoryItem])
+    assert_type(items[0].status, MemoryStatus)
+    assert_type(AIMemory(content="").tool_calls, list[dict[str, Any]])
+    assert_type(trim_to(items, budget=10), list[MemoryItem])
+    assert_type(rounds(items), list[list[MemoryItem]])
+    assert_type(to_messages(items, "openai"), ProviderMessages)
+    assert_type(from_messages([], "gemini"), list[MemoryItem])
+    assert_type(validate([], "anthropic"), list[Problem])
+    assert_type(check_trigger(items, SummaryConfig()), TriggerResult)
+    assert_type(
+        await generate_summary(items, SummaryConfig(keep_recent=0), summarizer), SummaryResult
+    )
+    assert_type(History().window(3), list[Memory])
