@@ -1,8 +1,9 @@
 # Everything a contributor does, each in one word. Needs only Python >= 3.11 and make.
 PYTHON ?= python3
-VENV := .venv
+# Another interpreter gets an environment of its own: make test PYTHON=python3.13
+VENV := .venv$(if $(filter-out python3,$(PYTHON)),-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'))
 BIN := $(VENV)/bin
-BENCH := .venv-bench
+BENCH := $(VENV)-bench
 # The checkout's own interpreter settings must not change what is tested.
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
@@ -12,22 +13,22 @@ unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 
-demo: $(VENV)/.core ## set up, then run a scripted conversation and show what is remembered
+demo: $(VENV)/.core ## set up, then run a scripted conversation
 	@$(BIN)/python examples/demo.py
 
-test: check ## set up, then run everything: format, lint, types, layers, tests, docs examples
+test: check ## set up, then check and test everything
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-check: $(VENV)/.dev ## the fast part: format, lint, types, import layers
+check: $(VENV)/.dev ## only format, lint, types and import layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports --no-cache
+	$(BIN)/lint-imports --no-cache --no-logo
 
-fuzz: $(VENV)/.dev ## one million random histories, windows and budgets; none may come out illegal
+fuzz: $(VENV)/.dev ## one million random histories: none may come out illegal
 	$(BIN)/python benchmarks/legal.py --cases 1000000
 
-bench: $(BENCH)/.ready ## set up the peers, then print every figure of docs/benchmarks.md (DATA=folder for LoCoMo)
+bench: $(BENCH)/.ready ## measure against peers (DATA=folder adds LoCoMo)
 	$(BENCH)/bin/python benchmarks/run.py $(if $(DATA),--data $(DATA))
 
 requirements: $(VENV)/.core ## pin the tools anew

@@ -20,9 +20,9 @@ from benchmarks._histories import agent_history
 from benchmarks._peers import LlamaMemories, agents_session, langchain_trims
 from benchmarks._timing import Table, exit_code
 
-from orbiter.memory._calls import call_arguments, call_name, calls_of
+from orbiter.memory.calls import call_arguments, call_name
 from orbiter.memory.conversation import rounds, trim_to, whole_groups
-from orbiter.memory.items import MemoryItem
+from orbiter.memory.items import MemoryItem, calls_of
 from orbiter.memory.messages import Format, Message, from_messages, to_messages, validate
 from orbiter.memory.short_term import ShortTermMemory
 from orbiter.memory.testing.histories import random_history

@@ -5,6 +5,7 @@ Shows what is remembered, what a window returns, what a model would be sent, and
 
 import asyncio
 import os
+import shutil
 import sys
 import textwrap
 from typing import get_args
@@ -27,6 +28,7 @@ from orbiter.memory import (
 )
 from orbiter.memory.messages import Format
 
+WIDTH = min(shutil.get_terminal_size().columns, 100)
 ALICE = MemoryMetadata(user_id="alice", session_id="trip", agent_id="planner")
 BOB = MemoryMetadata(user_id="bob", session_id="trip", agent_id="planner")
 
@@ -63,7 +65,7 @@ def show(items: list[MemoryItem]) -> None:
         if isinstance(item, AIMemory) and item.tool_calls:
             said = f"→ calls {', '.join(call['name'] for call in item.tool_calls)}"
         line = f"{item.memory_type:>8}  {said}"
-        print(textwrap.fill(line, 92, subsequent_indent=" " * 10))
+        print(textwrap.fill(line, WIDTH, subsequent_indent=" " * 10))
 
 
 async def main() -> None:
@@ -73,13 +75,13 @@ async def main() -> None:
     await memory.add(HumanMemory(content="My door code is 4711.", metadata=BOB))
     conversation = await memory.search(metadata=ALICE, limit=100)
 
-    title(f"Remembered: {memory!r}; of alice's session:")
+    title(f"{len(memory)} items are remembered, one of them bob's; alice's session:")
     show(conversation)
 
     await memory.add(AIMemory(content="", tool_calls=CALLS, metadata=ALICE))
     await memory.add(answer("call_1", "24 °C, sunny"))
     memory.max_rounds = 2
-    title("The last 2 rounds, as alice's agent reads them (one of two tools has not answered yet)")
+    title("Her last 2 rounds, while one of two tools has not answered yet")
     show(await memory.search(metadata=ALICE))
 
     await memory.add(answer("call_2", "17 °C"))
@@ -90,7 +92,7 @@ async def main() -> None:
     title('Alice looks for "door code", which only bob has told')
     print(f"{'':10}{await memory.search(query='door code', metadata=ALICE)}")
 
-    title("What fits in 150 tokens: the rules, the question, then whatever is newest")
+    title("What fits in 150 tokens: the rules, the question, then the newest")
     small = await memory.window(metadata=ALICE, budget=150)
     show(small)
     print(f"{'':10}{count_tokens(small)} of 150 tokens")
@@ -110,4 +112,7 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    try:
+        asyncio.run(main())
+    except BrokenPipeError:  # whoever read along has seen enough
+        sys.stderr.close()

@@ -85,7 +85,7 @@ class JournalStore:
         self._opened()
         asked = Query(metadata=metadata)
         if metadata is not None and not asked.wanted:
-            raise EmptyFilterError("the filter names nobody")
+            raise EmptyFilterError()
         gone = [item.id for item in self._items.values() if asked.matches(item)]
         self._write({"clear": gone})
         return len(gone)

@@ -56,6 +56,15 @@ def test_only_declared_capabilities_are_tested() -> None:
     assert all(callable(getattr(StoreConformance, name)) for name in names)
 
 
+@pytest.mark.parametrize(
+    "declared",
+    [{"order": "neweest"}, {"text": "sbstring"}, {"durable": "yes"}, {"scope": ("user",)}],
+)
+def test_a_misspelt_declaration_is_refused(declared: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(declared))):
+        Capabilities(**declared)
+
+
 async def test_a_declaration_that_is_not_true_is_caught() -> None:
     class Boaster(StoreConformance):
         capabilities = Capabilities(conversation=True, durable=False)

@@ -172,14 +172,11 @@ JOURNAL_BUGS = {
 
 SUITE = """
 import pytest
-from hypothesis import Phase, settings
 from orbiter.memory.testing import Capabilities, Recipe, StoreConformance
 from planted import {store}
 
 class TestPlanted(StoreConformance):
     capabilities = {capabilities}
-    # Finding the bug is enough; making the example small takes minutes.
-    model_settings = settings(StoreConformance.model_settings, phases=[Phase.generate])
 
     @pytest.fixture
     async def store(self, tmp_path):

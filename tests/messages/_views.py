@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from orbiter.memory._calls import call_id, call_input, call_name, calls_of
-from orbiter.memory.items import MemoryItem, ToolMemory
+from orbiter.memory.calls import call_id, call_input, call_name
+from orbiter.memory.items import MemoryItem, ToolMemory, calls_of
 from orbiter.memory.messages import Format, Message, from_messages, to_messages
 
 FORMATS: tuple[Format, ...] = ("openai", "openai-responses", "anthropic", "gemini")

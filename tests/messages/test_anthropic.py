@@ -290,7 +290,7 @@ def test_blank_texts_are_left_out(blank: str) -> None:
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
-        pytest.param("Hello.", "must be an object", id="not a message"),
+        pytest.param("Hello.", "must be a dict", id="not a message"),
         pytest.param({"role": "system", "content": "x"}, "unknown role 'system'", id="role"),
         pytest.param({"content": "x"}, "unknown role None", id="no role"),
         pytest.param({"role": "user"}, "`content`", id="no content"),

@@ -330,7 +330,7 @@ def test_a_history_that_begins_with_the_model_gets_an_opening_turn() -> None:
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
-        pytest.param("Hello.", "must be an object", id="not a content"),
+        pytest.param("Hello.", "must be a dict", id="not a content"),
         pytest.param({"role": "system", "parts": [{"text": "x"}]}, "'system'", id="role"),
         pytest.param({"role": "user"}, "`parts`", id="no parts"),
         pytest.param({"role": "user", "parts": "Hello."}, "`parts`", id="parts are text"),

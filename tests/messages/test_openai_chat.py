@@ -265,7 +265,7 @@ def test_system_text_stays_among_the_messages() -> None:
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
-        pytest.param("Hello.", "must be an object", id="not a message"),
+        pytest.param("Hello.", "must be a dict", id="not a message"),
         pytest.param({"role": "robot", "content": "x"}, "unknown role 'robot'", id="role"),
         pytest.param({"content": "x"}, "unknown role None", id="no role"),
         pytest.param({"role": "user", "content": 7}, "`content`", id="content is a number"),

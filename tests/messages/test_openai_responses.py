@@ -444,7 +444,7 @@ def test_system_text_stays_among_the_entries() -> None:
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
-        pytest.param("Hello.", "must be an object", id="not an entry"),
+        pytest.param("Hello.", "must be a dict", id="not an entry"),
         pytest.param({"role": "robot", "content": "x"}, "'robot'", id="role"),
         pytest.param({"role": "user"}, "`content`", id="no content"),
         pytest.param({"role": "user", "content": 7}, "`content`", id="content is a number"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.messages._conversations import CONVERSATIONS
 from tests.messages._views import FORMATS
 
-from orbiter.memory._calls import call_id, call_input, call_name, calls_of, result_id
+from orbiter.memory.calls import call_id, call_input, call_name
 from orbiter.memory.conversation import OpenGroup, whole_groups
 from orbiter.memory.items import (
     AIMemory,
@@ -18,6 +18,8 @@ from orbiter.memory.items import (
     MemoryItem,
     SystemMemory,
     ToolMemory,
+    calls_of,
+    result_id,
     role_of,
 )
 from orbiter.memory.messages import Format, from_messages, to_messages, validate

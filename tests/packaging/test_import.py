@@ -9,11 +9,14 @@ import pytest
 PROBE = """
 import _thread, json, sys
 seen = []
-start = _thread.start_new_thread
-def counted(*args, **kwargs):
-    seen.append("thread")
-    return start(*args, **kwargs)
-_thread.start_new_thread = counted
+def counted(start):
+    def call(*args, **kwargs):
+        seen.append("thread")
+        return start(*args, **kwargs)
+    return call
+for name in ("start_new_thread", "start_joinable_thread"):  # the second since Python 3.13
+    if hasattr(_thread, name):
+        setattr(_thread, name, counted(getattr(_thread, name)))
 def watch(event, args):
     if event == "open" and not str(args[0]).endswith((".py", ".pyc", ".so")):
         seen.append(f"open {args[0]}")

@@ -74,15 +74,15 @@ def test_the_metadata_says_what_the_project_is(wheel: Path) -> None:
 
 def test_a_clean_environment_imports_every_public_name(clean_python: Path, tmp_path: Path) -> None:
     code = """
-import json, orbiter.memory, synaptic.core.base.memory
-got, cures = [], {}
-for name in orbiter.memory.__all__:
-    try:
-        getattr(orbiter.memory, name)
-        got.append(name)
-    except ModuleNotFoundError as exc:
-        cures[name] = str(exc)
-print(json.dumps([got, cures, orbiter.memory.__file__]))
+import json, synaptic.core.base.memory
+from orbiter.memory import *
+import orbiter.memory
+names = [n for n in orbiter.memory.__all__ if globals()[n] is getattr(orbiter.memory, n)]
+try:
+    OpenAISummarizer()
+except ModuleNotFoundError as exc:
+    cure = str(exc)
+print(json.dumps([names, cure, orbiter.memory.__file__, orbiter.memory.__version__]))
 """
     done = subprocess.run(
         [clean_python, "-W", "error", "-c", code],
@@ -91,13 +91,12 @@ print(json.dumps([got, cures, orbiter.memory.__file__]))
         check=True,
         cwd=tmp_path,
     )
-    got, cures, where = json.loads(done.stdout)
+    names, cure, where, version = json.loads(done.stdout)
 
     assert "site-packages" in where
-    assert cures == {
-        "OpenAISummarizer": "OpenAISummarizer needs openai: pip install 'orbiter-memory[openai]'"
-    }
-    assert sorted([*got, *cures]) == orbiter.memory.__all__
+    assert names == orbiter.memory.__all__
+    assert cure == "OpenAISummarizer needs openai: pip install 'orbiter-memory[openai]'"
+    assert version == orbiter.memory.__version__
 
 
 def test_the_core_is_light(clean_python: Path) -> None:

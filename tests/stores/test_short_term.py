@@ -12,6 +12,9 @@ from orbiter.memory import (
     HumanMemory,
     MemoryItem,
     MemoryMetadata,
+    MemoryStatus,
+    ScopeError,
+    SystemMemory,
     last_rounds,
     trim_to,
 )
@@ -192,3 +195,34 @@ async def test_max_rounds_counts_rounds_of_the_filtered_conversation() -> None:
 def test_a_senseless_number_of_rounds_is_refused(rounds: int) -> None:
     with pytest.raises(ValueError, match="max_rounds"):
         ShortTermMemory(max_rounds=rounds)
+
+    memory = ShortTermMemory(max_rounds=3)
+    with pytest.raises(ValueError, match="max_rounds"):
+        memory.max_rounds = rounds
+    assert memory.max_rounds == 3
+
+
+@pytest.mark.parametrize("scope", [None, ["user"], 3])
+def test_a_scope_that_is_no_text_is_refused(scope: Any) -> None:
+    with pytest.raises(ScopeError):
+        ShortTermMemory(scope=scope)
+
+
+def test_the_scope_is_fixed() -> None:
+    with pytest.raises(AttributeError):
+        ShortTermMemory().scope = "user"  # type: ignore[misc]  # the mistake under test
+
+
+async def test_a_model_sees_accepted_items_only() -> None:
+    memory = ShortTermMemory(max_rounds=2)
+    rules = SystemMemory(content="old rules", status=MemoryStatus.DISCARD)
+    hi = HumanMemory(content="hi")
+    draft = HumanMemory(content="a draft", status=MemoryStatus.DRAFT)
+    await memory.add_many([rules, hi, draft, HumanMemory(content="ho")])
+
+    assert [item.content for item in await memory.window(budget=500)] == ["hi", "ho"]
+    assert len(await memory.search()) == 3
+
+    draft.transition(MemoryStatus.ACCEPTED)
+    await memory.add(draft)
+    assert [item.content for item in await memory.window(budget=500)] == ["a draft", "ho"]

@@ -219,6 +219,22 @@ async def test_chinese_sentences_are_told_apart() -> None:
     assert summary.splitlines() == ["我下周三去上海出差。", "酒店预算是800元。"]
 
 
+async def test_a_tool_call_tells_less_than_a_person() -> None:
+    text = '[HUMAN]: I live in Oslo.\n[AI]: → get_weather({"city": "Oslo", "unit": "C"})'
+
+    assert await ExtractiveSummarizer(max_sentences=1).summarize(text) == "I live in Oslo."
+
+
+async def test_a_summary_so_far_is_read_line_by_line() -> None:
+    config, summarizer = SummaryConfig(keep_recent=0), ExtractiveSummarizer(max_sentences=2)
+    first = [HumanMemory(content="My room is 12."), HumanMemory(content="My name is Ada.")]
+    once = await generate_summary(first, config, summarizer)
+
+    twice = await roll_summary(once.summaries, [HumanMemory(content="Ok?")], config, summarizer)
+
+    assert twice.summaries["conversation"].splitlines() == ["My room is 12.", "My name is Ada."]
+
+
 async def test_facts_live_through_many_rolling_summaries() -> None:
     config = SummaryConfig(keep_recent=0)
     summarizer = ExtractiveSummarizer()

@@ -128,6 +128,15 @@ def test_a_history_of_items_has_room_for_all_unless_asked_otherwise() -> None:
     assert len(History.from_items(items, size=3).MemoryList) == 3
 
 
+def test_a_history_shows_counts_and_compares_its_entries() -> None:
+    history = History([UserMem("hi", 1)], size=3)
+
+    assert len(history) == 1
+    assert repr(history) == "History([<Memory role=user message='hi' created=1>], size=3)"
+    assert history == History.from_items(history.to_items(), size=3)
+    assert history != History([UserMem("ho", 1)], size=3)
+
+
 @pytest.mark.parametrize(
     "entry",
     [

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from orbiter.memory import base
 from orbiter.memory._ids import new_id
+from orbiter.memory.calls import ToolCall
 from orbiter.memory.copies import copy_item, take_in
 from orbiter.memory.errors import ItemTypeError, MemoryError
 from orbiter.memory.items import (
@@ -342,6 +343,27 @@ def test_a_users_own_field_is_checked_on_the_way_into_a_store() -> None:
 
     with pytest.raises(MemoryError, match=r"value.*nan is not JSON"):
         take_in(Gauge(content="", value=float("nan")))
+
+
+def test_an_answer_of_openai_without_text_can_be_kept_as_it_is() -> None:
+    item = AIMemory(content=None, tool_calls=None)  # as the API sends it
+
+    assert (item.content, item.tool_calls) == ("", [])
+    with pytest.raises(ValidationError, match="content"):
+        HumanMemory(content=None)  # a person says something
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"id": "c", "name": "add", "arguments": {"x": 1}},
+        {"id": "c", "name": "add", "arguments": '{"x": 1}'},
+        {"id": "c", "name": "add", "args": {"x": 1}},
+        {"id": "c", "type": "function", "function": {"name": "add", "arguments": '{"x": 1}'}},
+    ],
+)
+def test_calls_are_read_in_any_shape(call: dict[str, Any]) -> None:
+    assert AIMemory(content="", tool_calls=[call]).calls == [ToolCall("add", {"x": 1}, "c")]
 
 
 def test_base_offers_every_word_of_floor_zero() -> None:

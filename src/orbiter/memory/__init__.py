@@ -8,6 +8,7 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # type checkers take it for true; importing `typing` would double the cost
 if TYPE_CHECKING:
+    from orbiter.memory.calls import ToolCall
     from orbiter.memory.conversation import last_rounds, rounds, trim_to, whole_groups
     from orbiter.memory.errors import (
         EmptyFilterError,
@@ -97,6 +98,7 @@ _HOME = {
     "SummaryResult": "summary",
     "SummaryTemplate": "summary",
     "SystemMemory": "items",
+    "ToolCall": "calls",
     "ToolCallNotFoundError": "errors",
     "ToolMemory": "items",
     "TriggerResult": "summary",
@@ -150,6 +152,7 @@ __all__ = [
     "SummaryResult",
     "SummaryTemplate",
     "SystemMemory",
+    "ToolCall",
     "ToolCallNotFoundError",
     "ToolMemory",
     "TriggerResult",
@@ -170,7 +173,13 @@ __all__ = [
 ]
 
 
+if TYPE_CHECKING:
+    __version__: str
+
+
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("orbiter-memory")
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,19 +1,10 @@
 """The entries of a history: plain objects a caller may read and change."""
 
-from dataclasses import dataclass, field
 from typing import Any
 
+from orbiter.memory.calls import ToolCall
 from orbiter.memory.errors import ToolCallNotFoundError
 from orbiter.memory.items import MemoryItem
-
-
-@dataclass(slots=True)
-class ToolCall:
-    """A tool the model asked for: its name, its arguments and, if there is one, the call's id."""
-
-    name: str
-    args: dict[str, Any] = field(default_factory=dict)
-    id: str | None = None
 
 
 class Memory:

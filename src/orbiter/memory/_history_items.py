@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from orbiter.memory._calls import call_id, call_input, call_name, calls_of, result_id
 from orbiter.memory._checks import check_json
-from orbiter.memory._history_entries import Memory, ResponseMem, ToolCall, UserMem
+from orbiter.memory._history_entries import Memory, ResponseMem, UserMem
 from orbiter.memory._ids import new_id
+from orbiter.memory.calls import ToolCall, call_id, call_input, call_name
 from orbiter.memory.copies import copy_item
 from orbiter.memory.errors import InvalidItemError
 from orbiter.memory.items import (
@@ -22,6 +22,8 @@ from orbiter.memory.items import (
     MemoryMetadata,
     SystemMemory,
     ToolMemory,
+    calls_of,
+    result_id,
     role_of,
 )
 

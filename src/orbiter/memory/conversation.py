@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Literal
 
-from orbiter.memory._calls import are_answerable, call_id, call_name, calls_of, result_id
+from orbiter.memory.calls import are_answerable, call_id, call_name
 from orbiter.memory.errors import QueryError
-from orbiter.memory.items import MemoryItem, ToolMemory, role_of
+from orbiter.memory.items import MemoryItem, ToolMemory, calls_of, result_id, role_of
 from orbiter.memory.query import check_size
 from orbiter.memory.tokens import (
     CONVERSATION_TOKENS,

@@ -17,6 +17,8 @@ A field that is wrong when an item is *made* raises pydantic's `ValidationError`
 `ValueError`, which names the field.
 """
 
+from collections.abc import Sequence
+
 __all__ = [
     "EmptyFilterError",
     "InvalidItemError",
@@ -72,6 +74,16 @@ class QueryError(MemoryError, ValueError):
 class EmptyFilterError(MemoryError, ValueError):
     """`clear` was given a filter that names nobody; it would remove everyone's items."""
 
+    def __init__(
+        self, fields: Sequence[str] = ("user_id", "session_id", "task_id", "agent_id")
+    ) -> None:
+        names = "`, `".join(fields)
+        super().__init__(
+            f"this filter names none of `{names}` and would remove everyone's items; "
+            "set one of them, or call clear() to remove all"
+        )
+        self.fields = tuple(fields)
+
 
 class MessageError(MemoryError, ValueError):
     """A provider message cannot be read as a conversation."""
@@ -86,8 +98,7 @@ class SummaryError(MemoryError, RuntimeError):
 
     def __init__(self, template: str, cause: BaseException) -> None:
         super().__init__(
-            f"the summarizer failed on template `{template}`: {cause}; "
-            "no item was changed, call again when it is back"
+            f"the summarizer failed on template `{template}`: {cause}; no item was changed"
         )
         self.template = template
 

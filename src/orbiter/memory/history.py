@@ -6,7 +6,8 @@ The names, constructors and reprs are `synaptic.core.base.memory`'s, kept to the
 from collections.abc import Sequence
 
 from orbiter.memory import _history_items
-from orbiter.memory._history_entries import Memory, ResponseMem, ToolCall, UserMem
+from orbiter.memory._history_entries import Memory, ResponseMem, UserMem
+from orbiter.memory.calls import ToolCall
 from orbiter.memory.items import MemoryItem, MemoryMetadata
 from orbiter.memory.query import check_size
 
@@ -24,6 +25,19 @@ class History:
         self.MemoryList: list[Memory] = list(memoryList or ())
         self.size = check_size("size", size)
         self._size_update()
+
+    def __len__(self) -> int:
+        return len(self.MemoryList)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, History):
+            return NotImplemented
+        return (self.MemoryList, self.size) == (other.MemoryList, other.size)
+
+    __hash__ = None  # type: ignore[assignment]  # it can change
+
+    def __repr__(self) -> str:
+        return f"History({self.MemoryList!r}, size={self.size})"
 
     def _size_update(self) -> None:
         del self.MemoryList[: max(0, len(self.MemoryList) - self.size)]

@@ -21,6 +21,7 @@ from pydantic import (
 
 from orbiter.memory._checks import Json, check_json, check_name, check_text, to_utc
 from orbiter.memory._ids import new_id
+from orbiter.memory.calls import ToolCall, call_id, call_input, call_name
 from orbiter.memory.errors import ItemTypeError, StatusError
 
 __all__ = [
@@ -34,9 +35,11 @@ __all__ = [
     "Role",
     "SystemMemory",
     "ToolMemory",
+    "calls_of",
     "dump_item",
     "load_item",
     "new_id",
+    "result_id",
     "role_of",
 ]
 
@@ -220,6 +223,24 @@ class AIMemory(MemoryItem):
     memory_type: str = "ai"
     tool_calls: _JsonObjects = Field(default_factory=list)
 
+    @field_validator("content", mode="before")
+    @classmethod
+    def _read_null(cls, value: object) -> object:
+        return "" if value is None else value  # what OpenAI sends beside a call
+
+    @field_validator("tool_calls", mode="before")
+    @classmethod
+    def _read_no_calls(cls, value: object) -> object:
+        return [] if value is None else value
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        """The tool calls with name, arguments and id, whatever shape they came in."""
+        return [
+            ToolCall(call_name(call), call_input(call), call_id(call) or None)
+            for call in self.tool_calls
+        ]
+
 
 class ToolMemory(MemoryItem):
     """One tool's answer to one call."""
@@ -252,6 +273,16 @@ def role_of(item: MemoryItem) -> Role | None:
         if isinstance(item, kind):
             return inherited
     return item.memory_type if item.memory_type in _ROLES else None  # type: ignore[return-value]  # narrowed by the set
+
+
+def calls_of(item: MemoryItem) -> list[dict[str, Any]]:
+    """Return the tool calls of *item*; none unless the model made it."""
+    return item.tool_calls if isinstance(item, AIMemory) else []
+
+
+def result_id(item: MemoryItem) -> str:
+    """Return the id of the call that *item* answers, or `""`."""
+    return item.tool_call_id if isinstance(item, ToolMemory) else ""
 
 
 class _UnknownMemory(MemoryItem):

@@ -28,6 +28,11 @@ def check_size(name: str, value: int) -> int:
     return value
 
 
+def _check_kind(name: str, value: object, kind: type, told: str) -> None:
+    if not isinstance(value, kind):
+        raise QueryError(f"`{name}` must be {told}, not {value!r}")
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """One question to a store: every given part must hold; `None` and `""` ask nothing."""
@@ -43,6 +48,11 @@ class Query:
 
     def __post_init__(self) -> None:
         check_size("limit", self.limit)
+        _check_kind("query", self.text, str, "text")
+        if self.memory_type is not None:
+            _check_kind("memory_type", self.memory_type, str, 'text, such as "human"')
+        if self.metadata is not None:
+            _check_kind("metadata", self.metadata, MemoryMetadata, "a MemoryMetadata")
         try:
             check_text(self.text, max_bytes=MemoryItem.max_content_bytes)
         except ValueError as exc:

@@ -46,6 +46,14 @@ class _Shelf:
     items: list[MemoryItem] = field(default_factory=list)
     systems: list[MemoryItem] = field(default_factory=list)
     humans: list[MemoryItem] = field(default_factory=list)
+    unaccepted: list[MemoryItem] = field(default_factory=list)
+
+    def accepted(self) -> "_Shelf":
+        """Return the shelf without drafts and discarded items: nearly always itself."""
+        if not self.unaccepted:
+            return self
+        lists = (self.items, self.systems, self.humans)
+        return _Shelf(*([i for i in held if i.status == MemoryStatus.ACCEPTED] for held in lists))
 
     def lists_for(self, item: MemoryItem) -> Iterator[list[MemoryItem]]:
         yield self.items
@@ -54,6 +62,8 @@ class _Shelf:
             yield self.systems
         elif role == "human":
             yield self.humans
+        if item.status != MemoryStatus.ACCEPTED:
+            yield self.unaccepted
 
 
 class ShortTermMemory:
@@ -65,10 +75,10 @@ class ShortTermMemory:
     """
 
     def __init__(self, *, scope: str = "task", max_rounds: int = 0) -> None:
-        if scope not in _FIELDS:
+        if scope not in tuple(_FIELDS):  # whatever it is, hashable or not
             raise ScopeError(scope)
-        self.scope = scope
-        self.max_rounds = check_size("max_rounds", max_rounds)
+        self._scope = scope
+        self.max_rounds = max_rounds
         self._items: dict[str, MemoryItem] = {}
         self._arrival: dict[str, int] = {}
         self._arrivals = 0
@@ -76,6 +86,20 @@ class ShortTermMemory:
         # looks up one shelf and touches nothing but its window.
         self._shelves: dict[Filter, _Shelf] = {}
         self._counts: dict[TokenCounter, dict[str, int]] = {}
+
+    @property
+    def scope(self) -> str:
+        """Which metadata fields filter; fixed, because items are filed by it."""
+        return self._scope
+
+    @property
+    def max_rounds(self) -> int:
+        """How many rounds are read; 0 means all. It may be changed at any time."""
+        return self._max_rounds
+
+    @max_rounds.setter
+    def max_rounds(self, count: int) -> None:
+        self._max_rounds = check_size("max_rounds", count)
 
     async def add(self, item: MemoryItem) -> None:
         """Keep *item*, or update the one with its id, which keeps its `created_at` and place."""
@@ -139,10 +163,11 @@ class ShortTermMemory:
     ) -> list[MemoryItem]:
         """Return the conversation a model should see, oldest first, within *budget* tokens.
 
+        Only accepted items take part; drafts and discarded ones are for `search`.
         What is kept first when room is short is told by `orbiter.memory.conversation.trim_to`.
         The cost is that of the window, however long the conversation.
         """
-        shelf = self._shelf(Query(metadata=metadata, fields=_FIELDS[self.scope]))
+        shelf = self._shelf(Query(metadata=metadata, fields=_FIELDS[self.scope])).accepted()
         items = shelf.items
         if self.max_rounds and len(shelf.humans) > self.max_rounds:
             cut = self._place(items, shelf.humans[-self.max_rounds])
@@ -168,11 +193,7 @@ class ShortTermMemory:
             return removed
         asked = Query(metadata=metadata, fields=_FIELDS[self.scope])
         if not asked.wanted:
-            names = "`, `".join(_FIELDS[self.scope])
-            raise EmptyFilterError(
-                f"this filter names none of `{names}` and would remove everyone's items; "
-                "set one of them, or call clear() to remove all"
-            )
+            raise EmptyFilterError(_FIELDS[self.scope])
         gone = {item.id: item for item in self._shelf(asked).items}
         self._unshelve(gone)
         for item_id in gone:
@@ -222,7 +243,7 @@ class ShortTermMemory:
                 for held in shelf.lists_for(items[0]):
                     del held[self._place(held, items[0])]
             else:
-                for held in (shelf.items, shelf.systems, shelf.humans):
+                for held in (shelf.items, shelf.systems, shelf.humans, shelf.unaccepted):
                     held[:] = [item for item in held if item.id not in gone]
 
     def _filters(self, item: MemoryItem) -> Iterator[Filter]:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from orbiter.memory._calls import call_arguments, call_name, calls_of
+from orbiter.memory.calls import call_arguments, call_name
 from orbiter.memory.conversation import cut_between_groups
 from orbiter.memory.errors import QueryError, SummaryError
-from orbiter.memory.items import MemoryItem
+from orbiter.memory.items import MemoryItem, calls_of
 from orbiter.memory.protocols import Summarizer
 from orbiter.memory.query import check_size
 
@@ -190,7 +190,8 @@ async def roll_summary(
 
 
 def _prompt(template: str, previous: str, text: str) -> str:
-    content = f"[SUMMARY]: {' '.join(previous.split())}\n{text}" if previous else text
+    before = (f"[SUMMARY]: {line.strip()}" for line in previous.splitlines() if line.strip())
+    content = "\n".join([*before, text])
     if "{content}" not in template:
         return f"{template}\n\n{content}"
     return template.replace("{content}", content)

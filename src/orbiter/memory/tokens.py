@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from orbiter.memory._calls import call_arguments, call_id, call_name, calls_of
-from orbiter.memory.items import MemoryItem, ToolMemory
+from orbiter.memory.calls import call_arguments, call_id, call_name
+from orbiter.memory.items import MemoryItem, ToolMemory, calls_of
 from orbiter.memory.query import check_size
 
 __all__ = [

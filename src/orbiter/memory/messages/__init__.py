@@ -83,6 +83,8 @@ def from_messages(
 ) -> list[MemoryItem]:
     """Return the items that *messages* hold, in order; `MessageError` names one it cannot read."""
     codec = _codec(format)
+    if isinstance(messages, Mapping | str):
+        raise MessageError("one message was given where a list is needed; write [message]")
     for index, message in enumerate(messages):
         must_be_object(message, index, "it")
     whose = metadata or MemoryMetadata()
@@ -99,7 +101,6 @@ def validate(messages: Sequence[Mapping[str, Any]], format: Format) -> list[Prob
 
 
 def _codec(format: Format) -> Any:
-    codec = _CODECS.get(format)
-    if codec is None:
+    if format not in tuple(_CODECS):
         raise MessageError(f"unknown format `{format}`; use one of {', '.join(_CODECS)}")
-    return codec
+    return _CODECS[format]

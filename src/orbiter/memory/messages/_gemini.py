@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from orbiter.memory._calls import call_id, call_input, call_name, calls_of, result_id
 from orbiter.memory._ids import new_id
+from orbiter.memory.calls import call_id, call_input, call_name
 from orbiter.memory.conversation import Unit
 from orbiter.memory.errors import MessageError
 from orbiter.memory.items import (
@@ -19,6 +19,8 @@ from orbiter.memory.items import (
     MemoryItem,
     MemoryMetadata,
     ToolMemory,
+    calls_of,
+    result_id,
     role_of,
 )
 from orbiter.memory.messages._wire import (

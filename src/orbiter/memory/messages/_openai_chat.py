@@ -6,7 +6,7 @@ Every tool call id is answered by one `tool` message directly after, before any 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from orbiter.memory._calls import call_arguments, call_id, call_name, calls_of, result_id
+from orbiter.memory.calls import call_arguments, call_id, call_name
 from orbiter.memory.conversation import Unit
 from orbiter.memory.copies import copy_value
 from orbiter.memory.errors import MessageError
@@ -17,6 +17,8 @@ from orbiter.memory.items import (
     MemoryMetadata,
     SystemMemory,
     ToolMemory,
+    calls_of,
+    result_id,
     role_of,
 )
 from orbiter.memory.messages._wire import (

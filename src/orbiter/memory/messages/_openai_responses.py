@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from orbiter.memory._calls import call_arguments, call_id, call_name, calls_of, result_id
+from orbiter.memory.calls import call_arguments, call_id, call_name
 from orbiter.memory.conversation import Unit
 from orbiter.memory.errors import MessageError
 from orbiter.memory.items import (
@@ -19,6 +19,8 @@ from orbiter.memory.items import (
     MemoryMetadata,
     SystemMemory,
     ToolMemory,
+    calls_of,
+    result_id,
     role_of,
 )
 from orbiter.memory.messages._wire import (

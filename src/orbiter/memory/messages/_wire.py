@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
-from orbiter.memory._calls import call_id, call_input, call_name
+from orbiter.memory.calls import call_id, call_input, call_name
 from orbiter.memory.copies import copy_value
 from orbiter.memory.errors import MessageError
 from orbiter.memory.items import MemoryItem
@@ -135,7 +135,10 @@ def must_be(value: object, shape: type[_Shape], index: int, what: str) -> _Shape
 def must_be_object(value: object, index: int, what: str) -> Message:
     """Return *value* as a dict if it is an object; otherwise say which message is wrong."""
     if not isinstance(value, Mapping):
-        raise MessageError(f"message {index}: {what} must be an object, not {type(value).__name__}")
+        raise MessageError(
+            f"message {index}: {what} must be a dict, not {type(value).__name__}; "
+            "call `.model_dump()` on an object of a provider's client"
+        )
     return dict(value)
 
 

@@ -85,6 +85,8 @@ def _weight(speaker: str, text: str) -> float:
     weight = {"SUMMARY": 2.5, "HUMAN": 1.2, "SYSTEM": 0.4, "TOOL": 0.8}.get(speaker, 1.0)
     if text.endswith(("?", "？")):
         weight *= 0.5  # what was asked matters less than what was answered
+    if text.startswith("→"):
+        weight *= 0.3  # a tool call; what it returned says more
     return weight
 
 

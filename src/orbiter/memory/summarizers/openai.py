@@ -4,15 +4,12 @@ Every call ends within `deadline` seconds, retries included.
 """
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from orbiter.memory.errors import MemoryConnectionError, MemoryTimeoutError
 
-try:
+if TYPE_CHECKING:
     import openai
-except ModuleNotFoundError as exc:
-    raise ModuleNotFoundError(
-        "OpenAISummarizer needs openai: pip install 'orbiter-memory[openai]'"
-    ) from exc
 
 __all__ = ["OpenAISummarizer"]
 
@@ -34,6 +31,14 @@ class OpenAISummarizer:
         max_retries: int = 2,
         deadline: float = 90.0,
     ) -> None:
+        # Not at the top: `from orbiter.memory import *` must work without the extra.
+        try:
+            import openai  # noqa: PLC0415
+        except ModuleNotFoundError as exc:
+            raise ModuleNotFoundError(
+                "OpenAISummarizer needs openai: pip install 'orbiter-memory[openai]'"
+            ) from exc
+        self._openai = openai
         self.model = model
         self.deadline = deadline
         self._api_key = api_key
@@ -44,6 +49,7 @@ class OpenAISummarizer:
 
     async def summarize(self, prompt: str) -> str:
         """Return the model's answer to *prompt*."""
+        openai = self._openai
         try:
             async with asyncio.timeout(self.deadline):
                 answer = await self._connected().chat.completions.create(
@@ -78,10 +84,10 @@ class OpenAISummarizer:
     def __repr__(self) -> str:
         return f"OpenAISummarizer(model={self.model!r}, base_url={self._base_url!r})"
 
-    def _connected(self) -> openai.AsyncOpenAI:
+    def _connected(self) -> "openai.AsyncOpenAI":
         if self._client is None:
             key = self._api_key or ("none" if self._base_url else None)
-            self._client = openai.AsyncOpenAI(
+            self._client = self._openai.AsyncOpenAI(
                 api_key=key,
                 base_url=self._base_url,
                 timeout=self._timeout,

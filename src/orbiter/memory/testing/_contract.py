@@ -66,8 +66,10 @@ class CoreContract:
 
     async def test_the_store_has_what_it_declares_and_no_more(self, store: MemoryStore) -> None:
         assert isinstance(store, MemoryStore)
-        assert isinstance(store, Lifecycle) == self.capabilities.lifecycle
-        assert isinstance(store, BatchStore) == self.capabilities.batch
+        opens = isinstance(store, Lifecycle)
+        assert opens == self.capabilities.lifecycle, f"declare lifecycle={opens}"
+        takes_many = isinstance(store, BatchStore)
+        assert takes_many == self.capabilities.batch, f"declare batch={takes_many}"
 
     async def test_an_item_comes_back_equal(self, store: MemoryStore) -> None:
         metadata = MemoryMetadata(

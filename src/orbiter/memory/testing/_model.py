@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, TypeVar
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
@@ -171,6 +171,8 @@ class ModelContract:
         stateful_step_count=30,
         deadline=None,
         database=None,
+        # A failing sequence has at most 30 steps; making it shorter takes minutes.
+        phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
     """How long and how thoroughly to look; override it for a longer run."""

@@ -33,6 +33,20 @@ class Capabilities:
     durable: bool = True
     shared: bool = True
 
+    def __post_init__(self) -> None:
+        allowed: dict[str, tuple[object, ...]] = {
+            "order": ("newest", "oldest"),
+            "text": ("substring", "meaning"),
+            **dict.fromkeys(
+                ("conversation", "batch", "lifecycle", "durable", "shared"), (True, False)
+            ),
+        }
+        for name, values in allowed.items():
+            if getattr(self, name) not in values:
+                raise ValueError(f"`{name}` must be one of {values}, not {getattr(self, name)!r}")
+        if not set(self.scope) <= set(SCOPE_FIELDS):
+            raise ValueError(f"`scope` must name fields of {SCOPE_FIELDS}, not {self.scope}")
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:

@@ -7,20 +7,23 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from orbiter.memory._checks import check_json
-from orbiter.memory.items import MAX_JSON, AIMemory, MemoryItem, ToolMemory
+
+__all__ = ["ToolCall", "are_answerable", "call_arguments", "call_id", "call_input", "call_name"]
+
+_MAX_ARGUMENTS = 2**20
 
 
-def calls_of(item: MemoryItem) -> list[dict[str, Any]]:
-    """Return the tool calls of *item*; none unless the model made it."""
-    return item.tool_calls if isinstance(item, AIMemory) else []
+@dataclass(slots=True)
+class ToolCall:
+    """A tool the model asked for: its name, its arguments and, if there is one, the call's id."""
 
-
-def result_id(item: MemoryItem) -> str:
-    """Return the id of the call that *item* answers, or `""`."""
-    return item.tool_call_id if isinstance(item, ToolMemory) else ""
+    name: str
+    args: dict[str, Any] = field(default_factory=dict)
+    id: str | None = None
 
 
 def call_id(call: Mapping[str, Any]) -> str:
@@ -51,7 +54,7 @@ def call_input(call: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(found, str):
         return dict(found) if isinstance(found, dict) else {"input": found}
     try:
-        parsed = check_json(json.loads(found), max_bytes=MAX_JSON) if found.strip() else {}
+        parsed = check_json(json.loads(found), max_bytes=_MAX_ARGUMENTS) if found.strip() else {}
     except (ValueError, RecursionError):
         return {"input": found}
     return parsed if isinstance(parsed, dict) else {"input": found}
