@@ -1,4 +1,4 @@
-"""A durable store in sixty lines: one JSON line per write, synced before it is acknowledged.
+"""A small durable store: one JSON line per write, synced before it is acknowledged.
 
 It shows what a third party writes, and gives the kit's lifecycle and durability groups something
 real to test.
@@ -56,7 +56,9 @@ class JournalStore:
         kept: dict[str, MemoryItem] = {}
         for item in map(take_in, items):
             old = kept.get(item.id) or self._items.get(item.id)
-            if old is not None:
+            if old is None:
+                item.__dict__["version"] = 1
+            else:
                 item.__dict__.update(version=old.version + 1, created_at=old.created_at)
             kept[item.id] = item
         self._write({"add": [dump_item(item) for item in kept.values()]})

@@ -26,7 +26,20 @@ except ModuleNotFoundError as exc:
     ) from exc
 
 # Before the modules are imported, so that a failing contract shows both sides of its assertion.
-for _module in ("contract", "isolation", "conversations", "concurrency", "durability", "model"):
+for _module in (
+    "base",
+    "concurrency",
+    "contract",
+    "conversations",
+    "durability",
+    "fidelity",
+    "filters",
+    "isolation",
+    "lifecycle",
+    "model",
+    "order",
+    "refusals",
+):
     pytest.register_assert_rewrite(f"{__name__}._{_module}")
 
 from orbiter.memory.testing.capabilities import Capabilities, Recipe  # noqa: E402

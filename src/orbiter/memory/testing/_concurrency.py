@@ -1,20 +1,19 @@
 """Many tasks at once, and tasks that are cancelled at any moment."""
 
 import asyncio
-from typing import Any, ClassVar
+from typing import Any
 
 from orbiter.memory.items import HumanMemory, MemoryMetadata
 from orbiter.memory.protocols import MemoryStore
-from orbiter.memory.testing.capabilities import Capabilities, needs
+from orbiter.memory.testing._base import Contract
+from orbiter.memory.testing.capabilities import needs
 
 DEADLINE = 30.0
 """Seconds after which a call counts as hung: far beyond any honest wait."""
 
 
-class ConcurrencyContract:
+class ConcurrencyContract(Contract):
     """Nothing acknowledged is lost, torn or counted twice; nothing hangs."""
-
-    capabilities: ClassVar[Capabilities]
 
     async def test_concurrent_adds_are_all_kept(self, store: MemoryStore) -> None:
         items = [HumanMemory(content=str(number)) for number in range(200)]

@@ -1,7 +1,7 @@
 """For stores whose `search` returns conversations: what comes back is legal to send."""
 
 import random
-from typing import ClassVar, get_args
+from typing import get_args
 
 import pytest
 
@@ -9,7 +9,8 @@ from orbiter.memory.conversation import whole_groups
 from orbiter.memory.items import AIMemory, HumanMemory, MemoryItem, ToolMemory
 from orbiter.memory.messages import Format, to_messages, validate
 from orbiter.memory.protocols import MemoryStore
-from orbiter.memory.testing.capabilities import Capabilities, needs
+from orbiter.memory.testing._base import Contract
+from orbiter.memory.testing.capabilities import needs
 from orbiter.memory.testing.histories import random_history
 
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -24,10 +25,8 @@ def _result(id: str) -> ToolMemory:
     return ToolMemory(content="found", tool_call_id=id, tool_name="f")
 
 
-class ConversationContract:
+class ConversationContract(Contract):
     """Tool groups are whole or absent."""
-
-    capabilities: ClassVar[Capabilities]
 
     @needs(conversation=True)
     async def test_a_call_without_all_its_results_is_left_out(self, store: MemoryStore) -> None:

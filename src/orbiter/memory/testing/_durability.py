@@ -1,63 +1,35 @@
-"""Opening, closing, and surviving `kill -9`."""
+"""Surviving `kill -9`, and sharing the same data."""
 
 import asyncio
 import json
 import os
 import sys
-from typing import Any, ClassVar
+from typing import Any
 
-import pytest
-
-from orbiter.memory.errors import MemoryError
-from orbiter.memory.items import HumanMemory, MemoryMetadata
+from orbiter.memory.items import AIMemory, HumanMemory, load_item
 from orbiter.memory.protocols import MemoryStore
-from orbiter.memory.testing._contract import KitNote
-from orbiter.memory.testing.capabilities import Capabilities, Recipe, needs
+from orbiter.memory.testing._base import Contract, KitNote, of, person, written
+from orbiter.memory.testing._fidelity import KINDS
+from orbiter.memory.testing.capabilities import Recipe, needs
 
 KILLS = 5
 
 
-class DurabilityContract:
+class DurabilityContract(Contract):
     """What is acknowledged is there, whatever happens to the process."""
-
-    capabilities: ClassVar[Capabilities]
 
     def recipe(self, store: MemoryStore) -> Recipe:
         """Return how to make another store on the same data."""
         raise NotImplementedError
 
-    @needs(lifecycle=True)
-    async def test_init_and_close_may_be_repeated(self, store: Any) -> None:
-        await store.add(HumanMemory(content="hi"))
-        await store.init()
-        await asyncio.gather(store.init(), store.init())
-        assert len(await store.search()) == 1
-
-        await store.close()
-        await store.close()
-
-    @needs(lifecycle=True)
-    async def test_a_closed_store_says_so(self, store: Any) -> None:
-        await store.close()
-
-        for call in (
-            store.add(HumanMemory(content="hi")),
-            store.get("x"),
-            store.search(),
-            store.clear(),
-        ):
-            with pytest.raises(RuntimeError, match="not initialized") as caught:
-                await call
-            assert isinstance(caught.value, MemoryError)
-
-    @needs(durable=True, lifecycle=True)
+    @needs(durable=True)
     async def test_a_reopened_store_has_everything_as_it_was(self, store: Any) -> None:
         note = KitNote(content="buy milk", mood="calm")
         await store.add(HumanMemory(content="old", id="one"))
-        await store.add(HumanMemory(content="new", id="one", metadata=MemoryMetadata(user_id="u")))
-        await store.add(HumanMemory(content="gone", metadata=MemoryMetadata(user_id="bob")))
+        await store.add(HumanMemory(content="new", id="one", metadata=of("u")))
+        await store.add(HumanMemory(content="gone", metadata=of("bob")))
         await store.add(note)
-        await store.clear(metadata=MemoryMetadata(user_id="bob"))
+        await store.clear(metadata=of("bob"))
         before = await store.search()
         await store.close()
 
@@ -72,7 +44,34 @@ class DurabilityContract:
         finally:
             await again.close()
 
-    @needs(durable=True, lifecycle=True)
+    @needs(durable=True)
+    async def test_a_reopened_store_has_every_field_and_the_same_order(self, store: Any) -> None:
+        unheard_of = {"memory_type": "orbiter.kit-unheard-of", "content": "soup", "salt": [1.0]}
+        items = [
+            *(full.model_copy(update={"id": f"full {n}"}) for n, (full, _) in enumerate(KINDS)),
+            *(bare.model_copy(update={"id": f"bare {n}"}) for n, (_, bare) in enumerate(KINDS)),
+            load_item(unheard_of),
+        ]
+        ties = [person(str(number), id=f"tie {number}", metadata=of("ties")) for number in range(4)]
+        for item in (*items, *ties, ties[1]):
+            await store.add(item)
+        await store.close()
+
+        again: Any = self.recipe(store).make()
+        await again.init()
+        try:
+            assert [written(await again.get(item.id)) for item in items] == list(
+                map(written, items)
+            )
+            found = [item.content for item in await again.search(metadata=of("ties"))]
+            assert found == self._ordered("0", "1", "2", "3")
+            await again.add(person("4", metadata=of("ties")))
+            found = [item.content for item in await again.search(metadata=of("ties"))]
+            assert found == self._ordered("0", "1", "2", "3", "4")
+        finally:
+            await again.close()
+
+    @needs(durable=True)
     async def test_kill_9_loses_nothing_acknowledged(self, store: Any) -> None:
         recipe = self.recipe(store)
         await store.close()
@@ -92,7 +91,7 @@ class DurabilityContract:
         finally:
             await again.close()
 
-    @needs(shared=True, lifecycle=True)
+    @needs(shared=True)
     async def test_two_stores_on_the_same_data_agree(self, store: Any) -> None:
         other: Any = self.recipe(store).make()
         await other.init()
@@ -104,6 +103,23 @@ class DurabilityContract:
 
             assert mine == theirs
             assert mine.version == 40
+        finally:
+            await other.close()
+
+    @needs(shared=True)
+    async def test_what_one_store_writes_the_other_sees_at_once(self, store: Any) -> None:
+        other: Any = self.recipe(store).make()
+        await other.init()
+        try:
+            item = AIMemory(content="hi", metadata=of("ann"))
+            await store.add(item)
+            assert await other.search(metadata=of("ann")) == [item]
+            await other.add(AIMemory(id=item.id, content="ho"))
+            assert await store.search(metadata=of("ann")) == []
+            assert [found.content for found in await store.search()] == ["ho"]
+            assert await store.clear() == 1
+            assert await other.get(item.id) is None
+            assert await other.clear() == 0
         finally:
             await other.close()
 

@@ -21,7 +21,7 @@ class Capabilities:
     `search` without a type returns a legal conversation. `scope`: the metadata fields that filter.
     `batch`: it has `add_many`. `lifecycle`: it has `init` and `close`. `durable`: what it
     acknowledged survives `kill -9`; the test class must then have a `recipe`. `shared`: several
-    stores may use the same data at once.
+    stores may use the same data at once. A declaration that contradicts itself is a `ValueError`.
     """
 
     order: Literal["newest", "oldest"] = "newest"
@@ -44,8 +44,22 @@ class Capabilities:
         for name, values in allowed.items():
             if getattr(self, name) not in values:
                 raise ValueError(f"`{name}` must be one of {values}, not {getattr(self, name)!r}")
-        if not set(self.scope) <= set(SCOPE_FIELDS):
-            raise ValueError(f"`scope` must name fields of {SCOPE_FIELDS}, not {self.scope}")
+        if not {"user_id"} <= set(self.scope) <= set(SCOPE_FIELDS):
+            raise ValueError(
+                f"`scope` must name fields of {SCOPE_FIELDS}, `user_id` among them, "
+                f"not {self.scope}"
+            )
+        for name in ("durable", "shared"):
+            if getattr(self, name) and not self.lifecycle:
+                raise ValueError(
+                    f"`{name}=True` contradicts `lifecycle=False`: its contracts open and close "
+                    f"stores; give the store `init` and `close`, or declare `{name}=False`"
+                )
+        if self.conversation and self.order != "oldest":
+            raise ValueError(
+                "`conversation=True` contradicts `order='newest'`: a model reads from the oldest "
+                "message on; declare `order='oldest'`, or `conversation=False`"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """`StoreConformance`: every rule of `docs/concepts.md`, as tests a store inherits."""
 
-from typing import Any, ClassVar
+import inspect
+from typing import Any, ClassVar, Final
 
 import pytest
 
@@ -9,20 +10,41 @@ from orbiter.memory.testing._concurrency import ConcurrencyContract
 from orbiter.memory.testing._contract import CoreContract
 from orbiter.memory.testing._conversations import ConversationContract
 from orbiter.memory.testing._durability import DurabilityContract
+from orbiter.memory.testing._fidelity import FidelityContract
+from orbiter.memory.testing._filters import FilterContract
 from orbiter.memory.testing._isolation import IsolationContract
+from orbiter.memory.testing._lifecycle import LifecycleContract
 from orbiter.memory.testing._model import ModelContract
+from orbiter.memory.testing._order import OrderContract
+from orbiter.memory.testing._refusals import RefusalContract
 from orbiter.memory.testing.capabilities import Capabilities, Recipe
 
 __all__ = ["StoreConformance"]
 
 
+class _NotDeclared:
+    """Stands where a contract was that the store does not claim; pytest collects functions only."""
+
+    def __repr__(self) -> str:
+        return "<not declared>"
+
+
+_NOT_DECLARED: Final = _NotDeclared()
+
+
+# pytest runs the last base first: whoever stops at the first failure meets the plainest rule.
 class StoreConformance(
-    CoreContract,
-    IsolationContract,
-    ConversationContract,
-    ConcurrencyContract,
-    DurabilityContract,
     ModelContract,
+    DurabilityContract,
+    LifecycleContract,
+    ConcurrencyContract,
+    ConversationContract,
+    IsolationContract,
+    OrderContract,
+    FilterContract,
+    RefusalContract,
+    FidelityContract,
+    CoreContract,
 ):
     """Inherit it, give it a `store` fixture, and declare `capabilities`.
 
@@ -47,13 +69,24 @@ class StoreConformance(
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        for name in vars(cls):
-            if name.startswith("test_") and hasattr(StoreConformance, name):
+        for name, contract in _CONTRACTS.items():
+            # As it resolves, not as it stands in the class: a mixin may come first.
+            found = inspect.getattr_static(cls, name)
+            if found is not contract and found is not _NOT_DECLARED:
                 raise TypeError(
                     f"`{cls.__name__}.{name}` overrides a contract; give your own test another "
                     "name, and declare what the store cannot do in `capabilities`"
                 )
-        for name in dir(StoreConformance):
-            wanted = getattr(getattr(StoreConformance, name), "needs", {})
-            if any(getattr(cls.capabilities, key) != value for key, value in wanted.items()):
-                setattr(cls, name, None)  # not collected: the store does not claim it
+            needed = getattr(contract, "needs", {})
+            is_declared = all(getattr(cls.capabilities, key) == needed[key] for key in needed)
+            # A parent may have declared less, or more: only this class's own word counts.
+            wanted = contract if is_declared else _NOT_DECLARED
+            if found is not wanted:
+                setattr(cls, name, wanted)
+
+
+_CONTRACTS: Final = {
+    name: inspect.getattr_static(StoreConformance, name)
+    for name in dir(StoreConformance)
+    if name.startswith("test_")
+}

@@ -1,0 +1,127 @@
+"""Bugs for a copy of `JournalStore` that find too much, too little, or in the wrong order."""
+
+from tests.kit.bugs import Bug
+
+_FOUND = "found = [item for item in self._items.values() if asked.matches(item)]"
+_ASKED = "asked = Query(query, metadata, memory_type, status, limit)"
+_CUT = "return [copy_item(item) for item in found[::-1][:limit]]"
+
+
+def _found_in(text: str, query: str = "query.casefold()") -> str:
+    return (
+        "plain = Query('', metadata, memory_type, status, limit)\n"
+        "        found = [item for item in self._items.values() if plain.matches(item)"
+        f" and {query} in ({text}).casefold()]"
+    )
+
+
+QUERY_BUGS = {
+    "a query is trimmed": Bug(
+        "neither_more_nor_less", _ASKED, _ASKED.replace("(query,", "(query.strip(),")
+    ),
+    "a query of blanks is no query": Bug(
+        "a_literal_substring", _ASKED, _ASKED.replace("(query,", "(query if query.strip() else '',")
+    ),
+    "a query is cut": Bug(
+        "a_query_may_be_long", _ASKED, _ASKED.replace("(query,", "(query[:50_000],")
+    ),
+    "U+0000 in a query is dropped": Bug(
+        "a_question_that_means_nothing",
+        _ASKED,
+        _ASKED.replace("(query,", "(query and query.replace('\\0', ''),"),
+    ),
+    "a lone surrogate in a query is dropped": Bug(
+        "a_question_that_means_nothing",
+        _ASKED,
+        _ASKED.replace(
+            "(query,",
+            "(query.encode(errors='ignore').decode() if isinstance(query, str) else query,",
+        ),
+    ),
+    "folds case for ASCII only": Bug(
+        "a_literal_substring",
+        _FOUND,
+        _found_in("item.content", "query.lower()").replace("casefold", "lower"),
+    ),
+    "takes the query for a pattern": Bug(
+        "neither_more_nor_less",
+        _FOUND,
+        "plain = Query('', metadata, memory_type, status, limit)\n"
+        "        import fnmatch\n"
+        "        found = [item for item in self._items.values() if plain.matches(item)"
+        " and fnmatch.fnmatch(item.content.casefold(), f'*{query.casefold()}*')]",
+    ),
+    "looks for each word by itself": Bug(
+        "neither_more_nor_less",
+        _FOUND,
+        "plain = Query('', metadata, memory_type, status, limit)\n"
+        "        found = [item for item in self._items.values() if plain.matches(item)"
+        " and all(word in item.content.casefold() for word in query.casefold().split())]",
+    ),
+} | {
+    f"a query looks at the {what} too": Bug(
+        "a_query_looks_at_the_content_only", _FOUND, _found_in(f"item.content + {text}")
+    )
+    for what, text in {
+        "id": "item.id",
+        "type": "item.memory_type",
+        "user": "str(item.metadata.user_id)",
+        "extra": "str(item.metadata.extra)",
+        "native part": "str(item.native)",
+        "tool calls": "str(getattr(item, 'tool_calls', ''))",
+        "status": "item.status",
+    }.items()
+}
+
+SEARCH_BUGS = {
+    "scope ids are cut at 255 characters": Bug(
+        "the_longest_ids_are_told_apart",
+        _FOUND,
+        "found = [item for item in self._items.values() if asked.matches(item) or metadata and"
+        " metadata.user_id and (item.metadata.user_id or '')[:255] == metadata.user_id[:255]]",
+    ),
+    "results are capped at 300": Bug(
+        "nothing_but_the_limit", _CUT, _CUT.replace("[:limit]", "[:min(limit, 300)]")
+    ),
+    "results are capped at 1000": Bug(
+        "nothing_but_the_limit", _CUT, _CUT.replace("[:limit]", "[:min(limit, 1000)]")
+    ),
+    "a limit has 63 bits": Bug(
+        "a_huge_limit_is_allowed",
+        _CUT,
+        f"limit.to_bytes(8, 'big', signed=True)\n        {_CUT}",
+    ),
+    "a limit beyond 32 bits finds nothing": Bug(
+        "a_huge_limit_is_allowed", _CUT, _CUT.replace("[:limit]", "[:limit % 2**32]")
+    ),
+    "a status must be the enum": Bug(
+        "a_status_may_be_given_as_text",
+        _FOUND,
+        "found = [item for item in self._items.values()"
+        " if asked.matches(item) and status in (None, *([item.status] if"
+        " isinstance(status, MemoryStatus) else []))]",
+    ),
+    "sorted by the last change": Bug(
+        "neither_ids_nor_changes",
+        "key=lambda item: item.created_at",
+        "key=lambda item: item.updated_at",
+    ),
+    "ties are sorted by id": Bug(
+        "neither_ids_nor_changes",
+        "key=lambda item: item.created_at",
+        "key=lambda item: (item.created_at, item.id)",
+    ),
+    "filters after the cut": Bug(
+        "a_users_item_is_found_behind_many",
+        _CUT,
+        "newest = sorted(self._items.values(), key=lambda i: i.created_at)[::-1][:limit]\n"
+        "        return [copy_item(item) for item in newest if asked.matches(item)]",
+    ),
+    "returns the same list again": Bug(
+        "a_returned_list_is_the_callers",
+        _CUT,
+        "cache = self.__dict__.setdefault('cache', {})\n"
+        "        key = str(asked), str(self._items)\n"
+        "        return cache.setdefault(key, [copy_item(item) for item in found[::-1][:limit]])",
+    ),
+}
