@@ -1,7 +1,8 @@
 """How often is a trimmed history illegal? One million random cases through ours: none may be.
 
-Each case draws a broken history, a window, an item limit and a token budget, trims, encodes for
-all four providers, and checks legality, budget, order, the newest round and idempotence.
+Each case draws a broken history, a window, an item limit, a token budget and what becomes of open
+tool groups, trims, encodes for all four providers, and checks legality, budget, order, the newest
+round and idempotence.
 """
 
 import argparse
@@ -30,7 +31,7 @@ def faults(seed: int) -> Iterator[str]:
     window = rng.choice((0, 0, 1, 2, 3))
     max_items = rng.choice((None, None, rng.randint(0, 12)))
     budget = rng.choice((None, rng.randint(0, 60), rng.randint(0, 600)))
-    policies: tuple[OpenGroup, ...] = ("drop", "drop", "complete")
+    policies: tuple[OpenGroup, ...] = ("drop", "drop", "complete", "keep")
     policy = rng.choice(policies)
 
     windowed = last_rounds(history, window)
@@ -47,12 +48,15 @@ def faults(seed: int) -> Iterator[str]:
         yield "order changed"
     yield from newest_round_faults(legal, kept, max_items, budget)
     for format in FORMATS:
+        # Without the group that `keep` may leave open at the end, all must be legal.
         messages = to_messages(kept, format).messages
         for problem in validate(messages, format):
             yield f"{format}: {problem}"
         again = to_messages(from_messages(messages, format), format).messages
         if again != messages:
             yield f"{format}: reading and writing the messages changed them"
+        if policy == "keep":
+            from_messages(to_messages(kept, format, open_group=policy).messages, format)
 
 
 def newest_round_faults(

@@ -237,12 +237,6 @@ def test_an_unknown_format_or_policy_is_refused() -> None:
         to_messages([], "openai", open_group="close")  # type: ignore[arg-type]  # as above
 
 
-@pytest.mark.parametrize("message", [{"role": "user", "content": "hi"}, "hi"])
-def test_one_message_in_place_of_a_list_is_told(message: Any) -> None:
-    with pytest.raises(MessageError, match=r"write \[message\]"):
-        from_messages(message, "openai")
-
-
 @pytest.mark.parametrize("format", ["opnai", None, ["openai"]])
 def test_an_unknown_format_is_told_with_the_known_ones(format: Any) -> None:
     for call in (to_messages, from_messages, validate):

@@ -1,112 +1,40 @@
 """What holds for every history, however broken: output is legal, stable and loses no result."""
 
 import json
-import random
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.messages._conversations import CONVERSATIONS
+from tests.messages._strategies import (
+    damaged_blocks,
+    damaged_conversations,
+    damaged_messages,
+    drawn_histories,
+    histories,
+    scraps,
+    seeded_histories,
+    with_natives,
+)
 from tests.messages._views import FORMATS
 
 from orbiter.memory.calls import call_id, call_input, call_name
 from orbiter.memory.conversation import OpenGroup, whole_groups
+from orbiter.memory.errors import MessageError
 from orbiter.memory.items import (
     AIMemory,
-    HumanMemory,
     MemoryItem,
-    SystemMemory,
     ToolMemory,
     calls_of,
     result_id,
     role_of,
 )
-from orbiter.memory.messages import Format, from_messages, to_messages, validate
+from orbiter.memory.messages import Format, Message, from_messages, to_messages, validate
 from orbiter.memory.messages._wire import legal_name
-from orbiter.memory.testing.histories import random_history
 
 POLICIES: tuple[OpenGroup, ...] = ("drop", "complete")
 thorough = settings(max_examples=200, deadline=None)
-
-characters = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
-texts = st.sampled_from(["", " ", "\n", "Hello."]) | st.text(characters, max_size=20)
-ids = st.sampled_from(["call_0", "call_1", "functions.Bash:0", "z" * 80]) | texts
-names = st.sampled_from(["search", "fs.read file", "n" * 80]) | texts
-values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**63), 2**63 - 1)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | texts,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
-    max_leaves=6,
-)
-objects = st.dictionaries(texts, values, max_size=3)
-# `NaN` and the like have a test of their own in `test_across_formats`.
-free_texts = texts.filter(lambda text: "N" not in text and "I" not in text and "\\" not in text)
-arguments = objects | objects.map(json.dumps) | free_texts | st.none()
-
-
-@st.composite
-def tool_calls(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw a call in one of the shapes an agent may have stored."""
-    id, name, given_arguments = draw(ids), draw(names), draw(arguments)
-    function = {"name": name, "arguments": given_arguments}
-    shape = draw(st.integers(0, 3))
-    if shape == 0:
-        return {"id": id, "type": "function", "function": function}
-    if shape == 1:
-        return {"id": id, "type": "custom", "custom": {"name": name, "input": draw(free_texts)}}
-    return {"id": id, **function}
-
-
-@st.composite
-def groups(draw: st.DrawFn) -> list[MemoryItem]:
-    """Draw calls with results that are mostly there, in any order, sometimes twice."""
-    calls = draw(st.lists(tool_calls(), min_size=1, max_size=3))
-    answers: list[MemoryItem] = []
-    for call in calls:
-        for _ in range(draw(st.sampled_from([1, 1, 1, 1, 0, 2]))):
-            content, is_error = draw(texts), draw(st.booleans())
-            answers.append(
-                ToolMemory(content=content, tool_call_id=call_id(call), is_error=is_error)
-            )
-    is_late = draw(st.sampled_from([False, False, False, True]))
-    between = [HumanMemory(content=draw(texts))] if is_late else []
-    shuffled = draw(st.permutations(answers))
-    return [AIMemory(content=draw(texts), tool_calls=calls), *between, *shuffled]
-
-
-single_items: st.SearchStrategy[MemoryItem] = st.one_of(
-    st.builds(HumanMemory, content=texts),
-    st.builds(AIMemory, content=texts),
-    st.builds(SystemMemory, content=texts),
-    st.builds(ToolMemory, content=texts, tool_call_id=ids),
-    st.builds(MemoryItem, content=texts, memory_type=st.just("note")),
-)
-drawn_histories = st.lists(groups() | single_items.map(lambda item: [item]), max_size=6).map(
-    lambda parts: [item for part in parts for item in part]
-)
-seeded_histories = st.integers(0, 2**32).map(lambda seed: random_history(random.Random(seed)))
-histories = drawn_histories | seeded_histories
-
-
-@st.composite
-def damaged_conversations(draw: st.DrawFn) -> list[MemoryItem]:
-    """Draw a real conversation of which items were lost, moved to the end, or edited."""
-    format = draw(st.sampled_from(FORMATS))
-    items: list[MemoryItem] = []
-    for item in from_messages(CONVERSATIONS[format], format):
-        fate = draw(st.sampled_from(["stay", "stay", "stay", "edit", "lose"]))
-        if fate == "edit":
-            item.content = draw(texts)
-        if fate != "lose":
-            items.append(item)
-    is_moved = draw(st.booleans())
-    if items and is_moved:
-        items.append(items.pop(draw(st.integers(0, len(items) - 1))))
-    return items
 
 
 def illegal(items: Sequence[MemoryItem]) -> list[tuple[Format, OpenGroup, str]]:
@@ -166,6 +94,62 @@ def test_a_damaged_conversation_is_written_legally(items: list[MemoryItem]) -> N
     assert illegal(items) == []
 
 
+@pytest.mark.parametrize("format", FORMATS)
+@thorough
+@given(st.data())
+def test_what_an_item_keeps_of_its_message_is_sent_only_where_it_is_legal(
+    format: Format, data: st.DataObject
+) -> None:
+    items = data.draw(with_natives(format))
+
+    written = to_messages(items, format).messages
+
+    assert validate(written, format) == []
+    assert to_messages(from_messages(written, format), format).messages == written
+
+
+@pytest.mark.parametrize("format", ["openai", "openai-responses"])
+@thorough
+@given(st.data())
+def test_nothing_an_item_keeps_gives_it_the_voice_of_another(
+    format: Format, data: st.DataObject
+) -> None:
+    items = data.draw(with_natives(format))
+
+    written = to_messages(items, format).messages
+
+    assert voices(written) == voices(to_messages(bare(items), format).messages)
+
+
+def voices(messages: Sequence[Message]) -> list[str]:
+    """Return who speaks, the model left out; a developer is the system by another name."""
+    roles = [message["role"] for message in messages if "role" in message]
+    return [role.replace("developer", "system") for role in roles if role != "assistant"]
+
+
+def bare(items: Sequence[MemoryItem]) -> list[MemoryItem]:
+    return [item.model_copy(update={"native": {}}) for item in items]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@thorough
+@given(st.lists(damaged_messages() | damaged_blocks | scraps, max_size=4))
+def test_any_messages_are_judged_and_read_or_refused(format: Format, messages: list[Any]) -> None:
+    problems = validate(messages, format)
+
+    items = read(messages, format)
+
+    assert problems or items is not None
+    assert illegal(items or []) == []
+
+
+def read(messages: list[Any], format: Format) -> list[MemoryItem] | None:
+    try:
+        return from_messages(messages, format)
+    except MessageError:
+        return None
+
+
 @thorough
 @given(histories)
 def test_what_is_written_is_json(items: list[MemoryItem]) -> None:
@@ -208,7 +192,7 @@ def test_chat_messages_read_back_as_the_same_items(items: list[MemoryItem]) -> N
 
 
 @thorough
-@given(histories)
+@given(histories.map(bare))
 def test_responses_entries_read_back_as_the_same_items(items: list[MemoryItem]) -> None:
     written = to_messages(items, "openai-responses").messages
 

@@ -1,73 +1,35 @@
 """What each provider refuses, rule by rule, and what it must not be said to refuse."""
 
-from typing import Any
-
 import pytest
 from tests.messages._conversations import CONVERSATIONS
+from tests.messages._shapes import (
+    ANSWER,
+    HELLO,
+    REASONING,
+    REPLY,
+    TEXT,
+    THINKING,
+    USER,
+    built_in_call,
+    built_in_output,
+    chat_call,
+    chat_calls,
+    chat_result,
+    entry_call,
+    entry_output,
+    function_call,
+    function_response,
+    model,
+    person,
+    result,
+    results,
+    use,
+    uses,
+)
 from tests.messages._views import FORMATS
 
 from orbiter.memory.errors import MessageError
 from orbiter.memory.messages import Format, Message, Problem, validate
-
-
-def chat_call(id: Any = "c1", **function: Any) -> Message:
-    return {"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"} | function}
-
-
-def chat_calls(*calls: Any) -> Message:
-    return {"role": "assistant", "content": None, "tool_calls": list(calls)}
-
-
-def chat_result(id: str = "c1") -> Message:
-    return {"role": "tool", "tool_call_id": id, "content": "done"}
-
-
-def entry_call(id: str = "c1", **fields: Any) -> Message:
-    return {"type": "function_call", "call_id": id, "name": "f", "arguments": "{}"} | fields
-
-
-def entry_output(id: str = "c1") -> Message:
-    return {"type": "function_call_output", "call_id": id, "output": "done"}
-
-
-def use(id: Any = "t1", **fields: Any) -> Message:
-    return {"type": "tool_use", "id": id, "name": "f", "input": {}} | fields
-
-
-def uses(*blocks: Any) -> Message:
-    return {"role": "assistant", "content": list(blocks)}
-
-
-def result(id: str = "t1", **fields: Any) -> Message:
-    return {"type": "tool_result", "tool_use_id": id, "content": "done"} | fields
-
-
-def results(*blocks: Any) -> Message:
-    return {"role": "user", "content": list(blocks)}
-
-
-def model(*parts: Any) -> Message:
-    return {"role": "model", "parts": list(parts)}
-
-
-def person(*parts: Any) -> Message:
-    return {"role": "user", "parts": list(parts)}
-
-
-def function_call(name: Any = "f", **fields: Any) -> Message:
-    return {"functionCall": {"name": name, "args": {}} | fields}
-
-
-def function_response(name: Any = "f", **fields: Any) -> Message:
-    return {"functionResponse": {"name": name, "response": {"output": "done"}} | fields}
-
-
-USER: Message = {"role": "user", "content": "Hello."}
-REPLY: Message = {"role": "assistant", "content": "Hello, Ann."}
-HELLO = person({"text": "Hello."})
-ANSWER = model({"text": "Hello, Ann."})
-REASONING: Message = {"type": "reasoning", "id": "rs_1", "summary": []}
-TEXT: Message = {"type": "text", "text": "Go on."}
 
 ILLEGAL_CHAT = [
     ([USER, chat_result()], "`c1` has no call directly before it", 1),
@@ -139,6 +101,16 @@ ILLEGAL_RESPONSES = [
         "",
         1,
     ),
+    ([entry_call(), entry_output(output=5)], "output cannot be of type int", 1),
+    ([entry_call(), entry_output(output={})], "output cannot be of type dict", 1),
+    ([entry_call(), entry_output(output=[])], "no output", 1),
+    ([entry_call(), entry_output(output=[5])], "not an object", 1),
+    ([entry_call(), entry_output(output=[{}])], "without a `type`", 1),
+    ([entry_call(), entry_output(role="user")], "unknown role 'user'", 1),
+    ([built_in_call("shell"), built_in_output("shell", "x")], "output", 1),
+    ([built_in_call("shell"), built_in_output("shell", ["x"])], "not an object", 1),
+    ([built_in_call("computer"), built_in_output("computer", "x")], "must be an object", 1),
+    ([built_in_call("apply_patch"), built_in_output("apply_patch", 5)], "must be a string", 1),
 ]
 
 ILLEGAL_ANTHROPIC = [
@@ -182,9 +154,14 @@ ILLEGAL_ANTHROPIC = [
     ([USER, uses(use(input="{}")), results(result())], "`t1` must be an object", 1),
     ([USER, uses(use(input=None)), results(result())], "`t1` must be an object", 1),
     ([USER, uses(use()), uses(result())], "", 2),
-    ([USER, uses({"type": "thinking", "thinking": "Hm.", "signature": "E"}), USER], "thinking", 1),
+    ([USER, uses(THINKING), USER], "thinking", 1),
     ([USER, uses(use()), results(result(content="", is_error=True))], "", 2),
-    ([USER, uses("Hello.")], "", 1),
+    ([USER, uses("Hello.")], "not an object", 1),
+    ([USER, uses(use()), results(result(content=5))], "cannot be of type int", 2),
+    ([USER, uses(use()), results(result(content=["x"]))], "not an object", 2),
+    ([USER, uses(use()), results(result(content=[{}]))], "without a `type`", 2),
+    ([USER, uses(use()), results(result(content=[use()]))], "cannot hold `tool_use`", 2),
+    ([results(THINKING, TEXT)], "only the assistant can call tools or think", 0),
 ]
 
 ILLEGAL_GEMINI = [
@@ -297,7 +274,7 @@ LEGAL: dict[Format, list[list[Message]]] = {
         [USER, uses({"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}})],
         [
             USER,
-            uses({"type": "thinking", "thinking": "Hm.", "signature": "E"}, use()),
+            uses(THINKING, use()),
             results(result()),
         ],
         [USER, uses(use(name="n" * 64)), results(result())],

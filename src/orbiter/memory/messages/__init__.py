@@ -2,10 +2,11 @@
 
 Pure functions. What `to_messages` returns is always legal: incomplete tool groups are left out or
 completed, results stand behind their calls, ids and names are ones the provider accepts. What a
-message holds beyond text and tool calls comes back untouched in the same format.
+message holds beyond text and tool calls comes back untouched in the same format; what an item's
+`native` holds that no message of its kind can is left out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,13 +84,12 @@ def from_messages(
 ) -> list[MemoryItem]:
     """Return the items that *messages* hold, in order; `MessageError` names one it cannot read."""
     codec = _codec(format)
-    if isinstance(messages, Mapping | str):
+    if isinstance(messages, Mapping | str) or not isinstance(messages, Iterable):
         raise MessageError("one message was given where a list is needed; write [message]")
-    for index, message in enumerate(messages):
-        must_be_object(message, index, "it")
+    objects = [must_be_object(message, index, "it") for index, message in enumerate(messages)]
     whose = metadata or MemoryMetadata()
     first = [SystemMemory(content=system, metadata=whose)] if system else []
-    return [*first, *codec.decode(messages, whose)]
+    return [*first, *codec.decode(objects, whose)]
 
 
 def validate(messages: Sequence[Mapping[str, Any]], format: Format) -> list[Problem]:
@@ -97,7 +97,17 @@ def validate(messages: Sequence[Mapping[str, Any]], format: Format) -> list[Prob
 
     They are judged as a history that a further user turn may follow, so none at all is legal.
     """
-    return list(_codec(format).check(messages))
+    codec = _codec(format)
+    found = _listed(messages)
+    broken = [index for index, message in enumerate(found) if not isinstance(message, Mapping)]
+    objects = [message if isinstance(message, Mapping) else {} for message in found]
+    problems = [Problem(index, "it is not an object") for index in broken]
+    problems += [problem for problem in codec.check(objects) if problem.index not in broken]
+    return sorted(problems, key=lambda problem: problem.index)
+
+
+def _listed(messages: object) -> list[object]:
+    return list(messages) if isinstance(messages, Iterable) else [messages]
 
 
 def _codec(format: Format) -> Any:

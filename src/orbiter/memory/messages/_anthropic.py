@@ -6,6 +6,7 @@ the messages. Thinking blocks go back unmodified, and never last.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from orbiter.memory.calls import call_id, call_input, call_name
@@ -26,19 +27,25 @@ from orbiter.memory.messages._wire import (
     Message,
     Problem,
     WireIds,
+    block_fault,
     build,
     joined_text,
     kept,
     legal_name,
+    list_faults,
     must_be,
     must_be_blocks,
+    objects_in,
     same_calls,
+    sound,
     text_block,
+    type_of,
     with_text,
 )
 
 _ID = r"[A-Za-z0-9_-]"
 _THINKING = frozenset(("thinking", "redacted_thinking"))
+_MODEL_ONLY = _THINKING | {"tool_use", "server_tool_use"}
 _RESULT_KEYS = frozenset(("type", "tool_use_id", "content", "is_error"))
 _NO_OUTPUT = "(no output)"
 
@@ -73,7 +80,10 @@ def encode(units: Iterable[Unit]) -> list[Message]:
 
 
 def _content(item: MemoryItem, wire: Mapping[str, str]) -> str | list[Message]:
-    raw = kept(item, "anthropic", list)
+    role = "assistant" if role_of(item) == "ai" else "user"
+    raw = sound(kept(item, "anthropic", list), partial(_fault, role=role))
+    # A result is an item of its own, also in a user's message.
+    raw = [block for block in raw if not _is_result(block)]
     calls = calls_of(item)
     # The API refuses text that is empty or only white space.
     text = item.content if item.content.strip() else ""
@@ -87,7 +97,7 @@ def _content(item: MemoryItem, wire: Mapping[str, str]) -> str | list[Message]:
         blocks = [block for block in raw if not _is_use(block)]
         blocks += [_use(call, wire) for call in calls]
     blocks = [block for block in blocks if (said := text_block(block)) is None or said.strip()]
-    while blocks and blocks[-1].get("type") in _THINKING:
+    while blocks and type_of(blocks[-1]) in _THINKING:
         blocks.pop()
     return blocks
 
@@ -102,25 +112,25 @@ def _use(call: Mapping[str, Any], wire: Mapping[str, str]) -> Message:
 
 
 def _named(block: Message, wire: Mapping[str, str]) -> Message:
-    return {**block, "id": wire[block["id"]], "name": legal_name(block.get("name"))}
+    return {**block, "id": wire[call_id(block)], "name": legal_name(block.get("name"))}
 
 
 def _result(item: MemoryItem, wire: Mapping[str, str]) -> Message:
-    rest = kept(item, "anthropic", dict)
+    native = kept(item, "anthropic", dict)
+    blocks = native.get("content")
     content: Any = item.content
-    blocks = rest.pop("content", None)
     if isinstance(blocks, list):
-        content = with_text(blocks, content, {"type": "text", "text": content})
-    is_error = rest.pop("is_error", None)
-    if isinstance(item, ToolMemory) and item.is_error:
-        is_error = True
+        text = {"type": "text", "text": content}
+        content = with_text(sound(blocks, _inner_fault), content, text)
+    is_error = isinstance(item, ToolMemory) and item.is_error
+    if is_error:
         content = content or _NO_OUTPUT
     block: Message = {"type": "tool_result", "tool_use_id": wire[result_id(item)]}
-    if content or blocks is not None:
+    if content or blocks == "" or isinstance(blocks, list):
         block["content"] = content
-    if is_error is not None:
+    if is_error or native.get("is_error") is False:
         block["is_error"] = is_error
-    return block | rest
+    return block | {key: value for key, value in native.items() if key not in _RESULT_KEYS}
 
 
 def _as_blocks(content: str | list[Message]) -> list[Message]:
@@ -131,20 +141,40 @@ def _is_use(block: Mapping[str, Any]) -> bool:
     return block.get("type") == "tool_use"
 
 
+def _is_result(block: Mapping[str, Any]) -> bool:
+    return block.get("type") == "tool_result"
+
+
+def _fault(block: Mapping[str, Any], role: object) -> str | None:
+    if _is_result(block) and role != "user":
+        return "only a user message can hold tool results"
+    if type_of(block) in _MODEL_ONLY and role != "assistant":
+        return "only the assistant can call tools or think"
+    if _is_use(block) and not isinstance(block.get("input"), Mapping):
+        return f"input of tool call `{block.get('id')}` must be an object"
+    return block_fault(block)
+
+
+def _inner_fault(block: Mapping[str, Any]) -> str | None:
+    if _is_result(block) or type_of(block) in _MODEL_ONLY:
+        return f"a tool result cannot hold `{type_of(block)}`"
+    return block_fault(block)
+
+
 def decode(messages: Sequence[Mapping[str, Any]], metadata: MemoryMetadata) -> Iterator[MemoryItem]:
     """Yield items; a user message gives one per tool result, then one for the rest."""
     names: dict[str, str] = {}
     for index, message in enumerate(messages):
         role, content = message.get("role"), message.get("content")
-        if role not in {"user", "assistant"}:
+        if role not in ("user", "assistant"):
             raise MessageError(f"message {index}: unknown role {role!r}; use `user` or `assistant`")
         if isinstance(content, str):
             kind = HumanMemory if role == "user" else AIMemory
             yield build(kind, index, content=content, metadata=metadata)
             continue
         blocks = must_be_blocks(content, index, "`content`")
-        results = [block for block in blocks if block.get("type") == "tool_result"]
-        others = [block for block in blocks if block.get("type") != "tool_result"]
+        results = [block for block in blocks if _is_result(block)]
+        others = [block for block in blocks if not _is_result(block)]
         for block in results:
             yield _read_result(block, index, names, metadata)
         if others or not results:
@@ -166,8 +196,8 @@ def _read_result(
         rest["content"] = ""
     if block.get("is_error") is False:
         rest["is_error"] = False
-    text = joined_text(content) if isinstance(content, list) else content or ""
-    if block.get("is_error") and text == _NO_OUTPUT:
+    text = joined_text(content) if isinstance(content, list) else content
+    if text is None or (block.get("is_error") and content == _NO_OUTPUT):
         text = ""
     return build(
         ToolMemory,
@@ -218,55 +248,49 @@ def check(messages: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
     waiting: list[str] = []
     for index, message in enumerate(messages):
         role, content = message.get("role"), message.get("content")
-        if role not in {"user", "assistant"}:
+        if role not in ("user", "assistant"):
             yield Problem(index, f"unknown role {role!r}")
-        if not content:
-            yield Problem(index, "no content")
-        found = _as_blocks(content) if isinstance(content, str) else content or []
-        blocks = [block for block in found if isinstance(block, Mapping)]
-        if len(blocks) != len(found):
-            yield Problem(index, "a block is not an object")
-        yield from _check_results(index, role, blocks, waiting)
-        if blocks and role == "assistant" and blocks[-1].get("type") in _THINKING:
+        found = _as_blocks(content) if content and isinstance(content, str) else content or None
+        for reason in list_faults(found, "content", partial(_fault, role=role)):
+            yield Problem(index, reason)
+        blocks = objects_in(found)
+        yield from _check_results(index, blocks, waiting)
+        if blocks and role == "assistant" and type_of(blocks[-1]) in _THINKING:
             yield Problem(index, "the last block must not be thinking")
-        for block in blocks:
-            if block.get("type") == "text" and not str(block.get("text", "")).strip():
-                yield Problem(index, "a text block is empty or only white space")
-            if _is_use(block):
-                yield from _check_use(index, role, block, seen)
-                seen.add(str(block.get("id")))
-        waiting = [str(block.get("id")) for block in blocks if _is_use(block)]
+        if any((said := text_block(block)) is not None and not said.strip() for block in blocks):
+            yield Problem(index, "a text block is empty or only white space")
+        uses = [block for block in blocks if _is_use(block)]
+        for block in uses:
+            yield from _check_use(index, block, seen)
+            seen.add(str(block.get("id")))
+        waiting = [str(block.get("id")) for block in uses]
     if waiting:
         yield Problem(len(messages) - 1, f"tool calls never answered: {waiting}")
 
 
 def _check_results(
-    index: int, role: object, blocks: Sequence[Mapping[str, Any]], waiting: Sequence[str]
+    index: int, blocks: Sequence[Mapping[str, Any]], waiting: Sequence[str]
 ) -> Iterator[Problem]:
-    results = [block for block in blocks if block.get("type") == "tool_result"]
-    if results and role != "user":
-        yield Problem(index, "only a user message can hold tool results")
+    results = [block for block in blocks if _is_result(block)]
     if results != list(blocks[: len(results)]):
         yield Problem(index, "tool results must come before all else")
     found = [str(block.get("tool_use_id")) for block in results]
     if sorted(found) != sorted(waiting):
         yield Problem(index, f"calls of the message before: {waiting}, results here: {found}")
     for block in results:
-        if block.get("is_error") and not block.get("content"):
+        content = block.get("content")
+        if block.get("is_error") and not content:
             yield Problem(index, "the content of a tool error must not be empty")
+        if content is not None and content != [] and not isinstance(content, str):
+            for reason in list_faults(content, "content of a tool result", _inner_fault):
+                yield Problem(index, reason)
 
 
-def _check_use(
-    index: int, role: object, block: Mapping[str, Any], seen: set[str]
-) -> Iterator[Problem]:
+def _check_use(index: int, block: Mapping[str, Any], seen: set[str]) -> Iterator[Problem]:
     id, name = block.get("id"), block.get("name")
-    if role != "assistant":
-        yield Problem(index, "only the assistant can call tools")
     if not isinstance(id, str) or not re.fullmatch(f"{_ID}+", id):
         yield Problem(index, f"tool call id {id!r} must match [A-Za-z0-9_-]+")
-    if id in seen:
+    elif id in seen:
         yield Problem(index, f"tool call id `{id}` is used twice")
     if name != legal_name(name):
         yield Problem(index, f"tool name {name!r} must match [A-Za-z0-9_-]{{1,64}}")
-    if not isinstance(block.get("input"), Mapping):
-        yield Problem(index, f"input of tool call `{id}` must be an object")

@@ -5,8 +5,8 @@ the same order; calls need no ids. System text stands outside the contents. Part
 spelling of the REST interface (`functionCall`) and in that of the Python client (`function_call`).
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from orbiter.memory._ids import new_id
@@ -29,16 +29,26 @@ from orbiter.memory.messages._wire import (
     Problem,
     build,
     joined_text,
+    json_text,
     kept,
     legal_name,
-    must_be_blocks,
+    list_faults,
     must_be_object,
+    must_be_objects,
+    objects_in,
+    sound,
     with_text,
 )
 
 _Item = TypeVar("_Item", bound=MemoryItem)
 
-_OBJECTS = frozenset(("functionCall", "function_call", "functionResponse", "function_response"))
+_CALLS = ("functionCall", "function_call")
+_RESPONSES = ("functionResponse", "function_response")
+_OBJECTS = frozenset((*_CALLS, *_RESPONSES))
+# What may stand beside the one thing that a part holds.
+_ASIDE = frozenset(
+    ("thought", "thoughtSignature", "thought_signature", "videoMetadata", "video_metadata")
+)
 _NAME = ".:"
 """What a function name may hold besides letters, digits, underscore and dash."""
 
@@ -70,13 +80,11 @@ def _append(contents: list[Message], role: str, parts: list[Message]) -> None:
 
 
 def _parts(item: MemoryItem) -> list[Message]:
-    raw = with_text(
-        kept(item, "gemini", list),
-        item.content,
-        {"text": item.content},
-        _text_part,
-        before=_is_call,
-    )
+    role = "model" if role_of(item) == "ai" else "user"
+    raw = sound(kept(item, "gemini", list), partial(_fault, role=role))
+    # A response is an item of its own, also in a user's turn.
+    raw = [part for part in raw if _response(part) is None]
+    raw = with_text(raw, item.content, {"text": item.content}, _text_part, before=_is_call)
     calls = calls_of(item)
     if [_said(part) for part in raw if _is_call(part)] == [
         (call_name(call), call_input(call)) for call in calls
@@ -88,11 +96,11 @@ def _parts(item: MemoryItem) -> list[Message]:
             {"functionCall": {"name": _legal(call_name(call)), "args": call_input(call)}}
             for call in calls
         ]
-    return [part for part in parts if part != {"text": ""}]
+    return [part for part in parts if not _is_empty(part)]
 
 
 def _named(part: Message) -> Message:
-    key = "functionCall" if isinstance(part.get("functionCall"), Mapping) else "function_call"
+    key = _key(part, _CALLS) or ""
     return {**part, key: {**part[key], "name": _legal(part[key].get("name"))}}
 
 
@@ -101,28 +109,28 @@ def _answer(call: Mapping[str, Any], item: MemoryItem) -> Message:
     is_error = isinstance(item, ToolMemory) and item.is_error
     fresh = {"error" if is_error else "output": item.content}
     raw = kept(item, "gemini", dict)
-    response = _response(raw)
-    if response is None:
+    key = _key(raw, _RESPONSES)
+    if key is None or _fault(raw, "user") is not None:
         return {"functionResponse": {"name": name, "response": fresh}}
-    key = "functionResponse" if "functionResponse" in raw else "function_response"
-    unchanged = _answer_text(response) == item.content
-    return {**raw, key: {**response, **({} if unchanged else {"response": fresh}), "name": name}}
+    unchanged = _answer_text(raw[key]) == item.content
+    return {**raw, key: {**raw[key], **({} if unchanged else {"response": fresh}), "name": name}}
 
 
 def decode(messages: Sequence[Mapping[str, Any]], metadata: MemoryMetadata) -> Iterator[MemoryItem]:
     """Yield items; a user turn gives one per function response, then one for the rest."""
     waiting: list[dict[str, Any]] = []
     for index, content in enumerate(messages):
-        role = content.get("role") or "user"
-        parts = must_be_blocks(content.get("parts"), index, "`parts`")
+        role = _role(content)
+        parts = must_be_objects(content.get("parts"), index, "`parts`")
         for part in parts:
             for key in part.keys() & _OBJECTS:
-                must_be_object(part[key] or {}, index, f"`{key}`")
+                if part[key] is not None:
+                    must_be_object(part[key], index, f"`{key}`")
         if role == "model":
             item = _read_model(parts, index, metadata)
             waiting = list(item.tool_calls)
             yield item
-        elif role in {"user", "function"}:
+        elif role == "user":
             for part in parts:
                 if _response(part) is not None:
                     yield _read_answer(part, waiting, index, metadata)
@@ -136,8 +144,8 @@ def decode(messages: Sequence[Mapping[str, Any]], metadata: MemoryMetadata) -> I
 def _read_model(parts: list[Message], index: int, metadata: MemoryMetadata) -> AIMemory:
     calls = []
     for part in parts:
-        if _is_call(part):
-            call = _call(part)
+        call = _call(part)
+        if call is not None:
             id = call.get("id") or f"call_{new_id()}"
             calls.append({"id": id, "name": call.get("name"), "arguments": call.get("args") or {}})
     return _with_native(AIMemory, parts, index, metadata, tool_calls=calls)
@@ -182,7 +190,7 @@ def _answer_text(response: Mapping[str, Any]) -> str:
         only = body.get("output", body.get("error"))
         if isinstance(only, str):
             return only
-    return json.dumps(body, ensure_ascii=False)
+    return json_text(body)
 
 
 def _legal(name: object) -> str:
@@ -194,23 +202,69 @@ def _text_part(part: Mapping[str, Any]) -> str | None:
     return text if isinstance(text, str) and not part.get("thought") else None
 
 
-def _call(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = part.get("functionCall") or part.get("function_call")
-    return found if isinstance(found, Mapping) else {}
+def _role(content: Mapping[str, Any]) -> object:
+    role = content.get("role")
+    return "user" if role in (None, "", "function") else role
+
+
+def _key(part: Mapping[str, Any], keys: Iterable[str]) -> str | None:
+    return next((key for key in keys if isinstance(part.get(key), Mapping)), None)
+
+
+def _call(part: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    key = _key(part, _CALLS)
+    return part[key] if key else None
 
 
 def _is_call(part: Mapping[str, Any]) -> bool:
-    return any(isinstance(part.get(key), Mapping) for key in ("functionCall", "function_call"))
+    return _call(part) is not None
 
 
 def _response(part: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    found = part.get("functionResponse") or part.get("function_response")
-    return found if isinstance(found, Mapping) else None
+    key = _key(part, _RESPONSES)
+    return part[key] if key else None
 
 
 def _said(part: Mapping[str, Any]) -> tuple[object, object]:
-    call = _call(part)
-    return call.get("name"), call.get("args") or {}
+    call = _call(part) or {}
+    args = call.get("args")
+    return call.get("name"), {} if args is None else args
+
+
+def _is_empty(part: Mapping[str, Any]) -> bool:
+    return part.get("text") == "" and not any(part[key] for key in part if key != "text")
+
+
+def _fault(part: Mapping[str, Any], role: object) -> str | None:
+    held = [key for key, value in part.items() if value is not None]
+    if all(key in _ASIDE for key in held):
+        return "a part holds nothing"
+    if len([key for key in held if key == "text" or key in _OBJECTS]) > 1:
+        return f"a part holds more than one thing: {held}"
+    if not isinstance(part.get("text"), str | None):
+        return "the text of a part must be text"
+    if any(part.get(key) is not None and _key(part, (key,)) is None for key in _OBJECTS):
+        return "a call or response is not an object"
+    return _object_fault(part, role)
+
+
+def _object_fault(part: Mapping[str, Any], role: object) -> str | None:
+    call, response = _call(part), _response(part)
+    found = call or response or {}
+    name = found.get("name")
+    if not isinstance(found.get("id"), str | None):
+        return f"the id of `{name}` must be text"
+    if call is not None:
+        if role != "model":
+            return "only the model can call functions"
+        if not isinstance(call.get("args"), Mapping | None):
+            return f"arguments of `{name}` must be an object"
+    if response is not None:
+        if role == "model":
+            return "only a user turn can hold function responses"
+        if not isinstance(response.get("response"), Mapping):
+            return f"the response of `{name}` must be an object"
+    return None
 
 
 def check(messages: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
@@ -220,38 +274,23 @@ def check(messages: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
     waiting: list[object] = []
     before = None
     for index, content in enumerate(messages):
-        role = content.get("role") or "user"
-        role = "user" if role == "function" else role
-        found = content.get("parts") or []
-        parts = [part for part in found if isinstance(part, Mapping)]
-        if role not in {"user", "model"}:
+        role = _role(content)
+        if role not in ("user", "model"):
             yield Problem(index, f"unknown role {role!r}")
         if role == before:
             yield Problem(index, f"two turns of `{role}` in a row")
         before = role
-        if not parts or len(parts) != len(found):
-            yield Problem(index, "no parts, or a part that is not an object")
-        yield from _check_parts(index, str(role), parts)
+        for reason in list_faults(content.get("parts"), "parts", partial(_fault, role=role)):
+            yield Problem(index, reason)
+        parts = objects_in(content.get("parts"))
+        if any(map(_is_empty, parts)):
+            yield Problem(index, "a text part is empty")
         answered = [r.get("name") for r in map(_response, parts) if r is not None]
         if answered != waiting:
             yield Problem(index, f"calls of the turn before: {waiting}, responses here: {answered}")
-        waiting = [_call(part).get("name") for part in parts if _is_call(part)]
-    if waiting:
-        yield Problem(len(messages) - 1, f"function calls never answered: {waiting}")
-
-
-def _check_parts(index: int, role: str, parts: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
-    for part in parts:
-        if part == {"text": ""}:
-            yield Problem(index, "a text part is empty")
-        if _is_call(part):
-            if role != "model":
-                yield Problem(index, "only the model can call functions")
-            name, args = _said(part)
+        waiting = [call.get("name") for call in map(_call, parts) if call is not None]
+        for name in waiting:
             if name != _legal(name):
                 yield Problem(index, f"function name {name!r} must match [A-Za-z0-9_.:-]{{1,64}}")
-            if not isinstance(args, Mapping):
-                yield Problem(index, f"arguments of `{name}` must be an object")
-        response = _response(part)
-        if response is not None and not isinstance(response.get("response"), Mapping):
-            yield Problem(index, f"the response of `{response.get('name')}` must be an object")
+    if waiting:
+        yield Problem(len(messages) - 1, f"function calls never answered: {waiting}")

@@ -30,13 +30,17 @@ from orbiter.memory.messages._wire import (
     joined_text,
     kept,
     legal_name,
+    list_faults,
     must_be,
     must_be_blocks,
+    objects_in,
+    sound,
     with_text,
 )
 
 _ROLES = {"system": "system", "human": "user", "ai": "assistant", "tool": "tool"}
 _OWN_KEYS = frozenset(("role", "content", "tool_calls", "tool_call_id"))
+_BODIES = frozenset(("function", "custom"))
 
 
 def encode(units: Iterable[Unit]) -> list[Message]:
@@ -50,35 +54,44 @@ def encode(units: Iterable[Unit]) -> list[Message]:
 
 
 def _message(item: MemoryItem, wire: Mapping[str, str]) -> Message:
-    rest = kept(item, "openai", dict)
-    parts = rest.pop("content", None)
-    message: Message = {
-        "role": rest.pop("role", _ROLES[role_of(item) or "human"]),
-        "content": item.content,
-    }
+    native = kept(item, "openai", dict)
+    role = _ROLES[role_of(item) or "human"]
+    if role == "system" and native.get("role") == "developer":
+        role = "developer"
+    message: Message = {"role": role, "content": item.content}
+    parts = native.get("content")
     if isinstance(parts, list):
         text = {"type": "text", "text": item.content}
-        message["content"] = with_text(parts, item.content, text) or item.content
+        message["content"] = with_text(sound(parts), item.content, text) or item.content
+    message |= {k: v for k, v in native.items() if k not in _OWN_KEYS and v is not None}
     calls = calls_of(item)
-    if not message["content"] and (calls or "audio" in rest):
-        message["content"] = "" if parts == "" else None
     if calls:
         message["tool_calls"] = [_call(call, wire) for call in calls]
     if isinstance(item, ToolMemory):
         message["tool_call_id"] = wire[result_id(item)]
-    return message | rest
+    if not message["content"] and parts != "" and _needs_no_content(message):
+        message["content"] = None
+    return message
+
+
+def _needs_no_content(message: Mapping[str, Any]) -> bool:
+    if message.get("role") != "assistant":
+        return False
+    return bool(message.get("tool_calls")) or isinstance(message.get("audio"), Mapping)
 
 
 def _call(call: Mapping[str, Any], wire: Mapping[str, str]) -> Message:
-    id, name = wire[call_id(call)], legal_name(call_name(call))
-    if is_mapping_with(call, "custom") and not is_mapping_with(call, "function"):
-        custom = {**copy_value(call["custom"]), "name": name}
-        return {**copy_value(dict(call)), "id": id, "type": "custom", "custom": custom}
-    function: Message = {"name": name, "arguments": call_arguments(call)}
-    if not is_mapping_with(call, "function"):
-        return {"id": id, "type": "function", "function": function}
-    others = {key: copy_value(v) for key, v in call.items() if key != "custom" or v is not None}
-    return {**others, "id": id, "type": "function", "function": {**call["function"], **function}}
+    is_custom = is_mapping_with(call, "custom") and not is_mapping_with(call, "function")
+    kind, argument = ("custom", "input") if is_custom else ("function", "arguments")
+    body: Message = {}
+    rest: Message = {}
+    if is_mapping_with(call, kind):
+        body = copy_value(dict(call[kind]))
+        rest = {key: copy_value(value) for key, value in call.items() if key not in _BODIES}
+    body["name"] = legal_name(call_name(call))
+    if not isinstance(body.get(argument), str):
+        body[argument] = call_arguments(call)
+    return {**rest, "id": wire[call_id(call)], "type": kind, kind: body}
 
 
 def decode(messages: Sequence[Mapping[str, Any]], metadata: MemoryMetadata) -> Iterator[MemoryItem]:
@@ -90,22 +103,23 @@ def decode(messages: Sequence[Mapping[str, Any]], metadata: MemoryMetadata) -> I
         rest = {k: v for k, v in message.items() if k not in _OWN_KEYS and v is not None}
         if isinstance(content, list):
             rest["content"] = must_be_blocks(content, index, "`content`")
-        elif content == "" and message.get("tool_calls"):
+        elif content == "" and _needs_no_content(message):
             rest["content"] = ""
-        text = joined_text(content) if isinstance(content, list) else content or ""
+        text = joined_text(content) if isinstance(content, list) else content
         if role == "developer":
             rest["role"] = role
         fields = {
-            "content": must_be(text, str, index, "`content`"),
+            "content": must_be("" if text is None else text, str, index, "`content`"),
             "native": {"openai": rest} if rest else {},
             "metadata": metadata,
         }
-        if role in {"system", "developer"}:
+        if role in ("system", "developer"):
             yield build(SystemMemory, index, **fields)
         elif role == "user":
             yield build(HumanMemory, index, **fields)
         elif role == "assistant":
-            calls = must_be_blocks(message.get("tool_calls") or [], index, "`tool_calls`")
+            found = message.get("tool_calls")
+            calls = must_be_blocks([] if found is None else found, index, "`tool_calls`")
             names |= {call_id(call): call_name(call) for call in calls}
             yield build(AIMemory, index, tool_calls=calls, **fields)
         elif role == "tool":
@@ -123,47 +137,55 @@ def check(messages: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
     waiting: list[str] = []
     for index, message in enumerate(messages):
         role = message.get("role")
-        calls = message.get("tool_calls") or []
-        speaks = message.get("content") is not None or message.get("audio") is not None
-        if not speaks and not calls:
-            yield Problem(index, "no content")
+        for reason in _content_faults(message):
+            yield Problem(index, reason)
         if role == "tool":
             id = message.get("tool_call_id")
             if id in waiting:
                 waiting.remove(id)
             else:
                 yield Problem(index, f"tool result `{id}` has no call directly before it")
-            continue
-        if waiting:
+        elif waiting:
             yield Problem(index, f"tool calls not answered before this message: {waiting}")
-        if role not in {"system", "developer", "user", "assistant"}:
+            waiting = []
+        if role not in (*_ROLES.values(), "developer"):
             yield Problem(index, f"unknown role {role!r}")
-        if calls and role != "assistant":
-            yield Problem(index, f"role {role!r} cannot call tools")
-        for call in calls:
-            yield from _check_call(index, call)
-        waiting = [call_id(call) for call in calls if isinstance(call, Mapping)]
-        if len(set(waiting)) != len(waiting):
-            yield Problem(index, f"one id for two tool calls: {waiting}")
+        calls = message.get("tool_calls")
+        if calls is not None and calls != []:
+            yield from _check_calls(index, role, calls)
+            waiting = [call_id(call) for call in objects_in(calls)]
     if waiting:
         yield Problem(len(messages) - 1, f"tool calls never answered: {waiting}")
 
 
-def _check_call(index: int, call: object) -> Iterator[Problem]:
-    if not isinstance(call, Mapping):
-        yield Problem(index, f"tool call {call!r} is not an object")
-        return
+def _content_faults(message: Mapping[str, Any]) -> Iterator[str]:
+    content = message.get("content")
+    is_absent = content is None and _needs_no_content(message)
+    if not is_absent and not isinstance(content, str):
+        yield from list_faults(content, "content")
+
+
+def _check_calls(index: int, role: object, calls: object) -> Iterator[Problem]:
+    if role != "assistant":
+        yield Problem(index, f"role {role!r} cannot call tools")
+    for reason in list_faults(calls, "tool calls", _call_fault):
+        yield Problem(index, reason)
+    ids = [call_id(call) for call in objects_in(calls)]
+    if len(set(ids)) != len(ids):
+        yield Problem(index, f"one id for two tool calls: {ids}")
+
+
+def _call_fault(call: Mapping[str, Any]) -> str | None:
     id = call_id(call)
-    if not id or len(id) > 40:
-        yield Problem(index, f"tool call id {call.get('id')!r} must have 1 to 40 characters")
-    kind, argument = (
-        ("custom", "input") if call.get("type") == "custom" else ("function", "arguments")
-    )
+    if not 0 < len(id) <= 40:
+        return f"tool call id {call.get('id')!r} must have 1 to 40 characters"
+    is_custom = call.get("type") == "custom"
+    kind, argument = ("custom", "input") if is_custom else ("function", "arguments")
     if call.get("type") != kind or not is_mapping_with(call, kind):
-        yield Problem(index, f"tool call `{id}` is not of type `function` or `custom`")
-        return
+        return f"tool call `{id}` is not of type `function` or `custom`"
     body = call[kind]
     if body.get("name") != legal_name(body.get("name")):
-        yield Problem(index, f"tool name {body.get('name')!r} must match [A-Za-z0-9_-]{{1,64}}")
+        return f"tool name {body.get('name')!r} must match [A-Za-z0-9_-]{{1,64}}"
     if not isinstance(body.get(argument), str):
-        yield Problem(index, f"`{argument}` of tool call `{id}` must be a string")
+        return f"`{argument}` of tool call `{id}` must be a string"
+    return None

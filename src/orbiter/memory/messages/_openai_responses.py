@@ -5,7 +5,6 @@ what follows it. Whatever the model's side holds besides (searches, server tools
 one turn with it and goes back as it came.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +22,20 @@ from orbiter.memory.items import (
     result_id,
     role_of,
 )
+from orbiter.memory.messages._responses_entries import (
+    CALLS,
+    PLAIN_CALLS,
+    faults,
+    is_assistant,
+    is_call,
+    is_message,
+    is_output,
+    is_setting,
+    kind_of,
+    output_text,
+    turn_calls,
+    turn_text,
+)
 from orbiter.memory.messages._wire import (
     Message,
     Problem,
@@ -33,17 +46,13 @@ from orbiter.memory.messages._wire import (
     legal_name,
     must_be,
     must_be_blocks,
+    objects_in,
     same_calls,
+    sound,
     with_text,
 )
 
 _ROLES = {"system": "system", "human": "user", "ai": "assistant"}
-# Calls that we answer. Others, such as a web search, are answered by the server itself.
-_CALLS = frozenset(
-    ("function_call", "custom_tool_call", "computer_call", "shell_call", "apply_patch_call")
-)
-_PLAIN_CALLS = frozenset(("function_call", "custom_tool_call"))
-_CALL_KEYS = frozenset(("type", "id", "call_id", "status", "name"))
 
 
 def encode(units: Iterable[Unit]) -> list[Message]:
@@ -62,17 +71,27 @@ def encode(units: Iterable[Unit]) -> list[Message]:
 
 
 def _message(item: MemoryItem, role: str) -> Message:
-    raw = kept(item, "openai-responses", list)
-    if not raw:
+    entry = _first(item) or {"type": ""}
+    if is_setting(entry) and role == "system" and not item.content and not any(faults(entry)):
+        return entry
+    if not is_message(entry):
         return {"role": _ROLES[role], "content": item.content}
-    return _said(raw[0], item.content, "input_text")
+    is_developer = role == "system" and entry.get("role") == "developer"
+    entry["role"] = "developer" if is_developer else _ROLES[role]
+    return _said(entry, item.content, "input_text")
+
+
+def _first(item: MemoryItem) -> Message | None:
+    """Return the entry that an item kept which was made from one."""
+    return next(iter(objects_in(kept(item, "openai-responses", list)[:1])), None)
 
 
 def _said(entry: Message, text: str, kind: str) -> Message:
     """Return a message entry that says *text*, with its pictures and keys as they were."""
     content = entry.get("content")
     if isinstance(content, list):
-        return {**entry, "content": with_text(content, text, {"type": kind, "text": text})}
+        blocks = with_text(sound(content), text, {"type": kind, "text": text})
+        return {**entry, "content": blocks or text}
     return {**entry, "content": text}
 
 
@@ -82,45 +101,59 @@ def _group(
     """Return a turn of the model and what its calls returned."""
     calls = calls_of(head)
     raw = kept(head, "openai-responses", list)
-    outputs = {result_id(item): kept(item, "openai-responses", list) for item in results}
-    if not same_calls(_turn_calls(raw), calls) or not _are_answered_in_kind(raw, outputs):
-        # Entries refer to each other by id; with other calls, none of the old ones can stay.
-        raw = [_plain_call(call) for call in calls]
-    entries = _turn(raw, head.content, wire)
-    kinds = {entry["call_id"]: entry["type"] for entry in raw if _is_call(entry)}
-    for item in results:
-        id = result_id(item)
+    turn = [entry for entry in objects_in(raw) if is_assistant(entry) and not any(faults(entry))]
+    is_whole = len(turn) == len(raw) and same_calls(turn_calls(turn), calls)
+    answers = {result_id(item): item for item in results}
+    outputs = {id: _kept_output(item) for id, item in answers.items()}
+    if not is_whole or not all(
+        _is_answered_in_kind(call, answers.get(call["call_id"]), outputs.get(call["call_id"]))
+        for call in filter(is_call, turn)
+    ):
+        # Entries refer to each other by id; without all of the old ones, none can stay.
+        turn = [_plain_call(call) for call in calls]
+    entries = _turn(turn, head.content, wire)
+    kinds = {entry["call_id"]: entry["type"] for entry in filter(is_call, turn)}
+    for id, item in answers.items():
         entries.append(_output(item, outputs[id], kinds[id], wire[id]))
     return entries
 
 
-def _are_answered_in_kind(raw: Sequence[Message], outputs: Mapping[str, list[Message]]) -> bool:
-    for call in filter(_is_call, raw):
-        output = outputs.get(call["call_id"], [])
-        if call["type"] not in _PLAIN_CALLS and not output:
-            return False  # only such a tool's own kind of output answers it
-        if output and output[0].get("type") != f"{call['type']}_output":
-            return False
-    return True
+def _kept_output(item: MemoryItem) -> Message | None:
+    entry = _first(item)
+    return entry if entry and is_output(entry) and not any(faults(entry)) else None
+
+
+def _is_answered_in_kind(call: Message, item: MemoryItem | None, output: Message | None) -> bool:
+    """Tell whether what the tool said can be sent as an output of the call's own kind."""
+    is_plain = call["type"] in PLAIN_CALLS
+    if item is None:
+        return True  # an open call, kept open
+    if output is None:
+        return is_plain
+    if output["type"] != f"{call['type']}_output":
+        return False
+    return is_plain or output_text(output) == item.content
 
 
 def _turn(raw: Sequence[Message], text: str, wire: Mapping[str, str]) -> list[Message]:
-    entries = [_named(entry, wire) if _is_call(entry) else entry for entry in raw]
-    if _turn_text(raw) != text or not entries:
+    entries = [_named(entry, wire) if is_call(entry) else entry for entry in raw]
+    if turn_text(raw) != text or not entries:
         entries = _with_message(entries, text)
-    while entries and entries[-1].get("type") == "reasoning":
+    while entries and kind_of(entries[-1]) == "reasoning":
         entries.pop()  # refused without what it led to
     return entries
 
 
 def _named(entry: Message, wire: Mapping[str, str]) -> Message:
     named = {**entry, "call_id": wire[entry["call_id"]]}
-    return {**named, "name": legal_name(entry.get("name"))} if "name" in entry else named
+    if "name" in entry or entry["type"] in PLAIN_CALLS:
+        named["name"] = legal_name(entry.get("name"))
+    return named
 
 
 def _with_message(entries: Sequence[Message], text: str) -> list[Message]:
     """Return the turn saying *text*: in its own message entry, or before its first call."""
-    places = [place for place, entry in enumerate(entries) if _is_message(entry)]
+    places = [place for place, entry in enumerate(entries) if is_message(entry)]
     if places:
         said = [_said(entries[places[0]], text, "output_text")]
         return [
@@ -130,7 +163,7 @@ def _with_message(entries: Sequence[Message], text: str) -> list[Message]:
         ]
     if not text and entries:
         return list(entries)
-    first_call = next((p for p, entry in enumerate(entries) if _is_call(entry)), len(entries))
+    first_call = next((p for p, entry in enumerate(entries) if is_call(entry)), len(entries))
     spoken = {"role": "assistant", "content": text}
     return [*entries[:first_call], spoken, *entries[first_call:]]
 
@@ -144,17 +177,17 @@ def _plain_call(call: Mapping[str, Any]) -> Message:
     }
 
 
-def _output(item: MemoryItem, raw: Sequence[Message], kind: str, id: str) -> Message:
-    if not raw or raw[0].get("type") != f"{kind}_output":
+def _output(item: MemoryItem, raw: Message | None, kind: str, id: str) -> Message:
+    if raw is None or raw["type"] != f"{kind}_output":
         return {"type": f"{kind}_output", "call_id": id, "output": item.content}
-    entry = {**raw[0], "call_id": id}
-    if _output_text(entry) == item.content:
+    entry = {**raw, "call_id": id}
+    if output_text(entry) == item.content:
         return entry
-    output = entry.get("output")
-    if isinstance(output, list):
+    output: str | list[Message] = item.content
+    if isinstance(entry["output"], list):
         text = {"type": "input_text", "text": item.content}
-        return {**entry, "output": with_text(output, item.content, text)}
-    return {**entry, "output": item.content}
+        output = with_text(entry["output"], item.content, text) or item.content
+    return {**entry, "output": output}
 
 
 def decode(messages: Sequence[Mapping[str, Any]], metadata: MemoryMetadata) -> Iterator[MemoryItem]:
@@ -163,13 +196,15 @@ def decode(messages: Sequence[Mapping[str, Any]], metadata: MemoryMetadata) -> I
     start = 0
     names: dict[str, str] = {}
     for index, entry in enumerate(messages):
-        if _is_assistant(entry):
+        if not kind_of(entry):
+            raise MessageError(f"message {index}: unknown type {entry['type']!r}")
+        if is_assistant(entry):
             if turn and _starts_turn(entry, turn):
                 yield _read_turn(turn, start, metadata)
                 turn = []
             start = start if turn else index
             turn.append(dict(entry))
-            if entry.get("type") in _CALLS:
+            if kind_of(entry) in CALLS:
                 id = must_be(entry.get("call_id"), str, index, "`call_id`")
                 names[id] = str(entry.get("name", entry["type"]))
             continue
@@ -185,21 +220,26 @@ def _read_entry(
     entry: Mapping[str, Any], index: int, names: Mapping[str, str], metadata: MemoryMetadata
 ) -> MemoryItem:
     fields: dict[str, Any] = {"metadata": metadata}
-    if _is_output(entry):
+    if is_output(entry):
         id = must_be(entry.get("call_id"), str, index, "`call_id`")
         fields |= {"tool_call_id": id, "tool_name": names.get(id, "")}
-        text = _output_text(entry)
+        if isinstance(entry.get("output"), list):
+            must_be_blocks(entry["output"], index, "`output`")
+        text = output_text(entry)
         is_plain = entry == {"type": "function_call_output", "call_id": id, "output": text}
         fields |= {"native": {} if is_plain else {"openai-responses": [dict(entry)]}}
         return build(ToolMemory, index, content=text, **fields)
     role, content = entry.get("role"), entry.get("content")
+    if is_setting(entry):
+        native = {"openai-responses": [dict(entry)]}
+        return build(SystemMemory, index, content="", native=native, **fields)
     if isinstance(content, list):
         text = joined_text(must_be_blocks(content, index, "`content`"))
     else:
         text = must_be(content, str, index, "`content`")
     is_plain = entry == {"role": role, "content": text} and role != "developer"
     fields |= {"native": {} if is_plain else {"openai-responses": [dict(entry)]}}
-    if role in {"system", "developer"}:
+    if role in ("system", "developer"):
         return build(SystemMemory, index, content=text, **fields)
     if role == "user":
         return build(HumanMemory, index, content=text, **fields)
@@ -210,11 +250,11 @@ def _read_entry(
 
 def _read_turn(turn: list[Message], index: int, metadata: MemoryMetadata) -> AIMemory:
     for place, entry in enumerate(turn):
-        if _is_message(entry) and not isinstance(entry.get("content"), str):
+        if is_message(entry) and not isinstance(entry.get("content"), str):
             must_be_blocks(entry.get("content"), index + place, "`content`")
-    calls = _turn_calls(turn)
+    calls = turn_calls(turn)
     fields: dict[str, Any] = {
-        "content": _turn_text(turn),
+        "content": turn_text(turn),
         "tool_calls": calls,
         "metadata": metadata,
     }
@@ -227,53 +267,11 @@ def _read_turn(turn: list[Message], index: int, metadata: MemoryMetadata) -> AIM
     return build(AIMemory, index, native={"openai-responses": turn}, **fields)
 
 
-def _is_message(entry: Mapping[str, Any]) -> bool:
-    return (entry.get("type") or "message") == "message"
-
-
-def _is_call(entry: Mapping[str, Any]) -> bool:
-    return entry.get("type") in _CALLS and isinstance(entry.get("call_id"), str)
-
-
-def _is_output(entry: Mapping[str, Any]) -> bool:
-    kind = str(entry.get("type"))
-    return kind.endswith("_output") and kind.removesuffix("_output") in _CALLS
-
-
-def _is_assistant(entry: Mapping[str, Any]) -> bool:
-    if _is_message(entry):
-        return entry.get("role") == "assistant"
-    return not _is_output(entry)
-
-
 def _starts_turn(entry: Mapping[str, Any], turn: Sequence[Mapping[str, Any]]) -> bool:
     # Within one turn the model thinks, speaks at most once, then calls; a call keeps it open.
-    if any(map(_is_call, turn)):
+    if any(map(is_call, turn)):
         return False
-    return any(map(_is_message, turn)) and not _is_call(entry)
-
-
-def _turn_text(turn: Sequence[Mapping[str, Any]]) -> str:
-    texts = (entry.get("content") for entry in turn if _is_message(entry))
-    return "\n".join(t if isinstance(t, str) else joined_text(t or ()) for t in texts)
-
-
-def _turn_calls(turn: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    calls = []
-    for entry in filter(_is_call, turn):
-        name = entry.get("name", entry["type"])
-        said = {key: value for key, value in entry.items() if key not in _CALL_KEYS}
-        if entry["type"] in _PLAIN_CALLS:
-            said = entry.get("arguments", entry.get("input", {}))
-        calls.append({"id": entry["call_id"], "name": name, "arguments": said})
-    return calls
-
-
-def _output_text(entry: Mapping[str, Any]) -> str:
-    output = entry.get("output")
-    if output is None or isinstance(output, str):
-        return output or ""
-    return joined_text(output) if isinstance(output, list) else json.dumps(output)
+    return any(map(is_message, turn)) and not is_call(entry)
 
 
 def check(messages: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
@@ -281,41 +279,30 @@ def check(messages: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
     open_calls: dict[str, tuple[int, str]] = {}
     seen: set[str] = set()
     for index, entry in enumerate(messages):
-        follows = index and messages[index - 1].get("type") == "reasoning"
-        if follows and not _is_assistant(entry):
+        if index and kind_of(messages[index - 1]) == "reasoning" and not is_assistant(entry):
             yield Problem(index - 1, "reasoning without the entry it led to")
-        kind = entry.get("type") or "message"
-        id = entry.get("call_id")
-        if kind in _CALLS:
+        for reason in faults(entry):
+            yield Problem(index, reason)
+        kind, id = kind_of(entry), str(entry.get("call_id"))
+        if is_call(entry):
             yield from _check_call(index, entry, seen)
-            seen.add(str(id))
-            open_calls[str(id)] = index, f"{kind}_output"
-        elif _is_output(entry):
-            _, wanted = open_calls.pop(str(id), (0, None))
+            seen.add(id)
+            open_calls[id] = index, f"{kind}_output"
+        elif is_output(entry):
+            _, wanted = open_calls.pop(id, (0, None))
             if wanted != kind:
                 yield Problem(index, f"`{kind}` of `{id}` has no call of its kind before it")
-            if entry.get("output") is None and kind != "apply_patch_call_output":
-                yield Problem(index, f"`{kind}` of `{id}` has no output")
-        elif kind == "message":
-            if entry.get("role") not in {"system", "developer", "user", "assistant"}:
-                yield Problem(index, f"unknown role {entry.get('role')!r}")
-            if not isinstance(entry.get("content"), str | list):
-                yield Problem(index, "no content")
     for id, (index, _) in open_calls.items():
         yield Problem(index, f"no output for call `{id}`")
-    if messages and messages[-1].get("type") == "reasoning":
+    if messages and kind_of(messages[-1]) == "reasoning":
         yield Problem(len(messages) - 1, "reasoning without the entry it led to")
 
 
 def _check_call(index: int, entry: Mapping[str, Any], seen: set[str]) -> Iterator[Problem]:
-    id, name = entry.get("call_id"), entry.get("name")
-    if not isinstance(id, str) or not 0 < len(id) <= 64:
+    id, name = entry["call_id"], entry.get("name")
+    if not 0 < len(id) <= 64:
         yield Problem(index, f"call id {id!r} must have 1 to 64 characters")
     if id in seen:
         yield Problem(index, f"call id `{id}` is used twice")
-    if entry["type"] in _PLAIN_CALLS:
-        if name != legal_name(name):
-            yield Problem(index, f"tool name {name!r} must match [A-Za-z0-9_-]{{1,64}}")
-        key = "arguments" if entry["type"] == "function_call" else "input"
-        if not isinstance(entry.get(key), str):
-            yield Problem(index, f"`{key}` of call `{id}` must be a string")
+    if entry["type"] in PLAIN_CALLS and name != legal_name(name):
+        yield Problem(index, f"tool name {name!r} must match [A-Za-z0-9_-]{{1,64}}")

@@ -1,7 +1,12 @@
-"""What the four message formats share: legal ids and names, blocks, reading with care."""
+"""What the four message formats share: legal ids and names, blocks, reading with care.
 
+What is wrong with a block is said once, by a `Fault`: `validate` reports it, and of what an item
+kept of its message, `to_messages` sends only what has none.
+"""
+
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Literal, TypeVar
@@ -21,6 +26,11 @@ Message = dict[str, Any]
 
 OPENING = "…"
 """The user turn put before a history that begins with the model, where a provider demands one."""
+
+Fault = Callable[[Mapping[str, Any]], str | None]
+"""Tells why a provider would refuse a block, whatever stands around it; `None` if it would not."""
+
+_TEXTS = frozenset(("text", "input_text", "output_text"))
 
 _Item = TypeVar("_Item", bound=MemoryItem)
 _Shape = TypeVar("_Shape")
@@ -76,12 +86,50 @@ def same_calls(left: Sequence[Mapping[str, Any]], right: Sequence[Mapping[str, A
     ]
 
 
+def type_of(block: Mapping[str, Any]) -> str:
+    """Return the block's `type`; `""` when it has none that is text."""
+    found = block.get("type")
+    return found if isinstance(found, str) else ""
+
+
 def text_block(block: object) -> str | None:
     """Return the text of a `{"type": "text", "text": …}` block, or of a Responses one."""
-    if isinstance(block, Mapping) and block.get("type") in {"text", "input_text", "output_text"}:
+    if isinstance(block, Mapping) and type_of(block) in _TEXTS:
         text = block.get("text")
         return text if isinstance(text, str) else None
     return None
+
+
+def block_fault(block: Mapping[str, Any]) -> str | None:
+    """Be the `Fault` of a block that has a `type`."""
+    kind = type_of(block)
+    if not kind:
+        return "a block without a `type`"
+    if kind in _TEXTS and not isinstance(block.get("text"), str):
+        return "a text block without text"
+    return None
+
+
+def list_faults(value: object, what: str, fault: Fault = block_fault) -> Iterator[str]:
+    """Yield what is wrong with a list that must hold at least one block."""
+    if value is None or value == []:
+        yield f"no {what}"
+    elif not isinstance(value, list):
+        yield f"{what} cannot be of type {type(value).__name__}"
+    else:
+        found = (fault(b) if isinstance(b, Mapping) else "a block is not an object" for b in value)
+        yield from (reason for reason in found if reason is not None)
+
+
+def objects_in(value: object) -> list[Message]:
+    """Return the objects of a list; none if *value* is no list."""
+    found = value if isinstance(value, list) else []
+    return [dict(block) for block in found if isinstance(block, Mapping)]
+
+
+def sound(blocks: object, fault: Fault = block_fault) -> list[Message]:
+    """Return those of *blocks* that have no fault; none if it is no list."""
+    return [block for block in objects_in(blocks) if fault(block) is None]
 
 
 def joined_text(blocks: Iterable[object], read: Callable[[Any], str | None] = text_block) -> str:
@@ -142,10 +190,19 @@ def must_be_object(value: object, index: int, what: str) -> Message:
     return dict(value)
 
 
-def must_be_blocks(value: object, index: int, what: str) -> list[Message]:
+def must_be_objects(value: object, index: int, what: str) -> list[Message]:
     """Return *value* if it is a list of objects; otherwise say which message is wrong."""
-    blocks = must_be(value, list, index, what)
-    return [must_be_object(block, index, f"each of {what}") for block in blocks]
+    found = must_be(value, list, index, what)
+    return [must_be_object(each, index, f"each of {what}") for each in found]
+
+
+def must_be_blocks(value: object, index: int, what: str) -> list[Message]:
+    """Return *value* if it is a list of objects whose `type`, if any, is text."""
+    blocks = must_be_objects(value, index, what)
+    for block in blocks:
+        if block.get("type") is not None:
+            must_be(block["type"], str, index, f"each `type` in {what}")
+    return blocks
 
 
 def build(kind: type[_Item], index: int, **fields: Any) -> _Item:
@@ -156,6 +213,14 @@ def build(kind: type[_Item], index: int, **fields: Any) -> _Item:
         first = exc.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise MessageError(f"message {index}: `{where}`: {first['msg']}") from exc
+
+
+def json_text(value: object) -> str:
+    """Return *value* as JSON; `""` for what cannot be said in it, which `build` then refuses."""
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return ""
 
 
 def is_mapping_with(value: object, key: str) -> bool:
