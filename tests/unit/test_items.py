@@ -14,7 +14,7 @@ from orbiter.memory import base
 from orbiter.memory._ids import new_id
 from orbiter.memory.calls import ToolCall
 from orbiter.memory.copies import copy_item, take_in
-from orbiter.memory.errors import ItemTypeError, MemoryError
+from orbiter.memory.errors import InvalidItemError, ItemTypeError, MemoryError
 from orbiter.memory.items import (
     AIMemory,
     HumanMemory,
@@ -152,6 +152,7 @@ def test_a_time_beyond_the_calendar_is_refused() -> None:
         ({"content": "x" * (2**20 + 1)}, r"content\n.*1,048,577 bytes.*at most 1,048,576"),
         ({"content": "ü" * 2**19 + "x"}, r"content\n.*1,048,577 bytes"),
         ({"content": 7}, "content\n"),
+        ({"content": b"hi"}, "content\n"),
         ({}, "content\n"),
         ({"content": "", "id": ""}, r"id\n.*empty"),
         ({"content": "", "id": "x" * 257}, r"id\n.*257 characters, at most 256"),
@@ -341,8 +342,82 @@ def test_a_users_own_field_is_checked_on_the_way_into_a_store() -> None:
         memory_type: str = "test-gauge"
         value: float
 
-    with pytest.raises(MemoryError, match=r"value.*nan is not JSON"):
+    with pytest.raises(MemoryError, match=r"value"):
         take_in(Gauge(content="", value=float("nan")))
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        {"content": "a\0b"},
+        {"content": "\ud800"},
+        {"content": 7},
+        {"id": ""},
+        {"status": "nope"},
+        {"created_at": "never"},
+        {"version": 0},
+        {"metadata": {"user_id": "a\0"}},
+        {"metadata": MemoryMetadata().model_copy(update={"user_id": 7})},
+        {"native": {"x": object()}},
+        {"memory_type": "ai"},
+    ],
+)
+def test_a_store_refuses_what_was_slipped_past_the_checks(update: dict[str, Any]) -> None:
+    spoilt = HumanMemory(content="hi").model_copy(update=update)
+
+    with pytest.raises(InvalidItemError, match="cannot be stored"):
+        take_in(spoilt)
+
+
+def test_a_store_takes_a_naive_time_as_utc() -> None:
+    naive = datetime(2025, 1, 1)  # noqa: DTZ001 - the case under test
+    item = HumanMemory(content="hi").model_copy(update={"created_at": naive})
+
+    note = MemoryItem(content="hi").model_copy(update={"created_at": naive})
+
+    assert take_in(item).created_at == naive.replace(tzinfo=UTC)
+    assert take_in(note).created_at == naive.replace(tzinfo=UTC)
+
+
+def test_a_plain_item_that_names_a_known_kind_becomes_one() -> None:
+    taken = take_in(MemoryItem(content="hi", memory_type="human"))
+
+    assert type(taken) is HumanMemory
+    with pytest.raises(InvalidItemError, match="Remark|test-remark|mood|come back"):
+        take_in(MemoryItem(content="hi", memory_type="test-remark"))
+
+
+def test_a_kind_that_would_not_come_back_is_refused() -> None:
+    class Loose(MemoryItem):
+        memory_type: str = "test-loose"
+        value: Any = None
+
+    class Unregistered(HumanMemory):
+        registered: ClassVar[bool] = False
+        tone: str = "flat"
+
+    assert take_in(Loose(content="", value={"a": [1.5, None]})).model_dump()["value"] == {
+        "a": [1.5, None]
+    }
+    for value in (float("nan"), (1, 2), {1: 2}):
+        with pytest.raises(InvalidItemError, match="value"):
+            take_in(Loose(content="", value=value))
+    with pytest.raises(InvalidItemError, match="`Unregistered` would come back"):
+        take_in(Unregistered(content="hi"))
+
+
+def test_a_record_its_class_no_longer_accepts_stays_readable() -> None:
+    record = {**dump_item(Remark(content="c", mood="calm")), "colour": "red"}
+
+    item = load_item(record)
+
+    assert item.content == "c"
+    assert dump_item(item) == record
+
+
+def test_the_size_of_json_is_that_of_its_bytes() -> None:
+    with pytest.raises(ValidationError, match="bytes"):
+        MemoryMetadata(extra={"a": ["ü" * 1000] * 600})
 
 
 def test_an_answer_of_openai_without_text_can_be_kept_as_it_is() -> None:

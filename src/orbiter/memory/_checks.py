@@ -64,7 +64,7 @@ class _Walk:
         if value is None or value is True or value is False:
             return self._spend(value, 5)
         if isinstance(value, str):
-            return self._spend(self._text(value, path), len(value) + 2)
+            return self._spend(self._text(value, path), _size(value) + 2)
         if isinstance(value, int):
             return self._spend(self._integer(int(value), path), 8)
         if isinstance(value, float):
@@ -102,14 +102,19 @@ class _Walk:
     def _key(self, key: object, path: str) -> str:
         if not isinstance(key, str):
             raise ValueError(f"{_at(path)}key {key!r} is not a string")  # noqa: TRY004 - pydantic reports ValueError only
-        self._spend(None, len(key) + 3)
-        return self._text(key, f"{path}.{key!r}")
+        checked = self._text(key, f"{path}.{key!r}")
+        self._spend(None, _size(key) + 3)
+        return checked
 
     @staticmethod
     def _integer(value: int, path: str) -> int:
         if not -MAX_INTEGER <= value < MAX_INTEGER:
             raise ValueError(f"{_at(path)}integer beyond 64 bits; store it as a string")
         return value
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def _at(path: str) -> str:

@@ -4,12 +4,11 @@ import copy
 from datetime import datetime
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from orbiter.memory._checks import check_json
 from orbiter.memory.errors import InvalidItemError
 from orbiter.memory.items import (
-    MAX_JSON,
     MAX_NATIVE,
     AIMemory,
     HumanMemory,
@@ -19,6 +18,7 @@ from orbiter.memory.items import (
     SystemMemory,
     ToolMemory,
     dump_item,
+    load_item,
 )
 
 __all__ = ["copy_item", "copy_value", "take_in"]
@@ -48,29 +48,43 @@ def copy_item(item: MemoryItem) -> MemoryItem:
 
 
 def take_in(item: MemoryItem) -> MemoryItem:
-    """Return a copy of *item* for a store to keep; refuse one that was changed into nonsense.
+    """Return a checked copy of *item* for a store to keep.
 
-    Fields are checked when they are set; only a list or dict changed in place can go wrong.
+    An item checks its fields when they are set, but `model_copy(update=…)` and changes inside a
+    list or dict go unseen; so every store checks again at its door. A kind that would not come
+    back from `dump_item` and `load_item` as it is, is refused too: no store could keep it.
     """
     if not isinstance(item, MemoryItem):
         raise InvalidItemError(
             f"`{type(item).__name__}` is not a memory item; make a `HumanMemory(content=...)`"
         )
     try:
-        if type(item) in _OPEN_FIELDS:
-            calls = item.tool_calls if isinstance(item, AIMemory) else []
-            for part, limit in (
-                (item.metadata.extra, MAX_JSON),
-                (calls, MAX_JSON),
-                (item.native, MAX_NATIVE),
-            ):
-                if part:
-                    check_json(part, max_bytes=limit)
-        else:
-            check_json(dump_item(item), max_bytes=2 * MAX_NATIVE)
-    except (ValueError, ValidationError) as exc:
-        raise InvalidItemError(f"item `{item.id}` cannot be stored: {exc}") from exc
-    return _copy_model(item)
+        if type(item) in _OPEN_FIELDS and type(item) is not MemoryItem:
+            metadata = MemoryMetadata.model_validate(item.metadata.__dict__)
+            return type(item).model_validate({**item.__dict__, "metadata": metadata})
+        return _come_back(item)
+    except (AttributeError, TypeError, ValueError) as exc:
+        raise InvalidItemError(f"item `{item.__dict__.get('id')}` cannot be stored: {exc}") from exc
+
+
+def _come_back(item: MemoryItem) -> MemoryItem:
+    """Return what a store that writes items down would give back, if that is the same."""
+    item = type(item).model_validate({**item.__dict__, **(item.__pydantic_extra__ or {})})
+    record = dump_item(item)
+    check_json(record, max_bytes=2 * MAX_NATIVE)
+    twin = load_item(record)
+    is_same = item.__dict__.items() <= twin.__dict__.items()
+    if type(item) is MemoryItem and type(twin).registered and is_same:
+        return twin  # a plain item that names a known kind becomes one
+    if type(twin) is not type(item):
+        raise ValueError(
+            f"`{type(item).__name__}` would come back as `{type(twin).__name__}`; give the class "
+            "a `memory_type` of its own, or make an item of that kind"
+        )
+    changed = [name for name, value in item.__dict__.items() if twin.__dict__.get(name) != value]
+    if changed:
+        raise ValueError(f"`{changed[0]}` would not come back as it is; keep JSON in it")
+    return twin
 
 
 def _copy_model(model: _Model) -> _Model:

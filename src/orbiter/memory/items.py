@@ -16,6 +16,8 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
+    StrictStr,
+    ValidationError,
     field_validator,
 )
 
@@ -76,8 +78,8 @@ def _iso(value: datetime) -> str:
     return value.isoformat(timespec="microseconds")
 
 
-_Name = Annotated[str, AfterValidator(_name)]
-_ScopeId = Annotated[str, AfterValidator(lambda value: check_text(value, max_bytes=1024))]
+_Name = Annotated[StrictStr, AfterValidator(_name)]
+_ScopeId = Annotated[StrictStr, AfterValidator(lambda value: check_text(value, max_bytes=1024))]
 _JsonObject = Annotated[dict[str, Any], BeforeValidator(_json)]
 _NativeObject = Annotated[dict[str, Any], BeforeValidator(_native)]
 _JsonObjects = Annotated[list[dict[str, Any]], BeforeValidator(_json)]
@@ -129,7 +131,7 @@ class MemoryItem(BaseModel):
     """Set to `False` in a class that is only a base for others and never stored itself."""
 
     id: _Name = Field(default_factory=new_id)
-    content: str
+    content: StrictStr
     memory_type: _Name = "item"
     status: MemoryStatus = MemoryStatus.ACCEPTED
     metadata: MemoryMetadata = Field(default_factory=MemoryMetadata)
@@ -195,7 +197,7 @@ def _register(cls: type[MemoryItem]) -> None:
     # A class made anew, in a notebook cell or inside a function, replaces its former self.
     renewed = taken is not None and (
         (taken.__module__, taken.__qualname__) == (cls.__module__, cls.__qualname__)
-        or "<locals>" in taken.__qualname__
+        or ("<locals>" in taken.__qualname__ and "<locals>" in cls.__qualname__)
     )
     if taken is not None and not renewed:
         raise ItemTypeError(
@@ -246,8 +248,8 @@ class ToolMemory(MemoryItem):
     """One tool's answer to one call."""
 
     memory_type: str = "tool"
-    tool_call_id: str = ""
-    tool_name: str = ""
+    tool_call_id: StrictStr = ""
+    tool_name: StrictStr = ""
     is_error: bool = False
 
     @field_validator("tool_call_id", "tool_name")
@@ -300,10 +302,16 @@ def dump_item(item: MemoryItem) -> dict[str, Any]:
 def load_item(record: Mapping[str, Any]) -> MemoryItem:
     """Return the item that `dump_item` wrote, as its own class.
 
-    A kind whose class is not imported comes back as a `MemoryItem` that keeps every field.
+    A kind whose class is not imported, or has changed so much that it refuses the record, comes
+    back as a `MemoryItem` that keeps every field.
     """
     name = record.get("memory_type")
     kind = _registry.get(name) if isinstance(name, str) else None
-    if kind is None:
-        kind = MemoryItem if record.keys() <= MemoryItem.model_fields.keys() else _UnknownMemory
-    return kind.model_validate(dict(record))
+    if kind is not None:
+        try:
+            return kind.model_validate(dict(record))
+        except ValidationError:
+            # Written by another version of the class: what is stored must stay readable.
+            pass
+    plain = kind is None and record.keys() <= MemoryItem.model_fields.keys()
+    return (MemoryItem if plain else _UnknownMemory).model_validate(dict(record))
