@@ -92,7 +92,7 @@ async def main() -> None:
     title('Alice looks for "door code", which only bob has told')
     print(f"{'':10}{await memory.search(query='door code', metadata=ALICE)}")
 
-    title("What fits in 150 tokens: the rules, the question, then the newest")
+    title("What fits in 150 tokens: the newest round, the rules, earlier rounds")
     small = await memory.window(metadata=ALICE, budget=150)
     show(small)
     print(f"{'':10}{count_tokens(small)} of 150 tokens")

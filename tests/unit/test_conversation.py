@@ -17,7 +17,6 @@ from orbiter.memory import (
     trim_to,
     whole_groups,
 )
-from orbiter.memory.conversation import cut_between_groups
 from orbiter.memory.errors import QueryError
 from orbiter.memory.testing import random_history
 
@@ -141,6 +140,16 @@ def test_a_round_too_long_keeps_its_question_and_newest_steps() -> None:
     assert said(kept) == ["rules", "do it", "step 48", "result 48", "step 49", "result 49"]
 
 
+@pytest.mark.parametrize("spare", [0, 5, 25, 100])
+def test_the_newest_round_is_kept_whole_whenever_it_fits(spare: int) -> None:
+    newest = [human("what now?"), ai("look", "1"), tool("1"), ai("done")]
+    items = [system("rules " * 60), human("before"), ai("that"), *newest]
+
+    kept = trim_to(items, budget=count_tokens(newest) + spare)
+
+    assert said(kept)[-4:] == said(newest)
+
+
 def test_without_room_for_all_the_question_comes_before_the_rules() -> None:
     items: list[MemoryItem] = [system("long rules " * 50), system("be kind"), human("go"), ai("ok")]
 
@@ -164,22 +173,6 @@ def test_a_budget_is_counted_by_the_given_counter() -> None:
     kept = trim_to(items, budget=8 + 4 + 100, counter=lambda text: 60 * len(text.split()))
 
     assert said(kept) == ["d"]
-
-
-@pytest.mark.parametrize(
-    ("items", "index", "cut"),
-    [
-        ([human("a"), ai("b"), human("c")], 2, 2),
-        ([human("a"), ai("x", "1"), tool("1"), human("c")], 2, 1),
-        ([human("a"), ai("x", "1"), tool("1"), human("c")], 3, 3),
-        ([ai("x", "1"), human("a"), tool("1"), human("c")], 2, 0),
-        ([ai("x", "1"), ai("y", "2"), tool("1"), tool("2")], 3, 0),
-        ([human("a"), ai("x", "1")], 2, 1),  # its result is still to come
-        ([ai("x", "1"), human("a"), human("b")], 1, 1),  # nobody waits for it any more
-    ],
-)
-def test_a_cut_parts_no_group(items: list[MemoryItem], index: int, cut: int) -> None:
-    assert cut_between_groups(items, index) == cut
 
 
 @given(st.integers(0, 2**32))

@@ -206,9 +206,17 @@ async def test_repetition_takes_one_place() -> None:
     ]
 
 
-@pytest.mark.parametrize("prompt", ["", "   ", "[HUMAN]: ", "[HUMAN]: !!!"])
+@pytest.mark.parametrize("prompt", ["", "   ", "[HUMAN]: "])
 async def test_nothing_said_gives_nothing(prompt: str) -> None:
     assert await ExtractiveSummarizer().summarize(prompt) == ""
+
+
+async def test_something_is_said_without_words_too() -> None:
+    items = [HumanMemory(content="👍") for _ in range(25)]
+
+    result = await generate_summary(items, SummaryConfig(), ExtractiveSummarizer())
+
+    assert result.summaries["conversation"].startswith("👍")
 
 
 async def test_chinese_sentences_are_told_apart() -> None:

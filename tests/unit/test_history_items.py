@@ -36,7 +36,7 @@ _roles = st.sampled_from(["user", "assistant", "system", "critic", "tool"])
 _calls = st.builds(
     ToolCall,
     st.sampled_from(["add", "mul"]),
-    st.dictionaries(st.text("xy", min_size=1, max_size=2), _json, max_size=2),
+    st.dictionaries(st.text("xy", min_size=1, max_size=2), _json, max_size=2) | _json,
     st.sampled_from([None, "c1", "c2"]),
 )
 _results = st.one_of(
@@ -59,7 +59,9 @@ def test_entries_come_back_equal(entries: list[Memory]) -> None:
     items = History(entries, size=99).to_items(metadata=MemoryMetadata(user_id="u"))
     stored = [load_item(dump_item(item)) for item in items]
 
-    assert History.from_items(stored).MemoryList == entries
+    back = History.from_items(stored).MemoryList
+    assert back == entries
+    assert [str(entry.created) for entry in back] == [str(entry.created) for entry in entries]
     assert all(item.metadata.user_id == "u" for item in items)
 
 
@@ -101,11 +103,30 @@ def test_a_changed_entry_is_written_anew() -> None:
     history = History.from_items(items)
 
     history.MemoryList[0].message = "hello"
-    first, second = history.to_items(metadata=MemoryMetadata(user_id="u"))
+    first, second = history.to_items()
 
     assert first.content == "hello"
-    assert first.metadata.user_id == "u"
+    assert (first.id, first.metadata.user_id) == (items[0].id, "u")
     assert second == items[1]
+
+
+def test_converting_twice_gives_the_same_items() -> None:
+    history = History([UserMem("hi", None), ResponseMem("ho", 2, [ToolCall("f")])])
+
+    assert history.to_items() == history.to_items()
+
+
+@pytest.mark.parametrize(
+    "note", [3, {"ids": 3}, {"unasked": [1]}, {"iso": "never"}, {"role": []}, {"args": {}}]
+)
+def test_a_note_that_is_not_ours_is_left_alone(note: Any) -> None:
+    whose = MemoryMetadata(extra={"history": note})
+    item = AIMemory(content="hi", tool_calls=[{"id": "c", "name": "f"}], metadata=whose)
+
+    history = History.from_items([item])
+
+    assert history.MemoryList[0].message == "hi"
+    assert history.to_items() == [item]
 
 
 def test_a_window_drops_whole_groups() -> None:
@@ -144,6 +165,7 @@ def test_a_history_shows_counts_and_compares_its_entries() -> None:
         ResponseMem("hi", NOON, [ToolCall("f")], [{"name": "f", "result": object()}]),
         ResponseMem("hi", NOON, [ToolCall("f", {"x": object()})]),
         ResponseMem("hi", NOON, [], [object()]),
+        ResponseMem("hi", NOON, [{"name": "object"}]),  # type: ignore[list-item]  # under test
     ],
 )
 def test_what_is_not_json_is_refused_with_a_clear_error(entry: Any) -> None:

@@ -1,5 +1,6 @@
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -37,29 +38,33 @@ class ChatServer:
         self.url = ""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request after the other on a connection that stays open."""
         try:
-            head = (await reader.readuntil(b"\r\n\r\n")).decode()
-            headers = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if line)
-            assert head.startswith("POST /v1/chat/completions ")
-            body = await reader.readexactly(int(headers["content-length"]))
-            self.requests.append(json.loads(body))
-            self.keys.append(headers["authorization"])
-            answer = self.answers.pop(0)
-            if answer is None:  # never answers
-                await reader.read()
-                return
-            status, extra, content = answer
-            data = content if isinstance(content, bytes) else json.dumps(content).encode()
-            extra = {"content-type": "application/json", **extra}
-            more = "".join(f"{name}: {value}\r\n" for name, value in extra.items())
-            writer.write(
-                f"HTTP/1.1 {status} X\r\n{more}"
-                f"content-length: {len(data)}\r\nconnection: close\r\n\r\n".encode()
-                + data
-            )
-            await writer.drain()
+            while await self.answer(reader, writer):
+                pass
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # the client has hung up
         finally:
             writer.close()
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        headers = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if line)
+        assert head.startswith("POST /v1/chat/completions ")
+        body = await reader.readexactly(int(headers["content-length"]))
+        self.requests.append(json.loads(body))
+        self.keys.append(headers["authorization"])
+        scripted = self.answers.pop(0)
+        if scripted is None:  # never answers
+            await reader.read()
+            return False
+        status, extra, content = scripted
+        data = content if isinstance(content, bytes) else json.dumps(content).encode()
+        extra = {"content-type": "application/json", "content-length": str(len(data)), **extra}
+        lines = [f"HTTP/1.1 {status} X", *(f"{name}: {value}" for name, value in extra.items())]
+        writer.write("\r\n".join([*lines, "", ""]).encode() + data)
+        await writer.drain()
+        return True
 
 
 @pytest.fixture
@@ -76,18 +81,12 @@ Make = Callable[..., OpenAISummarizer]
 
 
 @pytest.fixture
-async def make(server: ChatServer) -> AsyncIterator[Make]:
-    made = []
-
+def make(server: ChatServer) -> Make:
     def summarizer(**settings: Any) -> OpenAISummarizer:
         settings = {"base_url": server.url, "model": "tiny", "timeout": 5.0, **settings}
-        made.append(OpenAISummarizer(**settings))
-        return made[-1]
+        return OpenAISummarizer(**settings)
 
-    yield summarizer
-    for each in made:
-        await each.close()
-        await each.close()
+    return summarizer
 
 
 async def test_the_model_is_asked_and_its_answer_returned(server: ChatServer, make: Make) -> None:
@@ -190,6 +189,50 @@ async def test_an_answer_that_is_not_json_is_an_error(server: ChatServer, make: 
 
     with pytest.raises(MemoryConnectionError, match="tiny"):
         await make(max_retries=0).summarize("x")
+
+
+def test_it_works_on_one_event_loop_after_another() -> None:
+    server = ChatServer()
+    server.answers = [completion("ok")] * 4
+    ready, stop = threading.Event(), asyncio.Event()
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def listen() -> None:
+        async with await asyncio.start_server(server.serve, "127.0.0.1", 0) as listening:
+            server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
+            loops.append(asyncio.get_running_loop())
+            ready.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=asyncio.run, args=(listen(),))
+    thread.start()
+    ready.wait(10)
+    try:
+        summarizer = OpenAISummarizer(base_url=server.url, model="tiny")
+        answers = [asyncio.run(summarizer.summarize("x")) for _ in range(4)]
+    finally:
+        loops[0].call_soon_threadsafe(stop.set)
+        thread.join(10)
+
+    assert answers == ["ok"] * 4
+
+
+@pytest.mark.parametrize(
+    "settings", [{"timeout": -1}, {"timeout": 0}, {"deadline": 0}, {"max_retries": -1}]
+)
+def test_senseless_settings_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        OpenAISummarizer(**settings)
+
+
+async def test_a_password_in_the_address_is_never_shown() -> None:
+    summarizer = OpenAISummarizer(base_url="http://ann:hunter2@127.0.0.1:1/v1", max_retries=0)
+
+    with pytest.raises(MemoryConnectionError) as caught:
+        await summarizer.summarize("x")
+
+    assert "127.0.0.1:1" in str(caught.value)
+    assert "hunter2" not in f"{caught.value}{summarizer!r}"
 
 
 async def test_a_failing_endpoint_loses_no_item(server: ChatServer, make: Make) -> None:

@@ -2,7 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbiter.memory import AIMemory, HumanMemory, ToolMemory, count_tokens, estimate_tokens
+from orbiter.memory import (
+    AIMemory,
+    HumanMemory,
+    MemoryItem,
+    ToolMemory,
+    count_tokens,
+    estimate_tokens,
+)
 from orbiter.memory.errors import QueryError
 from orbiter.memory.tokens import CONVERSATION_TOKENS, item_tokens, split_budget
 
@@ -53,6 +60,47 @@ def test_text_a_block_repeats_is_counted_once() -> None:
     with_blocks = item.model_copy(update={"native": {"anthropic": blocks}})
 
     assert item_tokens(with_blocks) == item_tokens(item)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        AIMemory(
+            content="",
+            tool_calls=[
+                {
+                    "id": "c",
+                    "type": "function",
+                    "function": {"name": "f", "arguments": "{}"},
+                    "extra_content": {"signature": "some words " * 100},
+                }
+            ],
+        ),
+        HumanMemory(
+            content="hi",
+            native={
+                "anthropic": [
+                    {"type": "text", "text": "hi", "citations": [{"cited": "some words " * 100}]}
+                ]
+            },
+        ),
+        AIMemory(
+            content="hi",
+            native={"anthropic": [{"type": "thinking", "thinking": "data: " + "word " * 200}]},
+        ),
+        AIMemory(content="hi", native={"gemini": [{"thought": True, "text": "some words " * 100}]}),
+        HumanMemory(
+            content="",
+            native={
+                "anthropic": [
+                    {"type": "document", "source": {"type": "text", "data": "a word " * 200}}
+                ]
+            },
+        ),
+    ],
+)
+def test_what_rides_along_is_counted(item: MemoryItem) -> None:
+    assert 200 <= item_tokens(item) < 700
 
 
 def test_a_picture_counts_as_a_picture_not_as_text() -> None:

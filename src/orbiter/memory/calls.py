@@ -12,7 +12,15 @@ from typing import Any
 
 from orbiter.memory._checks import check_json
 
-__all__ = ["ToolCall", "are_answerable", "call_arguments", "call_id", "call_input", "call_name"]
+__all__ = [
+    "ToolCall",
+    "are_answerable",
+    "call_arguments",
+    "call_id",
+    "call_input",
+    "call_name",
+    "call_rest",
+]
 
 _MAX_ARGUMENTS = 2**20
 
@@ -64,6 +72,16 @@ def are_answerable(calls: Sequence[Mapping[str, Any]]) -> bool:
     """Tell whether each call can have one result: an id is there, and stands only once."""
     ids = [call_id(call) for call in calls]
     return all(ids) and len(set(ids)) == len(ids)
+
+
+def call_rest(call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the call holds besides id, type, name and arguments."""
+    known = {"id", "type", "function", "custom", "name", "arguments", "args", "input"}
+    rest = {key: value for key, value in call.items() if key not in known}
+    body = _body(call)
+    if body is not call:
+        rest |= {key: value for key, value in body.items() if key not in known}
+    return rest
 
 
 def _body(call: Mapping[str, Any]) -> Mapping[str, Any]:

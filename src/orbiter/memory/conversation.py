@@ -141,32 +141,6 @@ def last_rounds(items: Sequence[MemoryItem], count: int) -> list[MemoryItem]:
     return [item for index, item in enumerate(items) if index >= start or role_of(item) == "system"]
 
 
-def cut_between_groups(items: Sequence[MemoryItem], index: int) -> int:
-    """Return the last place at or before *index* where a cut parts no call from its results.
-
-    A call that still waits for results belongs to everything after it, until a person speaks.
-    """
-    asked: dict[str, int] = {}
-    waiting: set[int] = set()
-    ends: dict[int, int] = {}
-    for place, item in enumerate(items):
-        if role_of(item) == "human":
-            waiting.clear()
-        for call in calls_of(item):
-            asked[call_id(call)] = place
-            waiting.add(place)
-        if role_of(item) == "tool" and result_id(item) in asked:
-            ends[asked[result_id(item)]] = place + 1
-    answered = {result_id(item) for item in items if role_of(item) == "tool"}
-    for place in waiting:
-        if any(call_id(call) not in answered for call in calls_of(items[place])):
-            ends[place] = len(items) + 1
-    for start in sorted(ends, reverse=True):
-        if start < index < ends[start]:
-            index = start
-    return index
-
-
 def take_units(units: Iterable[tuple[int, Unit]], limit: int) -> Iterator[tuple[int, Unit]]:
     """Yield units while they fit in *limit* items; stop at the first that does not."""
     room = limit
@@ -187,71 +161,87 @@ def trim_to(
 ) -> list[MemoryItem]:
     """Return what of *items* fits in so many items and tokens, oldest first, groups whole.
 
-    What is kept, in this order while there is room: the newest human message; the system
-    messages, oldest first; the rest of the newest round, newest first; earlier rounds, each whole
-    or not at all. So the newest round is kept if it fits beside the system messages, and if it
-    does not, the model still sees what it was asked. Trimming the result again changes nothing.
+    What is kept, in this order while there is room: the newest round, if it fits; the system
+    messages, oldest first; earlier rounds, each whole or not at all. Of a newest round that does
+    not fit, its human message is kept, then the system messages, then its newest units: the model
+    still sees what it was asked. Trimming the result again changes nothing.
     """
-    systems = [index for index, item in enumerate(items) if role_of(item) == "system"]
-    human = next((i for i, item in newest_first(items) if role_of(item) == "human"), None)
     return trim_units(
         items,
-        systems=systems,
-        human=human,
-        max_items=max_items,
-        budget=budget,
-        cost=lambda item: item_tokens(item, counter=counter),
+        newest_first(items),
+        systems=[index for index, item in enumerate(items) if role_of(item) == "system"],
+        human=next((i for i, item in newest_first(items) if role_of(item) == "human"), None),
+        room=Room(max_items, budget, lambda item: item_tokens(item, counter=counter)),
         open_group=open_group,
     )
 
 
 def trim_units(
     items: Sequence[MemoryItem],
+    newest: Indexed,
     *,
     systems: Iterable[int],
     human: int | None,
-    max_items: int | None,
-    budget: int | None,
-    cost: Callable[[MemoryItem], int],
+    room: "Room",
     open_group: OpenGroup,
 ) -> list[MemoryItem]:
     """Do the work of `trim_to` for a caller that knows where the pinned messages stand."""
-    room = _Room(max_items, budget, cost)
+    units = ((i, u) for i, u in walk_units(newest, open_group) if role_of(u[0]) != "system")
     kept: dict[int, Unit] = {}
-    for index in ([] if human is None else [human]) + list(systems):
+    if human is not None and room.take([items[human]]):
+        kept[human] = [items[human]]
+    newest_round, is_whole = _newest_round(units, human, room)
+    if is_whole and (human is None or human in kept):
+        room.take([item for _, unit in newest_round for item in unit])
+        kept.update(newest_round)
+        newest_round = []
+    for index in systems:
         if room.take([items[index]]):
             kept[index] = [items[index]]
-    pinned = frozenset(kept)
-    in_newest_round = True
-    pending: list[tuple[int, Unit]] = []
-    for index, unit in walk_units(newest_first(items), open_group):
-        if index in pinned:
-            if index == human:
-                in_newest_round = False
-            continue
-        role = role_of(unit[0])
-        if role == "system":
-            continue  # there was no room for it
-        if in_newest_round:
-            if index == human or not room.take(unit):
-                break
-            kept[index] = unit
-            continue
-        pending.append((index, unit))
-        if role == "human":
-            if not room.take([item for _, part in pending for item in part]):
-                pending.clear()
-                break
-            kept.update(pending)
-            pending.clear()
-    else:
-        # What stands before the first human message comes last, whole or not at all.
-        if pending and room.take([item for _, part in pending for item in part]):
-            kept.update(pending)
+    for index, unit in newest_round:  # of a round that is too long, the newest
+        if not room.take(unit):
+            break
+        kept[index] = unit
+    if not newest_round:
+        kept.update(_earlier_rounds(units, room))
     return [item for index in sorted(kept) for item in kept[index]]
 
 
-class _Room:
+def _newest_round(
+    units: Iterator[tuple[int, Unit]], human: int | None, room: "Room"
+) -> tuple[list[tuple[int, Unit]], bool]:
+    """Return the units after the human message, newest first, and whether all of them fit.
+
+    Reads no further than what could fit.
+    """
+    probe = room.copy()
+    found: list[tuple[int, Unit]] = []
+    for index, unit in units:
+        if index == human:
+            return found, True
+        found.append((index, unit))
+        if not probe.take(unit):
+            return found, False
+    return found, True
+
+
+def _earlier_rounds(units: Iterator[tuple[int, Unit]], room: "Room") -> dict[int, Unit]:
+    """Return the rounds before the newest that fit, each whole; what precedes them comes last."""
+    kept: dict[int, Unit] = {}
+    pending: dict[int, Unit] = {}
+    for index, unit in units:
+        pending[index] = unit
+        if role_of(unit[0]) == "human":
+            if not room.take([item for part in pending.values() for item in part]):
+                return kept
+            kept |= pending
+            pending = {}
+    if room.take([item for part in pending.values() for item in part]):
+        kept |= pending
+    return kept
+
+
+class Room:
     """What is left of a limit on items and tokens."""
 
     def __init__(
@@ -262,6 +252,12 @@ class _Room:
         self._cost = cost
         if self._tokens is not None:
             self._tokens -= CONVERSATION_TOKENS
+
+    def copy(self) -> "Room":
+        """Return another with as much left, to try things out."""
+        twin = Room(None, None, self._cost)
+        twin._items, twin._tokens = self._items, self._tokens
+        return twin
 
     def take(self, unit: Sequence[MemoryItem]) -> bool:
         """Take room for *unit* if there is enough; take none otherwise."""

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from itertools import combinations
+from itertools import combinations, islice, takewhile
 
 from orbiter.memory.conversation import (
     OpenGroup,
+    Room,
     Unit,
     newest_first,
     take_units,
@@ -46,14 +47,6 @@ class _Shelf:
     items: list[MemoryItem] = field(default_factory=list)
     systems: list[MemoryItem] = field(default_factory=list)
     humans: list[MemoryItem] = field(default_factory=list)
-    unaccepted: list[MemoryItem] = field(default_factory=list)
-
-    def accepted(self) -> "_Shelf":
-        """Return the shelf without drafts and discarded items: nearly always itself."""
-        if not self.unaccepted:
-            return self
-        lists = (self.items, self.systems, self.humans)
-        return _Shelf(*([i for i in held if i.status == MemoryStatus.ACCEPTED] for held in lists))
 
     def lists_for(self, item: MemoryItem) -> Iterator[list[MemoryItem]]:
         yield self.items
@@ -62,8 +55,10 @@ class _Shelf:
             yield self.systems
         elif role == "human":
             yield self.humans
-        if item.status != MemoryStatus.ACCEPTED:
-            yield self.unaccepted
+
+
+def _is_accepted(item: MemoryItem) -> bool:
+    return item.status is MemoryStatus.ACCEPTED
 
 
 class ShortTermMemory:
@@ -165,21 +160,20 @@ class ShortTermMemory:
 
         Only accepted items take part; drafts and discarded ones are for `search`.
         What is kept first when room is short is told by `orbiter.memory.conversation.trim_to`.
-        The cost is that of the window, however long the conversation.
+        The cost is that of the window and of the system messages, however long the conversation.
         """
-        shelf = self._shelf(Query(metadata=metadata, fields=_FIELDS[self.scope])).accepted()
+        shelf = self._shelf(Query(metadata=metadata, fields=_FIELDS[self.scope]))
         items = shelf.items
-        if self.max_rounds and len(shelf.humans) > self.max_rounds:
-            cut = self._place(items, shelf.humans[-self.max_rounds])
-            items = [s for s in shelf.systems if self._order(s) < self._order(items[cut])]
-            items += shelf.items[cut:]
+        humans = filter(_is_accepted, reversed(shelf.humans))
+        starts = [self._place(items, item) for item in islice(humans, self.max_rounds or 1)]
+        cut = starts[-1] if self.max_rounds and len(starts) == self.max_rounds else 0
+        newest = takewhile(lambda entry: entry[0] >= cut, newest_first(items))
         kept = trim_units(
             items,
-            systems=[self._place(items, item) for item in shelf.systems],
-            human=self._place(items, shelf.humans[-1]) if shelf.humans else None,
-            max_items=max_items,
-            budget=budget,
-            cost=partial(self._cost, counter),
+            (entry for entry in newest if _is_accepted(entry[1])),
+            systems=[self._place(items, item) for item in filter(_is_accepted, shelf.systems)],
+            human=starts[0] if starts else None,
+            room=Room(max_items, budget, partial(self._cost, counter)),
             open_group=open_group,
         )
         return [copy_item(item) for item in kept]
@@ -243,7 +237,7 @@ class ShortTermMemory:
                 for held in shelf.lists_for(items[0]):
                     del held[self._place(held, items[0])]
             else:
-                for held in (shelf.items, shelf.systems, shelf.humans, shelf.unaccepted):
+                for held in (shelf.items, shelf.systems, shelf.humans):
                     held[:] = [item for item in held if item.id not in gone]
 
     def _filters(self, item: MemoryItem) -> Iterator[Filter]:
@@ -280,7 +274,10 @@ class ShortTermMemory:
         return bisect_left(held, self._order(item), key=self._order)
 
     def _cost(self, counter: TokenCounter, item: MemoryItem) -> int:
-        counts = self._counts.get(counter)
+        try:
+            counts = self._counts.get(counter)
+        except TypeError:  # not hashable: counted anew each time
+            return item_tokens(item, counter=counter)
         if counts is None:
             if len(self._counts) >= _COUNTERS:  # a new lambda for each call must not pile up
                 del self._counts[next(iter(self._counts))]

@@ -5,15 +5,16 @@ A summary is derived and can be made again; the items it sums up are never touch
 
 import asyncio
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from orbiter.memory.calls import call_arguments, call_name
-from orbiter.memory.conversation import cut_between_groups
+from orbiter.memory.calls import are_answerable, call_arguments, call_id, call_name
+from orbiter.memory.conversation import newest_first
 from orbiter.memory.errors import QueryError, SummaryError
-from orbiter.memory.items import MemoryItem, calls_of
+from orbiter.memory.items import MemoryItem, calls_of, result_id, role_of
 from orbiter.memory.protocols import Summarizer
 from orbiter.memory.query import check_size
 
@@ -133,7 +134,11 @@ def check_trigger(items: Sequence[MemoryItem], config: SummaryConfig) -> Trigger
 
 def conversation_text(items: Sequence[MemoryItem]) -> str:
     """Return one line per message, `[HUMAN]: …`, tool calls included."""
-    return "\n".join(f"[{item.memory_type.upper()}]: {_line(item)}" for item in items)
+    return "\n".join(f"[{_speaker(item)}]: {_line(item)}" for item in items)
+
+
+def _speaker(item: MemoryItem) -> str:
+    return re.sub(r"[^\w .-]", "_", item.memory_type.upper())
 
 
 def _line(item: MemoryItem) -> str:
@@ -168,7 +173,7 @@ async def roll_summary(
     each call then costs one summary and the new items, however long the conversation has grown.
     A template with nothing new keeps its previous summary.
     """
-    cut = cut_between_groups(items, max(0, len(items) - config.keep_recent))
+    cut = _cut_between_groups(items, max(0, len(items) - config.keep_recent))
     if not cut or not config.templates:
         return SummaryResult(
             dict(previous), compressed_items=list(items), original_count=len(items)
@@ -187,6 +192,28 @@ async def roll_summary(
         compressed_items=list(items[cut:]),
         original_count=len(items),
     )
+
+
+def _cut_between_groups(items: Sequence[MemoryItem], index: int) -> int:
+    """Return the last place at or before *index* where a cut parts no call from its results.
+
+    Calls of the open last turn still wait for theirs, so they belong to what is yet to come.
+    """
+    asked: dict[str, int] = {}
+    ends: dict[int, int] = {}
+    for place, item in enumerate(items):
+        asked |= dict.fromkeys(map(call_id, calls_of(item)), place)
+        if role_of(item) == "tool" and result_id(item) in asked:
+            ends[asked[result_id(item)]] = place + 1
+    last = next((p for p, item in newest_first(items) if role_of(item) != "tool"), None)
+    if last is not None and are_answerable(calls_of(items[last])):
+        answered = {result_id(item) for item in items[last + 1 :]}
+        if any(call_id(call) not in answered for call in calls_of(items[last])):
+            ends[last] = len(items) + 1
+    for start in sorted(ends, reverse=True):
+        if start < index < ends[start]:
+            index = start
+    return index
 
 
 def _prompt(template: str, previous: str, text: str) -> str:

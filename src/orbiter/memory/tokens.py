@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from orbiter.memory.calls import call_arguments, call_id, call_name
+from orbiter.memory.calls import call_arguments, call_id, call_name, call_rest
 from orbiter.memory.items import MemoryItem, ToolMemory, calls_of
 from orbiter.memory.query import check_size
 
@@ -45,6 +45,7 @@ _PIECE = re.compile(
     r"|[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]"  # Chinese, Japanese, Korean
     r"|[^\W\d_A-Za-z]{1,2}|[^\w\s]|_|\n+| {2,}|\t+|\d"
 )
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 _BLOB = re.compile(r"(?=[A-Za-z+/_-]*[0-9])[A-Za-z0-9+/_-]{32,}={0,2}")
 
 
@@ -62,11 +63,12 @@ def item_tokens(item: MemoryItem, *, counter: TokenCounter = estimate_tokens) ->
     total = _MESSAGE_TOKENS + counter(item.content)
     for call in calls_of(item):
         total += _CALL_TOKENS + counter(call_id(call)) + counter(call_name(call))
-        total += counter(call_arguments(call))
+        total += counter(call_arguments(call)) + _json_tokens(call_rest(call), counter)
     if isinstance(item, ToolMemory):
         total += counter(item.tool_call_id) + counter(item.tool_name)
     for kept in item.native.values():
-        total += _native_tokens(kept, counter)
+        blocks = kept if isinstance(kept, list) else [kept]
+        total += sum(_block_tokens(block, counter) for block in blocks)
     return total
 
 
@@ -92,31 +94,43 @@ def split_budget(budget: int, wants: Mapping[str, int]) -> dict[str, int]:
     return shares
 
 
-# Blocks whose text or call an item holds in fields of its own, and which are counted there.
-_COUNTED_TYPES = frozenset(
-    ("text", "input_text", "output_text", "tool_use", "tool_result", "function_call")
+# What a block of a message holds that its item has in a field of its own, counted there.
+_HELD_TEXT = frozenset(
+    ("type", "role", "text", "name", "id", "call_id", "tool_use_id", "content", "output")
 )
-_COUNTED_KEYS = frozenset(("functionCall", "functionResponse"))
+_HELD = frozenset(("input", "arguments", "args", "response"))
+_NESTED = frozenset(("content", "output", "parts", "functionCall", "functionResponse"))
 
 
-def _native_tokens(value: Any, counter: TokenCounter) -> int:
+def _block_tokens(block: Any, counter: TokenCounter) -> int:
+    """Return what a kept block costs beyond the text and the call it stands for."""
+    if not isinstance(block, dict):
+        return _json_tokens(block, counter)
+    total = 0
+    for key, value in block.items():
+        if key in _HELD or (key in _HELD_TEXT and isinstance(value, str)):
+            if key == "text" and block.get("thought"):
+                total += counter(value)  # thinking is no part of the item's content
+        elif key in _NESTED:
+            inner = value if isinstance(value, list) else [value]
+            total += sum(_block_tokens(each, counter) for each in inner)
+        else:
+            total += counter(key) + _json_tokens(value, counter)
+    return total
+
+
+def _json_tokens(value: Any, counter: TokenCounter) -> int:
     if isinstance(value, str):
-        return counter(value)
+        return _MEDIA_TOKENS if _is_media(value) else counter(value)
+    if isinstance(value, dict):
+        return sum(counter(key) + _json_tokens(inner, counter) for key, inner in value.items())
     if isinstance(value, list):
-        return sum(_native_tokens(inner, counter) for inner in value)
-    if not isinstance(value, dict):
-        return 1
-    if value.get("type") in _COUNTED_TYPES:
-        return 0
-    counted = _COUNTED_KEYS if "thought" in value or "type" in value else {*_COUNTED_KEYS, "text"}
-    return sum(
-        _MEDIA_TOKENS if _is_media(key, inner) else counter(key) + _native_tokens(inner, counter)
-        for key, inner in value.items()
-        if key not in counted
-    )
+        return sum(_json_tokens(inner, counter) for inner in value)
+    return 1
 
 
-def _is_media(key: str, value: object) -> bool:
-    return isinstance(value, str) and (
-        value.startswith("data:") or (key in {"data", "file_data"} and len(value) > 1_000)
-    )
+def _is_media(text: str) -> bool:
+    head = text[:2_000]
+    if head.startswith("data:") and ";base64," in head[:200]:
+        return True
+    return len(text) > 1_000 and _BASE64.fullmatch(head) is not None
