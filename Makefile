@@ -39,11 +39,11 @@ requirements: $(VENV)/.core ## pin the tools anew
 clean: ## remove the environments and caches
 	rm -rf $(VENV) $(BENCH) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
-# uv installs the same set many times faster; where it cannot be had, pip does the work.
+# uv installs the same set many times faster; where it cannot be had, or fails, pip does the work.
 define install
 	$(1)/bin/python -m pip install --quiet uv 2>/dev/null || true
-	if [ -x $(1)/bin/uv ]; then $(1)/bin/uv pip install --quiet --compile-bytecode --python $(1)/bin/python $(2); \
-	else $(1)/bin/python -m pip install --quiet $(2); fi
+	{ [ -x $(1)/bin/uv ] && $(1)/bin/uv pip install --quiet --compile-bytecode --python $(1)/bin/python $(2); } \
+		|| $(1)/bin/python -m pip install --quiet $(2)
 endef
 
 $(VENV)/bin/python:

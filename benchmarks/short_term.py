@@ -95,7 +95,7 @@ def growth_tables() -> list[Table]:
 
 
 def langchain_table() -> Table:
-    items = agent_history(random.Random(7), rounds=3_300, tool_groups=(0, 0, 1))
+    items = agent_history(random.Random(7), rounds=3_400, tool_groups=(0, 0, 1))
     memory = ShortTermMemory(scope="session")
     finish(memory.add_many(items))
     messages = [as_langchain(item) for item in items]

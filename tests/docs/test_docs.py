@@ -49,6 +49,9 @@ def _docstrings() -> Iterator[tuple[str, str]]:
         for name, value in vars(module).items():
             if getattr(value, "__module__", None) == info.name:
                 yield f"{info.name}.{name}", inspect.getdoc(value) or ""
+                for inner, method in vars(value).items() if inspect.isclass(value) else ():
+                    if inspect.isroutine(method) or isinstance(method, property):
+                        yield f"{info.name}.{name}.{inner}", inspect.getdoc(method) or ""
 
 
 def test_every_python_block_of_a_docstring_runs() -> None:
@@ -66,7 +69,7 @@ def test_the_readme_program_is_short_and_on_the_first_screen() -> None:
     text = (ROOT / "README.md").read_text()
     code, output = next(_blocks(text))
 
-    assert len(code.strip().splitlines()) <= 15
+    assert len(code.strip().splitlines()) < 15
     assert output
     assert text.index(code) < 300
     assert "make demo" in text
@@ -100,14 +103,13 @@ def test_every_page_is_reached_from_the_index(path: Path) -> None:
         assert f"({path.name})" in (ROOT / "docs/index.md").read_text()
 
 
-def test_make_help_lists_every_command_the_documents_name() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    targets = set(re.findall(r"^([a-z]+):.*## ", makefile, re.MULTILINE))
+def test_every_make_command_the_documents_name_exists() -> None:
+    targets = set(re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {
         name
         for path in PAGES
-        for name in re.findall(r"`?make ([a-z]+)\b(?=[`\s#])", path.read_text())
+        for name in re.findall(r"(?:`|^)make ([a-z]+)", path.read_text(), re.MULTILINE)
     }
 
     assert {"demo", "test", "check", "bench", "help"} <= targets
-    assert {name for name in named if name in {*targets, "soak", "lint"}} <= targets
+    assert {"demo", "test"} <= named <= targets

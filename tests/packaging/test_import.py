@@ -75,3 +75,22 @@ def test_the_probe_sees_a_file_a_thread_and_a_logger() -> None:
 
     assert found["seen"] == ["open /dev/null", "thread"]
     assert "orbiter.x" in found["logging"]
+
+
+def test_a_whole_conversation_reaches_for_no_network() -> None:
+    program = """
+import asyncio
+from orbiter.memory import *
+async def main():
+    memory = ShortTermMemory()
+    for number in range(30):
+        await memory.add(HumanMemory(content=f"My number is {number}."))
+    items = await memory.window(budget=500)
+    await generate_summary(items, SummaryConfig(), ExtractiveSummarizer())
+    to_messages(items, "anthropic")
+asyncio.run(main())
+"""
+    found = _probe(program)
+
+    events = {entry for entry in found["seen"] if entry.startswith("socket.")}
+    assert events <= {"socket.__new__"}  # the pair an event loop wakes itself with

@@ -1,7 +1,7 @@
 """Between history entries and memory items, with nothing lost either way.
 
-What an item has no field for (an entry's class, a `created` that is not an instant, a tool result
-that is not text) is kept under `metadata.extra["history"]`.
+What an item has no field for (an entry's class, a `created` that is not an instant in UTC, a tool
+result that is not text) is kept under `metadata.extra["history"]`.
 """
 
 import json
@@ -29,49 +29,64 @@ from orbiter.memory.items import (
 
 _KEY = "history"
 _ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
+_KINDS = {"user": HumanMemory, "assistant": AIMemory, "system": SystemMemory}
+_NOTED = {"class": str, "role": str, "iso": str, "ids": list, "args": list, "unasked": list}
 
 
 def to_items(entries: Iterable[Memory], metadata: MemoryMetadata) -> list[MemoryItem]:
-    """Return the items of *entries*, in order."""
+    """Return the items of *entries*, in order; the same ones each time while nothing changes."""
     items: list[MemoryItem] = []
     for entry in entries:
-        if entry.origin and _entry(list(entry.origin)) == entry:
-            items += [copy_item(item) for item in entry.origin]
-            continue
-        before = items[-1].created_at if items else datetime.now(UTC)
-        try:
-            items += _items(entry, metadata, before)
-        except (TypeError, ValueError) as exc:
-            raise InvalidItemError(f"{entry!r} cannot be stored: {exc}") from exc
+        if not entry.origin or _entry(entry.origin) != entry:
+            before = items[-1].created_at if items else datetime.now(UTC)
+            try:
+                entry.origin = _written(entry, metadata, before)
+            except (AttributeError, TypeError, ValueError) as exc:
+                raise InvalidItemError(f"{entry!r} cannot be stored: {exc}") from exc
+        items += [copy_item(item) for item in entry.origin]
     return items
 
 
 def from_items(items: Sequence[MemoryItem]) -> list[Memory]:
     """Return the entries of *items*; a response takes in the results that directly follow it."""
-    entries = []
-    group: list[MemoryItem] = []
+    groups: list[list[MemoryItem]] = []
     for item in items:
-        asked = {call_id(call) for call in calls_of(group[0])} if group else set()
+        asked = {call_id(call) for call in calls_of(groups[-1][0])} if groups else set()
         if role_of(item) == "tool" and result_id(item) in asked:
-            group.append(item)
-            continue
-        if group:
-            entries.append(_entry(group))
-        group = [item]
-    if group:
-        entries.append(_entry(group))
+            groups[-1].append(copy_item(item))
+        else:
+            groups.append([copy_item(item)])
+    entries = []
+    for group in groups:
+        entry = _entry(group)
+        entry.origin = tuple(group)
+        entries.append(entry)
     return entries
 
 
-def _items(entry: Memory, metadata: MemoryMetadata, before: datetime) -> Iterator[MemoryItem]:
+def _written(entry: Memory, metadata: MemoryMetadata, before: datetime) -> tuple[MemoryItem, ...]:
+    """Return the items of an entry; one that came from items keeps their identity."""
+    if not entry.origin:
+        return tuple(_items(entry, new_id(), metadata, before))
+    old = entry.origin[0]
+    extra = {key: value for key, value in old.metadata.extra.items() if key != _KEY}
+    whose = old.metadata.model_copy(update={"extra": extra})
+    first, *rest = _items(entry, old.id, whose, before)
+    first.status, first.native, first.version = old.status, old.native, old.version
+    return (first, *rest)
+
+
+def _items(
+    entry: Memory, id: str, metadata: MemoryMetadata, before: datetime
+) -> Iterator[MemoryItem]:
     created_at, note = _instant(entry.created, before)
     note |= {"class": type(entry).__name__, "role": entry.role}
     if isinstance(entry, ResponseMem):
-        yield from _response_items(entry, metadata, created_at, note)
+        yield from _response_items(entry, id, metadata, created_at, note)
         return
-    kinds = {"user": HumanMemory, "assistant": AIMemory, "system": SystemMemory}
-    kind = kinds.get(entry.role)
+    kind = _KINDS.get(entry.role)
     fields = {
+        "id": id,
         "content": entry.message,
         "metadata": _noted(metadata, note),
         "created_at": created_at,
@@ -80,14 +95,19 @@ def _items(entry: Memory, metadata: MemoryMetadata, before: datetime) -> Iterato
 
 
 def _response_items(
-    entry: ResponseMem, metadata: MemoryMetadata, created_at: datetime, note: dict[str, Any]
+    entry: ResponseMem,
+    id: str,
+    metadata: MemoryMetadata,
+    created_at: datetime,
+    note: dict[str, Any],
 ) -> Iterator[MemoryItem]:
-    item_id = new_id()
     calls: list[dict[str, Any]] = [
-        {"id": call.id or f"call_{place}_{item_id}", "name": call.name, "arguments": call.args}
+        {"id": call.id or f"call_{place}_{id}", "name": call.name, "arguments": call.args}
         for place, call in enumerate(entry.tool_calls)
     ]
     note["ids"] = [call.id for call in entry.tool_calls]
+    if not all(isinstance(call.args, dict) for call in entry.tool_calls):
+        note["args"] = [call.args for call in entry.tool_calls]
     open_calls = list(calls)
     results = []
     for result in entry.tool_results:
@@ -103,7 +123,7 @@ def _response_items(
         if not tool.tool_call_id
     ]
     yield AIMemory(
-        id=item_id,
+        id=id,
         content=entry.message,
         tool_calls=calls,
         metadata=_noted(metadata, note),
@@ -117,7 +137,9 @@ def _result_item(
 ) -> ToolMemory:
     value = result.get("result") if isinstance(result, dict) else result
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    plain = isinstance(value, str) and set(result) == {"name", "result"}
+    plain = (
+        isinstance(value, str) and isinstance(result, dict) and set(result) == {"name", "result"}
+    )
     return ToolMemory(
         content=text,
         tool_call_id=id,
@@ -127,35 +149,51 @@ def _result_item(
     )
 
 
-def _entry(group: list[MemoryItem]) -> Memory:
+def _entry(group: Sequence[MemoryItem]) -> Memory:
     item, results = group[0], group[1:]
-    note = item.metadata.extra.get(_KEY)
-    note = note if isinstance(note, dict) else {}
+    note = _note(item)
     created = _created(note, item.created_at)
     role = note.get("role", _ROLES.get(role_of(item) or "", item.memory_type))
     name = note.get("class", "ResponseMem" if isinstance(item, AIMemory) else "")
-    entry: Memory
     if name == "ResponseMem":
-        ids = note.get("ids") or [call_id(call) for call in calls_of(item)]
-        calls = [
-            ToolCall(call_name(call), call_input(call), id)
-            for call, id in zip(calls_of(item), ids, strict=False)
-        ]
         returned = [_returned(result) for result in results]
         for place, result in note.get("unasked", ()):
             returned.insert(place, result)
-        entry = ResponseMem(item.content, created, calls, returned, role)
-    elif name == "UserMem" or (not name and role == "user"):
-        entry = UserMem(item.content, created, role)
-    else:
-        entry = Memory(item.content, created, role)
-    entry.origin = tuple(copy_item(part) for part in group)
-    return entry
+        return ResponseMem(item.content, created, _tool_calls(item, note), returned, role)
+    if name == "UserMem" or (not name and role == "user"):
+        return UserMem(item.content, created, role)
+    return Memory(item.content, created, role)
+
+
+def _tool_calls(item: MemoryItem, note: dict[str, Any]) -> list[ToolCall]:
+    calls = calls_of(item)
+    ids = note.get("ids", ())
+    arguments = note.get("args", ())
+    if len(ids) != len(calls):
+        ids = [call_id(call) or None for call in calls]
+    if len(arguments) != len(calls):
+        arguments = [call_input(call) for call in calls]
+    return [
+        ToolCall(call_name(call), args, id)
+        for call, args, id in zip(calls, arguments, ids, strict=True)
+    ]
+
+
+def _note(item: MemoryItem) -> dict[str, Any]:
+    """Return what was noted; anything of another shape under our key is somebody else's."""
+    found = item.metadata.extra.get(_KEY)
+    if not isinstance(found, dict):
+        return {}
+    if not all(isinstance(found[key], kind) for key, kind in _NOTED.items() if key in found):
+        return {}
+    pairs = found.get("unasked", ())
+    are_pairs = all(isinstance(p, list) and len(p) == 2 and isinstance(p[0], int) for p in pairs)
+    return found if are_pairs else {}
 
 
 def _returned(item: MemoryItem) -> Any:
-    note = item.metadata.extra.get(_KEY)
-    if isinstance(note, dict) and "result" in note:
+    note = _note(item)
+    if "result" in note:
         return note["result"]
     name = item.tool_name if isinstance(item, ToolMemory) else ""
     return {"name": name, "result": item.content}
@@ -164,30 +202,29 @@ def _returned(item: MemoryItem) -> Any:
 def _instant(created: Any, before: datetime) -> tuple[datetime, dict[str, Any]]:
     """Return when *created* is, and what must be noted to get the very value back."""
     if isinstance(created, datetime):
-        if created.tzinfo is not None:
-            return created, {}
-        return created.replace(tzinfo=UTC), {"naive": True}
-    note = {"created": check_json(created, max_bytes=4096)}
+        note = {} if created.tzinfo is UTC else {"iso": created.isoformat()}
+        return created if created.tzinfo else created.replace(tzinfo=UTC), note
+    noted = {"created": check_json(created, max_bytes=4096)}
     try:
         if isinstance(created, str):
-            return datetime.fromisoformat(created), note
+            return datetime.fromisoformat(created), noted
         if isinstance(created, int | float):
-            return datetime.fromtimestamp(created, UTC), note
+            return datetime.fromtimestamp(created, UTC), noted
     except (ValueError, OverflowError, OSError):
         pass  # not a time we know; the value itself is noted
-    return before, note
+    return before, noted
 
 
 def _created(note: dict[str, Any], created_at: datetime) -> Any:
     if "created" in note:
         return note["created"]
-    return created_at.replace(tzinfo=None) if note.get("naive") else created_at
+    try:
+        return datetime.fromisoformat(note["iso"]) if "iso" in note else created_at
+    except ValueError:
+        return created_at
 
 
 def _noted(metadata: MemoryMetadata, note: dict[str, Any]) -> MemoryMetadata:
     kept = {key: value for key, value in note.items() if value != []}
-    return metadata.model_copy(update={"extra": _checked({**metadata.extra, _KEY: kept})})
-
-
-def _checked(extra: dict[str, Any]) -> dict[str, Any]:
-    return MemoryMetadata(extra=extra).extra
+    extra = MemoryMetadata(extra={**metadata.extra, _KEY: kept}).extra
+    return metadata.model_copy(update={"extra": extra})

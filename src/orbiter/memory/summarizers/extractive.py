@@ -75,8 +75,8 @@ def _sentences(prompt: str) -> Iterable[_Sentence]:
     for speaker, line in lines:
         for found in _SENTENCE_END.split(line):
             text = found.strip()
-            words = frozenset(word.casefold() for word in _WORD.findall(text))
-            if words:
+            words = frozenset(word.casefold() for word in _WORD.findall(text) or [text])
+            if text:
                 yield _Sentence(place, _ended(text), words, _weight(speaker, text))
                 place += 1
 

@@ -5,8 +5,10 @@ Every call ends within `deadline` seconds, retries included.
 
 import asyncio
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
 
-from orbiter.memory.errors import MemoryConnectionError, MemoryTimeoutError
+from orbiter.memory.errors import MemoryConnectionError, MemoryTimeoutError, QueryError
+from orbiter.memory.query import check_size
 
 if TYPE_CHECKING:
     import openai
@@ -38,21 +40,23 @@ class OpenAISummarizer:
             raise ModuleNotFoundError(
                 "OpenAISummarizer needs openai: pip install 'orbiter-memory[openai]'"
             ) from exc
+        for name, value in (("timeout", timeout), ("deadline", deadline)):
+            if not value > 0:
+                raise QueryError(f"`{name}` must be greater than 0 seconds, not {value}")
         self._openai = openai
         self.model = model
         self.deadline = deadline
         self._api_key = api_key
         self._base_url = base_url
         self._timeout = timeout
-        self._max_retries = max_retries
-        self._client: openai.AsyncOpenAI | None = None
+        self._max_retries = check_size("max_retries", max_retries)
 
     async def summarize(self, prompt: str) -> str:
         """Return the model's answer to *prompt*."""
         openai = self._openai
         try:
-            async with asyncio.timeout(self.deadline):
-                answer = await self._connected().chat.completions.create(
+            async with asyncio.timeout(self.deadline), self._client() as client:
+                answer = await client.chat.completions.create(
                     model=self.model, messages=[{"role": "user", "content": prompt}]
                 )
         except (TimeoutError, openai.APITimeoutError) as exc:
@@ -75,25 +79,22 @@ class OpenAISummarizer:
             raise MemoryConnectionError(f"`{self.model}` at {self._where()} answered nothing")
         return text
 
-    async def close(self) -> None:
-        """Close the connections; the next call opens new ones."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
-
     def __repr__(self) -> str:
-        return f"OpenAISummarizer(model={self.model!r}, base_url={self._base_url!r})"
+        return f"OpenAISummarizer(model={self.model!r}, base_url={self._where()!r})"
 
-    def _connected(self) -> "openai.AsyncOpenAI":
-        if self._client is None:
-            key = self._api_key or ("none" if self._base_url else None)
-            self._client = self._openai.AsyncOpenAI(
-                api_key=key,
-                base_url=self._base_url,
-                timeout=self._timeout,
-                max_retries=self._max_retries,
-            )
-        return self._client
+    def _client(self) -> "openai.AsyncOpenAI":
+        # One for each call: a connection kept open would belong to one event loop, and to nobody
+        # once that loop is closed. A summary takes seconds; connecting does not matter.
+        return self._openai.AsyncOpenAI(
+            api_key=self._api_key or ("none" if self._base_url else None),
+            base_url=self._base_url,
+            timeout=self._timeout,
+            max_retries=self._max_retries,
+        )
 
     def _where(self) -> str:
-        return self._base_url or "the OpenAI API"
+        """Return the endpoint for people to read: a password in it is not shown."""
+        if self._base_url is None:
+            return "the OpenAI API"
+        parts = urlsplit(self._base_url)
+        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
