@@ -123,7 +123,7 @@ def test_nothing_an_item_keeps_gives_it_the_voice_of_another(
 
 def voices(messages: Sequence[Message]) -> list[str]:
     """Return who speaks, the model left out; a developer is the system by another name."""
-    roles = [message["role"] for message in messages if "role" in message]
+    roles = [message["role"] for message in messages if message.get("role")]
     return [role.replace("developer", "system") for role in roles if role != "assistant"]
 
 
