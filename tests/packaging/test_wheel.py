@@ -28,12 +28,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def _install(python: Path, *wanted: str) -> None:
-    uv = Path(sys.executable).with_name("uv")
-    tool = [str(uv), "pip", "install", "--python", str(python)]
-    if not uv.exists():
-        tool = [str(python), "-m", "pip", "install"]
-    subprocess.run([*tool, "--quiet", *wanted], check=True, capture_output=True, text=True)
+def _install(python: Path, wanted: str) -> None:
+    """Install with uv where it is there and can reach an index, else with pip, as make does."""
+    uv = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--python", str(python)]
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install"]
+    if Path(uv[0]).exists():
+        done = subprocess.run([*uv, "--quiet", wanted], check=False, capture_output=True)
+        if done.returncode == 0:
+            return
+    subprocess.run([*pip, "--quiet", wanted], check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +44,6 @@ def clean_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("clean") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     python = folder / "bin/python"
-    if not Path(sys.executable).with_name("uv").exists():
-        subprocess.run([python, "-m", "ensurepip"], check=True, capture_output=True)
     _install(python, str(wheel))
     return python
 
