@@ -159,6 +159,13 @@ def test_without_room_for_all_the_question_comes_before_the_rules() -> None:
     assert trim_to(items, max_items=0) == []
 
 
+def test_a_question_that_does_not_fit_is_not_replaced_by_an_older_one() -> None:
+    items: list[MemoryItem] = [system("rules"), human("a"), ai("b"), human("long " * 200)]
+
+    assert said(trim_to(items, budget=60)) == ["rules"]
+    assert said(trim_to([*items, ai("late answer")], budget=60)) == ["rules", "late answer"]
+
+
 @pytest.mark.parametrize("limit", [-1, 1.5, True])
 def test_a_senseless_limit_is_refused(limit: int) -> None:
     with pytest.raises(QueryError, match="budget"):

@@ -190,8 +190,9 @@ def trim_units(
     kept: dict[int, Unit] = {}
     if human is not None and room.take([items[human]]):
         kept[human] = [items[human]]
-    newest_round, is_whole = _newest_round(units, human, room)
-    if is_whole and (human is None or human in kept):
+    newest_round, fits = _newest_round(units, human, room)
+    is_whole = fits and (human is None or human in kept)
+    if is_whole:
         room.take([item for _, unit in newest_round for item in unit])
         kept.update(newest_round)
         newest_round = []
@@ -202,7 +203,7 @@ def trim_units(
         if not room.take(unit):
             break
         kept[index] = unit
-    if not newest_round:
+    if is_whole:  # without it, an older question would pass for the newest
         kept.update(_earlier_rounds(units, room))
     return [item for index in sorted(kept) for item in kept[index]]
 
