@@ -8,7 +8,7 @@ BENCH := $(VENV)-bench
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fuzz bench requirements clean
+.PHONY: help demo test check fuzz soak bench requirements clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -17,7 +17,7 @@ demo: $(VENV)/.core ## set up, then run a scripted conversation
 	@$(BIN)/python examples/demo.py
 
 test: check ## set up, then check and test everything
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	ORBITER_REQUIRE_SERVERS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(VENV)/.dev ## only format, lint, types and import layers
 	$(BIN)/ruff format --check .
@@ -27,6 +27,9 @@ check: $(VENV)/.dev ## only format, lint, types and import layers
 
 fuzz: $(VENV)/.dev ## one million random histories: none may come out illegal
 	$(BIN)/python benchmarks/legal.py --cases 1000000
+
+soak: $(VENV)/.dev ## kill, cut off and starve the stores for an hour: nothing may be lost
+	$(BIN)/python benchmarks/soak.py
 
 bench: $(BENCH)/.ready ## measure against peers (DATA=folder adds LoCoMo)
 	$(BENCH)/bin/python benchmarks/run.py $(if $(DATA),--data $(DATA))

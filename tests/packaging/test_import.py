@@ -46,7 +46,14 @@ def test_importing_opens_no_file_starts_no_thread_touches_no_logger() -> None:
 
     assert found["seen"] == []
     assert found["logging"] == []
-    assert not set(found["modules"]) & {"pydantic", "asyncio", "aiosqlite", "openai", "logging"}
+    assert not set(found["modules"]) & {
+        "pydantic",
+        "asyncio",
+        "asyncpg",
+        "sqlite3",
+        "openai",
+        "logging",
+    }
 
 
 @pytest.mark.parametrize(

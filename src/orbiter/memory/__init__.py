@@ -8,9 +8,13 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # type checkers take it for true; importing `typing` would double the cost
 if TYPE_CHECKING:
+    from orbiter.memory.backends.postgres import PostgresMemoryStore
+    from orbiter.memory.backends.reports import ItemVersion, StoreStats, Verification
+    from orbiter.memory.backends.sqlite import SQLiteMemoryStore
     from orbiter.memory.calls import ToolCall
     from orbiter.memory.conversation import last_rounds, rounds, trim_to, whole_groups
     from orbiter.memory.errors import (
+        AccessError,
         EmptyFilterError,
         InvalidItemError,
         ItemTypeError,
@@ -18,11 +22,14 @@ if TYPE_CHECKING:
         MemoryError,
         MemoryTimeoutError,
         MessageError,
+        NotInitializedError,
         QueryError,
         ScopeError,
         StatusError,
+        StorageError,
         SummaryError,
         ToolCallNotFoundError,
+        VersionConflict,
     )
     from orbiter.memory.items import (
         AIMemory,
@@ -67,6 +74,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "AIMemory": "items",
+    "AccessError": "errors",
     "BatchStore": "protocols",
     "Clock": "protocols",
     "Embeddings": "protocols",
@@ -75,6 +83,7 @@ _HOME = {
     "HumanMemory": "items",
     "InvalidItemError": "errors",
     "ItemTypeError": "errors",
+    "ItemVersion": "backends.reports",
     "Lifecycle": "protocols",
     "MemoryConnectionError": "errors",
     "MemoryError": "errors",
@@ -84,14 +93,19 @@ _HOME = {
     "MemoryStore": "protocols",
     "MemoryTimeoutError": "errors",
     "MessageError": "errors",
+    "NotInitializedError": "errors",
     "OpenAISummarizer": "summarizers.openai",
+    "PostgresMemoryStore": "backends.postgres",
     "Problem": "messages",
     "ProviderMessages": "messages",
     "Query": "query",
     "QueryError": "errors",
+    "SQLiteMemoryStore": "backends.sqlite",
     "ScopeError": "errors",
     "ShortTermMemory": "short_term",
     "StatusError": "errors",
+    "StorageError": "errors",
+    "StoreStats": "backends.reports",
     "Summarizer": "protocols",
     "SummaryConfig": "summary",
     "SummaryError": "errors",
@@ -102,6 +116,8 @@ _HOME = {
     "ToolCallNotFoundError": "errors",
     "ToolMemory": "items",
     "TriggerResult": "summary",
+    "Verification": "backends.reports",
+    "VersionConflict": "errors",
     "check_trigger": "summary",
     "count_tokens": "tokens",
     "dump_item": "items",
@@ -121,6 +137,7 @@ _HOME = {
 
 __all__ = [
     "AIMemory",
+    "AccessError",
     "BatchStore",
     "Clock",
     "Embeddings",
@@ -129,6 +146,7 @@ __all__ = [
     "HumanMemory",
     "InvalidItemError",
     "ItemTypeError",
+    "ItemVersion",
     "Lifecycle",
     "MemoryConnectionError",
     "MemoryError",
@@ -138,14 +156,19 @@ __all__ = [
     "MemoryStore",
     "MemoryTimeoutError",
     "MessageError",
+    "NotInitializedError",
     "OpenAISummarizer",
+    "PostgresMemoryStore",
     "Problem",
     "ProviderMessages",
     "Query",
     "QueryError",
+    "SQLiteMemoryStore",
     "ScopeError",
     "ShortTermMemory",
     "StatusError",
+    "StorageError",
+    "StoreStats",
     "Summarizer",
     "SummaryConfig",
     "SummaryError",
@@ -156,6 +179,8 @@ __all__ = [
     "ToolCallNotFoundError",
     "ToolMemory",
     "TriggerResult",
+    "Verification",
+    "VersionConflict",
     "check_trigger",
     "count_tokens",
     "dump_item",

@@ -10,6 +10,10 @@
     ├── MessageError           (ValueError)        a provider message that cannot be read
     ├── ToolCallNotFoundError  (LookupError)       a response has no call of that name
     ├── SummaryError           (RuntimeError)      a summarizer failed; nothing was lost
+    ├── NotInitializedError    (RuntimeError)      a store was used before `init()`
+    ├── VersionConflict        (RuntimeError)      an item has moved on since it was read
+    ├── AccessError            (PermissionError)   a database refuses: it is another user's
+    ├── StorageError           (OSError)           a file or database cannot hold or give data
     ├── MemoryConnectionError  (ConnectionError)   a service cannot be reached or refuses
     └── MemoryTimeoutError     (TimeoutError)      a service did not answer in time
 
@@ -20,6 +24,7 @@ A field that is wrong when an item is *made* raises pydantic's `ValidationError`
 from collections.abc import Sequence
 
 __all__ = [
+    "AccessError",
     "EmptyFilterError",
     "InvalidItemError",
     "ItemTypeError",
@@ -27,11 +32,14 @@ __all__ = [
     "MemoryError",
     "MemoryTimeoutError",
     "MessageError",
+    "NotInitializedError",
     "QueryError",
     "ScopeError",
     "StatusError",
+    "StorageError",
     "SummaryError",
     "ToolCallNotFoundError",
+    "VersionConflict",
 ]
 
 
@@ -101,6 +109,37 @@ class SummaryError(MemoryError, RuntimeError):
             f"the summarizer failed on template `{template}`: {cause}; no item was changed"
         )
         self.template = template
+
+
+class NotInitializedError(MemoryError, RuntimeError):
+    """A store was used before `init()`, or after `close()`."""
+
+    def __init__(self, store: object) -> None:
+        super().__init__(
+            f"{store!r} is not initialized; use `async with store:` or call `await store.init()`"
+        )
+
+
+class VersionConflict(MemoryError, RuntimeError):  # noqa: N818 - it is no error of the store's
+    """The stored item is not the version the caller saw; nothing was written."""
+
+    def __init__(self, item_id: str, *, expected: int, found: int) -> None:
+        has = f"version {found}" if found else "no such item"
+        super().__init__(
+            f"item `{item_id}` was expected at version {expected}, the store has {has}; "
+            "get it again, repeat the change, and add that"
+        )
+        self.item_id = item_id
+        self.expected = expected
+        self.found = found
+
+
+class AccessError(MemoryError, PermissionError):
+    """Row-level security, or a missing right, keeps the caller from an item; nothing changed."""
+
+
+class StorageError(MemoryError, OSError):
+    """A file or database is missing, damaged, full, foreign, read-only or too new."""
 
 
 class MemoryConnectionError(MemoryError, ConnectionError):

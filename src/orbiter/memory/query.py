@@ -4,9 +4,10 @@ A store may answer faster in any way it likes, as long as it finds exactly what 
 """
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 
-from orbiter.memory._checks import check_text
+from orbiter.memory._checks import check_text, to_utc
 from orbiter.memory.errors import QueryError
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 
@@ -44,7 +45,12 @@ class Query:
     limit: int = 10
     fields: tuple[ScopeField, ...] = SCOPE_FIELDS
     """Which metadata fields count: all four, except where a store has a narrower scope."""
-    _needle: str = field(init=False, repr=False, compare=False)
+    since: datetime | None = None
+    """Created at this instant or later."""
+    until: datetime | None = None
+    """Created before this instant."""
+    needle: str = field(init=False, repr=False, compare=False)
+    """The text as it is looked for: case-folded."""
 
     def __post_init__(self) -> None:
         check_size("limit", self.limit)
@@ -64,7 +70,12 @@ class Query:
                 raise QueryError(
                     f"unknown status `{self.status}`; use `draft`, `accepted` or `discard`"
                 ) from None
-        object.__setattr__(self, "_needle", self.text.casefold())
+        for name in ("since", "until"):
+            instant = getattr(self, name)
+            if instant is not None:
+                _check_kind(name, instant, datetime, "a datetime")
+                object.__setattr__(self, name, to_utc(instant))
+        object.__setattr__(self, "needle", self.text.casefold())
 
     @property
     def wanted(self) -> dict[ScopeField, str]:
@@ -80,9 +91,11 @@ class Query:
             all(getattr(item.metadata, name) == value for name, value in self.wanted.items())
             and (self.memory_type is None or item.memory_type == self.memory_type)
             and (self.status is None or item.status == self.status)
+            and (self.since is None or item.created_at >= self.since)
+            and (self.until is None or item.created_at < self.until)
             and self.has_text(item)
         )
 
     def has_text(self, item: MemoryItem) -> bool:
         """Tell whether *item* holds the text: a literal substring, by Unicode case folding."""
-        return not self._needle or self._needle in item.content.casefold()
+        return not self.needle or self.needle in item.content.casefold()

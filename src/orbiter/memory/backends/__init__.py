@@ -1,0 +1,1 @@
+"""Stores that outlive the process. This package imports no driver; each module brings its own."""

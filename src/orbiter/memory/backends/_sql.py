@@ -1,0 +1,351 @@
+"""What a SQL store means, once: filters, order, upserts, versions, soft deletes, paging.
+
+Every operation is a generator that yields statements and is sent their rows. It does no I/O, so
+SQLite runs it inside one function on a connection's thread and Postgres over an async driver.
+A `Dialect` spells the few things the two databases say differently.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable, Sequence
+from datetime import datetime
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+from orbiter.memory.backends._rows import READ, Row
+from orbiter.memory.errors import EmptyFilterError, QueryError, VersionConflict
+from orbiter.memory.items import MemoryMetadata
+from orbiter.memory.query import Query
+
+_T = TypeVar("_T")
+
+Rows = Sequence[Sequence[Any]]
+Steps = Generator["Statement", Rows, _T]
+"""An operation: yields statements, is sent their rows, returns its answer."""
+
+PROBE = 512
+"""How many of the newest rows a text search reads before it asks an index: a common word is
+found among them at once, and whoever has few memories is answered from these alone."""
+
+MAX_LIMIT = 2**62
+
+
+class Statement(NamedTuple):
+    """One statement; with `many`, `args` is a list of rows and nothing is sent back."""
+
+    sql: str
+    args: Sequence[Any] = ()
+    many: bool = False
+
+
+class Filter(NamedTuple):
+    """A compiled question: conditions by their cost, and the values they bind."""
+
+    scope: list[str]
+    """Served by an index: not deleted, the scope fields, the times."""
+    rest: list[str]
+    """Checked row by row: type and status."""
+    args: "Args"
+    scope_args: Sequence[Any]
+    """The part of `args` that `scope` binds."""
+
+
+class Args(list[Any]):
+    """Values to bind, each named by its place."""
+
+    def __init__(self, dialect: "Dialect", values: Iterable[Any] = ()) -> None:
+        super().__init__(values)
+        self._dialect = dialect
+
+    def bind(self, value: object) -> str:
+        """Add *value* and return how a statement names it."""
+        self.append(value)
+        return self._dialect.parameter(len(self))
+
+
+class Dialect(ABC):
+    """How one database spells it."""
+
+    place: ClassVar[str]
+    """The column that counts insertions."""
+    now: ClassVar[str]
+    """The present instant, as a time is written."""
+    lock: ClassVar[str]
+    """Ends a SELECT whose row no one else may change before the transaction ends."""
+    everything: ClassVar[str] = "memory_items"
+    """Where all rows can be read in the order of their ids."""
+
+    @abstractmethod
+    def parameter(self, number: int) -> str:
+        """Return the name of the *number*th bound value."""
+
+    @abstractmethod
+    def instant(self, value: datetime) -> object:
+        """Return a time as it is bound."""
+
+    @abstractmethod
+    def upsert(self, row: Row, *, again: bool = False) -> Steps[int | None]:
+        """Write a row over the one with its id; return its version, if that is told.
+
+        With *again*, the write may have happened already: a row that is as wanted stays.
+        """
+
+    @abstractmethod
+    def scope(self, wanted: dict[Any, str], args: Args) -> list[str]:
+        """Return the conditions that scope fields are equal to what is wanted."""
+
+    @abstractmethod
+    def contains(self, needle: str, args: Args) -> str:
+        """Return the condition that `content` holds a case-folded *needle*: exact, unindexed."""
+
+    @abstractmethod
+    def find(self, needle: str, asked: Filter, tail: str) -> Steps[Rows]:
+        """Find rows by text with an index; *tail* is the order and the limit."""
+
+    @abstractmethod
+    def add_many(self, rows: Sequence[Row], *, again: bool) -> Steps[None]:
+        """Upsert *rows* in order."""
+
+    @abstractmethod
+    def by_id(self, args: Args, item_id: str) -> str:
+        """Return the condition that picks the one row of an id."""
+
+    @abstractmethod
+    def changes(self, sql: str, args: Sequence[Any]) -> Steps[int]:
+        """Run a change and return how many rows it changed."""
+
+    @abstractmethod
+    def purge(self, condition: str, args: Sequence[Any]) -> Steps[int]:
+        """Remove rows for good, with their versions and from every search structure."""
+
+
+class Operations:
+    """What a store can be asked, as steps in one dialect."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._columns = ", ".join(READ)
+        newest = f"created_at DESC, {dialect.place} DESC"
+        self._newest = f"ORDER BY {newest}"
+        self._oldest = f"ORDER BY {newest}".replace("DESC", "ASC")
+
+    # Writing
+
+    def add(
+        self, row: Row, expected_version: int | None, by: str | None, *, again: bool = False
+    ) -> Steps[None]:
+        """Upsert a row, if it is still the expected version."""
+        dialect = self._dialect
+        if expected_version is not None:
+            yield from self._add_expected(row, expected_version, again=again)
+        else:
+            yield from dialect.upsert(row, again=again)
+        if by is not None:
+            yield from self._sign(by, [row.id])
+
+    def _add_expected(self, row: Row, expected: int, *, again: bool) -> Steps[None]:
+        dialect, args = self._dialect, Args(self._dialect)
+        where = dialect.by_id(args, row.id)
+        rows = yield Statement(
+            f"SELECT version, deleted FROM memory_items WHERE {where}{dialect.lock}", args
+        )
+        version, deleted = rows[0] if rows else (0, 0)
+        found = 0 if deleted else version
+        if again and found == expected + 1 and (yield from self._is_stored(row)):
+            return
+        if found != expected:
+            raise VersionConflict(row.id, expected=expected, found=found)
+        made = yield from dialect.upsert(row)
+        if made not in (None, version + 1):  # added by another while there was none to lock
+            raise VersionConflict(row.id, expected=expected, found=made - 1)
+
+    def add_many(self, rows: Sequence[Row], by: str | None, *, again: bool = False) -> Steps[None]:
+        """Upsert rows in order, all or none."""
+        yield from self._dialect.add_many(rows, again=again)
+        if by is not None:
+            yield from self._sign(by, [row.id for row in rows])
+
+    def clear(self, metadata: MemoryMetadata | None, by: str | None) -> Steps[int]:
+        """Soft-delete what matches; return how many."""
+        args = Args(self._dialect)
+        where = self._matching(metadata, 0, args)
+        return (yield from self._mark(1, where, args, by))
+
+    def delete(self, item_id: str, by: str | None) -> Steps[bool]:
+        """Soft-delete one item; tell whether it was there."""
+        args = Args(self._dialect)
+        where = f"deleted = 0 AND {self._dialect.by_id(args, item_id)}"
+        return bool((yield from self._mark(1, where, args, by)))
+
+    def restore(self, item_id: str, by: str | None) -> Steps[bool]:
+        """Bring a soft-deleted item back; tell whether there was one."""
+        args = Args(self._dialect)
+        where = f"deleted = 1 AND {self._dialect.by_id(args, item_id)}"
+        return bool((yield from self._mark(0, where, args, by)))
+
+    def purge(self, metadata: MemoryMetadata | None, deleted_before: datetime | None) -> Steps[int]:
+        """Remove soft-deleted rows for good; return how many."""
+        args = Args(self._dialect)
+        where = self._matching(metadata, 1, args)
+        if deleted_before is not None:
+            moment = args.bind(self._dialect.instant(deleted_before))
+            where += (
+                " AND EXISTS (SELECT 1 FROM memory_versions AS v WHERE v.id = memory_items.id"
+                f" AND v.version = memory_items.version - 1 AND v.ended_at < {moment})"
+            )
+        return (yield from self._dialect.purge(where, args))
+
+    def _matching(self, metadata: MemoryMetadata | None, deleted: int, args: Args) -> str:
+        wanted = Query(metadata=metadata).wanted
+        if metadata is not None and not wanted:
+            raise EmptyFilterError()
+        return " AND ".join([f"deleted = {deleted}", *self._dialect.scope(wanted, args)])
+
+    def _mark(self, deleted: int, where: str, args: Args, by: str | None) -> Steps[int]:
+        if by is None:
+            return (yield from self._dialect.changes(self._marking(deleted, where), args))
+        # Who did it is written beside each row, so the rows must be known.
+        ids = yield Statement(f"{self._marking(deleted, where)} RETURNING id", args)
+        yield from self._sign(by, [row[0] for row in ids])
+        return len(ids)
+
+    @staticmethod
+    def _marking(deleted: int, where: str) -> str:
+        return f"UPDATE memory_items SET deleted = {deleted}, version = version + 1 WHERE {where}"
+
+    def _sign(self, by: str, ids: Sequence[str]) -> Steps[None]:
+        """Write who made the newest version of *ids*."""
+        signed, where = [], ""
+        for item_id in ids:
+            args = Args(self._dialect, [by])
+            where = self._dialect.by_id(args, item_id)
+            signed.append(tuple(args))
+        yield Statement(
+            "INSERT INTO memory_versions (id, version, ended_at, ended_by)"
+            f" SELECT id, version - 1, {self._dialect.now}, {self._dialect.parameter(1)}"
+            f" FROM memory_items WHERE {where}"
+            " ON CONFLICT (id, version) DO UPDATE SET ended_by = excluded.ended_by",
+            signed,
+            many=True,
+        )
+
+    # Reading
+
+    def get(self, item_id: str) -> Steps[Rows]:
+        """Return the row of an item that is not deleted."""
+        args = Args(self._dialect)
+        where = self._dialect.by_id(args, item_id)
+        return (yield self._select(f"{where} AND deleted = 0", args))
+
+    def count(self, *, include_deleted: bool) -> Steps[int]:
+        """Return how many items there are."""
+        where = "" if include_deleted else " WHERE deleted = 0"
+        rows = yield Statement(f"SELECT count(*) FROM memory_items{where}")
+        return int(rows[0][0])
+
+    def history(self, item_id: str) -> Steps[tuple[Rows, Rows]]:
+        """Return the earlier versions of an item, oldest first, and its present row."""
+        args = Args(self._dialect)
+        columns = ", ".join((*READ, "deleted"))
+        now = yield Statement(
+            f"SELECT {columns} FROM memory_items WHERE {self._dialect.by_id(args, item_id)}", args
+        )
+        past = yield Statement(
+            f"SELECT {columns}, ended_at, ended_by FROM memory_versions"
+            f" WHERE id = {self._dialect.parameter(1)} ORDER BY version",
+            [item_id],
+        )
+        return past, now
+
+    def every(self, start: str, count: int) -> Steps[Rows]:
+        """Return the next *count* rows by id, deleted ones included."""
+        return (
+            yield Statement(
+                f"SELECT {self._columns} FROM {self._dialect.everything}"
+                f" WHERE id > {self._dialect.parameter(1)} ORDER BY id LIMIT {count}",
+                [start],
+            )
+        )
+
+    def search(self, asked: Query, before: str | None, after: str | None) -> Steps[Rows]:
+        """Return the rows that match, newest first; a cursor is an item's id."""
+        if not asked.limit:
+            return []
+        tail = f"{self._newest} LIMIT {min(asked.limit, MAX_LIMIT)}"
+        if after is not None:
+            # The page that follows the cursor in time, so that walking on leaves no gap.
+            tail = f"{self._oldest} LIMIT {min(asked.limit, MAX_LIMIT)}"
+        compiled = yield from self._compile(asked, before, after)
+        if asked.needle:
+            rows = yield from self._search_text(asked, compiled, tail)
+        else:
+            where = " AND ".join([*compiled.scope, *compiled.rest])
+            rows = yield self._select(where, compiled.args, tail)
+        return rows if after is None else rows[::-1]
+
+    def _search_text(self, asked: Query, compiled: Filter, tail: str) -> Steps[Rows]:
+        order = tail.partition(" LIMIT ")[0]
+        args = Args(self._dialect, compiled.args)
+        window = (
+            f"SELECT {self._columns}, {self._dialect.place} AS place FROM memory_items"
+            f" WHERE {' AND '.join(compiled.scope)} {order} LIMIT {PROBE}"
+        )
+        conditions = [*compiled.rest, self._dialect.contains(asked.needle, args)]
+        by_place = tail.replace(self._dialect.place, "place")
+        rows = yield Statement(
+            f"SELECT {self._columns} FROM ({window}) AS memory_items"
+            f" WHERE {' AND '.join(conditions)} {by_place}",
+            args,
+        )
+        if len(rows) >= asked.limit:
+            return rows
+        known = yield Statement(
+            "SELECT count(*) FROM (SELECT 1 FROM memory_items"
+            f" WHERE {' AND '.join(compiled.scope)} LIMIT {PROBE + 1}) AS newest",
+            compiled.scope_args,
+        )
+        if known[0][0] <= PROBE:
+            return rows
+        return (yield from self._dialect.find(asked.needle, compiled, tail))
+
+    def _compile(self, asked: Query, before: str | None, after: str | None) -> Steps[Filter]:
+        dialect, args = self._dialect, Args(self._dialect)
+        scope = ["deleted = 0", *dialect.scope(asked.wanted, args)]
+        if asked.since is not None:
+            scope.append(f"created_at >= {args.bind(dialect.instant(asked.since))}")
+        if asked.until is not None:
+            scope.append(f"created_at < {args.bind(dialect.instant(asked.until))}")
+        for name, cursor, sign in (("before", before, "<"), ("after", after, ">")):
+            if cursor is None:
+                continue
+            there = yield from self._cursor(name, cursor)
+            moment, place = (args.bind(value) for value in there)
+            scope.append(f"(created_at, {dialect.place}) {sign} ({moment}, {place})")
+        rest, scope_args = [], tuple(args)
+        if asked.memory_type is not None:
+            rest.append(f"memory_type = {args.bind(asked.memory_type)}")
+        if asked.status is not None:
+            rest.append(f"status = {args.bind(asked.status.value)}")
+        return Filter(scope, rest, args, scope_args)
+
+    def _cursor(self, name: str, item_id: str) -> Steps[Sequence[Any]]:
+        args = Args(self._dialect)
+        where = self._dialect.by_id(args, item_id)
+        rows = yield Statement(
+            f"SELECT created_at, {self._dialect.place} FROM memory_items WHERE {where}", args
+        )
+        if not rows:
+            raise QueryError(f"`{name}` names `{item_id}`, which is not stored; start anew without")
+        return rows[0]
+
+    def _is_stored(self, row: Row) -> Steps[bool]:
+        args = Args(self._dialect)
+        where = [self._dialect.by_id(args, row.id)]
+        where += [
+            f"{name} = {args.bind(getattr(row, name))}"
+            for name in ("content", "memory_type", "status", "extra_json")
+        ]
+        where.append(f"updated_at = {args.bind(self._dialect.instant(row.updated_at))}")
+        sql = f"SELECT 1 FROM memory_items WHERE {' AND '.join(where)}"
+        return bool((yield Statement(sql, args)))
+
+    def _select(self, where: str, args: Args, tail: str = "") -> Statement:
+        return Statement(f"SELECT {self._columns} FROM memory_items WHERE {where} {tail}", args)

@@ -1,0 +1,252 @@
+"""The public face of every SQL store: the seed's methods and what is added to them, once."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from orbiter.memory._checks import check_name, to_utc
+from orbiter.memory.backends._rows import READ, decode, encode
+from orbiter.memory.backends._sql import Operations, Rows, Steps
+from orbiter.memory.backends.reports import ItemVersion, StoreStats, Verification
+from orbiter.memory.copies import take_in
+from orbiter.memory.errors import QueryError, StorageError
+from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.query import Query, check_size
+
+_T = TypeVar("_T")
+
+CHUNK = 1000
+"""Rows that `verify` reads at a time."""
+
+
+class SQLMemoryStore(ABC):
+    """A store of `memory_items` rows; what is below says how statements get to the database."""
+
+    _operations: Operations
+    _exact_extra: bool = False
+
+    # What a driver does
+
+    @abstractmethod
+    async def init(self) -> None:
+        """Open the store and bring its tables up to date. May be repeated."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close what `init` opened. May be repeated; `init` opens again."""
+
+    @abstractmethod
+    async def _read(self, steps: Callable[[], Steps[_T]]) -> _T:
+        """Run steps that change nothing."""
+
+    @abstractmethod
+    async def _write(self, steps: Callable[[bool], Steps[_T]], *, alone: bool = False) -> _T:
+        """Run steps as one transaction; return after it is durable.
+
+        The steps are called with whether an earlier attempt may have been carried out. *alone*
+        says that their first statement can stand by itself, if no other follows.
+        """
+
+    @abstractmethod
+    async def _check(self, repair: bool) -> list[str]:  # noqa: FBT001 - private
+        """Return what is wrong beside the rows; with *repair*, build it anew first."""
+
+    @abstractmethod
+    async def stats(self) -> StoreStats:
+        """Return how much the store holds."""
+
+    # Writing
+
+    async def add(
+        self, item: MemoryItem, *, expected_version: int | None = None, by: str | None = None
+    ) -> None:
+        """Store *item*, or update the one with its id; return once it is durable.
+
+        With *expected_version* it is written only over that version, 0 meaning that there is no
+        such item yet; else `VersionConflict` is raised and nothing is written. *by* is remembered
+        in `history`.
+        """
+        if expected_version is not None:
+            check_size("expected_version", expected_version)
+        row = encode(take_in(item), exact_extra=self._exact_extra)
+        by = _signature(by)
+        await self._write(
+            lambda again: self._operations.add(row, expected_version, by, again=again),
+            alone=expected_version is None and by is None,
+        )
+
+    async def add_many(self, items: Sequence[MemoryItem], *, by: str | None = None) -> None:
+        """Store or update every item of *items*, in order, all or none."""
+        rows = [encode(take_in(item), exact_extra=self._exact_extra) for item in items]
+        by = _signature(by)
+        if rows:
+            await self._write(lambda again: self._operations.add_many(rows, by, again=again))
+        else:
+            await self.count()  # a closed store says so for an empty batch, too
+
+    async def clear(self, *, metadata: MemoryMetadata | None = None, by: str | None = None) -> int:
+        """Soft-delete what matches, or everything; return how many.
+
+        `restore` brings an item back until `purge` removes it for good.
+        """
+        by = _signature(by)
+        return await self._write(lambda _: self._operations.clear(metadata, by), alone=by is None)
+
+    async def delete(self, item_id: str, *, by: str | None = None) -> bool:
+        """Soft-delete one item; tell whether it was there."""
+        by = _signature(by)
+        return _is_name(item_id) and await self._write(
+            lambda _: self._operations.delete(item_id, by), alone=by is None
+        )
+
+    async def restore(self, item_id: str, *, by: str | None = None) -> bool:
+        """Bring a soft-deleted item back where it was; tell whether there was one."""
+        by = _signature(by)
+        return _is_name(item_id) and await self._write(
+            lambda _: self._operations.restore(item_id, by), alone=by is None
+        )
+
+    async def purge(
+        self,
+        *,
+        metadata: MemoryMetadata | None = None,
+        deleted_before: datetime | None = None,
+    ) -> int:
+        """Remove soft-deleted items for good, with their history; return how many.
+
+        *metadata* and *deleted_before* narrow it down: all soft-deleted items go without them.
+        """
+        if deleted_before is not None:
+            deleted_before = to_utc(deleted_before)
+        return await self._write(lambda _: self._operations.purge(metadata, deleted_before))
+
+    # Reading
+
+    async def get(self, item_id: str) -> MemoryItem | None:
+        """Return the item of that id, or `None` if there is none or it is deleted."""
+        known = _is_name(item_id)
+        rows = await self._read(lambda: self._operations.get(item_id if known else ""))
+        return decode(rows[0]) if rows else None
+
+    async def search(  # noqa: PLR0913 - the seed's filters and the paging
+        self,
+        *,
+        query: str = "",
+        metadata: MemoryMetadata | None = None,
+        memory_type: str | None = None,
+        status: MemoryStatus | None = None,
+        limit: int = 10,
+        before: MemoryItem | str | None = None,
+        after: MemoryItem | str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> list[MemoryItem]:
+        """Return at most *limit* items that match every given filter, newest first.
+
+        *query* is a literal substring in any case. *since* and *until* bound `created_at`, the
+        second excluded. *before* and *after* are an item, or its id: pass the last item of a page
+        as *before* to get the page of older ones, the first as *after* to get the one of newer
+        ones; what is written meanwhile shifts no page.
+        """
+        asked = Query(query, metadata, memory_type, status, limit, since=since, until=until)
+        older, newer = _cursor("before", before), _cursor("after", after)
+        rows = await self._read(lambda: self._operations.search(asked, older, newer))
+        return [decode(row) for row in rows]
+
+    async def count(self, *, include_deleted: bool = False) -> int:
+        """Return how many items there are."""
+        return await self._read(lambda: self._operations.count(include_deleted=include_deleted))
+
+    async def history(self, item_id: str) -> list[ItemVersion]:
+        """Return every version of an item, oldest first, the present one last.
+
+        A deleted item still has its history; a purged one has none.
+        """
+        if not _is_name(item_id):
+            return []
+        past, now = await self._read(lambda: self._operations.history(item_id))
+        return _versions(past, now)
+
+    async def verify(self, *, repair: bool = False) -> Verification:
+        """Read every row and check every search structure against the rows.
+
+        With *repair* the search structures are built anew from the rows first. A row that cannot
+        be read is reported, and never changed.
+        """
+        problems = await self._check(repair)
+        checked, last = 0, ""
+        while rows := await self._read(lambda: self._operations.every(last, CHUNK)):  # noqa: B023
+            for row in rows:
+                try:
+                    decode(row)
+                except StorageError as exc:
+                    problems.append(str(exc))
+            checked, last = checked + len(rows), rows[-1][0]
+        return Verification(checked, tuple(problems), repaired=repair)
+
+    async def __aenter__(self) -> Self:
+        await self.init()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+def _is_name(item_id: object) -> bool:
+    """Tell whether an item could have this id; some databases cannot even be asked for others."""
+    try:
+        return isinstance(item_id, str) and bool(check_name(item_id, max_chars=256))
+    except ValueError:
+        return False
+
+
+def _cursor(name: str, cursor: MemoryItem | str | None) -> str | None:
+    item_id = cursor.id if isinstance(cursor, MemoryItem) else cursor
+    if item_id is not None and not _is_name(item_id):
+        raise QueryError(f"`{name}` must be an item or its id, not {cursor!r}")
+    return item_id
+
+
+def _signature(by: str | None) -> str | None:
+    if by is None:
+        return None
+    try:
+        return check_name(by, max_chars=256)
+    except (ValueError, TypeError) as exc:
+        raise QueryError(f"`by` must be a name: {exc}") from None
+
+
+def _versions(past: Rows, now: Rows) -> list[ItemVersion]:
+    """Return versions from rows that leave out what the next version has too."""
+    found: list[tuple[MemoryItem, int]] = []
+    whole: Sequence[Any] = ()
+    for row in (*now, *reversed(past)):
+        if row[2] is None:  # only tells who wrote the first version
+            continue
+        values = [
+            old if old is not None else new for old, new in zip(row, whole or row, strict=False)
+        ]
+        whole = values
+        found.append((decode(values[: len(READ)]), values[len(READ)]))
+    found.reverse()
+    written = {row[READ.index("version")] + 1: row[-2:] for row in past}
+    versions = []
+    was_deleted = False
+    for place, (item, deleted) in enumerate(found):
+        at, by = written.get(item.version, (item.created_at, None))
+        if deleted != was_deleted:
+            change = "deleted" if deleted else "restored"
+        else:
+            change = "updated" if place else "added"
+        who = by or item.metadata.agent_id or item.metadata.user_id
+        at = to_utc(datetime.fromisoformat(at)) if isinstance(at, str) else at
+        versions.append(ItemVersion(item, change, at, who))  # type: ignore[arg-type]  # one of four
+        was_deleted = bool(deleted)
+    return versions

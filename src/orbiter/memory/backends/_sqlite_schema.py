@@ -1,0 +1,245 @@
+"""The tables of a SQLite store, and how a file becomes one. Migrations are append-only."""
+
+import os
+import sqlite3
+import time
+from pathlib import Path
+from unicodedata import unidata_version
+
+from orbiter.memory.errors import StorageError
+
+APPLICATION = 0x4F524249  # "ORBI", in the header of every file that is ours
+
+_SCOPE = {name: f"json_extract(metadata, '$.{name}')" for name in (
+    "user_id", "session_id", "task_id", "agent_id",
+)}  # fmt: skip
+
+
+def field(name: str) -> str:
+    """Return the expression that the scope indexes are made of."""
+    return _SCOPE[name]
+
+
+def _index(name: str, *fields: str) -> str:
+    columns = ", ".join((*(field(each) for each in fields), "created_at"))
+    given = "".join(f" AND {field(each)} IS NOT NULL" for each in fields)
+    return f"CREATE INDEX {name} ON memory_items ({columns}) WHERE deleted = 0{given};"
+
+
+_SAME = "CASE WHEN NEW.{0} IS OLD.{0} THEN NULL ELSE OLD.{0} END"
+
+NOW = "strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now')"
+"""The present instant in the width that `created_at` has."""
+
+FIRST = f"""
+CREATE TABLE memory_items (
+    id TEXT PRIMARY KEY,
+    content TEXT NOT NULL,
+    memory_type TEXT NOT NULL,
+    status TEXT NOT NULL,
+    metadata TEXT NOT NULL,
+    extra_json TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL,
+    deleted INTEGER NOT NULL DEFAULT 0,
+    version INTEGER NOT NULL DEFAULT 1
+);
+CREATE INDEX memory_items_created ON memory_items (created_at) WHERE deleted = 0;
+{_index("memory_items_user", "user_id")}
+{_index("memory_items_session", "session_id")}
+{_index("memory_items_task", "task_id")}
+{_index("memory_items_agent", "agent_id")}
+{_index("memory_items_user_session", "user_id", "session_id")}
+CREATE INDEX memory_items_deleted ON memory_items (id) WHERE deleted = 1;
+
+-- Earlier versions. What the next version has too is left NULL.
+CREATE TABLE memory_versions (
+    id TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    content TEXT,
+    memory_type TEXT,
+    status TEXT,
+    metadata TEXT,
+    extra_json TEXT,
+    created_at TEXT,
+    updated_at TEXT,
+    deleted INTEGER,
+    ended_at TEXT NOT NULL,
+    ended_by TEXT,
+    PRIMARY KEY (id, version)
+);
+-- As a trigger, so that a change made by hand is a version too.
+CREATE TRIGGER memory_items_keep_version AFTER UPDATE ON memory_items BEGIN
+    INSERT INTO memory_versions
+        SELECT OLD.id, OLD.version, {_SAME.format("content")}, OLD.memory_type, OLD.status,
+            OLD.metadata, {_SAME.format("extra_json")}, OLD.created_at, OLD.updated_at,
+            OLD.deleted, {NOW}, NULL
+        WHERE NOT EXISTS (
+            SELECT 1 FROM memory_versions WHERE id = OLD.id AND version = OLD.version);
+    UPDATE memory_items SET version = OLD.version + 1
+        WHERE rowid = NEW.rowid AND version = OLD.version;
+END;
+
+CREATE TABLE memory_meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+INSERT INTO memory_meta VALUES ('indexed_to', 0), ('unicode', '{unidata_version}');
+-- What text search must still read itself: rows beyond `indexed_to`, and these. `indexed` is the
+-- text under which a row is indexed now.
+CREATE TABLE memory_unindexed (place INTEGER PRIMARY KEY, indexed TEXT);
+CREATE TRIGGER memory_items_reword AFTER UPDATE ON memory_items
+WHEN OLD.content IS NOT NEW.content OR OLD.rowid <> NEW.rowid BEGIN
+    INSERT INTO memory_unindexed SELECT OLD.rowid, OLD.content
+        WHERE OLD.rowid <= (SELECT value FROM memory_meta WHERE key = 'indexed_to')
+        AND NOT EXISTS (SELECT 1 FROM memory_unindexed WHERE place = OLD.rowid);
+END;
+CREATE TRIGGER memory_items_remove AFTER DELETE ON memory_items BEGIN
+    INSERT INTO memory_unindexed SELECT OLD.rowid, OLD.content
+        WHERE OLD.rowid <= (SELECT value FROM memory_meta WHERE key = 'indexed_to')
+        AND NOT EXISTS (SELECT 1 FROM memory_unindexed WHERE place = OLD.rowid);
+    -- The place of the last row may be given out again.
+    UPDATE memory_meta SET value = (SELECT ifnull(max(rowid), 0) FROM memory_items)
+        WHERE key = 'indexed_to' AND value > (SELECT ifnull(max(rowid), 0) FROM memory_items);
+    DELETE FROM memory_versions WHERE id = OLD.id;
+END;
+"""
+
+MIGRATIONS = (FIRST,)
+"""Numbered from 1. Only ever add to the end: files of every past version are out there."""
+
+WORDS = (
+    "CREATE VIRTUAL TABLE IF NOT EXISTS memory_words USING fts5(text, content='', columnsize=0,"
+    " detail=none, tokenize='trigram case_sensitive 1')"
+)
+"""The trigrams of the case-folded texts. It can be built anew at any time, and is where SQLite
+has FTS5 with trigrams; without it text search reads rows."""
+
+
+def prepare_file(path: str) -> None:
+    """Make sure that *path* is a new file or looks like a whole database; change no byte."""
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise StorageError(f"the folder of `{path}` does not exist; create `{folder}` first")
+    if Path(path).is_dir():
+        raise StorageError(f"`{path}` is a folder; name a file in it")
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        _look_at(path)
+    except OSError as exc:
+        raise StorageError(f"`{path}` cannot be created: {exc.strerror}") from exc
+
+
+def _look_at(path: str) -> None:
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise StorageError(f"`{path}` cannot be read and written by this user; change its mode")
+    # A file that is being written back, or was when the power failed, is completed from these.
+    journals = [Path(f"{path}-wal"), Path(f"{path}-journal")]
+    has_journal = any(each.exists() and each.stat().st_size for each in journals)
+    with Path(path).open("rb") as file:
+        header = file.read(100)
+        size = os.fstat(file.fileno()).st_size
+    if not header:
+        return
+    if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):
+        raise StorageError(f"`{path}` is not a SQLite database; choose another file")
+    page = int.from_bytes(header[16:18], "big")
+    page = 65536 if page == 1 else page
+    pages = int.from_bytes(header[28:32], "big")
+    is_current = header[24:28] == header[92:96]
+    if is_current and pages * page > size and not has_journal:
+        raise StorageError(
+            f"`{path}` is cut off: {size:,} of {pages * page:,} bytes; restore a backup"
+        )
+
+
+def set_up(connection: sqlite3.Connection, path: str, *, patience: float) -> None:
+    """Bring the tables up to date, under a lock; refuse what is not ours, and what is too new."""
+    check_owner(connection, path)
+    if path != ":memory:":
+        _use_wal(connection, patience)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        have = check_owner(connection, path)
+        if have < len(MIGRATIONS):
+            for number, script in enumerate(MIGRATIONS[have:], start=have + 1):
+                for statement in split(script):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {number}")
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        # The index holds texts as this Unicode version folds them; of what another one folds
+        # differently, a search must look itself. See `SQLiteDialect.find`.
+        connection.execute(
+            "UPDATE memory_meta SET value = 'several' WHERE key = 'unicode' AND value <> ?",
+            [unidata_version],
+        )
+        make_words(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def check_owner(connection: sqlite3.Connection, path: str) -> int:
+    """Return the schema version of a database that is ours or empty."""
+    owner = connection.execute("PRAGMA application_id").fetchone()[0]
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    if owner != APPLICATION:
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if owner or version or tables:
+            raise StorageError(f"`{path}` belongs to another program; choose another file")
+        return 0
+    if version > len(MIGRATIONS):
+        raise StorageError(
+            f"`{path}` has schema {version}, this version of orbiter-memory knows "
+            f"{len(MIGRATIONS)}; upgrade with: pip install -U orbiter-memory"
+        )
+    return version
+
+
+def split(script: str) -> list[str]:
+    """Return the statements of a script; a trigger is one of them."""
+    statements, rest = [], ""
+    for part in script.split(";"):
+        rest += part + ";"
+        if sqlite3.complete_statement(rest):
+            statements.append(rest.strip())
+            rest = ""
+    return [statement for statement in statements if statement != ";"]
+
+
+def _use_wal(connection: sqlite3.Connection, patience: float) -> None:
+    # Changing the journal needs the file alone and does not wait for it, so we do.
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        except sqlite3.OperationalError as exc:
+            is_busy = exc.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+            if not is_busy or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+            continue
+        if mode != "wal":
+            raise StorageError(
+                f"the file system keeps the journal in mode `{mode}`; several processes and "
+                "safe commits need WAL: use a local disk"
+            )
+        return
+
+
+def make_words(connection: sqlite3.Connection) -> None:
+    try:
+        connection.execute(WORDS)
+    except sqlite3.OperationalError as exc:
+        # This SQLite has no FTS5, or one without trigrams. Whatever else is wrong is an error.
+        if "no such" not in str(exc):
+            raise
+
+
+def has_words(connection: sqlite3.Connection) -> bool:
+    """Tell whether texts are indexed and this SQLite can read the index."""
+    try:
+        connection.execute("SELECT rowid FROM memory_words LIMIT 0").fetchall()
+    except sqlite3.OperationalError:
+        return False
+    return True

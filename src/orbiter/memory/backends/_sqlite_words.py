@@ -1,0 +1,175 @@
+"""Text search in SQLite: which trigrams to ask for, and how the index keeps up with the rows.
+
+Rows are indexed after they are acknowledged, in chunks, when there is nothing else to write:
+trigrams cost some ten times the row itself. A search asks the index for what is indexed and reads
+the rest, so its answer is exact at any moment.
+"""
+
+import sqlite3
+from unicodedata import unidata_version
+
+from orbiter.memory.backends import _sqlite_schema as schema
+from orbiter.memory.backends._sql import PROBE, Filter, Statement, Steps
+
+CHUNK = 256
+"""Rows indexed in one transaction: some 15 ms in which no one else can write."""
+
+MANY = 4096
+"""Candidates above which reading the filtered rows in order is cheaper."""
+
+SHARE = 100
+"""An index of n rows costs about as much to ask as reading n / SHARE rows."""
+
+_MARK = "(SELECT value FROM memory_meta WHERE key = 'indexed_to')"
+
+
+def candidates(needle: str, asked: Filter) -> Steps[str | None]:
+    """Return what to match in `memory_words`, or `None` if reading the rows is cheaper."""
+    if len(needle) < 3:
+        return None
+    rows = yield Statement(
+        "SELECT (SELECT max(rowid) FROM memory_items),"
+        " (SELECT value FROM memory_meta WHERE key = 'unicode'),"
+        " (SELECT count(*) FROM sqlite_master WHERE name = 'memory_words')"
+    )
+    total, unicode, has_words = rows[0]
+    if not has_words or (unicode != unidata_version and not needle.isascii()):
+        return None
+    few = PROBE + (total or 0) // SHARE
+    rows = yield Statement(
+        "SELECT count(*) FROM (SELECT 1 FROM memory_items"
+        f" WHERE {' AND '.join(asked.scope)} LIMIT {few + 1})",
+        asked.scope_args,
+    )
+    if rows[0][0] <= few:
+        return None
+    match = _match(needle)
+    rows = yield Statement(
+        "SELECT count(*) FROM (SELECT rowid FROM memory_words WHERE memory_words MATCH ?1"
+        f" LIMIT {MANY + 1})",
+        [match],
+    )
+    return match if rows[0][0] <= MANY else None
+
+
+def _match(needle: str) -> str:
+    """Return an expression that every text with *needle* matches, and few others.
+
+    Trigrams that do not overlap tell nearly as much as all of them for a third of the work.
+    """
+    last = len(needle) - 3
+    step = 3 if last < 24 else last // 8
+    starts = [*range(0, last, step), last]
+    parts = dict.fromkeys(needle[start : start + 3] for start in starts)
+    return " AND ".join('"' + part.replace('"', '""') + '"' for part in parts)
+
+
+def settle(limit: int = -1) -> Steps[None]:
+    """Bring rows that were changed or removed since they were indexed up to date."""
+    some = f"(SELECT place FROM memory_unindexed ORDER BY place LIMIT {limit})"
+    yield Statement(
+        "INSERT INTO memory_words (memory_words, rowid, text)"
+        " SELECT 'delete', place, orbiter_fold(indexed) FROM memory_unindexed"
+        f" WHERE indexed IS NOT NULL AND place IN {some}"
+    )
+    yield Statement(
+        "INSERT INTO memory_words (rowid, text)"
+        " SELECT rowid, orbiter_fold(content) FROM memory_items"
+        f" WHERE rowid <= {_MARK} AND rowid IN {some}"
+    )
+    yield Statement(f"DELETE FROM memory_unindexed WHERE place IN {some}")
+
+
+def chore(connection: sqlite3.Connection) -> bool:
+    """Index a chunk if one is full; tell whether there is another."""
+    waiting = connection.execute(
+        f"SELECT (SELECT count(*) FROM (SELECT 1 FROM memory_unindexed LIMIT {CHUNK}))"
+        f" + ifnull((SELECT max(rowid) FROM memory_items) - {_MARK}, 0)"
+    ).fetchone()[0]
+    return waiting >= CHUNK and index_some(connection)
+
+
+def index_all(connection: sqlite3.Connection) -> bool:
+    """Index a chunk; tell whether there may be another. After the last, merge the index."""
+    if index_some(connection):
+        return True
+    if schema.has_words(connection):
+        connection.execute("INSERT INTO memory_words (memory_words) VALUES ('optimize')")
+    return False
+
+
+def index_some(connection: sqlite3.Connection) -> bool:
+    """Index at most a chunk, in a transaction; tell whether there was anything."""
+    if not schema.has_words(connection):
+        return False
+    connection.execute("BEGIN IMMEDIATE")
+    for statement in settle(CHUNK):
+        connection.execute(statement.sql)
+    changed = connection.execute("SELECT changes()").fetchone()[0]
+    rows = connection.execute(
+        f"SELECT rowid, content FROM memory_items WHERE rowid > {_MARK} ORDER BY rowid"
+        f" LIMIT {CHUNK}"
+    ).fetchall()
+    if rows:
+        connection.executemany(
+            "INSERT INTO memory_words (rowid, text) VALUES (?, ?)",
+            [(place, text.casefold()) for place, text in rows],
+        )
+        connection.execute(
+            "UPDATE memory_meta SET value = ? WHERE key = 'indexed_to'", [rows[-1][0]]
+        )
+    connection.execute("COMMIT")
+    return bool(changed or rows)
+
+
+def rebuild(connection: sqlite3.Connection) -> None:
+    """Throw every search structure away, to be made anew from the rows."""
+    connection.execute("DROP TABLE IF EXISTS memory_words")
+    connection.execute("DELETE FROM memory_unindexed")
+    connection.execute("UPDATE memory_meta SET value = 0 WHERE key = 'indexed_to'")
+    connection.execute("UPDATE memory_meta SET value = ? WHERE key = 'unicode'", [unidata_version])
+    connection.execute("REINDEX")
+    schema.make_words(connection)
+
+
+def check(connection: sqlite3.Connection) -> list[str]:
+    """Return what is wrong with the file, and where the index and the rows disagree."""
+    problems = [
+        f"damaged file: {line}"
+        for (line,) in connection.execute("PRAGMA integrity_check")
+        if line != "ok"
+    ]
+    if problems or not schema.has_words(connection):
+        return problems
+    connection.execute("BEGIN")
+    try:
+        connection.execute(
+            "CREATE VIRTUAL TABLE temp.memory_terms"
+            " USING fts5vocab('main', 'memory_words', 'instance')"
+        )
+        indexed = dict(
+            connection.execute("SELECT doc, count(*) FROM temp.memory_terms GROUP BY doc")
+        )
+        settled = connection.execute(
+            f"SELECT rowid, orbiter_fold(content) FROM memory_items WHERE rowid <= {_MARK}"
+            " AND rowid NOT IN (SELECT place FROM memory_unindexed)"
+        )
+        for place, text in settled:
+            has, wanted = indexed.pop(place, 0), len(_trigrams(text))
+            if has != wanted:
+                problems.append(f"row {place} is indexed by {has} of {wanted} trigrams")
+        known = {place for (place,) in connection.execute("SELECT place FROM memory_unindexed")}
+        stray = indexed.keys() - known
+        if stray:
+            problems.append(f"{len(stray)} rows are indexed that are not there")
+    except sqlite3.DatabaseError as exc:
+        problems.append(f"the text index cannot be read: {exc}")
+    finally:
+        connection.execute("ROLLBACK")
+    return problems
+
+
+def _trigrams(text: str) -> set[str]:
+    # What the tokenizer of SQLite takes these for.
+    text = text.replace("\ufffe", "\ufffd").replace("\uffff", "\ufffd")
+    return {text[start : start + 3] for start in range(len(text) - 2)}

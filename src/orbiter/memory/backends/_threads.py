@@ -1,0 +1,249 @@
+"""Threads that own SQLite connections: one that writes in groups, a few that read.
+
+A write is one function that runs on the writer's thread between BEGIN IMMEDIATE and COMMIT. No
+task can be cancelled inside it, so a cancelled write is whole or absent and never leaves a lock
+behind. Writes that wait while another is carried out share the next COMMIT, and with it the one
+costly sync to disk; each is acknowledged after that.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterable
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+from typing import Any, NamedTuple, TypeVar
+
+_T = TypeVar("_T")
+
+Connect = Callable[[], sqlite3.Connection]
+
+IDLE = 0.02
+"""Seconds without a write after which the writer does its chores."""
+
+
+class _Job(NamedTuple):
+    work: Callable[[sqlite3.Connection], Any]
+    future: "asyncio.Future[Any]"
+    in_transaction: bool
+
+
+class _Outcome(NamedTuple):
+    job: _Job
+    value: Any
+    error: BaseException | None
+
+
+class Closed(Exception):  # noqa: N818 - never leaves the store
+    """The threads take no more work."""
+
+
+class Writer:
+    """The one thread that changes the database, and its connection."""
+
+    def __init__(
+        self, connect: Connect, chore: Callable[[sqlite3.Connection], bool], *, name: str
+    ) -> None:
+        """*chore* is called when there is nothing to write, until it returns false."""
+        self._connect = connect
+        self._chore = chore
+        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._lock = Lock()
+        self._is_open = True
+        self._thread = Thread(target=self._main, name=name, daemon=True)
+        self._thread.start()
+
+    async def run(
+        self, work: Callable[[sqlite3.Connection], _T], *, in_transaction: bool = True
+    ) -> _T:
+        """Run *work* on the thread; return what it returns, once that is committed."""
+        future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+        with self._lock:
+            if not self._is_open:
+                raise Closed
+            self._queue.put(_Job(work, future, in_transaction))
+        return await future
+
+    def stop(self) -> None:
+        """Take no more work; end when what was taken is done."""
+        with self._lock:
+            if self._is_open:
+                self._is_open = False
+                self._queue.put(None)
+
+    def join(self) -> None:
+        """Wait for the end of the thread."""
+        self._thread.join()
+
+    def _main(self) -> None:
+        try:
+            connection = self._connect()
+        except Exception as exc:  # noqa: BLE001 - told to everyone who waits for the connection
+            self._refuse(exc)
+            return
+        try:
+            has_chores = True
+            while True:
+                jobs, is_last = self._take(wait=None if not has_chores else IDLE)
+                if jobs:
+                    _deliver(_run_all(connection, jobs))
+                    has_chores = True
+                elif not is_last:
+                    has_chores = self._do_chore(connection)
+                if is_last:
+                    return
+        finally:
+            connection.close()
+
+    def _take(self, wait: float | None) -> tuple[list[_Job], bool]:
+        """Return all jobs that are there, and whether the thread is to end after them."""
+        try:
+            job = self._queue.get(timeout=wait)
+        except Empty:
+            return [], False
+        jobs: list[_Job] = []
+        while True:
+            if job is None:
+                return jobs, True
+            jobs.append(job)
+            try:
+                job = self._queue.get_nowait()
+            except Empty:
+                return jobs, False
+
+    def _do_chore(self, connection: sqlite3.Connection) -> bool:
+        try:
+            return self._chore(connection)
+        except sqlite3.Error:
+            # Another process writes, or the disk is full: chores can wait, and are never owed.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            return False
+
+    def _refuse(self, error: Exception) -> None:
+        with self._lock:
+            self._is_open = False
+            self._queue.put(None)
+        jobs, _ = self._take(wait=None)
+        _deliver(_Outcome(job, None, error) for job in jobs)
+
+
+class Readers:
+    """Threads that read, each with a connection of its own; started as they are needed."""
+
+    def __init__(self, connect: Connect, *, most: int, name: str) -> None:
+        self._connect = connect
+        self._most = most
+        self._name = name
+        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._lock = Lock()
+        self._is_open = True
+        self._unfinished = 0
+        self._threads: list[Thread] = []
+
+    async def run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Run *work* on one of the threads and return what it returns."""
+        future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+        with self._lock:
+            if not self._is_open:
+                raise Closed
+            self._unfinished += 1
+            if self._unfinished > len(self._threads) < self._most:
+                number = len(self._threads) + 1
+                thread = Thread(target=self._main, name=f"{self._name}-{number}", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            self._queue.put(_Job(work, future, in_transaction=False))
+        return await future
+
+    def stop(self) -> None:
+        """Take no more work; end when what was taken is done."""
+        with self._lock:
+            if self._is_open:
+                self._is_open = False
+                for _ in self._threads:
+                    self._queue.put(None)
+
+    def join(self) -> None:
+        """Wait for the end of the threads."""
+        for thread in self._threads:
+            thread.join()
+
+    def _main(self) -> None:
+        connection: sqlite3.Connection | None = None
+        try:
+            while (job := self._queue.get()) is not None:
+                try:
+                    connection = connection or self._connect()
+                    outcome = _run(connection, job)
+                except Exception as exc:  # noqa: BLE001 - told to the one who asked
+                    outcome = _Outcome(job, None, exc)
+                with self._lock:
+                    self._unfinished -= 1
+                _deliver([outcome])
+        finally:
+            if connection is not None:
+                connection.close()
+
+
+def _run_all(connection: sqlite3.Connection, jobs: list[_Job]) -> list[_Outcome]:
+    """Carry out *jobs* in order; neighbours that write share one transaction."""
+    outcomes: list[_Outcome] = []
+    group: list[_Job] = []
+    for job in jobs:
+        if job.future.cancelled():  # before it began: nothing is written
+            continue
+        if job.in_transaction:
+            group.append(job)
+            continue
+        outcomes += _commit(connection, group)
+        group = []
+        outcomes.append(_run(connection, job))
+    return outcomes + _commit(connection, group)
+
+
+def _commit(connection: sqlite3.Connection, group: list[_Job]) -> list[_Outcome]:
+    if not group:
+        return []
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        values = [job.work(connection) for job in group]
+        connection.execute("COMMIT")
+    except Exception as exc:  # noqa: BLE001 - told to the one who asked
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        if len(group) == 1:
+            return [_Outcome(group[0], None, exc)]
+        # One of them failed, and took the others with it: each gets a transaction of its own.
+        return [outcome for job in group for outcome in _commit(connection, [job])]
+    return [_Outcome(job, value, None) for job, value in zip(group, values, strict=True)]
+
+
+def _run(connection: sqlite3.Connection, job: _Job) -> _Outcome:
+    try:
+        return _Outcome(job, job.work(connection), None)
+    except Exception as exc:  # noqa: BLE001 - told to the one who asked
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        return _Outcome(job, None, exc)
+
+
+def _deliver(outcomes: Iterable[_Outcome]) -> None:
+    """Wake each event loop once, with all that its tasks wait for."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
+    for outcome in outcomes:
+        by_loop.setdefault(outcome.job.future.get_loop(), []).append(outcome)
+    for loop, done in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_settle, done)
+        except RuntimeError:  # the loop is closed: no one waits any more
+            continue
+
+
+def _settle(done: list[_Outcome]) -> None:
+    for job, value, error in done:
+        if job.future.done():
+            continue
+        if error is None:
+            job.future.set_result(value)
+        else:
+            job.future.set_exception(error)

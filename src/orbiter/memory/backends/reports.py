@@ -1,0 +1,52 @@
+"""What a store tells about itself: an item's past, its own size, and whether all is well."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from orbiter.memory.items import MemoryItem
+
+__all__ = ["ItemVersion", "StoreStats", "Verification"]
+
+
+@dataclass(frozen=True, slots=True)
+class ItemVersion:
+    """One version of an item: what it was, and who made it so, when."""
+
+    item: MemoryItem
+    change: Literal["added", "updated", "deleted", "restored"]
+    at: datetime
+    """When the store wrote it; for a first version, when the item says it was created."""
+    by: str | None
+    """Who was named as `by=`; else the item's own agent or user."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStats:
+    """How much a store holds."""
+
+    items: int
+    deleted: int
+    """Soft-deleted items, which `purge` removes."""
+    versions: int
+    """Earlier versions kept for `history`."""
+    bytes: int
+    """Size on disk, indexes and search structures included."""
+    unindexed: int
+    """Items that text search still reads one by one until they are indexed."""
+    schema: int
+    """Version of the tables' layout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What `verify` found. It is true when nothing is wrong, or everything was repaired."""
+
+    checked: int
+    """Rows that were read."""
+    problems: tuple[str, ...]
+    repaired: bool
+    """Whether the search structures were built anew."""
+
+    def __bool__(self) -> bool:
+        return not self.problems

@@ -1,0 +1,32 @@
+"""`SQLiteMemoryStore` keeps every contract, in memory and in a file."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orbiter.memory import MemoryStore, SQLiteMemoryStore
+from orbiter.memory.testing import Capabilities, Recipe, StoreConformance
+
+
+class TestInMemory(StoreConformance):
+    capabilities = Capabilities(durable=False, shared=False)
+
+    @pytest.fixture
+    async def store(self) -> AsyncIterator[SQLiteMemoryStore]:
+        async with SQLiteMemoryStore() as store:
+            yield store
+
+
+class TestInAFile(StoreConformance):
+    capabilities = Capabilities()
+
+    @pytest.fixture
+    async def store(self, tmp_path: Path) -> AsyncIterator[SQLiteMemoryStore]:
+        async with SQLiteMemoryStore(str(tmp_path / "memory.db")) as store:
+            yield store
+
+    def recipe(self, store: MemoryStore) -> Recipe:
+        made: Any = store
+        return Recipe("orbiter.memory.backends.sqlite:SQLiteMemoryStore", (made.db_path,))
