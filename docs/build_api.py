@@ -11,9 +11,10 @@ PAGE = Path(__file__).with_name("api.md")
 
 # Modules in reading order; the names of `orbiter.memory` itself live in these.
 MODULES = (
-    "items", "calls", "query", "protocols", "errors", "copies", "short_term",
-    "backends.sqlite", "backends.postgres", "backends.reports", "conversation", "tokens", "messages", "summary",
-    "summarizers.extractive", "summarizers.openai", "history", "ranking", "testing", "testing.servers",
+    "items", "calls", "query", "protocols", "errors", "copies", "short_term", "backends.sqlite",
+    "backends.postgres", "reports", "conversation", "tokens", "messages", "summary",
+    "summarizers.extractive", "summarizers.openai", "history", "ranking", "testing",
+    "testing.servers",
 )  # fmt: skip
 
 INTRO = """\

@@ -13,6 +13,9 @@ import pytest
 from docs.build_api import PAGE, page
 
 import orbiter.memory
+from orbiter.memory.testing.servers import PostgresServer, postgres_server
+
+__all__ = ["postgres_server"]
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -29,6 +32,19 @@ def _blocks(text: str) -> Iterator[tuple[str, str | None]]:
             yield code, following[1] if following[0] == "text" else None
 
 
+@pytest.fixture
+def reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, postgres_server: PostgresServer
+) -> Iterator[None]:
+    """Stand where a reader stands: in a folder of their own, with a database."""
+    dsn = postgres_server.create_database()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DATABASE_URL", dsn)
+    yield
+    postgres_server.drop_database(dsn)
+
+
+@pytest.mark.usefixtures("reader")
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
 def test_every_python_block_runs_and_prints_what_it_says(path: Path) -> None:
     namespace = {"__name__": "documentation"}

@@ -11,7 +11,7 @@ __all__ = ["postgres_dsn", "postgres_server"]
 
 
 @pytest.fixture
-async def postgres_dsn(postgres_server: PostgresServer) -> AsyncIterator[str]:  # noqa: F811 - pytest's way
+async def postgres_dsn(postgres_server: PostgresServer) -> AsyncIterator[str]:
     """Return the address of a fresh, empty database."""
     dsn = await asyncio.to_thread(postgres_server.create_database)
     yield dsn

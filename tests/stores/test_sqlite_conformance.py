@@ -11,7 +11,7 @@ from orbiter.memory.testing import Capabilities, Recipe, StoreConformance
 
 
 class TestInMemory(StoreConformance):
-    capabilities = Capabilities(durable=False, shared=False)
+    capabilities = Capabilities(durable=False, shared=False, versions=True, paging=True)
 
     @pytest.fixture
     async def store(self) -> AsyncIterator[SQLiteMemoryStore]:
@@ -20,7 +20,7 @@ class TestInMemory(StoreConformance):
 
 
 class TestInAFile(StoreConformance):
-    capabilities = Capabilities()
+    capabilities = Capabilities(versions=True, paging=True)
 
     @pytest.fixture
     async def store(self, tmp_path: Path) -> AsyncIterator[SQLiteMemoryStore]:

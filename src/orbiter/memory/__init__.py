@@ -9,7 +9,6 @@ from importlib import import_module
 TYPE_CHECKING = False  # type checkers take it for true; importing `typing` would double the cost
 if TYPE_CHECKING:
     from orbiter.memory.backends.postgres import PostgresMemoryStore
-    from orbiter.memory.backends.reports import ItemVersion, StoreStats, Verification
     from orbiter.memory.backends.sqlite import SQLiteMemoryStore
     from orbiter.memory.calls import ToolCall
     from orbiter.memory.conversation import last_rounds, rounds, trim_to, whole_groups
@@ -55,9 +54,12 @@ if TYPE_CHECKING:
         Embeddings,
         Lifecycle,
         MemoryStore,
+        PagedStore,
         Summarizer,
+        VersionedStore,
     )
     from orbiter.memory.query import Query
+    from orbiter.memory.reports import ItemVersion, StoreStats, Verification
     from orbiter.memory.short_term import ShortTermMemory
     from orbiter.memory.summarizers.extractive import ExtractiveSummarizer
     from orbiter.memory.summarizers.openai import OpenAISummarizer
@@ -83,7 +85,7 @@ _HOME = {
     "HumanMemory": "items",
     "InvalidItemError": "errors",
     "ItemTypeError": "errors",
-    "ItemVersion": "backends.reports",
+    "ItemVersion": "reports",
     "Lifecycle": "protocols",
     "MemoryConnectionError": "errors",
     "MemoryError": "errors",
@@ -95,6 +97,7 @@ _HOME = {
     "MessageError": "errors",
     "NotInitializedError": "errors",
     "OpenAISummarizer": "summarizers.openai",
+    "PagedStore": "protocols",
     "PostgresMemoryStore": "backends.postgres",
     "Problem": "messages",
     "ProviderMessages": "messages",
@@ -105,7 +108,7 @@ _HOME = {
     "ShortTermMemory": "short_term",
     "StatusError": "errors",
     "StorageError": "errors",
-    "StoreStats": "backends.reports",
+    "StoreStats": "reports",
     "Summarizer": "protocols",
     "SummaryConfig": "summary",
     "SummaryError": "errors",
@@ -116,8 +119,9 @@ _HOME = {
     "ToolCallNotFoundError": "errors",
     "ToolMemory": "items",
     "TriggerResult": "summary",
-    "Verification": "backends.reports",
+    "Verification": "reports",
     "VersionConflict": "errors",
+    "VersionedStore": "protocols",
     "check_trigger": "summary",
     "count_tokens": "tokens",
     "dump_item": "items",
@@ -158,6 +162,7 @@ __all__ = [
     "MessageError",
     "NotInitializedError",
     "OpenAISummarizer",
+    "PagedStore",
     "PostgresMemoryStore",
     "Problem",
     "ProviderMessages",
@@ -181,6 +186,7 @@ __all__ = [
     "TriggerResult",
     "Verification",
     "VersionConflict",
+    "VersionedStore",
     "check_trigger",
     "count_tokens",
     "dump_item",

@@ -6,8 +6,18 @@ from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.reports import ItemVersion
 
-__all__ = ["BatchStore", "Clock", "Embeddings", "Lifecycle", "MemoryStore", "Summarizer"]
+__all__ = [
+    "BatchStore",
+    "Clock",
+    "Embeddings",
+    "Lifecycle",
+    "MemoryStore",
+    "PagedStore",
+    "Summarizer",
+    "VersionedStore",
+]
 
 
 @runtime_checkable
@@ -45,6 +55,59 @@ class BatchStore(Protocol):
 
     async def add_many(self, items: Sequence[MemoryItem]) -> None:
         """Store or update every item of *items*, in order, as one step."""
+        ...
+
+
+@runtime_checkable
+class VersionedStore(Protocol):
+    """A store that keeps what an item was: writes can be conditional, deletions undone."""
+
+    async def add(
+        self, item: MemoryItem, *, expected_version: int | None = None, by: str | None = None
+    ) -> None:
+        """Store *item* over the expected version only, or raise `VersionConflict`."""
+        ...
+
+    async def delete(self, item_id: str, *, by: str | None = None) -> bool:
+        """Remove one item so that it can be restored; tell whether it was there."""
+        ...
+
+    async def restore(self, item_id: str, *, by: str | None = None) -> bool:
+        """Bring a removed item back; tell whether there was one."""
+        ...
+
+    async def purge(
+        self, *, metadata: MemoryMetadata | None = None, deleted_before: datetime | None = None
+    ) -> int:
+        """Remove for good what was removed; return how many items."""
+        ...
+
+    async def history(self, item_id: str) -> list[ItemVersion]:
+        """Return every version of an item, oldest first."""
+        ...
+
+    async def count(self, *, include_deleted: bool = False) -> int:
+        """Return how many items there are."""
+        ...
+
+
+class PagedStore(Protocol):
+    """A store whose `search` can be bounded in time and walked page by page."""
+
+    async def search(  # noqa: PLR0913 - the seed's filters and the paging
+        self,
+        *,
+        query: str = "",
+        metadata: MemoryMetadata | None = None,
+        memory_type: str | None = None,
+        status: MemoryStatus | None = None,
+        limit: int = 10,
+        before: MemoryItem | str | None = None,
+        after: MemoryItem | str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> list[MemoryItem]:
+        """Return at most *limit* items, nearest to the cursor."""
         ...
 
 

@@ -2,33 +2,38 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, ClassVar
 
-from orbiter.memory.backends._postgres_schema import FOLDED, field
+from orbiter.memory.backends._postgres_schema import DIGEST, FOLDED, field
 from orbiter.memory.backends._rows import READ, Row
 from orbiter.memory.backends._sql import Args, Dialect, Filter, Rows, Statement, Steps
+from orbiter.memory.errors import AccessError
 
 _COLUMNS = ", ".join(Row._fields)
-_GIVEN = {**dict.fromkeys(Row._fields, "text"), "metadata": "jsonb", "folded": "text"}
-_GIVEN |= {"created_at": "timestamptz", "updated_at": "timestamptz"}
-"""What is bound for a row, and as what."""
+_GIVEN = dict.fromkeys(Row._fields, "text")
+_GIVEN |= {"metadata": "jsonb", "created_at": "timestamptz", "updated_at": "timestamptz"}
+"""What is bound for a row, and as what; its folded text comes last, if it has one."""
 _CHANGED = ("content", "memory_type", "status", "metadata", "extra_json", "updated_at")
 
 BATCH = 2000
 """Rows in one statement of `add_many`."""
 
+_NEXT = "CASE WHEN m.deleted = 1 THEN nextval('memory_items_seq') ELSE m.seq END"
 _UPDATE = (
     ", ".join(f"{name} = excluded.{name}" for name in _CHANGED)
     + ", deleted = 0, version = m.version + 1,"
-    " seq = CASE WHEN m.deleted = 1 THEN nextval('memory_items_seq') ELSE m.seq END"
+    f" seq = {_NEXT}"
 )
 _UNLESS_STORED = " WHERE m.deleted = 1 OR " + " OR ".join(
     f"m.{name} IS DISTINCT FROM excluded.{name}" for name in _CHANGED
 )
-_ONE = ", ".join(f"${n}::{kind} AS {name}" for n, (name, kind) in enumerate(_GIVEN.items(), 1))
-_MANY = ", ".join(f"${n}::{kind}[]" for n, kind in enumerate(_GIVEN.values(), 1))
-_GIVEN_ONE = f"SELECT {_ONE}, 1 AS n"
-_GIVEN_MANY = f"SELECT * FROM unnest({_MANY}) WITH ORDINALITY AS given ({', '.join(_GIVEN)}, n)"
+_FOLD = (
+    f", folding AS (INSERT INTO memory_folded (id, digest, folded) SELECT id, {DIGEST}, folded"
+    " FROM put JOIN given USING (id) WHERE folded IS NOT NULL ON CONFLICT (id)"
+    " DO UPDATE SET digest = excluded.digest, folded = excluded.folded)"
+)
+"""Writes the folded copies of what was put."""
 _USER_KEY = "coalesce(metadata->>'user_id', '')"
 
 
@@ -64,22 +69,24 @@ class PostgresDialect(Dialect):
         return (
             f"({FOLDED} LIKE {pattern} OR octet_length(content) <> char_length(content) AND EXISTS"
             " (SELECT 1 FROM memory_folded AS f WHERE f.id = memory_items.id"
-            f" AND f.version = memory_items.version AND f.folded LIKE {pattern}))"
+            f" AND f.folded LIKE {pattern} AND f.digest = {DIGEST}))"
         )
 
-    def find(self, needle: str, asked: Filter, tail: str) -> Steps[Rows]:
+    def find(self, needle: str, asked: Filter, tail: str, newest: Rows) -> Steps[Rows]:  # noqa: ARG002
         """Let the planner choose between the trigrams and the scope's index."""
         args = Args(self, asked.args)
+        # Trigrams of a shorter needle are all there are; the planner does not know.
+        text = FOLDED if len(needle) >= 3 else f"({FOLDED} || '')"
         pattern = args.bind(_pattern(needle))
         where = " AND ".join([*asked.scope, *asked.rest])
         columns = ", ".join((*READ, self.place))
         # Materialized: else a plan that walks from the newest row and hopes looks cheapest.
         sql = (
             f"WITH plain AS MATERIALIZED (SELECT {columns} FROM memory_items"
-            f" WHERE {where} AND {FOLDED} LIKE {pattern}),"
+            f" WHERE {where} AND {text} LIKE {pattern}),"
             f" folded AS MATERIALIZED (SELECT {columns} FROM memory_items"
-            f" JOIN memory_folded USING (id, version) WHERE {where}"
-            f" AND folded LIKE {pattern} AND NOT {FOLDED} LIKE {pattern})"
+            f" JOIN memory_folded USING (id) WHERE {where} AND folded LIKE {pattern}"
+            f" AND NOT {FOLDED} LIKE {pattern} AND digest = {DIGEST})"
             f" SELECT {', '.join(READ)} FROM (SELECT * FROM plain UNION ALL SELECT * FROM folded)"
             f" AS found {tail}"
         )
@@ -87,42 +94,44 @@ class PostgresDialect(Dialect):
 
     # Writing
 
-    def upsert(self, row: Row, *, again: bool = False) -> Steps[int | None]:
+    def upsert(self, row: Row) -> Steps[int | None]:
         """Write a row and, if it needs one, its folded copy, in one statement."""
-        rows = yield Statement(self._put(_GIVEN_ONE, again=again), _values(row))
-        return rows[0][1] if rows else None
+        put = yield from self._put([row], again=False)
+        return put[0][1] if put else None
 
-    def add_many(self, rows: Sequence[Row], *, again: bool) -> Steps[None]:
-        """Upsert *rows* by the thousand; those of one id one after the other."""
+    def add_many(self, rows: Sequence[Row], *, again: bool = False) -> Steps[None]:
+        """Upsert *rows* by the thousand; those of one id one after the other.
+
+        With *again*, they may have been written already: a row that is as wanted stays.
+        """
         for batch in _waves(rows):
-            yield from self._add_batch(batch, again=again)
+            yield from self._put(batch, again=again)
 
-    def _add_batch(self, batch: Sequence[Row], *, again: bool) -> Steps[Rows]:
-        columns = list(zip(*map(_values, batch), strict=True))
-        return (yield Statement(self._put(_GIVEN_MANY, again=again), columns))
+    def _put(self, batch: Sequence[Row], *, again: bool) -> Steps[Rows]:
+        """Write rows of different ids; return the ids and versions of those written."""
+        values = [(*row, folded(row.content)) for row in batch]
+        fold = any(each[-1] is not None for each in values)
+        if len(batch) == 1:
+            sql = self._sql(many=False, fold=fold, again=again)
+            return (yield Statement(sql, values[0] if fold else values[0][:-1]))
+        columns = list(zip(*values, strict=True))
+        sql = self._sql(many=True, fold=fold, again=again)
+        return (yield Statement(sql, columns if fold else columns[:-1]))
 
-    def _put(self, given: str, *, again: bool) -> str:
+    @cache  # noqa: B019 - a store has one dialect, for as long as it lives
+    def _sql(self, *, many: bool, fold: bool, again: bool) -> str:
+        if not many and not fold:
+            values = f"VALUES ({_placed(_GIVEN)})"
+            return f"{self._insert(values, again=again)} RETURNING m.id, m.version"
+        given = _given(many=many, fold=fold)
+        put = self._insert(f"SELECT {_COLUMNS} FROM given ORDER BY n", again=again)
         return (
-            f"WITH given AS ({given}),"
-            f" put AS (INSERT INTO memory_items AS m ({_COLUMNS})"
-            f" SELECT {_COLUMNS} FROM given ORDER BY n"
-            f" {self._or_update('id', again=again)}), {self._fold()}"
+            f"WITH given AS ({given}), put AS ({put} RETURNING m.id, m.version)"
+            f"{_FOLD if fold else ''} SELECT id, version FROM put"
         )
 
-    @staticmethod
-    def _or_update(key: str, *, again: bool) -> str:
-        unless = _UNLESS_STORED if again else ""
-        return f"ON CONFLICT ({key}) DO UPDATE SET {_UPDATE}{unless} RETURNING m.id, m.version"
-
-    @staticmethod
-    def _fold() -> str:
-        return (
-            "folding AS (INSERT INTO memory_folded (id, version, folded)"
-            " SELECT put.id, put.version, given.folded FROM put JOIN given USING (id)"
-            " WHERE given.folded IS NOT NULL ON CONFLICT (id)"
-            " DO UPDATE SET version = excluded.version, folded = excluded.folded)"
-            " SELECT id, version FROM put"
-        )
+    def _insert(self, source: str, *, again: bool) -> str:
+        return f"INSERT INTO memory_items AS m ({_COLUMNS}) {source} {_or_update('id', again)}"
 
     def changes(self, sql: str, args: Sequence[Any]) -> Steps[int]:
         """Run a change and return how many rows it changed."""
@@ -163,58 +172,88 @@ class PartitionedDialect(PostgresDialect):
         there = args.bind(item_id)
         return f"user_key = (SELECT user_key FROM memory_ids WHERE id = {there}) AND id = {there}"
 
-    def _put(self, given: str, *, again: bool) -> str:
+    @cache  # noqa: B019 - a store has one dialect, for as long as it lives
+    def _sql(self, *, many: bool, fold: bool, again: bool) -> str:
         # Whoever has an id keeps it locked until the row is written. An id of another user's is
         # left out here: the row has to move.
         return (
-            f"WITH given AS (SELECT *, {_USER_KEY} AS user_key FROM ({given}) AS given),"
+            f"WITH given AS (SELECT *, {_USER_KEY} AS user_key"
+            f" FROM ({_given(many=many, fold=fold)}) AS given),"
             " own AS (INSERT INTO memory_ids AS i (id, user_key) SELECT id, user_key FROM given"
             " ORDER BY n ON CONFLICT (id) DO UPDATE SET user_key = i.user_key"
             " WHERE i.user_key = excluded.user_key RETURNING i.id),"
             f" put AS (INSERT INTO memory_items AS m ({_COLUMNS}, user_key)"
             f" SELECT {_COLUMNS}, user_key FROM given JOIN own USING (id) ORDER BY n"
-            f" {self._or_update('user_key, id', again=again)}), {self._fold()}"
+            f" {_or_update('user_key, id', again)} RETURNING m.id, m.version)"
+            f"{_FOLD if fold else ''} SELECT id, version FROM put"
         )
 
-    def upsert(self, row: Row, *, again: bool = False) -> Steps[int | None]:
-        """Write a row; if its id is another user's, move it here."""
-        version = yield from super().upsert(row, again=again)
-        return version if version is not None else (yield from self._move(row))
+    def hold(self, item_id: str) -> Steps[None]:
+        """Lock the id before its row, as every write does: else two could wait for each other."""
+        yield Statement("SELECT 1 FROM memory_ids WHERE id = $1 FOR UPDATE", [item_id])
 
-    def _add_batch(self, batch: Sequence[Row], *, again: bool) -> Steps[Rows]:
-        put = yield from super()._add_batch(batch, again=again)
-        if len(put) < len(batch):
-            there = {item_id for item_id, _ in put}
-            for row in batch:
-                if row.id not in there:
-                    yield from self._move(row)
+    def _put(self, batch: Sequence[Row], *, again: bool) -> Steps[Rows]:
+        elsewhere: Rows = ()
+        if len(batch) > 1:
+            elsewhere = yield Statement(
+                "SELECT 1 FROM unnest($1::text[], $2::jsonb[]) AS given (id, metadata)"
+                f" JOIN memory_ids USING (id) WHERE user_key <> {_USER_KEY} LIMIT 1",
+                [[row.id for row in batch], [row.metadata for row in batch]],
+            )
+        # Rows that move take their turn among the others, so that all keep their order.
+        put = [] if elsewhere else list((yield from super()._put(batch, again=again)))
+        there = {item_id for item_id, _ in put}
+        for row in batch if len(put) < len(batch) else ():
+            if row.id in there:
+                continue
+            if elsewhere:
+                put += yield from self._put([row], again=again)
+            else:
+                put += yield from self._move(row)
         return put
 
-    def _move(self, row: Row) -> Steps[int | None]:
-        values = _values(row)
+    def _move(self, row: Row) -> Steps[Rows]:
+        """Write a row whose id is another user's."""
         owner = yield Statement(
             f"SELECT user_key, {_USER_KEY} FROM memory_ids, (SELECT $2::jsonb AS metadata) AS given"
             " WHERE id = $1 FOR UPDATE OF memory_ids",
             [row.id, row.metadata],
         )
+        if not owner:  # row-level security hides it from us
+            raise AccessError(f"item `{row.id}` is another user's; nothing was written")
         old, new = owner[0]
         if old == new:  # written already, by an attempt whose answer was lost
-            return None
+            return []
         yield Statement("UPDATE memory_ids SET user_key = $2 WHERE id = $1", [row.id, new])
         changed = ", ".join(f"{name} = given.{name}" for name in _CHANGED)
-        rows = yield Statement(
-            f"WITH given AS ({_GIVEN_ONE}), put AS (UPDATE memory_items AS m"
-            f" SET {changed}, user_key = $10, deleted = 0, version = m.version + 1,"
-            " seq = CASE WHEN m.deleted = 1 THEN nextval('memory_items_seq') ELSE m.seq END"
-            " FROM given WHERE m.user_key = $11 AND m.id = given.id RETURNING m.id, m.version),"
-            f" {self._fold()}",
-            [*values, new, old],
+        return (
+            yield Statement(
+                f"WITH given AS ({_given(many=False, fold=True)}), put AS (UPDATE memory_items AS m"
+                f" SET {changed}, user_key = $10, deleted = 0, version = m.version + 1,"
+                f" seq = {_NEXT} FROM given WHERE m.user_key = $11 AND m.id = given.id"
+                f" RETURNING m.id, m.version){_FOLD} SELECT id, version FROM put",
+                [*row, folded(row.content), new, old],
+            )
         )
-        return rows[0][1] if rows else None
 
 
-def _values(row: Row) -> Sequence[Any]:
-    return (*row, folded(row.content))
+def _or_update(key: str, again: bool) -> str:  # noqa: FBT001
+    return f"ON CONFLICT ({key}) DO UPDATE SET {_UPDATE}{_UNLESS_STORED if again else ''}"
+
+
+def _placed(given: dict[str, str], suffix: str = "") -> str:
+    return ", ".join(f"${n}::{kind}{suffix}" for n, kind in enumerate(given.values(), 1))
+
+
+def _given(*, many: bool, fold: bool) -> str:
+    """Return a SELECT of what is bound, with `n` for the order."""
+    given = {**_GIVEN, "folded": "text"} if fold else _GIVEN
+    if many:
+        names = ", ".join(given)
+        rows = f"unnest({_placed(given, '[]')}) WITH ORDINALITY AS given ({names}, n)"
+        return f"SELECT * FROM {rows}"
+    named = (f"${n}::{kind} AS {name}" for n, (name, kind) in enumerate(given.items(), 1))
+    return f"SELECT {', '.join(named)}, 1 AS n"
 
 
 def folded(content: str) -> str | None:

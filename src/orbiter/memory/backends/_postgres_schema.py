@@ -18,9 +18,11 @@ TABLES = ("memory_items", "memory_versions", "memory_folded", "memory_ids")
 class Layout(NamedTuple):
     """What a database holds."""
 
-    version: int
-    partitions: int
-    row_security: bool
+    version: int = 0
+    partitions: int = 0
+    row_security: bool = False
+    is_held: bool = False
+    """Whether the policies hold our role; no policy holds a superuser."""
 
 
 _ITEMS = """
@@ -55,10 +57,11 @@ CREATE TABLE memory_versions (
     ended_by TEXT,
     PRIMARY KEY (id, version)
 ){by_id};
--- Case-folded texts of rows that ASCII's lower case does not fold; they count for one version.
+-- Case-folded texts of rows that ASCII's lower case does not fold. One counts only while the
+-- digest is that of the row's content: a change made by hand leaves it behind.
 CREATE TABLE memory_folded (
     id TEXT COLLATE "C" NOT NULL PRIMARY KEY,
-    version INTEGER NOT NULL,
+    digest BYTEA NOT NULL,
     folded TEXT NOT NULL
 ){by_id};
 """
@@ -91,6 +94,8 @@ $$;
 CREATE TRIGGER memory_items_keep_version BEFORE UPDATE ON memory_items
     FOR EACH ROW EXECUTE FUNCTION memory_items_keep_version();
 """
+
+DIGEST = "sha256(convert_to(content, 'UTF8'))"
 
 FOLDED = 'lower(content COLLATE "C")'
 """The text with ASCII in lower case: what the text index is made of."""
@@ -169,6 +174,12 @@ def first(partitions: int, *, row_security: bool) -> str:
         )
     if row_security:
         script += _RLS + (_RLS_IDS if partitions else "")
+        # A partition has no policy, so that its rows are seen through its table or not at all.
+        script += "".join(
+            f"ALTER TABLE {table}_p{part} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;\n"
+            for table in TABLES
+            for part in range(partitions)
+        )
     return script + _INDEXES + _TRIGGER + _VERSION
 
 
@@ -182,6 +193,7 @@ SELECT
     CASE WHEN to_regclass('memory_schema') IS NULL THEN 0 ELSE 1 END,
     (SELECT count(*) FROM pg_inherits WHERE inhparent = to_regclass('memory_items')),
     coalesce((SELECT relrowsecurity FROM pg_class WHERE oid = to_regclass('memory_items')), false),
+    coalesce(row_security_active(to_regclass('memory_items')), false),
     to_regclass('memory_items') IS NOT NULL
 """
 """Whether there are tables of ours, in how many parts, and whether there are any of that name."""

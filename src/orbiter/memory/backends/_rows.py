@@ -6,14 +6,19 @@ a person wrote it, goes through `load_item`, which checks everything.
 """
 
 import json
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from orbiter.memory._checks import to_utc
+from pydantic import BaseModel
+
+from orbiter.memory._checks import check_json, check_text, to_utc
+from orbiter.memory.copies import take_in
 from orbiter.memory.errors import StorageError
 from orbiter.memory.items import (
+    MAX_JSON,
+    MAX_NATIVE,
     AIMemory,
     HumanMemory,
     MemoryItem,
@@ -54,9 +59,20 @@ class Row(NamedTuple):
 
 
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-_new, _set = object.__new__, object.__setattr__
+_Model = TypeVar("_Model", bound=BaseModel)
+
+_new = object.__new__
+# A third faster than `object.__setattr__`, eight times for every item that is read.
+_set_dict, _set_fields_set, _set_extra, _set_private = (
+    vars(BaseModel)[name].__set__
+    for name in (
+        "__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__",
+    )
+)  # fmt: skip
 _COMMON = frozenset(COLUMNS)
+_SCOPE_SET = {*SCOPE_FIELDS, "extra"}
 _STATUS = {status.value: status for status in MemoryStatus}
+_STATUS_TEXT = {status: status.value for status in MemoryStatus}
 _ITEM_FIELDS = {
     "id", "content", "memory_type", "status", "metadata", "native", "created_at", "updated_at",
     "version",
@@ -69,24 +85,24 @@ _OWN: dict[type[MemoryItem], dict[str, Any]] = {
 }
 """What the known kinds have of their own, and how to make it when it is not written down."""
 _KINDS = {kind.model_fields["memory_type"].default: kind for kind in _OWN}
-_FIELDS_SET = {kind: frozenset(_ITEM_FIELDS | own.keys()) for kind, own in _OWN.items()}
+_FIELDS_SET = {kind: _ITEM_FIELDS | own.keys() for kind, own in _OWN.items()}
 
 
 def encode(item: MemoryItem, *, exact_extra: bool = False) -> Row:
-    """Return the row of a checked *item*; `exact_extra` adds the copy under `EXACT`."""
-    metadata = item.metadata
-    who: dict[str, Any] = {
-        name: value for name in SCOPE_FIELDS if (value := getattr(metadata, name)) is not None
-    }
-    if metadata.extra:
-        who["extra"] = metadata.extra
+    """Return the row of *item*, or raise `InvalidItemError`; `exact_extra` adds `EXACT`."""
     own = _OWN.get(type(item))
-    if own is None:
-        extra = {key: value for key, value in dump_item(item).items() if key not in _COMMON}
-    else:
-        extra = {name: value for name in own if (value := item.__dict__[name])}
-        if item.native:
-            extra["native"] = item.native
+    if own is not None:
+        try:
+            row = _encode_known(item, own, exact_extra=exact_extra)
+        except (ValueError, KeyError, AttributeError, TypeError):
+            row = None  # `take_in` says what is wrong with it, or puts it right
+        if row is not None:
+            return row
+    item = take_in(item)
+    extra = {key: value for key, value in dump_item(item).items() if key not in _COMMON}
+    if own is not None:  # what is empty need not be said
+        extra = {key: value for key, value in extra.items() if value}
+    metadata = item.metadata
     if exact_extra and metadata.extra:
         extra[EXACT] = metadata.extra
     return Row(
@@ -94,36 +110,110 @@ def encode(item: MemoryItem, *, exact_extra: bool = False) -> Row:
         item.content,
         item.memory_type,
         item.status.value,
-        _dumps(who) if who else "{}",
+        _who(metadata.__dict__, metadata.extra),
         _dumps(extra) if extra else "{}",
         item.created_at,
         item.updated_at,
     )
 
 
+def _encode_known(item: MemoryItem, own: dict[str, type], *, exact_extra: bool) -> Row | None:
+    """Check and write down an item of a known kind whose fields are what they should be.
+
+    It accepts nothing that `take_in` would not, in a third of the time; most items pass.
+    """
+    fields = item.__dict__
+    who = fields["metadata"].__dict__
+    if (
+        len(fields) != len(_ITEM_FIELDS) + len(own)
+        or len(who) != len(_SCOPE_SET)
+        or not fields["id"]
+        or not _is_word(fields["id"], 256)
+        or type(fields["content"]) is not str
+        or _KINDS.get(fields["memory_type"]) is not type(item)
+        or type(fields["status"]) is not MemoryStatus
+        or type(fields["metadata"]) is not MemoryMetadata
+        or type(fields["version"]) is not int
+        or fields["version"] < 1
+        or not _is_utc(fields["created_at"])
+        or not _is_utc(fields["updated_at"])
+        or type(fields["native"]) is not dict
+        or type(who["extra"]) is not dict
+    ):
+        return None
+    scope = (who["user_id"], who["session_id"], who["task_id"], who["agent_id"])
+    for value in scope:
+        if value is not None and not _is_word(value, 1024):
+            return None
+    named: dict[str, Any] = {}
+    for name, kind in own.items():
+        value = fields[name]
+        if type(value) is not kind or (kind is str and not _is_word(value, 1024)):
+            return None
+        if value:
+            named[name] = check_json(value, max_bytes=MAX_JSON)
+    if not all(type(call) is dict for call in named.get("tool_calls", ())):
+        return None
+    if fields["native"]:
+        named["native"] = check_json(fields["native"], max_bytes=MAX_NATIVE)
+    extra: Any = who["extra"] and check_json(who["extra"], max_bytes=MAX_JSON)
+    if extra and exact_extra:
+        named[EXACT] = extra
+    return Row(
+        fields["id"],
+        check_text(fields["content"], max_bytes=item.max_content_bytes),
+        fields["memory_type"],
+        _STATUS_TEXT[fields["status"]],
+        _who(who, extra) if extra else _plain_who(*scope),
+        _dumps(named) if named else "{}",
+        fields["created_at"],
+        fields["updated_at"],
+    )
+
+
+def _who(scope: Mapping[str, Any], extra: Any) -> str:
+    who = {name: scope[name] for name in SCOPE_FIELDS if scope[name] is not None}
+    return _dumps({**who, "extra": extra} if extra else who)
+
+
+@lru_cache(maxsize=1024)
+def _plain_who(*scope: str | None) -> str:
+    return _who(dict(zip(SCOPE_FIELDS, scope, strict=True)), None)
+
+
+def _is_word(value: object, most: int) -> bool:
+    """Tell whether *value* is a short text that every store can hold."""
+    return type(value) is str and len(value) <= most and value.isascii() and "\0" not in value
+
+
+def _is_utc(value: object) -> bool:
+    return type(value) is datetime and value.tzinfo is UTC
+
+
 def decode(row: Sequence[Any]) -> MemoryItem:
     """Return the item of a row of the columns `READ`."""
     item_id, content, memory_type, status, metadata, extra_json, created, updated, version = row
     try:
-        extra = json.loads(extra_json) if extra_json != "{}" else {}
-        who = _metadata(metadata, extra.pop(EXACT, None))
-        if isinstance(created, str):
-            created, updated = _instant(created), _instant(updated)
+        if type(created) is str:  # as SQLite keeps times
+            same = created == updated
+            created = _instant(created)
+            updated = created if same else _instant(updated)
         kind = _KINDS.get(memory_type) if type(content) is str and type(version) is int else None
+        extra = json.loads(extra_json) if extra_json != "{}" else None
         fields = {
             "id": item_id,
             "content": content,
             "memory_type": memory_type,
             "status": _STATUS[status],
-            "metadata": who,
-            "native": extra.pop("native", None) or {},
+            "metadata": _metadata(metadata, extra.pop(EXACT, None) if extra else None),
+            "native": (extra.pop("native", None) or {}) if extra else {},
             "created_at": created,
             "updated_at": updated,
             "version": version,
         }
         if kind is not None and _fill(fields, _OWN[kind], extra):
-            return _build(kind, fields)
-        return load_item({**fields, **extra, "status": status})
+            return _build(kind, fields, _FIELDS_SET[kind])
+        return load_item({**fields, **(extra or {}), "status": status})
     except (ValueError, TypeError, AttributeError, KeyError) as exc:
         raise StorageError(
             f"row `{item_id}` of `memory_items` cannot be read: {exc!r}; mend or delete it, or see "
@@ -131,26 +221,35 @@ def decode(row: Sequence[Any]) -> MemoryItem:
         ) from exc
 
 
-def _fill(fields: dict[str, Any], own: dict[str, Any], extra: dict[str, Any]) -> bool:
+def _fill(fields: dict[str, Any], own: dict[str, Any], extra: dict[str, Any] | None) -> bool:
     """Add the fields of a known kind; tell whether the row holds these and nothing else."""
+    if not extra:
+        for name, make in own.items():
+            fields[name] = make()
+        return True
     for name, make in own.items():
         value = extra.pop(name, None)
         if value is None:
             value = make()
-        elif type(value) is not make:
+        elif type(value) is not make or (make is list and not _are_dicts(value)):
             extra[name] = value
             return False
         fields[name] = value
     return not extra and type(fields["native"]) is dict
 
 
-def _build(kind: type[MemoryItem], fields: dict[str, Any]) -> MemoryItem:
-    item = _new(kind)
-    _set(item, "__dict__", fields)
-    _set(item, "__pydantic_fields_set__", set(_FIELDS_SET[kind]))
-    _set(item, "__pydantic_extra__", None)
-    _set(item, "__pydantic_private__", None)
-    return item
+def _are_dicts(values: list[Any]) -> bool:
+    return all(type(value) is dict for value in values)
+
+
+def _build(kind: type[_Model], fields: dict[str, Any], fields_set: set[str]) -> _Model:
+    """Make a model of checked fields, as pydantic would."""
+    model = _new(kind)
+    _set_dict(model, fields)
+    _set_fields_set(model, fields_set)  # shared: it names every field, so nothing is ever added
+    _set_extra(model, None)
+    _set_private(model, None)
+    return model
 
 
 @lru_cache(maxsize=1024)
@@ -163,23 +262,15 @@ def _scope(metadata: str) -> dict[str, str | None] | None:
     return {name: found.get(name) for name in SCOPE_FIELDS} if is_plain else None
 
 
-_SCOPE_SET = frozenset((*SCOPE_FIELDS, "extra"))
-
-
 def _metadata(text: str, exact: Any) -> MemoryMetadata:
     # Long metadata is seldom the same twice, and would only fill the cache.
     plain = _scope(text) if len(text) < 512 else None
-    if plain is None:
-        found = json.loads(text)
-        if exact is not None and _is_same(exact, found.get("extra")):
-            found["extra"] = exact
-        return MemoryMetadata.model_validate(found)
-    metadata = _new(MemoryMetadata)
-    _set(metadata, "__dict__", {**plain, "extra": {}})
-    _set(metadata, "__pydantic_fields_set__", set(_SCOPE_SET))
-    _set(metadata, "__pydantic_extra__", None)
-    _set(metadata, "__pydantic_private__", None)
-    return metadata
+    if plain is not None:
+        return _build(MemoryMetadata, {**plain, "extra": {}}, _SCOPE_SET)
+    found = json.loads(text)
+    if exact is not None and _is_same(exact, found.get("extra")):
+        found["extra"] = exact
+    return MemoryMetadata.model_validate(found)
 
 
 def _is_same(exact: Any, found: Any) -> bool:
@@ -202,7 +293,8 @@ def _is_same(exact: Any, found: Any) -> bool:
 
 
 def _instant(text: str) -> datetime:
-    return to_utc(datetime.fromisoformat(text))
+    instant = datetime.fromisoformat(text)
+    return instant if instant.tzinfo is UTC else to_utc(instant)
 
 
 def iso(instant: datetime) -> str:

@@ -82,11 +82,8 @@ class Dialect(ABC):
         """Return a time as it is bound."""
 
     @abstractmethod
-    def upsert(self, row: Row, *, again: bool = False) -> Steps[int | None]:
-        """Write a row over the one with its id; return its version, if that is told.
-
-        With *again*, the write may have happened already: a row that is as wanted stays.
-        """
+    def upsert(self, row: Row) -> Steps[int | None]:
+        """Write a row over the one with its id; return its version, if that is told."""
 
     @abstractmethod
     def scope(self, wanted: dict[Any, str], args: Args) -> list[str]:
@@ -97,12 +94,19 @@ class Dialect(ABC):
         """Return the condition that `content` holds a case-folded *needle*: exact, unindexed."""
 
     @abstractmethod
-    def find(self, needle: str, asked: Filter, tail: str) -> Steps[Rows]:
-        """Find rows by text with an index; *tail* is the order and the limit."""
+    def find(self, needle: str, asked: Filter, tail: str, newest: Rows) -> Steps[Rows]:
+        """Find rows by text with an index; *tail* is the order and the limit.
+
+        *newest* are those found among the newest `PROBE` rows, fewer than the limit.
+        """
 
     @abstractmethod
-    def add_many(self, rows: Sequence[Row], *, again: bool) -> Steps[None]:
+    def add_many(self, rows: Sequence[Row]) -> Steps[None]:
         """Upsert *rows* in order."""
+
+    def hold(self, item_id: str) -> Steps[None]:  # noqa: ARG002
+        """Lock what must be locked before the row of an id."""
+        yield from ()
 
     @abstractmethod
     def by_id(self, args: Args, item_id: str) -> str:
@@ -129,37 +133,33 @@ class Operations:
 
     # Writing
 
-    def add(
-        self, row: Row, expected_version: int | None, by: str | None, *, again: bool = False
-    ) -> Steps[None]:
+    def add(self, row: Row, expected_version: int | None, by: str | None) -> Steps[None]:
         """Upsert a row, if it is still the expected version."""
-        dialect = self._dialect
         if expected_version is not None:
-            yield from self._add_expected(row, expected_version, again=again)
+            yield from self._add_expected(row, expected_version)
         else:
-            yield from dialect.upsert(row, again=again)
+            yield from self._dialect.upsert(row)
         if by is not None:
             yield from self._sign(by, [row.id])
 
-    def _add_expected(self, row: Row, expected: int, *, again: bool) -> Steps[None]:
+    def _add_expected(self, row: Row, expected: int) -> Steps[None]:
         dialect, args = self._dialect, Args(self._dialect)
+        yield from dialect.hold(row.id)
         where = dialect.by_id(args, row.id)
         rows = yield Statement(
             f"SELECT version, deleted FROM memory_items WHERE {where}{dialect.lock}", args
         )
         version, deleted = rows[0] if rows else (0, 0)
         found = 0 if deleted else version
-        if again and found == expected + 1 and (yield from self._is_stored(row)):
-            return
         if found != expected:
             raise VersionConflict(row.id, expected=expected, found=found)
         made = yield from dialect.upsert(row)
         if made not in (None, version + 1):  # added by another while there was none to lock
             raise VersionConflict(row.id, expected=expected, found=made - 1)
 
-    def add_many(self, rows: Sequence[Row], by: str | None, *, again: bool = False) -> Steps[None]:
+    def add_many(self, rows: Sequence[Row], by: str | None) -> Steps[None]:
         """Upsert rows in order, all or none."""
-        yield from self._dialect.add_many(rows, again=again)
+        yield from self._dialect.add_many(rows)
         if by is not None:
             yield from self._sign(by, [row.id for row in rows])
 
@@ -297,14 +297,7 @@ class Operations:
         )
         if len(rows) >= asked.limit:
             return rows
-        known = yield Statement(
-            "SELECT count(*) FROM (SELECT 1 FROM memory_items"
-            f" WHERE {' AND '.join(compiled.scope)} LIMIT {PROBE + 1}) AS newest",
-            compiled.scope_args,
-        )
-        if known[0][0] <= PROBE:
-            return rows
-        return (yield from self._dialect.find(asked.needle, compiled, tail))
+        return (yield from self._dialect.find(asked.needle, compiled, tail, rows))
 
     def _compile(self, asked: Query, before: str | None, after: str | None) -> Steps[Filter]:
         dialect, args = self._dialect, Args(self._dialect)
@@ -335,17 +328,6 @@ class Operations:
         if not rows:
             raise QueryError(f"`{name}` names `{item_id}`, which is not stored; start anew without")
         return rows[0]
-
-    def _is_stored(self, row: Row) -> Steps[bool]:
-        args = Args(self._dialect)
-        where = [self._dialect.by_id(args, row.id)]
-        where += [
-            f"{name} = {args.bind(getattr(row, name))}"
-            for name in ("content", "memory_type", "status", "extra_json")
-        ]
-        where.append(f"updated_at = {args.bind(self._dialect.instant(row.updated_at))}")
-        sql = f"SELECT 1 FROM memory_items WHERE {' AND '.join(where)}"
-        return bool((yield Statement(sql, args)))
 
     def _select(self, where: str, args: Args, tail: str = "") -> Statement:
         return Statement(f"SELECT {self._columns} FROM memory_items WHERE {where} {tail}", args)

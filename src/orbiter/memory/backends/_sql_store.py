@@ -1,5 +1,6 @@
 """The public face of every SQL store: the seed's methods and what is added to them, once."""
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -7,18 +8,17 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from orbiter.memory._checks import check_name, to_utc
-from orbiter.memory.backends._rows import READ, decode, encode
+from orbiter.memory.backends._rows import READ, Row, decode, encode
 from orbiter.memory.backends._sql import Operations, Rows, Steps
-from orbiter.memory.backends.reports import ItemVersion, StoreStats, Verification
-from orbiter.memory.copies import take_in
 from orbiter.memory.errors import QueryError, StorageError
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.query import Query, check_size
+from orbiter.memory.reports import ItemVersion, StoreStats, Verification
 
 _T = TypeVar("_T")
 
 CHUNK = 1000
-"""Rows that `verify` reads at a time."""
+"""Rows that are prepared, or read by `verify`, at a time."""
 
 
 class SQLMemoryStore(ABC):
@@ -38,16 +38,16 @@ class SQLMemoryStore(ABC):
         """Close what `init` opened. May be repeated; `init` opens again."""
 
     @abstractmethod
-    async def _read(self, steps: Callable[[], Steps[_T]]) -> _T:
-        """Run steps that change nothing."""
+    async def _read(self, steps: Callable[[], Steps[_T]], *, alone: bool = False) -> _T:
+        """Run steps that change nothing; *alone* says that they are one statement."""
 
     @abstractmethod
-    async def _write(self, steps: Callable[[bool], Steps[_T]], *, alone: bool = False) -> _T:
-        """Run steps as one transaction; return after it is durable.
+    async def _put(self, row: Row) -> None:
+        """Upsert a row, perhaps together with those of other callers; return when it is durable."""
 
-        The steps are called with whether an earlier attempt may have been carried out. *alone*
-        says that their first statement can stand by itself, if no other follows.
-        """
+    @abstractmethod
+    async def _write(self, steps: Callable[[], Steps[_T]]) -> _T:
+        """Run steps as one transaction; return after it is durable."""
 
     @abstractmethod
     async def _check(self, repair: bool) -> list[str]:  # noqa: FBT001 - private
@@ -70,21 +70,29 @@ class SQLMemoryStore(ABC):
         """
         if expected_version is not None:
             check_size("expected_version", expected_version)
-        row = encode(take_in(item), exact_extra=self._exact_extra)
+        row = encode(item, exact_extra=self._exact_extra)
         by = _signature(by)
-        await self._write(
-            lambda again: self._operations.add(row, expected_version, by, again=again),
-            alone=expected_version is None and by is None,
-        )
+        if expected_version is None and by is None:
+            await self._put(row)
+        else:
+            await self._write(lambda: self._operations.add(row, expected_version, by))
 
     async def add_many(self, items: Sequence[MemoryItem], *, by: str | None = None) -> None:
         """Store or update every item of *items*, in order, all or none."""
-        rows = [encode(take_in(item), exact_extra=self._exact_extra) for item in items]
+        rows = await self._encode(items)
         by = _signature(by)
         if rows:
-            await self._write(lambda again: self._operations.add_many(rows, by, again=again))
+            await self._write(lambda: self._operations.add_many(rows, by))
         else:
             await self.count()  # a closed store says so for an empty batch, too
+
+    async def _encode(self, items: Sequence[MemoryItem]) -> list[Row]:
+        rows: list[Row] = []
+        for item in tuple(items):
+            rows.append(encode(item, exact_extra=self._exact_extra))
+            if not len(rows) % CHUNK:
+                await asyncio.sleep(0)  # others may go on while a large batch is prepared
+        return rows
 
     async def clear(self, *, metadata: MemoryMetadata | None = None, by: str | None = None) -> int:
         """Soft-delete what matches, or everything; return how many.
@@ -92,20 +100,18 @@ class SQLMemoryStore(ABC):
         `restore` brings an item back until `purge` removes it for good.
         """
         by = _signature(by)
-        return await self._write(lambda _: self._operations.clear(metadata, by), alone=by is None)
+        return await self._write(lambda: self._operations.clear(metadata, by))
 
     async def delete(self, item_id: str, *, by: str | None = None) -> bool:
         """Soft-delete one item; tell whether it was there."""
         by = _signature(by)
-        return _is_name(item_id) and await self._write(
-            lambda _: self._operations.delete(item_id, by), alone=by is None
-        )
+        return _is_name(item_id) and await self._write(lambda: self._operations.delete(item_id, by))
 
     async def restore(self, item_id: str, *, by: str | None = None) -> bool:
         """Bring a soft-deleted item back where it was; tell whether there was one."""
         by = _signature(by)
         return _is_name(item_id) and await self._write(
-            lambda _: self._operations.restore(item_id, by), alone=by is None
+            lambda: self._operations.restore(item_id, by)
         )
 
     async def purge(
@@ -120,14 +126,14 @@ class SQLMemoryStore(ABC):
         """
         if deleted_before is not None:
             deleted_before = to_utc(deleted_before)
-        return await self._write(lambda _: self._operations.purge(metadata, deleted_before))
+        return await self._write(lambda: self._operations.purge(metadata, deleted_before))
 
     # Reading
 
     async def get(self, item_id: str) -> MemoryItem | None:
         """Return the item of that id, or `None` if there is none or it is deleted."""
         known = _is_name(item_id)
-        rows = await self._read(lambda: self._operations.get(item_id if known else ""))
+        rows = await self._read(lambda: self._operations.get(item_id if known else ""), alone=True)
         return decode(rows[0]) if rows else None
 
     async def search(  # noqa: PLR0913 - the seed's filters and the paging
@@ -152,7 +158,10 @@ class SQLMemoryStore(ABC):
         """
         asked = Query(query, metadata, memory_type, status, limit, since=since, until=until)
         older, newer = _cursor("before", before), _cursor("after", after)
-        rows = await self._read(lambda: self._operations.search(asked, older, newer))
+        rows = await self._read(
+            lambda: self._operations.search(asked, older, newer),
+            alone=not asked.needle and older is None and newer is None,
+        )
         return [decode(row) for row in rows]
 
     async def count(self, *, include_deleted: bool = False) -> int:

@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from unicodedata import unidata_version
 
@@ -120,6 +121,8 @@ def prepare_file(path: str) -> None:
         raise StorageError(f"the folder of `{path}` does not exist; create `{folder}` first")
     if Path(path).is_dir():
         raise StorageError(f"`{path}` is a folder; name a file in it")
+    if Path(path).exists() and not Path(path).is_file():
+        raise StorageError(f"`{path}` is not a file; choose another name")
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
@@ -132,8 +135,7 @@ def _look_at(path: str) -> None:
     if not os.access(path, os.R_OK | os.W_OK):
         raise StorageError(f"`{path}` cannot be read and written by this user; change its mode")
     # A file that is being written back, or was when the power failed, is completed from these.
-    journals = [Path(f"{path}-wal"), Path(f"{path}-journal")]
-    has_journal = any(each.exists() and each.stat().st_size for each in journals)
+    has_wal, has_journal = _size(f"{path}-wal") > 0, _size(f"{path}-journal") > 0
     with Path(path).open("rb") as file:
         header = file.read(100)
         size = os.fstat(file.fileno()).st_size
@@ -145,10 +147,21 @@ def _look_at(path: str) -> None:
     page = 65536 if page == 1 else page
     pages = int.from_bytes(header[28:32], "big")
     is_current = header[24:28] == header[92:96]
-    if is_current and pages * page > size and not has_journal:
+    if is_current and pages * page > size and not (has_wal or has_journal):
         raise StorageError(
             f"`{path}` is cut off: {size:,} of {pages * page:,} bytes; restore a backup"
         )
+    if has_wal and not has_journal:
+        # Whoever may write also writes the journal back when closing, be the file ours or not.
+        with closing(sqlite3.connect(f"{Path(path).as_uri()}?mode=ro", uri=True)) as reader:
+            check_owner(reader, path)
+
+
+def _size(path: str) -> int:
+    try:
+        return Path(path).stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def set_up(connection: sqlite3.Connection, path: str, *, patience: float) -> None:
@@ -181,10 +194,12 @@ def set_up(connection: sqlite3.Connection, path: str, *, patience: float) -> Non
 
 def check_owner(connection: sqlite3.Connection, path: str) -> int:
     """Return the schema version of a database that is ours or empty."""
-    owner = connection.execute("PRAGMA application_id").fetchone()[0]
-    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    # In one statement, so that all is of one moment: another process may be creating the tables.
+    owner, version, tables = connection.execute(
+        "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)"
+        " FROM pragma_application_id, pragma_user_version"
+    ).fetchone()
     if owner != APPLICATION:
-        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if owner or version or tables:
             raise StorageError(f"`{path}` belongs to another program; choose another file")
         return 0
@@ -193,7 +208,7 @@ def check_owner(connection: sqlite3.Connection, path: str) -> int:
             f"`{path}` has schema {version}, this version of orbiter-memory knows "
             f"{len(MIGRATIONS)}; upgrade with: pip install -U orbiter-memory"
         )
-    return version
+    return int(version)
 
 
 def split(script: str) -> list[str]:

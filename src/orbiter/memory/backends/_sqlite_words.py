@@ -8,8 +8,9 @@ the rest, so its answer is exact at any moment.
 import sqlite3
 from unicodedata import unidata_version
 
+from orbiter.memory.backends import _sql
 from orbiter.memory.backends import _sqlite_schema as schema
-from orbiter.memory.backends._sql import PROBE, Filter, Statement, Steps
+from orbiter.memory.backends._sql import Filter, Statement, Steps
 
 CHUNK = 256
 """Rows indexed in one transaction: some 15 ms in which no one else can write."""
@@ -23,33 +24,34 @@ SHARE = 100
 _MARK = "(SELECT value FROM memory_meta WHERE key = 'indexed_to')"
 
 
-def candidates(needle: str, asked: Filter) -> Steps[str | None]:
-    """Return what to match in `memory_words`, or `None` if reading the rows is cheaper."""
-    if len(needle) < 3:
-        return None
-    rows = yield Statement(
-        "SELECT (SELECT max(rowid) FROM memory_items),"
-        " (SELECT value FROM memory_meta WHERE key = 'unicode'),"
-        " (SELECT count(*) FROM sqlite_master WHERE name = 'memory_words')"
-    )
-    total, unicode, has_words = rows[0]
-    if not has_words or (unicode != unidata_version and not needle.isascii()):
-        return None
-    few = PROBE + (total or 0) // SHARE
+def weigh(asked: Filter) -> Steps[tuple[bool, bool]]:
+    """Tell whether the newest `PROBE` rows of a scope are all it has, and whether it is small."""
+    total = yield Statement("SELECT ifnull(max(rowid), 0) FROM memory_items")
+    few = _sql.PROBE + total[0][0] // SHARE
     rows = yield Statement(
         "SELECT count(*) FROM (SELECT 1 FROM memory_items"
         f" WHERE {' AND '.join(asked.scope)} LIMIT {few + 1})",
         asked.scope_args,
     )
-    if rows[0][0] <= few:
+    return rows[0][0] <= _sql.PROBE, rows[0][0] <= few
+
+
+def candidates(needle: str) -> Steps[list[int] | None]:
+    """Return the places of rows that may hold *needle*; `None` if they are too many to tell."""
+    if len(needle) < 3:
         return None
-    match = _match(needle)
     rows = yield Statement(
-        "SELECT count(*) FROM (SELECT rowid FROM memory_words WHERE memory_words MATCH ?1"
-        f" LIMIT {MANY + 1})",
-        [match],
+        "SELECT (SELECT value FROM memory_meta WHERE key = 'unicode'),"
+        " (SELECT count(*) FROM sqlite_master WHERE name = 'memory_words')"
     )
-    return match if rows[0][0] <= MANY else None
+    unicode, has_words = rows[0]
+    if not has_words or (unicode != unidata_version and not needle.isascii()):
+        return None
+    rows = yield Statement(
+        f"SELECT rowid FROM memory_words WHERE memory_words MATCH ?1 LIMIT {MANY + 1}",
+        [_match(needle)],
+    )
+    return [place for (place,) in rows] if len(rows) <= MANY else None
 
 
 def _match(needle: str) -> str:

@@ -13,16 +13,21 @@ from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import Any, NamedTuple, TypeVar
 
+from orbiter.memory.backends._forks import Guarded
+
 _T = TypeVar("_T")
 
 Connect = Callable[[], sqlite3.Connection]
+Work = Callable[[sqlite3.Connection], _T]
+Group = Callable[[sqlite3.Connection, list[Any]], list[Any]]
+"""Carries out several writes in one transaction and returns what each returns."""
 
 IDLE = 0.02
 """Seconds without a write after which the writer does its chores."""
 
 
 class _Job(NamedTuple):
-    work: Callable[[sqlite3.Connection], Any]
+    work: Any
     future: "asyncio.Future[Any]"
     in_transaction: bool
 
@@ -40,23 +45,28 @@ class Closed(Exception):  # noqa: N818 - never leaves the store
 class Writer:
     """The one thread that changes the database, and its connection."""
 
-    def __init__(
-        self, connect: Connect, chore: Callable[[sqlite3.Connection], bool], *, name: str
-    ) -> None:
+    def __init__(self, connect: Connect, group: Group, chore: Work[bool], *, name: str) -> None:
         """*chore* is called when there is nothing to write, until it returns false."""
         self._connect = connect
+        self._group = group
         self._chore = chore
+        self._guarded = Guarded()
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._lock = Lock()
         self._is_open = True
         self._thread = Thread(target=self._main, name=name, daemon=True)
         self._thread.start()
 
-    async def run(
-        self, work: Callable[[sqlite3.Connection], _T], *, in_transaction: bool = True
-    ) -> _T:
-        """Run *work* on the thread; return what it returns, once that is committed."""
-        future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+    async def run(self, work: Work[_T]) -> _T:
+        """Run *work* on the thread, outside of any transaction; return what it returns."""
+        return await self._queued(work, in_transaction=False)  # type: ignore[no-any-return]
+
+    async def write(self, work: object) -> Any:
+        """Give *work* to the group; return what it returns, once that is committed."""
+        return await self._queued(work, in_transaction=True)
+
+    async def _queued(self, work: object, *, in_transaction: bool) -> Any:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         with self._lock:
             if not self._is_open:
                 raise Closed
@@ -70,13 +80,15 @@ class Writer:
                 self._is_open = False
                 self._queue.put(None)
 
-    def join(self) -> None:
+    async def ended(self) -> None:
         """Wait for the end of the thread."""
-        self._thread.join()
+        await _ended(self._thread)
 
     def _main(self) -> None:
+        guarded = self._guarded
         try:
-            connection = self._connect()
+            with guarded.lock:
+                connection = guarded.connection = self._connect()
         except Exception as exc:  # noqa: BLE001 - told to everyone who waits for the connection
             self._refuse(exc)
             return
@@ -85,7 +97,11 @@ class Writer:
             while True:
                 jobs, is_last = self._take(wait=None if not has_chores else IDLE)
                 if jobs:
-                    _deliver(_run_all(connection, jobs))
+                    with guarded.lock:
+                        outcomes = _run_all(connection, jobs, self._group)
+                    _deliver(outcomes)
+                    outcomes.clear()
+                    jobs.clear()  # they hold the store, which must be free to go while we wait
                     has_chores = True
                 elif not is_last:
                     has_chores = self._do_chore(connection)
@@ -112,9 +128,10 @@ class Writer:
 
     def _do_chore(self, connection: sqlite3.Connection) -> bool:
         try:
-            return self._chore(connection)
-        except sqlite3.Error:
-            # Another process writes, or the disk is full: chores can wait, and are never owed.
+            with self._guarded.lock:
+                return self._chore(connection)
+        except Exception:  # noqa: BLE001 - chores can wait, and are never owed
+            # Another process writes, the disk is full, or a row was made by hand.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             return False
@@ -140,7 +157,7 @@ class Readers:
         self._unfinished = 0
         self._threads: list[Thread] = []
 
-    async def run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+    async def run(self, work: Work[_T]) -> _T:
         """Run *work* on one of the threads and return what it returns."""
         future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
         with self._lock:
@@ -163,29 +180,38 @@ class Readers:
                 for _ in self._threads:
                     self._queue.put(None)
 
-    def join(self) -> None:
+    async def ended(self) -> None:
         """Wait for the end of the threads."""
         for thread in self._threads:
-            thread.join()
+            await _ended(thread)
 
     def _main(self) -> None:
-        connection: sqlite3.Connection | None = None
+        guarded = Guarded()
         try:
             while (job := self._queue.get()) is not None:
                 try:
-                    connection = connection or self._connect()
-                    outcome = _run(connection, job)
+                    with guarded.lock:
+                        if guarded.connection is None:
+                            guarded.connection = self._connect()
+                        outcome = _run(guarded.connection, job)
                 except Exception as exc:  # noqa: BLE001 - told to the one who asked
                     outcome = _Outcome(job, None, exc)
                 with self._lock:
                     self._unfinished -= 1
                 _deliver([outcome])
+                del job, outcome  # they hold the store, which must be free to go while we wait
         finally:
-            if connection is not None:
-                connection.close()
+            if guarded.connection is not None:
+                guarded.connection.close()
 
 
-def _run_all(connection: sqlite3.Connection, jobs: list[_Job]) -> list[_Outcome]:
+async def _ended(thread: Thread) -> None:
+    thread.join(0.005)  # nearly always enough; else the event loop must go on meanwhile
+    while thread.is_alive():  # noqa: ASYNC110 - a thread's end cannot be awaited
+        await asyncio.sleep(0.01)
+
+
+def _run_all(connection: sqlite3.Connection, jobs: list[_Job], run: Group) -> list[_Outcome]:
     """Carry out *jobs* in order; neighbours that write share one transaction."""
     outcomes: list[_Outcome] = []
     group: list[_Job] = []
@@ -195,18 +221,21 @@ def _run_all(connection: sqlite3.Connection, jobs: list[_Job]) -> list[_Outcome]
         if job.in_transaction:
             group.append(job)
             continue
-        outcomes += _commit(connection, group)
+        outcomes += _commit(connection, group, run)
         group = []
         outcomes.append(_run(connection, job))
-    return outcomes + _commit(connection, group)
+    return outcomes + _commit(connection, group, run)
 
 
-def _commit(connection: sqlite3.Connection, group: list[_Job]) -> list[_Outcome]:
+def _commit(connection: sqlite3.Connection, group: list[_Job], run: Group) -> list[_Outcome]:
     if not group:
         return []
     try:
         connection.execute("BEGIN IMMEDIATE")
-        values = [job.work(connection) for job in group]
+    except Exception as exc:  # noqa: BLE001 - told to all: each has waited as long as it may
+        return [_Outcome(job, None, exc) for job in group]
+    try:
+        values = run(connection, [job.work for job in group])
         connection.execute("COMMIT")
     except Exception as exc:  # noqa: BLE001 - told to the one who asked
         if connection.in_transaction:
@@ -214,7 +243,7 @@ def _commit(connection: sqlite3.Connection, group: list[_Job]) -> list[_Outcome]
         if len(group) == 1:
             return [_Outcome(group[0], None, exc)]
         # One of them failed, and took the others with it: each gets a transaction of its own.
-        return [outcome for job in group for outcome in _commit(connection, [job])]
+        return [outcome for job in group for outcome in _commit(connection, [job], run)]
     return [_Outcome(job, value, None) for job, value in zip(group, values, strict=True)]
 
 

@@ -7,23 +7,33 @@ is how they get there: a pool, timeouts, and what happens when the connection br
 import asyncio
 import os
 import random
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import unquote, urlsplit
 
+from orbiter.memory._checks import check_name
 from orbiter.memory.backends import _postgres_schema as schema
+from orbiter.memory.backends._batches import Batches
 from orbiter.memory.backends._postgres_dialect import PartitionedDialect, PostgresDialect, folded
+from orbiter.memory.backends._postgres_dsn import scrubbed, shown
+from orbiter.memory.backends._postgres_pool import (
+    Lease,
+    import_asyncpg,
+    is_answer,
+    quiet_connection,
+)
+from orbiter.memory.backends._rows import Row
 from orbiter.memory.backends._sql import Operations, Rows, Statement, Steps
 from orbiter.memory.backends._sql_store import CHUNK, SQLMemoryStore
-from orbiter.memory.backends.reports import StoreStats
 from orbiter.memory.errors import (
     AccessError,
     MemoryConnectionError,
+    MemoryError,
     MemoryTimeoutError,
     NotInitializedError,
+    QueryError,
     StorageError,
 )
+from orbiter.memory.reports import StoreStats
 
 if TYPE_CHECKING:
     import asyncpg
@@ -31,6 +41,8 @@ if TYPE_CHECKING:
 __all__ = ["PostgresMemoryStore"]
 
 _T = TypeVar("_T")
+
+_XID = "SELECT pg_current_xact_id()::text"
 
 # Broken connections, servers that stop, start, fail over or are full, and lost races between
 # transactions: by the next attempt all of them may be over.
@@ -61,7 +73,7 @@ class PostgresMemoryStore(SQLMemoryStore):
         retry_for: float = 10.0,
         statement_cache_size: int = 256,
     ) -> None:
-        self._asyncpg = _import_asyncpg()
+        self._asyncpg = import_asyncpg()
         for name, value in {
             "connect_timeout": connect_timeout,
             "acquire_timeout": acquire_timeout,
@@ -86,21 +98,35 @@ class PostgresMemoryStore(SQLMemoryStore):
         self._pool: asyncpg.Pool[Any] | None = None
         self._home: tuple[int, asyncio.AbstractEventLoop] | None = None
         self._opening: asyncio.Task[None] | None = None
-        self._layout = schema.Layout(0, 0, row_security=False)
+        self._waiting = 0
+        self._layout = schema.Layout()
         self._principal: str | None = None
-        self._operations = Operations(PostgresDialect())
+        self._dialect = PostgresDialect()
+        self._operations = Operations(self._dialect)
+        self._batches = Batches(self._put_rows)
 
     def __repr__(self) -> str:
-        return f"PostgresMemoryStore({_without_password(self._dsn)!r})"
+        return f"PostgresMemoryStore({shown(self._dsn)!r})"
 
     def acting_for(self, user_id: str) -> "PostgresMemoryStore":
         """Return this opened store, bound to one user by the server's row-level security.
 
         It shares the connections and needs neither `init` nor `close`.
         """
+        if self._pool is None:
+            raise NotInitializedError(self)
+        try:
+            check_name(user_id, max_chars=256)
+        except (ValueError, TypeError) as exc:
+            raise QueryError(f"`user_id` must be a name: {exc}") from None
+        if not self._layout.is_held:
+            raise AccessError(
+                f"{self!r} would not be held to `{user_id}`: make the tables with "
+                "init(row_security=True), and connect by a role that is no superuser"
+            )
         bound = object.__new__(type(self))
         bound.__dict__.update(self.__dict__)
-        bound._principal = user_id
+        bound._principal, bound._given_pool = user_id, self._pool
         return bound
 
     # Opening and closing
@@ -115,20 +141,36 @@ class PostgresMemoryStore(SQLMemoryStore):
         if partitions is not None and not 1 <= partitions <= 1024:
             raise ValueError(f"`partitions` must be from 1 to 1,024, not {partitions}")
         if self._pool is not None and self._is_at_home():
-            self._expect(partitions)
+            self._expect(partitions, row_security)
             return
+        if self._pool is not None:
+            self._drop()
         if self._opening is None or self._opening.get_loop() is not asyncio.get_running_loop():
-            self._opening = asyncio.create_task(self._open(partitions or 0, row_security))
+            self._opening = asyncio.create_task(self._open(partitions, row_security))
         opening = self._opening
+        self._waiting += 1
         try:
             # A caller who gives up must not take the others' connection along.
             await asyncio.shield(opening)
-        finally:
-            if opening.done() and self._opening is opening:
+        except BaseException:
+            if self._waiting == 1 and self._opening is opening:
                 self._opening = None
-        self._expect(partitions)
+                # Too late to stop it, and nobody is left who would close it.
+                if not opening.cancel():
+                    self._drop()
+            raise
+        finally:
+            self._waiting -= 1
+        if self._opening is opening:
+            self._opening = None
+        self._expect(partitions, row_security)
 
-    def _expect(self, partitions: int | None) -> None:
+    def _expect(self, partitions: int | None, row_security: bool) -> None:  # noqa: FBT001
+        if row_security and not self._layout.row_security:
+            raise StorageError(
+                f"{self!r} has tables without row-level security; copy the items to a new database "
+                "to change that, or call init() without `row_security`"
+            )
         if partitions is not None and partitions != self._layout.partitions:
             raise StorageError(
                 f"{self!r} has {self._layout.partitions} partitions, not {partitions}; copy the "
@@ -141,41 +183,71 @@ class PostgresMemoryStore(SQLMemoryStore):
         if opening is not None:
             opening.cancel()
             await asyncio.gather(opening, return_exceptions=True)
+        if not self._is_at_home():
+            self._drop()
+        else:
+            await self._batches.close()
         pool, self._pool = self._pool, None
         if pool is None or pool is self._given_pool:
-            return
-        if not self._is_at_home():
-            pool.terminate()
             return
         try:
             async with asyncio.timeout(self._statement_timeout):
                 await pool.close()
+        except self._failures:
+            pool.terminate()  # a connection that cannot be closed in good order is closed, too
         except BaseException:
             pool.terminate()
             raise
 
-    async def _open(self, partitions: int, row_security: bool) -> None:  # noqa: FBT001
+    def _drop(self) -> None:
+        """Let go of the connections from wherever we are now."""
+        pool, self._pool = self._pool, None
+        pid, loop = self._home or (0, None)
+        # After a fork the sockets, and what the loop watches, are still the parent's.
+        if pool is None or pool is self._given_pool or pid != os.getpid():
+            return
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(pool.terminate)
+
+    async def _open(self, partitions: int | None, row_security: bool) -> None:  # noqa: FBT001
         pool = self._given_pool
         if pool is None:
-            pool = await self._retry(lambda _: self._connect())
+            pool = await self._retry(self._connect)
+        elif getattr(pool, "_loop", None) is not asyncio.get_running_loop():
+            raise StorageError(f"{self!r} was given a pool of another event loop; make one here")
         try:
-            layout = await self._retry(lambda _: self._set_up(pool, partitions, row_security))
+            self._layout = await self._retry(
+                lambda: self._set_up(pool, partitions or 0, row_security)
+            )
+            self._expect(partitions, row_security)
         except BaseException:
             if pool is not self._given_pool:
                 pool.terminate()
             raise
-        self._layout = layout
-        self._operations = Operations(
-            PartitionedDialect() if layout.partitions else PostgresDialect()
-        )
+        self._dialect = PartitionedDialect() if self._layout.partitions else PostgresDialect()
+        self._operations = Operations(self._dialect)
+        self._batches = Batches(self._put_rows)
         self._pool, self._home = pool, (os.getpid(), asyncio.get_running_loop())
 
     async def _connect(self) -> "asyncpg.Pool[Any]":
         pool: Any = self._asyncpg.create_pool(
-            self._dsn, connection_class=_quiet_connection(self._asyncpg), **self._pool_settings
+            self._dsn, connection_class=quiet_connection(self._asyncpg), **self._pool_settings
         )
         try:
             await pool
+        except ValueError as exc:
+            text = scrubbed(f"{exc}", self._dsn)
+            # Without the cause, which may quote what it took a password for.
+            raise StorageError(
+                f"{self!r} is no address: {text}; use `postgresql://user:password@host:port/name`,"
+                " and write other characters than letters and digits as `%` and their code"
+            ) from None
+        except TimeoutError as exc:
+            pool.terminate()
+            raise MemoryConnectionError(
+                f"{self!r} gave no connection within {self._pool_settings['timeout']:g} s; see its "
+                "address, or raise `connect_timeout`"
+            ) from exc
         except BaseException:
             pool.terminate()
             raise
@@ -199,13 +271,13 @@ class PostgresMemoryStore(SQLMemoryStore):
                     await self._make_words(connection)
                     layout = await self._look(connection)
                 await self._execute(connection, "COMMIT")
-            except Exception:
-                await self._roll_back(connection)
+            except Exception as exc:
+                await self._roll_back(connection, exc)
                 raise
         return layout
 
     async def _look(self, connection: Any) -> schema.Layout:
-        is_ours, partitions, row_security, has_items = await self._fetch_row(
+        is_ours, partitions, row_security, is_held, has_items = await self._fetch_row(
             connection, schema.LOOK
         )
         if not is_ours:
@@ -214,14 +286,16 @@ class PostgresMemoryStore(SQLMemoryStore):
                     f"{self!r} has a table `memory_items` of another program's; use another "
                     "database or schema"
                 )
-            return schema.Layout(0, 0, row_security=False)
+            return schema.Layout()
         (version,) = await self._fetch_row(connection, "SELECT max(version) FROM memory_schema")
+        if version is None:
+            raise StorageError(f"{self!r} has a table `memory_schema` of another program's")
         if version > schema.NEWEST:
             raise StorageError(
                 f"{self!r} has schema {version}, this version of orbiter-memory knows "
                 f"{schema.NEWEST}; upgrade with: pip install -U orbiter-memory"
             )
-        return schema.Layout(version, partitions, row_security)
+        return schema.Layout(version, partitions, row_security, is_held)
 
     async def _make_words(self, connection: Any) -> None:
         """Index texts by trigrams where the server has them and lets us."""
@@ -234,19 +308,48 @@ class PostgresMemoryStore(SQLMemoryStore):
 
     # Running steps
 
-    async def _write(self, steps: Callable[[bool], Steps[_T]], *, alone: bool = False) -> _T:
-        async def attempt(again: bool) -> _T:  # noqa: FBT001
+    async def _put(self, row: Row) -> None:
+        if self._layout.row_security:
+            await self._write(lambda: self._operations.add(row, None, None))
+        else:
+            self._opened()
+            await self._batches.put(row)
+
+    async def _put_rows(self, rows: Sequence[Row]) -> None:
+        """Upsert rows for their callers: in one statement where that is possible."""
+        dialect = self._dialect
+        is_one = len(rows) == 1 or (
+            not self._layout.partitions and len({row.id for row in rows}) == len(rows)
+        )
+        if not is_one:
+            await self._write(lambda: dialect.add_many(rows))
+            return
+        again = False
+
+        async def attempt() -> None:
+            nonlocal again
             async with self._connection(self._opened()) as connection:
-                if alone and not self._layout.row_security:
-                    is_done, value = await self._run_first(connection, steps(again))
-                    if is_done:
-                        return value  # type: ignore[return-value]  # what the steps returned
-                return await self._run_in_transaction(connection, steps(again))
+                may_be_done, again = again, True
+                steps = dialect.add_many(rows, again=may_be_done)
+                if not await self._is_done_at_once(connection, steps):
+                    steps = dialect.add_many(rows, again=True)
+                    await self._run_in_transaction(connection, steps)
+
+        await self._retry(attempt)
+
+    async def _write(self, steps: Callable[[], Steps[_T]]) -> _T:
+        fate = _Fate()
+
+        async def attempt() -> _T:
+            async with self._connection(self._opened()) as connection:
+                if fate.is_open and await self._was_committed(connection, fate):
+                    return fate.value  # type: ignore[return-value]  # what the steps returned
+                return await self._run_in_transaction(connection, steps(), fate)
 
         return await self._retry(attempt)
 
-    async def _read(self, steps: Callable[[], Steps[_T]]) -> _T:
-        async def attempt(_: bool) -> _T:  # noqa: FBT001
+    async def _read(self, steps: Callable[[], Steps[_T]], *, alone: bool = False) -> _T:  # noqa: ARG002
+        async def attempt() -> _T:
             async with self._connection(self._opened()) as connection:
                 if self._layout.row_security:
                     return await self._run_in_transaction(connection, steps())
@@ -263,26 +366,46 @@ class PostgresMemoryStore(SQLMemoryStore):
             value: _T = done.value
             return value
 
-    async def _run_first(self, connection: Any, steps: Steps[_T]) -> tuple[bool, _T | None]:
+    async def _is_done_at_once(self, connection: Any, steps: Steps[None]) -> bool:
         """Run the first statement by itself; tell whether it was the only one."""
         try:
             steps.send(await self._do(connection, next(steps)))
-        except StopIteration as done:
-            return True, done.value
-        return False, None
+        except StopIteration:
+            return True
+        return False
 
-    async def _run_in_transaction(self, connection: Any, steps: Steps[_T]) -> _T:
+    async def _run_in_transaction(
+        self, connection: Any, steps: Steps[_T], fate: "_Fate | None" = None
+    ) -> _T:
         await self._execute(connection, "BEGIN")
         try:
             if self._layout.row_security:
                 principal = "SELECT set_config('orbiter.user_id', $1, true)"
                 await self._do(connection, Statement(principal, [self._principal or ""]))
             value = await self._run(connection, steps)
+            if fate is not None:
+                (fate.transaction,) = await self._fetch_row(connection, _XID)
+                fate.value = value
             await self._execute(connection, "COMMIT")
-        except Exception:
-            await self._roll_back(connection)
+        except Exception as exc:
+            await self._roll_back(connection, exc)
             raise
         return value
+
+    async def _was_committed(self, connection: Any, fate: "_Fate") -> bool:
+        """Find out about a transaction whose COMMIT was sent and never answered."""
+        statement = Statement("SELECT pg_xact_status($1::text::xid8)", [fate.transaction])
+        async with asyncio.timeout(self._statement_timeout):
+            while True:
+                try:
+                    rows = await self._do(connection, statement)
+                except self._asyncpg.InvalidParameterValueError:
+                    rows = [("unknown",)]  # a server that took over never heard of it
+                if rows[0][0] != "in progress":
+                    break
+                await asyncio.sleep(0.02)
+        fate.transaction = None
+        return bool(rows[0][0] == "committed")
 
     async def _do(self, connection: Any, statement: Statement) -> Rows:
         async with asyncio.timeout(self._statement_timeout):
@@ -300,14 +423,16 @@ class PostgresMemoryStore(SQLMemoryStore):
         async with asyncio.timeout(self._statement_timeout):
             return await connection.fetchrow(sql)
 
-    async def _roll_back(self, connection: Any) -> None:
-        if not connection.is_closed():
-            # If it cannot be rolled back it is broken, and the transaction with it.
-            with suppress(self._asyncpg.PostgresError, self._asyncpg.InterfaceError, OSError):
-                await self._execute(connection, "ROLLBACK")
+    async def _roll_back(self, connection: Any, error: Exception) -> None:
+        if connection.is_closed() or not is_answer(error):
+            return  # what is broken, or stalls, is cut off, and the transaction with it
+        try:
+            await self._execute(connection, "ROLLBACK")
+        except self._failures:
+            connection.terminate()
 
-    def _connection(self, pool: "asyncpg.Pool[Any]") -> "_Lease":
-        return _Lease(pool, self._acquire_timeout, self)
+    def _connection(self, pool: "asyncpg.Pool[Any]") -> "Lease":
+        return Lease(pool, self._acquire_timeout, self)
 
     def _opened(self) -> "asyncpg.Pool[Any]":
         if self._pool is None:
@@ -324,30 +449,30 @@ class PostgresMemoryStore(SQLMemoryStore):
 
     # When something breaks
 
-    async def _retry(self, attempt: Callable[[bool], Awaitable[_T]]) -> _T:
-        """Try until the deadline; from the second time on, the work may be done already."""
+    @property
+    def _failures(self) -> tuple[type[Exception], ...]:
+        driver = self._asyncpg
+        # The third is what a connection that the server is just closing may raise.
+        return driver.PostgresError, driver.InterfaceError, driver.InternalClientError, OSError
+
+    async def _retry(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
+        """Try until it works, fails for good, or the deadline has passed."""
         loop = asyncio.get_running_loop()
-        deadline, pause, again = loop.time() + self._retry_for, 0.02, False
+        deadline, pause = loop.time() + self._retry_for, 0.02
         while True:
             try:
-                return await attempt(again)
-            except (
-                self._asyncpg.PostgresError,
-                self._asyncpg.InterfaceError,
-                OSError,
-                asyncio.IncompleteReadError,
-            ) as exc:
+                return await attempt()
+            except self._failures as exc:
                 error = self._translate(exc)
                 if not isinstance(error, MemoryConnectionError) or loop.time() + pause > deadline:
-                    raise error from exc
-            again = True
+                    raise error from (exc.__cause__ if error is exc else exc)
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads callers
             pause = min(2 * pause, 1.0)
 
     def _translate(self, error: Exception) -> Exception:
-        if isinstance(error, (StorageError, MemoryTimeoutError, MemoryConnectionError)):
+        if isinstance(error, MemoryError):
             return error
-        text = self._scrub(f"{error}" or type(error).__name__)
+        text = scrubbed(f"{error}", self._dsn) or type(error).__name__
         if isinstance(error, TimeoutError):
             return MemoryTimeoutError(
                 f"{self!r} did not answer within {self._statement_timeout:g} s; whether a write "
@@ -359,21 +484,17 @@ class PostgresMemoryStore(SQLMemoryStore):
                 f"{self!r} refuses this: {text}; the item is another user's, or the "
                 "role lacks the right"
             )
-        if state[:2] in ("28", "3D") or isinstance(error, self._asyncpg.ClientConfigurationError):
-            return StorageError(f"{self!r} cannot be used: {text}; see user, password and database")
-        is_broken = not state and isinstance(error, (OSError, self._asyncpg.InterfaceError))
-        if is_broken or isinstance(error, EOFError) or state.startswith(_PASSING):
+        is_unopened = self._given_pool is not None and text.startswith("pool is ")
+        is_refused = isinstance(error, self._asyncpg.ClientConfigurationError)
+        if state[:2] in ("28", "3D") or is_refused or is_unopened:
+            what = "the pool" if is_unopened else "user, password and database"
+            return StorageError(f"{self!r} cannot be used: {text}; see {what}")
+        if not state or state.startswith(_PASSING):
             return MemoryConnectionError(
                 f"{self!r} could not be reached for {self._retry_for:g} s: {text}; a write may or "
                 "may not have been carried out: add the item again once the server is back"
             )
         return StorageError(f"{self!r}: {text}")
-
-    def _scrub(self, text: str) -> str:
-        secret = urlsplit(self._dsn).password
-        for each in {secret, unquote(secret)} if secret else ():
-            text = text.replace(each, "***")
-        return text
 
     # Looking after the tables
 
@@ -392,7 +513,7 @@ class PostgresMemoryStore(SQLMemoryStore):
         await self._maintain("VACUUM (FULL, ANALYZE) {}")
 
     async def _maintain(self, command: str) -> None:
-        async def attempt(_: bool) -> None:  # noqa: FBT001
+        async def attempt() -> None:
             async with self._connection(self._opened()) as connection:
                 for table in schema.TABLES[: 4 if self._layout.partitions else 3]:
                     await connection.execute(command.format(table))  # takes as long as it takes
@@ -407,12 +528,12 @@ class PostgresMemoryStore(SQLMemoryStore):
         while rows := await self._read(lambda: _folded_steps(self._everything, last)):  # noqa: B023
             last = rows[-1][0]
             wrong = [
-                (item_id, version, text)
-                for item_id, version, content, kept in rows
+                (item_id, text, content)
+                for item_id, content, kept in rows
                 if (text := folded(content)) is not None and text != kept
             ]
             if repair and wrong:
-                await self._write(lambda _: _refold_steps(wrong))  # noqa: B023
+                await self._write(lambda: _refold_steps(wrong))  # noqa: B023
             elif wrong:
                 problems += [f"item `{item_id}` has no folded text" for item_id, _, _ in wrong]
         return problems
@@ -422,27 +543,16 @@ class PostgresMemoryStore(SQLMemoryStore):
         return PartitionedDialect.everything if self._layout.partitions else "memory_items"
 
 
-class _Lease:
-    """A connection for a while: cut off, not waited for, when its caller is cancelled or late."""
+class _Fate:
+    """What is known of a transaction when its COMMIT is sent."""
 
-    def __init__(self, pool: Any, timeout: float, store: PostgresMemoryStore) -> None:
-        self._pool, self._timeout, self._store = pool, timeout, store
-        self._connection: Any = None
+    def __init__(self) -> None:
+        self.transaction: str | None = None
+        self.value: object = None
 
-    async def __aenter__(self) -> Any:
-        try:
-            self._connection = await self._pool.acquire(timeout=self._timeout)
-        except TimeoutError as exc:
-            raise MemoryTimeoutError(
-                f"{self._store!r} had no free connection for {self._timeout:g} s; raise `max_size` "
-                "or `acquire_timeout`"
-            ) from exc
-        return self._connection
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and issubclass(kind, (asyncio.CancelledError, TimeoutError)):
-            self._connection.terminate()
-        await self._pool.release(self._connection)
+    @property
+    def is_open(self) -> bool:
+        return self.transaction is not None
 
 
 def _stats_steps() -> Steps[Rows]:
@@ -471,8 +581,8 @@ def _invalid_steps() -> Steps[Rows]:
 def _folded_steps(everything: str, last: str) -> Steps[Rows]:
     return (
         yield Statement(
-            f"SELECT id, version, content, folded FROM {everything}"
-            " LEFT JOIN memory_folded USING (id, version)"
+            f"SELECT id, content, CASE WHEN digest = {schema.DIGEST} THEN folded END"
+            f" FROM {everything} LEFT JOIN memory_folded USING (id)"
             " WHERE id > $1 AND octet_length(content) <> char_length(content)"
             f" ORDER BY id LIMIT {CHUNK}",
             [last],
@@ -480,46 +590,11 @@ def _folded_steps(everything: str, last: str) -> Steps[Rows]:
     )
 
 
-def _refold_steps(wrong: list[tuple[str, int, str]]) -> Steps[None]:
+def _refold_steps(wrong: list[tuple[str, str, str]]) -> Steps[None]:
     yield Statement(
-        "INSERT INTO memory_folded (id, version, folded) VALUES ($1, $2, $3)"
-        " ON CONFLICT (id) DO UPDATE SET version = excluded.version, folded = excluded.folded",
+        "INSERT INTO memory_folded (id, folded, digest)"
+        f" SELECT $1, $2, {schema.DIGEST} FROM (SELECT $3::text AS content) AS given"
+        " ON CONFLICT (id) DO UPDATE SET digest = excluded.digest, folded = excluded.folded",
         wrong,
         many=True,
     )
-
-
-def _without_password(dsn: str) -> str:
-    try:
-        parts = urlsplit(dsn)
-        who, at, where = parts.netloc.rpartition("@")
-        user = who.partition(":")[0]
-    except ValueError:
-        return "postgresql://***"
-    kept = "&".join(
-        part for part in parts.query.split("&") if not part.lower().startswith("password")
-    )
-    return parts._replace(netloc=f"{user}{at}{where}", query=kept).geturl()
-
-
-def _import_asyncpg() -> Any:
-    try:
-        import asyncpg  # noqa: PLC0415 - an extra, needed by this class alone
-    except ModuleNotFoundError as exc:
-        raise ModuleNotFoundError(
-            "PostgresMemoryStore needs asyncpg: pip install 'orbiter-memory[postgres]'"
-        ) from exc
-    return asyncpg
-
-
-def _quiet_connection(asyncpg: Any) -> Any:
-    """Return a connection class that is not reset between two uses.
-
-    We leave no session state behind, and resetting costs as much as the query itself.
-    """
-
-    class Connection(asyncpg.Connection):  # type: ignore[misc]  # imported when it is needed
-        def get_reset_query(self) -> str:
-            return ""
-
-    return Connection

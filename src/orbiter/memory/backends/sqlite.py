@@ -9,121 +9,30 @@ concurrent writes share a commit.
 import os
 import sqlite3
 import warnings
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
+from itertools import groupby
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal, TypeVar
 
 from orbiter.memory.backends import _sqlite_schema as schema
-from orbiter.memory.backends._rows import COLUMNS, READ, Row, iso
-from orbiter.memory.backends._sql import Args, Dialect, Filter, Operations, Rows, Statement, Steps
+from orbiter.memory.backends import _sqlite_upkeep as upkeep
+from orbiter.memory.backends._rows import Row
+from orbiter.memory.backends._sql import Operations, Rows, Steps
 from orbiter.memory.backends._sql_store import SQLMemoryStore
-from orbiter.memory.backends._sqlite_words import (
-    candidates,
-    check,
-    chore,
-    index_all,
-    rebuild,
-    settle,
-)
-from orbiter.memory.backends._threads import Closed, Readers, Writer
-from orbiter.memory.backends.reports import StoreStats
+from orbiter.memory.backends._sqlite_dialect import SQLiteDialect
+from orbiter.memory.backends._sqlite_words import check, chore, index_all, rebuild
+from orbiter.memory.backends._threads import Closed, Readers, Work, Writer
 from orbiter.memory.errors import MemoryTimeoutError, NotInitializedError, StorageError
+from orbiter.memory.reports import StoreStats
 
 __all__ = ["SQLiteMemoryStore"]
 
 _T = TypeVar("_T")
 
-_UPSERT = f"""
-INSERT INTO memory_items ({", ".join(COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 1)
-ON CONFLICT (id) DO UPDATE SET
-    content = excluded.content, memory_type = excluded.memory_type, status = excluded.status,
-    metadata = excluded.metadata, extra_json = excluded.extra_json,
-    updated_at = excluded.updated_at, deleted = 0, version = version + 1,
-    rowid = CASE WHEN deleted THEN (SELECT max(rowid) + 1 FROM memory_items) ELSE rowid END
-"""
-
-LONGEST_PATTERN = 40_000
-"""Characters above which LIKE may refuse a pattern, which it measures in bytes."""
-
-
-class SQLiteDialect(Dialect):
-    """How SQLite spells it."""
-
-    place = "rowid"
-    now = schema.NOW
-    lock = ""  # a writing transaction has the file to itself
-
-    def parameter(self, number: int) -> str:
-        """Return the name of a bound value."""
-        return f"?{number}"
-
-    def instant(self, value: datetime) -> object:
-        """Return a time as text of one width."""
-        return iso(value)
-
-    def upsert(self, row: Row, *, again: bool = False) -> Steps[int | None]:  # noqa: ARG002
-        """Write a row. Nothing is ever tried again: a failed commit has changed nothing."""
-        yield Statement(_UPSERT, _values(row))
-        return None
-
-    def scope(self, wanted: dict[Any, str], args: Args) -> list[str]:
-        """Return equalities that the expression indexes serve."""
-        return [f"{schema.field(name)} = {args.bind(value)}" for name, value in wanted.items()]
-
-    def contains(self, needle: str, args: Args) -> str:
-        """Return a condition that asks Python only about texts beyond ASCII."""
-        if len(needle) > LONGEST_PATTERN or not needle.isascii():
-            plain = f"instr(lower(content), {args.bind(needle)})"
-        else:
-            plain = f"content LIKE {args.bind(f'%{_escape(needle)}%')} ESCAPE '\\'"
-        return (
-            f"({plain} OR (length(content) <> length(CAST(content AS BLOB))"
-            f" AND orbiter_has(content, {args.bind(needle)})))"
-        )
-
-    def find(self, needle: str, asked: Filter, tail: str) -> Steps[Rows]:
-        """Ask the trigrams where that is cheaper than reading the filtered rows."""
-        args = Args(self, asked.args)
-        conditions = [*asked.scope, *asked.rest, self.contains(needle, args)]
-        source = "memory_items"
-        match = yield from candidates(needle, asked)
-        if match is not None:
-            source = "memory_items NOT INDEXED"  # by place; no other index may be preferred
-            conditions.insert(
-                0,
-                "rowid IN (SELECT rowid FROM memory_words"
-                f" WHERE memory_words MATCH {args.bind(match)}"
-                " UNION ALL SELECT place FROM memory_unindexed"
-                " UNION ALL SELECT rowid FROM memory_items WHERE rowid >"
-                " (SELECT value FROM memory_meta WHERE key = 'indexed_to'))",
-            )
-        where = " AND ".join(conditions)
-        return (
-            yield Statement(f"SELECT {', '.join(READ)} FROM {source} WHERE {where} {tail}", args)
-        )
-
-    def add_many(self, rows: Sequence[Row], *, again: bool) -> Steps[None]:  # noqa: ARG002
-        """Upsert *rows* in order."""
-        yield Statement(_UPSERT, [_values(row) for row in rows], many=True)
-
-    def by_id(self, args: Args, item_id: str) -> str:
-        """Return the condition that picks the row of an id."""
-        return f"id = {args.bind(item_id)}"
-
-    def changes(self, sql: str, args: Sequence[Any]) -> Steps[int]:
-        """Run a change and return how many rows it changed."""
-        yield Statement(sql, args)
-        rows = yield Statement("SELECT changes()")
-        return int(rows[0][0])
-
-    def purge(self, condition: str, args: Sequence[Any]) -> Steps[int]:
-        """Remove rows; triggers take their versions along, and the words go at once."""
-        removed = yield from self.changes(f"DELETE FROM memory_items WHERE {condition}", args)
-        if removed:
-            yield from settle()
-        return removed
+_DIALECT = SQLiteDialect()
 
 
 class SQLiteMemoryStore(SQLMemoryStore):
@@ -155,10 +64,11 @@ class SQLiteMemoryStore(SQLMemoryStore):
         self._durability = durability
         self._busy_timeout = busy_timeout
         self._most_readers = readers
-        self._operations = Operations(SQLiteDialect())
+        self._operations = Operations(_DIALECT)
         self._writer: Writer | None = None
         self._readers: Readers | None = None
         self._process = 0
+        self._starting = Lock()
 
     def __repr__(self) -> str:
         return f"SQLiteMemoryStore({self.db_path!r})"
@@ -172,17 +82,15 @@ class SQLiteMemoryStore(SQLMemoryStore):
         `StorageError`, its bytes unchanged.
         """
         while True:
-            writer = self._writer if self._process == os.getpid() else None
-            if writer is None:
-                writer = self._start()
+            writer, is_new = self._start()
             try:
-                await writer.run(lambda _: None, in_transaction=False)
+                await writer.run(_nothing)
             except Closed:
                 self._forget(writer)
                 continue
             except BaseException as exc:
-                # Cancelled, or not to be opened: leave nothing behind.
-                if self._forget(writer):
+                # Cancelled, or not to be opened: leave nothing behind that was not there before.
+                if is_new and self._forget(writer):
                     writer.stop()
                 if isinstance(exc, sqlite3.Error):
                     raise self._translate(exc) from exc
@@ -200,14 +108,14 @@ class SQLiteMemoryStore(SQLMemoryStore):
             readers.stop()
         with suppress(Closed):
             # A last job, so that waiting for the end never blocks the event loop.
-            last = writer.run(lambda _: None, in_transaction=False)
+            last = writer.run(_nothing)
             try:
                 await last
             finally:
                 writer.stop()
         if readers is not None:
-            readers.join()
-        writer.join()
+            await readers.ended()
+        await writer.ended()
 
     def __del__(self) -> None:
         writer, readers = getattr(self, "_writer", None), getattr(self, "_readers", None)
@@ -218,18 +126,26 @@ class SQLiteMemoryStore(SQLMemoryStore):
             if threads is not None:
                 threads.stop()
 
-    def _start(self) -> Writer:
-        # A process that was forked has neither the threads nor the right to the connections.
-        self._process = os.getpid()
-        self._writer = Writer(self._connect_writer, chore, name=f"{self!r} writer")
-        self._readers = None
-        if self._path != ":memory:":
-            self._readers = Readers(self._connect, most=self._most_readers, name=f"{self!r} reader")
-        return self._writer
+    def _start(self) -> tuple[Writer, bool]:
+        """Return the writer, and whether it had to be started."""
+        with self._starting:
+            # A process that was forked has neither the threads nor the right to the connections.
+            if self._writer is not None and self._process == os.getpid():
+                return self._writer, False
+            self._process, name, self._readers = os.getpid(), repr(self), None
+            if self._path != ":memory:":
+                connect = _weakly(self._connect)
+                self._readers = Readers(connect, most=self._most_readers, name=f"{name} reader")
+            self._writer = Writer(
+                _weakly(self._connect_writer), _run_group, chore, name=f"{name} writer"
+            )
+            return self._writer, True
 
     def _forget(self, writer: Writer) -> bool:
         if self._writer is not writer:
             return False
+        if self._readers is not None:
+            self._readers.stop()
         self._writer = self._readers = None
         return True
 
@@ -252,42 +168,52 @@ class SQLiteMemoryStore(SQLMemoryStore):
             timeout=self._busy_timeout,
             isolation_level=None,
             cached_statements=256,
+            check_same_thread=False,  # a forked process closes it, see `_forks`
         )
-        connection.execute("PRAGMA cell_size_check = ON")
-        connection.execute("PRAGMA cache_size = -8192")
-        connection.create_function("orbiter_fold", 1, str.casefold, deterministic=True)
-        connection.create_function("orbiter_has", 2, _has, deterministic=True)
+        try:
+            connection.execute("PRAGMA cell_size_check = ON")
+            connection.execute("PRAGMA cache_size = -8192")
+            connection.create_function("orbiter_fold", 1, str.casefold, deterministic=True)
+            connection.create_function("orbiter_has", 2, _has, deterministic=True)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     # Running steps
 
     def _opened(self) -> Writer:
-        if self._writer is None:
+        if self._writer is None or (self._path == ":memory:" and self._process != os.getpid()):
             raise NotInitializedError(self)
-        return self._writer if self._process == os.getpid() else self._start()
+        return self._start()[0]
 
-    async def _write(self, steps: Callable[[bool], Steps[_T]], *, alone: bool = False) -> _T:  # noqa: ARG002
-        return await self._on_writer(lambda connection: _run(connection, steps(False)))  # noqa: FBT003 - as named there
+    async def _put(self, row: Row) -> None:
+        await self._on_writer(row)
 
-    async def _read(self, steps: Callable[[], Steps[_T]]) -> _T:
-        return await self._on_reader(lambda connection: _run_as_one(connection, steps()))
+    async def _write(self, steps: Callable[[], Steps[_T]]) -> _T:
+        work: Work[_T] = lambda connection: _run(connection, steps())  # noqa: E731 - says what it is
+        return await self._on_writer(work)  # type: ignore[no-any-return]
 
-    async def _on_writer(
-        self, work: Callable[[sqlite3.Connection], _T], *, in_transaction: bool = True
-    ) -> _T:
+    async def _read(self, steps: Callable[[], Steps[_T]], *, alone: bool = False) -> _T:
+        run = _run if alone else _run_as_one
+        return await self._on_reader(lambda connection: run(connection, steps()))
+
+    async def _on_writer(self, work: object) -> Any:
+        """Write, in a transaction that others may share."""
         try:
-            return await self._opened().run(work, in_transaction=in_transaction)
+            return await self._opened().write(work)
         except Closed:
             raise NotInitializedError(self) from None
         except sqlite3.Error as exc:
             raise self._translate(exc) from exc
 
-    async def _on_reader(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        writer = self._opened()
+    async def _on_reader(self, work: Work[_T], *, writing: bool = False) -> _T:
+        """Run *work* on a thread that reads, or outside of a transaction on the one that writes."""
+        writer, readers = self._opened(), self._readers
         try:
-            if self._readers is None:
-                return await writer.run(work, in_transaction=False)
-            return await self._readers.run(work)
+            if writing or readers is None:
+                return await writer.run(work)
+            return await readers.run(work)
         except Closed:
             raise NotInitializedError(self) from None
         except sqlite3.Error as exc:
@@ -315,17 +241,17 @@ class SQLiteMemoryStore(SQLMemoryStore):
 
     async def stats(self) -> StoreStats:
         """Return how much the store holds, and how much of it is still to be indexed."""
-        return await self._on_reader(_stats)
+        return await self._on_reader(upkeep.stats)
 
     async def optimize(self) -> None:
         """Index what is not indexed yet, merge the index, and write the journal back."""
-        while await self._on_writer(index_all, in_transaction=False):
+        while await self._on_reader(index_all, writing=True):
             pass
-        await self._on_writer(_checkpoint, in_transaction=False)
+        await self._on_reader(upkeep.checkpoint, writing=True)
 
     async def vacuum(self) -> None:
         """Give the room of what was purged back to the file system."""
-        await self._on_writer(_vacuum, in_transaction=False)
+        await self._on_reader(upkeep.vacuum, writing=True)
 
     async def backup(
         self,
@@ -338,14 +264,44 @@ class SQLiteMemoryStore(SQLMemoryStore):
         The file appears under its name when it is complete. *progress* is called, on a thread of
         the store's, with pages done and pages in all. Open it like any other store.
         """
-        await self._on_reader(lambda connection: _backup(connection, Path(path), progress))
+        await self._on_reader(lambda connection: upkeep.backup(connection, Path(path), progress))
 
     async def _check(self, repair: bool) -> list[str]:  # noqa: FBT001
         if repair:
             await self._on_writer(rebuild)
-            while await self._on_writer(index_all, in_transaction=False):
+            while await self._on_reader(index_all, writing=True):
                 pass
         return await self._on_reader(check)
+
+
+def _weakly(connect: Callable[[], sqlite3.Connection]) -> Callable[[], sqlite3.Connection]:
+    """Return *connect*, a method, so that a thread that has it keeps no store alive."""
+    method = weakref.WeakMethod(connect)
+
+    def call() -> sqlite3.Connection:
+        found = method()
+        if found is None:
+            raise Closed
+        return found()
+
+    return call
+
+
+def _nothing(_: sqlite3.Connection) -> None:
+    pass
+
+
+def _run_group(connection: sqlite3.Connection, group: list[Any]) -> list[Any]:
+    """Carry out writes in order: rows to put, neighbours together, and functions to call."""
+    values: list[Any] = []
+    for is_row, together in groupby(group, key=lambda work: type(work) is Row):
+        works = list(together)
+        if not is_row:
+            values += [work(connection) for work in works]
+            continue
+        _run(connection, _DIALECT.upsert(works[0]) if len(works) == 1 else _DIALECT.add_many(works))
+        values += [None] * len(works)
+    return values
 
 
 def _run(connection: sqlite3.Connection, steps: Steps[_T]) -> _T:
@@ -365,84 +321,18 @@ def _run(connection: sqlite3.Connection, steps: Steps[_T]) -> _T:
 
 def _run_as_one(connection: sqlite3.Connection, steps: Steps[_T]) -> _T:
     """Run steps that all see the same moment."""
-    if connection.in_transaction:
-        return _run(connection, steps)
     connection.execute("BEGIN")
     try:
         return _run(connection, steps)
     finally:
+        # An error of the disk ends the transaction, and must be the one that is told.
+        _end(connection)
+
+
+def _end(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:
         connection.execute("COMMIT")
-
-
-def _values(row: Row) -> Sequence[Any]:
-    return (*row[:6], iso(row.created_at), iso(row.updated_at))
 
 
 def _has(content: str, needle: str) -> bool:
     return needle in content.casefold()
-
-
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-
-
-def _checkpoint(connection: sqlite3.Connection) -> None:
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-
-
-def _vacuum(connection: sqlite3.Connection) -> None:
-    connection.execute("VACUUM")
-    _checkpoint(connection)
-
-
-def _stats(connection: sqlite3.Connection) -> StoreStats:
-    def number(sql: str) -> int:
-        return int(connection.execute(sql).fetchone()[0])
-
-    items = number("SELECT count(*) FROM memory_items WHERE deleted = 0")
-    pages = number("PRAGMA page_count") * number("PRAGMA page_size")
-    file = connection.execute("PRAGMA database_list").fetchone()[2]
-    journal = Path(f"{file}-wal")
-    return StoreStats(
-        items=items,
-        deleted=number("SELECT count(*) FROM memory_items WHERE deleted = 1"),
-        versions=number("SELECT count(*) FROM memory_versions WHERE memory_type IS NOT NULL"),
-        bytes=pages + (journal.stat().st_size if file and journal.exists() else 0),
-        unindexed=number(
-            "SELECT (SELECT count(*) FROM memory_unindexed) + count(*) FROM memory_items"
-            " WHERE rowid > (SELECT value FROM memory_meta WHERE key = 'indexed_to')"
-        ),
-        schema=number("PRAGMA user_version"),
-    )
-
-
-def _backup(
-    connection: sqlite3.Connection, target: Path, progress: Callable[[int, int], None] | None
-) -> None:
-    part = target.with_name(f"{target.name}.part")
-    if target.exists():
-        raise StorageError(f"`{target}` exists already; choose another name for the backup")
-    try:
-        part.unlink(missing_ok=True)
-        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        copy = sqlite3.connect(part, isolation_level=None)
-        try:
-            connection.backup(copy, pages=1024, progress=_telling(progress), sleep=0.001)
-            copy.execute("PRAGMA journal_mode = DELETE").fetchall()  # one file, nothing beside it
-        finally:
-            copy.close()
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        os.link(part, target)  # unlike a rename, it never replaces a file
-    except OSError as exc:
-        raise StorageError(f"`{target}` cannot be written: {exc.strerror}") from exc
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _telling(
-    progress: Callable[[int, int], None] | None,
-) -> Callable[[int, int, int], None] | None:
-    if progress is None:
-        return None
-    return lambda _, left, pages: progress(pages - left, pages)

@@ -38,7 +38,9 @@ for _module in (
     "lifecycle",
     "model",
     "order",
+    "paging",
     "refusals",
+    "versions",
 ):
     pytest.register_assert_rewrite(f"{__name__}._{_module}")
 

@@ -1,12 +1,13 @@
 """What `add` and `get` mean in every store: an upsert by id, and the versions it counts."""
 
+import inspect
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from orbiter.memory.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.protocols import BatchStore, Lifecycle, MemoryStore
+from orbiter.memory.protocols import BatchStore, Lifecycle, MemoryStore, VersionedStore
 from orbiter.memory.testing._base import (
     HOSTILE_IDS,
     START,
@@ -33,6 +34,10 @@ class CoreContract(Contract):
         assert opens == self.capabilities.lifecycle, f"declare lifecycle={opens}"
         takes_many = isinstance(store, BatchStore)
         assert takes_many == self.capabilities.batch, f"declare batch={takes_many}"
+        has_past = isinstance(store, VersionedStore)
+        assert has_past == self.capabilities.versions, f"declare versions={has_past}"
+        takes_cursors = "before" in inspect.signature(store.search).parameters
+        assert takes_cursors == self.capabilities.paging, f"declare paging={takes_cursors}"
 
     @pytest.mark.parametrize("item_id", ["nobody", *IMPOSSIBLE_IDS], ids=ascii)
     async def test_an_absent_item_is_none(self, store: MemoryStore, item_id: str) -> None:

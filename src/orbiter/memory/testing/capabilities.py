@@ -21,7 +21,9 @@ class Capabilities:
     `search` without a type returns a legal conversation. `scope`: the metadata fields that filter.
     `batch`: it has `add_many`. `lifecycle`: it has `init` and `close`. `durable`: what it
     acknowledged survives `kill -9`; the test class must then have a `recipe`. `shared`: several
-    stores may use the same data at once. A declaration that contradicts itself is a `ValueError`.
+    stores may use the same data at once. `versions`: it is a `VersionedStore`. `paging`: its
+    `search` takes `before`, `after`, `since` and `until`. A declaration that contradicts itself
+    is a `ValueError`.
     """
 
     order: Literal["newest", "oldest"] = "newest"
@@ -32,13 +34,16 @@ class Capabilities:
     lifecycle: bool = True
     durable: bool = True
     shared: bool = True
+    versions: bool = False
+    paging: bool = False
 
     def __post_init__(self) -> None:
         allowed: dict[str, tuple[object, ...]] = {
             "order": ("newest", "oldest"),
             "text": ("substring", "meaning"),
             **dict.fromkeys(
-                ("conversation", "batch", "lifecycle", "durable", "shared"), (True, False)
+                ("conversation", "batch", "lifecycle", "durable", "shared", "versions", "paging"),
+                (True, False),
             ),
         }
         for name, values in allowed.items():

@@ -16,7 +16,9 @@ from orbiter.memory.testing._isolation import IsolationContract
 from orbiter.memory.testing._lifecycle import LifecycleContract
 from orbiter.memory.testing._model import ModelContract
 from orbiter.memory.testing._order import OrderContract
+from orbiter.memory.testing._paging import PagingContract
 from orbiter.memory.testing._refusals import RefusalContract
+from orbiter.memory.testing._versions import VersionContract
 from orbiter.memory.testing.capabilities import Capabilities, Recipe
 
 __all__ = ["StoreConformance"]
@@ -39,6 +41,8 @@ class StoreConformance(
     LifecycleContract,
     ConcurrencyContract,
     ConversationContract,
+    PagingContract,
+    VersionContract,
     IsolationContract,
     OrderContract,
     FilterContract,

@@ -1,0 +1,56 @@
+"""Addresses of databases without the passwords in them, however oddly they are written.
+
+What is not understood is not shown: a password with a `/` or `#` in it looks like something else.
+"""
+
+import re
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+HIDDEN = "postgresql://***"
+"""Stands for an address that cannot be told from its secrets."""
+
+_HARMLESS = ("host", "port", "user", "dbname", "database", "sslmode", "target_session_attrs")
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:@\[\]]*)(:\d+)?")
+
+
+def shown(dsn: str) -> str:
+    """Return *dsn* as it may be printed."""
+    parts = _parts(dsn)
+    if parts is None:
+        return HIDDEN
+    who, at, where = parts.netloc.rpartition("@")
+    user = who.partition(":")[0]
+    kept = "&".join(
+        pair for pair in parts.query.split("&") if unquote(pair.partition("=")[0]) in _HARMLESS
+    )
+    return parts._replace(netloc=f"{user}{at}{where}", query=kept).geturl()
+
+
+def scrubbed(text: str, dsn: str) -> str:
+    """Return *text* without the secrets of *dsn*."""
+    parts = _parts(dsn)
+    if parts is None:
+        return "the address cannot be read"
+    password = parts.netloc.rpartition("@")[0].partition(":")[2]
+    secrets = {password, unquote(password)}
+    for name, value in parse_qsl(parts.query):
+        if name not in _HARMLESS and "password" in name.lower():
+            secrets.add(value)
+    for secret in secrets - {""}:
+        text = text.replace(secret, "***")
+    return text
+
+
+def _parts(dsn: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(dsn)
+    except ValueError:
+        return None
+    hosts = parts.netloc.rpartition("@")[2].split(",")
+    is_plain = (
+        parts.scheme in ("postgres", "postgresql")
+        and "@" not in parts.path + parts.query
+        and "#" not in dsn
+        and all(map(_HOST.fullmatch, hosts))
+    )
+    return parts if is_plain else None

@@ -1,0 +1,68 @@
+"""Connections of an asyncpg pool, each for a while; never waited for once they stop answering."""
+
+from typing import Any
+
+from orbiter.memory.errors import MemoryConnectionError, MemoryError, MemoryTimeoutError
+
+_READ_ONLY = "25006"
+
+
+class Lease:
+    """A connection for a while: cut off, not waited for, when its caller is cancelled or late."""
+
+    def __init__(self, pool: Any, timeout: float, store: object) -> None:
+        self._pool, self._timeout, self._store = pool, timeout, store
+        self._connection: Any = None
+
+    async def __aenter__(self) -> Any:
+        try:
+            self._connection = await self._pool.acquire(timeout=self._timeout)
+        except TimeoutError as exc:
+            if self._pool.get_size() < self._pool.get_max_size():
+                raise MemoryConnectionError(
+                    f"{self._store!r} gave no new connection within {self._timeout:g} s; see its "
+                    "address, or raise `acquire_timeout`"
+                ) from exc
+            raise MemoryTimeoutError(
+                f"{self._store!r} had no free connection for {self._timeout:g} s; raise `max_size` "
+                "or `acquire_timeout`"
+            ) from exc
+        return self._connection
+
+    async def __aexit__(self, _: object, error: BaseException | None, trace: object) -> None:
+        if error is not None and not is_answer(error):
+            self._connection.terminate()
+            if getattr(error, "sqlstate", None) == _READ_ONLY:
+                # It may have become a standby: whoever took over is found by connecting anew.
+                await self._pool.expire_connections()
+        await self._pool.release(self._connection)
+
+
+def is_answer(error: BaseException) -> bool:
+    """Tell whether a connection is good for more after *error*."""
+    state = getattr(error, "sqlstate", None)
+    gone = ("08", "57P", _READ_ONLY)
+    return isinstance(error, MemoryError) or (state is not None and not state.startswith(gone))
+
+
+def import_asyncpg() -> Any:
+    try:
+        import asyncpg  # noqa: PLC0415 - an extra, needed by this class alone
+    except ModuleNotFoundError as exc:
+        raise ModuleNotFoundError(
+            "PostgresMemoryStore needs asyncpg: pip install 'orbiter-memory[postgres]'"
+        ) from exc
+    return asyncpg
+
+
+def quiet_connection(asyncpg: Any) -> Any:
+    """Return a connection class that is not reset between two uses.
+
+    We leave no session state behind, and resetting costs as much as the query itself.
+    """
+
+    class Connection(asyncpg.Connection):  # type: ignore[misc]  # imported when it is needed
+        def get_reset_query(self) -> str:
+            return ""
+
+    return Connection

@@ -1,0 +1,76 @@
+"""Looking after a SQLite file: what it holds, its room, its backups."""
+
+import os
+import secrets
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+from orbiter.memory.errors import StorageError
+from orbiter.memory.reports import StoreStats
+
+
+def checkpoint(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def vacuum(connection: sqlite3.Connection) -> None:
+    connection.execute("VACUUM")
+    checkpoint(connection)
+
+
+def stats(connection: sqlite3.Connection) -> StoreStats:
+    def number(sql: str) -> int:
+        return int(connection.execute(sql).fetchone()[0])
+
+    items = number("SELECT count(*) FROM memory_items WHERE deleted = 0")
+    pages = number("PRAGMA page_count") * number("PRAGMA page_size")
+    file = connection.execute("PRAGMA database_list").fetchone()[2]
+    journal = Path(f"{file}-wal")
+    return StoreStats(
+        items=items,
+        deleted=number("SELECT count(*) FROM memory_items WHERE deleted = 1"),
+        versions=number("SELECT count(*) FROM memory_versions WHERE memory_type IS NOT NULL"),
+        bytes=pages + (journal.stat().st_size if file and journal.exists() else 0),
+        unindexed=number(
+            "SELECT (SELECT count(*) FROM memory_unindexed) + count(*) FROM memory_items"
+            " WHERE rowid > (SELECT value FROM memory_meta WHERE key = 'indexed_to')"
+        ),
+        schema=number("PRAGMA user_version"),
+    )
+
+
+def backup(
+    connection: sqlite3.Connection, target: Path, progress: Callable[[int, int], None] | None
+) -> None:
+    # A name of its own, so that two backups at once do not write into one file.
+    part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
+    if target.exists():
+        raise StorageError(f"`{target}` exists already; choose another name for the backup")
+    try:
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        copy = sqlite3.connect(part, isolation_level=None)
+        try:
+            # One moment of the store: without it, SQLite starts anew after every write of others.
+            connection.execute("BEGIN")
+            connection.execute("SELECT 1 FROM memory_meta").fetchall()
+            connection.backup(copy, pages=1024, progress=_telling(progress), sleep=0.001)
+            copy.execute("PRAGMA journal_mode = DELETE").fetchall()  # one file, nothing beside it
+        finally:
+            copy.close()
+            connection.execute("ROLLBACK")
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        os.link(part, target)  # unlike a rename, it never replaces a file
+    except OSError as exc:
+        raise StorageError(f"`{target}` cannot be written: {exc.strerror}") from exc
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _telling(
+    progress: Callable[[int, int], None] | None,
+) -> Callable[[int, int, int], None] | None:
+    if progress is None:
+        return None
+    return lambda _, left, pages: progress(pages - left, pages)

@@ -1,0 +1,111 @@
+"""Bugs for a copy of what both SQL stores mean: versions, deletions and pages."""
+
+from tests.kit.bugs import Bug
+
+SQL_BUGS = {
+    "any version is the expected one": Bug(
+        "an_expected_version_guards", "        if found != expected:\n", "        if False:\n"
+    ),
+    "a deleted item is expected at its version": Bug(
+        "a_deleted_item_is_expected", "found = 0 if deleted else version", "found = version"
+    ),
+    "deleting again succeeds again": Bug(
+        "a_deleted_item_can_be_restored",
+        '        where = f"deleted = 0 AND {self._dialect.by_id(args, item_id)}"\n',
+        "        where = self._dialect.by_id(args, item_id)\n",
+    ),
+    "restoring restores what is there": Bug(
+        "what_is_not_there_is_neither_deleted_nor_restored",
+        '        where = f"deleted = 1 AND {self._dialect.by_id(args, item_id)}"\n',
+        '        where = "deleted IN (0, 1)"\n',
+    ),
+    "deleting leaves the version as it was": Bug(
+        "history_tells_what_changed",
+        "SET deleted = {deleted}, version = version + 1",
+        "SET deleted = {deleted}, updated_at = updated_at",
+        (
+            (
+                "{self._marking(deleted, where)} RETURNING id",
+                "{self._marking(deleted, where)} LIMIT 0",
+            ),
+        ),
+    ),
+    "purge takes the living": Bug(
+        "purge_removes_the_deleted_for_good",
+        "self._matching(metadata, 1, args)",
+        "self._matching(metadata, 0, args)",
+    ),
+    "purge forgets whose": Bug(
+        "purge_removes_the_deleted_for_good",
+        "self._matching(metadata, 1, args)",
+        "self._matching(None, 1, args)",
+    ),
+    "purge forgets since when": Bug(
+        "purge_spares", "        if deleted_before is not None:\n", "        if False:\n"
+    ),
+    "purge turns time around": Bug(
+        "purge_spares", "v.ended_at < {moment}", "v.ended_at > {moment}"
+    ),
+    "purge takes a filter that names nobody": Bug(
+        "purge_refuses",
+        "        if metadata is not None and not wanted:\n",
+        "        if metadata is not None and not wanted and not deleted:\n",
+    ),
+    "nobody signs a write": Bug(
+        "history_tells_what_changed",
+        "            yield from self._sign(by, [row.id])\n",
+        "            yield from ()\n",
+    ),
+    "nobody signs a batch": Bug(
+        "the_first_version_can_be_signed",
+        "            yield from self._sign(by, [row.id for row in rows])\n",
+        "            yield from ()\n",
+    ),
+    "the signature is the version's before": Bug(
+        "history_tells_what_changed", "SELECT id, version - 1,", "SELECT id, max(version - 2, 0),"
+    ),
+    "history is out of order": Bug(
+        "history_has_every_version", "ORDER BY version", "ORDER BY version DESC"
+    ),
+    "the cursor is on both pages": Bug(
+        "pages_from_the_newest", '("before", before, "<")', '("before", before, "<=")'
+    ),
+    "the cursor's instant is skipped": Bug(
+        "pages_from_the_newest",
+        'f"(created_at, {dialect.place}) {sign} ({moment}, {place})"',
+        'f"(created_at, 0 * {place}) {sign} ({moment}, 0)"',
+    ),
+    "the page after is the newest": Bug(
+        "pages_from_the_oldest",
+        'tail = f"{self._oldest} LIMIT',
+        'tail = f"{self._newest} LIMIT',
+        (("rows if after is None else rows[::-1]", "rows"),),
+    ),
+    "the page after is the wrong way round": Bug(
+        "pages_from_the_oldest", "rows if after is None else rows[::-1]", "rows"
+    ),
+    "a text search forgets the cursor": Bug(
+        "pages_from_the_newest",
+        "            rows = yield from self._search_text(asked, compiled, tail)\n",
+        "            compiled = yield from self._compile(asked, None, None)\n"
+        "            if before is not None:\n"
+        "                return []\n"
+        "            rows = yield from self._search_text(asked, compiled, tail)\n",
+    ),
+    "an unknown cursor is no cursor": Bug(
+        "a_cursor_that_names_nothing",
+        "        if not rows:\n            raise QueryError(",
+        "        if not rows:\n            return ('9999', 2**40)\n            raise QueryError(",
+    ),
+    "a deleted cursor is no cursor": Bug(
+        "a_cursor_may_be_deleted",
+        'FROM memory_items WHERE {where}", args\n        )\n        if not rows:',
+        'FROM memory_items WHERE {where} AND deleted = 0", args\n        )\n        if not rows:',
+    ),
+    "since leaves its instant out": Bug(
+        "since_is_included", '"created_at >= {args', '"created_at > {args'
+    ),
+    "until takes its instant in": Bug(
+        "since_is_included", '"created_at < {args', '"created_at <= {args'
+    ),
+}

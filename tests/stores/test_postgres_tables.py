@@ -1,0 +1,387 @@
+"""Tables of ours and of others, plans, locales, pools: what a database may look like."""
+
+import asyncio
+import random
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+
+from orbiter.memory import (
+    HumanMemory,
+    MemoryItem,
+    MemoryMetadata,
+    PostgresMemoryStore,
+    StorageError,
+)
+from orbiter.memory.backends._sql import Statement
+from orbiter.memory.query import Query
+from orbiter.memory.testing.servers import PostgresServer
+
+
+async def run(dsn: str, *script: str) -> list[tuple[Any, ...]]:
+    connection = await asyncpg.connect(dsn)
+    try:
+        for line in script[:-1]:
+            await connection.execute(line)
+        return [tuple(row) for row in await connection.fetch(script[-1])]
+    finally:
+        await connection.close()
+
+
+def item(name: str, text: str = "text", user: str = "ann") -> MemoryItem:
+    return HumanMemory(id=name, content=text, metadata=MemoryMetadata(user_id=user))
+
+
+# Tables that are there already
+
+
+async def test_tables_keep_their_number_of_partitions(postgres_dsn: str) -> None:
+    store = PostgresMemoryStore(postgres_dsn)
+    await store.init(partitions=4)
+    await store.close()
+
+    for wrong in (3, 5):
+        with pytest.raises(StorageError, match=f"has 4 partitions, not {wrong}"):
+            await PostgresMemoryStore(postgres_dsn).init(partitions=wrong)
+    async with PostgresMemoryStore(postgres_dsn) as store:
+        await store.add(item("1"))
+        with pytest.raises(StorageError, match="has 4 partitions, not 8"):
+            await store.init(partitions=8)
+        await store.init(partitions=4)
+
+
+async def test_a_refused_opening_leaves_no_connection(postgres_dsn: str) -> None:
+    async with PostgresMemoryStore(postgres_dsn):
+        pass
+
+    with pytest.raises(StorageError, match="has 0 partitions"):
+        await PostgresMemoryStore(postgres_dsn).init(partitions=2)
+
+    others = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
+    for _ in range(50):
+        left = await run(postgres_dsn, f"{others} AND pid <> pg_backend_pid()")
+        if not left:
+            break
+        await asyncio.sleep(0.02)
+    assert left == []
+
+
+async def test_tables_newer_than_we_know_are_refused_and_untouched(postgres_dsn: str) -> None:
+    async with PostgresMemoryStore(postgres_dsn) as store:
+        await store.add(item("1"))
+    await run(postgres_dsn, "INSERT INTO memory_schema VALUES (99)", "SELECT 1")
+
+    with pytest.raises(StorageError, match="schema 99.*pip install -U"):
+        await PostgresMemoryStore(postgres_dsn).init()
+
+    assert await run(postgres_dsn, "SELECT id FROM memory_items") == [("1",)]
+
+
+@pytest.mark.parametrize("partitions", [None, 2])
+@pytest.mark.parametrize("table", ["memory_items", "memory_versions", "memory_folded"])
+async def test_another_programs_table_is_refused_and_untouched(
+    postgres_dsn: str, table: str, partitions: int | None
+) -> None:
+    await run(
+        postgres_dsn,
+        f"CREATE TABLE {table} (id INTEGER PRIMARY KEY, price NUMERIC)",
+        f"INSERT INTO {table} VALUES (1, 2.5)",
+        "SELECT 1",
+    )
+    relations = "SELECT oid, relname FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+    before = await run(postgres_dsn, relations)
+
+    with pytest.raises(StorageError, match=table):
+        await PostgresMemoryStore(postgres_dsn).init(partitions=partitions)
+
+    assert await run(postgres_dsn, relations) == before
+    assert [float(price) for _, price in await run(postgres_dsn, f"SELECT * FROM {table}")] == [2.5]
+
+
+@pytest.mark.parametrize(
+    "table", ["memory_schema (version INTEGER)", "memory_schema (name TEXT, at TIMESTAMPTZ)"]
+)
+async def test_another_programs_schema_table_is_refused(postgres_dsn: str, table: str) -> None:
+    await run(postgres_dsn, f"CREATE TABLE {table}", "SELECT 1")
+
+    with pytest.raises(StorageError):
+        await PostgresMemoryStore(postgres_dsn).init()
+
+
+# Pools of the caller's
+
+
+async def test_a_given_pool_is_used_and_not_closed(postgres_dsn: str) -> None:
+    pool = await asyncpg.create_pool(postgres_dsn, min_size=1, max_size=3)
+    store = PostgresMemoryStore(pool=pool)
+
+    async with store:
+        await asyncio.gather(*(store.add(item(f"{n}")) for n in range(30)))
+        users = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        assert await pool.fetchval(users) <= 3
+
+    assert await pool.fetchval("SELECT count(*) FROM memory_items") == 30
+    await store.init()
+    assert await store.count() == 30
+    await store.close()
+    await pool.close()
+
+
+async def test_a_given_pool_that_is_closed_or_not_open_is_refused_at_once(
+    postgres_dsn: str,
+) -> None:
+    closed = await asyncpg.create_pool(postgres_dsn, min_size=0)
+    await closed.close()
+    unopened = asyncpg.create_pool(postgres_dsn, min_size=0)
+
+    for pool in (closed, unopened):
+        with pytest.raises(StorageError, match="pool is"):
+            await asyncio.wait_for(PostgresMemoryStore(pool=pool).init(), 2)
+
+
+@pytest.mark.parametrize("is_given", [True, False])
+async def test_nothing_of_ours_stays_in_a_session(postgres_dsn: str, is_given: bool) -> None:
+    pool = await asyncpg.create_pool(
+        postgres_dsn, min_size=1, max_size=1, statement_cache_size=0, reset=_keep
+    )
+    store = PostgresMemoryStore(
+        postgres_dsn, pool=pool if is_given else None, max_size=1, statement_cache_size=0
+    )
+    await store.init(row_security=False)
+    await _use_everything(store)
+
+    async with (pool if is_given else store._pool).acquire() as connection:  # type: ignore[union-attr]
+        for nothing in (
+            "SELECT name, statement FROM pg_prepared_statements",
+            # The driver itself turns `jit` off and on again when it looks up a type.
+            "SELECT name FROM pg_settings WHERE source = 'session' AND setting <> reset_val",
+            "SELECT name FROM pg_cursors WHERE name <> ''",
+            "SELECT * FROM pg_locks WHERE locktype = 'advisory'",
+            "SELECT relname FROM pg_class WHERE relpersistence = 't'",
+        ):
+            assert await connection.fetch(nothing) == [], nothing
+
+    await store.close()
+    await pool.close()
+
+
+async def _keep(_: object) -> None:
+    """Take the place of the pool's own cleaning up, which would hide what we leave."""
+
+
+async def _use_everything(store: PostgresMemoryStore) -> None:
+    await store.add(item("1", "Äpfel"))
+    await store.add(item("1", "Birnen"), by="bob", expected_version=1)
+    await store.add_many([item(f"{n}") for n in range(600)], by="bob")
+    await store.search(query="text", limit=1000)
+    await store.search(query="äpfel", before="3")
+    await store.history("1")
+    await store.delete("1", by="bob")
+    await store.restore("1")
+    await store.clear(metadata=MemoryMetadata(user_id="ann"))
+    await store.purge()
+    await store.stats()
+    await store.verify(repair=True)
+    await store.optimize()
+
+
+# Extensions and locales
+
+HAY = [
+    "In Istanbul", "İstanbul", "istanbul", "ıstanbul", "ISTANBUL", "STRASSE", "straße", "ẞ",
+    "ÄPFEL", "ǅ", "Σίσυφος", "ΣΊΣΥΦΟΣ", "100%", "1000", "a_b", "aXb", "back\\slash", "ﬁne", "FINE",
+]  # fmt: skip
+NEEDLES = [
+    "I", "i", "ı", "İ", "istanbul", "ISTANBUL", "STRASSE", "straße", "ß", "äpfel", "ǆ", "σίσυφοσ",
+    "%", "_", "a_b", "\\", "fine", "n i",
+]  # fmt: skip
+
+
+async def _expect_exact_search(store: PostgresMemoryStore) -> None:
+    # More rows than are read one by one, so that whatever index there is is asked, too.
+    filling = [item(f"f{n}", f"nothing of note {n}") for n in range(600)]
+    await store.add_many([item(f"h{n}", text) for n, text in enumerate(HAY)])
+    await store.add_many(filling)
+
+    for needle in NEEDLES:
+        found = {each.content for each in await store.search(query=needle, limit=1000)}
+        texts = [*HAY, *(each.content for each in filling)]
+        assert found == {text for text in texts if needle.casefold() in text.casefold()}, needle
+
+
+@pytest.mark.parametrize("partitions", [None, 3])
+async def test_search_is_exact_though_the_extension_was_dropped(
+    postgres_dsn: str, partitions: int | None
+) -> None:
+    store = PostgresMemoryStore(postgres_dsn)
+    await store.init(partitions=partitions)
+    await run(postgres_dsn, "DROP EXTENSION pg_trgm CASCADE", "SELECT 1")
+
+    await _expect_exact_search(store)
+
+    assert (await store.verify()).problems == ()
+    await store.close()
+
+
+async def test_a_role_that_may_not_make_extensions_gets_tables_and_exact_search(
+    postgres_dsn: str,
+) -> None:
+    name = "role_" + urlsplit(postgres_dsn).path.removeprefix("/test_")
+    await run(
+        postgres_dsn,
+        f"CREATE ROLE {name} LOGIN PASSWORD 'plain'",
+        f"GRANT CREATE, USAGE ON SCHEMA public TO {name}",
+        "SELECT 1",
+    )
+    parts = urlsplit(postgres_dsn)
+    netloc = f"{name}:plain@{parts.netloc.rpartition('@')[2]}"
+
+    async with PostgresMemoryStore(parts._replace(netloc=netloc).geturl()) as store:
+        extensions = await run(postgres_dsn, "SELECT extname FROM pg_extension")
+        await _expect_exact_search(store)
+
+    await run(postgres_dsn, f"DROP OWNED BY {name} CASCADE", f"DROP ROLE {name}", "SELECT 1")
+    assert ("pg_trgm",) not in extensions
+
+
+@pytest.mark.parametrize(
+    "locale",
+    [
+        "LOCALE_PROVIDER icu ICU_LOCALE 'tr-TR' LOCALE 'C'",
+        "LOCALE_PROVIDER builtin BUILTIN_LOCALE 'C.UTF-8' LOCALE 'C'",
+        "LOCALE 'C.UTF-8'",
+    ],
+)
+async def test_search_is_exact_in_every_locale(
+    postgres_server: PostgresServer, locale: str
+) -> None:
+    root = postgres_server.dsn()
+    connection = await asyncpg.connect(root)
+    try:
+        await connection.execute(f"CREATE DATABASE strange TEMPLATE template0 {locale}")
+    except asyncpg.PostgresError as error:
+        await connection.close()
+        pytest.skip(f"this server has no such locale: {error}")
+
+    try:
+        async with PostgresMemoryStore(postgres_server.dsn("strange")) as store:
+            await _expect_exact_search(store)
+    finally:
+        await connection.execute("DROP DATABASE strange WITH (FORCE)")
+        await connection.close()
+
+
+# Plans
+
+
+class Plans:
+    """Explains the statements of operations as they are run, with the values they are run with."""
+
+    def __init__(self, store: PostgresMemoryStore, connection: "asyncpg.Connection[Any]") -> None:
+        self._connection = connection
+        self.operations = store._operations
+
+    async def of(self, steps: Any) -> str:
+        lines: list[str] = []
+        try:
+            statement: Statement = next(steps)
+            while True:
+                explained = f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) {statement.sql}"
+                async with self._connection.transaction():
+                    plan = await self._connection.fetch(explained, *statement.args)
+                lines += [row[0] for row in plan]
+                rows = await self._connection.fetch(statement.sql, *statement.args)
+                statement = steps.send(rows)
+        except StopIteration:
+            return "\n".join(lines)
+
+
+def partitions_of(plan: str, table: str = "memory_items") -> set[str]:
+    """Return the partitions that a plan looked into."""
+    ran = [line for line in plan.splitlines() if "never executed" not in line]
+    return set(re.findall(rf"Scan.* on {table}_p(\d+)", "\n".join(ran)))
+
+
+@pytest.fixture(params=[None, 8], ids=["whole", "partitioned"])
+async def filled(
+    postgres_dsn: str, request: pytest.FixtureRequest
+) -> AsyncIterator[tuple[PostgresMemoryStore, Plans, bool]]:
+    dice = random.Random(7)
+    store = PostgresMemoryStore(postgres_dsn)
+    await store.init(partitions=request.param)
+    await store.add_many(
+        [
+            HumanMemory(
+                id=f"i{n}",
+                content=f"text number {n} {dice.random()}",
+                metadata=MemoryMetadata(
+                    user_id=f"u{n % 50}", session_id=f"s{n % 500}", task_id=f"t{n % 1000}"
+                ),
+            )
+            for n in range(6000)
+        ]
+    )
+    await store.optimize()
+    connection = await asyncpg.connect(postgres_dsn)
+    yield store, Plans(store, connection), bool(request.param)
+    await connection.close()
+    await store.close()
+
+
+QUESTIONS = {
+    "user": Query(metadata=MemoryMetadata(user_id="u7")),
+    "user and session": Query(metadata=MemoryMetadata(user_id="u7", session_id="s7")),
+    "user and text": Query("number 57", metadata=MemoryMetadata(user_id="u7")),
+    "user and rare text": Query("no such text", metadata=MemoryMetadata(user_id="u7")),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+async def test_a_users_search_reads_an_index_of_one_partition(
+    filled: tuple[PostgresMemoryStore, Plans, bool], question: str
+) -> None:
+    _, plans, is_partitioned = filled
+
+    plan = await plans.of(plans.operations.search(QUESTIONS[question], None, None))
+
+    assert "Seq Scan on memory_items" not in plan, plan
+    assert "Index" in plan, plan
+    if is_partitioned:
+        assert len(partitions_of(plan)) == 1, plan
+
+
+async def test_one_item_is_found_by_its_key_in_one_partition(
+    filled: tuple[PostgresMemoryStore, Plans, bool],
+) -> None:
+    _, plans, is_partitioned = filled
+    make = plans.operations
+
+    for steps in (
+        make.get("i7"),
+        make.history("i7"),
+        make.delete("i7", None),
+        make.restore("i7", None),
+        make.get("no such item"),
+    ):
+        plan = await plans.of(steps)
+
+        assert "Seq Scan on memory_i" not in plan, plan
+        if is_partitioned:
+            assert len(partitions_of(plan)) <= 1, plan
+            assert len(partitions_of(plan, "memory_ids")) <= 1, plan
+
+
+async def test_forgetting_a_user_reads_an_index_of_one_partition(
+    filled: tuple[PostgresMemoryStore, Plans, bool],
+) -> None:
+    _, plans, is_partitioned = filled
+
+    plan = await plans.of(plans.operations.clear(MemoryMetadata(user_id="u7"), None))
+
+    assert "Seq Scan on memory_items" not in plan, plan
+    if is_partitioned:
+        assert len(partitions_of(plan)) == 1, plan
