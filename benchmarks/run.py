@@ -1,9 +1,10 @@
 """Run every benchmark, each in its own process; exit 1 if one misses a bar.
 
-    python benchmarks/run.py [--data DIR]
+    python benchmarks/run.py [--data DIR] [--full]
 
-DIR may hold `locomo_dev.json.gz`, for the parts that need real conversations. The fuzz run of
-`benchmarks/legal.py` stands apart: `make fuzz`.
+DIR may hold `locomo_dev.json.gz`, for the parts that need real conversations. `--full` searches a
+million rows as well, for some ten minutes. The fuzz run of `benchmarks/legal.py` stands apart:
+`make fuzz`.
 """
 
 import argparse
@@ -13,14 +14,20 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPTS = ("import_time", "short_term", "peers_legal", "tokens", "summary_coverage")
+SCRIPTS = (
+    *("import_time", "short_term", "peers_legal", "tokens", "summary_coverage"),
+    *("sql_write", "sql_read", "sql_search", "postgres_write", "postgres_read"),
+)
 TAKES_DATA = frozenset(("tokens", "summary_coverage"))
+TAKES_FULL = frozenset(("sql_search", "postgres_read"))
 
 
-def run(name: str, data: Path | None) -> int:
+def run(name: str, data: Path | None, *, full: bool) -> int:
     command = [sys.executable, "-m", f"benchmarks.{name}"]
     if data is not None and name in TAKES_DATA:
         command += ["--data", str(data.resolve())]
+    if full and name in TAKES_FULL:
+        command.append("--full")
     return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
@@ -29,12 +36,13 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, help="folder with locomo_dev.json.gz")
-    data = parser.parse_args().data
+    parser.add_argument("--full", action="store_true", help="a million rows where it matters")
+    given = parser.parse_args()
     failed = []
     for number, name in enumerate(SCRIPTS, start=1):
         print(f"[{number}/{len(SCRIPTS)}] {name} …", file=sys.stderr, flush=True)
         began = time.monotonic()
-        if run(name, data):
+        if run(name, given.data, full=given.full):
             failed.append(name)
         print(f"    {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     print()

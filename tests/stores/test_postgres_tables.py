@@ -251,7 +251,6 @@ async def test_a_role_that_may_not_make_extensions_gets_tables_and_exact_search(
 @pytest.mark.parametrize(
     "locale",
     [
-        "LOCALE_PROVIDER icu ICU_LOCALE 'tr-TR' LOCALE 'C'",
         "LOCALE_PROVIDER builtin BUILTIN_LOCALE 'C.UTF-8' LOCALE 'C'",
         "LOCALE 'C.UTF-8'",
     ],
@@ -261,11 +260,7 @@ async def test_search_is_exact_in_every_locale(
 ) -> None:
     root = postgres_server.dsn()
     connection = await asyncpg.connect(root)
-    try:
-        await connection.execute(f"CREATE DATABASE strange TEMPLATE template0 {locale}")
-    except asyncpg.PostgresError as error:
-        await connection.close()
-        pytest.skip(f"this server has no such locale: {error}")
+    await connection.execute(f"CREATE DATABASE strange TEMPLATE template0 {locale}")
 
     try:
         async with PostgresMemoryStore(postgres_server.dsn("strange")) as store:

@@ -392,3 +392,37 @@ async def test_texts_folded_by_another_unicode_version_are_read_until_repaired(
     await store.verify(repair=True)
     assert len(await store.search(query="äpfel 7", metadata=ANN, limit=900)) == 11
     assert any("MATCH" in sql for sql in seen)
+
+
+async def test_without_trigrams_everything_works_and_finds_the_same(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "WORDS", schema.WORDS.replace("trigram", "unheardof"))
+    async with SQLiteMemoryStore(path) as store:
+        await store.add_many([HumanMemory(id=f"i{n}", content=f"ÄPFEL {n}") for n in range(600)])
+        await store.optimize()
+        await store.delete("i77")
+        await store.purge()
+
+        assert len(await store.search(query="äpfel 7", limit=100)) == 10
+        assert await store.verify(repair=True)
+    assert _by_hand(path, "SELECT count(*) FROM sqlite_master WHERE name = 'memory_words'") == [
+        (0,)
+    ]
+    monkeypatch.undo()
+
+    async with SQLiteMemoryStore(path) as store:  # by another Python, whose SQLite has them
+        await store.optimize()
+        assert len(await store.search(query="äpfel 7", limit=100)) == 10
+        assert await store.verify()
+
+
+async def test_a_blob_made_by_hand_stops_no_upkeep(store: SQLiteMemoryStore, path: Path) -> None:
+    await store.add_many([HumanMemory(id=f"i{n}", content=f"text {n}") for n in range(9)])
+    _by_hand(path, "UPDATE memory_items SET content = x'00ff' WHERE id = 'i3'")
+
+    await store.optimize()
+    report = await store.verify(repair=True)
+
+    assert [problem for problem in report.problems if "`i3`" in problem] == list(report.problems)
+    assert len(await store.search(query="text", limit=100)) == 8

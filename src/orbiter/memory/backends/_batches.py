@@ -10,29 +10,41 @@ MOST = 500
 """Writes in one batch."""
 
 LANES = 4
-"""Batches under way at once: one that waits for a lock must not hold up everyone."""
+"""Batches under way at once."""
+
+PATIENCE = 0.02
+"""Seconds after which those who wait get a lane of their own: a batch that itself waits, for a
+lock perhaps, must not hold up everyone."""
 
 
 class Batches(Generic[_T]):
-    """Whoever finds a lane free goes alone and at once; the others wait and go together."""
+    """Whoever finds nothing under way goes alone and at once; the others wait and go together."""
 
     def __init__(self, write: Callable[[Sequence[_T]], Awaitable[None]]) -> None:
         self._write = write
         self._waiting: list[tuple[_T, asyncio.Future[None]]] = []
-        self._free = LANES
+        self._busy = 0
+        self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def put(self, value: _T) -> None:
         """Write *value*, alone or with others; return when it is written."""
-        if self._free:
-            self._free -= 1
+        loop = asyncio.get_running_loop()
+        if not self._busy:
+            self._busy += 1
             try:
-                await self._write([value])
+                await asyncio.sleep(0)  # those who start together go together
+                if not self._waiting:
+                    await self._write([value])
+                    return
             finally:
-                self._hand_on()
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._busy -= 1
+                if self._waiting and not self._busy:
+                    loop.call_soon(self._go)
+        future: asyncio.Future[None] = loop.create_future()
         self._waiting.append((value, future))
+        if self._timer is None:
+            self._timer = loop.call_later(PATIENCE, self._go)
         await future
 
     async def close(self) -> None:
@@ -40,16 +52,23 @@ class Batches(Generic[_T]):
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _hand_on(self) -> None:
-        """Give a lane to those who wait, if there are any."""
-        batch, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
+    def _go(self) -> None:
+        """Send those who wait on their way, if there is a lane."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         # Who was cancelled while waiting has written nothing.
-        batch = [each for each in batch if not each[1].done()]
-        if not batch:
-            self._free += 1
+        waiting = [each for each in self._waiting if not each[1].done()]
+        if not waiting or self._busy >= LANES:
+            self._waiting = waiting
             return
+        batch, self._waiting = waiting[:MOST], waiting[MOST:]
+        loop = asyncio.get_running_loop()
+        if self._waiting:
+            self._timer = loop.call_later(PATIENCE, self._go)
+        self._busy += 1
         # In a task of its own: no single caller's cancellation may end what others wait for.
-        task = asyncio.get_running_loop().create_task(self._carry_out(batch))
+        task = loop.create_task(self._carry_out(batch))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -67,7 +86,8 @@ class Batches(Generic[_T]):
                 if not future.done():
                     future.set_result(None)
         finally:
-            self._hand_on()
+            self._busy -= 1
+            self._go()
 
     async def _carry_out_one(self, value: _T, future: "asyncio.Future[None]") -> None:
         try:

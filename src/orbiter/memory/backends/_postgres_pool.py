@@ -7,6 +7,18 @@ from orbiter.memory.errors import MemoryConnectionError, MemoryError, MemoryTime
 _READ_ONLY = "25006"
 
 
+class Fate:
+    """What is known of a transaction when its COMMIT is sent."""
+
+    def __init__(self) -> None:
+        self.transaction: str | None = None
+        self.value: object = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.transaction is not None
+
+
 class Lease:
     """A connection for a while: cut off, not waited for, when its caller is cancelled or late."""
 

@@ -62,6 +62,11 @@ def backup(
         with part.open("rb") as file:
             os.fsync(file.fileno())
         os.link(part, target)  # unlike a rename, it never replaces a file
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # its name is kept, too
+        finally:
+            os.close(folder)
     except OSError as exc:
         raise StorageError(f"`{target}` cannot be written: {exc.strerror}") from exc
     finally:

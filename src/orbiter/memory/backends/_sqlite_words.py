@@ -6,6 +6,7 @@ the rest, so its answer is exact at any moment.
 """
 
 import sqlite3
+from contextlib import suppress
 from unicodedata import unidata_version
 
 from orbiter.memory.backends import _sql
@@ -21,6 +22,7 @@ MANY = 4096
 SHARE = 100
 """An index of n rows costs about as much to ask as reading n / SHARE rows."""
 
+_HAS_WORDS = "SELECT 1 FROM sqlite_master WHERE name = 'memory_words'"
 _MARK = "(SELECT value FROM memory_meta WHERE key = 'indexed_to')"
 
 
@@ -40,12 +42,10 @@ def candidates(needle: str) -> Steps[list[int] | None]:
     """Return the places of rows that may hold *needle*; `None` if they are too many to tell."""
     if len(needle) < 3:
         return None
-    rows = yield Statement(
-        "SELECT (SELECT value FROM memory_meta WHERE key = 'unicode'),"
-        " (SELECT count(*) FROM sqlite_master WHERE name = 'memory_words')"
-    )
-    unicode, has_words = rows[0]
-    if not has_words or (unicode != unidata_version and not needle.isascii()):
+    if not (yield Statement(_HAS_WORDS)):
+        return None
+    rows = yield Statement("SELECT value FROM memory_meta WHERE key = 'unicode'")
+    if rows[0][0] != unidata_version and not needle.isascii():
         return None
     rows = yield Statement(
         f"SELECT rowid FROM memory_words WHERE memory_words MATCH ?1 LIMIT {MANY + 1}",
@@ -69,16 +69,17 @@ def _match(needle: str) -> str:
 def settle(limit: int = -1) -> Steps[None]:
     """Bring rows that were changed or removed since they were indexed up to date."""
     some = f"(SELECT place FROM memory_unindexed ORDER BY place LIMIT {limit})"
-    yield Statement(
-        "INSERT INTO memory_words (memory_words, rowid, text)"
-        " SELECT 'delete', place, orbiter_fold(indexed) FROM memory_unindexed"
-        f" WHERE indexed IS NOT NULL AND place IN {some}"
-    )
-    yield Statement(
-        "INSERT INTO memory_words (rowid, text)"
-        " SELECT rowid, orbiter_fold(content) FROM memory_items"
-        f" WHERE rowid <= {_MARK} AND rowid IN {some}"
-    )
+    if (yield Statement(_HAS_WORDS)):
+        yield Statement(
+            "INSERT INTO memory_words (memory_words, rowid, text)"
+            " SELECT 'delete', place, orbiter_fold(indexed) FROM memory_unindexed"
+            f" WHERE typeof(indexed) = 'text' AND place IN {some}"
+        )
+        yield Statement(
+            "INSERT INTO memory_words (rowid, text)"
+            " SELECT rowid, orbiter_fold(content) FROM memory_items"
+            f" WHERE typeof(content) = 'text' AND rowid <= {_MARK} AND rowid IN {some}"
+        )
     yield Statement(f"DELETE FROM memory_unindexed WHERE place IN {some}")
 
 
@@ -105,8 +106,11 @@ def index_some(connection: sqlite3.Connection) -> bool:
     if not schema.has_words(connection):
         return False
     connection.execute("BEGIN IMMEDIATE")
-    for statement in settle(CHUNK):
-        connection.execute(statement.sql)
+    steps = settle(CHUNK)
+    statement = next(steps)
+    with suppress(StopIteration):
+        while True:
+            statement = steps.send(connection.execute(statement.sql).fetchall())
     changed = connection.execute("SELECT changes()").fetchone()[0]
     rows = connection.execute(
         f"SELECT rowid, content FROM memory_items WHERE rowid > {_MARK} ORDER BY rowid"
@@ -115,7 +119,8 @@ def index_some(connection: sqlite3.Connection) -> bool:
     if rows:
         connection.executemany(
             "INSERT INTO memory_words (rowid, text) VALUES (?, ?)",
-            [(place, text.casefold()) for place, text in rows],
+            # What was made a BLOB by hand is no text, and found by none.
+            [(place, text.casefold()) for place, text in rows if isinstance(text, str)],
         )
         connection.execute(
             "UPDATE memory_meta SET value = ? WHERE key = 'indexed_to'", [rows[-1][0]]
@@ -153,7 +158,8 @@ def check(connection: sqlite3.Connection) -> list[str]:
             connection.execute("SELECT doc, count(*) FROM temp.memory_terms GROUP BY doc")
         )
         settled = connection.execute(
-            f"SELECT rowid, orbiter_fold(content) FROM memory_items WHERE rowid <= {_MARK}"
+            f"SELECT rowid, CASE typeof(content) WHEN 'text' THEN orbiter_fold(content) ELSE '' END"
+            f" FROM memory_items WHERE rowid <= {_MARK}"
             " AND rowid NOT IN (SELECT place FROM memory_unindexed)"
         )
         for place, text in settled:

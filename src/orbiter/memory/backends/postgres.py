@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from orbiter.memory._checks import check_name
 from orbiter.memory.backends import _postgres_schema as schema
+from orbiter.memory.backends import _postgres_upkeep as upkeep
 from orbiter.memory.backends._batches import Batches
 from orbiter.memory.backends._postgres_dialect import PartitionedDialect, PostgresDialect, folded
 from orbiter.memory.backends._postgres_dsn import scrubbed, shown
 from orbiter.memory.backends._postgres_pool import (
+    Fate,
     Lease,
     import_asyncpg,
     is_answer,
@@ -23,7 +25,7 @@ from orbiter.memory.backends._postgres_pool import (
 )
 from orbiter.memory.backends._rows import Row
 from orbiter.memory.backends._sql import Operations, Rows, Statement, Steps
-from orbiter.memory.backends._sql_store import CHUNK, SQLMemoryStore
+from orbiter.memory.backends._sql_store import SQLMemoryStore
 from orbiter.memory.errors import (
     AccessError,
     MemoryConnectionError,
@@ -138,8 +140,8 @@ class PostgresMemoryStore(SQLMemoryStore):
         *row_security* adds policies by which a connection sees one user's rows only. Tables that
         are there already are taken as they are.
         """
-        if partitions is not None and not 1 <= partitions <= 1024:
-            raise ValueError(f"`partitions` must be from 1 to 1,024, not {partitions}")
+        if partitions is not None and not 1 <= partitions <= 256:
+            raise ValueError(f"`partitions` must be from 1 to 256, not {partitions}")
         if self._pool is not None and self._is_at_home():
             self._expect(partitions, row_security)
             return
@@ -338,7 +340,7 @@ class PostgresMemoryStore(SQLMemoryStore):
         await self._retry(attempt)
 
     async def _write(self, steps: Callable[[], Steps[_T]]) -> _T:
-        fate = _Fate()
+        fate = Fate()
 
         async def attempt() -> _T:
             async with self._connection(self._opened()) as connection:
@@ -375,7 +377,7 @@ class PostgresMemoryStore(SQLMemoryStore):
         return False
 
     async def _run_in_transaction(
-        self, connection: Any, steps: Steps[_T], fate: "_Fate | None" = None
+        self, connection: Any, steps: Steps[_T], fate: Fate | None = None
     ) -> _T:
         await self._execute(connection, "BEGIN")
         try:
@@ -392,7 +394,7 @@ class PostgresMemoryStore(SQLMemoryStore):
             raise
         return value
 
-    async def _was_committed(self, connection: Any, fate: "_Fate") -> bool:
+    async def _was_committed(self, connection: Any, fate: Fate) -> bool:
         """Find out about a transaction whose COMMIT was sent and never answered."""
         statement = Statement("SELECT pg_xact_status($1::text::xid8)", [fate.transaction])
         async with asyncio.timeout(self._statement_timeout):
@@ -472,7 +474,9 @@ class PostgresMemoryStore(SQLMemoryStore):
     def _translate(self, error: Exception) -> Exception:
         if isinstance(error, MemoryError):
             return error
-        text = scrubbed(f"{error}", self._dsn) or type(error).__name__
+        # Not the whole error: its detail may quote a row.
+        text = getattr(error, "message", None) or f"{error}"
+        text = scrubbed(text, self._dsn) or type(error).__name__
         if isinstance(error, TimeoutError):
             return MemoryTimeoutError(
                 f"{self!r} did not answer within {self._statement_timeout:g} s; whether a write "
@@ -500,7 +504,7 @@ class PostgresMemoryStore(SQLMemoryStore):
 
     async def stats(self) -> StoreStats:
         """Return how much the store holds."""
-        rows = await self._read(_stats_steps)
+        rows = await self._read(upkeep.stats)
         items, deleted, versions, size = rows[0]
         return StoreStats(items, deleted, versions, size, unindexed=0, schema=self._layout.version)
 
@@ -523,9 +527,11 @@ class PostgresMemoryStore(SQLMemoryStore):
     async def _check(self, repair: bool) -> list[str]:  # noqa: FBT001
         if repair:
             await self._maintain("REINDEX TABLE {}")
-        problems = [f"index `{row[0]}` is not valid" for row in await self._read(_invalid_steps)]
+        problems = [
+            f"index `{row[0]}` is not valid" for row in await self._read(upkeep.invalid_indexes)
+        ]
         last = ""
-        while rows := await self._read(lambda: _folded_steps(self._everything, last)):  # noqa: B023
+        while rows := await self._read(lambda: upkeep.folded_texts(self._everything, last)):  # noqa: B023
             last = rows[-1][0]
             wrong = [
                 (item_id, text, content)
@@ -533,7 +539,7 @@ class PostgresMemoryStore(SQLMemoryStore):
                 if (text := folded(content)) is not None and text != kept
             ]
             if repair and wrong:
-                await self._write(lambda: _refold_steps(wrong))  # noqa: B023
+                await self._write(lambda: upkeep.refold(wrong))  # noqa: B023
             elif wrong:
                 problems += [f"item `{item_id}` has no folded text" for item_id, _, _ in wrong]
         return problems
@@ -541,60 +547,3 @@ class PostgresMemoryStore(SQLMemoryStore):
     @property
     def _everything(self) -> str:
         return PartitionedDialect.everything if self._layout.partitions else "memory_items"
-
-
-class _Fate:
-    """What is known of a transaction when its COMMIT is sent."""
-
-    def __init__(self) -> None:
-        self.transaction: str | None = None
-        self.value: object = None
-
-    @property
-    def is_open(self) -> bool:
-        return self.transaction is not None
-
-
-def _stats_steps() -> Steps[Rows]:
-    return (
-        yield Statement(
-            "SELECT (SELECT count(*) FROM memory_items WHERE deleted = 0),"
-            " (SELECT count(*) FROM memory_items WHERE deleted = 1),"
-            " (SELECT count(*) FROM memory_versions WHERE memory_type IS NOT NULL),"
-            " (SELECT sum(pg_total_relation_size(relid))::bigint FROM unnest($1::text[]) AS name,"
-            " pg_partition_tree(to_regclass(name)))",
-            [list(schema.TABLES)],
-        )
-    )
-
-
-def _invalid_steps() -> Steps[Rows]:
-    return (
-        yield Statement(
-            "SELECT indexrelid::regclass::text FROM pg_index, unnest($1::text[]) AS name"
-            " WHERE indrelid = to_regclass(name) AND NOT (indisvalid AND indisready)",
-            [list(schema.TABLES)],
-        )
-    )
-
-
-def _folded_steps(everything: str, last: str) -> Steps[Rows]:
-    return (
-        yield Statement(
-            f"SELECT id, content, CASE WHEN digest = {schema.DIGEST} THEN folded END"
-            f" FROM {everything} LEFT JOIN memory_folded USING (id)"
-            " WHERE id > $1 AND octet_length(content) <> char_length(content)"
-            f" ORDER BY id LIMIT {CHUNK}",
-            [last],
-        )
-    )
-
-
-def _refold_steps(wrong: list[tuple[str, str, str]]) -> Steps[None]:
-    yield Statement(
-        "INSERT INTO memory_folded (id, folded, digest)"
-        f" SELECT $1, $2, {schema.DIGEST} FROM (SELECT $3::text AS content) AS given"
-        " ON CONFLICT (id) DO UPDATE SET digest = excluded.digest, folded = excluded.folded",
-        wrong,
-        many=True,
-    )

@@ -1,0 +1,208 @@
+"""Durable writes: one add after the other, 64 at once, 10,000 in one call.
+
+Every commit is synced to disk before it counts (`synchronous=FULL`, `fsync=on`).
+
+    python -m benchmarks.sql_write
+"""
+
+import asyncio
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks._async_timing import Rounds, Work, in_turns, one_by_one, timed
+from benchmarks._sql_data import INSERT, items, raw_table, row
+from benchmarks._sql_peers import (
+    OURS,
+    RAW,
+    Contender,
+    all_of,
+    langgraph,
+    mem0_history,
+    openai_agents,
+    ours,
+    raw,
+)
+from benchmarks._timing import Table, duration, exit_code
+
+from orbiter.memory.backends.sqlite import SQLiteMemoryStore
+from orbiter.memory.items import MemoryItem
+
+SINGLE_BAR = 1.6
+CONCURRENT_BAR = 2.5
+MANY_BAR = 2.5
+SINGLES, SINGLE_ROUNDS = 20, 30
+AT_ONCE, CONCURRENT_ROUNDS = 64, 15
+WARM_UP = 500
+MANY, MANY_ROUNDS = 10_000, 5
+
+
+def fresh(count: int, number: int) -> list[MemoryItem]:
+    """Return items that no earlier round has added."""
+    return list(items(count, first=number * count))
+
+
+def together(call: Callable[[Any], Any], values: Sequence[Any]) -> Work:
+    """Return work that makes every call at the same time."""
+
+    async def work() -> None:
+        await asyncio.gather(*(call(value) for value in values))
+
+    return work
+
+
+async def race(
+    contenders: Sequence[Contender],
+    how: Callable[[Callable[[Any], Any], Sequence[Any]], Work],
+    *,
+    calls: int,
+    rounds: int,
+    warm_up: int = WARM_UP,
+) -> Rounds:
+    """Time how long an add takes each of them."""
+    for each in contenders:
+        # Past its first checkpoint a journal is written over, no longer made longer: cheaper.
+        await one_by_one(each.add, list(map(each.take, fresh(warm_up, 1_000 + calls))))()
+
+    def turn(contender: Contender) -> Callable[[int], Work]:
+        return lambda number: how(contender.add, list(map(contender.take, fresh(calls, number))))
+
+    return await in_turns(
+        {each.name: turn(each) for each in contenders},
+        rounds=rounds,
+        calls=calls,
+        after={each.name: each.settle for each in contenders},
+    )
+
+
+def single_table(title: str, rounds: Rounds, names: Sequence[str], ours: str, raw: str) -> Table:
+    table = Table(title, "one durable add", "median", "against raw")
+    for name in names:
+        ratio = rounds.ratio(name, raw)
+        cells = (name, duration(rounds.typical(name)), f"{ratio:.2f}x")
+        if name == ours:
+            table.add(
+                *cells, measured=f"{ratio:.2f}x", bar=f"<= {SINGLE_BAR}x", ok=ratio <= SINGLE_BAR
+            )
+        elif name == raw:
+            table.add(*cells)
+        else:
+            ahead = rounds.ratio(name, ours)
+            table.add(*cells, measured=f"{ahead:.2f}x ours", bar="> ours", ok=ahead > 1)
+    return table
+
+
+def concurrent_table(
+    title: str,
+    rounds: Rounds,
+    names: Sequence[str],
+    ours: str,
+    raw: str,
+    *,
+    only_peers: bool = False,
+) -> Table:
+    """Compare throughput; with *only_peers*, raw commits run side by side and set no bar."""
+    table = Table(title, f"{AT_ONCE} durable adds at once", "each", "throughput")
+    for name in names:
+        ratio, ahead = 1 / rounds.ratio(name, raw), rounds.ratio(name, ours)
+        cells = (name, duration(rounds.typical(name)), f"{ratio:.2f}x raw")
+        if name == raw or (name == ours and only_peers):
+            table.add(*cells)
+        elif name == ours:
+            bar = f">= {CONCURRENT_BAR}x"
+            table.add(*cells, measured=f"{ratio:.2f}x", bar=bar, ok=ratio >= CONCURRENT_BAR)
+        else:
+            table.add(*cells, measured=f"{ahead:.2f}x ours", bar="> ours", ok=ahead > 1)
+    return table
+
+
+async def many_table(folder: Path) -> Table:
+    bare, indexed = "executemany, primary key only", "executemany, same indexes"
+    batch = list(items(MANY))
+    rows = list(map(row, batch))
+    indexing: list[float] = []
+    store = SQLiteMemoryStore()
+
+    async def reopen() -> None:
+        """Index what was added, which must not slow the others down, and take a new file."""
+        nonlocal store
+        indexing.append(await timed(store.optimize))
+        await store.close()
+        store = SQLiteMemoryStore(folder / f"many-{len(indexing)}.db")
+        await store.init()
+
+    def insert(name: str, *, with_indexes: bool) -> Callable[[int], Work]:
+        def turn(number: int) -> Work:
+            path = folder / f"{name}-{number}.db"
+            raw_table(path, indexed=with_indexes)
+
+            async def work() -> None:
+                with closing(sqlite3.connect(path)) as connection:
+                    connection.execute("PRAGMA synchronous = FULL")
+                    connection.executemany(INSERT, rows)
+                    connection.commit()
+
+            return work
+
+        return turn
+
+    await store.init()
+    await reopen()
+    rounds = await in_turns(
+        {
+            bare: insert("bare", with_indexes=False),
+            indexed: insert("indexed", with_indexes=True),
+            OURS: lambda _: lambda: store.add_many(batch),
+        },
+        rounds=MANY_ROUNDS,
+        after={OURS: reopen},
+    )
+    await store.close()
+    table = many_rows(f"{MANY:,} rows in one transaction, SQLite", rounds, OURS, [bare, indexed])
+    table.add("its text index, later, when idle", duration(median(indexing[2:])))
+    return table
+
+
+def many_rows(title: str, rounds: Rounds, ours: str, baselines: Sequence[str]) -> Table:
+    table = Table(title, "call", "median")
+    for name in baselines:
+        ratio = rounds.ratio(ours, name)
+        table.add(
+            name,
+            duration(rounds.typical(name)),
+            measured=f"ours {ratio:.2f}x",
+            bar=f"<= {MANY_BAR}x",
+            ok=ratio <= MANY_BAR,
+        )
+    table.add(f"{ours}.add_many", duration(rounds.typical(ours)))
+    return table
+
+
+async def sqlite_tables(folder: Path) -> list[Table]:
+    tables = []
+    async with all_of(
+        *(each(folder) for each in (raw, ours, openai_agents, langgraph, mem0_history))
+    ) as every:
+        names = [each.name for each in every]
+        rounds = await race(every, one_by_one, calls=SINGLES, rounds=SINGLE_ROUNDS)
+        tables.append(single_table("SQLite, one after the other", rounds, names, OURS, RAW))
+        some = every[:-1]  # mem0's is not async: 64 at once are 64 in a row
+        rounds = await race(some, together, calls=AT_ONCE, rounds=CONCURRENT_ROUNDS)
+        tables.append(concurrent_table("SQLite, at once", rounds, names[:-1], OURS, RAW))
+    tables.append(await many_table(folder))
+    return tables
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        tables = asyncio.run(sqlite_tables(Path(folder)))
+    return exit_code(*tables)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

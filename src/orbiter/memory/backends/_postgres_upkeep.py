@@ -1,0 +1,50 @@
+"""What looking after the tables of a Postgres store asks the server, as steps."""
+
+from orbiter.memory.backends import _postgres_schema as schema
+from orbiter.memory.backends._sql import Rows, Statement, Steps
+from orbiter.memory.backends._sql_store import CHUNK
+
+
+def stats() -> Steps[Rows]:
+    return (
+        yield Statement(
+            "SELECT (SELECT count(*) FROM memory_items WHERE deleted = 0),"
+            " (SELECT count(*) FROM memory_items WHERE deleted = 1),"
+            " (SELECT count(*) FROM memory_versions WHERE memory_type IS NOT NULL),"
+            " (SELECT sum(pg_total_relation_size(relid))::bigint FROM unnest($1::text[]) AS name,"
+            " pg_partition_tree(to_regclass(name)))",
+            [list(schema.TABLES)],
+        )
+    )
+
+
+def invalid_indexes() -> Steps[Rows]:
+    return (
+        yield Statement(
+            "SELECT indexrelid::regclass::text FROM pg_index, unnest($1::text[]) AS name"
+            " WHERE indrelid = to_regclass(name) AND NOT (indisvalid AND indisready)",
+            [list(schema.TABLES)],
+        )
+    )
+
+
+def folded_texts(everything: str, last: str) -> Steps[Rows]:
+    return (
+        yield Statement(
+            f"SELECT id, content, CASE WHEN digest = {schema.DIGEST} THEN folded END"
+            f" FROM {everything} LEFT JOIN memory_folded USING (id)"
+            " WHERE id > $1 AND octet_length(content) <> char_length(content)"
+            f" ORDER BY id LIMIT {CHUNK}",
+            [last],
+        )
+    )
+
+
+def refold(wrong: list[tuple[str, str, str]]) -> Steps[None]:
+    yield Statement(
+        "INSERT INTO memory_folded (id, folded, digest)"
+        f" SELECT $1, $2, {schema.DIGEST} FROM (SELECT $3::text AS content) AS given"
+        " ON CONFLICT (id) DO UPDATE SET digest = excluded.digest, folded = excluded.folded",
+        wrong,
+        many=True,
+    )
