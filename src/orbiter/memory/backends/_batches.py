@@ -75,9 +75,12 @@ class Batches(Generic[_T]):
     async def _carry_out(self, batch: list[tuple[_T, "asyncio.Future[None]"]]) -> None:
         try:
             await self._write([value for value, _ in batch])
-        except Exception as exc:  # noqa: BLE001 - told to the one who asked
-            if len(batch) == 1:
-                _fail(batch[0][1], exc)
+        except Exception as exc:  # noqa: BLE001 - told to those who asked
+            # Whether a batch that was not answered is written is not known: it must not be sent
+            # again, or it might count twice.
+            if len(batch) == 1 or isinstance(exc, (TimeoutError, ConnectionError)):
+                for _, future in batch:
+                    _fail(future, exc)
             else:
                 # One of them failed, and took the others with it: each gets its own attempt.
                 await asyncio.gather(*(self._carry_out_one(*each) for each in batch))

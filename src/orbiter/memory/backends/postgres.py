@@ -6,8 +6,7 @@ is how they get there: a pool, timeouts, and what happens when the connection br
 
 import asyncio
 import os
-import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orbiter.memory._checks import check_name
@@ -15,22 +14,17 @@ from orbiter.memory.backends import _postgres_schema as schema
 from orbiter.memory.backends import _postgres_upkeep as upkeep
 from orbiter.memory.backends._batches import Batches
 from orbiter.memory.backends._postgres_dialect import PartitionedDialect, PostgresDialect, folded
-from orbiter.memory.backends._postgres_dsn import scrubbed, shown
+from orbiter.memory.backends._postgres_driver import Driver
+from orbiter.memory.backends._postgres_dsn import shown
 from orbiter.memory.backends._postgres_pool import (
     Fate,
-    Lease,
-    import_asyncpg,
-    is_answer,
-    quiet_connection,
 )
+from orbiter.memory.backends._postgres_setup import set_up
 from orbiter.memory.backends._rows import Row
-from orbiter.memory.backends._sql import Operations, Rows, Statement, Steps
+from orbiter.memory.backends._sql import Operations, Steps
 from orbiter.memory.backends._sql_store import SQLMemoryStore
 from orbiter.memory.errors import (
     AccessError,
-    MemoryConnectionError,
-    MemoryError,
-    MemoryTimeoutError,
     NotInitializedError,
     QueryError,
     StorageError,
@@ -43,12 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["PostgresMemoryStore"]
 
 _T = TypeVar("_T")
-
-_XID = "SELECT pg_current_xact_id()::text"
-
-# Broken connections, servers that stop, start, fail over or are full, and lost races between
-# transactions: by the next attempt all of them may be over.
-_PASSING = ("08", "57P", "25006", "40001", "40P01", "53300")
 
 
 class PostgresMemoryStore(SQLMemoryStore):
@@ -75,7 +63,6 @@ class PostgresMemoryStore(SQLMemoryStore):
         retry_for: float = 10.0,
         statement_cache_size: int = 256,
     ) -> None:
-        self._asyncpg = import_asyncpg()
         for name, value in {
             "connect_timeout": connect_timeout,
             "acquire_timeout": acquire_timeout,
@@ -88,15 +75,19 @@ class PostgresMemoryStore(SQLMemoryStore):
             raise ValueError(f"`min_size` must be from 0 to `max_size`, not {min_size}")
         self._dsn = dsn
         self._given_pool = pool
-        self._pool_settings = {
-            "min_size": min_size,
-            "max_size": max_size,
-            "timeout": connect_timeout,
-            "statement_cache_size": statement_cache_size,
-        }
-        self._acquire_timeout = acquire_timeout
-        self._statement_timeout = statement_timeout
-        self._retry_for = retry_for
+        self._driver = Driver(
+            dsn,
+            repr(self),
+            pool_settings={
+                "min_size": min_size,
+                "max_size": max_size,
+                "timeout": connect_timeout,
+                "statement_cache_size": statement_cache_size,
+            },
+            acquire_timeout=acquire_timeout,
+            statement_timeout=statement_timeout,
+            retry_for=retry_for,
+        )
         self._pool: asyncpg.Pool[Any] | None = None
         self._home: tuple[int, asyncio.AbstractEventLoop] | None = None
         self._opening: asyncio.Task[None] | None = None
@@ -118,7 +109,7 @@ class PostgresMemoryStore(SQLMemoryStore):
         if self._pool is None:
             raise NotInitializedError(self)
         try:
-            check_name(user_id, max_chars=256)
+            check_name(user_id, max_chars=1024)
         except (ValueError, TypeError) as exc:
             raise QueryError(f"`user_id` must be a name: {exc}") from None
         if not self._layout.is_held:
@@ -193,9 +184,9 @@ class PostgresMemoryStore(SQLMemoryStore):
         if pool is None or pool is self._given_pool:
             return
         try:
-            async with asyncio.timeout(self._statement_timeout):
+            async with asyncio.timeout(self._driver.statement_timeout):
                 await pool.close()
-        except self._failures:
+        except self._driver.failures:
             pool.terminate()  # a connection that cannot be closed in good order is closed, too
         except BaseException:
             pool.terminate()
@@ -214,12 +205,14 @@ class PostgresMemoryStore(SQLMemoryStore):
     async def _open(self, partitions: int | None, row_security: bool) -> None:  # noqa: FBT001
         pool = self._given_pool
         if pool is None:
-            pool = await self._retry(self._connect)
+            pool = await self._driver.retry(self._driver.connect)
         elif getattr(pool, "_loop", None) is not asyncio.get_running_loop():
             raise StorageError(f"{self!r} was given a pool of another event loop; make one here")
         try:
-            self._layout = await self._retry(
-                lambda: self._set_up(pool, partitions or 0, row_security)
+            self._layout = await self._driver.retry(
+                lambda: set_up(
+                    self._driver, pool, partitions=partitions or 0, row_security=row_security
+                )
             )
             self._expect(partitions, row_security)
         except BaseException:
@@ -230,83 +223,6 @@ class PostgresMemoryStore(SQLMemoryStore):
         self._operations = Operations(self._dialect)
         self._batches = Batches(self._put_rows)
         self._pool, self._home = pool, (os.getpid(), asyncio.get_running_loop())
-
-    async def _connect(self) -> "asyncpg.Pool[Any]":
-        pool: Any = self._asyncpg.create_pool(
-            self._dsn, connection_class=quiet_connection(self._asyncpg), **self._pool_settings
-        )
-        try:
-            await pool
-        except ValueError as exc:
-            text = scrubbed(f"{exc}", self._dsn)
-            # Without the cause, which may quote what it took a password for.
-            raise StorageError(
-                f"{self!r} is no address: {text}; use `postgresql://user:password@host:port/name`,"
-                " and write other characters than letters and digits as `%` and their code"
-            ) from None
-        except TimeoutError as exc:
-            pool.terminate()
-            raise MemoryConnectionError(
-                f"{self!r} gave no connection within {self._pool_settings['timeout']:g} s; see its "
-                "address, or raise `connect_timeout`"
-            ) from exc
-        except BaseException:
-            pool.terminate()
-            raise
-        return pool  # type: ignore[no-any-return]  # a pool is awaited into itself
-
-    async def _set_up(
-        self,
-        pool: "asyncpg.Pool[Any]",
-        partitions: int,
-        row_security: bool,  # noqa: FBT001
-    ) -> schema.Layout:
-        async with self._connection(pool) as connection:
-            await self._execute(connection, "BEGIN")
-            try:
-                await self._execute(connection, f"SELECT pg_advisory_xact_lock({schema.LOCK})")
-                layout = await self._look(connection)
-                if not layout.version:
-                    await self._execute(
-                        connection, schema.first(partitions, row_security=row_security)
-                    )
-                    await self._make_words(connection)
-                    layout = await self._look(connection)
-                await self._execute(connection, "COMMIT")
-            except Exception as exc:
-                await self._roll_back(connection, exc)
-                raise
-        return layout
-
-    async def _look(self, connection: Any) -> schema.Layout:
-        is_ours, partitions, row_security, is_held, has_items = await self._fetch_row(
-            connection, schema.LOOK
-        )
-        if not is_ours:
-            if has_items:
-                raise StorageError(
-                    f"{self!r} has a table `memory_items` of another program's; use another "
-                    "database or schema"
-                )
-            return schema.Layout()
-        (version,) = await self._fetch_row(connection, "SELECT max(version) FROM memory_schema")
-        if version is None:
-            raise StorageError(f"{self!r} has a table `memory_schema` of another program's")
-        if version > schema.NEWEST:
-            raise StorageError(
-                f"{self!r} has schema {version}, this version of orbiter-memory knows "
-                f"{schema.NEWEST}; upgrade with: pip install -U orbiter-memory"
-            )
-        return schema.Layout(version, partitions, row_security, is_held)
-
-    async def _make_words(self, connection: Any) -> None:
-        """Index texts by trigrams where the server has them and lets us."""
-        await self._execute(connection, "SAVEPOINT words")
-        try:
-            await self._execute(connection, "CREATE EXTENSION IF NOT EXISTS pg_trgm")
-            await self._execute(connection, schema.WORDS)
-        except self._asyncpg.PostgresError:
-            await self._execute(connection, "ROLLBACK TO words")
 
     # Running steps
 
@@ -330,111 +246,38 @@ class PostgresMemoryStore(SQLMemoryStore):
 
         async def attempt() -> None:
             nonlocal again
-            async with self._connection(self._opened()) as connection:
+            async with self._driver.lease(self._opened()) as connection:
                 may_be_done, again = again, True
                 steps = dialect.add_many(rows, again=may_be_done)
-                if not await self._is_done_at_once(connection, steps):
+                if not await self._driver.is_done_at_once(connection, steps):
                     steps = dialect.add_many(rows, again=True)
-                    await self._run_in_transaction(connection, steps)
+                    await self._driver.run_in_transaction(connection, steps)
 
-        await self._retry(attempt)
+        await self._driver.retry(attempt)
 
     async def _write(self, steps: Callable[[], Steps[_T]]) -> _T:
         fate = Fate()
 
         async def attempt() -> _T:
-            async with self._connection(self._opened()) as connection:
-                if fate.is_open and await self._was_committed(connection, fate):
+            async with self._driver.lease(self._opened()) as connection:
+                if fate.is_open and await self._driver.was_committed(connection, fate):
                     return fate.value  # type: ignore[return-value]  # what the steps returned
-                return await self._run_in_transaction(connection, steps(), fate)
+                return await self._driver.run_in_transaction(
+                    connection, steps(), fate=fate, principal=self._acts_for
+                )
 
-        return await self._retry(attempt)
+        return await self._driver.retry(attempt)
 
     async def _read(self, steps: Callable[[], Steps[_T]], *, alone: bool = False) -> _T:  # noqa: ARG002
         async def attempt() -> _T:
-            async with self._connection(self._opened()) as connection:
+            async with self._driver.lease(self._opened()) as connection:
                 if self._layout.row_security:
-                    return await self._run_in_transaction(connection, steps())
-                return await self._run(connection, steps())
+                    return await self._driver.run_in_transaction(
+                        connection, steps(), principal=self._acts_for
+                    )
+                return await self._driver.run(connection, steps())
 
-        return await self._retry(attempt)
-
-    async def _run(self, connection: Any, steps: Steps[_T]) -> _T:
-        try:
-            statement = next(steps)
-            while True:
-                statement = steps.send(await self._do(connection, statement))
-        except StopIteration as done:
-            value: _T = done.value
-            return value
-
-    async def _is_done_at_once(self, connection: Any, steps: Steps[None]) -> bool:
-        """Run the first statement by itself; tell whether it was the only one."""
-        try:
-            steps.send(await self._do(connection, next(steps)))
-        except StopIteration:
-            return True
-        return False
-
-    async def _run_in_transaction(
-        self, connection: Any, steps: Steps[_T], fate: Fate | None = None
-    ) -> _T:
-        await self._execute(connection, "BEGIN")
-        try:
-            if self._layout.row_security:
-                principal = "SELECT set_config('orbiter.user_id', $1, true)"
-                await self._do(connection, Statement(principal, [self._principal or ""]))
-            value = await self._run(connection, steps)
-            if fate is not None:
-                (fate.transaction,) = await self._fetch_row(connection, _XID)
-                fate.value = value
-            await self._execute(connection, "COMMIT")
-        except Exception as exc:
-            await self._roll_back(connection, exc)
-            raise
-        return value
-
-    async def _was_committed(self, connection: Any, fate: Fate) -> bool:
-        """Find out about a transaction whose COMMIT was sent and never answered."""
-        statement = Statement("SELECT pg_xact_status($1::text::xid8)", [fate.transaction])
-        async with asyncio.timeout(self._statement_timeout):
-            while True:
-                try:
-                    rows = await self._do(connection, statement)
-                except self._asyncpg.InvalidParameterValueError:
-                    rows = [("unknown",)]  # a server that took over never heard of it
-                if rows[0][0] != "in progress":
-                    break
-                await asyncio.sleep(0.02)
-        fate.transaction = None
-        return bool(rows[0][0] == "committed")
-
-    async def _do(self, connection: Any, statement: Statement) -> Rows:
-        async with asyncio.timeout(self._statement_timeout):
-            if statement.many:
-                await connection.executemany(statement.sql, statement.args)
-                return ()
-            rows: Rows = await connection.fetch(statement.sql, *statement.args)
-            return rows
-
-    async def _execute(self, connection: Any, script: str) -> None:
-        async with asyncio.timeout(self._statement_timeout):
-            await connection.execute(script)
-
-    async def _fetch_row(self, connection: Any, sql: str) -> Any:
-        async with asyncio.timeout(self._statement_timeout):
-            return await connection.fetchrow(sql)
-
-    async def _roll_back(self, connection: Any, error: Exception) -> None:
-        if connection.is_closed() or not is_answer(error):
-            return  # what is broken, or stalls, is cut off, and the transaction with it
-        try:
-            await self._execute(connection, "ROLLBACK")
-        except self._failures:
-            connection.terminate()
-
-    def _connection(self, pool: "asyncpg.Pool[Any]") -> "Lease":
-        return Lease(pool, self._acquire_timeout, self)
+        return await self._driver.retry(attempt)
 
     def _opened(self) -> "asyncpg.Pool[Any]":
         if self._pool is None:
@@ -446,59 +289,13 @@ class PostgresMemoryStore(SQLMemoryStore):
             )
         return self._pool
 
+    @property
+    def _acts_for(self) -> str | None:
+        """Whom the server is to hold us to; an unbound store is nobody."""
+        return (self._principal or "") if self._layout.row_security else None
+
     def _is_at_home(self) -> bool:
         return self._home == (os.getpid(), asyncio.get_running_loop())
-
-    # When something breaks
-
-    @property
-    def _failures(self) -> tuple[type[Exception], ...]:
-        driver = self._asyncpg
-        # The third is what a connection that the server is just closing may raise.
-        return driver.PostgresError, driver.InterfaceError, driver.InternalClientError, OSError
-
-    async def _retry(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
-        """Try until it works, fails for good, or the deadline has passed."""
-        loop = asyncio.get_running_loop()
-        deadline, pause = loop.time() + self._retry_for, 0.02
-        while True:
-            try:
-                return await attempt()
-            except self._failures as exc:
-                error = self._translate(exc)
-                if not isinstance(error, MemoryConnectionError) or loop.time() + pause > deadline:
-                    raise error from (exc.__cause__ if error is exc else exc)
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads callers
-            pause = min(2 * pause, 1.0)
-
-    def _translate(self, error: Exception) -> Exception:
-        if isinstance(error, MemoryError):
-            return error
-        # Not the whole error: its detail may quote a row.
-        text = getattr(error, "message", None) or f"{error}"
-        text = scrubbed(text, self._dsn) or type(error).__name__
-        if isinstance(error, TimeoutError):
-            return MemoryTimeoutError(
-                f"{self!r} did not answer within {self._statement_timeout:g} s; whether a write "
-                "was carried out is not known: add the item again, or raise `statement_timeout`"
-            )
-        state = getattr(error, "sqlstate", None) or ""
-        if state == "42501":
-            return AccessError(
-                f"{self!r} refuses this: {text}; the item is another user's, or the "
-                "role lacks the right"
-            )
-        is_unopened = self._given_pool is not None and text.startswith("pool is ")
-        is_refused = isinstance(error, self._asyncpg.ClientConfigurationError)
-        if state[:2] in ("28", "3D") or is_refused or is_unopened:
-            what = "the pool" if is_unopened else "user, password and database"
-            return StorageError(f"{self!r} cannot be used: {text}; see {what}")
-        if not state or state.startswith(_PASSING):
-            return MemoryConnectionError(
-                f"{self!r} could not be reached for {self._retry_for:g} s: {text}; a write may or "
-                "may not have been carried out: add the item again once the server is back"
-            )
-        return StorageError(f"{self!r}: {text}")
 
     # Looking after the tables
 
@@ -518,11 +315,11 @@ class PostgresMemoryStore(SQLMemoryStore):
 
     async def _maintain(self, command: str) -> None:
         async def attempt() -> None:
-            async with self._connection(self._opened()) as connection:
+            async with self._driver.lease(self._opened()) as connection:
                 for table in schema.TABLES[: 4 if self._layout.partitions else 3]:
                     await connection.execute(command.format(table))  # takes as long as it takes
 
-        await self._retry(attempt)
+        await self._driver.retry(attempt)
 
     async def _check(self, repair: bool) -> list[str]:  # noqa: FBT001
         if repair:

@@ -1,0 +1,64 @@
+"""How a Postgres database comes to hold the tables of a store."""
+
+from typing import TYPE_CHECKING, Any
+
+from orbiter.memory.backends import _postgres_schema as schema
+from orbiter.memory.backends._postgres_driver import Driver
+from orbiter.memory.errors import StorageError
+
+if TYPE_CHECKING:
+    import asyncpg
+
+
+async def set_up(
+    driver: Driver, pool: "asyncpg.Pool[Any]", *, partitions: int, row_security: bool
+) -> schema.Layout:
+    """Make the tables if there are none, under a lock; return what there is."""
+    async with driver.lease(pool) as connection:
+        await driver.execute(connection, "BEGIN")
+        try:
+            await driver.execute(connection, f"SELECT pg_advisory_xact_lock({schema.LOCK})")
+            layout = await _look(driver, connection)
+            if not layout.version:
+                await driver.execute(
+                    connection, schema.first(partitions, row_security=row_security)
+                )
+                await _make_words(driver, connection)
+                layout = await _look(driver, connection)
+            await driver.execute(connection, "COMMIT")
+        except Exception as exc:
+            await driver.roll_back(connection, exc)
+            raise
+    return layout
+
+
+async def _look(driver: Driver, connection: Any) -> schema.Layout:
+    is_ours, partitions, row_security, is_held, has_items = await driver.fetch_row(
+        connection, schema.LOOK
+    )
+    if not is_ours:
+        if has_items:
+            raise StorageError(
+                f"{driver.store} has a table `memory_items` of another program's; use another "
+                "database or schema"
+            )
+        return schema.Layout()
+    (version,) = await driver.fetch_row(connection, "SELECT max(version) FROM memory_schema")
+    if version is None:
+        raise StorageError(f"{driver.store} has a table `memory_schema` of another program's")
+    if version > schema.NEWEST:
+        raise StorageError(
+            f"{driver.store} has schema {version}, this version of orbiter-memory knows "
+            f"{schema.NEWEST}; upgrade with: pip install -U orbiter-memory"
+        )
+    return schema.Layout(version, partitions, row_security, is_held)
+
+
+async def _make_words(driver: Driver, connection: Any) -> None:
+    """Index texts by trigrams where the server has them and lets us."""
+    await driver.execute(connection, "SAVEPOINT words")
+    try:
+        await driver.execute(connection, "CREATE EXTENSION IF NOT EXISTS pg_trgm")
+        await driver.execute(connection, schema.WORDS)
+    except driver.postgres_error:
+        await driver.execute(connection, "ROLLBACK TO words")
