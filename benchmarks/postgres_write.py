@@ -72,7 +72,9 @@ async def tables(server: PostgresServer) -> list[Table]:
     ) as every:
         names = [each.name for each in every]
         rounds = await race(every, one_by_one, calls=SINGLES, rounds=SINGLE_ROUNDS, warm_up=WARM_UP)
-        found.append(single_table("Postgres, one after the other", rounds, names, OURS, RAW))
+        found.append(
+            single_table("Postgres, one after the other", rounds, names, OURS, RAW, only_peers=True)
+        )
         rounds = await race(
             every, together, calls=AT_ONCE, rounds=CONCURRENT_ROUNDS, warm_up=WARM_UP
         )

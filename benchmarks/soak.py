@@ -25,6 +25,11 @@ from tests.crash._faults import (  # noqa: E402 - found by the line above
     open_and_close,
     write_from_processes,
 )
+from tests.crash._postgres_load import Load  # noqa: E402
+from tests.stores.side_by_side import run as side_by_side  # noqa: E402
+
+from orbiter.memory import PostgresMemoryStore  # noqa: E402
+from orbiter.memory.testing.servers import PostgresServer  # noqa: E402
 
 Round = Callable[[int, random.Random], Awaitable[Figures]]
 
@@ -61,6 +66,36 @@ async def _processes(number: int, dice: random.Random) -> Figures:
         return await write_from_processes(place / "m.db", processes=5, writers=20, adds=50)
 
 
+async def _restart(number: int, dice: random.Random) -> Figures:
+    """Restart a server ten times under eight writers; some of its deaths are sudden."""
+    server = await asyncio.to_thread(PostgresServer.start, settings={"fsync": "on"})
+    try:
+        dsn = await asyncio.to_thread(server.create_database)
+        store = PostgresMemoryStore(dsn)
+        await store.init(partitions=4 if number % 2 else None)
+        async with Load(store) as load:
+            for _ in range(10):
+                await asyncio.to_thread(server.restart, mode=dice.choice(["fast", "immediate"]))
+                await asyncio.sleep(dice.random())
+        await store.close()
+        verdict = await load.judge(dsn)
+        return Figures(
+            cycles=10,
+            acknowledged=load.acknowledged.total(),
+            lost=len(verdict.lost) + len(load.errors),
+            torn=len(verdict.doubled),
+        )
+    finally:
+        await asyncio.to_thread(server.close)
+
+
+async def _compare(number: int, dice: random.Random) -> Figures:
+    """Do the same to SQLite and to whole and partitioned tables of Postgres."""
+    steps = 5_000
+    await side_by_side(steps, dice.randrange(10**9))
+    return Figures(cycles=steps, acknowledged=steps)
+
+
 def _named(what: str, figures: Figures) -> Figures:
     print(f"\n{what}: {figures}", flush=True)
     return figures
@@ -73,6 +108,8 @@ TIERS: dict[str, tuple[Round, int]] = {
     "failing disk": (_fail, 2_000),
     "open and close": (_open, 1_000),
     "adds from 5 processes": (_processes, 50_000),
+    "Postgres restarts": (_restart, 100),
+    "side by side": (_compare, 100_000),
 }
 """By name: a round, and how many cycles are wanted."""
 

@@ -80,17 +80,26 @@ async def race(
     )
 
 
-def single_table(title: str, rounds: Rounds, names: Sequence[str], ours: str, raw: str) -> Table:
+def single_table(
+    title: str,
+    rounds: Rounds,
+    names: Sequence[str],
+    ours: str,
+    raw: str,
+    *,
+    only_peers: bool = False,
+) -> Table:
+    """Compare single writes; with *only_peers*, the raw one sets no bar."""
     table = Table(title, "one durable add", "median", "against raw")
     for name in names:
         ratio = rounds.ratio(name, raw)
         cells = (name, duration(rounds.typical(name)), f"{ratio:.2f}x")
-        if name == ours:
+        if name == raw or (name == ours and only_peers):
+            table.add(*cells)
+        elif name == ours:
             table.add(
                 *cells, measured=f"{ratio:.2f}x", bar=f"<= {SINGLE_BAR}x", ok=ratio <= SINGLE_BAR
             )
-        elif name == raw:
-            table.add(*cells)
         else:
             ahead = rounds.ratio(name, ours)
             table.add(*cells, measured=f"{ahead:.2f}x ours", bar="> ours", ok=ahead > 1)

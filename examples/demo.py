@@ -1,13 +1,18 @@
 """A short conversation through everything there is: `make demo`.
 
-Shows what is remembered, what a window returns, what a model would be sent, and a summary.
+Shows what is remembered, what a window returns, what a model would be sent, a summary, and what
+a file still has of it in another process.
 """
 
 import asyncio
+import json
 import os
 import shutil
 import sys
 import textwrap
+from asyncio.subprocess import PIPE
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import get_args
 
 from orbiter.memory import (
@@ -17,11 +22,13 @@ from orbiter.memory import (
     MemoryItem,
     MemoryMetadata,
     ShortTermMemory,
+    SQLiteMemoryStore,
     SummaryConfig,
     SystemMemory,
     ToolMemory,
     check_trigger,
     count_tokens,
+    dump_item,
     generate_summary,
     to_messages,
     validate,
@@ -46,6 +53,23 @@ CALLS = [
     {"id": "call_1", "name": "get_weather", "arguments": {"city": "Lisbon", "day": "14 May"}},
     {"id": "call_2", "name": "get_sea_temperature", "arguments": {"city": "Lisbon"}},
 ]
+
+
+WRITER = """
+import asyncio, json, sys
+from orbiter.memory import SQLiteMemoryStore, load_item
+
+async def main():
+    store = SQLiteMemoryStore(sys.argv[1])
+    await store.init()
+    items = [load_item(record) for record in json.loads(sys.stdin.readline())]
+    for item in items:
+        await store.add(item)
+    print(len(items), "acknowledged writes", flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
 
 
 def answer(call_id: str, text: str) -> ToolMemory:
@@ -109,6 +133,35 @@ async def main() -> None:
     print(f"{'':10}because {trigger.reason}:")
     print(textwrap.indent(result.summaries["conversation"], " " * 10))
     print(f"{'':10}and {len(result.compressed_items)} message kept as it is")
+
+    memory.max_rounds = 0
+    with TemporaryDirectory() as folder:
+        await keep(Path(folder) / "agent.db", await memory.search(limit=100))
+
+
+async def keep(path: Path, items: list[MemoryItem]) -> None:
+    """Write everything to a file, kill the process that does, and see what is there."""
+    writer = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", WRITER, str(path)), stdin=PIPE, stdout=PIPE
+    )
+    assert writer.stdin is not None
+    assert writer.stdout is not None
+    writer.stdin.write(json.dumps([dump_item(item) for item in items]).encode() + b"\n")
+    await writer.stdin.drain()
+    told = (await writer.stdout.readline()).decode().strip()
+    writer.kill()
+    await writer.wait()
+
+    title(f"Kept in a file; the process that wrote it was killed after {told}")
+    async with SQLiteMemoryStore(path) as store:
+        print(f"{'':10}{await store.count()} items are there")
+        (allergy,) = await store.search(query="ALLERGIC", metadata=ALICE)
+        print(f"{'':10}a search for ALLERGIC finds: {allergy.content}")
+        allergy.content = "My daughter Mia is allergic to peanuts and to cats."
+        await store.add(allergy, expected_version=1, by="alice")
+        for version in await store.history(allergy.id):
+            who = f"{version.change} by {version.by}"
+            print(f"{version.item.version:>8}  {who:<18}  {version.item.content}")
 
 
 if __name__ == "__main__":

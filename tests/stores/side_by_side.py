@@ -8,7 +8,8 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,6 +29,7 @@ from orbiter.memory import (
     ToolMemory,
     dump_item,
 )
+from orbiter.memory.backends import _postgres_dialect, _sql, _sqlite_words
 from orbiter.memory.testing.servers import PostgresServer
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
@@ -197,12 +199,19 @@ async def _on_each(stores: Sequence[Any], call: Callable[[Any], Awaitable[object
     return list(await asyncio.gather(*(call(store) for store in stores)))
 
 
-def eager_indexes() -> Any:
-    """Make SQLite use its text index for a handful of rows, as it does for many."""
-    return patch("orbiter.memory.backends._sqlite_words.CHUNK", 4)
+@contextmanager
+def eager_indexes(probe: int = 0) -> Iterator[None]:
+    """Make the stores use their text indexes for a handful of rows, as they do for many."""
+    with (
+        patch.object(_sql, "PROBE", probe),
+        patch.object(_sqlite_words, "CHUNK", 4),
+        patch.object(_postgres_dialect, "FEW", probe),
+    ):
+        yield
 
 
 async def main(steps: int, seed: int) -> None:
+    """Show how far it is, and what came of it."""
     started = time.monotonic()
 
     def tell(number: int) -> None:
@@ -211,11 +220,16 @@ async def main(steps: int, seed: int) -> None:
             sys.stdout.write(f"\r{number + 1:,} of {steps:,} steps, {speed:.0f} a second ")
             sys.stdout.flush()
 
+    await run(steps, seed, tell)
+    sys.stdout.write(f"\nno difference in {steps:,} steps (seed {seed})\n")
+
+
+async def run(steps: int, seed: int, told: Callable[[int], None] = lambda _: None) -> None:
+    """Compare SQLite with whole and with partitioned tables of a Postgres of its own."""
     with (
         TemporaryDirectory() as folder,
         PostgresServer.start() as server,
-        eager_indexes(),
-        patch("orbiter.memory.backends._sql.PROBE", 2),
+        eager_indexes(probe=2),
     ):
         whole = PostgresMemoryStore(await asyncio.to_thread(server.create_database))
         parted = PostgresMemoryStore(await asyncio.to_thread(server.create_database))
@@ -223,8 +237,7 @@ async def main(steps: int, seed: int) -> None:
         await asyncio.gather(whole.init(), parted.init(partitions=4), file.init())
         stores = [file, whole, parted]
         try:
-            await compare(stores, steps, seed, tell)
-            sys.stdout.write(f"\nno difference in {steps:,} steps (seed {seed})\n")
+            await compare(stores, steps, seed, told)
         finally:
             await asyncio.gather(*(store.close() for store in stores))
 

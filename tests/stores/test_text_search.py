@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -46,7 +45,7 @@ async def test_a_text_query_finds_what_the_reference_finds(store: Any, indexed: 
         asyncio.run_coroutine_threadsafe(_compare(store, texts, needle, indexed), loop).result(60)
 
     if indexed:
-        with eager_indexes(), patch("orbiter.memory.backends._sql.PROBE", 0):
+        with eager_indexes():
             await asyncio.to_thread(search)
     else:
         await asyncio.to_thread(search)
@@ -67,7 +66,7 @@ async def _compare(store: Any, texts: list[str], needle: str, indexed: bool) -> 
 
 
 async def test_a_text_that_changed_is_found_as_it_is_now() -> None:
-    with eager_indexes(), patch("orbiter.memory.backends._sql.PROBE", 0):
+    with eager_indexes():
         async with SQLiteMemoryStore() as store:
             items = [HumanMemory(id=f"i{n}", content=f"before {n}") for n in range(20)]
             await store.add_many(items)

@@ -5,6 +5,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, ClassVar
 
+from orbiter.memory.backends import _sql
 from orbiter.memory.backends._postgres_schema import DIGEST, FOLDED, field
 from orbiter.memory.backends._rows import READ, Row
 from orbiter.memory.backends._sql import Args, Dialect, Filter, Rows, Statement, Steps
@@ -15,6 +16,9 @@ _GIVEN = dict.fromkeys(Row._fields, "text")
 _GIVEN |= {"metadata": "jsonb", "created_at": "timestamptz", "updated_at": "timestamptz"}
 """What is bound for a row, and as what; its folded text comes last, if it has one."""
 _CHANGED = ("content", "memory_type", "status", "metadata", "extra_json", "updated_at")
+
+FEW = 1500
+"""Rows of a scope up to which reading them is cheaper than asking the trigrams."""
 
 BATCH = 2000
 """Rows in one statement of `add_many`."""
@@ -72,21 +76,37 @@ class PostgresDialect(Dialect):
             f" AND f.folded LIKE {pattern} AND f.digest = {DIGEST}))"
         )
 
-    def find(self, needle: str, asked: Filter, tail: str, newest: Rows) -> Steps[Rows]:  # noqa: ARG002
-        """Let the planner choose between the trigrams and the scope's index."""
+    def find(self, needle: str, asked: Filter, tail: str, newest: Rows) -> Steps[Rows]:
+        """Ask the trigrams, or read the rows of a scope that has few."""
+        counted = yield Statement(
+            "SELECT count(*) FROM (SELECT 1 FROM memory_items"
+            f" WHERE {' AND '.join(asked.scope)} LIMIT {FEW + 1}) AS counted",
+            asked.scope_args,
+        )
+        if counted[0][0] <= _sql.PROBE:
+            return newest
         args = Args(self, asked.args)
-        # Trigrams of a shorter needle are all there are; the planner does not know.
-        text = FOLDED if len(needle) >= 3 else f"({FOLDED} || '')"
-        pattern = args.bind(_pattern(needle))
+        bound = args.bind(needle)
         where = " AND ".join([*asked.scope, *asked.rest])
         columns = ", ".join((*READ, self.place))
+        plain, beside = "memory_items", "memory_folded"
+        chunks = _rarest(needle) if counted[0][0] > FEW else []
+        if chunks:
+            # Fenced off by OFFSET: a plan made for any user would read all rows of this one, too.
+            pattern = args.bind(f"%{'%'.join(chunks)}%")
+            cut = " AND ".join(each for each in asked.scope if each.startswith("user_key"))
+            plain = (
+                f"(SELECT * FROM memory_items WHERE {FOLDED} LIKE {pattern}"
+                f"{cut and f' AND {cut}'} OFFSET 0) AS memory_items"
+            )
+            beside = f"(SELECT * FROM memory_folded WHERE folded LIKE {pattern} OFFSET 0) AS f"
         # Materialized: else a plan that walks from the newest row and hopes looks cheapest.
         sql = (
-            f"WITH plain AS MATERIALIZED (SELECT {columns} FROM memory_items"
-            f" WHERE {where} AND {text} LIKE {pattern}),"
-            f" folded AS MATERIALIZED (SELECT {columns} FROM memory_items"
-            f" JOIN memory_folded USING (id) WHERE {where} AND folded LIKE {pattern}"
-            f" AND NOT {FOLDED} LIKE {pattern} AND digest = {DIGEST})"
+            f"WITH plain AS MATERIALIZED (SELECT {columns} FROM {plain}"
+            f" WHERE {where} AND strpos({FOLDED}, {bound}) > 0),"
+            f" folded AS MATERIALIZED (SELECT {columns} FROM memory_items JOIN {beside} USING (id)"
+            f' WHERE {where} AND strpos(folded COLLATE "C", {bound}) > 0'
+            f" AND strpos({FOLDED}, {bound}) = 0 AND digest = {DIGEST})"
             f" SELECT {', '.join(READ)} FROM (SELECT * FROM plain UNION ALL SELECT * FROM folded)"
             f" AS found {tail}"
         )
@@ -263,6 +283,29 @@ def folded(content: str) -> str | None:
     text = content.casefold()
     # Bytes know no letters beyond ASCII.
     return None if text.encode() == content.encode().lower() else text
+
+
+_COMMON = "etaoinshrdlu "
+"""What English texts are made of, most frequent first."""
+
+
+def _rarest(needle: str, most: int = 3) -> list[str]:
+    """Return a few parts of *needle* that an index of trigrams can look up, in their order.
+
+    Each costs a walk through all rows that have it; three rare ones tell nearly as much as all.
+    """
+
+    def weight(start: int) -> int:
+        return sum(
+            13 - _COMMON.find(letter) for letter in needle[start : start + 3] if letter in _COMMON
+        )
+
+    starts = [n for n in range(len(needle) - 2) if needle[n : n + 3].isalnum()]
+    chosen: list[int] = []
+    for start in sorted(starts, key=weight):
+        if len(chosen) < most and all(abs(start - other) >= 3 for other in chosen):
+            chosen.append(start)
+    return [needle[start : start + 3] for start in sorted(chosen)]
 
 
 def _pattern(needle: str) -> str:

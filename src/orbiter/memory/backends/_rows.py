@@ -192,41 +192,90 @@ def _is_utc(value: object) -> bool:
 
 def decode(row: Sequence[Any]) -> MemoryItem:
     """Return the item of a row of the columns `READ`."""
-    item_id, content, memory_type, status, metadata, extra_json, created, updated, version = row
     try:
-        if type(created) is str:  # as SQLite keeps times
-            same = created == updated
-            created = _instant(created)
-            updated = created if same else _instant(updated)
-        kind = _KINDS.get(memory_type) if type(content) is str and type(version) is int else None
-        extra = json.loads(extra_json) if extra_json != "{}" else None
-        fields = {
-            "id": item_id,
-            "content": content,
-            "memory_type": memory_type,
-            "status": _STATUS[status],
-            "metadata": _metadata(metadata, extra.pop(EXACT, None) if extra else None),
-            "native": (extra.pop("native", None) or {}) if extra else {},
-            "created_at": created,
-            "updated_at": updated,
-            "version": version,
-        }
-        if kind is not None and _fill(fields, _OWN[kind], extra):
-            return _build(kind, fields, _FIELDS_SET[kind])
-        return load_item({**fields, **(extra or {}), "status": status})
+        return _decode_plain(row) or _decode(row)
     except (ValueError, TypeError, AttributeError, KeyError) as exc:
         raise StorageError(
-            f"row `{item_id}` of `memory_items` cannot be read: {exc!r}; mend or delete it, or see "
+            f"row `{row[0]}` of `memory_items` cannot be read: {exc!r}; mend or delete it, or see "
             "`verify()`"
         ) from exc
 
 
-def _fill(fields: dict[str, Any], own: dict[str, Any], extra: dict[str, Any] | None) -> bool:
+def _decode_plain(row: Sequence[Any]) -> MemoryItem | None:
+    """Return the item of a row with nothing unusual in it, as most are; else `None`."""
+    item_id, content, memory_type, status, metadata, extra_json, created, updated, version = row
+    kind = _KINDS.get(memory_type)
+    if kind is None or extra_json != "{}" or type(content) is not str or type(version) is not int:
+        return None
+    # Long metadata is seldom the same twice, and would only fill the cache.
+    scope = _scope(metadata) if len(metadata) < 512 else None
+    if scope is None:
+        return None
+    if type(created) is str:  # as SQLite keeps times
+        same = created == updated
+        created = _instant(created)
+        updated = created if same else _instant(updated)
+    # `_build`, written out twice: calling it would cost a tenth of all this.
+    who = _new(MemoryMetadata)
+    _set_dict(who, {**scope, "extra": {}})
+    _set_fields_set(who, _SCOPE_SET)
+    _set_extra(who, None)
+    _set_private(who, None)
+    fields = {
+        "id": item_id,
+        "content": content,
+        "memory_type": memory_type,
+        "status": _STATUS[status],
+        "metadata": who,
+        "native": {},
+        "created_at": created,
+        "updated_at": updated,
+        "version": version,
+    }
+    for name, make in _OWN[kind].items():
+        fields[name] = make()
+    item = _new(kind)
+    _set_dict(item, fields)
+    _set_fields_set(item, _FIELDS_SET[kind])
+    _set_extra(item, None)
+    _set_private(item, None)
+    return item
+
+
+def _decode(row: Sequence[Any]) -> MemoryItem:
+    item_id, content, memory_type, status, metadata, extra_json, created, updated, version = row
+    extra = json.loads(extra_json)
+    fields = {
+        "id": item_id,
+        "content": content,
+        "memory_type": memory_type,
+        "status": _STATUS[status],
+        "metadata": _metadata(metadata, extra.pop(EXACT, None)),
+        "native": extra.pop("native", None) or {},
+        "created_at": _instant(created) if type(created) is str else created,
+        "updated_at": _instant(updated) if type(updated) is str else updated,
+        "version": version,
+    }
+    kind = _KINDS.get(memory_type)
+    if kind is not None and type(content) is str and type(version) is int:  # noqa: SIM102
+        if _fill(fields, _OWN[kind], extra):
+            return _build(kind, fields, _FIELDS_SET[kind])
+    return load_item({**fields, **extra, "status": status})
+
+
+def _build(kind: type[_Model], fields: dict[str, Any], fields_set: set[str]) -> _Model:
+    """Make a model of checked fields, as pydantic would."""
+    model = _new(kind)
+    _set_dict(model, fields)
+    # Shared: it names every field, so nothing is ever added to it.
+    _set_fields_set(model, fields_set)
+    _set_extra(model, None)
+    _set_private(model, None)
+    return model
+
+
+def _fill(fields: dict[str, Any], own: dict[str, Any], extra: dict[str, Any]) -> bool:
     """Add the fields of a known kind; tell whether the row holds these and nothing else."""
-    if not extra:
-        for name, make in own.items():
-            fields[name] = make()
-        return True
     for name, make in own.items():
         value = extra.pop(name, None)
         if value is None:
@@ -242,16 +291,6 @@ def _are_dicts(values: list[Any]) -> bool:
     return all(type(value) is dict for value in values)
 
 
-def _build(kind: type[_Model], fields: dict[str, Any], fields_set: set[str]) -> _Model:
-    """Make a model of checked fields, as pydantic would."""
-    model = _new(kind)
-    _set_dict(model, fields)
-    _set_fields_set(model, fields_set)  # shared: it names every field, so nothing is ever added
-    _set_extra(model, None)
-    _set_private(model, None)
-    return model
-
-
 @lru_cache(maxsize=1024)
 def _scope(metadata: str) -> dict[str, str | None] | None:
     """Return the fields of plain metadata; `None` if there is more to it. Rows repeat them."""
@@ -263,10 +302,9 @@ def _scope(metadata: str) -> dict[str, str | None] | None:
 
 
 def _metadata(text: str, exact: Any) -> MemoryMetadata:
-    # Long metadata is seldom the same twice, and would only fill the cache.
-    plain = _scope(text) if len(text) < 512 else None
-    if plain is not None:
-        return _build(MemoryMetadata, {**plain, "extra": {}}, _SCOPE_SET)
+    scope = _scope(text) if len(text) < 512 else None
+    if scope is not None:
+        return _build(MemoryMetadata, {**scope, "extra": {}}, _SCOPE_SET)
     found = json.loads(text)
     if exact is not None and _is_same(exact, found.get("extra")):
         found["extra"] = exact
