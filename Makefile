@@ -31,8 +31,8 @@ fuzz: $(VENV)/.dev ## one million random histories: none may come out illegal
 soak: $(VENV)/.dev ## kill, cut off and starve the stores for an hour (SCALE=0.1: a tenth)
 	$(BIN)/python benchmarks/soak.py --scale $(or $(SCALE),1)
 
-bench: $(BENCH)/.ready ## measure against peers (DATA=folder adds LoCoMo)
-	$(BENCH)/bin/python benchmarks/run.py $(if $(DATA),--data $(DATA))
+bench: $(BENCH)/.ready ## measure against peers (DATA=folder adds LoCoMo, FULL=1 a million rows)
+	$(BENCH)/bin/python benchmarks/run.py $(if $(DATA),--data $(DATA)) $(if $(FULL),--full)
 
 requirements: $(VENV)/.core ## pin the tools anew
 	$(BIN)/python -m pip install --quiet uv
