@@ -11,7 +11,7 @@ from orbiter.memory._checks import check_text, to_utc
 from orbiter.memory.errors import QueryError
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 
-__all__ = ["SCOPE_FIELDS", "Query", "ScopeField", "check_size"]
+__all__ = ["SCOPE_FIELDS", "Query", "ScopeField", "check_instant", "check_size"]
 
 ScopeField = Literal["user_id", "session_id", "task_id", "agent_id"]
 """The name of a metadata field that can filter."""
@@ -32,6 +32,22 @@ def check_size(name: str, value: int) -> int:
 def _check_kind(name: str, value: object, kind: type, told: str) -> None:
     if not isinstance(value, kind):
         raise QueryError(f"`{name}` must be {told}, not {value!r}")
+
+
+def _check_text(name: str, value: str) -> None:
+    try:
+        check_text(value, max_bytes=MemoryItem.max_content_bytes)
+    except ValueError as exc:
+        raise QueryError(f"`{name}` cannot be searched for: {exc}") from None
+
+
+def check_instant(name: str, value: datetime) -> datetime:
+    """Return *value* in UTC if it is a time, else raise `QueryError`."""
+    _check_kind(name, value, datetime, "a datetime")
+    try:
+        return to_utc(value)
+    except ValueError as exc:
+        raise QueryError(f"`{name}` cannot be asked for: {exc}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +73,10 @@ class Query:
         _check_kind("query", self.text, str, "text")
         if self.memory_type is not None:
             _check_kind("memory_type", self.memory_type, str, 'text, such as "human"')
+            _check_text("memory_type", self.memory_type)
         if self.metadata is not None:
             _check_kind("metadata", self.metadata, MemoryMetadata, "a MemoryMetadata")
-        try:
-            check_text(self.text, max_bytes=MemoryItem.max_content_bytes)
-        except ValueError as exc:
-            raise QueryError(f"`query` cannot be searched for: {exc}") from None
+        _check_text("query", self.text)
         if self.status is not None:
             try:
                 object.__setattr__(self, "status", MemoryStatus(self.status))
@@ -73,8 +87,7 @@ class Query:
         for name in ("since", "until"):
             instant = getattr(self, name)
             if instant is not None:
-                _check_kind(name, instant, datetime, "a datetime")
-                object.__setattr__(self, name, to_utc(instant))
+                object.__setattr__(self, name, check_instant(name, instant))
         object.__setattr__(self, "needle", self.text.casefold())
 
     @property

@@ -39,10 +39,14 @@ class Batches(Generic[_T]):
                     return
             finally:
                 self._busy -= 1
-                if self._waiting and not self._busy:
+                if self._waiting:
                     loop.call_soon(self._go)
-        future: asyncio.Future[None] = loop.create_future()
-        self._waiting.append((value, future))
+            # Whoever came meanwhile came later.
+            future: asyncio.Future[None] = loop.create_future()
+            self._waiting.insert(0, (value, future))
+        else:
+            future = loop.create_future()
+            self._waiting.append((value, future))
         if self._timer is None:
             self._timer = loop.call_later(PATIENCE, self._go)
         await future

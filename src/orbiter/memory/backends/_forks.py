@@ -17,8 +17,9 @@ class Guarded:
     def __init__(self) -> None:
         self.connection: sqlite3.Connection | None = None
         self.lock = Lock()
-        _watch()
-        _alive.add(self)
+        with _forking:
+            _watch()
+            _alive.add(self)
 
 
 _alive: WeakSet[Guarded] = WeakSet()

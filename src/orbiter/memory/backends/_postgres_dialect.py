@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 
 from orbiter.memory.backends import _sql
 from orbiter.memory.backends._postgres_schema import DIGEST, FOLDED, field
@@ -12,8 +12,9 @@ from orbiter.memory.backends._sql import Args, Dialect, Filter, Rows, Statement,
 from orbiter.memory.errors import AccessError
 
 _COLUMNS = ", ".join(Row._fields)
+_VALUES = _COLUMNS.replace("metadata", "metadata::jsonb")
 _GIVEN = dict.fromkeys(Row._fields, "text")
-_GIVEN |= {"metadata": "jsonb", "created_at": "timestamptz", "updated_at": "timestamptz"}
+_GIVEN |= {"created_at": "timestamptz", "updated_at": "timestamptz"}
 """What is bound for a row, and as what; its folded text comes last, if it has one."""
 _CHANGED = ("content", "memory_type", "status", "metadata", "extra_json", "updated_at")
 
@@ -23,11 +24,21 @@ FEW = 1500
 BATCH = 2000
 """Rows in one statement of `add_many`."""
 
-_NEXT = "CASE WHEN m.deleted = 1 THEN nextval('memory_items_seq') ELSE m.seq END"
+MOST_TEXT = 4 * 2**20
+"""Characters in one statement of `add_many`."""
+
+_NEXT = "CASE WHEN m.deleted = 1 THEN {} ELSE m.seq END"
+_MOVED_TO = _NEXT.format("nextval('memory_items_seq')")
+# Rows are numbered in the order they were given and written in that of their ids: two batches
+# that lock the same rows then wait for each other, and never in a circle.
+_NUMBERED = (
+    "numbered AS MATERIALIZED (SELECT *, nextval('memory_items_seq') AS seq"
+    " FROM (SELECT * FROM given ORDER BY n) AS ordered)"
+)
 _UPDATE = (
     ", ".join(f"{name} = excluded.{name}" for name in _CHANGED)
     + ", deleted = 0, version = m.version + 1,"
-    f" seq = {_NEXT}"
+    f" seq = {_NEXT.format('excluded.seq')}"
 )
 _UNLESS_STORED = " WHERE m.deleted = 1 OR " + " OR ".join(
     f"m.{name} IS DISTINCT FROM excluded.{name}" for name in _CHANGED
@@ -38,16 +49,17 @@ _FOLD = (
     " DO UPDATE SET digest = excluded.digest, folded = excluded.folded)"
 )
 """Writes the folded copies of what was put."""
-_USER_KEY = "coalesce(metadata->>'user_id', '')"
+_USER_KEY = "coalesce(metadata::jsonb->>'user_id', '')"
 
 
 class PostgresDialect(Dialect):
     """Whole tables: an id is unique by the primary key."""
 
     place = "seq"
+    # As text, whatever a caller's own pool makes of jsonb.
+    columns = ", ".join(READ).replace("metadata", "metadata::text AS metadata")
     now = "clock_timestamp()"
     lock = " FOR UPDATE"
-    beside: ClassVar[tuple[str, ...]] = ("memory_versions", "memory_folded")
 
     def parameter(self, number: int) -> str:
         """Return the name of a bound value."""
@@ -88,7 +100,7 @@ class PostgresDialect(Dialect):
         args = Args(self, asked.args)
         bound = args.bind(needle)
         where = " AND ".join([*asked.scope, *asked.rest])
-        columns = ", ".join((*READ, self.place))
+        columns = f"{self.columns}, {self.place}"
         plain, beside = "memory_items", "memory_folded"
         chunks = _rarest(needle) if counted[0][0] > FEW else []
         if chunks:
@@ -119,6 +131,10 @@ class PostgresDialect(Dialect):
         put = yield from self._put([row], again=False)
         return put[0][1] if put else None
 
+    def is_one(self, rows: Sequence[Row]) -> bool:
+        """Tell whether one statement writes all of *rows*."""
+        return len(list(_waves(rows))) == 1
+
     def add_many(self, rows: Sequence[Row], *, again: bool = False) -> Steps[None]:
         """Upsert *rows* by the thousand; those of one id one after the other.
 
@@ -141,17 +157,18 @@ class PostgresDialect(Dialect):
     @cache  # noqa: B019 - a store has one dialect, for as long as it lives
     def _sql(self, *, many: bool, fold: bool, again: bool) -> str:
         if not many and not fold:
-            values = f"VALUES ({_placed(_GIVEN)})"
+            values = f"VALUES ({_placed(_GIVEN).replace('$5::text', '$5::text::jsonb')})"
             return f"{self._insert(values, again=again)} RETURNING m.id, m.version"
         given = _given(many=many, fold=fold)
-        put = self._insert(f"SELECT {_COLUMNS} FROM given ORDER BY n", again=again)
+        put = self._insert(f"SELECT {_VALUES}, seq FROM numbered ORDER BY id", again=again)
         return (
-            f"WITH given AS ({given}), put AS ({put} RETURNING m.id, m.version)"
+            f"WITH given AS ({given}), {_NUMBERED}, put AS ({put} RETURNING m.id, m.version)"
             f"{_FOLD if fold else ''} SELECT id, version FROM put"
         )
 
     def _insert(self, source: str, *, again: bool) -> str:
-        return f"INSERT INTO memory_items AS m ({_COLUMNS}) {source} {_or_update('id', again)}"
+        columns = f"{_COLUMNS}, seq" if "seq" in source else _COLUMNS
+        return f"INSERT INTO memory_items AS m ({columns}) {source} {_or_update('id', again)}"
 
     def changes(self, sql: str, args: Sequence[Any]) -> Steps[int]:
         """Run a change and return how many rows it changed."""
@@ -161,24 +178,14 @@ class PostgresDialect(Dialect):
         return int(rows[0][0])
 
     def purge(self, condition: str, args: Sequence[Any]) -> Steps[int]:
-        """Remove rows and all that is kept beside them, in one statement."""
-        others = "".join(
-            f", no_{table} AS (DELETE FROM {table} USING gone WHERE {table}.id = gone.id)"
-            for table in self.beside
-        )
-        rows = yield Statement(
-            f"WITH gone AS (DELETE FROM memory_items WHERE {condition} RETURNING id){others}"
-            " SELECT count(*) FROM gone",
-            args,
-        )
-        return int(rows[0][0])
+        """Remove rows; a trigger takes along what is kept beside them."""
+        return (yield from self.changes(f"DELETE FROM memory_items WHERE {condition}", args))
 
 
 class PartitionedDialect(PostgresDialect):
     """Tables cut by user: `memory_ids` keeps ids unique, and tells the partition of an id."""
 
     everything = "memory_ids JOIN memory_items USING (user_key, id)"
-    beside = ("memory_versions", "memory_folded", "memory_ids")
 
     def scope(self, wanted: dict[Any, str], args: Args) -> list[str]:
         """Name the partition too, so that no other is looked into."""
@@ -198,15 +205,19 @@ class PartitionedDialect(PostgresDialect):
         # left out here: the row has to move.
         return (
             f"WITH given AS (SELECT *, {_USER_KEY} AS user_key"
-            f" FROM ({_given(many=many, fold=fold)}) AS given),"
+            f" FROM ({_given(many=many, fold=fold)}) AS given), {_NUMBERED},"
             " own AS (INSERT INTO memory_ids AS i (id, user_key) SELECT id, user_key FROM given"
-            " ORDER BY n ON CONFLICT (id) DO UPDATE SET user_key = i.user_key"
+            " ORDER BY id ON CONFLICT (id) DO UPDATE SET user_key = i.user_key"
             " WHERE i.user_key = excluded.user_key RETURNING i.id),"
-            f" put AS (INSERT INTO memory_items AS m ({_COLUMNS}, user_key)"
-            f" SELECT {_COLUMNS}, user_key FROM given JOIN own USING (id) ORDER BY n"
+            f" put AS (INSERT INTO memory_items AS m ({_COLUMNS}, seq, user_key)"
+            f" SELECT {_VALUES}, seq, user_key FROM numbered JOIN own USING (id) ORDER BY id"
             f" {_or_update('user_key, id', again)} RETURNING m.id, m.version)"
             f"{_FOLD if fold else ''} SELECT id, version FROM put"
         )
+
+    def is_one(self, rows: Sequence[Row]) -> bool:
+        """Tell whether one statement writes all of *rows*; several may have to move."""
+        return len(rows) == 1
 
     def hold(self, item_id: str) -> Steps[None]:
         """Lock the id before its row, as every write does: else two could wait for each other."""
@@ -216,7 +227,7 @@ class PartitionedDialect(PostgresDialect):
         elsewhere: Rows = ()
         if len(batch) > 1:
             elsewhere = yield Statement(
-                "SELECT 1 FROM unnest($1::text[], $2::jsonb[]) AS given (id, metadata)"
+                "SELECT 1 FROM unnest($1::text[], $2::text[]) AS given (id, metadata)"
                 f" JOIN memory_ids USING (id) WHERE user_key <> {_USER_KEY} LIMIT 1",
                 [[row.id for row in batch], [row.metadata for row in batch]],
             )
@@ -235,7 +246,7 @@ class PartitionedDialect(PostgresDialect):
     def _move(self, row: Row) -> Steps[Rows]:
         """Write a row whose id is another user's."""
         owner = yield Statement(
-            f"SELECT user_key, {_USER_KEY} FROM memory_ids, (SELECT $2::jsonb AS metadata) AS given"
+            f"SELECT user_key, {_USER_KEY} FROM memory_ids, (SELECT $2::text AS metadata) AS given"
             " WHERE id = $1 FOR UPDATE OF memory_ids",
             [row.id, row.metadata],
         )
@@ -246,11 +257,12 @@ class PartitionedDialect(PostgresDialect):
             return []
         yield Statement("UPDATE memory_ids SET user_key = $2 WHERE id = $1", [row.id, new])
         changed = ", ".join(f"{name} = given.{name}" for name in _CHANGED)
+        changed = changed.replace("given.metadata", "given.metadata::jsonb")
         return (
             yield Statement(
                 f"WITH given AS ({_given(many=False, fold=True)}), put AS (UPDATE memory_items AS m"
                 f" SET {changed}, user_key = $10, deleted = 0, version = m.version + 1,"
-                f" seq = {_NEXT} FROM given WHERE m.user_key = $11 AND m.id = given.id"
+                f" seq = {_MOVED_TO} FROM given WHERE m.user_key = $11 AND m.id = given.id"
                 f" RETURNING m.id, m.version){_FOLD} SELECT id, version FROM put",
                 [*row, folded(row.content), new, old],
             )
@@ -294,6 +306,7 @@ def _rarest(needle: str, most: int = 3) -> list[str]:
 
     Each costs a walk through all rows that have it; three rare ones tell nearly as much as all.
     """
+    needle = needle[:200]
 
     def weight(start: int) -> int:
         return sum(
@@ -302,7 +315,7 @@ def _rarest(needle: str, most: int = 3) -> list[str]:
 
     starts = [n for n in range(len(needle) - 2) if needle[n : n + 3].isalnum()]
     chosen: list[int] = []
-    for start in sorted(starts, key=weight):
+    for start in sorted({needle[n : n + 3]: n for n in reversed(starts)}.values(), key=weight):
         if len(chosen) < most and all(abs(start - other) >= 3 for other in chosen):
             chosen.append(start)
     return [needle[start : start + 3] for start in sorted(chosen)]
@@ -315,10 +328,22 @@ def _pattern(needle: str) -> str:
 
 def _waves(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
     """Cut *rows* into batches in which no id comes twice, each id's rows in their order."""
-    for start in range(0, len(rows), BATCH):
-        pending = rows[start : start + BATCH]
+    for batch in _cut(rows):
+        pending = batch
         while pending:
             wave: dict[str, Row] = {}
-            rest = [row for row in pending if wave.setdefault(row.id, row) is not row]
+            pending = [row for row in pending if wave.setdefault(row.id, row) is not row]
             yield list(wave.values())
-            pending = rest
+
+
+def _cut(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """Cut *rows* where a statement would become too long, in rows or in characters."""
+    batch: list[Row] = []
+    size = 0
+    for row in rows:
+        batch.append(row)
+        size += len(row.content) + len(row.extra_json) + len(row.metadata)
+        if len(batch) >= BATCH or size >= MOST_TEXT:
+            yield batch
+            batch, size = [], 0
+    yield batch

@@ -199,17 +199,30 @@ class Driver:
                 f"{self.store} did not answer within {self.statement_timeout:g} s; whether a write "
                 "was carried out is not known: add the item again, or raise `statement_timeout`"
             )
-        state = getattr(error, "sqlstate", None) or ""
+        return self._translate_answer(error, text, getattr(error, "sqlstate", None) or "")
+
+    def _translate_answer(self, error: Exception, text: str, state: str) -> Exception:
         if state == "42501":
             return AccessError(
-                f"{self.store} refuses this: {text}; the item is another user's, or the "
-                "role lacks the right"
+                f"{self.store} refuses this: {text}; the item is another user's or names no "
+                "`user_id`, or the role lacks the right"
             )
         is_unopened = text.startswith("pool is ")  # only a caller's own can be
         is_refused = isinstance(error, self._asyncpg.ClientConfigurationError)
         if state[:2] in ("28", "3D") or is_refused or is_unopened:
-            what = "the pool" if is_unopened else "user, password and database"
+            what = (
+                "the pool, or the store that this one acts for"
+                if is_unopened
+                else ("user, password and database")
+            )
             return StorageError(f"{self.store} cannot be used: {text}; see {what}")
+        if state in ("40001", "40P01"):
+            return MemoryConnectionError(
+                f"{self.store} let others write first for {self._retry_for:g} s: {text}; nothing "
+                "was written: try again"
+            )
+        if state == "53200":
+            text += "; raise `max_locks_per_transaction` of the server, or make fewer partitions"
         if not state or state.startswith(_PASSING):
             return MemoryConnectionError(
                 f"{self.store} could not be reached for {self._retry_for:g} s: {text}; a write may "

@@ -1,5 +1,6 @@
 """Connections of an asyncpg pool, each for a while; never waited for once they stop answering."""
 
+from contextlib import suppress
 from typing import Any
 
 from orbiter.memory.errors import MemoryConnectionError, MemoryError, MemoryTimeoutError
@@ -42,12 +43,19 @@ class Lease:
         return self._connection
 
     async def __aexit__(self, _: object, error: BaseException | None, trace: object) -> None:
-        if error is not None and not is_answer(error):
+        if error is None or is_answer(error):
+            await self._pool.release(self._connection)
+            return
+        # The connection may be gone from the pool already. What happened is `error`, and nothing
+        # that cleaning up raises may take its place.
+        with suppress(Exception):
             self._connection.terminate()
-            if getattr(error, "sqlstate", None) == _READ_ONLY:
-                # It may have become a standby: whoever took over is found by connecting anew.
+        with suppress(Exception):
+            await self._pool.release(self._connection)
+        if getattr(error, "sqlstate", None) == _READ_ONLY:
+            # It may have become a standby: whoever took over is found by connecting anew.
+            with suppress(Exception):
                 await self._pool.expire_connections()
-        await self._pool.release(self._connection)
 
 
 def is_answer(error: BaseException) -> bool:

@@ -93,6 +93,23 @@ END
 $$;
 CREATE TRIGGER memory_items_keep_version BEFORE UPDATE ON memory_items
     FOR EACH ROW EXECUTE FUNCTION memory_items_keep_version();
+CREATE FUNCTION memory_items_remove() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+{moved}    DELETE FROM memory_versions WHERE id = OLD.id;
+    DELETE FROM memory_folded WHERE id = OLD.id;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER memory_items_remove AFTER DELETE ON memory_items
+    FOR EACH ROW EXECUTE FUNCTION memory_items_remove();
+"""
+
+_MOVED = """\
+    -- A row that moves to another user's partition is deleted here and lives on there.
+    IF EXISTS (SELECT 1 FROM memory_ids WHERE id = OLD.id AND user_key <> OLD.user_key) THEN
+        RETURN NULL;
+    END IF;
+    DELETE FROM memory_ids WHERE id = OLD.id;
 """
 
 DIGEST = "sha256(convert_to(content, 'UTF8'))"
@@ -186,13 +203,12 @@ def first(partitions: int, *, row_security: bool) -> str:
             for table in TABLES
             for part in range(partitions)
         )
-    return script + _INDEXES + _TRIGGER + _VERSION
+    trigger = _TRIGGER.replace("{moved}", _MOVED if partitions else "")
+    return script + _INDEXES + trigger + _VERSION
 
 
 MIGRATIONS: tuple[str, ...] = ()
 """From version 1 on, one script per version. Only ever add to the end."""
-
-NEWEST = 1 + len(MIGRATIONS)
 
 LOOK = """
 SELECT

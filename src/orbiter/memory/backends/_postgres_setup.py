@@ -25,6 +25,10 @@ async def set_up(
                 )
                 await _make_words(driver, connection)
                 layout = await _look(driver, connection)
+            for script in schema.MIGRATIONS[layout.version - 1 :]:
+                await driver.execute(connection, script)
+                await driver.execute(connection, "UPDATE memory_schema SET version = version + 1")
+                layout = layout._replace(version=layout.version + 1)
             await driver.execute(connection, "COMMIT")
         except Exception as exc:
             await driver.roll_back(connection, exc)
@@ -46,10 +50,10 @@ async def _look(driver: Driver, connection: Any) -> schema.Layout:
     (version,) = await driver.fetch_row(connection, "SELECT max(version) FROM memory_schema")
     if version is None:
         raise StorageError(f"{driver.store} has a table `memory_schema` of another program's")
-    if version > schema.NEWEST:
+    if version > 1 + len(schema.MIGRATIONS):
         raise StorageError(
             f"{driver.store} has schema {version}, this version of orbiter-memory knows "
-            f"{schema.NEWEST}; upgrade with: pip install -U orbiter-memory"
+            f"{1 + len(schema.MIGRATIONS)}; upgrade with: pip install -U orbiter-memory"
         )
     return schema.Layout(version, partitions, row_security, is_held)
 

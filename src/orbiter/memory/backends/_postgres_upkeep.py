@@ -11,8 +11,10 @@ def stats() -> Steps[Rows]:
             "SELECT (SELECT count(*) FROM memory_items WHERE deleted = 0),"
             " (SELECT count(*) FROM memory_items WHERE deleted = 1),"
             " (SELECT count(*) FROM memory_versions WHERE memory_type IS NOT NULL),"
-            " (SELECT sum(pg_total_relation_size(relid))::bigint FROM unnest($1::text[]) AS name,"
-            " pg_partition_tree(to_regclass(name)))",
+            " (SELECT sum(pg_total_relation_size(relid))::bigint FROM"
+            " (SELECT to_regclass(name)::oid FROM unnest($1::text[]) AS name UNION ALL"
+            " SELECT inhrelid FROM unnest($1::text[]) AS name, pg_inherits"
+            " WHERE inhparent = to_regclass(name)) AS tables (relid))",
             [list(schema.TABLES)],
         )
     )

@@ -69,7 +69,6 @@ _set_dict, _set_fields_set, _set_extra, _set_private = (
         "__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__",
     )
 )  # fmt: skip
-_COMMON = frozenset(COLUMNS)
 _SCOPE_SET = {*SCOPE_FIELDS, "extra"}
 _STATUS = {status.value: status for status in MemoryStatus}
 _STATUS_TEXT = {status: status.value for status in MemoryStatus}
@@ -77,6 +76,8 @@ _ITEM_FIELDS = {
     "id", "content", "memory_type", "status", "metadata", "native", "created_at", "updated_at",
     "version",
 }  # fmt: skip
+_COMMON = _ITEM_FIELDS - {"native"}
+"""The fields of every item that have columns of their own."""
 _OWN: dict[type[MemoryItem], dict[str, Any]] = {
     SystemMemory: {},
     HumanMemory: {},

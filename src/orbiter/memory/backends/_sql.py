@@ -70,6 +70,8 @@ class Dialect(ABC):
     """The present instant, as a time is written."""
     lock: ClassVar[str]
     """Ends a SELECT whose row no one else may change before the transaction ends."""
+    columns: ClassVar[str] = ", ".join(READ)
+    """How the columns `READ` are read."""
     everything: ClassVar[str] = "memory_items"
     """Where all rows can be read in the order of their ids."""
 
@@ -126,7 +128,7 @@ class Operations:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self._columns = ", ".join(READ)
+        self._columns = dialect.columns
         newest = f"created_at DESC, {dialect.place} DESC"
         self._newest = f"ORDER BY {newest}"
         self._oldest = f"ORDER BY {newest}".replace("DESC", "ASC")
@@ -244,7 +246,7 @@ class Operations:
     def history(self, item_id: str) -> Steps[tuple[Rows, Rows]]:
         """Return the earlier versions of an item, oldest first, and its present row."""
         args = Args(self._dialect)
-        columns = ", ".join((*READ, "deleted"))
+        columns = f"{self._columns}, deleted"
         now = yield Statement(
             f"SELECT {columns} FROM memory_items WHERE {self._dialect.by_id(args, item_id)}", args
         )

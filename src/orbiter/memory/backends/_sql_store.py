@@ -2,7 +2,7 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -10,9 +10,9 @@ from typing import Any, Self, TypeVar
 from orbiter.memory._checks import check_name, to_utc
 from orbiter.memory.backends._rows import READ, Row, decode, encode
 from orbiter.memory.backends._sql import Operations, Rows, Steps
-from orbiter.memory.errors import QueryError, StorageError
+from orbiter.memory.errors import InvalidItemError, QueryError, StorageError
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.query import Query, check_size
+from orbiter.memory.query import Query, check_instant, check_size
 from orbiter.memory.reports import ItemVersion, StoreStats, Verification
 
 _T = TypeVar("_T")
@@ -87,6 +87,8 @@ class SQLMemoryStore(ABC):
             await self.count()  # a closed store says so for an empty batch, too
 
     async def _encode(self, items: Sequence[MemoryItem]) -> list[Row]:
+        if not isinstance(items, Iterable):
+            raise InvalidItemError(f"`items` must be a list of memory items, not {items!r}")
         rows: list[Row] = []
         for item in tuple(items):
             rows.append(encode(item, exact_extra=self._exact_extra))
@@ -125,7 +127,7 @@ class SQLMemoryStore(ABC):
         *metadata* and *deleted_before* narrow it down: all soft-deleted items go without them.
         """
         if deleted_before is not None:
-            deleted_before = to_utc(deleted_before)
+            deleted_before = check_instant("deleted_before", deleted_before)
         return await self._write(lambda: self._operations.purge(metadata, deleted_before))
 
     # Reading
@@ -226,9 +228,11 @@ def _cursor(name: str, cursor: MemoryItem | str | None) -> str | None:
 def _signature(by: str | None) -> str | None:
     if by is None:
         return None
+    if not isinstance(by, str):
+        raise QueryError(f"`by` must be a name, not {by!r}")
     try:
         return check_name(by, max_chars=256)
-    except (ValueError, TypeError) as exc:
+    except ValueError as exc:
         raise QueryError(f"`by` must be a name: {exc}") from None
 
 

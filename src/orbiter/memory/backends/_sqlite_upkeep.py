@@ -61,7 +61,7 @@ def backup(
             connection.execute("ROLLBACK")
         with part.open("rb") as file:
             os.fsync(file.fileno())
-        os.link(part, target)  # unlike a rename, it never replaces a file
+        _name(part, target)
         folder = os.open(target.parent, os.O_RDONLY)
         try:
             os.fsync(folder)  # its name is kept, too
@@ -69,8 +69,22 @@ def backup(
             os.close(folder)
     except OSError as exc:
         raise StorageError(f"`{target}` cannot be written: {exc.strerror}") from exc
+    except sqlite3.Error as exc:
+        raise StorageError(f"`{target}` cannot be written: {exc}") from exc
     finally:
         part.unlink(missing_ok=True)
+
+
+def _name(part: Path, target: Path) -> None:
+    """Give a finished file its name, never another's place."""
+    try:
+        os.link(part, target)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        if target.exists():
+            raise
+        part.rename(target)
 
 
 def _telling(

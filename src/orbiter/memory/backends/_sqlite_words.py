@@ -16,6 +16,9 @@ from orbiter.memory.backends._sql import Filter, Statement, Steps
 CHUNK = 256
 """Rows indexed in one transaction: some 15 ms in which no one else can write."""
 
+MERGED = 500
+"""Pages of the index merged at a time."""
+
 MANY = 4096
 """Candidates above which reading the filtered rows in order is cheaper."""
 
@@ -68,7 +71,9 @@ def _match(needle: str) -> str:
 
 def settle(limit: int = -1) -> Steps[None]:
     """Bring rows that were changed or removed since they were indexed up to date."""
-    some = f"(SELECT place FROM memory_unindexed ORDER BY place LIMIT {limit})"
+    # Places beyond the mark first: they were given up, and may have been given out again.
+    order = f"place <= {_MARK}, place"
+    some = f"(SELECT place FROM memory_unindexed ORDER BY {order} LIMIT {limit})"
     if (yield Statement(_HAS_WORDS)):
         yield Statement(
             "INSERT INTO memory_words (memory_words, rowid, text)"
@@ -92,15 +97,6 @@ def chore(connection: sqlite3.Connection) -> bool:
     return waiting >= CHUNK and index_some(connection)
 
 
-def index_all(connection: sqlite3.Connection) -> bool:
-    """Index a chunk; tell whether there may be another. After the last, merge the index."""
-    if index_some(connection):
-        return True
-    if schema.has_words(connection):
-        connection.execute("INSERT INTO memory_words (memory_words) VALUES ('optimize')")
-    return False
-
-
 def index_some(connection: sqlite3.Connection) -> bool:
     """Index at most a chunk, in a transaction; tell whether there was anything."""
     if not schema.has_words(connection):
@@ -112,10 +108,12 @@ def index_some(connection: sqlite3.Connection) -> bool:
         while True:
             statement = steps.send(connection.execute(statement.sql).fetchall())
     changed = connection.execute("SELECT changes()").fetchone()[0]
-    rows = connection.execute(
-        f"SELECT rowid, content FROM memory_items WHERE rowid > {_MARK} ORDER BY rowid"
-        f" LIMIT {CHUNK}"
-    ).fetchall()
+    rows = []
+    if changed < CHUNK:
+        rows = connection.execute(
+            f"SELECT rowid, content FROM memory_items WHERE rowid > {_MARK} ORDER BY rowid"
+            f" LIMIT {CHUNK}"
+        ).fetchall()
     if rows:
         connection.executemany(
             "INSERT INTO memory_words (rowid, text) VALUES (?, ?)",
@@ -127,6 +125,19 @@ def index_some(connection: sqlite3.Connection) -> bool:
         )
     connection.execute("COMMIT")
     return bool(changed or rows)
+
+
+def merge_some(connection: sqlite3.Connection, *, anew: bool) -> bool:
+    """Merge a part of the index; tell whether there is more. *anew* starts with all of it."""
+    if not schema.has_words(connection):
+        return False
+    before = connection.total_changes
+    # In pieces: others must be able to write in between.
+    connection.execute(
+        "INSERT INTO memory_words (memory_words, rank) VALUES ('merge', ?)",
+        [-MERGED if anew else MERGED],
+    )
+    return connection.total_changes - before >= 2
 
 
 def rebuild(connection: sqlite3.Connection) -> None:
@@ -154,18 +165,20 @@ def check(connection: sqlite3.Connection) -> list[str]:
             "CREATE VIRTUAL TABLE temp.memory_terms"
             " USING fts5vocab('main', 'memory_words', 'instance')"
         )
-        indexed = dict(
-            connection.execute("SELECT doc, count(*) FROM temp.memory_terms GROUP BY doc")
-        )
+        indexed = {
+            place: (count, digest)
+            for place, count, digest in connection.execute(
+                f"SELECT doc, count(*), sum({_DIGEST}) FROM temp.memory_terms GROUP BY doc"
+            )
+        }
         settled = connection.execute(
             f"SELECT rowid, CASE typeof(content) WHEN 'text' THEN orbiter_fold(content) ELSE '' END"
             f" FROM memory_items WHERE rowid <= {_MARK}"
             " AND rowid NOT IN (SELECT place FROM memory_unindexed)"
         )
         for place, text in settled:
-            has, wanted = indexed.pop(place, 0), len(_trigrams(text))
-            if has != wanted:
-                problems.append(f"row {place} is indexed by {has} of {wanted} trigrams")
+            if indexed.pop(place, (0, 0)) != _digest(_trigrams(text)):
+                problems.append(f"row {place} is indexed under another text")
         known = {place for (place,) in connection.execute("SELECT place FROM memory_unindexed")}
         stray = indexed.keys() - known
         if stray:
@@ -175,6 +188,15 @@ def check(connection: sqlite3.Connection) -> list[str]:
     finally:
         connection.execute("ROLLBACK")
     return problems
+
+
+# Tells sets of trigrams apart without asking Python about each of millions.
+_DIGEST = " + ".join(f"{n} * unicode(substr(term, {n}, 1))" for n in (1, 2, 3))
+
+
+def _digest(trigrams: set[str]) -> tuple[int, int]:
+    each = (sum(n * ord(letter) for n, letter in enumerate(part, 1)) for part in trigrams)
+    return len(trigrams), sum(each)
 
 
 def _trigrams(text: str) -> set[str]:

@@ -9,6 +9,7 @@ costly sync to disk; each is acknowledged after that.
 import asyncio
 import sqlite3
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import Any, NamedTuple, TypeVar
@@ -24,6 +25,9 @@ Group = Callable[[sqlite3.Connection, list[Any]], list[Any]]
 
 IDLE = 0.02
 """Seconds without a write after which the writer does its chores."""
+
+BUSY = 32
+"""Groups of writes after which it does one all the same."""
 
 
 class _Job(NamedTuple):
@@ -93,18 +97,20 @@ class Writer:
             self._refuse(exc)
             return
         try:
-            has_chores = True
+            has_chores, groups = True, 0
             while True:
                 jobs, is_last = self._take(wait=None if not has_chores else IDLE)
+                is_idle = not jobs
                 if jobs:
                     with guarded.lock:
                         outcomes = _run_all(connection, jobs, self._group)
                     _deliver(outcomes)
+                    # They hold the store, which must be free to go while we wait.
                     outcomes.clear()
-                    jobs.clear()  # they hold the store, which must be free to go while we wait
-                    has_chores = True
-                elif not is_last:
-                    has_chores = self._do_chore(connection)
+                    jobs.clear()
+                    has_chores, groups = True, groups + 1
+                if (is_idle or groups >= BUSY) and not is_last:
+                    has_chores, groups = self._do_chore(connection), 0
                 if is_last:
                     return
         finally:
@@ -132,8 +138,7 @@ class Writer:
                 return self._chore(connection)
         except Exception:  # noqa: BLE001 - chores can wait, and are never owed
             # Another process writes, the disk is full, or a row was made by hand.
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            _roll_back(connection)
             return False
 
     def _refuse(self, error: Exception) -> None:
@@ -238,8 +243,7 @@ def _commit(connection: sqlite3.Connection, group: list[_Job], run: Group) -> li
         values = run(connection, [job.work for job in group])
         connection.execute("COMMIT")
     except Exception as exc:  # noqa: BLE001 - told to the one who asked
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
+        _roll_back(connection)
         if len(group) == 1:
             return [_Outcome(group[0], None, exc)]
         # One of them failed, and took the others with it: each gets a transaction of its own.
@@ -251,9 +255,15 @@ def _run(connection: sqlite3.Connection, job: _Job) -> _Outcome:
     try:
         return _Outcome(job, job.work(connection), None)
     except Exception as exc:  # noqa: BLE001 - told to the one who asked
+        _roll_back(connection)
+        return _Outcome(job, None, exc)
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    # A disk that fails may fail this, too; the error that led here is the one to tell.
+    with suppress(sqlite3.Error):
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-        return _Outcome(job, None, exc)
 
 
 def _deliver(outcomes: Iterable[_Outcome]) -> None:

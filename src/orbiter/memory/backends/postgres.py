@@ -18,6 +18,7 @@ from orbiter.memory.backends._postgres_driver import Driver
 from orbiter.memory.backends._postgres_dsn import shown
 from orbiter.memory.backends._postgres_pool import (
     Fate,
+    is_answer,
 )
 from orbiter.memory.backends._postgres_setup import set_up
 from orbiter.memory.backends._rows import Row
@@ -42,10 +43,10 @@ _T = TypeVar("_T")
 class PostgresMemoryStore(SQLMemoryStore):
     """Keeps items in Postgres, through asyncpg; any number of processes may share the tables.
 
-    A write that meets a broken connection is tried again for *retry_for* seconds, and counted
-    once. *acquire_timeout* bounds the wait for one of *max_size* connections, *statement_timeout*
-    that for an answer. A *pool* of the caller's is used as it is, and never closed. Behind
-    pgbouncer in transaction mode, set `statement_cache_size=0`.
+    A call that meets a broken connection is tried again for *retry_for* seconds.
+    *acquire_timeout* bounds the wait for one of *max_size* connections, *statement_timeout* that
+    for an answer. A *pool* of the caller's is used as it is, and never closed. Behind pgbouncer in
+    transaction mode, set `statement_cache_size=0`.
     """
 
     _exact_extra = True
@@ -55,7 +56,7 @@ class PostgresMemoryStore(SQLMemoryStore):
         dsn: str = "postgresql://localhost/orbiter",
         *,
         pool: "asyncpg.Pool[Any] | None" = None,
-        min_size: int = 1,
+        min_size: int = 0,
         max_size: int = 10,
         connect_timeout: float = 10.0,
         acquire_timeout: float = 10.0,
@@ -145,7 +146,10 @@ class PostgresMemoryStore(SQLMemoryStore):
         try:
             # A caller who gives up must not take the others' connection along.
             await asyncio.shield(opening)
-        except BaseException:
+        except BaseException as exc:
+            task = asyncio.current_task()
+            if opening.cancelled() and task is not None and not task.cancelling():
+                raise NotInitializedError(self) from exc  # someone has closed it meanwhile
             if self._waiting == 1 and self._opening is opening:
                 self._opening = None
                 # Too late to stop it, and nobody is left who would close it.
@@ -236,10 +240,7 @@ class PostgresMemoryStore(SQLMemoryStore):
     async def _put_rows(self, rows: Sequence[Row]) -> None:
         """Upsert rows for their callers: in one statement where that is possible."""
         dialect = self._dialect
-        is_one = len(rows) == 1 or (
-            not self._layout.partitions and len({row.id for row in rows}) == len(rows)
-        )
-        if not is_one:
+        if not dialect.is_one(rows):
             await self._write(lambda: dialect.add_many(rows))
             return
         again = False
@@ -247,11 +248,14 @@ class PostgresMemoryStore(SQLMemoryStore):
         async def attempt() -> None:
             nonlocal again
             async with self._driver.lease(self._opened()) as connection:
-                may_be_done, again = again, True
-                steps = dialect.add_many(rows, again=may_be_done)
-                if not await self._driver.is_done_at_once(connection, steps):
-                    steps = dialect.add_many(rows, again=True)
-                    await self._driver.run_in_transaction(connection, steps)
+                try:
+                    steps = dialect.add_many(rows, again=again)
+                    if not await self._driver.is_done_at_once(connection, steps):
+                        steps = dialect.add_many(rows, again=again)
+                        await self._driver.run_in_transaction(connection, steps)
+                except Exception as exc:
+                    again = again or not is_answer(exc)
+                    raise
 
         await self._driver.retry(attempt)
 

@@ -12,6 +12,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from threading import Lock
@@ -23,7 +24,7 @@ from orbiter.memory.backends._rows import Row
 from orbiter.memory.backends._sql import Operations, Rows, Steps
 from orbiter.memory.backends._sql_store import SQLMemoryStore
 from orbiter.memory.backends._sqlite_dialect import SQLiteDialect
-from orbiter.memory.backends._sqlite_words import check, chore, index_all, rebuild
+from orbiter.memory.backends._sqlite_words import check, chore, index_some, merge_some, rebuild
 from orbiter.memory.backends._threads import Closed, Readers, Work, Writer
 from orbiter.memory.errors import MemoryTimeoutError, NotInitializedError, StorageError
 from orbiter.memory.reports import StoreStats
@@ -245,9 +246,15 @@ class SQLiteMemoryStore(SQLMemoryStore):
 
     async def optimize(self) -> None:
         """Index what is not indexed yet, merge the index, and write the journal back."""
-        while await self._on_reader(index_all, writing=True):
-            pass
+        await self._index_all()
+        anew = True
+        while await self._on_reader(partial(merge_some, anew=anew), writing=True):
+            anew = False
         await self._on_reader(upkeep.checkpoint, writing=True)
+
+    async def _index_all(self) -> None:
+        while await self._on_reader(index_some, writing=True):
+            pass
 
     async def vacuum(self) -> None:
         """Give the room of what was purged back to the file system."""
@@ -269,8 +276,7 @@ class SQLiteMemoryStore(SQLMemoryStore):
     async def _check(self, repair: bool) -> list[str]:  # noqa: FBT001
         if repair:
             await self._on_writer(rebuild)
-            while await self._on_reader(index_all, writing=True):
-                pass
+            await self._index_all()
         return await self._on_reader(check)
 
 

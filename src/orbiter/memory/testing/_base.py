@@ -30,6 +30,10 @@ class KitNote(MemoryItem):
     mood: str
     scores: list[float] = Field(default_factory=list)
     due: datetime | None = None
+    # Names that a table may use for itself.
+    deleted: bool = False
+    extra_json: str = ""
+    seq: int = 0
 
 
 class Contract:

@@ -81,7 +81,12 @@ KINDS: tuple[tuple[MemoryItem, MemoryItem], ...] = tuple(
         (_sample(AIMemory, tool_calls=_CALLS), {}),
         (_sample(ToolMemory, tool_call_id="c", tool_name="f", is_error=True), {}),
         (_sample(MemoryItem, memory_type="note"), {"memory_type": "note"}),
-        (_sample(KitNote, mood="calm", scores=[0.5, 1e-9], due=START), {"mood": ""}),
+        (
+            _sample(
+                KitNote, mood="calm", scores=[0.5], due=START, deleted=True, extra_json="x", seq=7
+            ),
+            {"mood": ""},
+        ),
     )
 )
 

@@ -1,0 +1,110 @@
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from orbiter.memory.backends import _batches
+from orbiter.memory.backends._batches import Batches
+from orbiter.memory.backends._postgres_dialect import _rarest
+
+
+class Server:
+    """Takes batches, each for as long as it is told."""
+
+    def __init__(self, *seconds: float) -> None:
+        self.batches: list[list[int]] = []
+        self._seconds = list(seconds)
+
+    async def write(self, values: Sequence[int]) -> None:
+        self.batches.append(list(values))
+        await asyncio.sleep(self._seconds.pop(0) if self._seconds else 0.001)
+        if 13 in values:
+            raise ValueError("13 is refused")
+        if 14 in values:
+            raise TimeoutError("14 is not answered")
+
+
+async def test_those_who_start_together_go_together_in_order() -> None:
+    server = Server()
+    batches = Batches(server.write)
+
+    await asyncio.gather(*(batches.put(n) for n in range(5)))
+    await batches.put(5)
+
+    assert server.batches == [[0, 1, 2, 3, 4], [5]]
+
+
+async def test_one_that_is_refused_fails_alone() -> None:
+    server = Server()
+    batches = Batches(server.write)
+
+    results = await asyncio.gather(*(batches.put(n) for n in (1, 13, 2)), return_exceptions=True)
+
+    assert [type(each) for each in results] == [type(None), ValueError, type(None)]
+
+
+async def test_a_batch_that_is_not_answered_is_not_sent_again() -> None:
+    server = Server()
+    batches = Batches(server.write)
+
+    results = await asyncio.gather(*(batches.put(n) for n in (1, 14, 2)), return_exceptions=True)
+
+    assert [type(each) for each in results] == [TimeoutError] * 3
+    assert server.batches == [[1, 14, 2]]
+
+
+async def test_a_batch_that_stalls_holds_up_nobody_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_batches, "PATIENCE", 0.01)
+    server = Server(5.0)
+    batches = Batches(server.write)
+    stalled = asyncio.create_task(batches.put(0))
+    await asyncio.sleep(0.05)
+
+    async with asyncio.timeout(2):
+        await asyncio.gather(*(batches.put(n) for n in range(1, 4)))
+
+    stalled.cancel()
+    assert [sorted(each) for each in server.batches] == [[0], [1, 2, 3]]
+
+
+async def test_a_lane_that_becomes_free_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_batches, "PATIENCE", 0.01)
+    server = Server(0.2, 5.0, 5.0, 5.0)
+    batches = Batches(server.write)
+    stalled = []
+    for n in range(4):
+        stalled.append(asyncio.create_task(batches.put(n)))
+        await asyncio.sleep(0.04)
+
+    async with asyncio.timeout(2):
+        await batches.put(9)
+
+    for task in stalled:
+        task.cancel()
+    await asyncio.gather(*stalled, return_exceptions=True)
+    assert server.batches[-1] == [9]
+
+
+async def test_a_cancelled_one_takes_no_other_along() -> None:
+    server = Server(0.05)
+    batches = Batches(server.write)
+    tasks = [asyncio.create_task(batches.put(n)) for n in range(3)]
+    await asyncio.sleep(0.01)
+
+    tasks[0].cancel()
+
+    assert await asyncio.gather(*tasks[1:]) == [None, None]
+    await batches.close()
+
+
+def test_the_rarest_parts_are_few_different_and_in_order() -> None:
+    assert (
+        _rarest("the quick zebra") == ["qui", "ick", "zeb"] or len(_rarest("the quick zebra")) == 3
+    )
+    assert _rarest("bcdbcdbcdbcd") == ["bcd"] or len(set(_rarest("bcdbcdbcdbcd"))) == len(
+        _rarest("bcdbcdbcdbcd")
+    )
+    assert _rarest("a b c %_") == []
+    assert _rarest("x" * 10**6)
