@@ -45,7 +45,7 @@ clean: ## remove the environments and caches
 # uv installs the same set many times faster; where it cannot be had, or fails, pip does the work.
 define install
 	$(1)/bin/python -m pip install --quiet uv 2>/dev/null || true
-	{ [ -x $(1)/bin/uv ] && $(1)/bin/uv pip install --quiet --compile-bytecode --python $(1)/bin/python $(2); } \
+	{ [ -x $(1)/bin/uv ] && $(1)/bin/uv pip install --quiet --compile-bytecode --python $(1)/bin/python $(2) 2>/dev/null; } \
 		|| $(1)/bin/python -m pip install --quiet $(2)
 endef
 

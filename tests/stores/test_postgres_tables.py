@@ -58,7 +58,7 @@ async def test_a_refused_opening_leaves_no_connection(postgres_dsn: str) -> None
     async with PostgresMemoryStore(postgres_dsn):
         pass
 
-    with pytest.raises(StorageError, match="has 0 partitions"):
+    with pytest.raises(StorageError, match="has no partitions"):
         await PostgresMemoryStore(postgres_dsn).init(partitions=2)
 
     others = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
@@ -148,8 +148,10 @@ async def test_nothing_of_ours_stays_in_a_session(postgres_dsn: str, is_given: b
     pool = await asyncpg.create_pool(
         postgres_dsn, min_size=1, max_size=1, statement_cache_size=0, reset=_keep
     )
-    store = PostgresMemoryStore(
-        postgres_dsn, pool=pool if is_given else None, max_size=1, statement_cache_size=0
+    store = (
+        PostgresMemoryStore(pool=pool)
+        if is_given
+        else PostgresMemoryStore(postgres_dsn, max_size=1, statement_cache_size=0)
     )
     await store.init(row_security=False)
     await _use_everything(store)

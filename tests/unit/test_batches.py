@@ -100,11 +100,7 @@ async def test_a_cancelled_one_takes_no_other_along() -> None:
 
 
 def test_the_rarest_parts_are_few_different_and_in_order() -> None:
-    assert (
-        _rarest("the quick zebra") == ["qui", "ick", "zeb"] or len(_rarest("the quick zebra")) == 3
-    )
-    assert _rarest("bcdbcdbcdbcd") == ["bcd"] or len(set(_rarest("bcdbcdbcdbcd"))) == len(
-        _rarest("bcdbcdbcdbcd")
-    )
+    assert _rarest("the quick zebra") == ["the", "ick", "zeb"]
+    assert _rarest("bcdbcdbcdbcd") == ["bcd"]
     assert _rarest("a b c %_") == []
-    assert _rarest("x" * 10**6)
+    assert _rarest("x" * 10**6) == ["xxx"]

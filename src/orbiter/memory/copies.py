@@ -55,9 +55,7 @@ def take_in(item: MemoryItem) -> MemoryItem:
     back from `dump_item` and `load_item` as it is, is refused too: no store could keep it.
     """
     if not isinstance(item, MemoryItem):
-        raise InvalidItemError(
-            f"`{type(item).__name__}` is not a memory item; make a `HumanMemory(content=...)`"
-        )
+        raise _no_item(item)
     try:
         if type(item) in _OPEN_FIELDS and type(item) is not MemoryItem:
             metadata = MemoryMetadata.model_validate(item.metadata.__dict__)
@@ -65,6 +63,11 @@ def take_in(item: MemoryItem) -> MemoryItem:
         return _come_back(item)
     except (AttributeError, TypeError, ValueError) as exc:
         raise InvalidItemError(f"item `{item.__dict__.get('id')}` cannot be stored: {exc}") from exc
+
+
+def _no_item(value: object) -> InvalidItemError:
+    way = "`await` it" if hasattr(value, "__await__") else "make a `HumanMemory(content=...)`"
+    return InvalidItemError(f"`{type(value).__name__}` is not a memory item; {way}")
 
 
 def _come_back(item: MemoryItem) -> MemoryItem:

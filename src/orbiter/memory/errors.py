@@ -124,10 +124,11 @@ class VersionConflict(MemoryError, RuntimeError):  # noqa: N818 - it is no error
     """The stored item is not the version the caller saw; nothing was written."""
 
     def __init__(self, item_id: str, *, expected: int, found: int) -> None:
-        has = f"version {found}" if found else "no such item"
+        has, way = f"version {found}", "get it again, repeat the change, and add that"
+        if not found:
+            has, way = "no such item", "restore it, or expect version 0 to make it anew"
         super().__init__(
-            f"item `{item_id}` was expected at version {expected}, the store has {has}; "
-            "get it again, repeat the change, and add that"
+            f"item `{item_id}` was expected at version {expected}, the store has {has}; {way}"
         )
         self.item_id = item_id
         self.expected = expected

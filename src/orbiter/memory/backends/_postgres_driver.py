@@ -62,6 +62,7 @@ class Driver:
         )
         try:
             await pool
+            await pool.release(await pool.acquire())  # is there anyone?
         except ValueError as exc:
             text = scrubbed(f"{exc}", self._dsn)
             # Without the cause, which may quote what it took a password for.
@@ -203,10 +204,7 @@ class Driver:
 
     def _translate_answer(self, error: Exception, text: str, state: str) -> Exception:
         if state == "42501":
-            return AccessError(
-                f"{self.store} refuses this: {text}; the item is another user's or names no "
-                "`user_id`, or the role lacks the right"
-            )
+            return AccessError(f"{self.store} refuses this: {text}; {_way(text)}")
         is_unopened = text.startswith("pool is ")  # only a caller's own can be
         is_refused = isinstance(error, self._asyncpg.ClientConfigurationError)
         if state[:2] in ("28", "3D") or is_refused or is_unopened:
@@ -215,7 +213,7 @@ class Driver:
                 if is_unopened
                 else ("user, password and database")
             )
-            return StorageError(f"{self.store} cannot be used: {text}; see {what}")
+            return StorageError(f"{self.store} cannot be used: {text}; check {what}")
         if state in ("40001", "40P01"):
             return MemoryConnectionError(
                 f"{self.store} let others write first for {self._retry_for:g} s: {text}; nothing "
@@ -225,7 +223,16 @@ class Driver:
             text += "; raise `max_locks_per_transaction` of the server, or make fewer partitions"
         if not state or state.startswith(_PASSING):
             return MemoryConnectionError(
-                f"{self.store} could not be reached for {self._retry_for:g} s: {text}; a write may "
-                "or may not have been carried out: add the item again once the server is back"
+                f"{self.store} could not be reached for {self._retry_for:g} s: {text}; see that it "
+                "runs there. A write may or may not have been carried out: if in doubt, add again"
             )
         return StorageError(f"{self.store}: {text}")
+
+
+def _way(text: str) -> str:
+    if "row-level security" in text:
+        return (
+            "the item is another user's or names no `user_id`, or the store acts for nobody: "
+            "use `acting_for(user_id)`"
+        )
+    return "grant the role the right, see docs/backends.md"

@@ -13,6 +13,12 @@ _HARMLESS = ("host", "port", "user", "dbname", "database", "sslmode", "target_se
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:@\[\]]*)(:\d+)?")
 
 
+def check_address(dsn: object) -> None:
+    """Raise a `ValueError` for what is no address at all, such as a variable that is not set."""
+    if not isinstance(dsn, str) or not dsn:
+        raise ValueError(f"`dsn` must be like `postgresql://user:password@host/name`, not {dsn!r}")
+
+
 def shown(dsn: str) -> str:
     """Return *dsn* as it may be printed."""
     parts = _parts(dsn)

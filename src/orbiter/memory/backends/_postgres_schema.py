@@ -97,17 +97,18 @@ CREATE FUNCTION memory_items_remove() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
 {moved}    DELETE FROM memory_versions WHERE id = OLD.id;
     DELETE FROM memory_folded WHERE id = OLD.id;
-    RETURN NULL;
+    RETURN OLD;
 END
 $$;
-CREATE TRIGGER memory_items_remove AFTER DELETE ON memory_items
+-- Before: once the row is gone, row-level security shows nobody what belonged to it.
+CREATE TRIGGER memory_items_remove BEFORE DELETE ON memory_items
     FOR EACH ROW EXECUTE FUNCTION memory_items_remove();
 """
 
 _MOVED = """\
     -- A row that moves to another user's partition is deleted here and lives on there.
     IF EXISTS (SELECT 1 FROM memory_ids WHERE id = OLD.id AND user_key <> OLD.user_key) THEN
-        RETURN NULL;
+        RETURN OLD;
     END IF;
     DELETE FROM memory_ids WHERE id = OLD.id;
 """

@@ -237,10 +237,14 @@ class Operations:
         where = self._dialect.by_id(args, item_id)
         return (yield self._select(f"{where} AND deleted = 0", args))
 
-    def count(self, *, include_deleted: bool) -> Steps[int]:
-        """Return how many items there are."""
-        where = "" if include_deleted else " WHERE deleted = 0"
-        rows = yield Statement(f"SELECT count(*) FROM memory_items{where}")
+    def count(self, wanted: dict[Any, str], *, include_deleted: bool) -> Steps[int]:
+        """Return how many items there are whose scope fields are as wanted."""
+        args = Args(self._dialect)
+        where = ["deleted IN (0, 1)" if include_deleted else "deleted = 0"]
+        where += self._dialect.scope(wanted, args)
+        rows = yield Statement(
+            f"SELECT count(*) FROM memory_items WHERE {' AND '.join(where)}", args
+        )
         return int(rows[0][0])
 
     def history(self, item_id: str) -> Steps[tuple[Rows, Rows]]:
@@ -328,7 +332,9 @@ class Operations:
             f"SELECT created_at, {self._dialect.place} FROM memory_items WHERE {where}", args
         )
         if not rows:
-            raise QueryError(f"`{name}` names `{item_id}`, which is not stored; start anew without")
+            raise QueryError(
+                f"`{name}` names `{item_id}`, which is not stored; start anew without it"
+            )
         return rows[0]
 
     def _select(self, where: str, args: Args, tail: str = "") -> Statement:

@@ -87,8 +87,7 @@ class SQLMemoryStore(ABC):
             await self.count()  # a closed store says so for an empty batch, too
 
     async def _encode(self, items: Sequence[MemoryItem]) -> list[Row]:
-        if not isinstance(items, Iterable):
-            raise InvalidItemError(f"`items` must be a list of memory items, not {items!r}")
+        _check_several(items)
         rows: list[Row] = []
         for item in tuple(items):
             rows.append(encode(item, exact_extra=self._exact_extra))
@@ -166,9 +165,14 @@ class SQLMemoryStore(ABC):
         )
         return [decode(row) for row in rows]
 
-    async def count(self, *, include_deleted: bool = False) -> int:
-        """Return how many items there are."""
-        return await self._read(lambda: self._operations.count(include_deleted=include_deleted))
+    async def count(
+        self, *, include_deleted: bool = False, metadata: MemoryMetadata | None = None
+    ) -> int:
+        """Return how many items there are, or how many match *metadata*."""
+        wanted = Query(metadata=metadata).wanted
+        return await self._read(
+            lambda: self._operations.count(wanted, include_deleted=include_deleted), alone=True
+        )
 
     async def history(self, item_id: str) -> list[ItemVersion]:
         """Return every version of an item, oldest first, the present one last.
@@ -210,17 +214,34 @@ class SQLMemoryStore(ABC):
         await self.close()
 
 
+def check_positive(**numbers: object) -> None:
+    """Raise a `ValueError` that names the first that is no number above 0."""
+    for name, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            raise ValueError(f"`{name}` must be a number above 0, not {value!r}")
+
+
+def _check_several(items: object) -> None:
+    # A pydantic model can be iterated over, too.
+    if not isinstance(items, Iterable) or isinstance(items, MemoryItem):
+        raise InvalidItemError(f"`items` must be a list of memory items, not {items!r}")
+
+
 def _is_name(item_id: object) -> bool:
     """Tell whether an item could have this id; some databases cannot even be asked for others."""
+    if not isinstance(item_id, str):
+        raise QueryError(f"`item_id` must be an item's id, not {item_id!r}; pass `item.id`")
     try:
-        return isinstance(item_id, str) and bool(check_name(item_id, max_chars=256))
+        return bool(check_name(item_id, max_chars=256))
     except ValueError:
         return False
 
 
-def _cursor(name: str, cursor: MemoryItem | str | None) -> str | None:
+def _cursor(name: str, cursor: object) -> str | None:
     item_id = cursor.id if isinstance(cursor, MemoryItem) else cursor
-    if item_id is not None and not _is_name(item_id):
+    if item_id is None:
+        return None
+    if not isinstance(item_id, str) or not _is_name(item_id):
         raise QueryError(f"`{name}` must be an item or its id, not {cursor!r}")
     return item_id
 

@@ -118,7 +118,8 @@ def prepare_file(path: str) -> None:
     """Make sure that *path* is a new file or looks like a whole database; change no byte."""
     folder = Path(path).parent
     if not folder.is_dir():
-        raise StorageError(f"the folder of `{path}` does not exist; create `{folder}` first")
+        home = "; `~` is not expanded, `Path(...).expanduser()` does that" if "~" in path else ""
+        raise StorageError(f"the folder `{folder}` does not exist; create it first{home}")
     if Path(path).is_dir():
         raise StorageError(f"`{path}` is a folder; name a file in it")
     if Path(path).exists() and not Path(path).is_file():

@@ -10,6 +10,35 @@ from orbiter.memory.errors import StorageError
 from orbiter.memory.reports import StoreStats
 
 
+class Identity:
+    """Which file a path names, to notice when it is removed or replaced under an open store."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._seen: tuple[int, int] | None = None
+
+    def note(self) -> None:
+        """Remember the file that is there now."""
+        self._seen = self._look()
+
+    def check(self) -> None:
+        """Raise `StorageError` if it is another one, or none: what we write would be lost."""
+        if self._look() != self._seen:
+            raise StorageError(
+                f"`{self._path}` was removed or replaced while the store was open, so nothing was "
+                "written; close the store and open it again"
+            )
+
+    def _look(self) -> tuple[int, int] | None:
+        if self._path == ":memory:":
+            return None
+        try:
+            found = os.stat(self._path)  # noqa: PTH116 - for every write: a third of the time
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
+
+
 def checkpoint(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 

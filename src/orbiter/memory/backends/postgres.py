@@ -15,7 +15,7 @@ from orbiter.memory.backends import _postgres_upkeep as upkeep
 from orbiter.memory.backends._batches import Batches
 from orbiter.memory.backends._postgres_dialect import PartitionedDialect, PostgresDialect, folded
 from orbiter.memory.backends._postgres_driver import Driver
-from orbiter.memory.backends._postgres_dsn import shown
+from orbiter.memory.backends._postgres_dsn import check_address, shown
 from orbiter.memory.backends._postgres_pool import (
     Fate,
     is_answer,
@@ -23,7 +23,7 @@ from orbiter.memory.backends._postgres_pool import (
 from orbiter.memory.backends._postgres_setup import set_up
 from orbiter.memory.backends._rows import Row
 from orbiter.memory.backends._sql import Operations, Steps
-from orbiter.memory.backends._sql_store import SQLMemoryStore
+from orbiter.memory.backends._sql_store import SQLMemoryStore, check_positive
 from orbiter.memory.errors import (
     AccessError,
     NotInitializedError,
@@ -39,6 +39,8 @@ __all__ = ["PostgresMemoryStore"]
 
 _T = TypeVar("_T")
 
+_DEFAULT = "postgresql://localhost/orbiter"
+
 
 class PostgresMemoryStore(SQLMemoryStore):
     """Keeps items in Postgres, through asyncpg; any number of processes may share the tables.
@@ -53,7 +55,7 @@ class PostgresMemoryStore(SQLMemoryStore):
 
     def __init__(  # noqa: PLR0913 - each is a setting people look for
         self,
-        dsn: str = "postgresql://localhost/orbiter",
+        dsn: str = _DEFAULT,
         *,
         pool: "asyncpg.Pool[Any] | None" = None,
         min_size: int = 0,
@@ -64,18 +66,23 @@ class PostgresMemoryStore(SQLMemoryStore):
         retry_for: float = 10.0,
         statement_cache_size: int = 256,
     ) -> None:
-        for name, value in {
-            "connect_timeout": connect_timeout,
-            "acquire_timeout": acquire_timeout,
-            "statement_timeout": statement_timeout,
-            "max_size": max_size,
-        }.items():
-            if value <= 0:
-                raise ValueError(f"`{name}` must be more than 0, not {value}")
+        check_address(dsn)
+        if pool is not None and dsn != _DEFAULT:
+            raise ValueError("give a `dsn` or a `pool`, not both")
+        check_positive(
+            connect_timeout=connect_timeout,
+            acquire_timeout=acquire_timeout,
+            statement_timeout=statement_timeout,
+            max_size=max_size,
+        )
         if not 0 <= min_size <= max_size:
             raise ValueError(f"`min_size` must be from 0 to `max_size`, not {min_size}")
+        if statement_cache_size < 0 or retry_for < 0:
+            raise ValueError("`statement_cache_size` and `retry_for` must be 0 or more")
         self._dsn = dsn
         self._given_pool = pool
+        self._has_address = pool is None
+        self._principal: str | None = None
         self._driver = Driver(
             dsn,
             repr(self),
@@ -94,13 +101,14 @@ class PostgresMemoryStore(SQLMemoryStore):
         self._opening: asyncio.Task[None] | None = None
         self._waiting = 0
         self._layout = schema.Layout()
-        self._principal: str | None = None
         self._dialect = PostgresDialect()
         self._operations = Operations(self._dialect)
         self._batches = Batches(self._put_rows)
 
     def __repr__(self) -> str:
-        return f"PostgresMemoryStore({shown(self._dsn)!r})"
+        where = repr(shown(self._dsn)) if self._has_address else "pool=..."
+        bound = "" if self._principal is None else f".acting_for({self._principal!r})"
+        return f"PostgresMemoryStore({where}){bound}"
 
     def acting_for(self, user_id: str) -> "PostgresMemoryStore":
         """Return this opened store, bound to one user by the server's row-level security.
@@ -132,8 +140,8 @@ class PostgresMemoryStore(SQLMemoryStore):
         *row_security* adds policies by which a connection sees one user's rows only. Tables that
         are there already are taken as they are.
         """
-        if partitions is not None and not 1 <= partitions <= 256:
-            raise ValueError(f"`partitions` must be from 1 to 256, not {partitions}")
+        if partitions is not None and (type(partitions) is not int or not 1 <= partitions <= 256):
+            raise ValueError(f"`partitions` must be from 1 to 256, not {partitions!r}")
         if self._pool is not None and self._is_at_home():
             self._expect(partitions, row_security)
             return
@@ -170,8 +178,8 @@ class PostgresMemoryStore(SQLMemoryStore):
             )
         if partitions is not None and partitions != self._layout.partitions:
             raise StorageError(
-                f"{self!r} has {self._layout.partitions} partitions, not {partitions}; copy the "
-                "items to a new database to change that, or call init() without"
+                f"{self!r} has {self._layout.partitions or 'no'} partitions, not {partitions}; "
+                "copy the items to a new database to change that, or call init() without"
             )
 
     async def close(self) -> None:
@@ -284,7 +292,7 @@ class PostgresMemoryStore(SQLMemoryStore):
         return await self._driver.retry(attempt)
 
     def _opened(self) -> "asyncpg.Pool[Any]":
-        if self._pool is None:
+        if self._pool is None or (self._principal is not None and self._pool.is_closing()):
             raise NotInitializedError(self)
         if not self._is_at_home():
             raise StorageError(
@@ -326,6 +334,11 @@ class PostgresMemoryStore(SQLMemoryStore):
         await self._driver.retry(attempt)
 
     async def _check(self, repair: bool) -> list[str]:  # noqa: FBT001
+        if self._layout.is_held and self._principal is None:
+            raise AccessError(
+                f"{self!r} acts for nobody and sees nothing, so all would seem well; verify by a "
+                "role that bypasses row-level security"
+            )
         if repair:
             await self._maintain("REINDEX TABLE {}")
         problems = [

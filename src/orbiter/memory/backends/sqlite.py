@@ -22,7 +22,7 @@ from orbiter.memory.backends import _sqlite_schema as schema
 from orbiter.memory.backends import _sqlite_upkeep as upkeep
 from orbiter.memory.backends._rows import Row
 from orbiter.memory.backends._sql import Operations, Rows, Steps
-from orbiter.memory.backends._sql_store import SQLMemoryStore
+from orbiter.memory.backends._sql_store import SQLMemoryStore, check_positive
 from orbiter.memory.backends._sqlite_dialect import SQLiteDialect
 from orbiter.memory.backends._sqlite_words import check, chore, index_some, merge_some, rebuild
 from orbiter.memory.backends._threads import Closed, Readers, Work, Writer
@@ -52,14 +52,11 @@ class SQLiteMemoryStore(SQLMemoryStore):
         busy_timeout: float = 5.0,
         readers: int = 4,
     ) -> None:
-        path = os.fspath(db_path)
-        if not path or "\0" in path:
-            raise ValueError(f"`db_path` must name a file or be `:memory:`, not {db_path!r}")
+        path = _check_path(db_path)
         if durability not in ("full", "normal"):
             raise ValueError(f"`durability` must be `full` or `normal`, not {durability!r}")
-        if busy_timeout <= 0 or readers < 1:
-            raise ValueError("`busy_timeout` and `readers` must be more than 0")
         self.db_path = path
+        check_positive(busy_timeout=busy_timeout, readers=readers)
         # Absolute, so that no name is taken for a URI and no change of folder moves the file.
         self._path = path if path == ":memory:" else os.path.abspath(path)  # noqa: PTH100 - keeps the name
         self._durability = durability
@@ -70,6 +67,7 @@ class SQLiteMemoryStore(SQLMemoryStore):
         self._readers: Readers | None = None
         self._process = 0
         self._starting = Lock()
+        self._identity = upkeep.Identity(self._path)
 
     def __repr__(self) -> str:
         return f"SQLiteMemoryStore({self.db_path!r})"
@@ -137,8 +135,9 @@ class SQLiteMemoryStore(SQLMemoryStore):
             if self._path != ":memory:":
                 connect = _weakly(self._connect)
                 self._readers = Readers(connect, most=self._most_readers, name=f"{name} reader")
+            group = partial(_run_group, self._identity)
             self._writer = Writer(
-                _weakly(self._connect_writer), _run_group, chore, name=f"{name} writer"
+                _weakly(self._connect_writer), group, chore, name=f"{name} writer"
             )
             return self._writer, True
 
@@ -158,14 +157,18 @@ class SQLiteMemoryStore(SQLMemoryStore):
             schema.set_up(connection, self._path, patience=self._busy_timeout)
             connection.execute(f"PRAGMA synchronous = {self._durability}")
             connection.execute(f"PRAGMA journal_size_limit = {16 * 2**20}")
+            self._identity.note()
         except BaseException:
             connection.close()
             raise
         return connection
 
     def _connect(self) -> sqlite3.Connection:
+        # Never creates the file: that is the writer's affair, and done by now.
+        is_file = self._path != ":memory:"
         connection = sqlite3.connect(
-            self._path,
+            f"{Path(self._path).as_uri()}?mode=rw" if is_file else self._path,
+            uri=is_file,
             timeout=self._busy_timeout,
             isolation_level=None,
             cached_statements=256,
@@ -293,12 +296,22 @@ def _weakly(connect: Callable[[], sqlite3.Connection]) -> Callable[[], sqlite3.C
     return call
 
 
+def _check_path(path: object) -> str:
+    text = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(text, str) or not text or "\0" in text or "://" in text:
+        raise ValueError(f"`db_path` must be a path or `:memory:`, not {path!r}")
+    return text
+
+
 def _nothing(_: sqlite3.Connection) -> None:
     pass
 
 
-def _run_group(connection: sqlite3.Connection, group: list[Any]) -> list[Any]:
+def _run_group(
+    identity: upkeep.Identity, connection: sqlite3.Connection, group: list[Any]
+) -> list[Any]:
     """Carry out writes in order: rows to put, neighbours together, and functions to call."""
+    identity.check()
     values: list[Any] = []
     for is_row, together in groupby(group, key=lambda work: type(work) is Row):
         works = list(together)
