@@ -154,7 +154,7 @@ class PostgresDialect(Dialect):
         sql = self._sql(many=True, fold=fold, again=again)
         return (yield Statement(sql, columns if fold else columns[:-1]))
 
-    @cache  # noqa: B019 - a store has one dialect, for as long as it lives
+    @cache  # noqa: B019 - there is one dialect of each kind, for as long as the process lives
     def _sql(self, *, many: bool, fold: bool, again: bool) -> str:
         if not many and not fold:
             values = f"VALUES ({_placed(_GIVEN).replace('$5::text', '$5::text::jsonb')})"
@@ -199,7 +199,7 @@ class PartitionedDialect(PostgresDialect):
         there = args.bind(item_id)
         return f"user_key = (SELECT user_key FROM memory_ids WHERE id = {there}) AND id = {there}"
 
-    @cache  # noqa: B019 - a store has one dialect, for as long as it lives
+    @cache  # noqa: B019 - there is one dialect of each kind, for as long as the process lives
     def _sql(self, *, many: bool, fold: bool, again: bool) -> str:
         # Whoever has an id keeps it locked until the row is written. An id of another user's is
         # left out here: the row has to move.

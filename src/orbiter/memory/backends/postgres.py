@@ -40,6 +40,7 @@ __all__ = ["PostgresMemoryStore"]
 _T = TypeVar("_T")
 
 _DEFAULT = "postgresql://localhost/orbiter"
+_WHOLE, _PARTITIONED = PostgresDialect(), PartitionedDialect()
 
 
 class PostgresMemoryStore(SQLMemoryStore):
@@ -101,7 +102,7 @@ class PostgresMemoryStore(SQLMemoryStore):
         self._opening: asyncio.Task[None] | None = None
         self._waiting = 0
         self._layout = schema.Layout()
-        self._dialect = PostgresDialect()
+        self._dialect = _WHOLE
         self._operations = Operations(self._dialect)
         self._batches = Batches(self._put_rows)
 
@@ -231,7 +232,7 @@ class PostgresMemoryStore(SQLMemoryStore):
             if pool is not self._given_pool:
                 pool.terminate()
             raise
-        self._dialect = PartitionedDialect() if self._layout.partitions else PostgresDialect()
+        self._dialect = _PARTITIONED if self._layout.partitions else _WHOLE
         self._operations = Operations(self._dialect)
         self._batches = Batches(self._put_rows)
         self._pool, self._home = pool, (os.getpid(), asyncio.get_running_loop())
