@@ -77,8 +77,8 @@ SQL_BUGS = {
     ),
     "the page after is the newest": Bug(
         "pages_from_the_oldest",
-        'tail = f"{self._oldest} LIMIT',
-        'tail = f"{self._newest} LIMIT',
+        "order = self._newest if after is None else self._oldest",
+        "order = self._newest",
         (("rows if after is None else rows[::-1]", "rows"),),
     ),
     "the page after is the wrong way round": Bug(
@@ -86,11 +86,11 @@ SQL_BUGS = {
     ),
     "a text search forgets the cursor": Bug(
         "pages_from_the_newest",
-        "            rows = yield from self._search_text(asked, compiled, tail)\n",
+        "            rows = yield from self._search_text(asked, compiled, order, tail)\n",
         "            compiled = yield from self._compile(asked, None, None)\n"
         "            if before is not None:\n"
         "                return []\n"
-        "            rows = yield from self._search_text(asked, compiled, tail)\n",
+        "            rows = yield from self._search_text(asked, compiled, order, tail)\n",
     ),
     "an unknown cursor is no cursor": Bug(
         "a_cursor_that_names_nothing",

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import asyncpg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -25,6 +26,11 @@ TEXTS = st.lists(st.text(LETTERS, max_size=12), min_size=1, max_size=8)
 @pytest.fixture(params=["sqlite", "postgres"])
 async def store(request: pytest.FixtureRequest, postgres_dsn: str) -> AsyncIterator[Any]:
     is_embedded = request.param == "sqlite"
+    if not is_embedded:  # the tables are small, but the trigrams are to be asked
+        connection = await asyncpg.connect(postgres_dsn)
+        name = await connection.fetchval("SELECT current_database()")
+        await connection.execute(f"ALTER DATABASE {name} SET enable_seqscan = off")
+        await connection.close()
     async with SQLiteMemoryStore() if is_embedded else PostgresMemoryStore(postgres_dsn) as made:
         yield made
 

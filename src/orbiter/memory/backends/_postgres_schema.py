@@ -7,7 +7,7 @@ because neither a primary key nor a distributed table can be cut along an expres
 
 from typing import NamedTuple
 
-SCOPE = ("user_id", "session_id", "task_id", "agent_id")
+from orbiter.memory.query import SCOPE_FIELDS
 
 LOCK = 0x6F72626974657201
 """The advisory lock under which tables are made and migrated: "orbiter" and a one."""
@@ -167,10 +167,11 @@ def _index(name: str, *fields: str) -> str:
 _INDEXES = (
     "CREATE INDEX memory_items_created ON memory_items (created_at, seq) WHERE deleted = 0;\n"
     "CREATE INDEX memory_items_deleted ON memory_items (id) WHERE deleted = 1;\n"
-    + "".join(_index(f"memory_items_{name.removesuffix('_id')}", name) for name in SCOPE)
+    + "".join(_index(f"memory_items_{name.removesuffix('_id')}", name) for name in SCOPE_FIELDS)
     + _index("memory_items_user_session", "user_id", "session_id")
     # Without them the planner takes every user for an average one.
-    + f"CREATE STATISTICS memory_items_scope ON {', '.join(map(field, SCOPE))} FROM memory_items;\n"
+    + f"CREATE STATISTICS memory_items_scope ON {', '.join(map(field, SCOPE_FIELDS))}"
+    " FROM memory_items;\n"
 )
 
 _VERSION = """

@@ -275,30 +275,27 @@ class Operations:
         """Return the rows that match, newest first; a cursor is an item's id."""
         if not asked.limit:
             return []
-        tail = f"{self._newest} LIMIT {min(asked.limit, MAX_LIMIT)}"
-        if after is not None:
-            # The page that follows the cursor in time, so that walking on leaves no gap.
-            tail = f"{self._oldest} LIMIT {min(asked.limit, MAX_LIMIT)}"
+        # After a cursor, the page that follows it in time: walking on leaves no gap.
+        order = self._newest if after is None else self._oldest
+        tail = f"{order} LIMIT {min(asked.limit, MAX_LIMIT)}"
         compiled = yield from self._compile(asked, before, after)
         if asked.needle:
-            rows = yield from self._search_text(asked, compiled, tail)
+            rows = yield from self._search_text(asked, compiled, order, tail)
         else:
             where = " AND ".join([*compiled.scope, *compiled.rest])
             rows = yield self._select(where, compiled.args, tail)
         return rows if after is None else rows[::-1]
 
-    def _search_text(self, asked: Query, compiled: Filter, tail: str) -> Steps[Rows]:
-        order = tail.partition(" LIMIT ")[0]
-        args = Args(self._dialect, compiled.args)
+    def _search_text(self, asked: Query, compiled: Filter, order: str, tail: str) -> Steps[Rows]:
+        args, place = Args(self._dialect, compiled.args), self._dialect.place
         window = (
-            f"SELECT {self._columns}, {self._dialect.place} AS place FROM memory_items"
+            f"SELECT {self._columns}, {place} AS {place} FROM memory_items"
             f" WHERE {' AND '.join(compiled.scope)} {order} LIMIT {PROBE}"
         )
         conditions = [*compiled.rest, self._dialect.contains(asked.needle, args)]
-        by_place = tail.replace(self._dialect.place, "place")
         rows = yield Statement(
             f"SELECT {self._columns} FROM ({window}) AS memory_items"
-            f" WHERE {' AND '.join(conditions)} {by_place}",
+            f" WHERE {' AND '.join(conditions)} {tail}",
             args,
         )
         if len(rows) >= asked.limit:

@@ -11,14 +11,10 @@ from orbiter.memory.errors import StorageError
 
 APPLICATION = 0x4F524249  # "ORBI", in the header of every file that is ours
 
-_SCOPE = {name: f"json_extract(metadata, '$.{name}')" for name in (
-    "user_id", "session_id", "task_id", "agent_id",
-)}  # fmt: skip
-
 
 def field(name: str) -> str:
     """Return the expression that the scope indexes are made of."""
-    return _SCOPE[name]
+    return f"json_extract(metadata, '$.{name}')"
 
 
 def _index(name: str, *fields: str) -> str:
