@@ -296,7 +296,8 @@ if how != "closed in the parent":
 )
 async def test_after_a_fork_parent_and_child_both_read_and_write(tmp_path: Path, how: str) -> None:
     path = str(tmp_path / "m.db")
-    command = [sys.executable, "-c", FORK, path, how]
+    # Python warns of what is under test: a fork while threads are running.
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK, path, how]
 
     done = await asyncio.to_thread(
         subprocess.run, command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False

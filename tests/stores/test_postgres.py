@@ -17,6 +17,7 @@ from orbiter.memory import (
     PostgresMemoryStore,
 )
 from orbiter.memory.backends import _postgres_schema as schema
+from orbiter.memory.backends._postgres_pool import Fate
 
 ANN = MemoryMetadata(user_id="ann", extra={"k": 1e16})
 
@@ -124,6 +125,21 @@ async def test_a_migration_is_applied_once(
     monkeypatch.undo()
     with pytest.raises(OSError, match="schema 2"):
         await PostgresMemoryStore(postgres_dsn).init()
+
+
+async def test_tokens_of_old_transactions_are_forgotten(
+    store: PostgresMemoryStore, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = "SELECT count(*) FROM memory_commits"
+    await store.add_many([HumanMemory(content="one")])
+    await _by_hand(postgres_dsn, "UPDATE memory_commits SET at = at - interval '2 hours'")
+    await store.add_many([HumanMemory(content="two")])
+    assert (await _by_hand(postgres_dsn, left))[0][0] == 2
+
+    monkeypatch.setattr(Fate, "is_to_clean", True)
+    await store.add_many([HumanMemory(content="three")])
+
+    assert (await _by_hand(postgres_dsn, left))[0][0] == 2
 
 
 async def test_stats_count_what_is_there(store: PostgresMemoryStore) -> None:

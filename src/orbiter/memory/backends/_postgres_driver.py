@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-_XID = "SELECT pg_current_xact_id()::text"
+_MARK = "INSERT INTO memory_commits (token) VALUES ($1) ON CONFLICT DO NOTHING RETURNING 1"
 
 # Broken connections, servers that stop, start, fail over or are full, and lost races between
 # transactions: by the next attempt all of them may be over.
@@ -109,35 +109,25 @@ class Driver:
         fate: Fate | None = None,
         principal: str | None = None,
     ) -> _T:
+        """Run steps as one transaction; with *fate*, once, however often it is tried."""
         await self.execute(connection, "BEGIN")
         try:
             if principal is not None:
                 local = "SELECT set_config('orbiter.user_id', $1, true)"
                 await self.do(connection, Statement(local, [principal]))
+            # Waits for an earlier attempt that is still under way. If that has left its token,
+            # only its answer was lost.
+            if fate is not None and not await self.do(connection, Statement(_MARK, [fate.token])):
+                await self.execute(connection, "ROLLBACK")
+                return fate.value  # type: ignore[return-value]  # what the steps returned
             value = await self.run(connection, steps)
             if fate is not None:
-                (fate.transaction,) = await self.fetch_row(connection, _XID)
                 fate.value = value
             await self.execute(connection, "COMMIT")
         except Exception as exc:
             await self.roll_back(connection, exc)
             raise
         return value
-
-    async def was_committed(self, connection: Any, fate: Fate) -> bool:
-        """Find out about a transaction whose COMMIT was sent and never answered."""
-        statement = Statement("SELECT pg_xact_status($1::text::xid8)", [fate.transaction])
-        async with asyncio.timeout(self.statement_timeout):
-            while True:
-                try:
-                    rows = await self.do(connection, statement)
-                except self._asyncpg.InvalidParameterValueError:
-                    rows = [("unknown",)]  # a server that took over never heard of it
-                if rows[0][0] != "in progress":
-                    break
-                await asyncio.sleep(0.02)
-        fate.transaction = None
-        return bool(rows[0][0] == "committed")
 
     async def do(self, connection: Any, statement: Statement) -> Rows:
         async with asyncio.timeout(self.statement_timeout):

@@ -1,5 +1,6 @@
 """Connections of an asyncpg pool, each for a while; never waited for once they stop answering."""
 
+import secrets
 from contextlib import suppress
 from typing import Any
 
@@ -9,15 +10,19 @@ _READ_ONLY = "25006"
 
 
 class Fate:
-    """What is known of a transaction when its COMMIT is sent."""
+    """One transaction, however often it is tried: by its token it is known again.
+
+    The number of a transaction would not do: a server that crashed may give it to another.
+    """
 
     def __init__(self) -> None:
-        self.transaction: str | None = None
+        self.token = secrets.token_hex(16)
         self.value: object = None
 
     @property
-    def is_open(self) -> bool:
-        return self.transaction is not None
+    def is_to_clean(self) -> bool:
+        """Whether it is this one's turn to remove old tokens: one in 256 does."""
+        return self.token.startswith("00")
 
 
 class Lease:

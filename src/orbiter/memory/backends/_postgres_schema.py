@@ -175,6 +175,12 @@ _INDEXES = (
 )
 
 _VERSION = """
+-- Tokens of transactions, so that one whose answer was lost is not carried out twice.
+CREATE TABLE memory_commits (
+    token TEXT PRIMARY KEY,
+    at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX memory_commits_at ON memory_commits (at);
 CREATE TABLE memory_schema (version INTEGER NOT NULL);
 INSERT INTO memory_schema VALUES (1);
 """

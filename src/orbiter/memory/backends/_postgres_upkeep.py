@@ -50,3 +50,8 @@ def refold(wrong: list[tuple[str, str, str]]) -> Steps[None]:
         wrong,
         many=True,
     )
+
+
+def forget_commits() -> Steps[None]:
+    """Remove the tokens of transactions that nobody can be waiting for any more."""
+    yield Statement("DELETE FROM memory_commits WHERE at < now() - interval '1 hour'")

@@ -6,6 +6,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 from unicodedata import unidata_version
+from urllib.parse import quote
 
 from orbiter.memory.errors import StorageError
 
@@ -110,6 +111,11 @@ WORDS = (
 has FTS5 with trigrams; without it text search reads rows."""
 
 
+def uri(path: str, mode: str) -> str:
+    """Return the address of an absolute *path*, to open it and never to create it."""
+    return f"file:///{quote(Path(path).as_posix().lstrip('/'), safe='/:')}?mode={mode}"
+
+
 def prepare_file(path: str) -> None:
     """Make sure that *path* is a new file or looks like a whole database; change no byte."""
     folder = Path(path).parent
@@ -150,7 +156,7 @@ def _look_at(path: str) -> None:
         )
     if has_wal and not has_journal:
         # Whoever may write also writes the journal back when closing, be the file ours or not.
-        with closing(sqlite3.connect(f"{Path(path).as_uri()}?mode=ro", uri=True)) as reader:
+        with closing(sqlite3.connect(uri(path, "ro"), uri=True)) as reader:
             check_owner(reader, path)
 
 

@@ -7,6 +7,7 @@ is how they get there: a pool, timeouts, and what happens when the connection br
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orbiter.memory._checks import check_name
@@ -26,6 +27,7 @@ from orbiter.memory.backends._sql import Operations, Steps
 from orbiter.memory.backends._sql_store import SQLMemoryStore, check_positive
 from orbiter.memory.errors import (
     AccessError,
+    MemoryError,
     NotInitializedError,
     QueryError,
     StorageError,
@@ -273,13 +275,15 @@ class PostgresMemoryStore(SQLMemoryStore):
 
         async def attempt() -> _T:
             async with self._driver.lease(self._opened()) as connection:
-                if fate.is_open and await self._driver.was_committed(connection, fate):
-                    return fate.value  # type: ignore[return-value]  # what the steps returned
                 return await self._driver.run_in_transaction(
                     connection, steps(), fate=fate, principal=self._acts_for
                 )
 
-        return await self._driver.retry(attempt)
+        value = await self._driver.retry(attempt)
+        if fate.is_to_clean:
+            with suppress(MemoryError):  # what was asked for is done
+                await self._read(upkeep.forget_commits)
+        return value
 
     async def _read(self, steps: Callable[[], Steps[_T]], *, alone: bool = False) -> _T:  # noqa: ARG002
         async def attempt() -> _T:
@@ -320,6 +324,7 @@ class PostgresMemoryStore(SQLMemoryStore):
 
     async def optimize(self) -> None:
         """Index what waits to be indexed and count the rows anew for the planner."""
+        await self._read(upkeep.forget_commits)
         await self._maintain("VACUUM (ANALYZE) {}")
 
     async def vacuum(self) -> None:

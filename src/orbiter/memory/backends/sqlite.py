@@ -167,7 +167,7 @@ class SQLiteMemoryStore(SQLMemoryStore):
         # Never creates the file: that is the writer's affair, and done by now.
         is_file = self._path != ":memory:"
         connection = sqlite3.connect(
-            f"{Path(self._path).as_uri()}?mode=rw" if is_file else self._path,
+            schema.uri(self._path, "rw") if is_file else self._path,
             uri=is_file,
             timeout=self._busy_timeout,
             isolation_level=None,
