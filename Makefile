@@ -28,7 +28,7 @@ check: $(VENV)/.dev ## only format, lint, types and import layers
 fuzz: $(VENV)/.dev ## one million random histories: none may come out illegal
 	$(BIN)/python benchmarks/legal.py --cases 1000000
 
-soak: $(VENV)/.dev ## kill, cut off and starve the stores for an hour (SCALE=0.1: a tenth)
+soak: $(VENV)/.dev ## kill, cut off and starve the stores for half an hour (SCALE=0.1: a tenth)
 	$(BIN)/python benchmarks/soak.py --scale $(or $(SCALE),1)
 
 bench: $(BENCH)/.ready ## measure against peers (DATA=folder adds LoCoMo, FULL=1 a million rows)
