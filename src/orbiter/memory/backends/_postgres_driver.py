@@ -76,7 +76,7 @@ class Driver:
                 f"{self.store} gave no connection within {self._pool_settings['timeout']:g} s; "
                 "see its address, or raise `connect_timeout`"
             ) from exc
-        except BaseException:
+        except BaseException:  # cancellation, too, must leave no connection
             pool.terminate()
             raise
         return pool  # type: ignore[no-any-return]  # a pool is awaited into itself
@@ -124,7 +124,7 @@ class Driver:
             if fate is not None:
                 fate.value = value
             await self.execute(connection, "COMMIT")
-        except Exception as exc:
+        except Exception as exc:  # a cancelled one is cut off by its lease
             await self.roll_back(connection, exc)
             raise
         return value

@@ -53,13 +53,13 @@ class Lease:
             return
         # The connection may be gone from the pool already. What happened is `error`, and nothing
         # that cleaning up raises may take its place.
-        with suppress(Exception):
+        with suppress(Exception):  # see above
             self._connection.terminate()
-        with suppress(Exception):
+        with suppress(Exception):  # see above
             await self._pool.release(self._connection)
         if getattr(error, "sqlstate", None) == _READ_ONLY:
             # It may have become a standby: whoever took over is found by connecting anew.
-            with suppress(Exception):
+            with suppress(Exception):  # see above
                 await self._pool.expire_connections()
 
 

@@ -30,7 +30,7 @@ async def set_up(
                 await driver.execute(connection, "UPDATE memory_schema SET version = version + 1")
                 layout = layout._replace(version=layout.version + 1)
             await driver.execute(connection, "COMMIT")
-        except Exception as exc:
+        except Exception as exc:  # whatever it was, no transaction stays open
             await driver.roll_back(connection, exc)
             raise
     return layout

@@ -189,7 +189,7 @@ def set_up(connection: sqlite3.Connection, path: str, *, patience: float) -> Non
         )
         make_words(connection)
         connection.execute("COMMIT")
-    except BaseException:
+    except BaseException:  # whatever it was, no transaction stays open
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise

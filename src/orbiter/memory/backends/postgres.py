@@ -157,7 +157,7 @@ class PostgresMemoryStore(SQLMemoryStore):
         try:
             # A caller who gives up must not take the others' connection along.
             await asyncio.shield(opening)
-        except BaseException as exc:
+        except BaseException as exc:  # cancelled, or not to be opened: leave nothing behind
             task = asyncio.current_task()
             if opening.cancelled() and task is not None and not task.cancelling():
                 raise NotInitializedError(self) from exc  # someone has closed it meanwhile
@@ -203,7 +203,7 @@ class PostgresMemoryStore(SQLMemoryStore):
                 await pool.close()
         except self._driver.failures:
             pool.terminate()  # a connection that cannot be closed in good order is closed, too
-        except BaseException:
+        except BaseException:  # cancelled: cut off what was being closed
             pool.terminate()
             raise
 
@@ -230,7 +230,7 @@ class PostgresMemoryStore(SQLMemoryStore):
                 )
             )
             self._expect(partitions, row_security)
-        except BaseException:
+        except BaseException:  # cancellation, too, must leave no connection
             if pool is not self._given_pool:
                 pool.terminate()
             raise
@@ -264,7 +264,7 @@ class PostgresMemoryStore(SQLMemoryStore):
                     if not await self._driver.is_done_at_once(connection, steps):
                         steps = dialect.add_many(rows, again=again)
                         await self._driver.run_in_transaction(connection, steps)
-                except Exception as exc:
+                except Exception as exc:  # any: only whether it was an answer matters
                     again = again or not is_answer(exc)
                     raise
 

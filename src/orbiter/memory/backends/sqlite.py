@@ -87,7 +87,7 @@ class SQLiteMemoryStore(SQLMemoryStore):
             except Closed:
                 self._forget(writer)
                 continue
-            except BaseException as exc:
+            except BaseException as exc:  # cancellation included
                 # Cancelled, or not to be opened: leave nothing behind that was not there before.
                 if is_new and self._forget(writer):
                     writer.stop()
@@ -158,7 +158,7 @@ class SQLiteMemoryStore(SQLMemoryStore):
             connection.execute(f"PRAGMA synchronous = {self._durability}")
             connection.execute(f"PRAGMA journal_size_limit = {16 * 2**20}")
             self._identity.note()
-        except BaseException:
+        except BaseException:  # whatever it was, no file stays open
             connection.close()
             raise
         return connection
@@ -179,7 +179,7 @@ class SQLiteMemoryStore(SQLMemoryStore):
             connection.execute("PRAGMA cache_size = -8192")
             connection.create_function("orbiter_fold", 1, str.casefold, deterministic=True)
             connection.create_function("orbiter_has", 2, _has, deterministic=True)
-        except BaseException:
+        except BaseException:  # whatever it was, no file stays open
             connection.close()
             raise
         return connection

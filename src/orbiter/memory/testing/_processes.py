@@ -202,7 +202,7 @@ class ServerProcess:
         _watcher.tell("+process", process.pid)
         try:
             self._await(process)
-        except BaseException:
+        except BaseException:  # an interrupted wait leaves no server
             process.kill()
             self._reap()
             raise

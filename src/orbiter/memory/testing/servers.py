@@ -179,7 +179,7 @@ class PostgresServer(_Server):
         try:
             run(["cp", "-Rp", str(template.data), str(data)], folder=folder, account=account)
             process.start()
-        except BaseException:
+        except BaseException:  # an interrupted start leaves no server
             process.close()
             raise
         # Without `sslmode`, a client that finds `PGSSLMODE=require` would ask for TLS in vain.
@@ -256,7 +256,7 @@ class RedisServer(_Server):
             lines = (" ".join((name, value or '""')) for name, value in merged.items())
             configuration.write_text("\n".join(lines) + "\n", encoding="utf-8")
             process.start()
-        except BaseException:
+        except BaseException:  # an interrupted start leaves no server
             process.close()
             raise
         login = f":{quote(password, safe='')}@" if password else ""
