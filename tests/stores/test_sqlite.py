@@ -1,5 +1,6 @@
 """What is SQLite's own: plans, files, hand-made changes, backups, repair."""
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -140,6 +141,15 @@ async def test_the_writer_syncs_as_promised(path: Path, durability: Any, mode: i
 
         assert await ask("synchronous") == mode
         assert await ask("journal_mode") == "wal"
+
+
+async def test_a_closed_store_is_one_file(tmp_path: Path) -> None:
+    for number in range(100):  # two that close at once would leave their journal, now and then
+        async with SQLiteMemoryStore(tmp_path / f"{number}.db") as store:
+            await store.add(HumanMemory(content="x"))
+            await asyncio.gather(*(store.search() for _ in range(4)))
+
+    assert {path.suffix for path in tmp_path.iterdir()} == {".db"}
 
 
 async def test_a_migration_is_applied_once_to_an_older_file(

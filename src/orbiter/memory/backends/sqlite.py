@@ -110,10 +110,12 @@ class SQLiteMemoryStore(SQLMemoryStore):
             last = writer.run(_nothing)
             try:
                 await last
+                if readers is not None:
+                    # The writer leaves last: of two that leave at once, neither is the last one,
+                    # and then nobody writes the journal back into the file.
+                    await readers.ended()
             finally:
                 writer.stop()
-        if readers is not None:
-            await readers.ended()
         await writer.ended()
 
     def __del__(self) -> None:
