@@ -16,11 +16,12 @@ from contextlib import closing
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tests.crash._history import change
 
 from orbiter.memory import HumanMemory, MemoryMetadata, SQLiteMemoryStore, VersionConflict
+from orbiter.memory.backends._sqlite_file import SQLiteFile
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 60.0
@@ -213,6 +214,15 @@ class MortalStore(SQLiteMemoryStore):
     A step is a statement, or a thousand instructions of a longer one.
     """
 
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._file.__class__ = MortalFile
+        self.file = cast("MortalFile", self._file)
+
+
+class MortalFile(SQLiteFile):
+    """The file of a `MortalStore`."""
+
     steps_left: int | None = None
 
     def _connect(self) -> sqlite3.Connection:
@@ -234,11 +244,11 @@ def die_during(pipe: Connection, path: str, task: str, steps: int) -> None:
     async def main() -> None:
         store = MortalStore(path)
         if task == "init":
-            store.steps_left = steps
+            store.file.steps_left = steps
         await store.init()
         if task == "purge":
             await store.clear(metadata=MemoryMetadata(user_id="gone"))
-        store.steps_left = steps
+        store.file.steps_left = steps
         if task == "index":
             items = [HumanMemory(content=f"text number {n}") for n in range(300)]
             await store.add_many(items)
@@ -246,12 +256,12 @@ def die_during(pipe: Connection, path: str, task: str, steps: int) -> None:
             while (await store.stats()).unindexed >= 256:  # noqa: ASYNC110 - only the file tells
                 await asyncio.sleep(0.01)
         elif task == "backup":
-            await store.backup(f"{path}.copy", progress=lambda *_: store.step())
+            await store.backup(f"{path}.copy", progress=lambda *_: store.file.step())
         elif task == "repair":
             await store.verify(repair=True)
         elif task != "init":
             await getattr(store, task)()
-        store.steps_left = None
+        store.file.steps_left = None
         await store.close()
         pipe.send("survived")
 

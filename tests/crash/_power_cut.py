@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 
 import apsw
 
 from orbiter.memory import SQLiteMemoryStore
+from orbiter.memory.backends._sqlite_file import SQLiteFile
 
 SECTOR = 512
 _numbers = itertools.count()
@@ -137,12 +138,9 @@ class WatchedStore(SQLiteMemoryStore):
 
     def __init__(self, path: Path, disk: Disk, **options: Any) -> None:
         super().__init__(path, **options)
-        self._disk = disk
-
-    def _connect(self) -> Any:
-        connection = Connection(self._path, self._disk.name, self._busy_timeout)
-        self.prepare(connection)
-        return connection
+        self._file.__class__ = _WatchedFile
+        file = cast("_WatchedFile", self._file)
+        file.disk, file.prepare = disk, self.prepare
 
     def prepare(self, connection: "Connection") -> None:
         connection.execute("PRAGMA wal_autocheckpoint = 20")  # often, to be cut in the middle
@@ -150,6 +148,16 @@ class WatchedStore(SQLiteMemoryStore):
         connection.create_function(
             "orbiter_has", 2, lambda text, part: part in text.casefold(), deterministic=True
         )
+
+
+class _WatchedFile(SQLiteFile):
+    disk: Disk
+    prepare: "Callable[[Connection], None]"
+
+    def _connect(self) -> Any:
+        connection = Connection(self._path, self.disk.name, self._busy_timeout)
+        self.prepare(connection)
+        return connection
 
 
 class Connection:

@@ -229,7 +229,7 @@ if how == "while writing":
         def write(connection):
             connection.execute("UPDATE memory_items SET content = 'y'")
             time.sleep(1)
-        task = asyncio.ensure_future(store._on_writer(write))
+        task = asyncio.ensure_future(store._file.write(write))
         await asyncio.sleep(0.3)
         return task, fork()
 def fork():

@@ -97,7 +97,7 @@ async def test_a_selective_needle_is_looked_up_and_not_read_for(path: Path) -> N
         await store.add_many(items)
         await store.optimize()
         seen: list[str] = []
-        await store._on_reader(lambda connection: connection.set_trace_callback(seen.append))
+        await store._file.read(lambda connection: connection.set_trace_callback(seen.append))
 
         found = await store.search(query="number 77", metadata=ANN, limit=50)
 
@@ -134,7 +134,7 @@ async def test_the_writer_syncs_as_promised(path: Path, durability: Any, mode: i
     async with SQLiteMemoryStore(path, durability=durability) as store:
 
         def ask(pragma: str) -> Any:
-            return store._on_reader(
+            return store._file.read(
                 lambda connection: connection.execute(f"PRAGMA {pragma}").fetchone()[0],
                 writing=True,
             )
@@ -394,7 +394,7 @@ async def test_texts_folded_by_another_unicode_version_are_read_until_repaired(
 
     await store.init()
     seen: list[str] = []
-    await store._on_reader(lambda connection: connection.set_trace_callback(seen.append))
+    await store._file.read(lambda connection: connection.set_trace_callback(seen.append))
     found = await store.search(query="äpfel 7", metadata=ANN, limit=900)
 
     assert len(found) == 11

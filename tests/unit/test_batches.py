@@ -15,13 +15,14 @@ class Server:
         self.batches: list[list[int]] = []
         self._seconds = list(seconds)
 
-    async def write(self, values: Sequence[int]) -> None:
+    async def write(self, values: Sequence[int]) -> list[int | Exception]:
         self.batches.append(list(values))
         await asyncio.sleep(self._seconds.pop(0) if self._seconds else 0.001)
         if 13 in values:
             raise ValueError("13 is refused")
         if 14 in values:
             raise TimeoutError("14 is not answered")
+        return [KeyError(value) if value == 15 else -value for value in values]
 
 
 async def test_those_who_start_together_go_together_in_order() -> None:
@@ -40,7 +41,18 @@ async def test_one_that_is_refused_fails_alone() -> None:
 
     results = await asyncio.gather(*(batches.put(n) for n in (1, 13, 2)), return_exceptions=True)
 
-    assert [type(each) for each in results] == [type(None), ValueError, type(None)]
+    assert [type(each) for each in results] == [int, ValueError, int]
+
+
+async def test_each_gets_its_own_answer_even_if_it_is_an_error() -> None:
+    batches = Batches(Server().write)
+
+    results = await asyncio.gather(*(batches.put(n) for n in (1, 15, 2)), return_exceptions=True)
+
+    assert (results[0], results[2]) == (-1, -2)
+    assert isinstance(results[1], KeyError)
+    with pytest.raises(KeyError):
+        await batches.put(15)
 
 
 async def test_a_batch_that_is_not_answered_is_not_sent_again() -> None:
@@ -95,7 +107,7 @@ async def test_a_cancelled_one_takes_no_other_along() -> None:
 
     tasks[0].cancel()
 
-    assert await asyncio.gather(*tasks[1:]) == [None, None]
+    assert await asyncio.gather(*tasks[1:]) == [-1, -2]
     await batches.close()
 
 

@@ -122,6 +122,13 @@ def _at(path: str) -> str:
     return f"at `{shown}`: " if shown else ""
 
 
+def check_positive(**numbers: object) -> None:
+    """Raise a `ValueError` that names the first that is no number above 0."""
+    for name, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            raise ValueError(f"`{name}` must be a number above 0, not {value!r}")
+
+
 def to_utc(value: datetime) -> datetime:
     """Return *value* in UTC; a naive time is taken as UTC."""
     if value.tzinfo is None:

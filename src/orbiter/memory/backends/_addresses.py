@@ -1,4 +1,4 @@
-"""Addresses of databases without the passwords in them, however oddly they are written.
+"""Addresses of servers without the passwords in them, however oddly they are written.
 
 What is not understood is not shown: a password with a `/` or `#` in it looks like something else.
 """
@@ -6,10 +6,12 @@ What is not understood is not shown: a password with a `/` or `#` in it looks li
 import re
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-HIDDEN = "postgresql://***"
-"""Stands for an address that cannot be told from its secrets."""
-
-_HARMLESS = ("host", "port", "user", "dbname", "database", "sslmode", "target_session_attrs")
+_POSTGRES = frozenset(("postgres", "postgresql"))
+_REDIS = frozenset(
+    ("redis", "rediss", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel")
+)
+_SCHEMES = _POSTGRES | _REDIS
+_HARMLESS = ("host", "port", "user", "dbname", "database", "sslmode", "target_session_attrs", "db")
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:@\[\]]*)(:\d+)?")
 
 
@@ -23,13 +25,14 @@ def shown(dsn: str) -> str:
     """Return *dsn* as it may be printed."""
     parts = _parts(dsn)
     if parts is None:
-        return HIDDEN
+        return _hidden(dsn)
     who, at, where = parts.netloc.rpartition("@")
     user = who.partition(":")[0]
     kept = "&".join(
         pair for pair in parts.query.split("&") if unquote(pair.partition("=")[0]) in _HARMLESS
     )
-    return parts._replace(netloc=f"{user}{at}{where}", query=kept).geturl()
+    netloc = f"{user}{at}{where}" if user else where
+    return parts._replace(netloc=netloc, query=kept).geturl()
 
 
 def scrubbed(text: str, dsn: str) -> str:
@@ -47,6 +50,12 @@ def scrubbed(text: str, dsn: str) -> str:
     return text
 
 
+def _hidden(dsn: str) -> str:
+    """Return what stands for an address that cannot be told from its secrets."""
+    scheme = dsn.partition("://")[0]
+    return f"{scheme if scheme in _REDIS else 'postgresql'}://***"
+
+
 def _parts(dsn: str) -> SplitResult | None:
     try:
         parts = urlsplit(dsn)
@@ -54,7 +63,7 @@ def _parts(dsn: str) -> SplitResult | None:
         return None
     hosts = parts.netloc.rpartition("@")[2].split(",")
     is_plain = (
-        parts.scheme in ("postgres", "postgresql")
+        parts.scheme in _SCHEMES
         and "@" not in parts.path + parts.query
         and "#" not in dsn
         and all(map(_HOST.fullmatch, hosts))

@@ -1,13 +1,11 @@
-"""Lets writes that come while others are under way share the next round trip and commit."""
+"""Lets calls that come while others are under way share the next round trip."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
 _T = TypeVar("_T")
-
-MOST = 500
-"""Writes in one batch."""
+_R = TypeVar("_R")
 
 LANES = 4
 """Batches under way at once."""
@@ -16,96 +14,148 @@ PATIENCE = 0.02
 """Seconds after which those who wait get a lane of their own: a batch that itself waits, for a
 lock perhaps, must not hold up everyone."""
 
+GLANCE = 0.1
+"""Seconds by which a call may overrun its time."""
 
-class Batches(Generic[_T]):
-    """Whoever finds nothing under way goes alone and at once; the others wait and go together."""
 
-    def __init__(self, write: Callable[[Sequence[_T]], Awaitable[None]]) -> None:
-        self._write = write
-        self._waiting: list[tuple[_T, asyncio.Future[None]]] = []
+class Batches(Generic[_T, _R]):
+    """Whoever finds nothing under way goes alone and at once; the others wait and go together.
+
+    *send* carries several calls out and returns the answer to each, in order; an answer that is
+    an exception is raised for the one who asked. At most *most* go together; as soon as that many
+    wait, they go. An *eager* one does not look first whether others start at the same time, which
+    is worth it where a round trip costs little more than a look.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[Sequence[_T]], Awaitable[Sequence[_R | Exception]]],
+        *,
+        most: int = 500,
+        eager: bool = False,
+    ) -> None:
+        self._send = send
+        self._most = most
+        self._eager = eager
+        self._waiting: list[tuple[_T, asyncio.Future[_R]]] = []
         self._busy = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._ends: dict[asyncio.Future[_R], float] = {}
+        self._watch: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def put(self, value: _T) -> None:
-        """Write *value*, alone or with others; return when it is written."""
+    async def put(self, value: _T, *, within: float | None = None) -> _R:
+        """Send *value*, alone or with others; return its answer.
+
+        `TimeoutError` after *within* seconds; whether it is carried out is then not known.
+        """
         loop = asyncio.get_running_loop()
         if not self._busy:
             self._busy += 1
             try:
-                await asyncio.sleep(0)  # those who start together go together
+                if not self._eager:
+                    await asyncio.sleep(0)  # those who start together go together
                 if not self._waiting:
-                    await self._write([value])
-                    return
+                    async with asyncio.timeout(within):
+                        return _value((await self._send([value]))[0])
             finally:
                 self._busy -= 1
                 if self._waiting:
                     loop.call_soon(self._go)
             # Whoever came meanwhile came later.
-            future: asyncio.Future[None] = loop.create_future()
+            future: asyncio.Future[_R] = loop.create_future()
             self._waiting.insert(0, (value, future))
         else:
             future = loop.create_future()
             self._waiting.append((value, future))
-        if self._timer is None:
+        if len(self._waiting) == self._most:
+            self._go()
+        elif self._timer is None:
             self._timer = loop.call_later(PATIENCE, self._go)
-        await future
+        if within is None:
+            return await future
+        self._ends[future] = loop.time() + within
+        if self._watch is None:
+            self._watch = loop.call_later(GLANCE, self._look)
+        try:
+            return await future
+        finally:
+            del self._ends[future]
 
     async def close(self) -> None:
-        """Wait until what was taken is written, or refused."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        """Wait until what was taken is answered, or refused."""
+        while self._busy or self._waiting:  # noqa: ASYNC110 - rare, and not worth an event
+            await asyncio.sleep(0.001)
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+    def _look(self) -> None:
+        """Tell those whose time is over; one timer for all is cheaper than one for each."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for future, end in self._ends.items():
+            if end <= now:
+                _settle(future, TimeoutError())
+        self._watch = loop.call_later(GLANCE, self._look) if self._ends else None
 
     def _go(self) -> None:
         """Send those who wait on their way, if there is a lane."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        # Who was cancelled while waiting has written nothing.
-        waiting = [each for each in self._waiting if not each[1].done()]
-        if not waiting or self._busy >= LANES:
-            self._waiting = waiting
-            return
-        batch, self._waiting = waiting[:MOST], waiting[MOST:]
+        # Who was cancelled while waiting has sent nothing.
+        self._waiting = [each for each in self._waiting if not each[1].done()]
         loop = asyncio.get_running_loop()
+        is_due = True
+        while self._waiting and self._busy < LANES and (is_due or len(self._waiting) >= self._most):
+            batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+            self._busy += 1
+            # In a task of its own: no single caller's cancellation may end what others wait for.
+            task = loop.create_task(self._carry_out(batch))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            is_due = False
         if self._waiting:
             self._timer = loop.call_later(PATIENCE, self._go)
-        self._busy += 1
-        # In a task of its own: no single caller's cancellation may end what others wait for.
-        task = loop.create_task(self._carry_out(batch))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
-    async def _carry_out(self, batch: list[tuple[_T, "asyncio.Future[None]"]]) -> None:
+    async def _carry_out(self, batch: list[tuple[_T, "asyncio.Future[_R]"]]) -> None:
         try:
-            await self._write([value for value, _ in batch])
+            answers = await self._send([value for value, _ in batch])
         except Exception as exc:  # noqa: BLE001 - told to those who asked
             # Whether a batch that was not answered is written is not known: it must not be sent
             # again, or it might count twice.
             if len(batch) == 1 or isinstance(exc, (TimeoutError, ConnectionError)):
                 for _, future in batch:
-                    _fail(future, exc)
+                    _settle(future, exc)
             else:
                 # One of them failed, and took the others with it: each gets its own attempt.
                 await asyncio.gather(*(self._carry_out_one(*each) for each in batch))
         else:
-            for _, future in batch:
-                if not future.done():
-                    future.set_result(None)
+            for (_, future), answer in zip(batch, answers, strict=True):
+                _settle(future, answer)
         finally:
             self._busy -= 1
-            self._go()
+            # After those who were answered have said what they want next.
+            asyncio.get_running_loop().call_soon(self._go)
 
-    async def _carry_out_one(self, value: _T, future: "asyncio.Future[None]") -> None:
+    async def _carry_out_one(self, value: _T, future: "asyncio.Future[_R]") -> None:
         try:
-            await self._write([value])
+            _settle(future, (await self._send([value]))[0])
         except Exception as exc:  # noqa: BLE001 - told to the one who asked
-            _fail(future, exc)
-        else:
-            if not future.done():
-                future.set_result(None)
+            _settle(future, exc)
 
 
-def _fail(future: "asyncio.Future[None]", error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)
+def _value(answer: _R | Exception) -> _R:
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def _settle(future: "asyncio.Future[_R]", answer: _R | Exception) -> None:
+    if future.done():  # cancelled: no one waits for it
+        return
+    if isinstance(answer, Exception):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)

@@ -5,7 +5,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from orbiter.memory.backends._postgres_dsn import scrubbed
+from orbiter.memory.backends._addresses import scrubbed
 from orbiter.memory.backends._postgres_pool import (
     Fate,
     Lease,

@@ -214,13 +214,6 @@ class SQLMemoryStore(ABC):
         await self.close()
 
 
-def check_positive(**numbers: object) -> None:
-    """Raise a `ValueError` that names the first that is no number above 0."""
-    for name, value in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-            raise ValueError(f"`{name}` must be a number above 0, not {value!r}")
-
-
 def _check_several(items: object) -> None:
     # A pydantic model can be iterated over, too.
     if not isinstance(items, Iterable) or isinstance(items, MemoryItem):

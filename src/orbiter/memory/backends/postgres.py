@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from orbiter.memory._checks import check_name
+from orbiter.memory._checks import check_name, check_positive
 from orbiter.memory.backends import _postgres_schema as schema
 from orbiter.memory.backends import _postgres_upkeep as upkeep
+from orbiter.memory.backends._addresses import check_address, shown
 from orbiter.memory.backends._batches import Batches
 from orbiter.memory.backends._postgres_dialect import PartitionedDialect, PostgresDialect, folded
 from orbiter.memory.backends._postgres_driver import Driver
-from orbiter.memory.backends._postgres_dsn import check_address, shown
 from orbiter.memory.backends._postgres_pool import (
     Fate,
     is_answer,
@@ -24,7 +24,7 @@ from orbiter.memory.backends._postgres_pool import (
 from orbiter.memory.backends._postgres_setup import set_up
 from orbiter.memory.backends._rows import Row
 from orbiter.memory.backends._sql import Operations, Steps
-from orbiter.memory.backends._sql_store import SQLMemoryStore, check_positive
+from orbiter.memory.backends._sql_store import SQLMemoryStore
 from orbiter.memory.errors import (
     AccessError,
     MemoryError,
@@ -248,12 +248,12 @@ class PostgresMemoryStore(SQLMemoryStore):
             self._opened()
             await self._batches.put(row)
 
-    async def _put_rows(self, rows: Sequence[Row]) -> None:
+    async def _put_rows(self, rows: Sequence[Row]) -> list[None]:
         """Upsert rows for their callers: in one statement where that is possible."""
         dialect = self._dialect
         if not dialect.is_one(rows):
             await self._write(lambda: dialect.add_many(rows))
-            return
+            return [None] * len(rows)
         again = False
 
         async def attempt() -> None:
@@ -269,6 +269,7 @@ class PostgresMemoryStore(SQLMemoryStore):
                     raise
 
         await self._driver.retry(attempt)
+        return [None] * len(rows)
 
     async def _write(self, steps: Callable[[], Steps[_T]]) -> _T:
         fate = Fate()
