@@ -144,3 +144,13 @@ def test_shares_never_exceed_budget_or_want(budget: int, wants: dict[str, int]) 
 def test_a_negative_budget_is_refused() -> None:
     with pytest.raises(QueryError, match="budget"):
         split_budget(-1, {})
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "piece", ["a", "Ab", "a1", "-", "=", "a ", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa="]
+)
+def test_the_estimate_takes_time_in_proportion_to_the_text(piece: str) -> None:
+    text = piece * (2**20 // len(piece))
+
+    assert estimate_tokens(text) > 0

@@ -46,7 +46,8 @@ _PIECE = re.compile(
     r"|[^\W\d_A-Za-z]{1,2}|[^\w\s]|_|\n+| {2,}|\t+|\d"
 )
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
-_BLOB = re.compile(r"(?=[A-Za-z+/_-]*[0-9])[A-Za-z0-9+/_-]{32,}={0,2}")
+_BLOB = re.compile(r"[A-Za-z0-9+/_-]{32,}={0,2}")  # of these, those with a digit
+_DIGIT = re.compile(r"[0-9]")
 
 
 def estimate_tokens(text: str) -> int:
@@ -54,7 +55,11 @@ def estimate_tokens(text: str) -> int:
     count = len(_PIECE.findall(text))
     if len(text) >= 32:
         # Hashes and base64 split into far shorter pieces than words do.
-        count += sum(len(blob) * 3 // 4 - len(_PIECE.findall(blob)) for blob in _BLOB.findall(text))
+        count += sum(
+            len(blob) * 3 // 4 - len(_PIECE.findall(blob))
+            for blob in _BLOB.findall(text)
+            if _DIGIT.search(blob)
+        )
     return count
 
 
