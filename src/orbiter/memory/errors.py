@@ -8,6 +8,9 @@
     ├── QueryError             (ValueError)        a filter or limit that means nothing
     ├── EmptyFilterError       (ValueError)        a `clear` that would wipe every user
     ├── MessageError           (ValueError)        a provider message that cannot be read
+    ├── FenceError             (ValueError)        a block of remembered text that is none
+    ├── SoulError              (ValueError)        a persona file that cannot be read
+    ├── SoulNotFoundError      (FileNotFoundError) a persona file that is not there
     ├── ToolCallNotFoundError  (LookupError)       a response has no call of that name
     ├── SummaryError           (RuntimeError)      a summarizer failed; nothing was lost
     ├── NotInitializedError    (RuntimeError)      a store was used before `init()`
@@ -26,6 +29,7 @@ from collections.abc import Sequence
 __all__ = [
     "AccessError",
     "EmptyFilterError",
+    "FenceError",
     "InvalidItemError",
     "ItemTypeError",
     "MemoryConnectionError",
@@ -35,6 +39,8 @@ __all__ = [
     "NotInitializedError",
     "QueryError",
     "ScopeError",
+    "SoulError",
+    "SoulNotFoundError",
     "StatusError",
     "StorageError",
     "SummaryError",
@@ -95,6 +101,23 @@ class EmptyFilterError(MemoryError, ValueError):
 
 class MessageError(MemoryError, ValueError):
     """A provider message cannot be read as a conversation."""
+
+
+class FenceError(MemoryError, ValueError):
+    """A mark is not one of ours, or a text holds no sound block with it."""
+
+
+class SoulError(MemoryError, ValueError):
+    """A persona file cannot be read as one; the message names the line."""
+
+    def __init__(self, path: str, line: int, problem: str) -> None:
+        super().__init__(f"`{path}`, line {line}: {problem}")
+        self.path = path
+        self.line = line
+
+
+class SoulNotFoundError(MemoryError, FileNotFoundError):
+    """There is no persona file."""
 
 
 class ToolCallNotFoundError(MemoryError, LookupError):

@@ -1,0 +1,106 @@
+"""Whatever is remembered, as entries for the fence: who said it, when, how far to trust it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from orbiter.memory.calls import call_arguments, call_name
+from orbiter.memory.episodes import EpisodicMemory
+from orbiter.memory.errors import QueryError
+from orbiter.memory.fencing import Entry, Trust
+from orbiter.memory.items import MemoryItem, MemoryStatus, ToolMemory, calls_of, role_of
+
+Memory = MemoryItem | EpisodicMemory | Entry | str
+"""What can be shown: an item, an interaction, plain text, or an entry as you want it."""
+
+TrustRule = Callable[[MemoryItem | EpisodicMemory], Trust]
+"""Tells how far what an item or an interaction says may be relied on."""
+
+Reason = Literal["budget", "shortened", "status", "scope", "duplicate", "kind", "incomplete"]
+"""Why something was left out.
+
+`budget`: no room. `shortened`: only its beginning is shown. `status`: it is a draft or was
+discarded. `scope`: it is not of the asked scope. `duplicate`: it is shown elsewhere. `kind`: it is
+no message. `incomplete`: its tool group lacks a result, or its call.
+"""
+
+_SPEAKERS = {"human": "user", "ai": "assistant", "system": "system"}
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An entry that wants to be shown, or why it may not, and the id of what it came from."""
+
+    entry: Entry
+    id: str | None = None
+    refused: Reason | None = None
+
+
+def default_trust(memory: MemoryItem | EpisodicMemory) -> Trust:
+    """Return `medium` for what a person, the agent or the system said, `low` for all else.
+
+    Tools bring in the outside world, and nobody vouches for where an interaction's text came
+    from. Nothing remembered is trusted highly unless the application says so.
+    """
+    role = role_of(memory) if isinstance(memory, MemoryItem) else None
+    return "medium" if role in _SPEAKERS else "low"
+
+
+def memory_entry(memory: Memory, trust: TrustRule) -> Entry:
+    """Return *memory* as one entry."""
+    if isinstance(memory, Entry):
+        return memory
+    if isinstance(memory, str):
+        return Entry(memory)
+    if isinstance(memory, EpisodicMemory):
+        where = f" on {memory.platform}" if memory.platform else ""
+        source = f"{memory.interaction_type}{where}"
+        return Entry(memory.content, source, _minute(memory.timestamp), trust(memory))
+    if not isinstance(memory, MemoryItem):
+        raise QueryError(
+            f"`{type(memory).__name__}` cannot be shown as a memory; "
+            "use an item, an `EpisodicMemory`, an `Entry` or text"
+        )
+    entries = list(message_entries(memory, trust))
+    if len(entries) == 1:
+        return entries[0]
+    calls = (f"{entry.source}: {entry.content}" for entry in entries[1:])
+    return Entry(
+        "\n".join([entries[0].content, *calls]),
+        entries[0].source,
+        entries[0].time,
+        entries[0].trust,
+    )
+
+
+def message_entries(item: MemoryItem, trust: TrustRule) -> Iterator[Entry]:
+    """Yield what *item* says as a message: its text, then each tool it calls."""
+    who, time, trusted = speaker(item), _minute(item.created_at), trust(item)
+    calls: Sequence[dict[str, object]] = calls_of(item)
+    if item.content or not calls:
+        yield Entry(item.content, who, time, trusted)
+    for call in calls:
+        yield Entry(call_arguments(call), f"{who} calls {call_name(call)}", time, trusted)
+
+
+def speaker(item: MemoryItem) -> str:
+    """Return who says what *item* holds."""
+    if isinstance(item, ToolMemory):
+        return f"tool {item.tool_name}".strip() + (" (error)" if item.is_error else "")
+    return _SPEAKERS.get(role_of(item) or "", item.memory_type)
+
+
+def candidate(memory: Memory, trust: TrustRule, *, refused: Reason | None = None) -> Candidate:
+    """Return *memory* as it wants to be shown; only accepted items may be."""
+    entry = memory_entry(memory, trust)
+    if not isinstance(memory, MemoryItem | EpisodicMemory):
+        return Candidate(entry)
+    if isinstance(memory, MemoryItem) and memory.status is not MemoryStatus.ACCEPTED:
+        refused = refused or "status"
+    return Candidate(entry, memory.id, refused)
+
+
+def _minute(time: datetime) -> datetime:
+    # Nobody needs the microseconds, and each digit costs.
+    return time.replace(second=0, microsecond=0)

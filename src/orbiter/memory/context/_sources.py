@@ -1,0 +1,215 @@
+"""Where the parts of a context come from: a file, an episodic memory, a store, a conversation.
+
+Nothing here may hand on what belongs to another user: a store is asked only with a scope that
+names somebody, and what it answers is checked against that scope again.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from orbiter.memory.context._entries import Memory
+from orbiter.memory.episodes import EpisodicMemory
+from orbiter.memory.errors import QueryError, SoulNotFoundError, StorageError
+from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.protocols import MemoryStore
+from orbiter.memory.query import Query
+from orbiter.memory.soul import Soul
+
+_RACY_NS = 2_000_000_000
+_WORDS = 8  # of a query, each one search
+_PROBE = 20  # memories looked at for each word
+_LONGEST = 4_000  # characters of a query; no memory holds more of it, no embedding takes more
+_WORD = re.compile(r"\w{4,}|[A-Z0-9][A-Z0-9]+")
+_COMMON = frozenset(
+    re.findall(
+        r"\w+",
+        """about after also because been before between could does each from give have here into
+        just know like make many more most much need only other over please should some such tell
+        than that their them then there these they this those through very want were what when
+        where which while will with would write your""",
+    )
+)
+"""English words that tell nothing about what a question is about."""
+
+
+class SoulFile:
+    """A persona file, read when it is first needed and again whenever it has changed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._seen: tuple[int, ...] | None = None
+        self._soul = Soul()
+
+    async def read(self) -> Soul:
+        """Return the persona the file describes now."""
+        return await asyncio.to_thread(self._read)
+
+    def _read(self) -> Soul:
+        try:
+            before = self._state()
+            if before != self._seen or before is None:
+                data = self.path.read_bytes()
+                soul = Soul.parse(data, path=str(self.path))
+                self._soul, self._seen = soul, before if before == self._state() else None
+        except FileNotFoundError as exc:
+            raise SoulNotFoundError(
+                f"no persona at `{self.path}`; write one there, Markdown will do, "
+                "or give its place as `soul_path`"
+            ) from exc
+        except OSError as exc:
+            raise StorageError(f"the persona `{self.path}` cannot be read: {exc}") from exc
+        return self._soul
+
+    def _state(self) -> tuple[int, ...] | None:
+        """Return what changes with the file; `None` when it is too new for that to be sure."""
+        stat = self.path.stat()
+        # A file system's clock ticks in milliseconds: two changes in one tick look like one.
+        if abs(time.time_ns() - stat.st_mtime_ns) < _RACY_NS:
+            return None
+        return stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino
+
+
+@runtime_checkable
+class RecentActivity(Protocol):
+    """What remembers the last hours: `ShortTermMemoryManager`, or anything like it."""
+
+    async def get_recent(
+        self, hours: float = 2.0, limit: int | None = None
+    ) -> Sequence[EpisodicMemory]:
+        """Return at most *limit* interactions of the last *hours*, newest first."""
+        ...
+
+
+@runtime_checkable
+class Recall(Protocol):
+    """What finds memories by relevance, for one user; it knows itself for whom."""
+
+    async def recall(self, query: str, *, limit: int) -> Sequence[Memory]:
+        """Return at most *limit* memories that help with *query*, best first."""
+        ...
+
+
+RecallFunction = Callable[..., Awaitable[Sequence[Memory]]]
+"""A coroutine function called like `Recall.recall`."""
+
+
+@runtime_checkable
+class ConversationSource(Protocol):
+    """What holds a conversation: `ShortTermMemory`, or anything like it."""
+
+    async def window(self, *, metadata: MemoryMetadata | None = None) -> list[MemoryItem]:
+        """Return the conversation, oldest first."""
+        ...
+
+
+def check_scope(scope: MemoryMetadata | None, what: str) -> MemoryMetadata:
+    """Return *scope* if it names somebody; otherwise every user's memories would be shown."""
+    if scope is None or not Query(metadata=scope).wanted:
+        raise QueryError(
+            f"{what} holds the memories of many users and no `scope` says whose are meant; "
+            "pass `scope=MemoryMetadata(user_id=...)`, or another of its four fields"
+        )
+    return scope
+
+
+async def read_conversation(
+    source: Sequence[MemoryItem] | ConversationSource, scope: MemoryMetadata | None
+) -> list[MemoryItem]:
+    """Return the items of a conversation, all of one owner if they come from a memory."""
+    if not isinstance(source, ConversationSource):
+        return list(source)
+    items = await source.window(metadata=scope)
+    # Users are told apart by their id, or by their session where they have none.
+    owners = {
+        (i.metadata.user_id, None if i.metadata.user_id else i.metadata.session_id) for i in items
+    }
+    if len(owners - {(None, None)}) > 1:
+        check_scope(None, "the conversation's memory")
+    return items
+
+
+async def recall(
+    source: MemoryStore | Recall | RecallFunction,
+    query: str,
+    *,
+    scope: MemoryMetadata | None,
+    limit: int,
+) -> tuple[list[Memory], list[Memory]]:
+    """Return what *source* finds for *query*, best first, and what is not of the scope."""
+    if limit == 0:
+        return [], []
+    if isinstance(source, Recall):
+        found = await source.recall(query, limit=limit)
+        foreign = [memory for memory in found if _is_anothers(memory, scope)]
+    elif isinstance(source, MemoryStore):
+        asked = Query(metadata=check_scope(scope, "the store"))
+        items = await _search(source, query, scope=asked.metadata, limit=limit)
+        found = items
+        foreign = [item for item in items if not asked.matches(item)]
+    elif callable(source):
+        found = await source(query, limit=limit)
+        foreign = [memory for memory in found if _is_anothers(memory, scope)]
+    else:
+        raise QueryError(
+            f"`{type(source).__name__}` cannot recall; use a store, an object with `recall`, "
+            "or a coroutine function `recall(query, limit=...)`"
+        )
+    shown = [memory for memory in found if not any(memory is other for other in foreign)]
+    return shown[:limit], foreign
+
+
+def _is_anothers(memory: Memory, scope: MemoryMetadata | None) -> bool:
+    """Tell whether a recalled item names another user, session, task or agent than *scope*."""
+    if scope is None or not isinstance(memory, MemoryItem):
+        return False
+    owner = memory.metadata
+    return any(
+        getattr(owner, name) not in (None, value)
+        for name, value in Query(metadata=scope).wanted.items()
+    )
+
+
+async def _search(
+    store: MemoryStore, query: str, *, scope: MemoryMetadata | None, limit: int
+) -> list[MemoryItem]:
+    """Return what holds the whole query, or is near to it, then what shares words with it.
+
+    Most stores look for a literal text, and hardly a memory holds a whole question. So each of its
+    longest words is looked for as well; a memory earns the more for a word the fewer others hold
+    it, and those that earn less than half of the best are left out. The newest items of a scope
+    are not relevant for being new, and are never filled in.
+    """
+    accepted = MemoryStatus.ACCEPTED
+    whole = query[:_LONGEST]
+    found = await store.search(query=whole, metadata=scope, status=accepted, limit=limit)
+    if len(found) >= limit:
+        return found
+    items = {item.id: item for item in found}
+    scores: dict[str, float] = {}
+    for word in _words(query):
+        starts_word = re.compile(rf"\b{re.escape(word)}")
+        hits = [
+            item
+            for item in await store.search(
+                query=word, metadata=scope, status=accepted, limit=_PROBE
+            )
+            if item.id not in {known.id for known in found}
+            and starts_word.search(item.content.casefold())
+        ]
+        for item in hits:
+            items[item.id] = item
+            scores[item.id] = scores.get(item.id, 0.0) + 1 / len(hits)
+    best = max(scores.values(), default=0.0)
+    newest = sorted(scores, key=lambda key: items[key].created_at, reverse=True)
+    ranked = sorted(newest, key=lambda key: -scores[key])
+    return [*found, *(items[key] for key in ranked if scores[key] * 2 >= best)][:limit]
+
+
+def _words(query: str) -> list[str]:
+    """Return the words that say most: the longest ones, and abbreviations."""
+    found = dict.fromkeys(word.casefold() for word in _WORD.findall(query) if len(word) <= 64)
+    return sorted((word for word in found if word not in _COMMON), key=len, reverse=True)[:_WORDS]

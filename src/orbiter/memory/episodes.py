@@ -1,0 +1,123 @@
+"""One interaction of an agent, as it is remembered for some hours.
+
+An episode names itself by its time and some dice, so a write that is repeated is the same write.
+"""
+
+import re
+import secrets
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StrictStr,
+    model_validator,
+)
+
+from orbiter.memory._checks import Json, check_json, check_name, check_text, to_utc
+
+__all__ = ["DEFAULT_TTL_HOURS", "EpisodicMemory", "check_agent_id", "stamp"]
+
+DEFAULT_TTL_HOURS = 2.0
+"""How long an interaction is remembered."""
+
+_MAX_TEXT = 2**20
+_MAX_JSON = 2**20
+_MARK = re.compile(r"-[0-9A-Za-z_-]{1,64}")
+_BREAKS = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
+
+
+def stamp(instant: datetime) -> str:
+    """Return *instant* as ISO-8601 of one width, so that text order is time order."""
+    return instant.isoformat(timespec="microseconds")
+
+
+def check_agent_id(value: str) -> str:
+    """Return *value* if keys can be made of it, else raise `ValueError`."""
+    if not isinstance(value, str):
+        raise ValueError(f"`agent_id` must be text, not {value!r}")  # noqa: TRY004 - one family
+    try:
+        check_name(value, max_chars=256)
+    except ValueError as exc:
+        raise ValueError(f"`agent_id`: {exc}") from None
+    if "{" in value or "}" in value:
+        raise ValueError(f"`agent_id` {value!r} holds a brace, which Redis Cluster reads; drop it")
+    return value
+
+
+def _instant(value: datetime) -> datetime:
+    if value.tzinfo is None and value.replace(tzinfo=UTC) > datetime.now(UTC):
+        # Taken as UTC it has not come yet: nearly always a local time that lost its zone.
+        raise ValueError(
+            f"{value.isoformat()} has no time zone and lies in the future as UTC; "
+            "use `datetime.now(UTC)`, or give it its zone"
+        )
+    return to_utc(value)
+
+
+def _one_line(value: str) -> str:
+    return _BREAKS.sub(" ", value)
+
+
+def _text(max_bytes: int) -> AfterValidator:
+    return AfterValidator(lambda value: check_text(value, max_bytes=max_bytes))
+
+
+def _json(value: object) -> Json:
+    return check_json(value, max_bytes=_MAX_JSON) if value else {}
+
+
+_Name = Annotated[StrictStr, AfterValidator(lambda value: check_name(value, max_chars=256))]
+
+
+class EpisodicMemory(BaseModel):
+    """What an agent did or was told, where and when. It cannot be changed, only replaced."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    id: StrictStr = ""
+    """Its time and a random mark; unique within the agent, and in order of time."""
+    agent_id: Annotated[StrictStr, AfterValidator(check_agent_id)] = "nova"
+    interaction_type: _Name
+    content: Annotated[StrictStr, _text(_MAX_TEXT)]
+    platform: _Name | None = None
+    metadata: Annotated[dict[str, Any], BeforeValidator(_json)] = Field(default_factory=dict)
+    timestamp: Annotated[
+        datetime,
+        AfterValidator(_instant),
+        PlainSerializer(stamp, return_type=str, when_used="json"),
+    ] = Field(default_factory=lambda: datetime.now(UTC))
+    """When it happened, in UTC; a time without a zone is taken as UTC."""
+    ttl_hours: Annotated[float, Field(gt=0, allow_inf_nan=False, le=24 * 36525)] = DEFAULT_TTL_HOURS
+    """How long it is remembered, from its time on."""
+
+    @model_validator(mode="after")
+    def _name_itself(self) -> Self:
+        moment = stamp(self.timestamp)
+        if not self.id:
+            object.__setattr__(self, "id", f"{moment}-{secrets.token_hex(8)}")
+        elif not self.id.startswith(moment) or not _MARK.fullmatch(self.id, len(moment)):
+            raise ValueError(
+                f"`id` {self.id!r} is not its time `{moment}`, a dash and 1 to 64 letters, digits, "
+                "`-` or `_`; leave it out to get one"
+            )
+        return self
+
+    @property
+    def expires_at(self) -> datetime:
+        """When it is forgotten."""
+        return self.timestamp + timedelta(hours=self.ttl_hours)
+
+    def summary(self) -> str:
+        """Return it as one line, `[HH:MM] type on platform: content`; the time is UTC.
+
+        Line breaks become blanks, so that no content can pass for a second line.
+        """
+        where = f" on {_one_line(self.platform)}" if self.platform else ""
+        kind, content = _one_line(self.interaction_type), _one_line(self.content)
+        return f"[{self.timestamp:%H:%M}] {kind}{where}: {content}"

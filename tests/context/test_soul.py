@@ -1,0 +1,111 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orbiter.memory import Soul, SoulError
+from orbiter.memory.errors import MemoryError
+
+WHOLE = """---
+name: Nova
+voice: warm, curious
+rules:
+  - Never post twice about one thing.
+  - |
+    Say so
+    when unsure.
+platforms: {x: short and loud, discord: }
+mood: [calm, 7]
+---
+
+# About you
+
+You love {space} and 100% of the stars.
+"""
+
+
+def test_front_matter_and_body_become_clean_markdown() -> None:
+    soul = Soul.parse(WHOLE)
+
+    assert soul.render() == (
+        "You are Nova.\n\nVoice: warm, curious\n\n"
+        "Rules:\n- Never post twice about one thing.\n- Say so\n  when unsure.\n\n"
+        "Platforms:\n- x: short and loud\n- discord\n\n"
+        "# About you\n\nYou love {space} and 100% of the stars."
+    )
+
+
+def test_unknown_keys_are_kept_and_not_shown() -> None:
+    soul = Soul.parse(WHOLE)
+
+    assert soul.extra == {"mood": ["calm", 7]}
+    assert "calm" not in soul.render()
+
+
+@pytest.mark.parametrize("text", ["You are Nova.", "# Nova\n\n---\n\nA rule, not front matter."])
+def test_a_file_without_front_matter_is_a_persona_too(text: str) -> None:
+    assert Soul.parse(text).render() == text
+
+
+def test_a_byte_order_mark_and_any_line_ends_are_accepted() -> None:
+    plain = Soul.parse(WHOLE)
+
+    assert Soul.parse(b"\xef\xbb\xbf" + WHOLE.replace("\n", "\r\n").encode()) == plain
+    assert Soul.parse(WHOLE.replace("\n", "\r")) == plain
+
+
+def test_every_key_is_optional_and_front_matter_may_be_all_there_is() -> None:
+    assert Soul.parse("---\n---\nHi").render() == "Hi"
+    assert Soul.parse("---\nvoice:\nrules: Be kind.\n---\n").render() == "Rules:\n- Be kind."
+    assert Soul.parse("---\nname: Nova\n...\n").name == "Nova"
+
+
+@pytest.mark.parametrize(
+    ("data", "line", "told"),
+    [
+        ("---\nname: Nova\nrules: [a\n---\nHi", 3, "expected"),
+        ("---\nname: Nova\n\nHi", 1, "not closed"),
+        ("---\nvoice: dry\nname: 7\n---\nHi", 3, "`name` must be text"),
+        ("---\nrules:\n  - ok\n  - 7\n---\nHi", 2, "`rules` must be text or a list"),
+        ("---\nname: a\nplatforms: {x: 1}\n---\nHi", 3, "`platforms` must be"),
+        ("---\nname: a\nmood: b\nname: c\n---\nHi", 4, "twice"),
+        ("---\nname: a\nborn: 2026-99-99\n---\nHi", 3, "month"),
+        ("---\nname: a\nmood: \x07\n---\nHi", 3, "not allowed"),
+        ("---\n- a\n- b\n---\nHi", 2, "key: value"),
+        ("---\n!!python/object/apply:os.system ['true']\n---\nHi", 2, "constructor"),
+        ("---\na: " + "[" * 1500 + "\n---\nHi", 2, "recursion"),
+        ("one\ntwo\0", 2, "U+0000"),
+        (b"one\ntwo\nthr\xe9e", 3, "not UTF-8"),
+        (b"\xff\xfeN\x00", 1, "not UTF-8"),
+        ("", 1, "empty"),
+        (" \n\n", 1, "empty"),
+        ("---\nmood: calm\n---\n", 1, "says nothing"),
+        ("x" * (2**20 + 1), 1, "bytes of text"),
+    ],
+)
+def test_an_error_names_the_file_the_line_and_the_way_out(
+    data: str | bytes, line: int, told: str
+) -> None:
+    with pytest.raises(SoulError, match=told.replace("+", r"\+")) as caught:
+        Soul.parse(data, path="agents/SOUL.md")
+
+    assert caught.value.line == line
+    assert f"`agents/SOUL.md`, line {line}: " in str(caught.value)
+    assert isinstance(caught.value, MemoryError)
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(("text", "loaded"), [("Hi", False), ("---\nname: a\n---\nHi", True)])
+def test_yaml_is_loaded_only_for_front_matter(text: str, loaded: bool) -> None:
+    code = (
+        "import sys; from orbiter.memory.soul import Soul; assert 'yaml' not in sys.modules;"
+        f"Soul.parse({text!r}); print('yaml' in sys.modules)"
+    )
+    source = Path(__file__).parents[2] / "src"
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=source
+    )
+
+    assert done.stdout.strip() == str(loaded)

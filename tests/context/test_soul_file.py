@@ -1,0 +1,62 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from orbiter.memory.context import ContextManager
+from orbiter.memory.errors import SoulError, SoulNotFoundError, StorageError
+
+
+async def test_nothing_is_read_before_the_first_assembly(tmp_path: Path) -> None:
+    manager = ContextManager(tmp_path / "SOUL.md")
+
+    with pytest.raises(FileNotFoundError, match="no persona at"):
+        await manager.assemble("Go")
+    (tmp_path / "SOUL.md").write_text("I am here.")
+
+    assert (await manager.assemble("Go")).text.startswith("I am here.")
+
+
+@pytest.mark.parametrize("age", [0, 3600])
+async def test_the_persona_is_read_again_when_the_file_changes(soul: Path, age: int) -> None:
+    manager = ContextManager(soul)
+    seen = []
+    for text in ("one", "two", "three"):  # two of the same length, within a tick of the clock
+        soul.write_text(text)
+        os.utime(soul, (soul.stat().st_atime, soul.stat().st_mtime - age))
+        seen += [(await manager.assemble("Go")).sections[0].text for _ in range(2)]
+
+    assert seen == ["one", "one", "two", "two", "three", "three"]
+
+
+async def test_an_unchanged_file_is_read_once(soul: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.utime(soul, (1_700_000_000, 1_700_000_000))
+    manager = ContextManager(soul)
+    reads: list[Path] = []
+    read = Path.read_bytes
+
+    def counted(path: Path) -> bytes:
+        reads.append(path)
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", counted)
+
+    for _ in range(3):
+        await manager.assemble("Go")
+
+    assert len(reads) == 1
+
+
+async def test_a_vanished_half_written_or_unreadable_file_is_an_error(soul: Path) -> None:
+    manager = ContextManager(soul)
+    await manager.assemble("Go")
+
+    soul.write_text("---\nname: No")
+    with pytest.raises(SoulError, match="not closed"):
+        await manager.assemble("Go")
+    soul.unlink()
+    with pytest.raises(SoulNotFoundError, match="soul_path"):
+        await manager.assemble("Go")
+    soul.mkdir()
+    with pytest.raises(StorageError, match="cannot be read"):
+        await manager.assemble("Go")

@@ -1,0 +1,168 @@
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from orbiter.memory import (
+    HumanMemory,
+    MemoryItem,
+    MemoryMetadata,
+    MemoryStatus,
+    ShortTermMemory,
+    SQLiteMemoryStore,
+    SystemMemory,
+)
+from orbiter.memory.context import ContextManager, Memory
+from orbiter.memory.errors import QueryError
+from orbiter.memory.fencing import parse
+
+ANN, BOB = MemoryMetadata(user_id="ann"), MemoryMetadata(user_id="bob")
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> SQLiteMemoryStore:
+    store = SQLiteMemoryStore(str(tmp_path / "memories.db"))
+    await store.init()
+    for who, content in (
+        (ANN, "Ann thinks ethics of machines matter most"),
+        (ANN, "Ann buys bread about noon"),
+        (ANN, "An education in cats"),
+        (BOB, "Bob's ethics are secret"),
+    ):
+        await store.add(HumanMemory(content=content, metadata=who))
+    draft = HumanMemory(content="ethics draft", metadata=ANN, status=MemoryStatus.DRAFT)
+    await store.add(draft)
+    return store
+
+
+async def test_a_store_gives_what_shares_words_with_the_task(
+    soul: Path, store: SQLiteMemoryStore
+) -> None:
+    manager = ContextManager(soul)
+
+    context = await manager.assemble("Write about the ETHICS of it", long_term=store, scope=ANN)
+    nothing = await manager.assemble("Something else entirely", long_term=store, scope=ANN)
+    await store.close()
+
+    found = parse(context.text, mark=context.marks[1])
+    assert [entry.content for entry in found] == ["Ann thinks ethics of machines matter most"]
+    assert "## Relevant memories" not in nothing.text
+
+
+@pytest.mark.parametrize(
+    ("task", "found"),
+    [
+        ("ethics of machines", ["ethics and machines"]),  # the rare word tells more
+        ("machines", ["ethics and machines", "machines one", "machines three", "machines two"]),
+        ("cation levels", []),  # `education` holds it, but not as a word
+        ("What about these, please?", []),  # no word of these tells anything
+        ("AI!", ["AI for all"]),
+        ("x" * 2_000_000 + " ethics", ["ethics and machines"]),
+    ],
+)
+async def test_what_a_store_finds_is_relevant(soul: Path, task: str, found: list[str]) -> None:
+    store = ShortTermMemory(scope="user")
+    for content in (
+        *("an education about these", "AI for all", "ethics and machines"),
+        *("machines one", "machines two", "machines three"),
+    ):
+        await store.add(HumanMemory(content=content, metadata=ANN))
+
+    context = await ContextManager(soul, count_tokens=len).assemble(
+        task, long_term=store, scope=ANN
+    )
+
+    memories = [section.text for section in context.sections if section.name == "memories"]
+    shown = [entry.content for text in memories for entry in parse(text, mark=context.marks[1])]
+    assert sorted(shown) == found
+
+
+@pytest.mark.parametrize("scope", [None, MemoryMetadata(), MemoryMetadata(extra={"a": 1})])
+async def test_a_store_without_a_scope_is_refused(
+    soul: Path, store: SQLiteMemoryStore, scope: MemoryMetadata | None
+) -> None:
+    with pytest.raises(QueryError, match="scope=MemoryMetadata"):
+        await ContextManager(soul).assemble("ethics", long_term=store, scope=scope)
+    await store.close()
+
+
+async def test_a_store_that_ignores_the_scope_still_leaks_nothing(soul: Path) -> None:
+    leaky = ShortTermMemory(scope="user")
+    await leaky.add(HumanMemory(content="Bob's ethics", metadata=BOB))
+
+    context = await ContextManager(soul).assemble(
+        "ethics", long_term=leaky, scope=MemoryMetadata(session_id="s1")
+    )
+
+    assert "Bob" not in context.text
+    assert {left.reason for left in context.dropped} == {"scope"}
+
+
+class Finder:
+    async def recall(self, query: str, *, limit: int) -> Sequence[Memory]:
+        own: list[Memory] = [
+            HumanMemory(content=f"{who.user_id}: {query}", metadata=who) for who in (ANN, BOB)
+        ]
+        return ["anyone's", *own][:limit]
+
+
+async def recall_function(query: str, *, limit: int) -> list[str]:
+    return [query.upper()] * limit
+
+
+async def test_a_recall_object_or_function_is_asked_for_five(soul: Path) -> None:
+    manager = ContextManager(soul)
+
+    by_object = await manager.assemble("cats", long_term=Finder(), scope=ANN)
+    by_function = await manager.assemble("cats", long_term=recall_function)
+
+    found = [entry.content for entry in parse(by_object.text, mark=by_object.marks[1])]
+    assert found == ["anyone's", "ann: cats"]
+    assert by_function.text.count("] CATS\n") == 5
+
+
+async def test_a_memory_of_conversations_shows_one_user_only(soul: Path) -> None:
+    memory, manager = ShortTermMemory(scope="user"), ContextManager(soul)
+    await memory.add(HumanMemory(content="I am Ann", metadata=ANN))
+    alone = await manager.assemble("Go", conversation=memory)
+    await memory.add(HumanMemory(content="I am Bob", metadata=BOB))
+
+    context = await manager.assemble("Go", conversation=memory, scope=ANN)
+    with pytest.raises(QueryError, match="scope=MemoryMetadata"):
+        await manager.assemble("Go", conversation=memory)
+
+    assert "I am Ann" in alone.text
+    assert "I am Ann" in context.text
+    assert "Bob" not in context.text
+
+
+async def test_only_accepted_items_are_shown(soul: Path) -> None:
+    refused = [
+        HumanMemory(content="secret", status=status)
+        for status in (MemoryStatus.DRAFT, MemoryStatus.DISCARD)
+    ]
+
+    context = await ContextManager(soul).assemble("Go", conversation=refused, memories=refused)
+
+    assert "secret" not in context.text
+    assert {left.reason for left in context.dropped} == {"status"}
+    assert all(left.tokens > 0 for left in context.dropped)
+
+
+async def test_items_that_are_no_messages_are_left_out_of_a_conversation(soul: Path) -> None:
+    note = MemoryItem(content="a note", memory_type="note")
+
+    context = await ContextManager(soul).assemble(
+        "Go", conversation=[note, HumanMemory(content="Hi")]
+    )
+
+    assert [(left.reason, left.source) for left in context.dropped] == [("kind", "note")]
+
+
+async def test_a_later_change_of_an_item_does_not_reach_the_context(soul: Path) -> None:
+    item = SystemMemory(content="before")
+    context = await ContextManager(soul).assemble("Go", conversation=[item])
+
+    item.content = "after"
+
+    assert "before" in str(context.messages().messages)
