@@ -12,9 +12,10 @@ PAGE = Path(__file__).with_name("api.md")
 # Modules in reading order; the names of `orbiter.memory` itself live in these.
 MODULES = (
     "items", "calls", "query", "protocols", "errors", "copies", "short_term", "backends.sqlite",
-    "backends.postgres", "reports", "conversation", "tokens", "messages", "summary",
-    "summarizers.extractive", "summarizers.openai", "history", "ranking", "testing",
-    "testing.servers",
+    "backends.postgres", "backends.redis", "reports", "episodes", "episodic", "pii", "context",
+    "soul", "fencing", "conversation", "tokens", "messages", "summary", "summarizers.extractive",
+    "summarizers.openai", "history", "ranking", "testing", "testing.servers",
+    "testing.redis_topologies",
 )  # fmt: skip
 
 INTRO = """\
@@ -48,8 +49,13 @@ def _documented_below(module: ModuleType, name: str) -> str:
 
 
 def _origins(module: ModuleType, name: str) -> list[ModuleType]:
-    wire = importlib.import_module("orbiter.memory.messages._wire")
-    return [wire] if hasattr(wire, name) and module.__name__.endswith("messages") else []
+    """Return the modules that *module* imports *name* from."""
+    return [
+        importlib.import_module(node.module)
+        for node in ast.parse(inspect.getsource(module)).body
+        if isinstance(node, ast.ImportFrom) and node.module
+        if name in {alias.name for alias in node.names}
+    ]
 
 
 def _kind(module: ModuleType, name: str) -> str:

@@ -1,4 +1,4 @@
-"""A TCP proxy in front of a Postgres, for every way in which a network can fail.
+"""A TCP proxy in front of a server, for every way in which a network can fail.
 
 Bytes are held back, thrown away, cut short or slowed down; they are never changed.
 """
@@ -10,10 +10,13 @@ from contextlib import suppress
 from typing import Literal, Self
 from urllib.parse import urlsplit
 
-Mode = Literal["open", "refuse", "black hole", "slow"]
+Mode = Literal["open", "refuse", "black hole", "half open", "slow", "thin", "crawl"]
 
 _READY = b"Z\x00\x00\x00\x05"
 """How the last message of an answer begins; one byte follows."""
+
+_STEPS = {"slow": (50, 0.005), "thin": (65_536, 0.004), "crawl": (1, 1.0)}
+"""Bytes at a time, and seconds between them."""
 
 
 class Proxy:
@@ -66,6 +69,19 @@ class Proxy:
         """Let fifty bytes through at a time, two hundred times a second."""
         self._mode = "slow"
 
+    def half_open(self) -> None:
+        """Swallow everything, on new connections too; those of that time stay dead after `heal`."""
+        self._mode = "half open"
+        self.forget()
+
+    def narrow(self) -> None:
+        """Let some ten megabytes through a second, on each connection."""
+        self._mode = "thin"
+
+    def crawl(self) -> None:
+        """Let one byte through a second, each way."""
+        self._mode = "crawl"
+
     def heal(self) -> None:
         """Work again, and carry on with what is still connected."""
         self._mode = "open"
@@ -89,6 +105,10 @@ class Proxy:
         """Let the next request with *marker* be carried out, and reset instead of its answer."""
         self._traps.append((marker, "reply"))
 
+    def drop_reply(self, marker: bytes) -> None:
+        """Like `lose_reply`, but reset at the first byte of the answer, whatever it is."""
+        self._traps.append((marker, "any reply"))
+
     def lose_request(self, marker: bytes) -> None:
         """Reset instead of the next request with *marker*."""
         self._traps.append((marker, "request"))
@@ -110,6 +130,7 @@ class Proxy:
             client.reset()
             return
         link = _Link(client, server)
+        link.is_forgotten = self._mode == "half open"
         self._links.add(link)
         pumps = [
             asyncio.create_task(self._pump(link, client, server, is_request=True)),
@@ -132,7 +153,7 @@ class Proxy:
                 if is_request and self._traps and self._traps[0][0] in data:
                     self._spring(link)
                 if not is_request and link.loses_reply:
-                    if data[-6:-1] == _READY:
+                    if link.loses_any_reply or data[-6:-1] == _READY:
                         self.lost += 1
                         link.reset()
                     continue
@@ -143,8 +164,9 @@ class Proxy:
         if kind == "request":
             self.lost += 1
             link.reset()
-        elif kind == "reply":
+        elif kind in ("reply", "any reply"):
             link.loses_reply = True
+            link.loses_any_reply = kind == "any reply"
         else:
             link.is_free.clear()
 
@@ -154,12 +176,15 @@ class Proxy:
         await self._free.wait()
         if link.is_forgotten or link.is_reset:
             return
-        size = 50 if self._mode == "slow" else len(data)
-        for start in range(0, len(data), size):
-            there.writer.write(data[start : start + size])
+        while data:
+            mode = self._mode
+            size, seconds = _STEPS.get(mode, (len(data), 0.0))
+            there.writer.write(data[:size])
+            data = data[size:]
             await there.writer.drain()
-            if self._mode == "slow":
-                await asyncio.sleep(0.005)
+            while seconds > 0 and self._mode == mode:  # a healed network goes on at once
+                await asyncio.sleep(min(seconds, 0.05))
+                seconds -= 0.05
 
 
 class _End:
@@ -186,6 +211,7 @@ class _Link:
         self.is_free.set()
         self.is_reset = False
         self.loses_reply = False
+        self.loses_any_reply = False
 
     def reset(self) -> None:
         self.is_reset = True

@@ -13,9 +13,14 @@ import pytest
 from docs.build_api import PAGE, page
 
 import orbiter.memory
-from orbiter.memory.testing.servers import PostgresServer, postgres_server
+from orbiter.memory.testing.servers import (
+    PostgresServer,
+    RedisServer,
+    postgres_server,
+    redis_server,
+)
 
-__all__ = ["postgres_server"]
+__all__ = ["postgres_server", "redis_server"]
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -34,12 +39,16 @@ def _blocks(text: str) -> Iterator[tuple[str, str | None]]:
 
 @pytest.fixture
 def reader(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, postgres_server: PostgresServer
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    postgres_server: PostgresServer,
+    redis_server: RedisServer,
 ) -> Iterator[None]:
-    """Stand where a reader stands: in a folder of their own, with a database."""
+    """Stand where a reader stands: in a folder of their own, with a database and a Redis."""
     dsn = postgres_server.create_database()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DATABASE_URL", dsn)
+    monkeypatch.setenv("REDIS_URL", redis_server.url())
     yield
     postgres_server.drop_database(dsn)
 

@@ -13,6 +13,7 @@ from orbiter.memory import (
     HumanMemory,
     MemoryMetadata,
     Query,
+    ShortTermMemoryManager,
     SQLiteMemoryStore,
     StorageError,
 )
@@ -165,12 +166,32 @@ async def test_a_migration_is_applied_once_to_an_older_file(
             found = await new.get("one")
             assert found is not None
             assert found.content == "kept"
-            assert (await new.stats()).schema == 2
+            assert (await new.stats()).schema == len(schema.MIGRATIONS)
 
     assert _by_hand(path, "SELECT n FROM memory_more") == [(1,)]
     monkeypatch.undo()
-    with pytest.raises(StorageError, match="schema 2"):
+    with pytest.raises(StorageError, match=f"schema {len(schema.MIGRATIONS) + 1}"):
         await SQLiteMemoryStore(path).init()
+
+
+async def test_a_file_of_every_past_version_is_brought_up_to_date(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version in range(1, len(schema.MIGRATIONS)):
+        monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:version])
+        old_path = path.with_name(f"{version}.db")
+        async with SQLiteMemoryStore(old_path) as old:
+            await old.add(HumanMemory(id="one", content="kept"))
+        monkeypatch.undo()
+
+        async with (
+            ShortTermMemoryManager(f"sqlite:///{old_path}") as episodes,
+            SQLiteMemoryStore(old_path) as store,
+        ):
+            await episodes.add_interaction("note", "beside it")
+            assert [each.content for each in await episodes.get_recent()] == ["beside it"]
+            assert [each.content for each in await store.search()] == ["kept"]
+            assert await store.verify()
 
 
 async def test_a_migration_that_fails_changes_nothing(

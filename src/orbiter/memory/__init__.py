@@ -9,12 +9,17 @@ from importlib import import_module
 TYPE_CHECKING = False  # type checkers take it for true; importing `typing` would double the cost
 if TYPE_CHECKING:
     from orbiter.memory.backends.postgres import PostgresMemoryStore
+    from orbiter.memory.backends.redis import RedisMemoryStore
     from orbiter.memory.backends.sqlite import SQLiteMemoryStore
     from orbiter.memory.calls import ToolCall
+    from orbiter.memory.context import Context, ContextManager, Recall
     from orbiter.memory.conversation import last_rounds, rounds, trim_to, whole_groups
+    from orbiter.memory.episodes import EpisodicMemory
+    from orbiter.memory.episodic import ShortTermMemoryManager, get_short_term_memory
     from orbiter.memory.errors import (
         AccessError,
         EmptyFilterError,
+        FenceError,
         InvalidItemError,
         ItemTypeError,
         MemoryConnectionError,
@@ -24,6 +29,8 @@ if TYPE_CHECKING:
         NotInitializedError,
         QueryError,
         ScopeError,
+        SoulError,
+        SoulNotFoundError,
         StatusError,
         StorageError,
         SummaryError,
@@ -48,6 +55,7 @@ if TYPE_CHECKING:
         to_messages,
         validate,
     )
+    from orbiter.memory.pii import PIIHasher
     from orbiter.memory.protocols import (
         BatchStore,
         Clock,
@@ -61,6 +69,7 @@ if TYPE_CHECKING:
     from orbiter.memory.query import Query
     from orbiter.memory.reports import ItemVersion, StoreStats, Verification
     from orbiter.memory.short_term import ShortTermMemory
+    from orbiter.memory.soul import Soul
     from orbiter.memory.summarizers.extractive import ExtractiveSummarizer
     from orbiter.memory.summarizers.openai import OpenAISummarizer
     from orbiter.memory.summary import (
@@ -79,9 +88,13 @@ _HOME = {
     "AccessError": "errors",
     "BatchStore": "protocols",
     "Clock": "protocols",
+    "Context": "context",
+    "ContextManager": "context",
     "Embeddings": "protocols",
     "EmptyFilterError": "errors",
+    "EpisodicMemory": "episodes",
     "ExtractiveSummarizer": "summarizers.extractive",
+    "FenceError": "errors",
     "HumanMemory": "items",
     "InvalidItemError": "errors",
     "ItemTypeError": "errors",
@@ -97,15 +110,22 @@ _HOME = {
     "MessageError": "errors",
     "NotInitializedError": "errors",
     "OpenAISummarizer": "summarizers.openai",
+    "PIIHasher": "pii",
     "PagedStore": "protocols",
     "PostgresMemoryStore": "backends.postgres",
     "Problem": "messages",
     "ProviderMessages": "messages",
     "Query": "query",
     "QueryError": "errors",
+    "Recall": "context",
+    "RedisMemoryStore": "backends.redis",
     "SQLiteMemoryStore": "backends.sqlite",
     "ScopeError": "errors",
     "ShortTermMemory": "short_term",
+    "ShortTermMemoryManager": "episodic",
+    "Soul": "soul",
+    "SoulError": "errors",
+    "SoulNotFoundError": "errors",
     "StatusError": "errors",
     "StorageError": "errors",
     "StoreStats": "reports",
@@ -128,6 +148,7 @@ _HOME = {
     "estimate_tokens": "tokens",
     "from_messages": "messages",
     "generate_summary": "summary",
+    "get_short_term_memory": "episodic",
     "last_rounds": "conversation",
     "load_item": "items",
     "roll_summary": "summary",
@@ -144,9 +165,13 @@ __all__ = [
     "AccessError",
     "BatchStore",
     "Clock",
+    "Context",
+    "ContextManager",
     "Embeddings",
     "EmptyFilterError",
+    "EpisodicMemory",
     "ExtractiveSummarizer",
+    "FenceError",
     "HumanMemory",
     "InvalidItemError",
     "ItemTypeError",
@@ -162,15 +187,22 @@ __all__ = [
     "MessageError",
     "NotInitializedError",
     "OpenAISummarizer",
+    "PIIHasher",
     "PagedStore",
     "PostgresMemoryStore",
     "Problem",
     "ProviderMessages",
     "Query",
     "QueryError",
+    "Recall",
+    "RedisMemoryStore",
     "SQLiteMemoryStore",
     "ScopeError",
     "ShortTermMemory",
+    "ShortTermMemoryManager",
+    "Soul",
+    "SoulError",
+    "SoulNotFoundError",
     "StatusError",
     "StorageError",
     "StoreStats",
@@ -193,6 +225,7 @@ __all__ = [
     "estimate_tokens",
     "from_messages",
     "generate_summary",
+    "get_short_term_memory",
     "last_rounds",
     "load_item",
     "roll_summary",

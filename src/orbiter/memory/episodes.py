@@ -14,17 +14,20 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    PlainSerializer,
     StrictStr,
+    field_serializer,
     model_validator,
 )
 
 from orbiter.memory._checks import Json, check_json, check_name, check_text, to_utc
 
-__all__ = ["DEFAULT_TTL_HOURS", "EpisodicMemory", "check_agent_id", "stamp"]
+__all__ = ["DEFAULT_TTL_HOURS", "STAMP_LENGTH", "EpisodicMemory", "check_agent_id", "stamp"]
 
 DEFAULT_TTL_HOURS = 2.0
 """How long an interaction is remembered."""
+
+STAMP_LENGTH = len("2026-01-31T23:59:59.123456+00:00")
+"""Characters of the time that an id begins with."""
 
 _MAX_TEXT = 2**20
 _MAX_JSON = 2**20
@@ -87,11 +90,9 @@ class EpisodicMemory(BaseModel):
     content: Annotated[StrictStr, _text(_MAX_TEXT)]
     platform: _Name | None = None
     metadata: Annotated[dict[str, Any], BeforeValidator(_json)] = Field(default_factory=dict)
-    timestamp: Annotated[
-        datetime,
-        AfterValidator(_instant),
-        PlainSerializer(stamp, return_type=str, when_used="json"),
-    ] = Field(default_factory=lambda: datetime.now(UTC))
+    timestamp: Annotated[datetime, AfterValidator(_instant)] = Field(
+        default_factory=lambda: datetime.now(UTC)
+    )
     """When it happened, in UTC; a time without a zone is taken as UTC."""
     ttl_hours: Annotated[float, Field(gt=0, allow_inf_nan=False, le=24 * 36525)] = DEFAULT_TTL_HOURS
     """How long it is remembered, from its time on."""
@@ -107,6 +108,10 @@ class EpisodicMemory(BaseModel):
                 "`-` or `_`; leave it out to get one"
             )
         return self
+
+    @field_serializer("timestamp", when_used="json")
+    def _write_timestamp(self, _: datetime) -> str:
+        return self.id[:STAMP_LENGTH]  # in front of the id it has been written out already
 
     @property
     def expires_at(self) -> datetime:

@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
+_Batch = list[tuple[_T, "asyncio.Future[_R]"]]
 
 LANES = 4
 """Batches under way at once."""
@@ -13,6 +15,9 @@ LANES = 4
 PATIENCE = 0.02
 """Seconds after which those who wait get a lane of their own: a batch that itself waits, for a
 lock perhaps, must not hold up everyone."""
+
+HEAVIEST = 2**20
+"""What a batch of several calls may weigh; a single one may be heavier."""
 
 GLANCE = 0.1
 """Seconds by which a call may overrun its time."""
@@ -24,7 +29,8 @@ class Batches(Generic[_T, _R]):
     *send* carries several calls out and returns the answer to each, in order; an answer that is
     an exception is raised for the one who asked. At most *most* go together; as soon as that many
     wait, they go. An *eager* one does not look first whether others start at the same time, which
-    is worth it where a round trip costs little more than a look.
+    is worth it where a round trip costs little more than a look. *weigh* tells how heavy a call
+    is, and `HEAVIEST` what together they may be, so that no batch takes longer than all have time.
     """
 
     def __init__(
@@ -33,11 +39,13 @@ class Batches(Generic[_T, _R]):
         *,
         most: int = 500,
         eager: bool = False,
+        weigh: Callable[[_T], int] | None = None,
     ) -> None:
         self._send = send
         self._most = most
         self._eager = eager
-        self._waiting: list[tuple[_T, asyncio.Future[_R]]] = []
+        self._weigh = weigh
+        self._waiting: _Batch[_T, _R] = []
         self._busy = 0
         self._timer: asyncio.TimerHandle | None = None
         self._ends: dict[asyncio.Future[_R], float] = {}
@@ -109,17 +117,37 @@ class Batches(Generic[_T, _R]):
         loop = asyncio.get_running_loop()
         is_due = True
         while self._waiting and self._busy < LANES and (is_due or len(self._waiting) >= self._most):
-            batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+            count = self._count()
+            batch, self._waiting = self._waiting[:count], self._waiting[count:]
             self._busy += 1
             # In a task of its own: no single caller's cancellation may end what others wait for.
             task = loop.create_task(self._carry_out(batch))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(partial(self._end, batch))
             is_due = False
         if self._waiting:
             self._timer = loop.call_later(PATIENCE, self._go)
 
-    async def _carry_out(self, batch: list[tuple[_T, "asyncio.Future[_R]"]]) -> None:
+    def _count(self) -> int:
+        """Return how many of those who wait go together."""
+        weigh, weight = self._weigh, 0
+        if weigh is not None:
+            for place, (value, _) in enumerate(self._waiting[: self._most]):
+                weight += weigh(value)
+                if weight > HEAVIEST and place:
+                    return place
+        return self._most
+
+    def _end(self, batch: "_Batch[_T, _R]", task: asyncio.Task[None]) -> None:
+        """Free the lane: here, because a task that is cancelled early does not even begin."""
+        self._tasks.discard(task)
+        self._busy -= 1
+        if task.cancelled():  # by a program that ends all its tasks
+            for _, future in batch:
+                future.cancel()
+        self._go()
+
+    async def _carry_out(self, batch: "_Batch[_T, _R]") -> None:
         try:
             answers = await self._send([value for value, _ in batch])
         except Exception as exc:  # noqa: BLE001 - told to those who asked
@@ -134,10 +162,6 @@ class Batches(Generic[_T, _R]):
         else:
             for (_, future), answer in zip(batch, answers, strict=True):
                 _settle(future, answer)
-        finally:
-            self._busy -= 1
-            # After those who were answered have said what they want next.
-            asyncio.get_running_loop().call_soon(self._go)
 
     async def _carry_out_one(self, value: _T, future: "asyncio.Future[_R]") -> None:
         try:

@@ -2,15 +2,16 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from orbiter.memory._checks import check_name, to_utc
+from orbiter.memory.backends._arguments import check_several, cursor_id, is_item_id
 from orbiter.memory.backends._rows import READ, Row, decode, encode
 from orbiter.memory.backends._sql import Operations, Rows, Steps
-from orbiter.memory.errors import InvalidItemError, QueryError, StorageError
+from orbiter.memory.errors import QueryError, StorageError
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.query import Query, check_instant, check_size
 from orbiter.memory.reports import ItemVersion, StoreStats, Verification
@@ -87,7 +88,7 @@ class SQLMemoryStore(ABC):
             await self.count()  # a closed store says so for an empty batch, too
 
     async def _encode(self, items: Sequence[MemoryItem]) -> list[Row]:
-        _check_several(items)
+        check_several(items)
         rows: list[Row] = []
         for item in tuple(items):
             rows.append(encode(item, exact_extra=self._exact_extra))
@@ -106,12 +107,14 @@ class SQLMemoryStore(ABC):
     async def delete(self, item_id: str, *, by: str | None = None) -> bool:
         """Soft-delete one item; tell whether it was there."""
         by = _signature(by)
-        return _is_name(item_id) and await self._write(lambda: self._operations.delete(item_id, by))
+        return is_item_id(item_id) and await self._write(
+            lambda: self._operations.delete(item_id, by)
+        )
 
     async def restore(self, item_id: str, *, by: str | None = None) -> bool:
         """Bring a soft-deleted item back where it was; tell whether there was one."""
         by = _signature(by)
-        return _is_name(item_id) and await self._write(
+        return is_item_id(item_id) and await self._write(
             lambda: self._operations.restore(item_id, by)
         )
 
@@ -133,7 +136,7 @@ class SQLMemoryStore(ABC):
 
     async def get(self, item_id: str) -> MemoryItem | None:
         """Return the item of that id, or `None` if there is none or it is deleted."""
-        known = _is_name(item_id)
+        known = is_item_id(item_id)
         rows = await self._read(lambda: self._operations.get(item_id if known else ""), alone=True)
         return decode(rows[0]) if rows else None
 
@@ -158,7 +161,7 @@ class SQLMemoryStore(ABC):
         ones; what is written meanwhile shifts no page.
         """
         asked = Query(query, metadata, memory_type, status, limit, since=since, until=until)
-        older, newer = _cursor("before", before), _cursor("after", after)
+        older, newer = cursor_id("before", before), cursor_id("after", after)
         rows = await self._read(
             lambda: self._operations.search(asked, older, newer),
             alone=not asked.needle and older is None and newer is None,
@@ -179,7 +182,7 @@ class SQLMemoryStore(ABC):
 
         A deleted item still has its history; a purged one has none.
         """
-        if not _is_name(item_id):
+        if not is_item_id(item_id):
             return []
         past, now = await self._read(lambda: self._operations.history(item_id))
         return _versions(past, now)
@@ -212,31 +215,6 @@ class SQLMemoryStore(ABC):
         trace: TracebackType | None,
     ) -> None:
         await self.close()
-
-
-def _check_several(items: object) -> None:
-    # A pydantic model can be iterated over, too.
-    if not isinstance(items, Iterable) or isinstance(items, MemoryItem):
-        raise InvalidItemError(f"`items` must be a list of memory items, not {items!r}")
-
-
-def _is_name(item_id: object) -> bool:
-    """Tell whether an item could have this id; some databases cannot even be asked for others."""
-    if not isinstance(item_id, str):
-        raise QueryError(f"`item_id` must be an item's id, not {item_id!r}; pass `item.id`")
-    try:
-        return bool(check_name(item_id, max_chars=256))
-    except ValueError:
-        return False
-
-
-def _cursor(name: str, cursor: object) -> str | None:
-    item_id = cursor.id if isinstance(cursor, MemoryItem) else cursor
-    if item_id is None:
-        return None
-    if not isinstance(item_id, str) or not _is_name(item_id):
-        raise QueryError(f"`{name}` must be an item or its id, not {cursor!r}")
-    return item_id
 
 
 def _signature(by: str | None) -> str | None:

@@ -100,7 +100,20 @@ CREATE TRIGGER memory_items_remove AFTER DELETE ON memory_items BEGIN
 END;
 """
 
-MIGRATIONS = (FIRST,)
+# `id` begins with its time. `place` is never given out twice, so that a reader can go on from one.
+EPISODES = """
+CREATE TABLE episodic_memories (
+    place INTEGER PRIMARY KEY AUTOINCREMENT,
+    agent_id TEXT NOT NULL,
+    id TEXT NOT NULL,
+    body TEXT NOT NULL,
+    expires_at REAL NOT NULL,
+    UNIQUE (agent_id, id)
+);
+CREATE INDEX episodic_memories_expiry ON episodic_memories (expires_at);
+"""
+
+MIGRATIONS = (FIRST, EPISODES)
 """Numbered from 1. Only ever add to the end: files of every past version are out there."""
 
 WORDS = (

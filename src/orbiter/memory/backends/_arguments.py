@@ -1,0 +1,34 @@
+"""What callers pass to a store, checked before any database sees it."""
+
+from collections.abc import Iterable
+
+from orbiter.memory._checks import check_name
+from orbiter.memory.errors import InvalidItemError, QueryError
+from orbiter.memory.items import MemoryItem
+
+
+def check_several(items: object) -> None:
+    """Raise `InvalidItemError` for what is no list of items."""
+    # A pydantic model can be iterated over, too.
+    if not isinstance(items, Iterable) or isinstance(items, MemoryItem):
+        raise InvalidItemError(f"`items` must be a list of memory items, not {items!r}")
+
+
+def is_item_id(item_id: object) -> bool:
+    """Tell whether an item could have this id; some databases cannot even be asked for others."""
+    if not isinstance(item_id, str):
+        raise QueryError(f"`item_id` must be an item's id, not {item_id!r}; pass `item.id`")
+    try:
+        return bool(check_name(item_id, max_chars=256))
+    except ValueError:
+        return False
+
+
+def cursor_id(name: str, cursor: object) -> str | None:
+    """Return the id of the item that paging goes on from."""
+    item_id = cursor.id if isinstance(cursor, MemoryItem) else cursor
+    if item_id is None:
+        return None
+    if not isinstance(item_id, str) or not is_item_id(item_id):
+        raise QueryError(f"`{name}` must be an item or its id, not {cursor!r}")
+    return item_id

@@ -1,0 +1,93 @@
+"""Episodes in a SQLite file, beside the items that may be there, shared by many processes."""
+
+import asyncio
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from orbiter.memory.backends._episodes import PAGE, Episode, Span
+from orbiter.memory.backends._sqlite_file import SQLiteFile
+from orbiter.memory.protocols import Clock
+
+_WAIT = 1.0
+_GLANCE = 0.05
+
+_PUT = """
+INSERT INTO episodic_memories (agent_id, id, body, expires_at) VALUES (?, ?, ?, ?)
+ON CONFLICT (agent_id, id) DO UPDATE SET body = excluded.body, expires_at = excluded.expires_at
+"""
+# Few at a time, so that no write pays for all.
+_TRIM = """
+DELETE FROM episodic_memories WHERE place IN
+    (SELECT place FROM episodic_memories WHERE expires_at <= ? ORDER BY expires_at LIMIT 64)
+"""
+_LIVE = "FROM episodic_memories WHERE agent_id = ? AND id >= ? AND id < ? AND expires_at > ?"
+_PAGE = f"SELECT body {_LIVE} ORDER BY id DESC LIMIT ?"
+_COUNT = f"SELECT count(*) {_LIVE}"
+_REMOVE = "DELETE FROM episodic_memories WHERE agent_id = ? AND id = ?"
+_NEWEST = "SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'episodic_memories'), 0)"
+_NEWS = """
+SELECT place, body FROM episodic_memories
+WHERE agent_id = ? AND place > ? AND expires_at > ? ORDER BY place LIMIT 500
+"""
+
+
+class SQLiteEpisodes:
+    """The episodes of one agent in one file."""
+
+    def __init__(self, file: SQLiteFile, agent_id: str, *, clock: Clock) -> None:
+        self._file = file
+        self._agent_id = agent_id
+        self._clock = clock
+
+    async def connect(self) -> None:
+        await self._file.init()
+
+    async def disconnect(self) -> None:
+        await self._file.close()
+
+    async def put(self, episode: Episode) -> None:
+        now = self._now()
+        row = (self._agent_id, episode.id, episode.body, now + episode.ttl_ms / 1000)
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute(_TRIM, [now])
+            connection.execute(_PUT, row)
+
+        await self._file.init()
+        await self._file.write(write)
+
+    async def page(self, span: Span, *, limit: int, before: Episode | None) -> list[str]:
+        end = span.end if before is None else min(span.end, before.id)
+        args = [self._agent_id, span.first, end, self._now(), min(limit, PAGE)]
+        return [body for (body,) in await self._ask(_PAGE, args)]
+
+    async def count(self, span: Span) -> int:
+        args = [self._agent_id, span.first, span.end, self._now()]
+        return int((await self._ask(_COUNT, args))[0][0])
+
+    async def remove(self, ids: Sequence[str]) -> None:
+        rows = [(self._agent_id, each) for each in ids]
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.executemany(_REMOVE, rows)
+
+        await self._file.init()
+        await self._file.write(write)
+
+    async def news(self, position: str | None) -> tuple[list[str], str]:
+        if position is None:
+            return [], str((await self._ask(_NEWEST, []))[0][0])
+        for _ in range(int(_WAIT / _GLANCE)):
+            rows = await self._ask(_NEWS, [self._agent_id, int(position), self._now()])
+            if rows:
+                return [body for _, body in rows], str(rows[-1][0])
+            await asyncio.sleep(_GLANCE)
+        return [], position
+
+    async def _ask(self, sql: str, args: list[Any]) -> list[Any]:
+        await self._file.init()
+        return await self._file.read(lambda connection: connection.execute(sql, args).fetchall())
+
+    def _now(self) -> float:
+        return self._clock().timestamp()

@@ -1,0 +1,291 @@
+"""Items in Redis: the scripts. One call of a script is one atomic step of bounded length.
+
+    orbiter:{name}:item:<id>         an item, see below
+    orbiter:{name}:all               sorted set, every score 0: the places of all items
+    orbiter:{name}:user_id:<value>   the same of one user; also session_id, task_id, agent_id
+    orbiter:{name}:expiry            sorted set by end of life: place, U+0000, scopes
+    orbiter:{name}:seq               the last stamp that was given
+    orbiter:{name}:call:<token>      what a write answered, so that its repetition changes nothing
+
+The name is in braces, so all keys of a store lie in one slot of a cluster. Keys are made of ids and
+scopes inside the scripts; what may hold anything stands last, so no two are the same.
+
+A *stamp* is the server's time in microseconds, or one more than the last stamp: 13 hex digits. A
+*place* is `created_at` in microseconds since the year 1, 15 hex digits, the stamp of the first
+write, and the id: its order as text is (created_at, insertion), exact for every year, and 60 bytes
+are short enough for Redis's compact sets. An item begins with the 28 digits of its place, the
+stamp of its last write, its version in 8 digits and the length of its scopes in 4; then come the
+scopes, `user_id:<value>` and so on with U+0000 between them, and the body.
+"""
+
+from orbiter.memory.backends._redis_commands import Script
+
+HEAD = 53
+"""How long the part of fixed length is."""
+
+# The server's clock decides what is over, as it does for the keys themselves. No number passes
+# through Lua's own conversion to text, which may round.
+_BASE = """
+local all = KEYS[1]
+local root = string.sub(all, 1, -4)
+local expiry = root .. 'expiry'
+local clock = redis.call('TIME')
+local micros = clock[1] * 1000000 + clock[2]
+local now = math.floor(micros / 1000)
+
+local function digits(value) return string.format('%.0f', value) end
+
+local function stamp_after(last)
+    return math.max(micros, last + 1)
+end
+local function last_stamp()
+    return tonumber(redis.call('GET', root .. 'seq') or 0)
+end
+local function keep_stamp(stamp)
+    -- It only matters when the clock is set back, or very busy; a day is enough for that.
+    redis.pcall('SET', root .. 'seq', digits(stamp), 'PX', 86400000)
+end
+
+-- Read the head of an item, however long its body is.
+local function head_of(id)
+    local key = root .. 'item:' .. id
+    local value = redis.call('GETRANGE', key, 0, 511)
+    if value == '' then return nil end
+    local stop = 53 + tonumber(string.sub(value, 50, 53), 16)
+    if stop > 512 then value = redis.call('GETRANGE', key, 0, stop - 1) end
+    return {
+        place = string.sub(value, 1, 28) .. id,
+        stamp = tonumber(string.sub(value, 29, 41), 16),
+        version = tonumber(string.sub(value, 42, 49), 16),
+        scopes = string.sub(value, 54, stop),
+    }
+end
+
+local function for_each(scopes, work)
+    local start = 1
+    while start <= #scopes do
+        local stop = string.find(scopes, '\\0', start, true) or #scopes + 1
+        work(root .. string.sub(scopes, start, stop - 1))
+        start = stop + 1
+    end
+end
+local function leave_scopes(place, scopes)
+    for_each(scopes, function(key) redis.call('ZREM', key, place) end)
+end
+
+-- Take items that are over out of the indexes; a bounded number, so that no call pays for all.
+local function trim(most)
+    local dead = redis.call('ZRANGEBYSCORE', expiry, '-inf', '(' .. digits(now), 'LIMIT', 0, most)
+    for _, entry in ipairs(dead) do
+        local stop = string.find(entry, '\\0', 1, true)
+        local place = string.sub(entry, 1, stop - 1)
+        redis.call('ZREM', all, place)
+        leave_scopes(place, string.sub(entry, stop + 1))
+        redis.call('ZREM', expiry, entry)
+    end
+    return #dead
+end
+
+local function remove(id, head)
+    redis.call('ZREM', all, head.place)
+    leave_scopes(head.place, head.scopes)
+    redis.call('ZREM', expiry, head.place .. '\\0' .. head.scopes)
+    redis.call('UNLINK', root .. 'item:' .. id)
+end
+"""
+
+_ONCE = """
+local call, keep = root .. 'call:' .. ARGV[1], ARGV[2]
+local answered = redis.call('GET', call)
+if answered then return answered end
+local function answer(value)
+    -- A full server takes nothing new, but what is there must still be removable.
+    redis.pcall('SET', call, value, 'PX', keep)
+    return value
+end
+"""
+
+# KEYS: all, and the index of each scope that is asked for. The smallest is walked.
+_WALK = """
+local function forget(place)
+    for _, key in ipairs(KEYS) do redis.call('ZREM', key, place) end
+end
+-- Call visit for each place from one end on until it returns true; return where to go on, or ''.
+local function walk(low, high, is_forward, most, visit)
+    local key, others = KEYS[2] or all, {}
+    if #KEYS > 2 then
+        local least = redis.call('ZCARD', key)
+        for number = 3, #KEYS do
+            local size = redis.call('ZCARD', KEYS[number])
+            if size < least then
+                others[#others + 1] = key
+                key, least = KEYS[number], size
+            else
+                others[#others + 1] = KEYS[number]
+            end
+        end
+        most = 2000
+    end
+    local places
+    if is_forward then
+        places = redis.call('ZRANGEBYLEX', key, low, high, 'LIMIT', 0, most)
+    else
+        places = redis.call('ZREVRANGEBYLEX', key, high, low, 'LIMIT', 0, most)
+    end
+    for _, place in ipairs(places) do
+        local is_wanted = true
+        for _, other in ipairs(others) do
+            if not redis.call('ZSCORE', other, place) then
+                is_wanted = false
+                break
+            end
+        end
+        if is_wanted and visit(place, string.sub(place, 29)) then return place end
+    end
+    return #places == most and places[most] or ''
+end
+"""
+
+PUT = Script.of(
+    _BASE
+    + _ONCE
+    + """
+local ttl, expected = tonumber(ARGV[3]), tonumber(ARGV[4])
+trim(64)
+if expected >= 0 then
+    local head = head_of(ARGV[5])
+    local version = head and head.version or 0
+    if version ~= expected then return answer(digits(version)) end
+end
+-- First of all changes, and not as a part of `answer`: a full server refuses here, before anything
+-- is half done. Whether it is full is decided when a script starts.
+redis.call('SET', call, '-1', 'PX', keep)
+local death = ttl > 0 and now + ttl
+-- An index lives as long as its longest-lived item, and a second more: never less.
+local has_life = {}
+local function enter(key, score, member)
+    local left = not has_life[key] and redis.call('PTTL', key)
+    redis.call('ZADD', key, score, member)
+    if has_life[key] then return end
+    has_life[key] = true
+    if not death then
+        if left >= 0 then redis.call('PERSIST', key) end
+    elseif left ~= -1 and now + left < death + 1000 then
+        redis.call('PEXPIREAT', key, digits(death + 1000))
+    end
+end
+local stamp = last_stamp()
+for number = 5, #ARGV, 4 do
+    local id, created, scopes, body = unpack(ARGV, number, number + 3)
+    stamp = stamp_after(stamp)
+    local mark = string.format('%013x', stamp)
+    local head = head_of(id)
+    local version, place = 1, created .. mark .. id
+    if head then
+        version, place = head.version + 1, head.place
+        if head.scopes ~= scopes then leave_scopes(place, head.scopes) end
+        if head.scopes ~= scopes or not death then
+            redis.call('ZREM', expiry, place .. '\\0' .. head.scopes)
+        end
+    end
+    local value = string.sub(place, 1, 28) .. mark
+        .. string.format('%08x%04x', version, #scopes) .. scopes .. body
+    if death then
+        redis.call('SET', root .. 'item:' .. id, value, 'PX', digits(ttl))
+        enter(expiry, digits(death), place .. '\\0' .. scopes)
+    else
+        redis.call('SET', root .. 'item:' .. id, value)
+    end
+    enter(all, 0, place)
+    for_each(scopes, function(key) enter(key, 0, place) end)
+end
+keep_stamp(stamp)
+-- Where items without an end keep the indexes alive, what is over must still be taken out.
+if not death or redis.call('PTTL', all) == -1 then redis.call('PERSIST', expiry) end
+return '-1'
+"""
+)
+"""Arguments: token, ms to remember it, ms to live or 0, expected version or -1; then for each item
+its id, `created_at`, scopes and body. Answers -1, or the version that was not expected."""
+
+PAGE = Script.of(
+    _BASE
+    + _WALK
+    + """
+local low, high, is_forward, most = ARGV[1], ARGV[2], ARGV[3] == '1', tonumber(ARGV[4])
+trim(500)
+local answer, size = {''}, 0
+answer[1] = walk(low, high, is_forward, most, function(place, id)
+    local value = redis.call('GET', root .. 'item:' .. id)
+    if not value or string.sub(value, 1, 28) ~= string.sub(place, 1, 28) then
+        forget(place) -- evicted, or removed by hand
+        return false
+    end
+    answer[#answer + 1] = value
+    size = size + #value
+    return #answer > most or size > 1000000
+end)
+return answer
+"""
+)
+"""Arguments: lowest and highest place, 1 to go up, how many. Answers with the place to go on from,
+or nothing, and some items."""
+
+COUNT = Script.of(
+    _BASE
+    + _WALK
+    + """
+if trim(500) == 500 then return {0, ARGV[1]} end
+if #KEYS < 3 then return {redis.call('ZCARD', KEYS[2] or all), ''} end
+local count = 0
+local last = walk('-', ARGV[1], false, 0, function() count = count + 1 end)
+if last ~= '' then last = '(' .. last end
+return {count, last}
+"""
+)
+"""Argument: the highest place. Answers with a number to add, and the highest place to go on from,
+or nothing."""
+
+CLEAR = Script.of(
+    _BASE
+    + _ONCE
+    + _WALK
+    + """
+local horizon, high, most = tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
+trim(500)
+if horizon == 0 then
+    horizon = stamp_after(last_stamp())
+    keep_stamp(horizon)
+end
+local seen, removed = 0, 0
+local last = walk('-', high, false, most, function(place, id)
+    local head = head_of(id)
+    seen = seen + 1
+    if not head or head.place ~= place then
+        forget(place)
+    elseif head.stamp < horizon then
+        remove(id, head)
+        removed = removed + 1
+    end
+    return seen == most
+end)
+if last ~= '' then last = '(' .. last end
+return answer(digits(removed) .. ' ' .. digits(horizon) .. ' ' .. last)
+"""
+)
+"""Arguments: token, ms to remember it, the stamp from which on items stay, or 0 to take one, the
+highest place, how many. Answers with a number to add, the stamp, and the highest place to go on
+from, or nothing."""
+
+DELETE = Script.of(
+    _BASE
+    + _ONCE
+    + """
+trim(64)
+local id = ARGV[3]
+local head = head_of(id)
+if head then remove(id, head) end
+return answer(head and '1' or '0')
+"""
+)
+"""Arguments: token, ms to remember it, an id. Answers 1 if it was there."""

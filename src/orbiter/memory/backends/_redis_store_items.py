@@ -1,0 +1,246 @@
+"""Items in Redis, as commands: which scripts are called with what, and how items are written.
+
+`_redis_scripts.py` says which keys there are. Every write carries a token, so that the link may
+repeat it.
+"""
+
+import asyncio
+import json
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from orbiter.memory.backends._redis_commands import Command
+from orbiter.memory.backends._redis_link import link_to
+from orbiter.memory.backends._redis_scripts import CLEAR, COUNT, DELETE, HEAD, PAGE, PUT
+from orbiter.memory.backends._rows import Row, decode
+from orbiter.memory.errors import (
+    NotInitializedError,
+    QueryError,
+    StorageError,
+    VersionConflict,
+)
+from orbiter.memory.items import MemoryItem
+from orbiter.memory.query import SCOPE_FIELDS, Query, ScopeField
+
+CHUNK = 500
+"""Items that one call reads, some milliseconds of the server's time."""
+
+REMOVED = 200
+"""Items that one call removes: the same, as each is taken out of several indexes."""
+
+PROBE = 100
+"""Items that a search which looks into them reads at first."""
+
+_START = datetime(1, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_loads = json.JSONDecoder().decode
+
+
+class RedisItems:
+    """The items of one name in one Redis, while it is open."""
+
+    def __init__(self, url: str, name: str, *, owner: str, ttl_ms: int, deadline: float) -> None:
+        self._link = link_to(url, deadline=deadline)
+        self._owner = owner
+        self._root = f"orbiter:{{{name}}}:"
+        self._ttl_ms = ttl_ms
+        self._deadline = deadline
+        # A call is repeated until the deadline, and its last attempt may be a while on its way.
+        self._keep_ms = int(3000 * deadline)
+        self._is_open = False
+        self._under_way = 0
+        self._idle: list[asyncio.Future[None]] = []
+
+    # Opening and closing
+
+    async def open(self) -> None:
+        if self._is_open:
+            return
+        try:
+            await self._send(COUNT.call(self._keys({}), ["+"]))
+            self._is_open = True
+        finally:
+            # Not to be opened, or cancelled; unless someone else is still at it.
+            if not self._is_open and not self._under_way:
+                await self._link.leave(self)
+
+    async def close(self) -> None:
+        self._is_open = False
+        if self._under_way:
+            idle = asyncio.get_running_loop().create_future()
+            self._idle.append(idle)
+            # No call takes longer; one that was under way in a parent process never ends.
+            await asyncio.wait([idle], timeout=self._deadline)
+        if not self._is_open:  # else it was opened again meanwhile
+            await self._link.leave(self)
+
+    async def _call(self, command: Command) -> Any:
+        self.check()
+        return await self._send(command)
+
+    def check(self) -> None:
+        if not self._is_open:
+            raise NotInitializedError(_Shown(self._owner))
+
+    async def _send(self, command: Command) -> Any:
+        self._under_way += 1
+        try:
+            return await self._link.call(self, command)
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                waiting, self._idle = self._idle, []
+                for idle in waiting:
+                    if not idle.done():
+                        idle.set_result(None)
+
+    # Writing
+
+    async def put(self, rows: Sequence[Row], *, expected: int | None = None) -> None:
+        args = [*self._once(), self._ttl_ms, -1 if expected is None else expected]
+        for row in rows:
+            args += (row.id, _digits(row.created_at), _scopes(row), _body(row))
+        found = int(await self._call(PUT.call(self._keys({}), args)))
+        if expected is not None and found >= 0:
+            raise VersionConflict(rows[0].id, expected=expected, found=found)
+
+    async def delete(self, item_id: str) -> bool:
+        answer = await self._call(DELETE.call(self._keys({}), [*self._once(), item_id]))
+        return bool(int(answer))
+
+    async def clear(self, wanted: dict[ScopeField, str]) -> int:
+        removed, horizon, high = 0, "0", "+"
+        while high:
+            args = [*self._once(), horizon, high, REMOVED]
+            answer: bytes = await self._call(CLEAR.call(self._keys(wanted), args))
+            count, horizon, high = answer.decode().split(" ", 2)
+            removed += int(count)
+        return removed
+
+    # Reading
+
+    async def get(self, item_id: str) -> MemoryItem | None:
+        value = await self._call(("GET", f"{self._root}item:{item_id}"))
+        return None if value is None else _item(_row(value))
+
+    async def search(
+        self, asked: Query, *, before: str | None, after: str | None
+    ) -> list[MemoryItem]:
+        self.check()
+        if not asked.limit:
+            return []
+        low, high = await self._bounds(asked, before, after)
+        looks_inside = bool(asked.needle) or (asked.memory_type, asked.status) != (None, None)
+        size = PROBE if looks_inside else CHUNK
+        found: list[MemoryItem] = []
+        while len(found) < asked.limit:
+            left = min(asked.limit - len(found), CHUNK)
+            most = max(left, size) if looks_inside else left
+            args: list[str | int] = [low, high, int(after is not None), most]
+            last, *values = await self._call(PAGE.call(self._keys(asked.wanted), args))
+            found += _matching(values, asked)
+            if not last:
+                break
+            if after is None:
+                high = f"({last.decode()}"
+            else:
+                low = f"({last.decode()}"
+            size = CHUNK
+        found = found[: asked.limit]
+        return found if after is None else found[::-1]
+
+    async def count(self, wanted: dict[ScopeField, str]) -> int:
+        total, high = 0, "+"
+        while high:
+            count, last = await self._call(COUNT.call(self._keys(wanted), [high]))
+            total, high = total + count, last.decode()
+        return total
+
+    async def _bounds(self, asked: Query, before: str | None, after: str | None) -> tuple[str, str]:
+        """Return the lowest and the highest place, as Redis takes them."""
+        low, high = "-", "+"
+        # A place is longer than the time it begins with, and so comes after it.
+        if after is not None:
+            low = f"({await self._place('after', after)}"
+        if asked.since is not None and (low == "-" or _digits(asked.since) > low[1:]):
+            low = f"[{_digits(asked.since)}"
+        if before is not None:
+            high = f"({await self._place('before', before)}"
+        if asked.until is not None and (high == "+" or _digits(asked.until) < high[1:]):
+            high = f"({_digits(asked.until)}"
+        return low, high
+
+    async def _place(self, name: str, item_id: str) -> str:
+        key = f"{self._root}item:{item_id}"
+        found: bytes = await self._call(("GETRANGE", key, 0, 27))
+        if not found:
+            raise QueryError(f"`{name}` is `{item_id}`, and there is no such item any more")
+        return found.decode() + item_id
+
+    def _once(self) -> list[str | int]:
+        return [secrets.token_urlsafe(12), self._keep_ms]
+
+    def _keys(self, wanted: dict[ScopeField, str]) -> list[str]:
+        scopes = (f"{self._root}{name}:{value}" for name, value in wanted.items())
+        return [f"{self._root}all", *scopes]
+
+
+class _Shown:
+    """Stands for a store in an error's text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _digits(instant: datetime) -> str:
+    return f"{(instant - _START) // _MICROSECOND:015x}"
+
+
+def _instant(microseconds: int) -> datetime:
+    return _START + timedelta(microseconds=microseconds)
+
+
+def _scopes(row: Row) -> str:
+    who: dict[str, Any] = _loads(row.metadata)
+    return "\0".join(f"{name}:{who[name]}" for name in SCOPE_FIELDS if name in who)
+
+
+def _body(row: Row) -> str:
+    return _dumps([*row[:6], (row.updated_at - _START) // _MICROSECOND])
+
+
+def _row(value: bytes) -> list[Any]:
+    """Return the columns `READ` of what is stored, the times still as numbers."""
+    try:
+        body = _loads(value[HEAD + int(value[HEAD - 4 : HEAD], 16) :].decode())
+        return [*body[:6], int(value[:15], 16), int(body[6]), int(value[41:49], 16)]
+    except (ValueError, IndexError, TypeError) as exc:
+        raise StorageError(f"an item in Redis cannot be read: {value[:200]!r}") from exc
+
+
+def _item(row: list[Any]) -> MemoryItem:
+    row[6], row[7] = _instant(row[6]), _instant(row[7])
+    return decode(row)
+
+
+def _matching(values: Sequence[bytes], asked: Query) -> list[MemoryItem]:
+    """Return the items that match; most that do not are never made."""
+    found = []
+    for value in values:
+        row = _row(value)
+        if (
+            asked.memory_type in (None, row[2])
+            and asked.status in (None, row[3])
+            and (not asked.needle or asked.needle in row[1].casefold())
+        ):
+            item = _item(row)
+            if asked.matches(item):
+                found.append(item)
+    return found

@@ -1,0 +1,203 @@
+"""`RedisMemoryStore`: short-term memory that agents on many machines share.
+
+`_redis_scripts.py` says which keys there are and what happens at the server,
+`_redis_store_items.py` what is sent there, and `_redis_link.py` how it gets there.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Self
+
+from orbiter.memory._checks import check_name, check_positive
+from orbiter.memory.backends._addresses import shown
+from orbiter.memory.backends._arguments import check_several, cursor_id, is_item_id
+from orbiter.memory.backends._rows import Row, encode
+from orbiter.memory.errors import EmptyFilterError, InvalidItemError
+from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.query import Query, check_size
+
+__all__ = ["MAX_BATCH", "RedisMemoryStore"]
+
+MAX_BATCH = 100_000
+"""Most items that `add_many` takes: Redis refuses a command of more than a million words."""
+
+
+class RedisMemoryStore:
+    """Keeps items in Redis; all stores of one *name*, anywhere, are one store.
+
+    With *ttl_hours*, which may be a fraction, an item is gone so long after it was last written;
+    without, it is kept until it is removed. Stores of one name should agree on it.
+
+    *redis_url* is `redis://`, `rediss://`, `redis+sentinel://` or `redis+cluster://`. A call that
+    is not answered is sent again until *deadline* seconds have passed, and counts once. What is
+    acknowledged is as durable as the server is set up to be: set `appendonly yes`, and
+    `maxmemory-policy noeviction`, or a full server forgets what it likes.
+    """
+
+    def __init__(
+        self,
+        redis_url: str = "redis://localhost:6379/0",
+        *,
+        name: str = "default",
+        ttl_hours: float | None = None,
+        deadline: float = 10.0,
+    ) -> None:
+        check_positive(deadline=deadline)
+        self.name = _check_namespace(name)
+        self._url = _check_url(redis_url)
+        try:  # here and not above: without redis-py, this module can be imported all the same
+            from orbiter.memory.backends._redis_store_items import RedisItems  # noqa: PLC0415
+        except ModuleNotFoundError as exc:
+            raise ModuleNotFoundError(
+                "RedisMemoryStore needs redis-py: pip install 'orbiter-memory[redis]'"
+            ) from exc
+        self._items = RedisItems(
+            redis_url,
+            name,
+            owner=repr(self),
+            ttl_ms=_milliseconds(ttl_hours),
+            deadline=deadline,
+        )
+
+    def __repr__(self) -> str:
+        return f"RedisMemoryStore({shown(self._url)!r}, name={self.name!r})"
+
+    # Opening and closing
+
+    async def init(self) -> None:
+        """Connect; a server that cannot be reached is a `MemoryConnectionError`. Idempotent."""
+        await self._items.open()
+
+    async def close(self) -> None:
+        """Finish what is under way and close the connections; `init` opens them again."""
+        await self._items.close()
+
+    async def __aenter__(self) -> Self:
+        await self.init()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # Writing
+
+    async def add(self, item: MemoryItem, *, expected_version: int | None = None) -> None:
+        """Store *item*, or update the one with its id; return once the server has it.
+
+        With *expected_version* it is written only over that version, 0 meaning that there is no
+        such item yet; else `VersionConflict` is raised and nothing is written.
+        """
+        if expected_version is not None:
+            check_size("expected_version", expected_version)
+        await self._items.put([encode(item)], expected=expected_version)
+
+    async def add_many(self, items: Sequence[MemoryItem]) -> None:
+        """Store or update every item of *items*, in order, all or none.
+
+        The server does nothing else meanwhile, some 30 ms for a thousand items; more than
+        `MAX_BATCH` are refused.
+        """
+        check_several(items)
+        given = tuple(items)
+        if len(given) > MAX_BATCH:
+            raise InvalidItemError(
+                f"{len(given):,} items in one step, at most {MAX_BATCH:,} are allowed; split them"
+            )
+        rows: list[Row] = []
+        for item in given:
+            rows.append(encode(item))
+            if not len(rows) % 1000:
+                await asyncio.sleep(0)  # others may go on while a large batch is prepared
+        self._items.check()  # a closed store says so for an empty batch, too
+        if rows:
+            await self._items.put(rows)
+
+    async def clear(self, *, metadata: MemoryMetadata | None = None) -> int:
+        """Remove what matches, or everything; return how many.
+
+        Items go a few hundred at a time, so others may see some gone and some not yet. What is
+        written after the call began stays.
+        """
+        wanted = Query(metadata=metadata).wanted
+        if metadata is not None and not wanted:
+            raise EmptyFilterError()
+        return await self._items.clear(wanted)
+
+    async def delete(self, item_id: str) -> bool:
+        """Remove one item for good; tell whether it was there."""
+        self._items.check()
+        return is_item_id(item_id) and await self._items.delete(item_id)
+
+    # Reading
+
+    async def get(self, item_id: str) -> MemoryItem | None:
+        """Return the item of that id, or `None` if there is none or its time is over."""
+        self._items.check()
+        return await self._items.get(item_id) if is_item_id(item_id) else None
+
+    async def search(  # noqa: PLR0913 - the seed's filters and the paging
+        self,
+        *,
+        query: str = "",
+        metadata: MemoryMetadata | None = None,
+        memory_type: str | None = None,
+        status: MemoryStatus | None = None,
+        limit: int = 10,
+        before: MemoryItem | str | None = None,
+        after: MemoryItem | str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> list[MemoryItem]:
+        """Return at most *limit* items that match every given filter, newest first.
+
+        *query* is a literal substring in any case. *since* and *until* bound `created_at`, the
+        second excluded. *before* and *after* are an item, or its id: pass the last item of a page
+        as *before* to get the page of older ones, the first as *after* to get the one of newer
+        ones. A cursor whose item is gone is a `QueryError`.
+
+        The scope that fewest items have is read from its newest item on, so the cost of a *query*,
+        *memory_type* or *status* that few of them match grows with their number.
+        """
+        asked = Query(query, metadata, memory_type, status, limit, since=since, until=until)
+        older, newer = cursor_id("before", before), cursor_id("after", after)
+        return await self._items.search(asked, before=older, after=newer)
+
+    async def count(self, *, metadata: MemoryMetadata | None = None) -> int:
+        """Return how many items there are, or how many match *metadata*."""
+        return await self._items.count(Query(metadata=metadata).wanted)
+
+
+def _check_url(url: object) -> str:
+    if not isinstance(url, str) or not url:
+        raise ValueError(f"`redis_url` must be like `redis://localhost:6379/0`, not {url!r}")
+    return url
+
+
+def _check_namespace(name: object) -> str:
+    if not isinstance(name, str):
+        raise ValueError(f"`name` must be text, not {name!r}")  # noqa: TRY004 - one family
+    try:
+        check_name(name, max_chars=256)
+    except ValueError as exc:
+        raise ValueError(f"`name` {exc}") from None
+    if "{" in name or "}" in name:
+        # The braces around it say to a cluster where to keep it all.
+        raise ValueError(f"`name` must have no braces, not {name!r}")
+    return name
+
+
+def _milliseconds(ttl_hours: float | None) -> int:
+    """Return a lifetime in milliseconds, 0 for none."""
+    if ttl_hours is None:
+        return 0
+    check_positive(ttl_hours=ttl_hours)
+    if ttl_hours > 24 * 366 * 1000:
+        raise ValueError(f"`ttl_hours` must be less than a thousand years, not {ttl_hours}")
+    return max(1, round(ttl_hours * 3_600_000))

@@ -1,0 +1,355 @@
+"""What an agent did in the last hours: `ShortTermMemoryManager`, on Redis or without a server.
+
+The address says where: `redis://…` shares the memory among machines, `sqlite:///file` among the
+processes of one, `memory://` keeps it in this process. Everything else is the same.
+"""
+
+import math
+import warnings
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from threading import Lock
+from types import TracebackType
+from typing import Any, Self
+
+from pydantic import ValidationError
+
+from orbiter.memory._checks import check_positive
+from orbiter.memory.backends._episodes import PAGE, Episode, Span
+from orbiter.memory.backends._episodes_places import place, shown
+from orbiter.memory.episodes import (
+    DEFAULT_TTL_HOURS,
+    STAMP_LENGTH,
+    EpisodicMemory,
+    check_agent_id,
+)
+from orbiter.memory.errors import QueryError
+from orbiter.memory.pii import PIIHook, scrub
+from orbiter.memory.protocols import Clock
+from orbiter.memory.query import check_instant, check_size
+
+__all__ = ["EpisodicMemory", "ShortTermMemoryManager", "get_short_term_memory"]
+
+_HOUR_MS = 3_600_000
+_SEARCHED_AT_ONCE = 500
+_TICK = timedelta(microseconds=1)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class ShortTermMemoryManager:
+    """Remembers what one agent did and was told, for some hours.
+
+    *pii* gets every text before it is written, see `PIIHasher`. No call takes longer than
+    *deadline* seconds: a server that is away that long is a `ConnectionError`. *clock* dates the
+    interactions, and ends them where there is no server that does.
+    """
+
+    def __init__(
+        self,
+        redis_url: str = "redis://localhost:6379/0",
+        agent_id: str = "nova",
+        *,
+        pii: PIIHook | None = None,
+        deadline: float = 10.0,
+        clock: Clock = _now,
+    ) -> None:
+        self.redis_url = redis_url
+        self.agent_id = check_agent_id(agent_id)
+        check_positive(deadline=deadline)
+        self._pii = pii
+        self._clock = clock
+        self._last = datetime.min.replace(tzinfo=UTC)
+        self._episodes = place(redis_url, agent_id, deadline=deadline, clock=clock, owner=self)
+
+    def __repr__(self) -> str:
+        return f"ShortTermMemoryManager({shown(self.redis_url)!r}, agent_id={self.agent_id!r})"
+
+    # Connecting
+
+    async def connect(self) -> None:
+        """Connect, and see that it works; else raise `ConnectionError`. Idempotent.
+
+        It need not be called: the first use connects, too.
+        """
+        await self._episodes.connect()
+
+    async def disconnect(self) -> None:
+        """Close what this manager holds open. Idempotent; the next use connects again."""
+        await self._episodes.disconnect()
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.disconnect()
+
+    # Writing
+
+    async def add_interaction(
+        self,
+        interaction_type: str,
+        content: str,
+        platform: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        ttl_hours: float | None = None,
+    ) -> EpisodicMemory:
+        """Remember an interaction for *ttl_hours*, 2 by default; return it once it is kept."""
+        memory = EpisodicMemory(
+            agent_id=self.agent_id,
+            interaction_type=interaction_type,
+            content=content,
+            platform=platform,
+            metadata={} if metadata is None else dict(metadata),
+            timestamp=self._next_instant(),
+            ttl_hours=DEFAULT_TTL_HOURS if ttl_hours is None else ttl_hours,
+        )
+        return await self._put(memory, math.ceil(memory.ttl_hours * _HOUR_MS))
+
+    async def add(self, memory: EpisodicMemory) -> EpisodicMemory:
+        """Remember *memory* as it is, with a time of its own; under the same id it stays one.
+
+        Returns what is kept, which is *memory* after the `pii` hook.
+        """
+        if memory.agent_id != self.agent_id:
+            raise QueryError(
+                f"this is a memory of agent `{memory.agent_id}`; the manager is `{self.agent_id}`'s"
+            )
+        left = memory.expires_at - self._clock()
+        if left <= timedelta(0):
+            raise QueryError(
+                f"it would be forgotten already, at {memory.expires_at.isoformat()}; "
+                "give it a longer `ttl_hours`"
+            )
+        return await self._put(memory, math.ceil(left / timedelta(milliseconds=1)))
+
+    async def _put(self, memory: EpisodicMemory, ttl_ms: int) -> EpisodicMemory:
+        if self._pii is not None:
+            memory = _scrubbed(memory, self._pii)
+        body = memory.model_dump_json()
+        await self._episodes.put(Episode(memory.id, memory.timestamp, body, ttl_ms))
+        return memory
+
+    async def forget(
+        self,
+        memory: EpisodicMemory | str | None = None,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        interaction_type: str | None = None,
+        platform: str | None = None,
+        everything: bool = False,
+    ) -> int:
+        """Forget one memory, or all that match every filter given; return how many."""
+        if memory is not None:
+            episode_id = memory.id if isinstance(memory, EpisodicMemory) else memory
+            found = [
+                each async for each in self._walk(_around(episode_id)) if each.id == episode_id
+            ]
+        else:
+            filters = (since, until, interaction_type, platform)
+            if not everything and all(each is None for each in filters):
+                raise QueryError("say what to forget: a memory, a filter, or `everything=True`")
+            wanted = _Filter(interaction_type, platform)
+            found = [each async for each in self._walk(_span(since, until)) if wanted(each)]
+        await self._episodes.remove([each.id for each in found])
+        return len(found)
+
+    # Reading
+
+    async def get_recent(
+        self,
+        hours: float = 2.0,
+        limit: int | None = None,
+    ) -> list[EpisodicMemory]:
+        """Return the interactions of the last *hours*, newest first, at most *limit*."""
+        return await self._take(self._since(hours), limit)
+
+    async def get_recent_summaries(
+        self,
+        hours: float = 2.0,
+        limit: int | None = None,
+    ) -> list[str]:
+        """Return `get_recent` as lines for a prompt: `[HH:MM] type on platform: content`.
+
+        The time is UTC. A line never breaks, whatever the content.
+        """
+        return [memory.summary() for memory in await self.get_recent(hours=hours, limit=limit)]
+
+    async def get_range(
+        self,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        *,
+        limit: int | None = None,
+    ) -> list[EpisodicMemory]:
+        """Return the interactions from *since* on and before *until*, newest first."""
+        return await self._take(_span(since, until), limit)
+
+    async def search(
+        self,
+        query: str = "",
+        *,
+        hours: float | None = None,
+        interaction_type: str | None = None,
+        platform: str | None = None,
+        limit: int = 10,
+    ) -> list[EpisodicMemory]:
+        """Return the newest interactions whose content holds *query*, in any case."""
+        check_size("limit", limit)
+        if not isinstance(query, str):
+            raise QueryError(f"`query` must be text, not {query!r}")
+        if self._pii is not None:
+            query = self._pii(query)  # what was replaced when written is found by its token
+        wanted = _Filter(interaction_type, platform, query.casefold())
+        span = Span() if hours is None else self._since(hours)
+        found: list[EpisodicMemory] = []
+        if limit:
+            async with aclosing(self._walk(span, at_once=_SEARCHED_AT_ONCE)) as memories:
+                async for memory in memories:
+                    if wanted(memory):
+                        found.append(memory)
+                        if len(found) == limit:
+                            break
+        return found
+
+    async def count(self, since: datetime | None = None, until: datetime | None = None) -> int:
+        """Return how many interactions are remembered."""
+        return await self._episodes.count(_span(since, until))
+
+    async def stream(self, since: datetime | None = None) -> AsyncGenerator[EpisodicMemory, None]:
+        """Yield interactions as they are added, by whomever, in the order in which they arrive.
+
+        With *since*, first those that are there already, so that nothing falls between a look
+        back and the start of the stream.
+        """
+        _, position = await self._episodes.news(None)
+        known: set[str] = set()
+        if since is not None:
+            for memory in reversed(await self.get_range(since)):
+                known.add(memory.id)
+                yield memory
+        while True:
+            bodies, position = await self._episodes.news(position)
+            for memory in _memories(bodies):
+                if memory.id not in known:
+                    yield memory
+            known.clear()
+
+    async def _take(self, span: Span, limit: int | None) -> list[EpisodicMemory]:
+        if limit is not None:
+            check_size("limit", limit)
+        if limit == 0:
+            return []
+        return [memory async for memory in self._walk(span, limit=limit)]
+
+    async def _walk(
+        self, span: Span, *, limit: int | None = None, at_once: int = PAGE
+    ) -> AsyncGenerator[EpisodicMemory, None]:
+        """Yield what is in *span*, newest first, a page per round trip."""
+        cursor: Episode | None = None
+        left = limit
+        while left is None or left > 0:
+            size = at_once if left is None else min(left, at_once)
+            bodies = await self._episodes.page(span, limit=size, before=cursor)
+            memories = _memories(bodies)
+            for memory in memories:
+                yield memory
+            if len(bodies) < size or not memories:
+                return
+            cursor = Episode(memories[-1].id, memories[-1].timestamp)
+            left = None if left is None else left - len(bodies)
+
+    def _since(self, hours: float) -> Span:
+        try:
+            return Span(since=self._clock() - timedelta(hours=_check_hours(hours)))
+        except OverflowError:  # before all time
+            return Span()
+
+    def _next_instant(self) -> datetime:
+        """Return the time, but later than the last: what is added later is always newer."""
+        now = self._clock()
+        if now <= self._last:
+            now = self._last + _TICK
+        self._last = now
+        return now
+
+
+class _Filter:
+    """Tells whether a memory is among those asked for."""
+
+    def __init__(
+        self, interaction_type: str | None, platform: str | None, needle: str = ""
+    ) -> None:
+        self._interaction_type = interaction_type
+        self._platform = platform
+        self._needle = needle
+
+    def __call__(self, memory: EpisodicMemory) -> bool:
+        return (
+            self._interaction_type in (None, memory.interaction_type)
+            and self._platform in (None, memory.platform)
+            and self._needle in memory.content.casefold()
+        )
+
+
+_managers: dict[tuple[str, str], ShortTermMemoryManager] = {}
+_managing = Lock()
+
+
+def get_short_term_memory(
+    redis_url: str = "redis://localhost:6379/0", agent_id: str = "nova"
+) -> ShortTermMemoryManager:
+    """Return the manager of this address and agent, the same one each time."""
+    with _managing:
+        manager = _managers.get((redis_url, agent_id))
+        if manager is None:
+            manager = _managers[redis_url, agent_id] = ShortTermMemoryManager(redis_url, agent_id)
+        return manager
+
+
+def _check_hours(hours: object) -> float:
+    if isinstance(hours, int | float) and not isinstance(hours, bool) and hours >= 0:
+        return hours  # NaN is not 0 or more
+    raise QueryError(f"`hours` must be 0 or more, not {hours!r}")
+
+
+def _span(since: datetime | None, until: datetime | None) -> Span:
+    return Span(
+        None if since is None else check_instant("since", since),
+        None if until is None else check_instant("until", until),
+    )
+
+
+def _around(episode_id: str) -> Span:
+    """Return the moment at which *episode_id* was made."""
+    try:
+        instant = datetime.fromisoformat(episode_id[:STAMP_LENGTH])
+    except (TypeError, ValueError):
+        raise QueryError(f"`memory` must be a memory or its id, not {episode_id!r}") from None
+    return _span(instant, instant + timedelta(microseconds=1))
+
+
+def _memories(bodies: list[str]) -> list[EpisodicMemory]:
+    memories = []
+    for body in bodies:
+        try:
+            memories.append(EpisodicMemory.model_validate_json(body))
+        except ValidationError as exc:
+            # Written by hand, or by another program: no reason to lose sight of all others.
+            warnings.warn(f"left out what is no memory: {exc}", RuntimeWarning, stacklevel=3)
+    return memories
+
+
+def _scrubbed(memory: EpisodicMemory, pii: PIIHook) -> EpisodicMemory:
+    scrubbed = {"content": pii(memory.content), "metadata": scrub(memory.metadata, pii)}
+    return EpisodicMemory.model_validate({**memory.model_dump(), **scrubbed})

@@ -1,0 +1,94 @@
+"""Every place that keeps episodes, under one name: what is asked of one is asked of all."""
+
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import pytest
+
+from orbiter.memory.episodic import ShortTermMemoryManager
+from orbiter.memory.testing.redis_topologies import (
+    TLSFront,
+    redis_cluster,
+    redis_sentinel,
+)
+from orbiter.memory.testing.servers import RedisServer, redis_server
+
+__all__ = ["redis_cluster", "redis_sentinel", "redis_server"]
+
+# What docs/redis.md says that a user of Redis needs for episodes.
+RIGHTS = """
+    on >s3cret/@:# resetkeys ~agent:* -@all +ping +eval +evalsha +exists +mget +set +del +time
+    +zadd +zrem +zcount +zrange +zrevrange +zrangebyscore +zrevrangebyscore +zrevrank +pexpireat
+    +xadd +xread +xrevrange +client|setinfo +hello
+"""
+
+PLACES = ("memory", "sqlite", "redis", "redis with TLS and ACL", "redis cluster", "redis sentinel")
+
+Make = Callable[..., ShortTermMemoryManager]
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(params=PLACES)
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return an address that every manager of the test may use."""
+    place = request.param
+    if place == "memory":
+        return f"memory://{tmp_path.name}"
+    if place == "sqlite":
+        return f"sqlite:///{tmp_path / 'episodes.db'}"
+    if place == "redis with TLS and ACL":
+        url: str = request.getfixturevalue("secured_url")
+        return url
+    server: Any = request.getfixturevalue(
+        {
+            "redis": "redis_server",
+            "redis cluster": "redis_cluster",
+            "redis sentinel": "redis_sentinel",
+        }[place]
+    )
+    return str(server.url())
+
+
+@pytest.fixture(scope="session")
+def secured_url() -> Iterator[str]:
+    """Return the address of a Redis behind TLS, for a user who may do what we need and no more."""
+    with (
+        RedisServer.start(users={"orbiter": RIGHTS.split()}) as server,
+        TLSFront.start(server, wants_certificate=True) as front,
+    ):
+        login = urlsplit(server.url(user="orbiter")).netloc.rpartition("@")[0]
+        ca, own = quote(str(front.ca_file)), quote(str(front.client_file))
+        yield (
+            f"rediss://{login}@localhost:{front.port}/0"
+            f"?ssl_ca_certs={ca}&ssl_certfile={own}&ssl_keyfile={own}"
+        )
+
+
+@pytest.fixture
+def agent_id() -> str:
+    """Return the name of an agent that no other test has."""
+    return f"agent-{next(_numbers)}"
+
+
+@pytest.fixture
+async def make(address: str, agent_id: str) -> AsyncIterator[Make]:
+    """Return a function that makes managers, all of one agent unless told otherwise."""
+    made: list[ShortTermMemoryManager] = []
+
+    def build(agent_id: str = agent_id, **options: Any) -> ShortTermMemoryManager:
+        made.append(ShortTermMemoryManager(address, agent_id, **options))
+        return made[-1]
+
+    yield build
+    for manager in made:
+        await manager.disconnect()
+
+
+@pytest.fixture
+def memory(make: Make) -> ShortTermMemoryManager:
+    """Return a manager that has not connected yet."""
+    return make()

@@ -1,0 +1,48 @@
+"""`RedisMemoryStore` keeps every contract, on one server, and with a TTL on a cluster."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+from orbiter.memory import MemoryStore
+from orbiter.memory._ids import new_id
+from orbiter.memory.backends.redis import RedisMemoryStore
+from orbiter.memory.testing import Capabilities, Recipe, StoreConformance
+from orbiter.memory.testing.redis_topologies import RedisCluster, redis_cluster
+from orbiter.memory.testing.servers import RedisServer, redis_server
+
+__all__ = ["redis_cluster", "redis_server"]
+
+
+def reopen(url: str, name: str, ttl_hours: float | None = None) -> RedisMemoryStore:
+    return RedisMemoryStore(url, name=name, ttl_hours=ttl_hours)
+
+
+class TestOneServer(StoreConformance):
+    capabilities = Capabilities(paging=True)
+    ttl_hours: float | None = None
+
+    @pytest.fixture
+    def address(self, redis_server: RedisServer) -> str:
+        return redis_server.url()
+
+    @pytest.fixture
+    async def store(self, address: str) -> AsyncIterator[RedisMemoryStore]:
+        async with RedisMemoryStore(address, name=new_id(), ttl_hours=self.ttl_hours) as store:
+            yield store
+
+    def recipe(self, store: MemoryStore) -> Recipe:
+        made: Any = store
+        where = "tests.stores.test_redis_conformance:reopen"
+        return Recipe(where, (made._url, made.name, self.ttl_hours))
+
+
+class TestClusterWithATTL(TestOneServer):
+    ttl_hours = 1.0
+    model_settings = settings(TestOneServer.model_settings, max_examples=15)
+
+    @pytest.fixture
+    def address(self, redis_cluster: RedisCluster) -> str:
+        return redis_cluster.url()
