@@ -6,6 +6,7 @@ An episode names itself by its time and some dice, so a write that is repeated i
 import re
 import secrets
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -31,7 +32,8 @@ STAMP_LENGTH = len("2026-01-31T23:59:59.123456+00:00")
 
 _MAX_TEXT = 2**20
 _MAX_JSON = 2**20
-_MARK = re.compile(r"-[0-9A-Za-z_-]{1,64}")
+_LAST_YEAR = 9800  # so that what lives for a hundred years still ends
+_ID = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00-[0-9A-Za-z_-]{1,64}")
 _BREAKS = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
 
 
@@ -40,6 +42,7 @@ def stamp(instant: datetime) -> str:
     return instant.isoformat(timespec="microseconds")
 
 
+@lru_cache(maxsize=1024)
 def check_agent_id(value: str) -> str:
     """Return *value* if keys can be made of it, else raise `ValueError`."""
     if not isinstance(value, str):
@@ -60,6 +63,8 @@ def _instant(value: datetime) -> datetime:
             f"{value.isoformat()} has no time zone and lies in the future as UTC; "
             "use `datetime.now(UTC)`, or give it its zone"
         )
+    if value.year > _LAST_YEAR:
+        raise ValueError(f"{value.isoformat()} is later than the year {_LAST_YEAR}")
     return to_utc(value)
 
 
@@ -67,15 +72,11 @@ def _one_line(value: str) -> str:
     return _BREAKS.sub(" ", value)
 
 
-def _text(max_bytes: int) -> AfterValidator:
-    return AfterValidator(lambda value: check_text(value, max_bytes=max_bytes))
-
-
 def _json(value: object) -> Json:
-    return check_json(value, max_bytes=_MAX_JSON) if value else {}
+    return {} if value == {} else check_json(value, max_bytes=_MAX_JSON)
 
 
-_Name = Annotated[StrictStr, AfterValidator(lambda value: check_name(value, max_chars=256))]
+_Name = Annotated[StrictStr, Field(min_length=1, max_length=256)]
 
 
 class EpisodicMemory(BaseModel):
@@ -87,7 +88,7 @@ class EpisodicMemory(BaseModel):
     """Its time and a random mark; unique within the agent, and in order of time."""
     agent_id: Annotated[StrictStr, AfterValidator(check_agent_id)] = "nova"
     interaction_type: _Name
-    content: Annotated[StrictStr, _text(_MAX_TEXT)]
+    content: StrictStr
     platform: _Name | None = None
     metadata: Annotated[dict[str, Any], BeforeValidator(_json)] = Field(default_factory=dict)
     timestamp: Annotated[datetime, AfterValidator(_instant)] = Field(
@@ -97,17 +98,30 @@ class EpisodicMemory(BaseModel):
     ttl_hours: Annotated[float, Field(gt=0, allow_inf_nan=False, le=24 * 36525)] = DEFAULT_TTL_HOURS
     """How long it is remembered, from its time on."""
 
+    # One check for all texts: each that pydantic calls by itself costs as much as all of them.
     @model_validator(mode="after")
-    def _name_itself(self) -> Self:
-        moment = stamp(self.timestamp)
+    def _check(self) -> Self:
+        for name in ("content", "interaction_type", "platform"):
+            text = getattr(self, name)
+            if text and not (text.isascii() and len(text) <= _MAX_TEXT and "\0" not in text):
+                try:
+                    check_text(text, max_bytes=_MAX_TEXT)
+                except ValueError as exc:
+                    raise ValueError(f"`{name}`: {exc}") from None
         if not self.id:
-            object.__setattr__(self, "id", f"{moment}-{secrets.token_hex(8)}")
-        elif not self.id.startswith(moment) or not _MARK.fullmatch(self.id, len(moment)):
+            object.__setattr__(self, "id", f"{stamp(self.timestamp)}-{secrets.token_hex(8)}")
+        elif not _ID.fullmatch(self.id) or not self._is_its_time(self.id[:STAMP_LENGTH]):
             raise ValueError(
-                f"`id` {self.id!r} is not its time `{moment}`, a dash and 1 to 64 letters, digits, "
-                "`-` or `_`; leave it out to get one"
+                f"`id` {self.id!r} is not its time `{stamp(self.timestamp)}`, a dash and 1 to 64 "
+                "letters, digits, `-` or `_`; leave it out to get one"
             )
         return self
+
+    def _is_its_time(self, moment: str) -> bool:
+        try:
+            return datetime.fromisoformat(moment) == self.timestamp
+        except ValueError:
+            return False
 
     @field_serializer("timestamp", when_used="json")
     def _write_timestamp(self, _: datetime) -> str:

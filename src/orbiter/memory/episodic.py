@@ -9,11 +9,12 @@ import warnings
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from orbiter.memory._checks import check_positive
 from orbiter.memory.backends._episodes import PAGE, Episode, Span
@@ -340,14 +341,24 @@ def _around(episode_id: str) -> Span:
 
 
 def _memories(bodies: list[str]) -> list[EpisodicMemory]:
-    memories = []
-    for body in bodies:
-        try:
-            memories.append(EpisodicMemory.model_validate_json(body))
-        except ValidationError as exc:
-            # Written by hand, or by another program: no reason to lose sight of all others.
-            warnings.warn(f"left out what is no memory: {exc}", RuntimeWarning, stacklevel=3)
-    return memories
+    try:
+        return _several().validate_json(f"[{','.join(bodies)}]")
+    except ValidationError:
+        return [memory for body in bodies for memory in _memory(body)]
+
+
+@cache
+def _several() -> TypeAdapter[list[EpisodicMemory]]:
+    return TypeAdapter(list[EpisodicMemory])
+
+
+def _memory(body: str) -> list[EpisodicMemory]:
+    try:
+        return [EpisodicMemory.model_validate_json(body)]
+    except ValidationError as exc:
+        # Written by hand, or by another program: no reason to lose sight of all others.
+        warnings.warn(f"left out what is no memory: {exc}", RuntimeWarning, stacklevel=4)
+        return []
 
 
 def _scrubbed(memory: EpisodicMemory, pii: PIIHook) -> EpisodicMemory:

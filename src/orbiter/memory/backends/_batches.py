@@ -1,6 +1,7 @@
 """Lets calls that come while others are under way share the next round trip."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Generic, TypeVar
@@ -48,7 +49,7 @@ class Batches(Generic[_T, _R]):
         self._waiting: _Batch[_T, _R] = []
         self._busy = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._ends: dict[asyncio.Future[_R], float] = {}
+        self._ends: dict[Callable[[], object], float] = {}
         self._watch: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -64,8 +65,7 @@ class Batches(Generic[_T, _R]):
                 if not self._eager:
                     await asyncio.sleep(0)  # those who start together go together
                 if not self._waiting:
-                    async with asyncio.timeout(within):
-                        return _value((await self._send([value]))[0])
+                    return _value((await self._alone(value, within))[0])
             finally:
                 self._busy -= 1
                 if self._waiting:
@@ -82,13 +82,31 @@ class Batches(Generic[_T, _R]):
             self._timer = loop.call_later(PATIENCE, self._go)
         if within is None:
             return await future
-        self._ends[future] = loop.time() + within
-        if self._watch is None:
-            self._watch = loop.call_later(GLANCE, self._look)
+        end = partial(_settle, future, TimeoutError())
+        self._watch_over(end, within)
         try:
             return await future
         finally:
-            del self._ends[future]
+            del self._ends[end]
+
+    async def _alone(self, value: _T, within: float | None) -> Sequence[_R | Exception]:
+        if within is None:
+            return await self._send([value])
+        task, is_late = asyncio.current_task(), False
+
+        def end() -> None:
+            nonlocal is_late
+            is_late = task is not None and task.cancel()
+
+        self._watch_over(end, within)
+        try:
+            return await self._send([value])
+        except asyncio.CancelledError:
+            if is_late and task is not None and not task.uncancel():
+                raise TimeoutError from None
+            raise
+        finally:
+            del self._ends[end]
 
     async def close(self) -> None:
         """Wait until what was taken is answered, or refused."""
@@ -98,13 +116,23 @@ class Batches(Generic[_T, _R]):
             self._watch.cancel()
             self._watch = None
 
+    def _watch_over(self, end: Callable[[], object], within: float) -> None:
+        """Call *end* after *within* seconds, unless it is taken out of `_ends` before.
+
+        One timer for all, as `asyncio.timeout` for each would take longer than the rest of it.
+        """
+        loop = asyncio.get_running_loop()
+        self._ends[end] = loop.time() + within
+        if self._watch is None:
+            self._watch = loop.call_later(GLANCE, self._look)
+
     def _look(self) -> None:
-        """Tell those whose time is over; one timer for all is cheaper than one for each."""
         loop = asyncio.get_running_loop()
         now = loop.time()
-        for future, end in self._ends.items():
-            if end <= now:
-                _settle(future, TimeoutError())
+        for end, when in self._ends.items():
+            if when <= now:
+                self._ends[end] = math.inf  # once
+                end()
         self._watch = loop.call_later(GLANCE, self._look) if self._ends else None
 
     def _go(self) -> None:

@@ -32,6 +32,7 @@ __all__ = [
     "disconnect",
     "exceptions",  # handed on: redis-py comes in by one door, which names the cure if it is shut
     "hang_up",
+    "holding",
     "parse_address",
 ]
 
@@ -131,6 +132,17 @@ def connect(address: RedisAddress, *, connections: int, timeout: float, patience
         sentinel_kwargs=shared | {name: value for name, value in own.items() if value},
     )
     client: Redis = sentinel.master_for(address.service, max_connections=connections, **options)
+    return client
+
+
+def holding(client: Client) -> Client:
+    """Return a client that keeps one of *client*'s connections to itself, where it can.
+
+    To take one and give it back for each command takes a fifth of the command's time. But with
+    Sentinel only a connection that is taken anew asks who is master.
+    """
+    if isinstance(client, Redis) and isinstance(client.connection_pool, BlockingConnectionPool):
+        return Redis(connection_pool=client.connection_pool, single_connection_client=True)
     return client
 
 

@@ -22,6 +22,7 @@ from orbiter.memory.backends._redis_address import (
     disconnect,
     exceptions,
     hang_up,
+    holding,
     parse_address,
 )
 from orbiter.memory.backends._redis_commands import Command, Run, Word, together, weight, words
@@ -46,6 +47,7 @@ class _Line:
 
     def __init__(self, client: Client, link: "RedisLink") -> None:
         self.client = client
+        self._held, self._is_held = holding(client), False
         self.trouble: Exception | None = None
         """Why the last attempt failed; `None` if it did not."""
         self.blocked = 0
@@ -54,6 +56,35 @@ class _Line:
         self.batches: Batches[Command, Any] = Batches(
             lambda commands: link.send(self, commands), most=TOGETHER, eager=True, weigh=weight
         )
+
+    async def attempt(
+        self, commands: Sequence[tuple[Word, ...]], *, may_block: bool
+    ) -> Sequence[Any]:
+        """Send *commands* once and return their answers, errors of the server among them."""
+        if len(commands) > 1:
+            async with self.client.pipeline(transaction=False) as pipeline:
+                for command in commands:
+                    pipeline.execute_command(*command)
+                return await pipeline.execute(raise_on_error=False)
+        if may_block or self._is_held:
+            return [await _answer(self.client, commands[0])]
+        self._is_held = True
+        try:
+            return [await _answer(self._held, commands[0])]
+        finally:
+            self._is_held = False
+
+    async def hang_up(self) -> None:
+        """Let go of connections that may lead to a server that is master no more."""
+        if not self._is_held:  # else it is another call's, and must not be anyone's besides
+            await self._held.aclose()  # gives its connection back
+        await hang_up(self.client)
+
+    async def close(self) -> None:
+        """Finish what is under way and close the connections."""
+        await self.batches.close()
+        await self._held.aclose()
+        await disconnect(self.client)
 
 
 class RedisLink:
@@ -89,7 +120,7 @@ class RedisLink:
         line = self._line(user)
         try:
             async with asyncio.timeout(self._deadline):
-                answer = (await self.send(line, [command]))[0]
+                answer = (await self.send(line, [command], may_block=True))[0]
         except TimeoutError:
             raise self._late(line, self._deadline) from line.trouble
         if isinstance(answer, Exception):
@@ -122,8 +153,7 @@ class RedisLink:
         line.users.discard(user)
         if not line.users:
             del self._lines[loop]
-            await line.batches.close()
-            await disconnect(line.client)
+            await line.close()
 
     def _line(self, user: object) -> _Line:
         if self._process != os.getpid():  # forked: those connections are the parent's
@@ -147,7 +177,9 @@ class RedisLink:
         line.users.add(user)
         return line
 
-    async def send(self, line: _Line, commands: Sequence[Command]) -> Sequence[Any]:
+    async def send(
+        self, line: _Line, commands: Sequence[Command], *, may_block: bool = False
+    ) -> Sequence[Any]:
         """Return the answers to *commands*, each sent again until it has one."""
         loop = asyncio.get_running_loop()
         end, wait = loop.time() + self._deadline, _FIRST_WAIT
@@ -157,7 +189,8 @@ class RedisLink:
         handled = sys.exception()
         while True:
             try:
-                got = await _attempt(line.client, [words(command, unknown) for command, _ in left])
+                told = [words(command, unknown) for command, _ in left]
+                got = await line.attempt(told, may_block=may_block)
             except Exception as exc:  # noqa: BLE001 - every one is told to those who asked
                 forget_context(exc, handled)
                 got = [exc] * len(left)
@@ -179,7 +212,7 @@ class RedisLink:
             if not left or (loop.time() + wait >= end and not is_taught):
                 return answers
             if any(isinstance(answer, exceptions.ReadOnlyError) for answer in got):
-                await hang_up(line.client)  # a new connection may lead to the new master
+                await line.hang_up()  # a new connection may lead to the new master
             if not is_taught:
                 # Not all at once: those who were cut off together would come back together.
                 await asyncio.sleep(wait * (0.5 + random() / 2))  # noqa: S311 - no secret
@@ -209,13 +242,8 @@ def link_to(url: str, *, deadline: float) -> RedisLink:
         return link
 
 
-async def _attempt(client: Client, commands: Sequence[tuple[Word, ...]]) -> list[Any]:
-    if len(commands) == 1:
-        try:
-            return [await client.execute_command(*commands[0])]
-        except exceptions.ResponseError as exc:
-            return [exc]
-    async with client.pipeline(transaction=False) as pipeline:
-        for command in commands:
-            pipeline.execute_command(*command)
-        return await pipeline.execute(raise_on_error=False)
+async def _answer(client: Client, command: tuple[Word, ...]) -> Any:
+    try:
+        return await client.execute_command(*command)
+    except exceptions.ResponseError as exc:
+        return exc
