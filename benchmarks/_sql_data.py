@@ -13,8 +13,8 @@ from typing import Any
 
 from benchmarks._texts import docstrings
 
-from orbiter.memory.backends import _sqlite_schema
 from orbiter.memory.backends._rows import COLUMNS, encode, iso
+from orbiter.memory.backends._sqlite import schema
 from orbiter.memory.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata
 
 CHARACTERS = 200
@@ -30,7 +30,7 @@ BARE = """CREATE TABLE memory_items (
     updated_at TEXT NOT NULL, deleted INTEGER NOT NULL DEFAULT 0,
     version INTEGER NOT NULL DEFAULT 1)"""
 """The ten columns, and no index but the primary key's."""
-INDEXES = re.findall(r"CREATE INDEX [^;]+", _sqlite_schema.FIRST)
+INDEXES = re.findall(r"CREATE INDEX [^;]+", schema.FIRST)
 INSERT = f"INSERT INTO memory_items VALUES ({', '.join('?' * len(COLUMNS))})"
 
 

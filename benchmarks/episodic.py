@@ -21,8 +21,8 @@ from benchmarks._timing import Table, duration, exit_code
 from pydantic import BaseModel, Field
 from redis.asyncio import Redis
 
-from orbiter.memory.backends._episodes import Episode
-from orbiter.memory.backends._episodes_redis import _PUT, RedisEpisodes
+from orbiter.memory.backends._episodes.episode import Episode
+from orbiter.memory.backends._episodes.redis import _PUT, RedisEpisodes
 from orbiter.memory.episodes import EpisodicMemory
 from orbiter.memory.episodic import ShortTermMemoryManager
 from orbiter.memory.testing.servers import RedisServer

@@ -3,7 +3,8 @@
     python benchmarks/run.py [--data DIR] [--full]
 
 DIR may hold `locomo_dev.json.gz`, for the parts that need real conversations. `--full` searches a
-million rows as well, for some ten minutes. The fuzz run of `benchmarks/legal.py` stands apart:
+million rows and fills a Redis with a million memories, for some fifteen minutes. The fuzz run of
+`benchmarks/legal.py` stands apart:
 `make fuzz`.
 """
 
@@ -16,10 +17,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = (
     *("import_time", "short_term", "peers_legal", "tokens", "summary_coverage"),
-    *("sql_write", "sql_read", "sql_search", "postgres_write", "postgres_read"),
+    *("sql_write", "sql_read", "sql_search", "postgres_write", "postgres_read", "episodic"),
 )
 TAKES_DATA = frozenset(("tokens", "summary_coverage"))
-TAKES_FULL = frozenset(("sql_search", "postgres_read"))
+TAKES_FULL = frozenset(("sql_search", "postgres_read", "episodic"))
 
 
 def run(name: str, data: Path | None, *, full: bool) -> int:

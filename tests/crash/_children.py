@@ -21,7 +21,7 @@ from typing import Any, cast
 from tests.crash._history import change
 
 from orbiter.memory import HumanMemory, MemoryMetadata, SQLiteMemoryStore, VersionConflict
-from orbiter.memory.backends._sqlite_file import SQLiteFile
+from orbiter.memory.backends._sqlite.file import SQLiteFile
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 60.0

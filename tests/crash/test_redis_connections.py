@@ -25,7 +25,7 @@ from tests.crash._redis_tls import Strict
 from tests.episodic.conftest import RIGHTS
 
 from orbiter.memory import AccessError, MemoryConnectionError
-from orbiter.memory.backends._redis_link import CONNECTIONS
+from orbiter.memory.backends._redis.link import CONNECTIONS
 from orbiter.memory.episodic import (
     EpisodicMemory,
     ShortTermMemoryManager,

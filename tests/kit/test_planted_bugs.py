@@ -53,7 +53,7 @@ STORES = {
 }
 SQL_STORE = """
 
-from orbiter.memory.backends._sqlite_dialect import SQLiteDialect
+from orbiter.memory.backends._sqlite.dialect import SQLiteDialect
 from orbiter.memory.backends.sqlite import SQLiteMemoryStore
 
 class SQLStore(SQLiteMemoryStore):

@@ -29,7 +29,9 @@ from orbiter.memory import (
     ToolMemory,
     dump_item,
 )
-from orbiter.memory.backends import _postgres_dialect, _sql, _sqlite_words
+from orbiter.memory.backends import _sql
+from orbiter.memory.backends._postgres import dialect as postgres_dialect
+from orbiter.memory.backends._sqlite import words
 from orbiter.memory.testing.servers import PostgresServer
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
@@ -204,8 +206,8 @@ def eager_indexes(probe: int = 0) -> Iterator[None]:
     """Make the stores use their text indexes for a handful of rows, as they do for many."""
     with (
         patch.object(_sql, "PROBE", probe),
-        patch.object(_sqlite_words, "CHUNK", 4),
-        patch.object(_postgres_dialect, "FEW", probe),
+        patch.object(words, "CHUNK", 4),
+        patch.object(postgres_dialect, "FEW", probe),
     ):
         yield
 

@@ -16,8 +16,8 @@ from orbiter.memory import (
     NotInitializedError,
     PostgresMemoryStore,
 )
-from orbiter.memory.backends import _postgres_schema as schema
-from orbiter.memory.backends._postgres_pool import Fate
+from orbiter.memory.backends._postgres import schema
+from orbiter.memory.backends._postgres.pool import Fate
 
 ANN = MemoryMetadata(user_id="ann", extra={"k": 1e16})
 

@@ -5,7 +5,7 @@ import pytest
 
 from orbiter.memory.backends import _batches
 from orbiter.memory.backends._batches import Batches
-from orbiter.memory.backends._postgres_dialect import _rarest
+from orbiter.memory.backends._postgres.dialect import _rarest
 
 
 class Server:

@@ -17,8 +17,8 @@ from typing import Any, Self
 from pydantic import TypeAdapter, ValidationError
 
 from orbiter.memory._checks import check_positive
-from orbiter.memory.backends._episodes import PAGE, Episode, Span
-from orbiter.memory.backends._episodes_places import place, shown
+from orbiter.memory.backends._episodes.episode import PAGE, Episode, Span
+from orbiter.memory.backends._episodes.places import place, shown
 from orbiter.memory.episodes import (
     DEFAULT_TTL_HOURS,
     STAMP_LENGTH,

@@ -1,6 +1,6 @@
 """`PostgresMemoryStore`: the same store on a server, for many machines.
 
-`_sql.py` says what the statements mean and `_postgres_dialect.py` how Postgres spells them; here
+`_sql.py` says what the statements mean and `_postgres/dialect.py` how Postgres spells them; here
 is how they get there: a pool, timeouts, and what happens when the connection breaks.
 """
 
@@ -11,17 +11,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orbiter.memory._checks import check_name, check_positive
-from orbiter.memory.backends import _postgres_schema as schema
-from orbiter.memory.backends import _postgres_upkeep as upkeep
 from orbiter.memory.backends._addresses import check_address, shown
 from orbiter.memory.backends._batches import Batches
-from orbiter.memory.backends._postgres_dialect import PartitionedDialect, PostgresDialect, folded
-from orbiter.memory.backends._postgres_driver import Driver
-from orbiter.memory.backends._postgres_pool import (
+from orbiter.memory.backends._postgres import schema, upkeep
+from orbiter.memory.backends._postgres.dialect import PartitionedDialect, PostgresDialect, folded
+from orbiter.memory.backends._postgres.driver import Driver
+from orbiter.memory.backends._postgres.pool import (
     Fate,
     is_answer,
 )
-from orbiter.memory.backends._postgres_setup import set_up
+from orbiter.memory.backends._postgres.setup import set_up
 from orbiter.memory.backends._rows import Row
 from orbiter.memory.backends._sql import Operations, Steps
 from orbiter.memory.backends._sql_store import SQLMemoryStore

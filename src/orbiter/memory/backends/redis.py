@@ -1,7 +1,7 @@
 """`RedisMemoryStore`: short-term memory that agents on many machines share.
 
-`_redis_scripts.py` says which keys there are and what happens at the server,
-`_redis_store_items.py` what is sent there, and `_redis_link.py` how it gets there.
+`_redis/scripts.py` says which keys there are and what happens at the server,
+`_redis/items.py` what is sent there, and `_redis/link.py` how it gets there.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class RedisMemoryStore:
         self.name = _check_namespace(name)
         self._url = _check_url(redis_url)
         try:  # here and not above: without redis-py, this module can be imported all the same
-            from orbiter.memory.backends._redis_store_items import RedisItems  # noqa: PLC0415
+            from orbiter.memory.backends._redis.items import RedisItems  # noqa: PLC0415
         except ModuleNotFoundError as exc:
             raise ModuleNotFoundError(
                 "RedisMemoryStore needs redis-py: pip install 'orbiter-memory[redis]'"

@@ -1,7 +1,7 @@
 """`SQLiteMemoryStore`: one file, many processes, nothing acknowledged is lost.
 
-`_sql.py` says what the statements mean, `_sqlite_dialect.py` how SQLite spells them, and
-`_sqlite_file.py` which thread runs them.
+`_sql.py` says what the statements mean, `_sqlite/dialect.py` how SQLite spells them, and
+`_sqlite/file.py` which thread runs them.
 """
 
 import os
@@ -12,14 +12,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from orbiter.memory.backends import _sqlite_upkeep as upkeep
 from orbiter.memory.backends._rows import Row
 from orbiter.memory.backends._sql import Operations, Rows, Steps
 from orbiter.memory.backends._sql_store import SQLMemoryStore
-from orbiter.memory.backends._sqlite_dialect import SQLiteDialect
-from orbiter.memory.backends._sqlite_file import SQLiteFile, call_each
-from orbiter.memory.backends._sqlite_words import check, index_some, merge_some, rebuild
-from orbiter.memory.backends._threads import Work
+from orbiter.memory.backends._sqlite import upkeep
+from orbiter.memory.backends._sqlite.dialect import SQLiteDialect
+from orbiter.memory.backends._sqlite.file import SQLiteFile, call_each
+from orbiter.memory.backends._sqlite.threads import Work
+from orbiter.memory.backends._sqlite.words import check, index_some, merge_some, rebuild
 from orbiter.memory.reports import StoreStats
 
 __all__ = ["SQLiteMemoryStore"]

@@ -5,8 +5,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from orbiter.memory.backends._episodes import PAGE, Episode, Span
-from orbiter.memory.backends._sqlite_file import SQLiteFile
+from orbiter.memory.backends._episodes.episode import PAGE, Episode, Span
+from orbiter.memory.backends._sqlite.file import SQLiteFile
 from orbiter.memory.protocols import Clock
 
 _WAIT = 1.0

@@ -1,6 +1,6 @@
 """What looking after the tables of a Postgres store asks the server, as steps."""
 
-from orbiter.memory.backends import _postgres_schema as schema
+from orbiter.memory.backends._postgres import schema
 from orbiter.memory.backends._sql import Rows, Statement, Steps
 from orbiter.memory.backends._sql_store import CHUNK
 

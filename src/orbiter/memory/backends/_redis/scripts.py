@@ -18,7 +18,7 @@ stamp of its last write, its version in 8 digits and the length of its scopes in
 scopes, `user_id:<value>` and so on with U+0000 between them, and the body.
 """
 
-from orbiter.memory.backends._redis_commands import Script
+from orbiter.memory.backends._redis.commands import Script
 
 HEAD = 53
 """How long the part of fixed length is."""

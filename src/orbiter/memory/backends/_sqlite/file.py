@@ -16,10 +16,9 @@ from threading import Lock
 from typing import Any, Literal, TypeVar
 
 from orbiter.memory._checks import check_positive
-from orbiter.memory.backends import _sqlite_schema as schema
-from orbiter.memory.backends import _sqlite_upkeep as upkeep
-from orbiter.memory.backends._sqlite_words import chore
-from orbiter.memory.backends._threads import Closed, Group, Readers, Work, Writer
+from orbiter.memory.backends._sqlite import schema, upkeep
+from orbiter.memory.backends._sqlite.threads import Closed, Group, Readers, Work, Writer
+from orbiter.memory.backends._sqlite.words import chore
 from orbiter.memory.errors import MemoryTimeoutError, NotInitializedError, StorageError
 
 _T = TypeVar("_T")
@@ -168,7 +167,7 @@ class SQLiteFile:
             timeout=self._busy_timeout,
             isolation_level=None,
             cached_statements=256,
-            check_same_thread=False,  # a forked process closes it, see `_forks`
+            check_same_thread=False,  # a forked process closes it, see `_sqlite/forks.py`
         )
         try:
             connection.execute("PRAGMA cell_size_check = ON")

@@ -12,9 +12,9 @@ as long as the longest-lived body. Keys are made of the index's members inside t
 from collections.abc import Sequence
 from datetime import datetime
 
-from orbiter.memory.backends._episodes import PAGE, Episode, Span
-from orbiter.memory.backends._redis_commands import Script
-from orbiter.memory.backends._redis_link import RedisLink
+from orbiter.memory.backends._episodes.episode import PAGE, Episode, Span
+from orbiter.memory.backends._redis.commands import Script
+from orbiter.memory.backends._redis.link import RedisLink
 from orbiter.memory.episodes import STAMP_LENGTH
 
 CONNECT_WITHIN = 3.0

@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import Any, NamedTuple, TypeVar
 
-from orbiter.memory.backends._forks import Guarded
+from orbiter.memory.backends._sqlite.forks import Guarded
 
 _T = TypeVar("_T")
 

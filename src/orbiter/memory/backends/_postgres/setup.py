@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from orbiter.memory.backends import _postgres_schema as schema
-from orbiter.memory.backends._postgres_driver import Driver
+from orbiter.memory.backends._postgres import schema
+from orbiter.memory.backends._postgres.driver import Driver
 from orbiter.memory.errors import StorageError
 
 if TYPE_CHECKING:

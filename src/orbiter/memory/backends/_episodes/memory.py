@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from threading import Lock
 from weakref import WeakValueDictionary
 
-from orbiter.memory.backends._episodes import PAGE, Episode, Span
+from orbiter.memory.backends._episodes.episode import PAGE, Episode, Span
 from orbiter.memory.protocols import Clock
 
 _WAIT = 1.0

@@ -1,6 +1,6 @@
 """Items in Redis, as commands: which scripts are called with what, and how items are written.
 
-`_redis_scripts.py` says which keys there are. Every write carries a token, so that the link may
+`_redis/scripts.py` says which keys there are. Every write carries a token, so that the link may
 repeat it.
 """
 
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from orbiter.memory.backends._redis_commands import Command
-from orbiter.memory.backends._redis_link import link_to
-from orbiter.memory.backends._redis_scripts import CLEAR, COUNT, DELETE, HEAD, PAGE, PUT
+from orbiter.memory.backends._redis.commands import Command
+from orbiter.memory.backends._redis.link import link_to
+from orbiter.memory.backends._redis.scripts import CLEAR, COUNT, DELETE, HEAD, PAGE, PUT
 from orbiter.memory.backends._rows import Row, decode
 from orbiter.memory.errors import (
     NotInitializedError,

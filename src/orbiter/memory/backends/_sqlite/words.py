@@ -10,8 +10,8 @@ from contextlib import suppress
 from unicodedata import unidata_version
 
 from orbiter.memory.backends import _sql
-from orbiter.memory.backends import _sqlite_schema as schema
 from orbiter.memory.backends._sql import Filter, Statement, Steps
+from orbiter.memory.backends._sqlite import schema
 
 CHUNK = 256
 """Rows indexed in one transaction: some 15 ms in which no one else can write."""

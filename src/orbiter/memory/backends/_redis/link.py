@@ -15,7 +15,7 @@ from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
 from orbiter.memory.backends._batches import Batches
-from orbiter.memory.backends._redis_address import (
+from orbiter.memory.backends._redis.address import (
     Client,
     RedisAddress,
     connect,
@@ -25,8 +25,8 @@ from orbiter.memory.backends._redis_address import (
     holding,
     parse_address,
 )
-from orbiter.memory.backends._redis_commands import Command, Run, Word, together, weight, words
-from orbiter.memory.backends._redis_errors import forget_context, may_pass, translated
+from orbiter.memory.backends._redis.commands import Command, Run, Word, together, weight, words
+from orbiter.memory.backends._redis.errors import forget_context, may_pass, translated
 from orbiter.memory.errors import MemoryConnectionError
 
 CONNECTIONS = 16

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from orbiter.memory.backends import _sql
-from orbiter.memory.backends._postgres_schema import DIGEST, FOLDED, field
+from orbiter.memory.backends._postgres.schema import DIGEST, FOLDED, field
 from orbiter.memory.backends._rows import READ, Row
 from orbiter.memory.backends._sql import Args, Dialect, Filter, Rows, Statement, Steps
 from orbiter.memory.errors import AccessError

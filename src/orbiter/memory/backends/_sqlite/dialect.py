@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from orbiter.memory.backends import _sqlite_schema as schema
 from orbiter.memory.backends._rows import COLUMNS, READ, Row, iso
 from orbiter.memory.backends._sql import Args, Dialect, Filter, Rows, Statement, Steps
-from orbiter.memory.backends._sqlite_words import candidates, settle, weigh
+from orbiter.memory.backends._sqlite import schema
+from orbiter.memory.backends._sqlite.words import candidates, settle, weigh
 
 # Twice as fast as an upsert, which must be ready to fire triggers.
 _INSERT_NEW = (

@@ -1,7 +1,7 @@
 """The place an address names."""
 
 from orbiter.memory.backends import _addresses
-from orbiter.memory.backends._episodes import Episodes
+from orbiter.memory.backends._episodes.episode import Episodes
 from orbiter.memory.errors import QueryError
 from orbiter.memory.protocols import Clock
 
@@ -10,18 +10,18 @@ def place(url: str, agent_id: str, *, deadline: float, clock: Clock, owner: obje
     """Return where *url* says that the episodes of *agent_id* are; only its driver is loaded."""
     scheme, mark, rest = str(url).partition("://")
     if scheme == "memory":
-        from orbiter.memory.backends._episodes_memory import MemoryEpisodes  # noqa: PLC0415
+        from orbiter.memory.backends._episodes.memory import MemoryEpisodes  # noqa: PLC0415
 
         return MemoryEpisodes(rest, agent_id, clock=clock)
     if scheme == "sqlite" and rest.startswith("/") and len(rest) > 1:
-        from orbiter.memory.backends._episodes_sqlite import SQLiteEpisodes  # noqa: PLC0415
-        from orbiter.memory.backends._sqlite_file import SQLiteFile  # noqa: PLC0415
+        from orbiter.memory.backends._episodes.sqlite import SQLiteEpisodes  # noqa: PLC0415
+        from orbiter.memory.backends._sqlite.file import SQLiteFile  # noqa: PLC0415
 
         file = SQLiteFile(rest[1:], owner=repr(owner), busy_timeout=deadline, readers=1)
         return SQLiteEpisodes(file, agent_id, clock=clock)
     if scheme.partition("+")[0] in ("redis", "rediss"):
-        from orbiter.memory.backends._episodes_redis import RedisEpisodes  # noqa: PLC0415
-        from orbiter.memory.backends._redis_link import link_to  # noqa: PLC0415
+        from orbiter.memory.backends._episodes.redis import RedisEpisodes  # noqa: PLC0415
+        from orbiter.memory.backends._redis.link import link_to  # noqa: PLC0415
 
         return RedisEpisodes(link_to(url, deadline=deadline), agent_id)
     told = f"{scheme}://…" if mark else "…" if "@" in scheme else url

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orbiter.memory.backends._addresses import scrubbed
-from orbiter.memory.backends._postgres_pool import (
+from orbiter.memory.backends._postgres.pool import (
     Fate,
     Lease,
     import_asyncpg,

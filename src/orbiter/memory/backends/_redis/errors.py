@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Iterator
 
 from orbiter.memory.backends._addresses import scrubbed
-from orbiter.memory.backends._redis_address import RedisAddress, exceptions
+from orbiter.memory.backends._redis.address import RedisAddress, exceptions
 from orbiter.memory.errors import AccessError, MemoryConnectionError, StorageError
 
 _REFUSALS = (

@@ -1,0 +1,1 @@
+"""The places that keep an agent's episodes."""

@@ -1,0 +1,1 @@
+"""What `PostgresMemoryStore` stands on."""

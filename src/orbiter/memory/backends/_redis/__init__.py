@@ -1,0 +1,1 @@
+"""What `RedisMemoryStore` and episodes in Redis stand on."""

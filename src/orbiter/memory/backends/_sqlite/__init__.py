@@ -1,0 +1,1 @@
+"""What `SQLiteMemoryStore` and episodes in a file stand on."""
