@@ -428,7 +428,7 @@ def whole(error: BaseException) -> str:
 def guarded() -> Any:
     """Start a server with users of odd passwords and few rights."""
     users = {
-        "orbiter": RIGHTS.split(),
+        "orbiter": ["on", ">s3cret/@:#", *RIGHTS],
         "odd": ["on", ">/@:#%?&=+[]", "~agent:*", "+@all"],
         "narrow": ["on", ">narrow-hush", "~other:*", "+@all"],
         "meek": ["on", ">meek-hush", "~agent:*", "+@all", "-zadd"],

@@ -1,6 +1,7 @@
 """Every place that keeps episodes, under one name: what is asked of one is asked of all."""
 
 import itertools
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,10 @@ from orbiter.memory.testing.servers import RedisServer, redis_server
 
 __all__ = ["redis_cluster", "redis_sentinel", "redis_server"]
 
-# What docs/redis.md says that a user of Redis needs for episodes.
-RIGHTS = """
-    on >s3cret/@:# resetkeys ~agent:* -@all +ping +eval +evalsha +exists +mget +set +del +time
-    +zadd +zrem +zcount +zrange +zrevrange +zrangebyscore +zrevrangebyscore +zrevrank +pexpireat
-    +xadd +xread +xrevrange +client|setinfo +hello
-"""
+# The rights that the documentation says are enough.
+_PAGE = (Path(__file__).parents[2] / "docs/episodic.md").read_text()
+RIGHTS = re.findall(r"user orbiter on >password (.+?)```", _PAGE, re.DOTALL)[0].split()
+CLUSTER_RIGHTS = re.findall(r"In a cluster add `(.+?)`", _PAGE)[0].split()
 
 PLACES = ("memory", "sqlite", "redis", "redis with TLS and ACL", "redis cluster", "redis sentinel")
 
@@ -57,7 +56,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def secured_url() -> Iterator[str]:
     """Return the address of a Redis behind TLS, for a user who may do what we need and no more."""
     with (
-        RedisServer.start(users={"orbiter": RIGHTS.split()}) as server,
+        RedisServer.start(users={"orbiter": ["on", ">s3cret/@:#", *RIGHTS]}) as server,
         TLSFront.start(server, wants_certificate=True) as front,
     ):
         login = urlsplit(server.url(user="orbiter")).netloc.rpartition("@")[0]
