@@ -168,7 +168,7 @@ async def prompt(folder: Path, conversation: list[MemoryItem]) -> None:
         print(textwrap.fill(line, WIDTH, initial_indent=" " * 10, subsequent_indent=" " * 12))
     for each in context.dropped:
         print(f"{'':10}left out: a message by {each.source}, {each.tokens} tokens ({each.reason})")
-    print(f"{'':10}the first {context.prefix_tokens} tokens are the same next time: cached")
+    print(f"{'':10}begins with {context.prefix_tokens} tokens that a provider can cache")
 
 
 async def keep(path: Path, items: list[MemoryItem]) -> None:

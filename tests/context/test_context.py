@@ -177,6 +177,32 @@ async def test_a_task_that_already_ends_the_conversation_is_not_said_twice(soul:
     assert kept.text.count("Tweet!") == 2  # it may hold a picture
 
 
+async def test_after_its_tools_have_answered_the_model_is_not_asked_again(soul: Path) -> None:
+    question = HumanMemory(content="Is it cold in Oslo?")
+    step = [
+        question,
+        AIMemory(content="", tool_calls=[{"id": "c1", "name": "weather"}]),
+        ToolMemory(content="-4 °C", tool_call_id="c1"),
+    ]
+    manager = ContextManager(soul)
+
+    bare = await manager.assemble(question.content, conversation=step)
+    with_more = await manager.assemble(question.content, conversation=step, memories=["x"])
+    answered = [*step, AIMemory(content="Yes.")]
+    again = await manager.assemble(question.content, conversation=answered)
+    cut = await manager.assemble(question.content, conversation=step, budget=105)
+
+    assert [each["role"] for each in bare.messages().messages][1:] == ["user", "assistant", "tool"]
+    assert "Oslo" not in str(with_more.messages().messages[-1])
+    assert "## Relevant memories" in str(with_more.messages().messages[-1])
+    for context in (again, cut):  # asked anew, or no longer in the conversation
+        assert context.messages().messages[-1] == {"role": "user", "content": question.content}
+    for context in (bare, with_more, again, cut):
+        assert context.text.endswith("## Task\nIs it cold in Oslo?")
+        for format in get_args(Format):
+            assert validate(context.messages(format).messages, format) == []
+
+
 async def test_no_hostile_memory_gains_a_line_a_role_or_a_section(soul: Path) -> None:
     nasty = [storable(text) for text in NASTY]
     hostile = [*nasty, "".join(nasty), "\n".join(nasty)]

@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -166,3 +167,49 @@ async def test_a_later_change_of_an_item_does_not_reach_the_context(soul: Path) 
     item.content = "after"
 
     assert "before" in str(context.messages().messages)
+
+
+async def test_a_users_memories_stand_beside_one_sessions_conversation(
+    soul: Path, store: SQLiteMemoryStore
+) -> None:
+    chat = ShortTermMemory(scope="session")
+    here = MemoryMetadata(user_id="ann", session_id="here")
+    for session in ("here", "elsewhere"):
+        metadata = MemoryMetadata(user_id="ann", session_id=session)
+        await chat.add(HumanMemory(content=f"said {session}", metadata=metadata))
+
+    context = await ContextManager(soul).assemble(
+        "Write about ethics", conversation=chat, long_term=store, scope=here, recall_scope=ANN
+    )
+    await store.close()
+
+    assert "Ann thinks ethics of machines matter most" in context.text
+    assert "said here" in context.text
+    assert "said elsewhere" not in context.text
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ({"memories": "hello"}, r"`memories=\[…\]`"),
+        ({"recent": HumanMemory(content="x")}, r"`recent=\[…\]`"),
+        ({"memories": None}, "`memories` must be a list"),
+        ({"conversation": None}, "`conversation` must be a list"),
+        ({"conversation": "hello"}, "`conversation` must be a list"),
+        ({"conversation": [{"role": "user", "content": "x"}]}, "`from_messages`"),
+        ({"short_term_manager": ShortTermMemory()}, "`conversation=`"),
+        ({"long_term": lambda query, limit: []}, "`async def`"),
+        ({"long_term": 7}, "`int` cannot recall"),
+    ],
+)
+async def test_what_cannot_serve_as_a_source_is_named(
+    soul: Path, source: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(QueryError, match=told):
+        await ContextManager(soul).assemble("Do it", **source)
+
+
+@pytest.mark.parametrize("bad", [{"secret": "abc"}, {"soul_path": None}])
+def test_a_setting_that_means_nothing_is_named(bad: dict[str, Any]) -> None:
+    with pytest.raises(QueryError, match=next(iter(bad))):
+        ContextManager(**bad)

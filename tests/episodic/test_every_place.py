@@ -89,6 +89,15 @@ async def test_the_default_time_to_live_is_two_hours(memory: ShortTermMemoryMana
     assert added.expires_at - added.timestamp == timedelta(hours=2)
 
 
+async def test_a_manager_may_have_a_lifetime_of_its_own(make: Make) -> None:
+    memory = make(ttl_hours=24)
+
+    assert (await memory.add_interaction("note", "x")).ttl_hours == 24
+    assert (await memory.add_interaction("note", "x", ttl_hours=1)).ttl_hours == 1
+    with pytest.raises(ValueError, match="ttl_hours"):
+        make(ttl_hours=0)
+
+
 async def test_interactions_added_at_once_all_stay_in_order(
     memory: ShortTermMemoryManager,
 ) -> None:
@@ -152,6 +161,8 @@ async def test_a_memory_with_a_time_of_its_own_takes_its_place(
         {"platform": ""},
         {"metadata": {"f": math.nan}},
         {"metadata": {"o": object()}},
+        {"metadata": [1]},
+        {"metadata": "text"},
     ],
 )
 async def test_what_cannot_be_kept_is_refused_and_nothing_is_stored(
@@ -174,8 +185,10 @@ async def test_a_memory_of_another_agent_or_of_the_past_is_refused(
         timestamp=datetime.now(UTC) - timedelta(hours=3),
     )
 
-    with pytest.raises(QueryError, match="someone"):
+    with pytest.raises(QueryError, match=f"someone.*agent_id='{agent_id}'"):
         await memory.add(foreign)
+    with pytest.raises(QueryError, match="add_interaction"):
+        await memory.add("x")  # type: ignore[arg-type]  # as a newcomer might
     with pytest.raises(QueryError, match="ttl_hours"):
         await memory.add(past)
 
@@ -255,6 +268,16 @@ async def test_a_range_reads_a_time_in_any_zone(memory: ShortTermMemoryManager) 
     assert await memory.get_range(since=there.astimezone(UTC).replace(tzinfo=None)) == [added]
 
 
+async def test_a_time_that_lost_its_zone_is_noticed_where_it_can_be(
+    memory: ShortTermMemoryManager,
+) -> None:
+    local = (datetime.now(UTC) + timedelta(hours=2)).replace(tzinfo=None)
+
+    for call in (memory.get_range(local), memory.count(local), memory.forget(since=local)):
+        with pytest.raises(QueryError, match="time zone"):
+            await call
+
+
 async def test_more_than_a_page_comes_whole_and_in_order(
     memory: ShortTermMemoryManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,6 +306,7 @@ async def test_search_finds_a_literal_piece_of_the_content_in_any_case(
     assert await contents("", interaction_type="posted_tweet") == ["Straße 100%_\\ [x]*"]
     assert await contents("strasse", limit=1) == ["STRASSE again"]
     assert await contents("strasse", limit=0) == []
+    assert len(await contents("strasse", limit=None)) == 2
     assert await contents("strasse", hours=0) == []
 
 
@@ -472,10 +496,14 @@ async def test_the_hook_sees_every_text_before_it_is_kept(make: Make) -> None:
     token = hasher("ann@example.org")
 
     added = await memory.add_interaction(
-        "mail", "to ann@example.org", metadata={"cc": ["ann@example.org"], "n": 1}
+        "mail",
+        "to ann@example.org",
+        platform="mail of ann@example.org",
+        metadata={"cc": ["ann@example.org"], "n": 1},
     )
 
     assert added.content == f"to {token}"
+    assert added.platform == f"mail of {token}"
     assert added.metadata == {"cc": [token], "n": 1}
     assert await plain.get_recent() == [added]
     assert await plain.search("ann@example.org") == []

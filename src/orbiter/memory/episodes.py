@@ -5,6 +5,7 @@ An episode names itself by its time and some dice, so a write that is repeated i
 
 import re
 import secrets
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Annotated, Any, Self
@@ -73,7 +74,9 @@ def _one_line(value: str) -> str:
 
 
 def _json(value: object) -> Json:
-    return {} if value == {} else check_json(value, max_bytes=_MAX_JSON)
+    if not isinstance(value, Mapping):
+        raise ValueError(f"must be a dict, not {value!r}")  # noqa: TRY004 - pydantic reports it
+    return check_json(dict(value), max_bytes=_MAX_JSON) if value else {}
 
 
 _Name = Annotated[StrictStr, Field(min_length=1, max_length=256)]

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter, ValidationError
 
-from orbiter.memory._checks import check_positive
+from orbiter.memory._checks import check_positive, to_utc
 from orbiter.memory.backends._episodes.episode import PAGE, Episode, Span
 from orbiter.memory.backends._episodes.places import place, shown
 from orbiter.memory.episodes import (
@@ -46,7 +46,8 @@ class ShortTermMemoryManager:
 
     *pii* gets every text before it is written, see `PIIHasher`. No call takes longer than
     *deadline* seconds: a server that is away that long is a `ConnectionError`. *clock* dates the
-    interactions, and ends them where there is no server that does.
+    interactions, and ends them where there is no server that does. *ttl_hours* is how long one is
+    remembered unless it says otherwise.
     """
 
     def __init__(
@@ -55,13 +56,17 @@ class ShortTermMemoryManager:
         agent_id: str = "nova",
         *,
         pii: PIIHook | None = None,
+        ttl_hours: float = DEFAULT_TTL_HOURS,
         deadline: float = 10.0,
         clock: Clock = _now,
     ) -> None:
         self.redis_url = redis_url
         self.agent_id = check_agent_id(agent_id)
-        check_positive(deadline=deadline)
+        check_positive(deadline=deadline, ttl_hours=ttl_hours)
+        if pii is not None and not callable(pii):
+            raise QueryError(f"`pii` must be a function from text to text, not {pii!r}")
         self._pii = pii
+        self._ttl_hours = ttl_hours
         self._clock = clock
         self._last = datetime.min.replace(tzinfo=UTC)
         self._episodes = place(redis_url, agent_id, deadline=deadline, clock=clock, owner=self)
@@ -104,15 +109,15 @@ class ShortTermMemoryManager:
         metadata: Mapping[str, Any] | None = None,
         ttl_hours: float | None = None,
     ) -> EpisodicMemory:
-        """Remember an interaction for *ttl_hours*, 2 by default; return it once it is kept."""
+        """Remember an interaction for *ttl_hours*, or as long as usual; return it once kept."""
         memory = EpisodicMemory(
             agent_id=self.agent_id,
             interaction_type=interaction_type,
             content=content,
             platform=platform,
-            metadata={} if metadata is None else dict(metadata),
+            metadata={} if metadata is None else metadata,
             timestamp=self._next_instant(),
-            ttl_hours=DEFAULT_TTL_HOURS if ttl_hours is None else ttl_hours,
+            ttl_hours=self._ttl_hours if ttl_hours is None else ttl_hours,
         )
         return await self._put(memory, math.ceil(memory.ttl_hours * _HOUR_MS))
 
@@ -121,9 +126,14 @@ class ShortTermMemoryManager:
 
         Returns what is kept, which is *memory* after the `pii` hook.
         """
+        if not isinstance(memory, EpisodicMemory):
+            raise QueryError(
+                f"`{type(memory).__name__}` is no `EpisodicMemory`; `add_interaction` makes one"
+            )
         if memory.agent_id != self.agent_id:
             raise QueryError(
-                f"this is a memory of agent `{memory.agent_id}`; the manager is `{self.agent_id}`'s"
+                f"this is a memory of agent `{memory.agent_id}`, and the manager is "
+                f"`{self.agent_id}`'s; make it with `agent_id={self.agent_id!r}`"
             )
         left = memory.expires_at - self._clock()
         if left <= timedelta(0):
@@ -203,10 +213,11 @@ class ShortTermMemoryManager:
         hours: float | None = None,
         interaction_type: str | None = None,
         platform: str | None = None,
-        limit: int = 10,
+        limit: int | None = 10,
     ) -> list[EpisodicMemory]:
         """Return the newest interactions whose content holds *query*, in any case."""
-        check_size("limit", limit)
+        if limit is not None:
+            check_size("limit", limit)
         if not isinstance(query, str):
             raise QueryError(f"`query` must be text, not {query!r}")
         if self._pii is not None:
@@ -214,7 +225,7 @@ class ShortTermMemoryManager:
         wanted = _Filter(interaction_type, platform, query.casefold())
         span = Span() if hours is None else self._since(hours)
         found: list[EpisodicMemory] = []
-        if limit:
+        if limit != 0:
             async with aclosing(self._walk(span, at_once=_SEARCHED_AT_ONCE)) as memories:
                 async for memory in memories:
                     if wanted(memory):
@@ -321,10 +332,15 @@ def get_short_term_memory(
 def _check_hours(hours: object) -> float:
     if isinstance(hours, int | float) and not isinstance(hours, bool) and hours >= 0:
         return hours  # NaN is not 0 or more
-    raise QueryError(f"`hours` must be 0 or more, not {hours!r}")
+    raise QueryError(f"`hours` must be a number of 0 or more, not {hours!r}")
 
 
 def _span(since: datetime | None, until: datetime | None) -> Span:
+    if isinstance(since, datetime) and since.tzinfo is None and to_utc(since) > _now():
+        raise QueryError(
+            f"`since` {since.isoformat()} has no time zone and lies in the future as UTC; "
+            "use `datetime.now(UTC)`, or give it its zone"
+        )
     return Span(
         None if since is None else check_instant("since", since),
         None if until is None else check_instant("until", until),
@@ -362,5 +378,9 @@ def _memory(body: str) -> list[EpisodicMemory]:
 
 
 def _scrubbed(memory: EpisodicMemory, pii: PIIHook) -> EpisodicMemory:
-    scrubbed = {"content": pii(memory.content), "metadata": scrub(memory.metadata, pii)}
+    scrubbed = {
+        "content": pii(memory.content),
+        "platform": memory.platform and pii(memory.platform),
+        "metadata": scrub(memory.metadata, pii),
+    }
     return EpisodicMemory.model_validate({**memory.model_dump(), **scrubbed})

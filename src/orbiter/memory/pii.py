@@ -151,7 +151,7 @@ def scrub(value: Json, hook: PIIHook) -> Json:
     """
     if isinstance(value, str):
         return hook(value)
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [scrub(inner, hook) for inner in value]
     if isinstance(value, dict):
         return {key: scrub(inner, hook) for key, inner in value.items()}

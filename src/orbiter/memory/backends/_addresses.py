@@ -52,8 +52,8 @@ def scrubbed(text: str, dsn: str) -> str:
 
 def _hidden(dsn: str) -> str:
     """Return what stands for an address that cannot be told from its secrets."""
-    scheme = dsn.partition("://")[0]
-    return f"{scheme if scheme in _REDIS else 'postgresql'}://***"
+    scheme, mark, _ = dsn.partition("://")
+    return f"{scheme}://***" if mark and scheme in _SCHEMES else "***"
 
 
 def _parts(dsn: str) -> SplitResult | None:

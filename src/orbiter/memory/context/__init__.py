@@ -17,6 +17,7 @@ from orbiter.memory.context._entries import (
     Reason,
     TrustRule,
     candidate,
+    check_memories,
     default_trust,
 )
 from orbiter.memory.context._sources import (
@@ -26,6 +27,7 @@ from orbiter.memory.context._sources import (
     RecentActivity,
     SoulFile,
     read_conversation,
+    read_recent,
     recall,
 )
 from orbiter.memory.errors import QueryError
@@ -105,6 +107,10 @@ class ContextManager:
         trust: TrustRule = default_trust,
         secret: bytes | None = None,
     ) -> None:
+        if not isinstance(soul_path, str | Path):
+            raise QueryError(f"`soul_path` must be the path of a persona, not {soul_path!r}")
+        if not isinstance(secret, bytes | None):
+            raise QueryError(f"`secret` must be bytes, not `{type(secret).__name__}`")
         self.soul_path = Path(soul_path)
         self.budget = None if budget is None else check_size("budget", budget)
         if sorted(priority) != sorted(PRIORITY):
@@ -126,6 +132,7 @@ class ContextManager:
         memories: Sequence[Memory] = (),
         long_term: MemoryStore | Recall | RecallFunction | None = None,
         scope: MemoryMetadata | None = None,
+        recall_scope: MemoryMetadata | None = None,
         hours: float = 2.0,
         recent_limit: int = 10,
         memory_limit: int = 5,
@@ -140,6 +147,7 @@ class ContextManager:
             memories=memories,
             long_term=long_term,
             scope=scope,
+            recall_scope=recall_scope,
             hours=hours,
             recent_limit=recent_limit,
             memory_limit=memory_limit,
@@ -157,6 +165,7 @@ class ContextManager:
         memories: Sequence[Memory] = (),
         long_term: MemoryStore | Recall | RecallFunction | None = None,
         scope: MemoryMetadata | None = None,
+        recall_scope: MemoryMetadata | None = None,
         hours: float = 2.0,
         recent_limit: int = 10,
         memory_limit: int = 5,
@@ -166,8 +175,12 @@ class ContextManager:
 
         *recent* and *memories* are shown first, in the given order, then what *short_term_manager*
         remembers of the last *hours* and what *long_term* finds; the limits are for the latter.
-        A store needs a *scope* that names somebody. `QueryError` if the persona and the task alone
-        exceed the budget; *budget* replaces the manager's for this call.
+        A store needs a *scope* that names somebody; *recall_scope* is the one for *long_term* where
+        it differs, such as a user's memories beside one session's conversation. A task that the
+        conversation asks already, with nothing but tools' answers since, is not asked again in
+        the messages.
+        `QueryError` if the persona and the task alone exceed the budget; *budget* replaces the
+        manager's for this call.
         """
         _check_task(input_query)
         check_size("recent_limit", recent_limit)
@@ -175,13 +188,13 @@ class ContextManager:
         limit = self.budget if budget is None else check_size("budget", budget)
         soul = await self._soul.read()
         history = await read_conversation(conversation, scope)
-        episodes = list(recent)
-        if short_term_manager is not None:
-            episodes += await short_term_manager.get_recent(hours=hours, limit=recent_limit)
-        found = list(memories)
+        episodes = check_memories("recent", recent)
+        episodes += await read_recent(short_term_manager, hours=hours, limit=recent_limit)
+        found = check_memories("memories", memories)
         foreign: list[Memory] = []
         if long_term is not None:
-            more, foreign = await recall(long_term, input_query, scope=scope, limit=memory_limit)
+            whose = scope if recall_scope is None else recall_scope
+            more, foreign = await recall(long_term, input_query, scope=whose, limit=memory_limit)
             found += more
         parts = Parts(
             persona=soul.render(),

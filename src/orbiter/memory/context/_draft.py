@@ -99,9 +99,9 @@ def compose(
     least = layout.draft(-1)
     if least.tokens > budget:
         raise QueryError(
-            f"the persona and the task need {least.tokens:,} tokens, the budget is {budget:,}; "
-            f"raise `budget`, or shorten the persona ({counter(parts.persona):,} tokens) "
-            f"or the task ({counter(parts.task):,} tokens)"
+            f"the persona ({counter(parts.persona):,} tokens), the task ({counter(parts.task):,}) "
+            f"and what always comes with them need {least.tokens:,} tokens, the budget is "
+            f"{budget:,}; raise `budget`, or shorten the persona or the task"
         )
     room = budget - least.tokens - _SLACK
     while room > 0:
@@ -140,6 +140,7 @@ class _Layout:
         self._costs = costs
         self._lines: dict[Entry, int] = {}
         self._refused: list[Dropped] = []
+        self._question = _open_question(parts)
         self._units = self._sift_history()
         self._found = self._sift_remembered()
 
@@ -158,18 +159,18 @@ class _Layout:
             for name in ("recent", "memories")
             if found[name]
         ]
-        volatile.append(self._section("task", f"{_TITLES['task']}\n{self._parts.task}"))
-        last = self._parts.task if len(volatile) == 1 else _join(volatile)
-        text = _join([*stable, *volatile])
+        task = self._section("task", f"{_TITLES['task']}\n{self._parts.task}")
+        text = _join([*stable, *volatile, task])
         # Made without checks: the parts were checked, and no limit on one memory holds for all.
-        sent = [
-            SystemMemory.model_construct(content=system),
-            *map(copy_item, items),
-            HumanMemory.model_construct(content=last),
-        ]
+        sent = [SystemMemory.model_construct(content=system), *map(copy_item, items)]
+        is_asked = any(item is self._question for item in items)
+        if volatile or not is_asked:
+            ending = _join(volatile if is_asked else [*volatile, task])
+            last = ending if volatile else self._parts.task
+            sent.append(HumanMemory.model_construct(content=last))
         as_text = [HumanMemory.model_construct(content=text)]
         return Draft(
-            sections=(*stable, *volatile),
+            sections=(*stable, *volatile, task),
             prefix=prefix,
             items=tuple(sent),
             dropped=(*self._refused, *dropped),
@@ -289,6 +290,20 @@ class _Layout:
 
     def _section(self, name: str, text: str) -> Section:
         return Section(name, text, self._count(text))
+
+
+def _open_question(parts: Parts) -> MemoryItem | None:
+    """Return the message that asks the task, if tools have answered since and the model has not.
+
+    A model that is asked the same again after its tools' results may well call them again. In the
+    text the task stays: there, the conversation is data.
+    """
+    if not parts.history or role_of(parts.history[-1]) != "tool":
+        return None
+    for item in reversed(parts.history):
+        if role_of(item) == "human":
+            return item if item.content == parts.task else None
+    return None
 
 
 def _join(sections: Sequence[Section]) -> str:

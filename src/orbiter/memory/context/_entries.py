@@ -47,6 +47,15 @@ def default_trust(memory: MemoryItem | EpisodicMemory) -> Trust:
     return "medium" if role in _SPEAKERS else "low"
 
 
+def check_memories(name: str, memories: object) -> list[Memory]:
+    """Return *memories* as a list; a single text is no list of letters."""
+    if isinstance(memories, str | MemoryItem | EpisodicMemory | Entry):
+        raise QueryError(f"`{name}` must be a list; write `{name}=[…]` around the one there is")
+    if not isinstance(memories, Sequence):
+        raise QueryError(f"`{name}` must be a list of memories, not `{type(memories).__name__}`")
+    return list(memories)
+
+
 def memory_entry(memory: Memory, trust: TrustRule) -> Entry:
     """Return *memory* as one entry."""
     if isinstance(memory, Entry):

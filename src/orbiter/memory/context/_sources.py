@@ -8,6 +8,7 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from inspect import isawaitable
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -121,7 +122,7 @@ async def read_conversation(
 ) -> list[MemoryItem]:
     """Return the items of a conversation, all of one owner if they come from a memory."""
     if not isinstance(source, ConversationSource):
-        return list(source)
+        return _check_items(source)
     items = await source.window(metadata=scope)
     # Users are told apart by their id, or by their session where they have none.
     owners = {
@@ -130,6 +131,35 @@ async def read_conversation(
     if len(owners - {(None, None)}) > 1:
         check_scope(None, "the conversation's memory")
     return items
+
+
+def _check_items(source: object) -> list[MemoryItem]:
+    if not isinstance(source, Sequence) or isinstance(source, str):
+        raise QueryError(
+            f"`conversation` must be a list of items or a `ShortTermMemory`, not "
+            f"`{type(source).__name__}`"
+        )
+    for item in source:
+        if not isinstance(item, MemoryItem):
+            raise QueryError(
+                f"`conversation` holds a `{type(item).__name__}`, which is no memory item; "
+                "`from_messages` makes items of a provider's messages"
+            )
+    return list(source)
+
+
+async def read_recent(
+    source: RecentActivity | None, *, hours: float, limit: int
+) -> Sequence[EpisodicMemory]:
+    """Return what *source* remembers of the last *hours*."""
+    if source is None:
+        return []
+    if not isinstance(source, RecentActivity):
+        raise QueryError(
+            f"`short_term_manager` must be a `ShortTermMemoryManager`, not "
+            f"`{type(source).__name__}`; a conversation goes to `conversation=`"
+        )
+    return await source.get_recent(hours=hours, limit=limit)
 
 
 async def recall(
@@ -151,7 +181,10 @@ async def recall(
         found = items
         foreign = [item for item in items if not asked.matches(item)]
     elif callable(source):
-        found = await source(query, limit=limit)
+        coming = source(query, limit=limit)
+        if not isawaitable(coming):
+            raise QueryError("`long_term` is a plain function; make it `async def`")
+        found = await coming
         foreign = [memory for memory in found if _is_anothers(memory, scope)]
     else:
         raise QueryError(

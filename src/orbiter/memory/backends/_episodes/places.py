@@ -9,7 +9,7 @@ from orbiter.memory.protocols import Clock
 def place(url: str, agent_id: str, *, deadline: float, clock: Clock, owner: object) -> Episodes:
     """Return where *url* says that the episodes of *agent_id* are; only its driver is loaded."""
     scheme, mark, rest = str(url).partition("://")
-    if scheme == "memory":
+    if scheme == "memory" and mark:
         from orbiter.memory.backends._episodes.memory import MemoryEpisodes  # noqa: PLC0415
 
         return MemoryEpisodes(rest, agent_id, clock=clock)
@@ -19,13 +19,16 @@ def place(url: str, agent_id: str, *, deadline: float, clock: Clock, owner: obje
 
         file = SQLiteFile(rest[1:], owner=repr(owner), busy_timeout=deadline, readers=1)
         return SQLiteEpisodes(file, agent_id, clock=clock)
-    if scheme.partition("+")[0] in ("redis", "rediss"):
+    if mark and scheme.partition("+")[0] in ("redis", "rediss"):
         from orbiter.memory.backends._episodes.redis import RedisEpisodes  # noqa: PLC0415
         from orbiter.memory.backends._redis.link import link_to  # noqa: PLC0415
 
         return RedisEpisodes(link_to(url, deadline=deadline), agent_id)
     told = f"{scheme}://…" if mark else "…" if "@" in scheme else url
-    raise QueryError(f"`{told}` is no address; use `redis://…`, `sqlite:///file.db` or `memory://`")
+    hint = "; a file has three slashes before its name" if scheme == "sqlite" else ""
+    raise QueryError(
+        f"`{told}` is no address; use `redis://…`, `sqlite:///file.db` or `memory://`{hint}"
+    )
 
 
 def shown(url: str) -> str:

@@ -59,9 +59,9 @@ class RedisAddress:
 
 def parse_address(url: str) -> RedisAddress:
     """Read *url*; a `ValueError` says what is wrong with it, and shows no password."""
-    scheme = url.partition("://")[0]
+    scheme, mark, _ = url.partition("://")
     plain, _, kind = scheme.partition("+")
-    if plain not in ("redis", "rediss") or kind not in ("", "cluster", "sentinel"):
+    if not mark or plain not in ("redis", "rediss") or kind not in ("", "cluster", "sentinel"):
         raise ValueError(f"the address `{shown(url)}` is none of {_SHAPES}")
     if shown(url) == f"{scheme}://***":
         # Half a password may well look like a host and a port, to which the rest would be sent.
@@ -135,6 +135,13 @@ def connect(address: RedisAddress, *, connections: int, timeout: float, patience
     return client
 
 
+class _Holding(Redis):
+    """Keeps one connection, which looks after itself when the event loop is gone."""
+
+    def __del__(self, *_: object) -> None:
+        pass  # redis-py's would close it in a loop that is closed, and print the error
+
+
 def holding(client: Client) -> Client:
     """Return a client that keeps one of *client*'s connections to itself, where it can.
 
@@ -142,7 +149,7 @@ def holding(client: Client) -> Client:
     Sentinel only a connection that is taken anew asks who is master.
     """
     if isinstance(client, Redis) and isinstance(client.connection_pool, BlockingConnectionPool):
-        return Redis(connection_pool=client.connection_pool, single_connection_client=True)
+        return _Holding(connection_pool=client.connection_pool, single_connection_client=True)
     return client
 
 

@@ -46,7 +46,7 @@ def translated(error: Exception, address: RedisAddress) -> Exception:
     told = scrubbed(re.sub("<redis.*?> - ", "", str(error)), address.url)
     ours: Exception
     if _is_refusal(error):
-        ours = AccessError(f"`{address}` refuses: {told}; see its user and password")
+        ours = AccessError(f"`{address}` refuses: {told}; see its user, password and rights")
     elif isinstance(error, exceptions.OutOfMemoryError):
         ours = StorageError(f"`{address}` is full, so nothing was written: {told}")
     elif address.kind != "cluster" and _is_redirection(error):
