@@ -123,12 +123,12 @@ def answers(port: int, *, question: str, answer: bytes) -> bool:
     return False
 
 
-def wait_until(happens: Callable[[], bool], *, what: str) -> None:
+def wait_until(happens: Callable[[], bool], *, what: str, seconds: float = _START_SECONDS) -> None:
     """Return as soon as *happens* returns true; raise `RuntimeError` if it takes too long."""
-    deadline = time.monotonic() + _START_SECONDS
+    deadline = time.monotonic() + seconds
     while not happens():
         if time.monotonic() > deadline:
-            raise RuntimeError(f"{what} did not come about in {_START_SECONDS:g} s")
+            raise RuntimeError(f"{what} did not come about in {seconds:g} s")
         time.sleep(_POLL_SECONDS)
 
 
