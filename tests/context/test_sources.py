@@ -213,3 +213,22 @@ async def test_what_cannot_serve_as_a_source_is_named(
 def test_a_setting_that_means_nothing_is_named(bad: dict[str, Any]) -> None:
     with pytest.raises(QueryError, match=next(iter(bad))):
         ContextManager(**bad)
+
+
+class Leaky:
+    """A memory that answers with everyone's messages."""
+
+    async def window(self, *, metadata: MemoryMetadata | None = None) -> list[MemoryItem]:
+        return [HumanMemory(content=f"{who.user_id}'s", metadata=who) for who in (ANN, BOB)]
+
+
+async def test_a_conversation_is_checked_against_the_scope_again(soul: Path) -> None:
+    both = await Leaky().window()
+    for source in (Leaky(), both):
+        context = await ContextManager(soul).assemble("Do it", conversation=source, scope=ANN)
+
+        assert "ann's" in context.text
+        assert "bob's" not in context.text + str(context.messages().messages)
+        assert [(each.section, each.reason) for each in context.dropped] == [
+            ("conversation", "scope")
+        ]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.episodic.conftest import Make
 
+from orbiter.memory.backends._episodes.episode import Episode
 from orbiter.memory.episodic import EpisodicMemory, ShortTermMemoryManager
 from orbiter.memory.errors import QueryError
 from orbiter.memory.pii import PIIHasher
@@ -119,6 +120,35 @@ async def test_a_clock_that_stands_still_loses_nothing(make: Make) -> None:
 
     assert await managers[0].count() == 100
     assert len(await managers[0].get_recent()) == 100
+
+
+async def test_a_clock_that_stands_still_keeps_the_order(make: Make) -> None:
+    memory = make(clock=ManualClock(datetime.now(UTC)))
+
+    for n in range(20):
+        await memory.add_interaction("note", str(n))
+
+    assert [each.content for each in await memory.get_recent()] == [
+        str(n) for n in range(19, -1, -1)
+    ]
+
+
+async def test_a_clock_that_is_set_back_is_believed(make: Make) -> None:
+    clock = ManualClock(datetime.now(UTC))
+    memory = make(clock=clock)
+    await memory.add_interaction("note", "x")
+
+    clock.advance(hours=-1)
+
+    assert (await memory.add_interaction("note", "y")).timestamp == clock()
+
+
+async def test_a_clock_may_tell_the_time_of_any_zone(make: Make) -> None:
+    memory = make(clock=lambda: datetime.now(timezone(timedelta(hours=9))))
+
+    added = await memory.add_interaction("note", "x")
+
+    assert await memory.get_recent(hours=1) == [added]
 
 
 async def test_the_same_memory_added_again_is_still_one(memory: ShortTermMemoryManager) -> None:
@@ -287,6 +317,65 @@ async def test_more_than_a_page_comes_whole_and_in_order(
     found = await memory.search("n", limit=40)
 
     assert [each.content for each in found] == [f"n{n}" for n in range(49, 9, -1)]
+
+
+async def test_many_of_one_moment_come_page_by_page_even_if_the_last_seen_is_gone(
+    make: Make, agent_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orbiter.memory.episodic._SEARCHED_AT_ONCE", 7)
+    memory, other = make(), make()
+    moment = datetime.now(UTC)
+    name = moment.isoformat(timespec="microseconds")
+    for n in range(40):
+        await memory.add(
+            EpisodicMemory(
+                id=f"{name}-{n:02}",
+                agent_id=agent_id,
+                interaction_type="note",
+                content=str(n),
+                timestamp=moment,
+            )
+        )
+    page = memory._episodes.page
+
+    async def page_and_forget(*args: Any, **options: Any) -> Any:
+        found = await page(*args, **options)
+        if found:
+            await other.forget(found[-1].id)
+        return found
+
+    monkeypatch.setattr(memory._episodes, "page", page_and_forget)
+
+    found = await memory.search("", limit=None)
+
+    assert [each.content for each in found] == [str(n) for n in range(39, -1, -1)]
+
+
+async def test_what_cannot_be_read_hides_nothing_and_can_be_forgotten(
+    make: Make, agent_id: str
+) -> None:
+    memory = make()
+    kept = [await memory.add_interaction("note", str(n)) for n in range(3)]
+    spoilt = EpisodicMemory(agent_id=agent_id, interaction_type="note", content="x")
+    body = spoilt.model_dump_json()
+    newer = body.replace('"metadata"', '"mood":"new in a later version","metadata"')
+    for episode_id, text in ((spoilt.id, newer), (spoilt.id + "z", "no JSON SECRET \x1e at all")):
+        await memory._episodes.put(Episode(episode_id, spoilt.timestamp, text, 60_000))
+
+    with pytest.warns(RuntimeWarning, match="no memory") as told:
+        found = [await memory.get_recent(limit=limit) for limit in (None, 1, 2)]
+    assert found == [[spoilt, *reversed(kept)], [spoilt], [spoilt, kept[2]]]
+    assert "SECRET" not in str([each.message for each in told])
+    assert await memory.forget(everything=True) == 5
+    assert await memory.count() == 0
+
+
+async def test_only_the_class_itself_is_kept(memory: ShortTermMemoryManager, agent_id: str) -> None:
+    class Mine(EpisodicMemory):
+        mood: str = "fine"
+
+    with pytest.raises(QueryError, match="metadata"):
+        await memory.add(Mine(agent_id=agent_id, interaction_type="note", content="x"))
 
 
 async def test_search_finds_a_literal_piece_of_the_content_in_any_case(
@@ -463,6 +552,30 @@ async def test_a_stream_tells_what_anyone_adds_once_and_in_order(make: Make) -> 
                 break
 
     assert heard == ["before", *map(str, range(20)), "end"]
+
+
+async def test_a_stream_repeats_nothing_of_what_comes_during_the_look_back(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = make(), make()
+    first = await writer.add_interaction("note", "first")
+    page = reader._episodes.page
+
+    async def late_page(*args: Any, **options: Any) -> Any:
+        await asyncio.gather(*(writer.add_interaction("note", str(n)) for n in range(1_200)))
+        return await page(*args, **options)
+
+    monkeypatch.setattr(reader._episodes, "page", late_page)
+    heard: list[str] = []
+    async with asyncio.timeout(20), aclosing(reader.stream(since=first.timestamp)) as stream:
+        async for memory in stream:
+            heard.append(memory.id)
+            if len(heard) == 1_201:
+                await writer.add_interaction("note", "end")
+            if memory.content == "end":
+                break
+
+    assert len(heard) == len(set(heard)) == 1_202
 
 
 async def test_a_stream_begins_with_what_comes_next(make: Make, agent_id: str) -> None:

@@ -111,6 +111,53 @@ async def test_a_cancelled_one_takes_no_other_along() -> None:
     await batches.close()
 
 
+async def _ends_late(batches: Batches[int, int]) -> bool:
+    try:
+        await batches.put(1, within=0.05)
+    except TimeoutError:
+        return True
+    return False
+
+
+async def test_a_call_that_is_not_answered_in_time_is_given_up_alone_and_in_company() -> None:
+    batches = Batches(Server(60, 60).write, eager=True)
+
+    async with asyncio.timeout(5):
+        late = await asyncio.gather(*(_ends_late(batches) for _ in range(3)))
+
+    assert late == [True, True, True]
+
+
+async def test_who_cleans_up_after_being_cancelled_is_told_that_it_is_late() -> None:
+    batches, told = Batches(Server(60).write, eager=True), []
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            told.append(await _ends_late(batches))
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0.01)
+    task.cancel()
+    async with asyncio.timeout(5):
+        await asyncio.gather(task, return_exceptions=True)
+
+    assert told == [True]
+    assert task.cancelled()
+
+
+async def test_who_is_cancelled_while_it_waits_is_cancelled_and_not_late() -> None:
+    batches = Batches(Server(60).write, eager=True)
+    task = asyncio.create_task(batches.put(1, within=30))
+    await asyncio.sleep(0.01)
+
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert task.cancelled()
+
+
 def test_the_rarest_parts_are_few_different_and_in_order() -> None:
     assert _rarest("the quick zebra") == ["the", "ick", "zeb"]
     assert _rarest("bcdbcdbcdbcd") == ["bcd"]

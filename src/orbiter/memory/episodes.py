@@ -33,7 +33,7 @@ STAMP_LENGTH = len("2026-01-31T23:59:59.123456+00:00")
 
 _MAX_TEXT = 2**20
 _MAX_JSON = 2**20
-_LAST_YEAR = 9800  # so that what lives for a hundred years still ends
+_LAST_YEAR = 2200  # beyond, Redis's scores are too coarse for microseconds
 _ID = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00-[0-9A-Za-z_-]{1,64}")
 _BREAKS = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
 
@@ -98,7 +98,9 @@ class EpisodicMemory(BaseModel):
         default_factory=lambda: datetime.now(UTC)
     )
     """When it happened, in UTC; a time without a zone is taken as UTC."""
-    ttl_hours: Annotated[float, Field(gt=0, allow_inf_nan=False, le=24 * 36525)] = DEFAULT_TTL_HOURS
+    ttl_hours: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False, le=24 * 36525)] = (
+        DEFAULT_TTL_HOURS
+    )
     """How long it is remembered, from its time on."""
 
     # One check for all texts: each that pydantic calls by itself costs as much as all of them.

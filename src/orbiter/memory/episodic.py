@@ -4,6 +4,8 @@ The address says where: `redis://…` shares the memory among machines, `sqlite:
 processes of one, `memory://` keeps it in this process. Everything else is the same.
 """
 
+import asyncio
+import json
 import math
 import warnings
 from collections.abc import AsyncGenerator, Mapping
@@ -17,7 +19,7 @@ from typing import Any, Self
 from pydantic import TypeAdapter, ValidationError
 
 from orbiter.memory._checks import check_positive, to_utc
-from orbiter.memory.backends._episodes.episode import PAGE, Episode, Span
+from orbiter.memory.backends._episodes.episode import PAGE, Episode, Found, Span
 from orbiter.memory.backends._episodes.places import place, shown
 from orbiter.memory.episodes import (
     DEFAULT_TTL_HOURS,
@@ -34,7 +36,8 @@ __all__ = ["EpisodicMemory", "ShortTermMemoryManager", "get_short_term_memory"]
 
 _HOUR_MS = 3_600_000
 _SEARCHED_AT_ONCE = 500
-_TICK = timedelta(microseconds=1)
+_TICK, _MOMENT = timedelta(microseconds=1), timedelta(seconds=1)
+_LONG_TEXT = 20_000  # characters that a hook may take a tenth of a second for
 
 
 def _now() -> datetime:
@@ -44,10 +47,10 @@ def _now() -> datetime:
 class ShortTermMemoryManager:
     """Remembers what one agent did and was told, for some hours.
 
-    *pii* gets every text before it is written, see `PIIHasher`. No call takes longer than
-    *deadline* seconds: a server that is away that long is a `ConnectionError`. *clock* dates the
-    interactions, and ends them where there is no server that does. *ttl_hours* is how long one is
-    remembered unless it says otherwise.
+    *pii* gets content, platform and the texts of the metadata before they are written, see
+    `PIIHasher`. A server that is silent for *deadline* seconds is a `ConnectionError`. *clock*
+    dates the interactions, and ends them where there is no server that does. *ttl_hours* is how
+    long one is remembered unless it says otherwise.
     """
 
     def __init__(
@@ -126,9 +129,10 @@ class ShortTermMemoryManager:
 
         Returns what is kept, which is *memory* after the `pii` hook.
         """
-        if not isinstance(memory, EpisodicMemory):
+        if type(memory) is not EpisodicMemory:
             raise QueryError(
-                f"`{type(memory).__name__}` is no `EpisodicMemory`; `add_interaction` makes one"
+                f"`{type(memory).__name__}` is not `EpisodicMemory` itself; `add_interaction` "
+                "makes one, and `metadata` takes what you want to add to it"
             )
         if memory.agent_id != self.agent_id:
             raise QueryError(
@@ -145,7 +149,10 @@ class ShortTermMemoryManager:
 
     async def _put(self, memory: EpisodicMemory, ttl_ms: int) -> EpisodicMemory:
         if self._pii is not None:
-            memory = _scrubbed(memory, self._pii)
+            if len(memory.content) > _LONG_TEXT:
+                memory = await asyncio.to_thread(_scrubbed, memory, self._pii)
+            else:
+                memory = _scrubbed(memory, self._pii)
         body = memory.model_dump_json()
         await self._episodes.put(Episode(memory.id, memory.timestamp, body, ttl_ms))
         return memory
@@ -160,19 +167,25 @@ class ShortTermMemoryManager:
         platform: str | None = None,
         everything: bool = False,
     ) -> int:
-        """Forget one memory, or all that match every filter given; return how many."""
+        """Forget one memory, or all that match every filter given; return how many.
+
+        A filter by time alone, and *everything*, also take what cannot be read any more.
+        """
         if memory is not None:
             episode_id = memory.id if isinstance(memory, EpisodicMemory) else memory
-            found = [
-                each async for each in self._walk(_around(episode_id)) if each.id == episode_id
-            ]
+            pages = self._pages(_around(episode_id))
+            found = [each.id async for page in pages for each in page if each.id == episode_id]
         else:
             filters = (since, until, interaction_type, platform)
             if not everything and all(each is None for each in filters):
                 raise QueryError("say what to forget: a memory, a filter, or `everything=True`")
-            wanted = _Filter(interaction_type, platform)
-            found = [each async for each in self._walk(_span(since, until)) if wanted(each)]
-        await self._episodes.remove([each.id for each in found])
+            span = _span(since, until)
+            if interaction_type is None and platform is None:
+                found = [each.id async for page in self._pages(span) for each in page]
+            else:
+                wanted = _Filter(interaction_type, platform)
+                found = [each.id async for each in self._walk(span) if wanted(each)]
+        await self._episodes.remove(found)
         return len(found)
 
     # Reading
@@ -253,9 +266,10 @@ class ShortTermMemoryManager:
         while True:
             bodies, position = await self._episodes.news(position)
             for memory in _memories(bodies):
-                if memory.id not in known:
+                if memory.id in known:
+                    known.discard(memory.id)
+                else:
                     yield memory
-            known.clear()
 
     async def _take(self, span: Span, limit: int | None) -> list[EpisodicMemory]:
         if limit is not None:
@@ -267,30 +281,40 @@ class ShortTermMemoryManager:
     async def _walk(
         self, span: Span, *, limit: int | None = None, at_once: int = PAGE
     ) -> AsyncGenerator[EpisodicMemory, None]:
-        """Yield what is in *span*, newest first, a page per round trip."""
-        cursor: Episode | None = None
+        """Yield what is in *span*, newest first."""
         left = limit
-        while left is None or left > 0:
-            size = at_once if left is None else min(left, at_once)
-            bodies = await self._episodes.page(span, limit=size, before=cursor)
-            memories = _memories(bodies)
-            for memory in memories:
-                yield memory
-            if len(bodies) < size or not memories:
+        size = at_once if limit is None else min(limit, at_once)
+        async with aclosing(self._pages(span, at_once=size)) as pages:
+            async for page in pages:
+                for memory in _memories([each.body for each in page])[:left]:
+                    yield memory
+                    left = None if left is None else left - 1
+                if left == 0:
+                    return
+
+    async def _pages(self, span: Span, *, at_once: int = PAGE) -> AsyncGenerator[list[Found], None]:
+        """Yield what is kept in *span*, newest first, a page per round trip."""
+        last: str | None = None
+        while True:
+            page = await self._episodes.page(span, limit=at_once, before=last)
+            yield page
+            if len(page) < at_once:
                 return
-            cursor = Episode(memories[-1].id, memories[-1].timestamp)
-            left = None if left is None else left - len(bodies)
+            last = page[-1].id
 
     def _since(self, hours: float) -> Span:
         try:
-            return Span(since=self._clock() - timedelta(hours=_check_hours(hours)))
+            return Span(since=to_utc(self._clock()) - timedelta(hours=_check_hours(hours)))
         except OverflowError:  # before all time
             return Span()
 
     def _next_instant(self) -> datetime:
-        """Return the time, but later than the last: what is added later is always newer."""
+        """Return the time, a little later than the last: what is added later is newer.
+
+        Where the clock was set back by more than a moment, its new time counts.
+        """
         now = self._clock()
-        if now <= self._last:
+        if now <= self._last < now + _MOMENT:
             now = self._last + _TICK
         self._last = now
         return now
@@ -351,9 +375,10 @@ def _around(episode_id: str) -> Span:
     """Return the moment at which *episode_id* was made."""
     try:
         instant = datetime.fromisoformat(episode_id[:STAMP_LENGTH])
-    except (TypeError, ValueError):
+        end = instant + _TICK
+    except (TypeError, ValueError, OverflowError):
         raise QueryError(f"`memory` must be a memory or its id, not {episode_id!r}") from None
-    return _span(instant, instant + timedelta(microseconds=1))
+    return Span(to_utc(instant), to_utc(end))
 
 
 def _memories(bodies: list[str]) -> list[EpisodicMemory]:
@@ -370,11 +395,18 @@ def _several() -> TypeAdapter[list[EpisodicMemory]]:
 
 def _memory(body: str) -> list[EpisodicMemory]:
     try:
-        return [EpisodicMemory.model_validate_json(body)]
-    except ValidationError as exc:
-        # Written by hand, or by another program: no reason to lose sight of all others.
-        warnings.warn(f"left out what is no memory: {exc}", RuntimeWarning, stacklevel=4)
+        # A newer version may have written more than this one knows.
+        known = {name: value for name, value in json.loads(body).items() if name in _FIELDS}
+        return [EpisodicMemory.model_validate(known)]
+    except (ValueError, AttributeError):
+        # Written by hand, or by another program: no reason to lose sight of all others. What it
+        # says stays where it is.
+        told = f"left out {len(body):,} characters that are no memory; `forget` takes them, too"
+        warnings.warn(told, RuntimeWarning, stacklevel=4)
         return []
+
+
+_FIELDS = frozenset(EpisodicMemory.model_fields)
 
 
 def _scrubbed(memory: EpisodicMemory, pii: PIIHook) -> EpisodicMemory:

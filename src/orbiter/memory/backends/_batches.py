@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -92,21 +92,25 @@ class Batches(Generic[_T, _R]):
     async def _alone(self, value: _T, within: float | None) -> Sequence[_R | Exception]:
         if within is None:
             return await self._send([value])
-        task, is_late = asyncio.current_task(), False
+        task, is_late = cast("asyncio.Task[object]", asyncio.current_task()), False
+        before = task.cancelling()  # more than 0 where someone cleans up after being cancelled
 
         def end() -> None:
             nonlocal is_late
-            is_late = task is not None and task.cancel()
+            is_late = task.cancel()
 
         self._watch_over(end, within)
         try:
-            return await self._send([value])
+            answers = await self._send([value])
         except asyncio.CancelledError:
-            if is_late and task is not None and not task.uncancel():
+            if is_late and task.uncancel() <= before:
                 raise TimeoutError from None
             raise
         finally:
             del self._ends[end]
+        if is_late:  # and answered all the same
+            task.uncancel()
+        return answers
 
     async def close(self) -> None:
         """Wait until what was taken is answered, or refused."""

@@ -187,7 +187,7 @@ class ContextManager:
         check_size("memory_limit", memory_limit)
         limit = self.budget if budget is None else check_size("budget", budget)
         soul = await self._soul.read()
-        history = await read_conversation(conversation, scope)
+        history, not_theirs = await read_conversation(conversation, scope)
         episodes = check_memories("recent", recent)
         episodes += await read_recent(short_term_manager, hours=hours, limit=recent_limit)
         found = check_memories("memories", memories)
@@ -200,6 +200,7 @@ class ContextManager:
             persona=soul.render(),
             task=input_query,
             history=history,
+            foreign=not_theirs,
             remembered={
                 "recent": [candidate(episode, self._trust) for episode in episodes],
                 "memories": [candidate(memory, self._trust) for memory in found]

@@ -63,6 +63,8 @@ class Parts:
     persona: str
     task: str
     history: list[MemoryItem]
+    foreign: list[MemoryItem]
+    """What the conversation holds of others, and is not shown."""
     remembered: Mapping[str, list[Candidate]]
     """What to show in the sections `recent` and `memories`."""
 
@@ -140,6 +142,7 @@ class _Layout:
         self._costs = costs
         self._lines: dict[Entry, int] = {}
         self._refused: list[Dropped] = []
+        self._refused += [self._drop_item(item, "scope") for item in parts.foreign]
         self._question = _open_question(parts)
         self._units = self._sift_history()
         self._found = self._sift_remembered()

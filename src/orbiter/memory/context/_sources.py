@@ -119,18 +119,22 @@ def check_scope(scope: MemoryMetadata | None, what: str) -> MemoryMetadata:
 
 async def read_conversation(
     source: Sequence[MemoryItem] | ConversationSource, scope: MemoryMetadata | None
-) -> list[MemoryItem]:
-    """Return the items of a conversation, all of one owner if they come from a memory."""
-    if not isinstance(source, ConversationSource):
-        return _check_items(source)
-    items = await source.window(metadata=scope)
+) -> tuple[list[MemoryItem], list[MemoryItem]]:
+    """Return the items of a conversation, and those that are not of the scope."""
+    if is_memory := isinstance(source, ConversationSource):
+        items = await source.window(metadata=scope)
+    else:
+        items = _check_items(source)
+    foreign = [item for item in items if _is_anothers(item, scope)]
+    others = set(map(id, foreign))
+    own = [item for item in items if id(item) not in others]
     # Users are told apart by their id, or by their session where they have none.
     owners = {
-        (i.metadata.user_id, None if i.metadata.user_id else i.metadata.session_id) for i in items
+        (i.metadata.user_id, None if i.metadata.user_id else i.metadata.session_id) for i in own
     }
-    if len(owners - {(None, None)}) > 1:
+    if is_memory and len(owners - {(None, None)}) > 1:
         check_scope(None, "the conversation's memory")
-    return items
+    return own, foreign
 
 
 def _check_items(source: object) -> list[MemoryItem]:

@@ -20,8 +20,8 @@ class Episode(NamedTuple):
 
     id: str
     at: datetime
-    body: str = ""
-    ttl_ms: int = 0
+    body: str
+    ttl_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,13 @@ class Span:
         return "~" if self.until is None else stamp(self.until)
 
 
+class Found(NamedTuple):
+    """An episode as it is read."""
+
+    id: str
+    body: str
+
+
 class Episodes(Protocol):
     """Keeps the episodes of one agent until their time is over."""
 
@@ -57,8 +64,8 @@ class Episodes(Protocol):
         """Keep *episode* from now on, for as long as it says."""
         ...
 
-    async def page(self, span: Span, *, limit: int, before: Episode | None) -> list[str]:
-        """Return at most *limit* and `PAGE` bodies, newest first, from below *before* on."""
+    async def page(self, span: Span, *, limit: int, before: str | None) -> list[Found]:
+        """Return at most *limit* and `PAGE` episodes, newest first, older than the id *before*."""
         ...
 
     async def count(self, span: Span) -> int:

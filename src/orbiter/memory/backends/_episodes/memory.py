@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from threading import Lock
 from weakref import WeakValueDictionary
 
-from orbiter.memory.backends._episodes.episode import PAGE, Episode, Span
+from orbiter.memory.backends._episodes.episode import PAGE, Episode, Found, Span
 from orbiter.memory.protocols import Clock
 
 _WAIT = 1.0
@@ -68,15 +68,16 @@ class MemoryEpisodes:
             shelf.bodies[episode.id] = episode.body, end
             heappush(shelf.ends, (end, episode.id))
 
-    async def page(self, span: Span, *, limit: int, before: Episode | None) -> list[str]:
+    async def page(self, span: Span, *, limit: int, before: str | None) -> list[Found]:
         shelf = self._shelf
         with shelf.lock:
             shelf.trim(self._now())
             first, end = self._places(span)
             if before is not None:
-                end = min(end, bisect_left(shelf.ids, before.id))
+                end = min(end, bisect_left(shelf.ids, before))
             first = max(first, end - min(limit, PAGE))
-            return [shelf.bodies[each][0] for each in reversed(shelf.ids[first:end])]
+            chosen = reversed(shelf.ids[first:end])
+            return [Found(each, shelf.bodies[each][0]) for each in chosen]
 
     async def count(self, span: Span) -> int:
         with self._shelf.lock:

@@ -12,7 +12,7 @@ as long as the longest-lived body. Keys are made of the index's members inside t
 from collections.abc import Sequence
 from datetime import datetime
 
-from orbiter.memory.backends._episodes.episode import PAGE, Episode, Span
+from orbiter.memory.backends._episodes.episode import PAGE, Episode, Found, Span
 from orbiter.memory.backends._redis.commands import Script
 from orbiter.memory.backends._redis.link import RedisLink
 from orbiter.memory.episodes import STAMP_LENGTH
@@ -48,10 +48,12 @@ _PUT = Script.of(
     + """
 local arrivals, prefix = KEYS[3], string.sub(index, 1, -6)
 trim(64)
+-- If something of another type lies in the way, it is told before anything is written.
+redis.call('ZCARD', index)
+redis.call('XLEN', arrivals)
 for _, episode in ipairs(ARGV) do
     local id, at, ttl, start = string.match(episode, '^(%S+) (%S+) (%S+) ()')
     local key = prefix .. id
-    -- The body comes last: if something of another type lies in the way, there is none.
     redis.call('ZADD', expiry, now + ttl, key)
     if redis.call('ZADD', index, at, key) == 1 then
         redis.call('XADD', arrivals, 'MAXLEN', '~', 4000, '*', 'id', id)
@@ -67,20 +69,25 @@ _PAGE = Script.of(
     _TRIM
     + """
 local least, most, limit, before, score = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
-trim(1000)
+trim(4000)
 local start = 0
 if before ~= '' then
-    -- Those of one microsecond have one score: the rank says where among them to go on.
+    -- Those of one microsecond have one score: the rank says where among them to go on. If the one
+    -- to go on from is gone, it is put back for a moment.
+    local is_gone = redis.call('ZADD', index, 'NX', score, before) == 1
     local rank = redis.call('ZREVRANK', index, before)
-    if rank then
-        start = rank + 1 - redis.call('ZCOUNT', index, most, '+inf')
-    else
-        most = score
+    if is_gone then
+        redis.call('ZREM', index, before)
+        rank = rank - 1
     end
+    start = math.max(0, rank + 1 - redis.call('ZCOUNT', index, most, '+inf'))
 end
-local bodies, size, want = {}, 0, 64
+local ids, bodies, size, want, dead, first = {}, {}, 0, 64, 0, #index - 4
+local function answer(last)
+    return {last, table.concat(ids, '\\30'), table.concat(bodies, '\\30')}
+end
 while #bodies < limit do
-    want = math.min(limit - #bodies, want)
+    want = math.max(math.min(limit - #bodies, want), dead) -- where many are dead, look further
     local keys = redis.call('ZREVRANGEBYSCORE', index, '(' .. most, least, 'LIMIT', start, want)
     if #keys == 0 then break end
     -- The index beside them: in a slot that is halfway, one key alone that is yet to come would
@@ -89,27 +96,31 @@ while #bodies < limit do
     for place, key in ipairs(keys) do
         local body = found[place + 1]
         if body then
-            bodies[#bodies + 1], size = body, size + #body
-            if size > 2000000 and #bodies < limit then
-                return {key, table.concat(bodies, '\\30')}
-            end
+            ids[#ids + 1], bodies[#bodies + 1] = string.sub(key, first), body
+            size = size + #body
+            if #bodies == limit then break end
+            if size > 2000000 then return answer(key) end
         end
     end
     start = start + #keys
+    dead = #bodies == 0 and 256 or 0
     want = math.min(1000, math.ceil(2000000 * (#bodies + 1) / (size + 1)))
 end
-return {'', table.concat(bodies, '\\30')}
+return answer('')
 """
 )
-"""Answers with the key to go on from, or nothing, and the bodies, newest first: two megabytes and
-a body at most, so that every network carries them in the time of an attempt. They come as one
-text, parted by a character that JSON never holds: to read ten answers takes longer than to find
-them."""
+"""Answers with the key to go on from, or nothing, with ids, and with bodies, newest first: two
+megabytes and a body at most, so that every network carries them in the time of an attempt. They
+come as one text, parted by a character that JSON never holds: to read ten answers takes longer
+than to find them."""
 
 _COUNT = Script.of(
     _TRIM
     + """
-while trim(1000) == 1000 do end
+if ARGV[1] == '-inf' and ARGV[2] == '+inf' then
+    return redis.call('ZCOUNT', expiry, '(' .. now, '+inf')
+end
+while trim(4000) == 4000 do end
 return redis.call('ZCOUNT', index, ARGV[1], '(' .. ARGV[2])
 """
 )
@@ -148,19 +159,26 @@ class RedisEpisodes:
         told = f"{episode.id} {_score(episode.at)} {episode.ttl_ms} {episode.body}"
         await self._link.call(self, _PUT.call(self._shared, (told,), is_shared=True))
 
-    async def page(self, span: Span, *, limit: int, before: Episode | None) -> list[str]:
-        cursor = ("", "") if before is None else (self._prefix + before.id, _score(before.at))
-        bodies: list[str] = []
+    async def page(self, span: Span, *, limit: int, before: str | None) -> list[Found]:
+        found: list[Found] = []
         left = min(limit, PAGE)
         while True:
-            args: list[str | int] = [*_bounds(span), left - len(bodies), *cursor]
-            last, some = await self._link.call(self, _PAGE.call(self._shared[:2], args))
-            bodies += some.decode().split("\x1e") if some else ()
+            cursor = ("", "") if before is None else (self._prefix + before, _score_of(before))
+            args: list[str | int] = [*_bounds(span), left - len(found), *cursor]
+            run = _PAGE.call(self._shared[:2], args)
+            last, ids, bodies = map(bytes.decode, await self._link.call(self, run))
+            if ids:
+                found += await self._paired(ids.split("\x1e"), bodies.split("\x1e"))
             if not last:
-                return bodies
-            key = last.decode()
-            moment = key.removeprefix(self._prefix)[:STAMP_LENGTH]
-            cursor = (key, _score(datetime.fromisoformat(moment)))
+                return found
+            before = last.removeprefix(self._prefix)
+
+    async def _paired(self, ids: list[str], bodies: list[str]) -> list[Found]:
+        if len(ids) != len(bodies):  # someone else wrote what is no JSON
+            keys = (self._prefix + each for each in ids)
+            several = await self._link.call(self, ("MGET", *keys))
+            bodies = ["" if body is None else body.decode(errors="replace") for body in several]
+        return [Found(*each) for each in zip(ids, bodies, strict=True)]
 
     async def count(self, span: Span) -> int:
         return int(await self._link.call(self, _COUNT.call(self._shared[:2], _bounds(span))))
@@ -194,6 +212,10 @@ class RedisEpisodes:
 def _score(instant: datetime) -> str:
     """Return *instant* in seconds, to the microsecond."""
     return f"{instant.timestamp():.6f}"
+
+
+def _score_of(episode_id: str) -> str:
+    return _score(datetime.fromisoformat(episode_id[:STAMP_LENGTH]))
 
 
 def _bounds(span: Span) -> list[str]:

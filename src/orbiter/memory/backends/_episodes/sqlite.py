@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from orbiter.memory.backends._episodes.episode import PAGE, Episode, Span
+from orbiter.memory.backends._episodes.episode import PAGE, Episode, Found, Span
 from orbiter.memory.backends._sqlite.file import SQLiteFile
 from orbiter.memory.protocols import Clock
 
@@ -22,7 +22,7 @@ DELETE FROM episodic_memories WHERE place IN
     (SELECT place FROM episodic_memories WHERE expires_at <= ? ORDER BY expires_at LIMIT 64)
 """
 _LIVE = "FROM episodic_memories WHERE agent_id = ? AND id >= ? AND id < ? AND expires_at > ?"
-_PAGE = f"SELECT body {_LIVE} ORDER BY id DESC LIMIT ?"
+_PAGE = f"SELECT id, body {_LIVE} ORDER BY id DESC LIMIT ?"
 _COUNT = f"SELECT count(*) {_LIVE}"
 _REMOVE = "DELETE FROM episodic_memories WHERE agent_id = ? AND id = ?"
 _NEWEST = "SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'episodic_memories'), 0)"
@@ -57,10 +57,10 @@ class SQLiteEpisodes:
         await self._file.init()
         await self._file.write(write)
 
-    async def page(self, span: Span, *, limit: int, before: Episode | None) -> list[str]:
-        end = span.end if before is None else min(span.end, before.id)
+    async def page(self, span: Span, *, limit: int, before: str | None) -> list[Found]:
+        end = span.end if before is None else min(span.end, before)
         args = [self._agent_id, span.first, end, self._now(), min(limit, PAGE)]
-        return [body for (body,) in await self._ask(_PAGE, args)]
+        return [Found(*row) for row in await self._ask(_PAGE, args)]
 
     async def count(self, span: Span) -> int:
         args = [self._agent_id, span.first, span.end, self._now()]

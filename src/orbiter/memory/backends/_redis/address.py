@@ -148,8 +148,9 @@ def holding(client: Client) -> Client:
     To take one and give it back for each command takes a fifth of the command's time. But with
     Sentinel only a connection that is taken anew asks who is master.
     """
-    if isinstance(client, Redis) and isinstance(client.connection_pool, BlockingConnectionPool):
-        return _Holding(connection_pool=client.connection_pool, single_connection_client=True)
+    pool = getattr(client, "connection_pool", None)
+    if isinstance(pool, BlockingConnectionPool) and pool.max_connections > 2:  # else none is left
+        return _Holding(connection_pool=pool, single_connection_client=True)
     return client
 
 

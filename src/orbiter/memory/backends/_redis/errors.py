@@ -24,7 +24,6 @@ _PASSING = (
     exceptions.TryAgainError,
     exceptions.RedisClusterException,
     OSError,
-    AttributeError,  # redis-py 5, in a cluster: of a connection that another call has closed
 )
 # The same, of those that redis-py has no class for: a script in a slot that is halfway, a blocked
 # call at a server that has become a replica, a long script of someone else's, a lack of replicas.
@@ -53,7 +52,7 @@ def translated(error: Exception, address: RedisAddress) -> Exception:
         ours = MemoryConnectionError(f"`{address}` is a node of a cluster; use `redis+cluster://`")
     elif _is_certificate(error):
         ours = MemoryConnectionError(f"`{address}` cannot be reached with TLS: {told}; {_TLS_HINT}")
-    elif may_pass(error):
+    elif may_pass(error, address):
         # To a client that shows no certificate some servers say nothing, and just hang up.
         hint = f"; {_TLS_HINT}" if address.url.startswith("rediss") else ""
         ours = MemoryConnectionError(f"`{address}` cannot be reached: {told}{hint}")
@@ -63,10 +62,12 @@ def translated(error: Exception, address: RedisAddress) -> Exception:
     return ours
 
 
-def may_pass(error: Exception) -> bool:
+def may_pass(error: Exception, address: RedisAddress) -> bool:
     """Tell whether *error* is the trouble of a moment: the network, a restart, a failover."""
     if _is_refusal(error) or _is_certificate(error):
         return False
+    if address.kind == "cluster" and isinstance(error, AttributeError):
+        return True  # redis-py 5: of a connection that another call has closed
     return isinstance(error, _PASSING) or bool(_PASSING_TEXT.search(str(error)))
 
 

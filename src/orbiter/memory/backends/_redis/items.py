@@ -222,7 +222,9 @@ def _row(value: bytes) -> list[Any]:
         body = _loads(value[HEAD + int(value[HEAD - 4 : HEAD], 16) :].decode())
         return [*body[:6], int(value[:15], 16), int(body[6]), int(value[41:49], 16)]
     except (ValueError, IndexError, TypeError) as exc:
-        raise StorageError(f"an item in Redis cannot be read: {value[:200]!r}") from exc
+        raise StorageError(
+            f"an item in Redis, of {len(value):,} bytes, cannot be read; was it written by hand?"
+        ) from exc
 
 
 def _item(row: list[Any]) -> MemoryItem:

@@ -50,6 +50,7 @@ class _Line:
         self._held, self._is_held = holding(client), False
         self.trouble: Exception | None = None
         """Why the last attempt failed; `None` if it did not."""
+        self.is_closed = False
         self.blocked = 0
         """Calls that wait at the server."""
         self.users: WeakSet[object] = WeakSet()
@@ -83,6 +84,7 @@ class _Line:
     async def close(self) -> None:
         """Finish what is under way and close the connections."""
         await self.batches.close()
+        self.is_closed = True
         await self._held.aclose()
         await disconnect(self.client)
 
@@ -121,6 +123,9 @@ class RedisLink:
         try:
             async with asyncio.timeout(self._deadline):
                 answer = (await self.send(line, [command], may_block=True))[0]
+                while isinstance(answer, Exception) and line.is_closed:  # by its own user
+                    line = self._line(user)
+                    answer = (await self.send(line, [command], may_block=True))[0]
         except TimeoutError:
             raise self._late(line, self._deadline) from line.trouble
         if isinstance(answer, Exception):
@@ -202,14 +207,15 @@ class RedisLink:
                     unknown.add(command.script.digest)
                     is_taught = True
                     again.append((command, places))
-                elif isinstance(answer, Exception) and may_pass(answer):
+                elif isinstance(answer, Exception) and may_pass(answer, self.address):
                     line.trouble = translated(answer, self.address)
                     again.append((command, places))
                 for place in places:
                     is_error = isinstance(answer, Exception)
                     answers[place] = translated(answer, self.address) if is_error else answer
             left = again
-            if not left or (loop.time() + wait >= end and not is_taught):
+            is_over = line.is_closed or (loop.time() + wait >= end and not is_taught)
+            if not left or is_over:
                 return answers
             if any(isinstance(answer, exceptions.ReadOnlyError) for answer in got):
                 await line.hang_up()  # a new connection may lead to the new master
