@@ -60,3 +60,16 @@ async def test_a_vanished_half_written_or_unreadable_file_is_an_error(soul: Path
     soul.mkdir()
     with pytest.raises(StorageError, match="cannot be read"):
         await manager.assemble("Go")
+
+
+async def test_a_change_that_the_file_system_cannot_tell_is_seen(soul: Path) -> None:
+    manager = ContextManager(soul)
+    soul.write_text("You are Ada.")
+    moment = soul.stat().st_mtime_ns
+    first = await manager.assemble_context("Do it")
+
+    soul.write_text("You are Eve.")  # as long, and within one tick of a coarse clock
+    os.utime(soul, ns=(moment, moment))
+
+    assert "Ada" in first
+    assert "Eve" in await manager.assemble_context("Do it")
