@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import secrets
 import ssl
+from abc import ABC, abstractmethod
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -45,7 +46,7 @@ _SENTINEL_PERIODS = "info-period 100 ping-period 300 ask-period 50 publish-perio
 _SENTINEL_PERIODS += " tilt-trigger 5000 tilt-period 1000"
 
 
-class _Topology:
+class _Topology(ABC):
     """What cluster and sentinels share: several servers with one life."""
 
     def __init__(self, *nodes: RedisServer, sentinels: Sequence[RedisServer] = ()) -> None:
@@ -56,9 +57,9 @@ class _Topology:
         """The password of every server that holds data."""
         return urlsplit(self.nodes[0].url()).password or ""
 
+    @abstractmethod
     def is_whole(self) -> bool:
         """Tell whether every server is up and at its work."""
-        raise NotImplementedError
 
     def repair(self) -> None:
         """Start what is down and return when `is_whole()`. Data and ports are kept."""
