@@ -112,7 +112,7 @@ async def test_many_streams_do_not_stand_in_the_way_of_writers(
     ended = await asyncio.gather(*following, return_exceptions=True)
 
     assert {type(each) for each in ended} == {asyncio.CancelledError}
-    assert slowest < 0.5
+    assert slowest < 3  # and not the ten seconds of a deadline
 
 
 # Cancelled callers
@@ -371,7 +371,7 @@ async def test_a_certificate_is_verified_and_a_refusal_tells_what_to_do(
         }
 
         errors = await asyncio.gather(
-            *(refusal(url, within=1.5) for url in refused.values()),
+            *(refusal(url, within=2.5) for url in refused.values()),
             *(refusal(url, within=4) for url in silent.values()),
         )
         for case, error in zip(refused | silent, errors, strict=True):

@@ -45,6 +45,19 @@ def check_name(value: str, *, max_chars: int) -> str:
     return check_text(value, max_bytes=4 * max_chars)
 
 
+def check_tag(field: str, value: object) -> str:
+    """Return *value* if a Redis Cluster can tell by it where keys lie: a name without braces."""
+    if not isinstance(value, str):
+        raise ValueError(f"`{field}` must be text, not {value!r}")  # noqa: TRY004 - one family
+    try:
+        check_name(value, max_chars=256)
+    except ValueError as exc:
+        raise ValueError(f"`{field}`: {exc}") from None
+    if "{" in value or "}" in value:
+        raise ValueError(f"`{field}` {value!r} holds a brace, which Redis Cluster reads; drop it")
+    return value
+
+
 def check_json(value: object, *, max_bytes: int) -> Json:
     """Return a deep copy of *value* made of plain JSON types only.
 

@@ -7,7 +7,6 @@ import re
 import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -21,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from orbiter.memory._checks import Json, check_json, check_name, check_text, to_utc
+from orbiter.memory._checks import Json, check_json, check_tag, check_text, to_utc
 
 __all__ = ["DEFAULT_TTL_HOURS", "STAMP_LENGTH", "EpisodicMemory", "check_agent_id", "stamp"]
 
@@ -43,18 +42,9 @@ def stamp(instant: datetime) -> str:
     return instant.isoformat(timespec="microseconds")
 
 
-@lru_cache(maxsize=1024)
 def check_agent_id(value: str) -> str:
     """Return *value* if keys can be made of it, else raise `ValueError`."""
-    if not isinstance(value, str):
-        raise ValueError(f"`agent_id` must be text, not {value!r}")  # noqa: TRY004 - one family
-    try:
-        check_name(value, max_chars=256)
-    except ValueError as exc:
-        raise ValueError(f"`agent_id`: {exc}") from None
-    if "{" in value or "}" in value:
-        raise ValueError(f"`agent_id` {value!r} holds a brace, which Redis Cluster reads; drop it")
-    return value
+    return check_tag("agent_id", value)
 
 
 def _instant(value: datetime) -> datetime:

@@ -10,7 +10,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-from orbiter.memory._checks import check_name, check_positive
+from orbiter.memory._checks import check_positive, check_tag
 from orbiter.memory.backends._addresses import shown
 from orbiter.memory.backends._arguments import check_several, cursor_id, is_item_id
 from orbiter.memory.backends._rows import Row, encode
@@ -45,7 +45,7 @@ class RedisMemoryStore:
         deadline: float = 10.0,
     ) -> None:
         check_positive(deadline=deadline)
-        self.name = _check_namespace(name)
+        self.name = check_tag("name", name)
         self._url = _check_url(redis_url)
         try:  # here and not above: without redis-py, this module can be imported all the same
             from orbiter.memory.backends._redis.items import RedisItems  # noqa: PLC0415
@@ -178,19 +178,6 @@ def _check_url(url: object) -> str:
     if not isinstance(url, str) or not url:
         raise ValueError(f"`redis_url` must be like `redis://localhost:6379/0`, not {url!r}")
     return url
-
-
-def _check_namespace(name: object) -> str:
-    if not isinstance(name, str):
-        raise ValueError(f"`name` must be text, not {name!r}")  # noqa: TRY004 - one family
-    try:
-        check_name(name, max_chars=256)
-    except ValueError as exc:
-        raise ValueError(f"`name` {exc}") from None
-    if "{" in name or "}" in name:
-        # The braces around it say to a cluster where to keep it all.
-        raise ValueError(f"`name` must have no braces, not {name!r}")
-    return name
 
 
 def _milliseconds(ttl_hours: float | None) -> int:
