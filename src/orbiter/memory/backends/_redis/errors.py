@@ -26,8 +26,11 @@ _PASSING = (
     OSError,
 )
 # The same, of those that redis-py has no class for: a script in a slot that is halfway, a blocked
-# call at a server that has become a replica, a long script of someone else's, a lack of replicas.
-_PASSING_TEXT = re.compile("non local key|^UNBLOCKED|^BUSY |^NOREPLICAS")
+# call at a server that has become a replica, a long script of someone else's, a lack of replicas,
+# and a connection that was lost under asyncio's hands (Python 3.13) or redis-py's (5, in a cluster).
+_PASSING_TEXT = re.compile(
+    "non local key|^UNBLOCKED|^BUSY |^NOREPLICAS|^'NoneType' object has no attribute"
+)
 # What no patience cures: TLS of another kind, a certificate that is refused, or a file of ours.
 _TLS_REFUSALS = re.compile(
     "CERTIFICATE|UNKNOWN_CA|HANDSHAKE_FAILURE|WRONG_VERSION|PROTOCOL_VERSION|UNSUPPORTED|PEM"
@@ -52,7 +55,7 @@ def translated(error: Exception, address: RedisAddress) -> Exception:
         ours = MemoryConnectionError(f"`{address}` is a node of a cluster; use `redis+cluster://`")
     elif _is_certificate(error):
         ours = MemoryConnectionError(f"`{address}` cannot be reached with TLS: {told}; {_TLS_HINT}")
-    elif may_pass(error, address):
+    elif may_pass(error):
         # To a client that shows no certificate some servers say nothing, and just hang up.
         hint = f"; {_TLS_HINT}" if address.url.startswith("rediss") else ""
         ours = MemoryConnectionError(f"`{address}` cannot be reached: {told}{hint}")
@@ -62,12 +65,10 @@ def translated(error: Exception, address: RedisAddress) -> Exception:
     return ours
 
 
-def may_pass(error: Exception, address: RedisAddress) -> bool:
+def may_pass(error: Exception) -> bool:
     """Tell whether *error* is the trouble of a moment: the network, a restart, a failover."""
     if _is_refusal(error) or _is_certificate(error):
         return False
-    if address.kind == "cluster" and isinstance(error, AttributeError):
-        return True  # redis-py 5: of a connection that another call has closed
     return isinstance(error, _PASSING) or bool(_PASSING_TEXT.search(str(error)))
 
 

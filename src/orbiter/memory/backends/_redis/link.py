@@ -207,7 +207,7 @@ class RedisLink:
                     unknown.add(command.script.digest)
                     is_taught = True
                     again.append((command, places))
-                elif isinstance(answer, Exception) and may_pass(answer, self.address):
+                elif isinstance(answer, Exception) and may_pass(answer):
                     line.trouble = translated(answer, self.address)
                     again.append((command, places))
                 for place in places:
