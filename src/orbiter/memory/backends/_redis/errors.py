@@ -27,7 +27,7 @@ _PASSING = (
 )
 # The same, of those that redis-py has no class for: a script in a slot that is halfway, a blocked
 # call at a server that has become a replica, a long script of someone else's, a lack of replicas,
-# and a connection that was lost under asyncio's hands (Python 3.13) or redis-py's (5, in a cluster).
+# and a connection lost under the hands of asyncio (Python 3.13) or of redis-py 5 (in a cluster).
 _PASSING_TEXT = re.compile(
     "non local key|^UNBLOCKED|^BUSY |^NOREPLICAS|^'NoneType' object has no attribute"
 )
