@@ -1,6 +1,7 @@
 """Slots that move, nodes that fall and masters that change: writers notice a delay at most."""
 
 import asyncio
+import gc
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
@@ -224,10 +225,14 @@ async def test_a_wrong_password_of_a_cluster_is_told_at_once(redis_cluster: Redi
     await manager.disconnect()
 
 
+# For the warnings, see the test of this name for one server.
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_a_storm_of_cancellations_mixes_up_no_answers_and_loses_nothing(
     redis_cluster: RedisCluster,
 ) -> None:
     await storm(redis_cluster.url(), cancellations=1_000)
+    gc.collect()
 
 
 async def test_a_stream_goes_on_while_its_slot_moves(
