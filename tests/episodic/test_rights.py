@@ -1,12 +1,21 @@
 """The rights that the documentation names are enough, for whoever has no others."""
 
 from contextlib import aclosing
+from pathlib import Path
 
+import pytest
 from redis import Redis
 from tests.episodic.conftest import CLUSTER_RIGHTS, RIGHTS
 
-from orbiter.memory import HumanMemory, MemoryMetadata, RedisMemoryStore, ShortTermMemoryManager
+from orbiter.memory import (
+    AccessError,
+    HumanMemory,
+    MemoryMetadata,
+    RedisMemoryStore,
+    ShortTermMemoryManager,
+)
 from orbiter.memory.testing.redis_topologies import RedisCluster
+from orbiter.memory.testing.servers import RedisServer
 
 ANN = MemoryMetadata(user_id="ann")
 
@@ -15,6 +24,21 @@ async def test_items_and_episodes_need_no_more_than_the_documented_rights(
     secured_url: str,
 ) -> None:
     await _do_everything(secured_url)
+
+
+async def test_the_rights_may_stand_in_an_acl_file(tmp_path: Path) -> None:
+    acl = tmp_path / "users.acl"
+    acl.write_text(
+        f"user default on nopass ~* &* +@all\nuser orbiter on >password {' '.join(RIGHTS)}\n"
+    )
+    with RedisServer.start(settings={"aclfile": str(acl), "requirepass": ""}) as server:
+        await _do_everything(f"redis://orbiter:password@127.0.0.1:{server.port}/0")
+
+        with pytest.raises(AccessError) as refused:
+            await ShortTermMemoryManager(
+                f"redis://orbiter:wrong-one@127.0.0.1:{server.port}/0"
+            ).connect()
+    assert "wrong-one" not in str(refused.value)
 
 
 async def test_in_a_cluster_they_need_a_few_more(redis_cluster: RedisCluster) -> None:
