@@ -54,15 +54,18 @@ $(VENV)/bin/python:
 		{ echo "Python 3.11 or newer is needed; point at one with: make PYTHON=/path/to/python3.11 <target>"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.core: $(VENV)/bin/python pyproject.toml
-	@$(call install,$(VENV),-e .)
+# The model is part of the checkout; installed editable, nothing of it is copied.
+LOCAL := -e '.[local]' -e ./models/minilm
+
+$(VENV)/.core: $(VENV)/bin/python pyproject.toml models/minilm/pyproject.toml
+	@$(call install,$(VENV),$(LOCAL))
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core requirements-dev.txt
-	@$(call install,$(VENV),-r requirements-dev.txt -e .)
+	@$(call install,$(VENV),-r requirements-dev.txt $(LOCAL))
 	@touch $@
 
 $(BENCH)/.ready: requirements-dev.txt requirements-bench.txt pyproject.toml
 	$(PYTHON) -m venv $(BENCH)
-	@$(call install,$(BENCH),-r requirements-dev.txt -r requirements-bench.txt -e .)
+	@$(call install,$(BENCH),-r requirements-dev.txt -r requirements-bench.txt $(LOCAL))
 	@touch $@

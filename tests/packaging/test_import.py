@@ -53,6 +53,8 @@ def test_importing_opens_no_file_starts_no_thread_touches_no_logger() -> None:
         "sqlite3",
         "openai",
         "logging",
+        "numpy",
+        "onnxruntime",
     }
 
 

@@ -67,7 +67,8 @@ def test_the_metadata_says_what_the_project_is(wheel: Path) -> None:
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["License-Expression"] == "Apache-2.0"
     assert set(metadata.get_all("Provides-Extra") or ()) == {
-        *("all", "cli", "local", "openai", "postgres", "redis", "server", "testing", "vector"),
+        *("all", "ann", "cli", "local", "openai", "postgres", "redis", "server", "testing"),
+        "vector",
     }
     core = [r for r in metadata.get_all("Requires-Dist") or () if "extra ==" not in r]
     assert sorted(r.split(">")[0] for r in core) == ["pydantic", "pyyaml"]
@@ -83,7 +84,13 @@ try:
     OpenAISummarizer()
 except ModuleNotFoundError as exc:
     cure = str(exc)
-print(json.dumps([names, cure, orbiter.memory.__file__, orbiter.memory.__version__]))
+cures = []
+for embedder in (OpenAIEmbeddings, LocalEmbeddings):
+    try:
+        embedder()
+    except ModuleNotFoundError as exc:
+        cures.append(str(exc).partition(": ")[2])
+print(json.dumps([names, cure, cures, orbiter.memory.__file__, orbiter.memory.__version__]))
 """
     done = subprocess.run(
         [clean_python, "-W", "error", "-c", code],
@@ -92,11 +99,12 @@ print(json.dumps([names, cure, orbiter.memory.__file__, orbiter.memory.__version
         check=True,
         cwd=tmp_path,
     )
-    names, cure, where, version = json.loads(done.stdout)
+    names, cure, cures, where, version = json.loads(done.stdout)
 
     assert "site-packages" in where
     assert names == orbiter.memory.__all__
     assert cure == "OpenAISummarizer needs openai: pip install 'orbiter-memory[openai]'"
+    assert cures == [f"pip install 'orbiter-memory[{extra}]'" for extra in ("openai", "local")]
     assert version == orbiter.memory.__version__
 
 

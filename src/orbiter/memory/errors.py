@@ -7,12 +7,14 @@
     ├── ItemTypeError          (TypeError)         two classes claim one `memory_type`
     ├── QueryError             (ValueError)        a filter or limit that means nothing
     ├── EmptyFilterError       (ValueError)        a `clear` that would wipe every user
+    ├── EmbeddingsMismatchError (ValueError)       vectors are of another model
     ├── MessageError           (ValueError)        a provider message that cannot be read
     ├── FenceError             (ValueError)        a block of remembered text that is none
     ├── SoulError              (ValueError)        a persona file that cannot be read
     ├── SoulNotFoundError      (FileNotFoundError) a persona file that is not there
     ├── ToolCallNotFoundError  (LookupError)       a response has no call of that name
     ├── SummaryError           (RuntimeError)      a summarizer failed; nothing was lost
+    ├── EmbeddingError         (RuntimeError)      a model gave no usable vector
     ├── NotInitializedError    (RuntimeError)      a store was used before `init()`
     ├── VersionConflict        (RuntimeError)      an item has moved on since it was read
     ├── AccessError            (PermissionError)   a database refuses: it is another user's
@@ -28,6 +30,8 @@ from collections.abc import Sequence
 
 __all__ = [
     "AccessError",
+    "EmbeddingError",
+    "EmbeddingsMismatchError",
     "EmptyFilterError",
     "FenceError",
     "InvalidItemError",
@@ -99,6 +103,24 @@ class EmptyFilterError(MemoryError, ValueError):
         self.fields = tuple(fields)
 
 
+class EmbeddingsMismatchError(MemoryError, ValueError):
+    """A store's vectors are of another model than its `embeddings`; nothing was changed."""
+
+    def __init__(
+        self, store: str, *, stored: tuple[str, int] | None, given: tuple[str, int]
+    ) -> None:
+        has, wants = (
+            f"`{one[0]}` ({one[1]} dimensions)" if one else "none" for one in (stored, given)
+        )
+        super().__init__(
+            f"the vectors of {store} are of the model {has}, its `embeddings` are {wants}; open "
+            "it with the embeddings it was made with, or call `await store.reindex()` instead of "
+            "`init()` to embed everything anew"
+        )
+        self.stored = stored
+        self.given = given
+
+
 class MessageError(MemoryError, ValueError):
     """A provider message cannot be read as a conversation."""
 
@@ -132,6 +154,10 @@ class SummaryError(MemoryError, RuntimeError):
             f"the summarizer failed on template `{template}`: {cause}; no item was changed"
         )
         self.template = template
+
+
+class EmbeddingError(MemoryError, RuntimeError):
+    """A model refused a text, or answered with something that is no vector of its dimension."""
 
 
 class NotInitializedError(MemoryError, RuntimeError):

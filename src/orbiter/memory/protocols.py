@@ -6,16 +6,22 @@ from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.matches import WordMatches
+from orbiter.memory.query import Query
 from orbiter.memory.reports import ItemVersion
 
 __all__ = [
     "BatchStore",
     "Clock",
+    "ConversationStore",
+    "DetailStore",
     "Embeddings",
+    "LexicalStore",
     "Lifecycle",
     "MemoryStore",
     "PagedStore",
     "Summarizer",
+    "VectorStore",
     "VersionedStore",
 ]
 
@@ -112,6 +118,72 @@ class PagedStore(Protocol):
 
 
 @runtime_checkable
+class LexicalStore(Protocol):
+    """A store that finds items by their terms, as `orbiter.memory.words` makes them."""
+
+    async def match_words(self, terms: Sequence[str], asked: Query) -> WordMatches:
+        """Return the items that hold any of *terms* and match *asked*, its text aside.
+
+        The filters apply before the cut at `asked.limit`.
+        """
+        ...
+
+
+@runtime_checkable
+class VectorStore(Protocol):
+    """A store that keeps vectors of its items' passages; an item is as near as its nearest one."""
+
+    @property
+    def embeddings(self) -> "Embeddings | None":
+        """What makes the vectors; `None` if the store keeps none."""
+        ...
+
+    async def nearest(
+        self, vector: Sequence[float], asked: Query
+    ) -> list[tuple[MemoryItem, float]]:
+        """Return items that match *asked*, its text aside, with their cosines, nearest first.
+
+        The filters apply before the cut at `asked.limit`.
+        """
+        ...
+
+    async def similarities(
+        self, vector: Sequence[float], item_ids: Sequence[str]
+    ) -> dict[str, float]:
+        """Return the cosine of each of the items that has a vector."""
+        ...
+
+    async def catch_up(self, *, within: float | None = None) -> int:
+        """Index and embed what waits, for at most *within* seconds; return how many items wait."""
+        ...
+
+
+@runtime_checkable
+class DetailStore(Protocol):
+    """A store that keeps the vectors of its items' telling words beside those of passages."""
+
+    async def details(self, item_ids: Sequence[str]) -> dict[str, list[bytes]]:
+        """Return, for each item that has them, the words of each passage, in order.
+
+        A passage is as `Embeddings.aembed_details` gives it.
+        """
+        ...
+
+
+@runtime_checkable
+class ConversationStore(Protocol):
+    """A store that can show what was said around an item."""
+
+    async def around(self, item_ids: Sequence[str], *, span: int) -> list[list[MemoryItem]]:
+        """Return stretches of conversation: each item with *span* items before and after it.
+
+        Only what has the same user and session is conversation. A stretch is in the order of
+        time; stretches that overlap are one, so every item stands in one stretch, once.
+        """
+        ...
+
+
+@runtime_checkable
 class Lifecycle(Protocol):
     """A store that is opened and closed; both calls may be repeated."""
 
@@ -139,6 +211,33 @@ class Embeddings(ABC):
     @abstractmethod
     def dimension(self) -> int:
         """How long every vector is."""
+
+    def embed_many(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return the vector of each text, in the order given."""
+        return [self.embed(text) for text in texts]
+
+    async def aembed_many(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return the vector of each text, in the order given, without blocking the loop."""
+        return [await self.aembed(text) for text in texts]
+
+    @property
+    def detail_dimension(self) -> int:
+        """How long the vector of a word is; 0 if there are none."""
+        return 0
+
+    async def aembed_details(self, texts: Sequence[str]) -> list[tuple[list[float], bytes]]:
+        """Return the vector of each text, as `aembed` gives it, and those of its telling words.
+
+        These are signed bytes: a row of `detail_dimension` for each word, in the order of the
+        words, every number 127 times that of a vector of length 1, rounded. A text may have none,
+        and has none where `detail_dimension` is 0.
+        """
+        return [(vector, b"") for vector in await self.aembed_many(texts)]
+
+    @property
+    def name(self) -> str:
+        """What the model is called; vectors of one name can be compared with each other."""
+        return f"{type(self).__module__}.{type(self).__qualname__}"
 
 
 @runtime_checkable

@@ -3,6 +3,8 @@
 A store may answer faster in any way it likes, as long as it finds exactly what `matches` accepts.
 """
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -50,6 +52,23 @@ def check_instant(name: str, value: datetime) -> datetime:
         raise QueryError(f"`{name}` cannot be asked for: {exc}") from None
 
 
+def _check_where(where: object) -> dict[str, str | int | float | bool]:
+    if not isinstance(where, Mapping):
+        raise QueryError(f"`where` must be a dict of keys and values, not {where!r}")
+    for key, value in where.items():
+        if not isinstance(key, str) or not isinstance(value, str | int | float):
+            raise QueryError(
+                f"`where` compares keys of `metadata.extra` with text, numbers and booleans, "
+                f"not {key!r} with {value!r}"
+            )
+        _check_text("where", key)
+        if isinstance(value, str):
+            _check_text("where", value)
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise QueryError(f"`where` cannot compare `{key}` with {value}")
+    return dict(where)
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """One question to a store: every given part must hold; `None` and `""` ask nothing."""
@@ -65,6 +84,8 @@ class Query:
     """Created at this instant or later."""
     until: datetime | None = None
     """Created before this instant."""
+    where: Mapping[str, str | int | float | bool] | None = None
+    """What keys of `metadata.extra` must be equal to. `True` is not 1."""
     needle: str = field(init=False, repr=False, compare=False)
     """The text as it is looked for: case-folded."""
 
@@ -84,6 +105,8 @@ class Query:
                 raise QueryError(
                     f"unknown status `{self.status}`; use `draft`, `accepted` or `discard`"
                 ) from None
+        if self.where is not None:
+            object.__setattr__(self, "where", _check_where(self.where))
         for name in ("since", "until"):
             instant = getattr(self, name)
             if instant is not None:
@@ -106,7 +129,18 @@ class Query:
             and (self.status is None or item.status == self.status)
             and (self.since is None or item.created_at >= self.since)
             and (self.until is None or item.created_at < self.until)
+            and self.has_extra(item)
             and self.has_text(item)
+        )
+
+    def has_extra(self, item: MemoryItem) -> bool:
+        """Tell whether the item's `metadata.extra` holds every value of `where`."""
+        extra = item.metadata.extra
+        return all(
+            key in extra
+            and extra[key] == value
+            and isinstance(extra[key], bool) == isinstance(value, bool)
+            for key, value in (self.where or {}).items()
         )
 
     def has_text(self, item: MemoryItem) -> bool:

@@ -1,0 +1,14 @@
+"""Where the model and what belongs to it are; nothing is read before it is asked for."""
+
+from pathlib import Path
+
+__all__ = ["DETAILS", "MODEL", "VOCABULARY"]
+
+MODEL = Path(__file__).with_name("all-MiniLM-L6-v2-int8.onnx")
+"""The ONNX graph: inputs `input_ids` and `attention_mask`, outputs `v` and `tokens`."""
+
+VOCABULARY = Path(__file__).with_name("vocab.txt")
+"""One word piece in each line; its number is the line's, from 0."""
+
+DETAILS = Path(__file__).with_name("details.npy")
+"""What takes a token's vector from 384 numbers to 64: a float32 matrix, 384 x 64."""

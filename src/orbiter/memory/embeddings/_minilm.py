@@ -1,0 +1,153 @@
+"""all-MiniLM-L6-v2 on ONNX Runtime: one text at a time, so that a text has one vector.
+
+The model's integers are scaled by the largest value of a batch: beside other texts, the same text
+would get another vector. Nothing here knows of event loops; every method blocks and may be called
+from several threads at once.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import onnxruntime
+import orbiter_memory_minilm
+from numpy.typing import NDArray
+
+from orbiter.memory.embeddings import _details
+from orbiter.memory.embeddings._wordpiece import Word, WordPiece
+from orbiter.memory.errors import EmbeddingError
+
+Floats = NDArray[np.float32]
+
+DIMENSION = 384
+ROOM = 254
+"""How many pieces the model reads at a time: 256 with the two that frame them."""
+MAX_PARTS = 32
+MAX_CHARS = 2**20
+
+
+class MiniLM:
+    """The loaded model."""
+
+    def __init__(self) -> None:
+        try:
+            vocabulary = orbiter_memory_minilm.VOCABULARY.read_text(encoding="utf-8")
+            # Not `splitlines`: some pieces are characters that it takes for the end of a line.
+            self._pieces = WordPiece(vocabulary.removesuffix("\n").split("\n"))
+            self._session = _session(str(orbiter_memory_minilm.MODEL))
+        except Exception as exc:  # the runtime has a dozen errors of its own, all without a cure
+            raise _damaged(exc) from exc
+        self._projection: Floats | None = None
+
+    def vector(self, text: str) -> list[float]:
+        """Return the vector of *text*, of length 1."""
+        parts = self._parts(text)
+        return _pooled([self._run(part, "v")[0][0] for part in parts], parts)
+
+    def details(self, text: str) -> tuple[list[float], bytes]:
+        """Return the vector of *text*, and those of its telling words as rows of signed bytes."""
+        parts = self._parts(text)
+        matrix = self._matrix()
+        vectors, tokens = zip(*(self._run(part, "v", "tokens") for part in parts), strict=True)
+        inner = np.concatenate([found[0][1:-1] for found in tokens])
+        names = [name for part in parts for name in self._pieces.names(part)]
+        return _pooled([found[0] for found in vectors], parts), _details.code(inner, names, matrix)
+
+    def token_vectors(self, text: str) -> Floats:
+        """Return a vector of length 1 for each token of *text*."""
+        found = [self._run(part, "tokens")[0][0][1:-1] for part in self._parts(text)]
+        return np.concatenate(found)
+
+    def tokens(self, text: str) -> list[str]:
+        """Return what `token_vectors` has a vector for."""
+        return [name for part in self._parts(text) for name in self._pieces.names(part)]
+
+    def _parts(self, text: str) -> list[list[Word]]:
+        parts = list(split(self._pieces.words(shorten(text))))
+        return spread(parts, MAX_PARTS)
+
+    def _matrix(self) -> Floats:
+        # Here and not with the model: who wants no details need not wait for it. Two threads may
+        # both read it; they read the same.
+        if self._projection is None:
+            try:
+                self._projection = _details.projection(
+                    orbiter_memory_minilm.DETAILS, width=DIMENSION
+                )
+            # A file that is cut off has many errors, and an older distribution has no such name.
+            except Exception as exc:
+                raise _damaged(exc) from exc
+        return self._projection
+
+    def _run(self, part: Sequence[Word], *outputs: str) -> list[Floats]:
+        frame = self._pieces
+        numbers = [frame.start, *(number for word in part for number in word), frame.end]
+        ids = np.array([numbers], dtype=np.int64)
+        given = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+        found: list[Floats] = self._session.run(list(outputs), given)
+        return found
+
+
+def _damaged(error: Exception) -> EmbeddingError:
+    return EmbeddingError(
+        f"the model of LocalEmbeddings cannot be loaded: {error}; install it again: "
+        "pip install --force-reinstall --no-deps orbiter-memory-minilm"
+    )
+
+
+def _pooled(vectors: Sequence[Floats], parts: Sequence[Sequence[Word]]) -> list[float]:
+    """Return the mean of the parts' *vectors*, of length 1; that of a single part as it is."""
+    if len(vectors) == 1:
+        return _plain(vectors[0])
+    weights = [sum(map(len, part)) for part in parts]
+    pooled = np.average(np.asarray(vectors, dtype=np.float64), axis=0, weights=weights)
+    return _plain((pooled / np.linalg.norm(pooled)).astype(np.float32))
+
+
+def _plain(vector: Floats) -> list[float]:
+    numbers: list[float] = vector.tolist()
+    return numbers
+
+
+def _session(path: str) -> "onnxruntime.InferenceSession":
+    options = onnxruntime.SessionOptions()
+    # A text is too small to share among threads; two texts at a time use two cores better.
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+    options.log_severity_level = 3  # it would write warnings to stderr
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def shorten(text: str) -> str:
+    """Return *text*, or pieces from all over it if it is too long to be read in bounded time."""
+    if len(text) <= MAX_CHARS:
+        return text
+    width = MAX_CHARS // MAX_PARTS
+    step = (len(text) - width) / (MAX_PARTS - 1)
+    starts = [round(number * step) for number in range(MAX_PARTS)]
+    return " ".join(text[start : start + width] for start in starts)
+
+
+def split(words: Sequence[Word]) -> Iterator[list[Word]]:
+    """Yield *words* in order, in as few parts as the model can read, of about one length."""
+    left = sum(map(len, words))
+    parts_left = max(1, -(-left // ROOM))
+    part: list[Word] = []
+    size = 0
+    for word in words:
+        # A part is full when it has its share of what is left, or no room for the next word.
+        if part and (size + len(word) > ROOM or size >= left / parts_left):
+            yield part
+            left, parts_left = left - size, max(1, parts_left - 1)
+            part, size = [], 0
+        part.append(word)
+        size += len(word)
+    yield part
+
+
+def spread(parts: list[list[Word]], limit: int) -> list[list[Word]]:
+    """Return *parts*, or *limit* of them from all over: the first, the last, and between."""
+    if len(parts) <= limit:
+        return parts
+    step = (len(parts) - 1) / (limit - 1)
+    return [parts[round(number * step)] for number in range(limit)]

