@@ -12,15 +12,18 @@ from tests.kit.bugs_lifecycle import LIFECYCLE_BUGS
 from tests.kit.bugs_search import QUERY_BUGS, SEARCH_BUGS
 from tests.kit.bugs_short_term import SHORT_TERM_BUGS
 from tests.kit.bugs_sql import SQL_BUGS
+from tests.kit.bugs_vector import VECTOR_BUGS
 
-# Imported here, it need not be imported anew for each bug, which takes longer than a contract.
+# Imported here, they need not be imported anew for each bug, which takes longer than a contract;
+# and numpy, which the first needs, cannot be.
+import orbiter.memory.backends._vectors.owners  # noqa: F401
 from orbiter.memory.testing import StoreConformance
 
 ROOT = Path(__file__).parents[2]
 
 SUITE = """
 import pytest
-from orbiter.memory.testing import Capabilities, Recipe, StoreConformance
+from orbiter.memory.testing import Capabilities, HashEmbeddings, Recipe, StoreConformance
 from planted import {store}
 
 class TestPlanted(StoreConformance):
@@ -51,6 +54,11 @@ STORES = {
         "arguments": "str(tmp_path / 'journal')",
     },
 }
+STORES["VectorMemoryStore"] = {
+    "source": (ROOT / "src/orbiter/memory/backends/vector.py").read_text(),
+    "capabilities": "text='meaning', lifecycle=False, durable=False, shared=False",
+    "arguments": "HashEmbeddings()",
+}
 SQL_STORE = """
 
 from orbiter.memory.backends._sqlite.dialect import SQLiteDialect
@@ -73,6 +81,7 @@ BUGS = [
         ("ShortTermMemory", SHORT_TERM_BUGS),
         ("JournalStore", JOURNAL_BUGS),
         ("SQLStore", SQL_BUGS),
+        ("VectorMemoryStore", VECTOR_BUGS),
     )
     for name, bug in bugs.items()
 ]

@@ -36,6 +36,7 @@ for _module in (
     "filters",
     "isolation",
     "lifecycle",
+    "meaning",
     "model",
     "order",
     "paging",

@@ -14,6 +14,7 @@ from orbiter.memory.testing._fidelity import FidelityContract
 from orbiter.memory.testing._filters import FilterContract
 from orbiter.memory.testing._isolation import IsolationContract
 from orbiter.memory.testing._lifecycle import LifecycleContract
+from orbiter.memory.testing._meaning import MeaningContract
 from orbiter.memory.testing._model import ModelContract
 from orbiter.memory.testing._order import OrderContract
 from orbiter.memory.testing._paging import PagingContract
@@ -42,6 +43,7 @@ class StoreConformance(
     ConcurrencyContract,
     ConversationContract,
     PagingContract,
+    MeaningContract,
     VersionContract,
     IsolationContract,
     OrderContract,

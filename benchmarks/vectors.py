@@ -1,0 +1,223 @@
+"""Search by meaning: what do filters, items and copies cost beside the bare product?
+
+Exact search against numpy on rows that lie together already, `VectorMemoryStore.search` against a
+loop in Python and three peers on the same vectors, the approximate search's recall, and memory.
+
+    python -m benchmarks.vectors [--full]
+
+`--full` builds the graph of usearch over 200,000 vectors, for some minutes.
+"""
+
+import os
+
+# Two threads on two busy cores wait for each other; then nothing is measured but the scheduler.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import argparse
+import asyncio
+import gc
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from benchmarks._timing import Table, duration, exit_code, finish, seconds_per_call
+from benchmarks._vector_peers import Lookup, in_chroma, in_lancedb, in_langgraph, in_python
+
+from orbiter.memory.backends._vectors.shelf import Shelf
+from orbiter.memory.backends.vector import VectorMemoryStore
+from orbiter.memory.items import HumanMemory, MemoryMetadata
+
+Floats = npt.NDArray[np.float32]
+
+DIMENSION = 384
+SHELF = 80_000
+STORE = 10_000
+GRAPH, FULL_GRAPH = 20_000, 200_000
+SUBSET_BAR, LOOP_BAR, RECALL_BAR = 1.3, 100.0, 0.97
+ANN = MemoryMetadata(user_id="ann")
+
+
+def unit_vectors(count: int, seed: int) -> Floats:
+    """Return vectors that lie in clusters, as those of texts do."""
+    rng = np.random.default_rng(seed)
+    centres = np.random.default_rng(0).standard_normal((1_000, DIMENSION), dtype=np.float32)
+    made = centres[rng.integers(0, len(centres), count)]
+    made += 0.8 * rng.standard_normal(made.shape, dtype=np.float32)
+    made /= np.linalg.norm(made, axis=1)[:, None]
+    return made
+
+
+def subset_table() -> Table:
+    vectors, towards = unit_vectors(SHELF, 1), unit_vectors(1, 2)[0]
+    shelf = Shelf(DIMENSION)
+    shelf.put_many(np.arange(SHELF), vectors)
+    rng = np.random.default_rng(3)
+    table = Table(
+        f"Exact search among {SHELF:,} x {DIMENSION}, against a product and a top 10 in numpy",
+        *("rows", "numpy, gathered", "shelf", "first time asked"),
+    )
+    subsets = {
+        "a whole user": None,
+        "a session's stretch of 8,000": np.arange(30_000, 38_000),
+        "10 % of them, scattered": np.flatnonzero(rng.random(SHELF) < 0.1),
+        "50 % of them, scattered": np.flatnonzero(rng.random(SHELF) < 0.5),
+    }
+    for name, among in subsets.items():
+        gathered = vectors if among is None else vectors[among]
+
+        def plain(rows: Floats = gathered) -> list[int]:
+            scores = rows @ towards
+            best = np.argpartition(scores, -10)[-10:]
+            found: list[int] = best[np.argsort(-scores[best])].tolist()
+            return found
+
+        def ours(among: Any = among) -> list[tuple[int, float]]:
+            return shelf.nearest(towards, 10, among=among)
+
+        keys = np.arange(SHELF) if among is None else among
+        if [key for key, _ in ours()] != keys[plain()].tolist():
+            raise AssertionError("the shelf and numpy found different rows")
+
+        def anew(ours: Callable[[], object] = ours) -> object:
+            shelf._subsets._last = None
+            return ours()
+
+        taken = seconds_per_call({"plain": plain, "ours": ours}, series=9)
+        first = seconds_per_call({"anew": anew}, series=3)["anew"]
+        ratio = taken["ours"] / taken["plain"]
+        table.add(
+            *(name, duration(taken["plain"]), duration(taken["ours"])),
+            f"{first / taken['plain']:.2f}x",
+            measured=f"{ratio:.2f}x",
+            bar=f"<= {SUBSET_BAR}x",
+            ok=ratio <= SUBSET_BAR,
+        )
+    return table
+
+
+async def store_of(vectors: dict[str, Any], texts: list[str]) -> VectorMemoryStore:
+    store = VectorMemoryStore(Lookup(vectors))
+    await store.add_many([HumanMemory(content=text, metadata=ANN) for text in texts])
+    return store
+
+
+def store_table() -> Table:
+    made = unit_vectors(STORE + 20, 4).tolist()
+    texts = [f"memory {number}" for number in range(STORE)]
+    queries = [f"question {number}" for number in range(20)]
+    vectors = dict(zip([*texts, *queries], made, strict=True))
+    store = asyncio.run(store_of(vectors, texts))
+
+    def ours(query: str) -> list[str]:
+        return [item.content for item in finish(store.search(query=query, metadata=ANN))]
+
+    with tempfile.TemporaryDirectory() as where:
+        searches = {
+            "VectorMemoryStore": ours,
+            "a loop in Python": in_python(texts, vectors),
+            "Chroma": in_chroma(texts, vectors),
+            "LanceDB": in_lancedb(texts, vectors, where),
+            "LangGraph InMemoryStore": in_langgraph(texts, vectors),
+        }
+        exact = {query: set(searches["a loop in Python"](query)) for query in queries}
+        recall = {
+            name: sum(len(exact[query] & set(search(query))) for query in queries) / 200
+            for name, search in searches.items()
+        }
+        calls = {
+            name: lambda search=search: search(queries[0]) for name, search in searches.items()
+        }
+        taken = seconds_per_call(calls)
+    table = Table(
+        f"The nearest 10 of {STORE:,} memories of {DIMENSION} numbers", "search", "time", "recall"
+    )
+    mine = taken.pop("VectorMemoryStore")
+    table.add("VectorMemoryStore", duration(mine), f"{recall['VectorMemoryStore']:.3f}")
+    for name, seconds in taken.items():
+        bar = LOOP_BAR if "loop" in name else 1.0
+        table.add(
+            *(name, duration(seconds), f"{recall[name]:.3f}"),
+            measured=f"{seconds / mine:.1f}x",
+            bar=f"> {bar:.0f}x",
+            ok=seconds / mine > bar,
+        )
+    return table
+
+
+def graph_table(size: int) -> Table:
+    vectors, queries = unit_vectors(size, 5), unit_vectors(200, 6)
+    exact, near = Shelf(DIMENSION), Shelf(DIMENSION, approximate_from=1)
+    for shelf in (exact, near):
+        shelf.put_many(np.arange(size), vectors)
+    began = perf_counter()
+    near.nearest(queries[0], 10)
+    built = perf_counter() - began
+    hits = 0
+    for query in queries:
+        wanted = {key for key, _ in exact.nearest(query, 10)}
+        hits += len(wanted & {key for key, _ in near.nearest(query, 10)})
+    recall = hits / (10 * len(queries))
+    taken = seconds_per_call(
+        {
+            "exact": lambda: exact.nearest(queries[0], 10),
+            "approximate": lambda: near.nearest(queries[0], 10),
+        }
+    )
+    table = Table(f"The nearest 10 of {size:,} x {DIMENSION} by usearch", "search", "time")
+    table.add("exact", duration(taken["exact"]))
+    table.add(
+        *("approximate", duration(taken["approximate"])),
+        measured=f"{taken['exact'] / taken['approximate']:.1f}x as fast",
+    )
+    table.add(
+        *("recall of the first 10", ""),
+        measured=f"{recall:.3f}",
+        bar=f">= {RECALL_BAR}",
+        ok=recall >= RECALL_BAR,
+    )
+    table.add("building the graph", duration(built), measured=f"{built / size * 1e3:.2f} ms a row")
+    return table
+
+
+def resident() -> int:
+    """Return how much memory this process has, in bytes."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def memory_table() -> Table:
+    table = Table(f"Memory for 100,000 memories of {DIMENSION} numbers", "what", "MB")
+    if not Path("/proc/self/statm").exists():
+        return table
+    size = 20_000
+    texts = [f"memory {number} " + "of some length " * 6 for number in range(size)]
+    vectors = dict(zip(texts, unit_vectors(size, 7), strict=True))
+    items = [HumanMemory(content=text, metadata=ANN) for text in texts]
+    gc.collect()
+    before = resident()
+    store = VectorMemoryStore(Lookup(vectors))
+    asyncio.run(store.add_many(items))
+    gc.collect()
+    used = (resident() - before) * 100_000 / size
+    bare = 100_000 * DIMENSION * 4
+    table.add("vectors alone", f"{bare / 1e6:.0f}")
+    table.add(f"VectorMemoryStore, from {len(store):,}", f"{used / 1e6:.0f}")
+    return table
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--full", action="store_true", help="200,000 vectors in the graph")
+    given = parser.parse_args()
+    memory = memory_table()  # first: what others leave behind would be counted
+    size = FULL_GRAPH if given.full else GRAPH
+    return exit_code(memory, subset_table(), store_table(), graph_table(size))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""Vectors as directions: checked, of length 1, float32. Nothing else gets onto a shelf."""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["direction", "directions"]
+
+
+def direction(vector: npt.ArrayLike, dimension: int) -> npt.NDArray[np.float32]:
+    """Return one vector as a row of length 1, or raise a `ValueError` that says why."""
+    try:
+        given = np.asarray(vector)
+    except ValueError:
+        raise ValueError(f"a vector must have {dimension} numbers") from None
+    usual = _usual(given, dimension)
+    if usual is not None:
+        return usual
+    made: npt.NDArray[np.float32] = directions(given[None], dimension)[0]
+    return made
+
+
+def _usual(given: npt.NDArray[np.generic], dimension: int) -> npt.NDArray[np.float32] | None:
+    """Return a vector that is nothing special, at a fraction of the cost."""
+    if given.dtype.kind == "f" and given.shape == (dimension,):
+        exact = given.astype(np.float64)
+        with np.errstate(all="ignore"):
+            square = float(exact @ exact)
+        if 1e-60 < square < 1e60:
+            return (exact / math.sqrt(square)).astype(np.float32)
+    return None
+
+
+def directions(vectors: npt.ArrayLike, dimension: int) -> npt.NDArray[np.float32]:
+    """Return *vectors*, one per row, as rows of length 1, or raise a `ValueError` that says why."""
+    try:
+        given = np.asarray(vectors)
+    except ValueError:  # of different lengths
+        given = np.empty(0, np.object_)
+    if given.dtype.kind not in "fiu" or given.ndim != 2:  # numpy would read text as numbers
+        raise ValueError(f"vectors must be rows of {dimension} numbers each")
+    if given.shape[1] != dimension:
+        raise ValueError(f"vectors must have {dimension} numbers, not {given.shape[1]}")
+    if len(given) == 1 and (usual := _usual(given[0], dimension)) is not None:
+        return usual[None]
+    rows: npt.NDArray[np.floating] = given.astype(np.float32 if given.itemsize < 8 else np.float64)
+    # By the largest number first: the square of a very small or large one is 0 or infinite.
+    largest = np.abs(rows).max(axis=1, initial=0.0)
+    for place in np.flatnonzero(~((largest > 0) & np.isfinite(largest))).tolist():
+        what = "only zeros" if largest[place] == 0 else "a NaN or an infinity"
+        raise ValueError(f"vector {place} of {len(rows)} has {what} and points nowhere")
+    rows /= largest[:, None]
+    rows /= np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
+    return rows.astype(np.float32, copy=False)

@@ -1,0 +1,19 @@
+"""`VectorMemoryStore` keeps every contract, with vectors of few and of many numbers."""
+
+import pytest
+
+from orbiter.memory.backends.vector import VectorMemoryStore
+from orbiter.memory.testing import Capabilities, HashEmbeddings, StoreConformance
+
+
+class TestVectorMemoryStore(StoreConformance):
+    capabilities = Capabilities(text="meaning", lifecycle=False, durable=False, shared=False)
+    dimension = 64
+
+    @pytest.fixture
+    def store(self) -> VectorMemoryStore:
+        return VectorMemoryStore(HashEmbeddings(self.dimension))
+
+
+class TestOpenAISize(TestVectorMemoryStore):
+    dimension = 1536
