@@ -2,9 +2,12 @@
 
 import asyncio
 import os
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
 from orbiter.memory import HumanMemory, MemoryMetadata, PostgresMemoryStore, VersionConflict
+from orbiter.memory.backends._postgres import embedding
+from orbiter.memory.testing import HashEmbeddings
 
 
 def open_and_add(pipe: Connection, dsn: str, name: str, partitions: int | None) -> None:
@@ -60,3 +63,35 @@ def count_up(pipe: Connection, dsn: str, tasks: int, times: int) -> None:
         pipe.send(repr(exc))
     else:
         pipe.send(added)
+
+
+class _Slow(HashEmbeddings):
+    """Embeds the first texts at once, says so, and then takes forever."""
+
+    name = "slow"
+
+    def __init__(self, pipe: Connection) -> None:
+        super().__init__()
+        self._pipe = pipe
+        self._calls = 0
+
+    async def aembed_many(self, texts: Sequence[str]) -> list[list[float]]:
+        self._calls += 1
+        if self._calls > 1:
+            self._pipe.send("embedding")
+            await asyncio.sleep(3600)
+        return [self.embed(text) for text in texts]
+
+
+def embed_forever(pipe: Connection, dsn: str, count: int) -> None:
+    """Add *count* items and embed them, until the parent ends it."""
+
+    async def main() -> None:
+        embedding.LEASE = 0.5  # so that the parent need not wait
+        async with PostgresMemoryStore(dsn, embeddings=_Slow(pipe)) as store:
+            await store.add_many(
+                [HumanMemory(id=f"{n}", content=f"note {n}") for n in range(count)]
+            )
+            await store.catch_up()
+
+    asyncio.run(main())

@@ -45,7 +45,7 @@ async def test_six_processes_may_make_the_tables_at_once(
     said = await asyncio.to_thread(together, open_and_add, *work)
 
     assert said == [""] * 6
-    assert await ask(postgres_dsn, "SELECT version FROM memory_schema") == [(1,)]
+    assert await ask(postgres_dsn, "SELECT version FROM memory_schema") == [(2,)]
     assert await ask(postgres_dsn, "SELECT count(*), max(version) FROM memory_items") == [(6, 1)]
 
 

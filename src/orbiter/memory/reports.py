@@ -36,6 +36,10 @@ class StoreStats:
     """Items that text search still reads one by one until they are indexed."""
     schema: int
     """Version of the tables' layout."""
+    unembedded: int = 0
+    """Items that wait for their vectors; search by meaning does not find them yet."""
+    embedding_error: str | None = None
+    """What the embeddings raised last in this process, until they work again."""
 
 
 @dataclass(frozen=True, slots=True)

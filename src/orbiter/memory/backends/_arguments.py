@@ -1,6 +1,6 @@
 """What callers pass to a store, checked before any database sees it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from orbiter.memory._checks import check_name
 from orbiter.memory.errors import InvalidItemError, QueryError
@@ -22,6 +22,13 @@ def is_item_id(item_id: object) -> bool:
         return bool(check_name(item_id, max_chars=256))
     except ValueError:
         return False
+
+
+def check_several_ids(item_ids: Sequence[str]) -> list[str]:
+    """Return those of *item_ids* that an item could have, each once."""
+    if isinstance(item_ids, str) or not isinstance(item_ids, Iterable):
+        raise QueryError(f"`item_ids` must be a list of ids, not {item_ids!r}")
+    return [item_id for item_id in dict.fromkeys(item_ids) if is_item_id(item_id)]
 
 
 def cursor_id(name: str, cursor: object) -> str | None:

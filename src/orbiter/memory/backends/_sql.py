@@ -6,7 +6,7 @@ A `Dialect` spells the few things the two databases say differently.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -42,7 +42,7 @@ class Filter(NamedTuple):
     scope: list[str]
     """Served by an index: not deleted, the scope fields, the times."""
     rest: list[str]
-    """Checked row by row: type and status."""
+    """Checked row by row: type, status and `where`."""
     args: "Args"
     scope_args: Sequence[Any]
     """The part of `args` that `scope` binds."""
@@ -53,12 +53,12 @@ class Args(list[Any]):
 
     def __init__(self, dialect: "Dialect", values: Iterable[Any] = ()) -> None:
         super().__init__(values)
-        self._dialect = dialect
+        self.dialect = dialect
 
     def bind(self, value: object) -> str:
         """Add *value* and return how a statement names it."""
         self.append(value)
-        return self._dialect.parameter(len(self))
+        return self.dialect.parameter(len(self))
 
 
 class Dialect(ABC):
@@ -90,6 +90,17 @@ class Dialect(ABC):
     @abstractmethod
     def scope(self, wanted: dict[Any, str], args: Args) -> list[str]:
         """Return the conditions that scope fields are equal to what is wanted."""
+
+    @abstractmethod
+    def unset(self, name: str) -> str:
+        """Return the condition that a scope field has no value."""
+
+    @abstractmethod
+    def has_extra(self, where: Mapping[str, str | int | float | bool], args: Args) -> str:
+        """Return the condition that `metadata.extra` holds every value of *where*.
+
+        `Query.has_extra` says what that means: `True` is not 1, and 1 is 1.0.
+        """
 
     @abstractmethod
     def contains(self, needle: str, args: Args) -> str:
@@ -127,7 +138,7 @@ class Operations:
     """What a store can be asked, as steps in one dialect."""
 
     def __init__(self, dialect: Dialect) -> None:
-        self._dialect = dialect
+        self.dialect = self._dialect = dialect
         self._columns = dialect.columns
         newest = f"created_at DESC, {dialect.place} DESC"
         self._newest = f"ORDER BY {newest}"
@@ -278,7 +289,7 @@ class Operations:
         # After a cursor, the page that follows it in time: walking on leaves no gap.
         order = self._newest if after is None else self._oldest
         tail = f"{order} LIMIT {min(asked.limit, MAX_LIMIT)}"
-        compiled = yield from self._compile(asked, before, after)
+        compiled = yield from self.compile(asked, before, after)
         if asked.needle:
             rows = yield from self._search_text(asked, compiled, order, tail)
         else:
@@ -302,7 +313,10 @@ class Operations:
             return rows
         return (yield from self._dialect.find(asked.needle, compiled, tail, rows))
 
-    def _compile(self, asked: Query, before: str | None, after: str | None) -> Steps[Filter]:
+    def compile(
+        self, asked: Query, before: str | None = None, after: str | None = None
+    ) -> Steps[Filter]:
+        """Return the conditions of all that is asked, its text aside."""
         dialect, args = self._dialect, Args(self._dialect)
         scope = ["deleted = 0", *dialect.scope(asked.wanted, args)]
         if asked.since is not None:
@@ -320,6 +334,8 @@ class Operations:
             rest.append(f"memory_type = {args.bind(asked.memory_type)}")
         if asked.status is not None:
             rest.append(f"status = {args.bind(asked.status.value)}")
+        if asked.where:
+            rest.append(dialect.has_extra(asked.where, args))
         return Filter(scope, rest, args, scope_args)
 
     def _cursor(self, name: str, item_id: str) -> Steps[Sequence[Any]]:

@@ -1,8 +1,9 @@
 """The public face of every SQL store: the seed's methods and what is added to them, once."""
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -10,7 +11,8 @@ from typing import Any, Self, TypeVar
 from orbiter.memory._checks import check_name, to_utc
 from orbiter.memory.backends._arguments import check_several, cursor_id, is_item_id
 from orbiter.memory.backends._rows import READ, Row, decode, encode
-from orbiter.memory.backends._sql import Operations, Rows, Steps
+from orbiter.memory.backends._sql import Rows, Steps
+from orbiter.memory.backends._sql_recall import SQLRecall
 from orbiter.memory.errors import QueryError, StorageError
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.query import Query, check_instant, check_size
@@ -22,10 +24,9 @@ CHUNK = 1000
 """Rows that are prepared, or read by `verify`, at a time."""
 
 
-class SQLMemoryStore(ABC):
+class SQLMemoryStore(SQLRecall):
     """A store of `memory_items` rows; what is below says how statements get to the database."""
 
-    _operations: Operations
     _exact_extra: bool = False
 
     # What a driver does
@@ -37,10 +38,6 @@ class SQLMemoryStore(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Close what `init` opened. May be repeated; `init` opens again."""
-
-    @abstractmethod
-    async def _read(self, steps: Callable[[], Steps[_T]], *, alone: bool = False) -> _T:
-        """Run steps that change nothing; *alone* says that they are one statement."""
 
     @abstractmethod
     async def _put(self, row: Row) -> None:
@@ -55,8 +52,8 @@ class SQLMemoryStore(ABC):
         """Return what is wrong beside the rows; with *repair*, build it anew first."""
 
     @abstractmethod
-    async def stats(self) -> StoreStats:
-        """Return how much the store holds."""
+    async def _stats(self) -> StoreStats:
+        """Return how much the store holds, what concerns embeddings aside."""
 
     # Writing
 
@@ -77,6 +74,7 @@ class SQLMemoryStore(ABC):
             await self._put(row)
         else:
             await self._write(lambda: self._operations.add(row, expected_version, by))
+        self._wrote()
 
     async def add_many(self, items: Sequence[MemoryItem], *, by: str | None = None) -> None:
         """Store or update every item of *items*, in order, all or none."""
@@ -84,6 +82,7 @@ class SQLMemoryStore(ABC):
         by = _signature(by)
         if rows:
             await self._write(lambda: self._operations.add_many(rows, by))
+            self._wrote()
         else:
             await self.count()  # a closed store says so for an empty batch, too
 
@@ -114,9 +113,11 @@ class SQLMemoryStore(ABC):
     async def restore(self, item_id: str, *, by: str | None = None) -> bool:
         """Bring a soft-deleted item back where it was; tell whether there was one."""
         by = _signature(by)
-        return is_item_id(item_id) and await self._write(
+        restored = is_item_id(item_id) and await self._write(
             lambda: self._operations.restore(item_id, by)
         )
+        self._wrote()
+        return restored
 
     async def purge(
         self,
@@ -152,15 +153,19 @@ class SQLMemoryStore(ABC):
         after: MemoryItem | str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        where: Mapping[str, str | int | float | bool] | None = None,
     ) -> list[MemoryItem]:
         """Return at most *limit* items that match every given filter, newest first.
 
         *query* is a literal substring in any case. *since* and *until* bound `created_at`, the
-        second excluded. *before* and *after* are an item, or its id: pass the last item of a page
-        as *before* to get the page of older ones, the first as *after* to get the one of newer
-        ones; what is written meanwhile shifts no page.
+        second excluded. *where* names keys of `metadata.extra` and what each must be equal to.
+        *before* and *after* are an item, or its id: pass the last item of a page as *before* to
+        get the page of older ones, the first as *after* to get the one of newer ones; what is
+        written meanwhile shifts no page.
         """
-        asked = Query(query, metadata, memory_type, status, limit, since=since, until=until)
+        asked = Query(
+            query, metadata, memory_type, status, limit, since=since, until=until, where=where
+        )
         older, newer = cursor_id("before", before), cursor_id("after", after)
         rows = await self._read(
             lambda: self._operations.search(asked, older, newer),
@@ -186,6 +191,15 @@ class SQLMemoryStore(ABC):
             return []
         past, now = await self._read(lambda: self._operations.history(item_id))
         return _versions(past, now)
+
+    async def stats(self) -> StoreStats:
+        """Return how much the store holds, and how much of it is still to be indexed."""
+        error = self._embedder and self._embedder.error
+        return replace(
+            await self._stats(),
+            unembedded=await self._unembedded(),
+            embedding_error=f"{type(error).__name__}: {error}" if error else None,
+        )
 
     async def verify(self, *, repair: bool = False) -> Verification:
         """Read every row and check every search structure against the rows.

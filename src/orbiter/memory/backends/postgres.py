@@ -6,6 +6,7 @@ is how they get there: a pool, timeouts, and what happens when the connection br
 
 import asyncio
 import os
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from orbiter.memory._checks import check_name, check_positive
 from orbiter.memory.backends._addresses import check_address, shown
 from orbiter.memory.backends._batches import Batches
+from orbiter.memory.backends._embedder import Embedder, check_embeddings
 from orbiter.memory.backends._postgres import schema, upkeep
 from orbiter.memory.backends._postgres.dialect import PartitionedDialect, PostgresDialect, folded
 from orbiter.memory.backends._postgres.driver import Driver
@@ -20,10 +22,10 @@ from orbiter.memory.backends._postgres.pool import (
     Fate,
     is_answer,
 )
+from orbiter.memory.backends._postgres.recall import PostgresRecall
 from orbiter.memory.backends._postgres.setup import set_up
 from orbiter.memory.backends._rows import Row
 from orbiter.memory.backends._sql import Operations, Steps
-from orbiter.memory.backends._sql_store import SQLMemoryStore
 from orbiter.memory.errors import (
     AccessError,
     MemoryError,
@@ -31,6 +33,7 @@ from orbiter.memory.errors import (
     QueryError,
     StorageError,
 )
+from orbiter.memory.protocols import Embeddings
 from orbiter.memory.reports import StoreStats
 
 if TYPE_CHECKING:
@@ -44,13 +47,14 @@ _DEFAULT = "postgresql://localhost/orbiter"
 _WHOLE, _PARTITIONED = PostgresDialect(), PartitionedDialect()
 
 
-class PostgresMemoryStore(SQLMemoryStore):
+class PostgresMemoryStore(PostgresRecall):
     """Keeps items in Postgres, through asyncpg; any number of processes may share the tables.
 
     A call that meets a broken connection is tried again for *retry_for* seconds.
     *acquire_timeout* bounds the wait for one of *max_size* connections, *statement_timeout* that
     for an answer. A *pool* of the caller's is used as it is, and never closed. Behind pgbouncer in
-    transaction mode, set `statement_cache_size=0`.
+    transaction mode, set `statement_cache_size=0`. With *embeddings* items are embedded in the
+    background, and found by meaning.
     """
 
     _exact_extra = True
@@ -60,6 +64,7 @@ class PostgresMemoryStore(SQLMemoryStore):
         dsn: str = _DEFAULT,
         *,
         pool: "asyncpg.Pool[Any] | None" = None,
+        embeddings: Embeddings | None = None,
         min_size: int = 0,
         max_size: int = 10,
         connect_timeout: float = 10.0,
@@ -84,6 +89,7 @@ class PostgresMemoryStore(SQLMemoryStore):
         self._dsn = dsn
         self._given_pool = pool
         self._has_address = pool is None
+        self._embeddings = check_embeddings(embeddings)
         self._principal: str | None = None
         self._driver = Driver(
             dsn,
@@ -106,6 +112,8 @@ class PostgresMemoryStore(SQLMemoryStore):
         self._dialect = _WHOLE
         self._operations = Operations(self._dialect)
         self._batches = Batches(self._put_rows)
+        self._bound: weakref.WeakSet[Embedder] = weakref.WeakSet()
+        self._begin_recall()
 
     def __repr__(self) -> str:
         where = repr(shown(self._dsn)) if self._has_address else "pool=..."
@@ -131,6 +139,11 @@ class PostgresMemoryStore(SQLMemoryStore):
         bound = object.__new__(type(self))
         bound.__dict__.update(self.__dict__)
         bound._principal, bound._given_pool = user_id, self._pool
+        bound._begin_recall()
+        if self._embedder is not None and self._embeddings is not None:
+            # An embedder sees what its store sees. It ends with this store, which is closed.
+            bound._embedder = Embedder(self._embeddings, bound)
+            self._bound.add(bound._embedder)
         return bound
 
     # Opening and closing
@@ -144,13 +157,23 @@ class PostgresMemoryStore(SQLMemoryStore):
         """
         if partitions is not None and (type(partitions) is not int or not 1 <= partitions <= 256):
             raise ValueError(f"`partitions` must be from 1 to 256, not {partitions!r}")
+        await self._open(partitions, row_security=row_security)
+        if self._principal is None and self._embedder is None:
+            try:
+                await self._start_embedding()
+            except BaseException:  # a store that has no use for its tables stays closed
+                if self._embedder is None:
+                    await self.close()
+                raise
+
+    async def _open(self, partitions: int | None = None, *, row_security: bool = False) -> None:
         if self._pool is not None and self._is_at_home():
             self._expect(partitions, row_security)
             return
         if self._pool is not None:
             self._drop()
         if self._opening is None or self._opening.get_loop() is not asyncio.get_running_loop():
-            self._opening = asyncio.create_task(self._open(partitions, row_security))
+            self._opening = asyncio.create_task(self._connect(partitions, row_security))
         opening = self._opening
         self._waiting += 1
         try:
@@ -190,10 +213,13 @@ class PostgresMemoryStore(SQLMemoryStore):
         if opening is not None:
             opening.cancel()
             await asyncio.gather(opening, return_exceptions=True)
+        for embedder in [*self._bound] if self._principal is None else ():
+            await embedder.close()
         if not self._is_at_home():
             self._drop()
         else:
             await self._batches.close()
+        await self._stop_embedding()
         pool, self._pool = self._pool, None
         if pool is None or pool is self._given_pool:
             return
@@ -216,7 +242,7 @@ class PostgresMemoryStore(SQLMemoryStore):
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(pool.terminate)
 
-    async def _open(self, partitions: int | None, row_security: bool) -> None:  # noqa: FBT001
+    async def _connect(self, partitions: int | None, row_security: bool) -> None:  # noqa: FBT001
         pool = self._given_pool
         if pool is None:
             pool = await self._driver.retry(self._driver.connect)
@@ -316,8 +342,7 @@ class PostgresMemoryStore(SQLMemoryStore):
 
     # Looking after the tables
 
-    async def stats(self) -> StoreStats:
-        """Return how much the store holds."""
+    async def _stats(self) -> StoreStats:
         rows = await self._read(upkeep.stats)
         items, deleted, versions, size = rows[0]
         return StoreStats(items, deleted, versions, size, unindexed=0, schema=self._layout.version)
@@ -325,6 +350,8 @@ class PostgresMemoryStore(SQLMemoryStore):
     async def optimize(self) -> None:
         """Index what waits to be indexed and count the rows anew for the planner."""
         await self._read(upkeep.forget_commits)
+        await self._index_words()
+        await self._drop_left_behind()
         await self._maintain("VACUUM (ANALYZE) {}")
 
     async def vacuum(self) -> None:
@@ -334,7 +361,7 @@ class PostgresMemoryStore(SQLMemoryStore):
     async def _maintain(self, command: str) -> None:
         async def attempt() -> None:
             async with self._driver.lease(self._opened()) as connection:
-                for table in schema.TABLES[: 4 if self._layout.partitions else 3]:
+                for table in schema.tables(self._layout):
                     await connection.execute(command.format(table))  # takes as long as it takes
 
         await self._driver.retry(attempt)
@@ -362,7 +389,7 @@ class PostgresMemoryStore(SQLMemoryStore):
                 await self._write(lambda: upkeep.refold(wrong))  # noqa: B023
             elif wrong:
                 problems += [f"item `{item_id}` has no folded text" for item_id, _, _ in wrong]
-        return problems
+        return problems + await self._check_derived(repair=repair)
 
     @property
     def _everything(self) -> str:

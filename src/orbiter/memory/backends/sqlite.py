@@ -6,20 +6,28 @@
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from orbiter.memory._checks import check_positive
+from orbiter.memory.backends._embedder import Embedded, Model, Waiting, check_embeddings
 from orbiter.memory.backends._rows import Row
 from orbiter.memory.backends._sql import Operations, Rows, Steps
 from orbiter.memory.backends._sql_store import SQLMemoryStore
-from orbiter.memory.backends._sqlite import upkeep
+from orbiter.memory.backends._sqlite import details, terms, upkeep, vectors
 from orbiter.memory.backends._sqlite.dialect import SQLiteDialect
 from orbiter.memory.backends._sqlite.file import SQLiteFile, call_each
+from orbiter.memory.backends._sqlite.matching import match
+from orbiter.memory.backends._sqlite.run import run, run_as_one
+from orbiter.memory.backends._sqlite.shelves import Shelves, similarities
 from orbiter.memory.backends._sqlite.threads import Work
 from orbiter.memory.backends._sqlite.words import check, index_some, merge_some, rebuild
+from orbiter.memory.errors import MemoryTimeoutError
+from orbiter.memory.protocols import Embeddings
+from orbiter.memory.query import Query
 from orbiter.memory.reports import StoreStats
 
 __all__ = ["SQLiteMemoryStore"]
@@ -28,13 +36,18 @@ _T = TypeVar("_T")
 
 _DIALECT = SQLiteDialect()
 
+ROUNDS = 8
+"""How often a question has the terms listed that others wrote meanwhile."""
+
 
 class SQLiteMemoryStore(SQLMemoryStore):
     """Keeps items in a SQLite file that many tasks, threads and processes may share.
 
     `durability="full"` syncs every commit to disk before it is acknowledged. `"normal"` survives
     the death of the process all the same, but a power cut may take the newest commits with it.
-    *busy_timeout* is how many seconds a write waits for another process's.
+    *busy_timeout* is how many seconds a write waits for another process's. With *embeddings* it
+    also finds items by meaning; *vector_cache* is about how many bytes of vectors it holds in
+    memory, those of the users asked about last.
     """
 
     def __init__(
@@ -44,9 +57,14 @@ class SQLiteMemoryStore(SQLMemoryStore):
         durability: Literal["full", "normal"] = "full",
         busy_timeout: float = 5.0,
         readers: int = 4,
+        embeddings: Embeddings | None = None,
+        vector_cache: int = 256 * 2**20,
     ) -> None:
         self.db_path = _check_path(db_path)
+        check_positive(vector_cache=vector_cache)
         self._operations = Operations(_DIALECT)
+        self._embeddings = check_embeddings(embeddings)
+        self._shelves = Shelves(self._operations, vector_cache)
         self._file = SQLiteFile(
             self.db_path,
             owner=repr(self),
@@ -65,13 +83,25 @@ class SQLiteMemoryStore(SQLMemoryStore):
         """Open the file, creating it if there is none, and bring its tables up to date.
 
         A file that is not ours, is damaged, or was written by a newer version is refused with a
-        `StorageError`, its bytes unchanged.
+        `StorageError`, its bytes unchanged; one whose vectors are of another model than
+        `embeddings`, with an `EmbeddingsMismatchError`.
         """
+        await self._open()
+        try:
+            await self._start_embedding()
+        except BaseException:  # cancellation included
+            if self._embedder is None:
+                await self._file.close()
+            raise
+
+    async def _open(self) -> None:
         await self._file.init()
 
     async def close(self) -> None:
         """Finish what is under way and close the file; `init` opens it again."""
+        await self._stop_embedding()
         await self._file.close()
+        self._shelves.clear()
 
     # Running steps
 
@@ -79,30 +109,31 @@ class SQLiteMemoryStore(SQLMemoryStore):
         await self._file.write(row)
 
     async def _write(self, steps: Callable[[], Steps[_T]]) -> _T:
-        work: Work[_T] = lambda connection: _run(connection, steps())  # noqa: E731 - says what it is
+        work: Work[_T] = lambda connection: run(connection, steps())  # noqa: E731 - says what it is
         return await self._file.write(work)  # type: ignore[no-any-return]
 
     async def _read(self, steps: Callable[[], Steps[_T]], *, alone: bool = False) -> _T:
-        run = _run if alone else _run_as_one
-        return await self._file.read(lambda connection: run(connection, steps()))
+        runs = run if alone else run_as_one
+        return await self._file.read(lambda connection: runs(connection, steps()))
 
     # Looking after the file
 
-    async def stats(self) -> StoreStats:
-        """Return how much the store holds, and how much of it is still to be indexed."""
+    async def _stats(self) -> StoreStats:
         return await self._file.read(upkeep.stats)
 
     async def optimize(self) -> None:
         """Index what is not indexed yet, merge the index, and write the journal back."""
         await self._index_all()
-        anew = True
-        while await self._file.read(partial(merge_some, anew=anew), writing=True):
-            anew = False
+        for table in ("memory_words", "memory_terms"):
+            anew = True
+            while await self._file.read(partial(merge_some, table=table, anew=anew), writing=True):
+                anew = False
         await self._file.read(upkeep.checkpoint, writing=True)
 
     async def _index_all(self) -> None:
-        while await self._file.read(index_some, writing=True):
-            pass
+        for some in (index_some, terms.list_some, vectors.tidy):
+            while await self._file.read(some, writing=True):
+                pass
 
     async def vacuum(self) -> None:
         """Give the room of what was purged back to the file system."""
@@ -124,8 +155,70 @@ class SQLiteMemoryStore(SQLMemoryStore):
     async def _check(self, repair: bool) -> list[str]:  # noqa: FBT001
         if repair:
             await self._file.write(rebuild)
+            await self._file.write(vectors.mend)
             await self._index_all()
+            self._shelves.clear()
+            self._wrote()
         return await self._file.read(check)
+
+    # Recall
+
+    async def _index_words(self) -> None:
+        while await self._file.read(terms.waits):
+            if not await self._file.read(terms.list_some, writing=True):
+                return
+
+    async def _match_words(
+        self, terms: Sequence[str], asked: Query
+    ) -> tuple[Rows, dict[str, int], int]:
+        ask = partial(match, operations=self._operations, terms=terms, asked=asked)
+        rounds = 0
+        while (found := await self._file.read(partial(ask, is_hurried=rounds > ROUNDS))) is None:
+            rounds += 1
+            try:
+                await self._index_words()
+            except MemoryTimeoutError:
+                # Another process writes for long: what is listed is better than no answer.
+                rounds = ROUNDS + 1
+        return found
+
+    async def _models(self) -> list[Model]:
+        return await self._file.read(vectors.models)
+
+    async def _begin_model(self, name: str, dimension: int) -> Model:
+        begin = partial(vectors.begin, name=name, dimension=dimension)
+        return await self._file.write(begin)  # type: ignore[no-any-return]
+
+    async def _finish_model(self, model: Model) -> None:
+        await self._file.write(partial(vectors.finish, model=model))
+
+    async def _take_waiting(self, model: Model, count: int) -> list[Waiting]:
+        return await self._file.read(partial(vectors.take, model=model, count=count))
+
+    async def _keep_vectors(
+        self, model: Model, done: Sequence[tuple[Waiting, Embedded | None]]
+    ) -> None:
+        await self._file.write(partial(vectors.keep, model=model, done=done))
+
+    async def _count_waiting(self, model: Model) -> int:
+        return await self._file.read(partial(vectors.count, model=model))
+
+    async def _nearest(
+        self, model: Model, vector: Sequence[float], asked: Query
+    ) -> list[tuple[Sequence[Any], float]] | None:
+        ask = partial(self._shelves.nearest, model=model, vector=vector, asked=asked)
+        return await self._file.read(ask)
+
+    async def _similarities(
+        self, model: Model, vector: Sequence[float], item_ids: Sequence[str]
+    ) -> dict[str, float] | None:
+        ask = partial(similarities, model=model, vector=vector, item_ids=item_ids)
+        return await self._file.read(ask)
+
+    async def _details(
+        self, model: Model, item_ids: Sequence[str]
+    ) -> dict[str, list[bytes]] | None:
+        return await self._file.read(partial(details.read, model=model, item_ids=item_ids))
 
 
 def _check_path(path: object) -> str:
@@ -143,36 +236,6 @@ def _run_group(connection: sqlite3.Connection, group: list[Any]) -> list[Any]:
         if not is_row:
             values += call_each(connection, works)
             continue
-        _run(connection, _DIALECT.upsert(works[0]) if len(works) == 1 else _DIALECT.add_many(works))
+        run(connection, _DIALECT.upsert(works[0]) if len(works) == 1 else _DIALECT.add_many(works))
         values += [None] * len(works)
     return values
-
-
-def _run(connection: sqlite3.Connection, steps: Steps[_T]) -> _T:
-    try:
-        statement = next(steps)
-        while True:
-            rows: Rows = ()
-            if statement.many:
-                connection.executemany(statement.sql, statement.args)
-            else:
-                rows = connection.execute(statement.sql, statement.args).fetchall()
-            statement = steps.send(rows)
-    except StopIteration as done:
-        value: _T = done.value
-        return value
-
-
-def _run_as_one(connection: sqlite3.Connection, steps: Steps[_T]) -> _T:
-    """Run steps that all see the same moment."""
-    connection.execute("BEGIN")
-    try:
-        return _run(connection, steps)
-    finally:
-        # An error of the disk ends the transaction, and must be the one that is told.
-        _end(connection)
-
-
-def _end(connection: sqlite3.Connection) -> None:
-    if connection.in_transaction:
-        connection.execute("COMMIT")

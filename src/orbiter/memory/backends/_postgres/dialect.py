@@ -1,11 +1,12 @@
 """How Postgres spells what `_sql.py` means: whole tables, and tables partitioned by user."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
 
 from orbiter.memory.backends import _sql
+from orbiter.memory.backends._postgres.extra import has_extra
 from orbiter.memory.backends._postgres.schema import DIGEST, FOLDED, field
 from orbiter.memory.backends._rows import READ, Row
 from orbiter.memory.backends._sql import Args, Dialect, Filter, Rows, Statement, Steps
@@ -60,6 +61,8 @@ class PostgresDialect(Dialect):
     columns = ", ".join(READ).replace("metadata", "metadata::text AS metadata")
     now = "clock_timestamp()"
     lock = " FOR UPDATE"
+    owner = "coalesce(metadata->>'user_id', '')"
+    """Whom a row belongs to, as the tables of what is derived name it."""
 
     def parameter(self, number: int) -> str:
         """Return the name of a bound value."""
@@ -76,6 +79,35 @@ class PostgresDialect(Dialect):
     def by_id(self, args: Args, item_id: str) -> str:
         """Return the condition that picks the row of an id."""
         return f"id = {args.bind(item_id)}"
+
+    def beside(self, derived: str, item: str) -> str:
+        """Return the condition that joins what is derived with its item."""
+        return self.is_item(f"{derived}.user_key", f"{derived}.id", item)
+
+    def is_item(self, owner: str, item_id: str, item: str) -> str:
+        """Return the condition that *item* is the row of this owner and id."""
+        return f"{item}.id = {item_id} AND coalesce({item}.metadata->>'user_id', '') = {owner}"
+
+    def rows_of(self, derived: str) -> str:
+        """Return the rows of items, as a subquery that looks up each by its key.
+
+        OFFSET fences it off: else an index of a filter may look as cheap as the key.
+        """
+        return (
+            f"LATERAL (SELECT * FROM memory_items AS i WHERE {self.beside(derived, 'i')} OFFSET 0)"
+        )
+
+    def cut(self, derived: str, args: Args, owner: str) -> str:  # noqa: ARG002
+        """Return what keeps a question about one owner to the part of a table that is theirs."""
+        return ""
+
+    def unset(self, name: str) -> str:
+        """Return the condition that a scope field has no value."""
+        return f"{field(name)} IS NULL"
+
+    def has_extra(self, where: Mapping[str, str | int | float | bool], args: Args) -> str:
+        """Return the condition that `metadata.extra` holds every value of *where*."""
+        return has_extra(where, args)
 
     # Text
 
@@ -186,6 +218,15 @@ class PartitionedDialect(PostgresDialect):
     """Tables cut by user: `memory_ids` keeps ids unique, and tells the partition of an id."""
 
     everything = "memory_ids JOIN memory_items USING (user_key, id)"
+    owner = "user_key"
+
+    def is_item(self, owner: str, item_id: str, item: str) -> str:
+        """Return a condition that the primary key serves."""
+        return f"{item}.user_key = {owner} AND {item}.id = {item_id}"
+
+    def cut(self, derived: str, args: Args, owner: str) -> str:
+        """Name the partition."""
+        return f" AND {derived}.user_key = {args.bind(owner)}"
 
     def scope(self, wanted: dict[Any, str], args: Args) -> list[str]:
         """Name the partition too, so that no other is looked into."""

@@ -5,14 +5,17 @@ rowid does; `user_key`, only where the table is partitioned, is the user id as a
 because neither a primary key nor a distributed table can be cut along an expression.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
+from orbiter.memory.backends._postgres import derived
 from orbiter.memory.query import SCOPE_FIELDS
 
 LOCK = 0x6F72626974657201
 """The advisory lock under which tables are made and migrated: "orbiter" and a one."""
 
 TABLES = ("memory_items", "memory_versions", "memory_folded", "memory_ids")
+"""The tables of version 1; the last only where they are partitioned."""
 
 
 class Layout(NamedTuple):
@@ -215,8 +218,14 @@ def first(partitions: int, *, row_security: bool) -> str:
     return script + _INDEXES + trigger + _VERSION
 
 
-MIGRATIONS: tuple[str, ...] = ()
-"""From version 1 on, one script per version. Only ever add to the end."""
+def tables(layout: Layout) -> tuple[str, ...]:
+    """Return the tables that a database has by now."""
+    return (*TABLES[: 4 if layout.partitions else 3], *derived.TABLES)
+
+
+MIGRATIONS: tuple[Callable[..., str], ...] = (derived.second,)
+"""From version 1 on, what makes the script of each version; called like `first`. Only ever add to
+the end."""
 
 LOOK = """
 SELECT

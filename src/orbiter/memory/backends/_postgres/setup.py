@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from orbiter.memory.backends._postgres import schema
+from orbiter.memory import words
+from orbiter.memory.backends._postgres import derived, schema
 from orbiter.memory.backends._postgres.driver import Driver
 from orbiter.memory.errors import StorageError
 
@@ -25,10 +26,12 @@ async def set_up(
                 )
                 await _make_words(driver, connection)
                 layout = await _look(driver, connection)
-            for script in schema.MIGRATIONS[layout.version - 1 :]:
+            for make in schema.MIGRATIONS[layout.version - 1 :]:
+                script = make(layout.partitions, row_security=layout.row_security)
                 await driver.execute(connection, script)
                 await driver.execute(connection, "UPDATE memory_schema SET version = version + 1")
                 layout = layout._replace(version=layout.version + 1)
+            await _renew_words(driver, connection, layout)
             await driver.execute(connection, "COMMIT")
         except Exception as exc:  # whatever it was, no transaction stays open
             await driver.roll_back(connection, exc)
@@ -66,3 +69,14 @@ async def _make_words(driver: Driver, connection: Any) -> None:
         await driver.execute(connection, schema.WORDS)
     except driver.postgres_error:
         await driver.execute(connection, "ROLLBACK TO words")
+
+
+async def _renew_words(driver: Driver, connection: Any, layout: schema.Layout) -> None:
+    """Have all terms made anew if they are made in another way than they were."""
+    (version,) = await driver.fetch_row(connection, "SELECT max(version) FROM memory_words")
+    if version < words.VERSION:
+        script = derived.AWAIT_ALL
+        if layout.is_held:
+            script = derived.as_owner(script, "memory_items", "memory_pending")
+        await driver.execute(connection, script)
+        await driver.execute(connection, f"UPDATE memory_words SET version = {words.VERSION}")

@@ -1,6 +1,6 @@
 """What looking after the tables of a Postgres store asks the server, as steps."""
 
-from orbiter.memory.backends._postgres import schema
+from orbiter.memory.backends._postgres import derived, schema
 from orbiter.memory.backends._sql import Rows, Statement, Steps
 from orbiter.memory.backends._sql_store import CHUNK
 
@@ -15,7 +15,7 @@ def stats() -> Steps[Rows]:
             " (SELECT to_regclass(name)::oid FROM unnest($1::text[]) AS name UNION ALL"
             " SELECT inhrelid FROM unnest($1::text[]) AS name, pg_inherits"
             " WHERE inhparent = to_regclass(name)) AS tables (relid))",
-            [list(schema.TABLES)],
+            [[*schema.TABLES, *derived.TABLES]],
         )
     )
 
@@ -25,7 +25,7 @@ def invalid_indexes() -> Steps[Rows]:
         yield Statement(
             "SELECT indexrelid::regclass::text FROM pg_index, unnest($1::text[]) AS name"
             " WHERE indrelid = to_regclass(name) AND NOT (indisvalid AND indisready)",
-            [list(schema.TABLES)],
+            [[*schema.TABLES, *derived.TABLES]],
         )
     )
 

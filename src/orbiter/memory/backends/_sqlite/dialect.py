@@ -1,13 +1,15 @@
 """How SQLite spells what `_sql.py` means."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from orbiter.memory.backends._rows import COLUMNS, READ, Row, iso
 from orbiter.memory.backends._sql import Args, Dialect, Filter, Rows, Statement, Steps
 from orbiter.memory.backends._sqlite import schema
+from orbiter.memory.backends._sqlite.terms import relist
 from orbiter.memory.backends._sqlite.words import candidates, settle, weigh
 
 # Twice as fast as an upsert, which must be ready to fire triggers.
@@ -53,6 +55,15 @@ class SQLiteDialect(Dialect):
     def scope(self, wanted: dict[Any, str], args: Args) -> list[str]:
         """Return equalities that the expression indexes serve."""
         return [f"{schema.field(name)} = {args.bind(value)}" for name, value in wanted.items()]
+
+    def unset(self, name: str) -> str:
+        """Return the condition that a scope field has no value."""
+        return f"{schema.field(name)} IS NULL"
+
+    def has_extra(self, where: Mapping[str, str | int | float | bool], args: Args) -> str:
+        """Return a condition that asks Python, which knows what is equal, if there is any extra."""
+        wanted = args.bind(json.dumps(dict(where)))
+        return f"(instr(metadata, '\"extra\"') AND orbiter_extra(metadata, {wanted}))"
 
     def contains(self, needle: str, args: Args) -> str:
         """Return a condition that asks Python only about texts beyond ASCII."""
@@ -114,6 +125,7 @@ class SQLiteDialect(Dialect):
         removed = yield from self.changes(f"DELETE FROM memory_items WHERE {condition}", args)
         if removed:
             yield from settle()
+            yield from relist()
         return removed
 
 
@@ -123,3 +135,23 @@ def _values(row: Row) -> Sequence[Any]:
 
 def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
+def has_extra(metadata: str, where: str) -> bool:
+    """Tell whether `extra` in *metadata* holds every value of *where*; both are JSON."""
+    try:
+        extra = json.loads(metadata).get("extra")
+    except (ValueError, TypeError, AttributeError):  # a row made by hand
+        return False
+    return isinstance(extra, dict) and all(
+        key in extra
+        and extra[key] == value
+        and isinstance(extra[key], bool) == isinstance(value, bool)
+        for key, value in _wanted(where).items()
+    )
+
+
+@lru_cache(maxsize=16)
+def _wanted(where: str) -> dict[str, Any]:
+    wanted: dict[str, Any] = json.loads(where)
+    return wanted

@@ -16,9 +16,10 @@ from threading import Lock
 from typing import Any, Literal, TypeVar
 
 from orbiter.memory._checks import check_positive
-from orbiter.memory.backends._sqlite import schema, upkeep
+from orbiter.memory.backends._sqlite import opening, schema, upkeep
+from orbiter.memory.backends._sqlite.chores import chore
+from orbiter.memory.backends._sqlite.dialect import has_extra
 from orbiter.memory.backends._sqlite.threads import Closed, Group, Readers, Work, Writer
-from orbiter.memory.backends._sqlite.words import chore
 from orbiter.memory.errors import MemoryTimeoutError, NotInitializedError, StorageError
 
 _T = TypeVar("_T")
@@ -146,7 +147,7 @@ class SQLiteFile:
 
     def _connect_writer(self) -> sqlite3.Connection:
         if self._path != ":memory:":
-            schema.prepare_file(self._path)
+            opening.prepare_file(self._path)
         connection = self._connect()
         try:
             schema.set_up(connection, self._path, patience=self._busy_timeout)
@@ -162,7 +163,7 @@ class SQLiteFile:
         # Never creates the file: that is the writer's affair, and done by now.
         is_file = self._path != ":memory:"
         connection = sqlite3.connect(
-            schema.uri(self._path, "rw") if is_file else self._path,
+            opening.uri(self._path, "rw") if is_file else self._path,
             uri=is_file,
             timeout=self._busy_timeout,
             isolation_level=None,
@@ -174,6 +175,7 @@ class SQLiteFile:
             connection.execute("PRAGMA cache_size = -8192")
             connection.create_function("orbiter_fold", 1, str.casefold, deterministic=True)
             connection.create_function("orbiter_has", 2, _has, deterministic=True)
+            connection.create_function("orbiter_extra", 2, has_extra, deterministic=True)
         except BaseException:  # whatever it was, no file stays open
             connection.close()
             raise

@@ -1,13 +1,11 @@
 """The tables of a SQLite store, and how a file becomes one. Migrations are append-only."""
 
-import os
 import sqlite3
 import time
-from contextlib import closing
-from pathlib import Path
 from unicodedata import unidata_version
-from urllib.parse import quote
 
+from orbiter.memory import words
+from orbiter.memory.backends._sqlite.recall_tables import RECALL, TERMS
 from orbiter.memory.errors import StorageError
 
 APPLICATION = 0x4F524249  # "ORBI", in the header of every file that is ours
@@ -113,7 +111,7 @@ CREATE TABLE episodic_memories (
 CREATE INDEX episodic_memories_expiry ON episodic_memories (expires_at);
 """
 
-MIGRATIONS = (FIRST, EPISODES)
+MIGRATIONS = (FIRST, EPISODES, RECALL)
 """Numbered from 1. Only ever add to the end: files of every past version are out there."""
 
 WORDS = (
@@ -122,62 +120,6 @@ WORDS = (
 )
 """The trigrams of the case-folded texts. It can be built anew at any time, and is where SQLite
 has FTS5 with trigrams; without it text search reads rows."""
-
-
-def uri(path: str, mode: str) -> str:
-    """Return the address of an absolute *path*, to open it and never to create it."""
-    return f"file:///{quote(Path(path).as_posix().lstrip('/'), safe='/:')}?mode={mode}"
-
-
-def prepare_file(path: str) -> None:
-    """Make sure that *path* is a new file or looks like a whole database; change no byte."""
-    folder = Path(path).parent
-    if not folder.is_dir():
-        home = "; `~` is not expanded, `Path(...).expanduser()` does that" if "~" in path else ""
-        raise StorageError(f"the folder `{folder}` does not exist; create it first{home}")
-    if Path(path).is_dir():
-        raise StorageError(f"`{path}` is a folder; name a file in it")
-    if Path(path).exists() and not Path(path).is_file():
-        raise StorageError(f"`{path}` is not a file; choose another name")
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except FileExistsError:
-        _look_at(path)
-    except OSError as exc:
-        raise StorageError(f"`{path}` cannot be created: {exc.strerror}") from exc
-
-
-def _look_at(path: str) -> None:
-    if not os.access(path, os.R_OK | os.W_OK):
-        raise StorageError(f"`{path}` cannot be read and written by this user; change its mode")
-    # A file that is being written back, or was when the power failed, is completed from these.
-    has_wal, has_journal = _size(f"{path}-wal") > 0, _size(f"{path}-journal") > 0
-    with Path(path).open("rb") as file:
-        header = file.read(100)
-        size = os.fstat(file.fileno()).st_size
-    if not header:
-        return
-    if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):
-        raise StorageError(f"`{path}` is not a SQLite database; choose another file")
-    page = int.from_bytes(header[16:18], "big")
-    page = 65536 if page == 1 else page
-    pages = int.from_bytes(header[28:32], "big")
-    is_current = header[24:28] == header[92:96]
-    if is_current and pages * page > size and not (has_wal or has_journal):
-        raise StorageError(
-            f"`{path}` is cut off: {size:,} of {pages * page:,} bytes; restore a backup"
-        )
-    if has_wal and not has_journal:
-        # Whoever may write also writes the journal back when closing, be the file ours or not.
-        with closing(sqlite3.connect(uri(path, "ro"), uri=True)) as reader:
-            check_owner(reader, path)
-
-
-def _size(path: str) -> int:
-    try:
-        return Path(path).stat().st_size
-    except FileNotFoundError:
-        return 0
 
 
 def set_up(connection: sqlite3.Connection, path: str, *, patience: float) -> None:
@@ -201,6 +143,8 @@ def set_up(connection: sqlite3.Connection, path: str, *, patience: float) -> Non
             [unidata_version],
         )
         make_words(connection)
+        if RECALL in MIGRATIONS:
+            make_terms(connection)
         connection.execute("COMMIT")
     except BaseException:  # whatever it was, no transaction stays open
         if connection.in_transaction:
@@ -259,8 +203,27 @@ def _use_wal(connection: sqlite3.Connection, patience: float) -> None:
 
 
 def make_words(connection: sqlite3.Connection) -> None:
+    """Make the index of trigrams, where this SQLite can."""
+    _make_index(connection, WORDS)
+
+
+def make_terms(connection: sqlite3.Connection, *, anew: bool = False) -> None:
+    """Make the index of terms, where this SQLite can; anew if terms are now made differently."""
+    made_by = connection.execute("SELECT value FROM memory_meta WHERE key = 'terms'").fetchone()
+    if anew or made_by != (words.VERSION,):
+        connection.execute("DROP TABLE IF EXISTS memory_terms")
+        connection.execute("DELETE FROM memory_unlisted")
+        connection.execute("DELETE FROM memory_owners")
+        connection.execute(
+            "INSERT OR REPLACE INTO memory_meta VALUES ('terms', ?), ('listed_to', 0)",
+            [words.VERSION],
+        )
+    _make_index(connection, TERMS)
+
+
+def _make_index(connection: sqlite3.Connection, sql: str) -> None:
     try:
-        connection.execute(WORDS)
+        connection.execute(sql)
     except sqlite3.OperationalError as exc:
         # This SQLite has no FTS5, or one without trigrams. Whatever else is wrong is an error.
         if "no such" not in str(exc):
@@ -269,8 +232,18 @@ def make_words(connection: sqlite3.Connection) -> None:
 
 def has_words(connection: sqlite3.Connection) -> bool:
     """Tell whether texts are indexed and this SQLite can read the index."""
+    return has_index(connection, "memory_words")
+
+
+def has_terms(connection: sqlite3.Connection) -> bool:
+    """Tell whether terms are indexed and this SQLite can read the index."""
+    return has_index(connection, "memory_terms")
+
+
+def has_index(connection: sqlite3.Connection, name: str) -> bool:
+    """Tell whether there is an index of that name and this SQLite can read it."""
     try:
-        connection.execute("SELECT rowid FROM memory_words LIMIT 0").fetchall()
+        connection.execute(f"SELECT rowid FROM {name} LIMIT 0").fetchall()
     except sqlite3.OperationalError:
         return False
     return True

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from orbiter.memory.backends._sqlite.forks import Guarded
 
@@ -22,6 +22,13 @@ Connect = Callable[[], sqlite3.Connection]
 Work = Callable[[sqlite3.Connection], _T]
 Group = Callable[[sqlite3.Connection, list[Any]], list[Any]]
 """Carries out several writes in one transaction and returns what each returns."""
+
+
+class Chore(Protocol):
+    """What can be done between writes; tells whether there is more of it."""
+
+    def __call__(self, connection: sqlite3.Connection, /, *, is_idle: bool) -> bool: ...
+
 
 IDLE = 0.02
 """Seconds without a write after which the writer does its chores."""
@@ -49,8 +56,11 @@ class Closed(Exception):  # noqa: N818 - never leaves the store
 class Writer:
     """The one thread that changes the database, and its connection."""
 
-    def __init__(self, connect: Connect, group: Group, chore: Work[bool], *, name: str) -> None:
-        """*chore* is called when there is nothing to write, until it returns false."""
+    def __init__(self, connect: Connect, group: Group, chore: Chore, *, name: str) -> None:
+        """*chore* is called when there is nothing to write, until it returns false.
+
+        It is also called after many writes, and told then that it is not idle.
+        """
         self._connect = connect
         self._group = group
         self._chore = chore
@@ -110,7 +120,7 @@ class Writer:
                     jobs.clear()
                     has_chores, groups = True, groups + 1
                 if (is_idle or groups >= BUSY) and not is_last:
-                    has_chores, groups = self._do_chore(connection), 0
+                    has_chores, groups = self._do_chore(connection, is_idle=is_idle), 0
                 if is_last:
                     return
         finally:
@@ -132,10 +142,10 @@ class Writer:
             except Empty:
                 return jobs, False
 
-    def _do_chore(self, connection: sqlite3.Connection) -> bool:
+    def _do_chore(self, connection: sqlite3.Connection, *, is_idle: bool) -> bool:
         try:
             with self._guarded.lock:
-                return self._chore(connection)
+                return self._chore(connection, is_idle=is_idle)
         except Exception:  # noqa: BLE001 - chores can wait, and are never owed
             # Another process writes, the disk is full, or a row was made by hand.
             _roll_back(connection)

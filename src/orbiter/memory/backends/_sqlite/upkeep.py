@@ -44,6 +44,8 @@ def checkpoint(connection: sqlite3.Connection) -> None:
 
 
 def vacuum(connection: sqlite3.Connection) -> None:
+    # SQLite renumbers only tables that have no index at all, so rows keep their places, by which
+    # every search structure knows them.
     connection.execute("VACUUM")
     checkpoint(connection)
 

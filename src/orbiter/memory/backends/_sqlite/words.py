@@ -11,7 +11,7 @@ from unicodedata import unidata_version
 
 from orbiter.memory.backends import _sql
 from orbiter.memory.backends._sql import Filter, Statement, Steps
-from orbiter.memory.backends._sqlite import schema
+from orbiter.memory.backends._sqlite import schema, terms, vectors
 
 CHUNK = 256
 """Rows indexed in one transaction: some 15 ms in which no one else can write."""
@@ -127,14 +127,14 @@ def index_some(connection: sqlite3.Connection) -> bool:
     return bool(changed or rows)
 
 
-def merge_some(connection: sqlite3.Connection, *, anew: bool) -> bool:
-    """Merge a part of the index; tell whether there is more. *anew* starts with all of it."""
-    if not schema.has_words(connection):
+def merge_some(connection: sqlite3.Connection, *, table: str, anew: bool) -> bool:
+    """Merge a part of an index; tell whether there is more. *anew* starts with all of it."""
+    if not schema.has_index(connection, table):
         return False
     before = connection.total_changes
     # In pieces: others must be able to write in between.
     connection.execute(
-        "INSERT INTO memory_words (memory_words, rank) VALUES ('merge', ?)",
+        f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)",
         [-MERGED if anew else MERGED],
     )
     return connection.total_changes - before >= 2
@@ -148,6 +148,7 @@ def rebuild(connection: sqlite3.Connection) -> None:
     connection.execute("UPDATE memory_meta SET value = ? WHERE key = 'unicode'", [unidata_version])
     connection.execute("REINDEX")
     schema.make_words(connection)
+    schema.make_terms(connection, anew=True)
 
 
 def check(connection: sqlite3.Connection) -> list[str]:
@@ -157,10 +158,13 @@ def check(connection: sqlite3.Connection) -> list[str]:
         for (line,) in connection.execute("PRAGMA integrity_check")
         if line != "ok"
     ]
-    if problems or not schema.has_words(connection):
+    if problems:
         return problems
     connection.execute("BEGIN")
     try:
+        problems += terms.check(connection) + vectors.check(connection)
+        if not schema.has_words(connection):
+            return problems
         connection.execute(
             "CREATE VIRTUAL TABLE temp.memory_terms"
             " USING fts5vocab('main', 'memory_words', 'instance')"

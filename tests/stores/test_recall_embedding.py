@@ -1,0 +1,284 @@
+"""Embedding in the background: nothing waits for it, nothing is lost by it, all can be redone."""
+
+import asyncio
+import gc
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.stores.recall_reference import Fickle, Sound
+
+from orbiter.memory import (
+    HumanMemory,
+    MemoryMetadata,
+    PostgresMemoryStore,
+    QueryError,
+    SQLiteMemoryStore,
+)
+from orbiter.memory.backends import _embedder
+from orbiter.memory.errors import EmbeddingsMismatchError, MemoryError
+from orbiter.memory.protocols import Embeddings
+from orbiter.memory.query import Query
+from orbiter.memory.testing import HashEmbeddings
+
+ANN = MemoryMetadata(user_id="ann")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """Return a function that opens the same store, each time with its own embeddings."""
+    if request.param == "sqlite":
+        return lambda embeddings=None: SQLiteMemoryStore(tmp_path / "m.db", embeddings=embeddings)
+    dsn = request.getfixturevalue("postgres_dsn")
+    return lambda embeddings=None: PostgresMemoryStore(dsn, embeddings=embeddings)
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_embedder, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(_embedder, "LONGEST_PAUSE", 0.02)
+
+
+def items(count: int, text: str = "painting {}") -> list[HumanMemory]:
+    return [
+        HumanMemory(id=f"{text}{n}", content=text.format(n), metadata=ANN) for n in range(count)
+    ]
+
+
+async def found(store: Any, embeddings: Embeddings, text: str) -> list[str]:
+    near = await store.nearest(embeddings.embed(text), Query(metadata=ANN, limit=1000))
+    return [item.content for item, _ in near]
+
+
+async def test_writes_are_embedded_without_being_asked(opened: Any) -> None:
+    embeddings = HashEmbeddings(16)
+    async with opened(embeddings) as store:
+        await store.add_many(items(150))
+
+        while (await store.stats()).unembedded:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+
+        assert len(await found(store, embeddings, "painting")) == 150
+
+
+async def test_a_write_does_not_wait_for_the_model(opened: Any) -> None:
+    embeddings = Fickle()
+    embeddings.gate.clear()
+    async with opened(embeddings) as store:
+        await store.add(HumanMemory(content="first", metadata=ANN))
+        await store.add(HumanMemory(content="second", metadata=ANN))
+
+        assert await store.count() == 2
+        assert await store.catch_up(within=0.05) == 2
+        assert (await store.stats()).unembedded == 2
+        embeddings.gate.set()
+        assert await store.catch_up() == 0
+
+
+async def test_a_hanging_model_does_not_keep_a_store_from_closing(opened: Any) -> None:
+    embeddings = Fickle()
+    embeddings.gate.clear()
+    async with opened(embeddings) as store:
+        await store.add(HumanMemory(content="first", metadata=ANN))
+        assert await store.catch_up(within=0.05) == 1
+
+    async with opened(Sound()) as store:
+        assert await store.catch_up() == 0
+        assert await found(store, embeddings, "first") == ["first"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (None, "RuntimeError: the model is out of order"),
+        ([math.nan] * 16, "NaN"),
+        ([math.inf] * 16, "infinity"),
+        ([0.0] * 16, "zeros"),
+        ([1.0] * 15, "16 numbers"),
+    ],
+    ids=["raises", "nan", "inf", "zero", "short"],
+)
+async def test_what_cannot_be_embedded_keeps_nothing_else_waiting(
+    opened: Any, answer: Any, told: str
+) -> None:
+    embeddings = Fickle()
+    embeddings.bad, embeddings.answer = "poison", answer
+    async with opened(embeddings) as store:
+        await store.add_many([*items(5), HumanMemory(id="p", content="poison"), *items(5, "b {}")])
+
+        while await store.catch_up(within=0.05) > 1:
+            pass
+        with pytest.raises((RuntimeError, ValueError)):
+            await store.catch_up()
+
+        stats = await store.stats()
+        assert stats.unembedded == 1
+        assert told in (stats.embedding_error or "")
+        assert len(await found(store, embeddings, "painting")) == 10
+        await store.add(HumanMemory(id="p", content="cured", metadata=ANN))
+        assert await store.catch_up() == 0
+        assert (await store.stats()).embedding_error is None
+        assert len(await found(store, embeddings, "painting")) == 11
+
+
+async def test_a_model_that_fails_is_not_called_in_a_hot_loop(
+    opened: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_embedder, "FIRST_PAUSE", 30.0)
+    monkeypatch.setattr(_embedder, "LONGEST_PAUSE", 60.0)
+    embeddings = Fickle()
+    embeddings.bad = "painting"
+    async with opened(embeddings) as store:
+        for item in items(20):
+            await store.add(item)
+        assert await store.catch_up(within=0.2) == 20
+
+        assert embeddings.calls <= 2
+
+
+async def test_an_item_changed_while_it_is_embedded_is_embedded_again(opened: Any) -> None:
+    embeddings = Fickle()
+    embeddings.gate.clear()
+    async with opened(embeddings) as store:
+        await store.add(HumanMemory(id="a", content="old words", metadata=ANN))
+        await store.add(HumanMemory(id="b", content="gone", metadata=ANN))
+        while not embeddings.calls:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+        await store.add(HumanMemory(id="a", content="new words", metadata=ANN))
+        await store.delete("b")
+        await store.purge()
+        embeddings.gate.set()
+
+        assert await store.catch_up() == 0
+        near = await store.nearest(embeddings.embed("new words"), Query(metadata=ANN))
+        assert [(item.id, round(cosine, 4)) for item, cosine in near] == [("a", 1.0)]
+        assert await store.verify()
+
+
+async def test_rows_written_without_a_model_wait_for_it(opened: Any) -> None:
+    embeddings = HashEmbeddings(16)
+    async with opened() as store:
+        await store.add_many(items(70))
+    async with opened(embeddings) as store, opened() as other:
+        assert await store.catch_up() == 0
+        await other.add(HumanMemory(id="late", content="late painting", metadata=ANN))
+        await other.add(HumanMemory(id="painting {}1", content="changed", metadata=ANN))
+        await other.delete("painting {}2")
+
+        assert await store.catch_up() == 0
+        assert len(await found(store, embeddings, "painting")) == 70
+        assert (await found(store, embeddings, "changed"))[0] == "changed"
+
+
+async def test_another_model_is_refused_with_the_way_out(opened: Any) -> None:
+    async with opened(HashEmbeddings(16)) as store:
+        await store.add(HumanMemory(content="kept", metadata=ANN))
+        await store.catch_up()
+    for other, told in ((HashEmbeddings(8), "(8 dimensions)"), (Fickle(16), "`fickle`")):
+        with pytest.raises(EmbeddingsMismatchError) as caught:
+            await opened(other).init()
+
+        assert isinstance(caught.value, ValueError)
+        assert isinstance(caught.value, MemoryError)
+        for part in (told, "(16 dimensions)", "HashEmbeddings", "store.reindex()", "open it with"):
+            assert part in str(caught.value)
+
+    async with opened(HashEmbeddings(16)) as store:
+        assert await store.catch_up() == 0
+        assert await found(store, HashEmbeddings(16), "kept") == ["kept"]
+
+
+async def test_reindex_changes_the_model_while_others_read(opened: Any) -> None:
+    old, new = HashEmbeddings(16), HashEmbeddings(32)
+    async with opened(old) as reader:
+        await reader.add_many(items(200))
+        assert await reader.catch_up() == 0
+        store, steps = opened(new), []
+        task = asyncio.create_task(store.reindex(progress=lambda *step: steps.append(step)))
+        seen = 0
+        while not task.done():
+            try:
+                assert len(await found(reader, old, "painting")) == 200
+            except EmbeddingsMismatchError:  # it is complete
+                break
+            seen += 1
+
+        assert await task == 200
+        assert steps[-1] == (200, 200)
+        assert steps == sorted(steps)
+        assert seen
+        assert len(await found(store, new, "painting")) == 200
+        with pytest.raises(EmbeddingsMismatchError, match="32 dimensions"):
+            await found(reader, old, "painting")
+        await reader.add(HumanMemory(content="painting late", metadata=ANN))
+        assert await store.catch_up() == 0
+        assert len(await found(store, new, "painting")) == 201
+        assert await store.verify()
+        await store.close()
+
+
+async def test_reindex_goes_on_where_it_was_stopped(opened: Any) -> None:
+    async with opened(HashEmbeddings(8)) as store:
+        await store.add_many(items(300))
+        await store.catch_up()
+    embeddings = Fickle(24)
+    store = opened(embeddings)
+
+    def stop(done: int, _: int) -> None:
+        if done >= 128:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await store.reindex(progress=stop)
+    await store.close()
+    async with opened(HashEmbeddings(8)) as old:
+        assert len(await found(old, HashEmbeddings(8), "painting")) == 300
+    first = embeddings.texts
+
+    store = opened(embeddings)
+    assert await store.reindex() == 300 - first
+    assert embeddings.texts == 300
+    assert len(await found(store, embeddings, "painting")) == 300
+    await store.close()
+
+
+async def test_reindex_with_the_same_model_embeds_everything_anew(opened: Any) -> None:
+    embeddings = Fickle(16)
+    async with opened(embeddings) as store:
+        await store.add_many(items(20))
+        await store.catch_up()
+        before = embeddings.texts
+
+        assert await store.reindex() == 20
+        assert embeddings.texts == before + 20
+        assert len(await found(store, embeddings, "painting")) == 20
+
+
+async def test_reindex_needs_embeddings(opened: Any) -> None:
+    async with opened() as store:
+        with pytest.raises(QueryError, match="embeddings"):
+            await store.reindex()
+
+
+def test_what_are_no_embeddings_is_named() -> None:
+    with pytest.raises(TypeError, match="Embeddings"):
+        SQLiteMemoryStore(embeddings="all-MiniLM")  # type: ignore[arg-type]  # the mistake
+
+
+def test_a_store_can_go_through_several_event_loops(tmp_path: Path) -> None:
+    embeddings = HashEmbeddings(16)
+    store = SQLiteMemoryStore(tmp_path / "m.db", embeddings=embeddings)
+
+    async def write(text: str) -> int:
+        await store.init()
+        await store.add(HumanMemory(content=text, metadata=ANN))
+        return await store.catch_up()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [asyncio.run(write("one")), asyncio.run(write("two"))] == [0, 0]
+        assert asyncio.run(found(store, embeddings, "one")) == ["one", "two"]
+        asyncio.run(store.close())
+        gc.collect()

@@ -1,0 +1,244 @@
+"""Recall structures in a SQLite file: upkeep, damage, old files, changes by hand."""
+
+import random
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.stores.recall_reference import Detailed, check_details, check_meaning, check_words
+
+from orbiter.memory import HumanMemory, MemoryMetadata, SQLiteMemoryStore, words
+from orbiter.memory.backends._sqlite import matching, schema, shelves, terms, vectors
+from orbiter.memory.query import Query
+
+ANN, BOB = MemoryMetadata(user_id="ann"), MemoryMetadata(user_id="bob")
+EMBEDDINGS = Detailed(16)
+
+
+def by_hand(path: Path, sql: str, *args: object) -> list[Any]:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        return connection.execute(sql, args).fetchall()
+
+
+def items(count: int, user: str = "ann") -> list[HumanMemory]:
+    return [
+        HumanMemory(
+            id=f"{user}{n}",
+            content=f"painting number {n} by {user}",
+            metadata=MemoryMetadata(user_id=user, session_id=f"s{n // 10}"),
+        )
+        for n in range(count)
+    ]
+
+
+async def check(store: SQLiteMemoryStore) -> None:
+    assert await store.catch_up() == 0
+    first = MemoryMetadata(user_id="ann", session_id="s0")
+    for metadata, limit in ((ANN, 20), (BOB, 20), (None, 20), (first, 10)):
+        asked = Query(metadata=metadata, limit=limit)
+        await check_words(store, ["paint", "7", "bob", "hand"], asked)
+        if store.embeddings is not None:
+            await check_meaning(store, EMBEDDINGS, "number 7 by bob", asked)
+            await check_details(store, EMBEDDINGS)
+    assert (await store.verify()).problems == ()
+
+
+@pytest.fixture
+async def path(tmp_path: Path) -> Path:
+    """Return a file with two users' items, indexed and embedded."""
+    path = tmp_path / "memory.db"
+    async with SQLiteMemoryStore(path, embeddings=EMBEDDINGS) as store:
+        await store.add_many([*items(60), *items(60, "bob")])
+        await store.catch_up()
+    return path
+
+
+async def test_vacuum_backup_optimize_and_purge_keep_every_structure(path: Path) -> None:
+    async with SQLiteMemoryStore(path, embeddings=EMBEDDINGS) as store:
+        for item in items(60)[::3]:
+            await store.delete(item.id)
+        await store.purge()
+        await store.vacuum()
+        await check(store)
+        await store.optimize()
+        await check(store)
+        await store.backup(path.with_name("copy.db"))
+    async with SQLiteMemoryStore(path.with_name("copy.db"), embeddings=EMBEDDINGS) as copy:
+        assert (await copy.stats()).unembedded == 0
+        await check(copy)
+
+
+async def test_purged_texts_are_nowhere_in_the_file(path: Path) -> None:
+    async with SQLiteMemoryStore(path, embeddings=EMBEDDINGS) as store:
+        await store.add(HumanMemory(id="s", content="the secretword is out", metadata=ANN))
+        await store.catch_up()
+        await store.delete("s")
+        await store.purge()
+
+        assert by_hand(path, "SELECT count(*) FROM memory_unlisted") == [(0,)]
+        assert by_hand(path, "SELECT count(*) FROM memory_details") == [(120,)]
+        await store.optimize()
+        await store.vacuum()
+        await check(store)
+    kept = path.read_bytes()
+    assert b"secretword" not in kept
+    assert EMBEDDINGS.rows("secretword") not in kept
+    assert EMBEDDINGS.rows("painting") in kept
+
+
+async def test_a_place_given_out_again_belongs_to_the_new_item(path: Path) -> None:
+    async with SQLiteMemoryStore(path, embeddings=EMBEDDINGS) as store:
+        await check(store)
+        for _ in range(3):
+            await store.delete("bob59")
+            await store.purge()
+            await store.add(HumanMemory(id="ann99", content="a hand of ann", metadata=ANN))
+            await check(store)
+            await store.delete("ann99")
+            await store.purge()
+            await store.add(items(60, "bob")[-1])
+            await check(store)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM memory_vectors WHERE place % 7 = 0",
+        "UPDATE memory_vectors SET digest = x'00' WHERE place % 9 = 0",
+        "UPDATE memory_vectors SET vectors = x'0000' WHERE place = 5",
+        "INSERT INTO memory_vectors VALUES (9999, 1, 9999, x'00', x'')",
+        "INSERT INTO memory_details VALUES (9999, '[4]', x'00000000')",
+        "UPDATE memory_details SET sizes = '[4, 4]' WHERE id % 9 = 0",
+        "UPDATE memory_details SET sizes = 'four' WHERE id = 5",
+        "UPDATE memory_details SET details = x'0000' WHERE id = 5",
+        "DELETE FROM memory_terms_data WHERE id > 10",
+        "DROP TABLE memory_terms",
+        "UPDATE memory_owners SET passages = 5",
+        "INSERT INTO memory_terms (rowid, terms) VALUES (640000, 'stray')",
+        "UPDATE memory_meta SET value = 0 WHERE key = 'listed_to'",
+    ],
+)
+async def test_damage_is_found_and_repaired(path: Path, damage: str) -> None:
+    by_hand(path, damage)
+    async with SQLiteMemoryStore(path, embeddings=EMBEDDINGS) as store:
+        if "DROP" not in damage:  # which is made anew at once
+            await store.optimize() if "listed_to" in damage else None
+            found = await store.verify()
+            assert found.problems, damage
+
+        assert (await store.verify(repair=True)).problems == ()
+        await check(store)
+
+
+async def test_changes_by_hand_count(path: Path) -> None:
+    async with SQLiteMemoryStore(path, embeddings=EMBEDDINGS) as store:
+        await check(store)
+        by_hand(path, "UPDATE memory_items SET content = 'made by hand 7' WHERE id = 'ann3'")
+        by_hand(path, "UPDATE memory_items SET metadata = '{}' WHERE id = 'ann4'")
+        by_hand(path, "DELETE FROM memory_items WHERE id = 'bob7'")
+        by_hand(path, "UPDATE memory_items SET deleted = 1 WHERE id = 'bob8'")
+
+        await check(store)
+
+
+async def test_a_file_of_version_2_is_indexed_after_it_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "old.db"
+    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
+    async with SQLiteMemoryStore(path) as old:
+        await old.add_many(items(300))
+        await old.delete("ann5")
+    monkeypatch.undo()
+    assert by_hand(path, "PRAGMA user_version") == [(2,)]
+
+    async with SQLiteMemoryStore(path, embeddings=EMBEDDINGS) as store:
+        assert (await store.stats()).schema == 3
+        await check(store)
+
+
+async def test_terms_made_differently_are_made_anew(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(words, "VERSION", 99)
+    async with SQLiteMemoryStore(path) as store:
+        assert by_hand(path, "SELECT value FROM memory_meta WHERE key = 'terms'") == [(99,)]
+        await check(store)
+
+
+async def test_without_fts5_words_are_found_among_the_newest(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "has_terms", lambda _: False)
+    monkeypatch.setattr(schema, "has_words", lambda _: False)
+    async with SQLiteMemoryStore(path) as store:
+        await store.add(HumanMemory(id="new", content="a new painting by hand", metadata=ANN))
+        for metadata in (ANN, BOB):
+            await check_words(store, ["paint", "7", "hand"], Query(metadata=metadata, limit=9))
+        monkeypatch.setattr(matching, "SCANNED", 10)
+        found = await store.match_words(["paint"], Query(metadata=ANN, limit=50))
+        assert (len(found.items), found.passages) == (10, 10)
+
+
+async def test_common_terms_cost_no_more_than_their_newest_passages(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("PROBED", 4), ("MOST", 20), ("BUDGET", 20), ("CHUNK", 16)):
+        monkeypatch.setattr(terms if name == "CHUNK" else matching, name, value)
+    async with SQLiteMemoryStore(path) as store:
+        found = await store.match_words(["paint", "7", "nothing"], Query(metadata=ANN, limit=100))
+        session = MemoryMetadata(user_id="ann", session_id="s0")
+        early = await store.match_words(["paint", "7"], Query(metadata=session, limit=100))
+
+        assert found.items[0].id == "ann7"
+        assert 20 <= len(found.items) <= 22
+        assert found.frequency["7"] == 1
+        assert abs(found.frequency["paint"] - 60) <= 5
+        assert {item.id for item in early.items} == {f"ann{n}" for n in range(10)}
+        assert early.items[0].id == "ann7"
+
+
+@pytest.mark.parametrize("room", [1, 3000, 2**30])
+async def test_shelves_that_are_evicted_or_far_behind_are_read_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    monkeypatch.setattr(vectors, "CHANGES", 8)
+    monkeypatch.setattr(vectors, "CHUNK", 2)
+    loads = 0
+    load = shelves._load
+
+    def counted(*args: Any) -> Any:
+        nonlocal loads
+        loads += 1
+        return load(*args)
+
+    monkeypatch.setattr(shelves, "_load", counted)
+    dice = random.Random(room)
+    async with SQLiteMemoryStore(path, embeddings=EMBEDDINGS, vector_cache=room) as store:
+        for _ in range(6):
+            for n in dice.sample(range(60), dice.choice((1, 12))):
+                whose = dice.choice((ANN, BOB))
+                await store.add(HumanMemory(id=f"ann{n}", content=f"hand {n}", metadata=whose))
+            await check(store)
+        await store.add(HumanMemory(id="ann1", content="once more", metadata=ANN))
+        await check(store)
+    assert loads >= (3 if room == 2**30 else 15)
+
+
+async def test_two_stores_on_one_file_see_each_others_changes(path: Path) -> None:
+    dice = random.Random(5)
+    async with (
+        SQLiteMemoryStore(path, embeddings=EMBEDDINGS) as one,
+        SQLiteMemoryStore(path, embeddings=EMBEDDINGS) as two,
+    ):
+        for _ in range(15):
+            writer, reader = dice.sample([one, two], 2)
+            item_id = f"ann{dice.randrange(70)}"
+            if dice.random() < 0.5:
+                whose = dice.choice((ANN, BOB))
+                await writer.add(HumanMemory(id=item_id, content="by hand", metadata=whose))
+            else:
+                await writer.delete(item_id)
+            await check(reader)
