@@ -3,9 +3,8 @@
     python benchmarks/run.py [--data DIR] [--full]
 
 DIR may hold `locomo_dev.json.gz`, for the parts that need real conversations. `--full` searches a
-million rows and fills a Redis with a million memories, for some fifteen minutes. The fuzz run of
-`benchmarks/legal.py` stands apart:
-`make fuzz`.
+million rows, fills a Redis with a million memories and builds a graph of 200,000 vectors, for some
+twenty minutes. The fuzz run of `benchmarks/legal.py` stands apart: `make fuzz`.
 """
 
 import argparse
@@ -16,11 +15,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = (
-    *("import_time", "short_term", "peers_legal", "tokens", "summary_coverage"),
+    *("import_time", "short_term", "peers_legal", "tokens", "summary_coverage", "embeddings"),
     *("sql_write", "sql_read", "sql_search", "postgres_write", "postgres_read", "episodic"),
+    "vectors",
 )
 TAKES_DATA = frozenset(("tokens", "summary_coverage"))
-TAKES_FULL = frozenset(("sql_search", "postgres_read", "episodic"))
+TAKES_FULL = frozenset(("sql_search", "postgres_read", "episodic", "vectors"))
 
 
 def run(name: str, data: Path | None, *, full: bool) -> int:

@@ -12,10 +12,10 @@ PAGE = Path(__file__).with_name("api.md")
 # Modules in reading order; the names of `orbiter.memory` itself live in these.
 MODULES = (
     "items", "calls", "query", "protocols", "errors", "copies", "short_term", "backends.sqlite",
-    "backends.postgres", "backends.redis", "reports", "episodes", "episodic", "pii", "context",
-    "soul", "fencing", "conversation", "tokens", "messages", "summary", "summarizers.extractive",
-    "summarizers.openai", "history", "ranking", "testing", "testing.servers",
-    "testing.redis_topologies",
+    "backends.postgres", "backends.redis", "backends.vector", "reports", "episodes", "episodic",
+    "pii", "matches", "words", "recall", "context", "soul", "fencing", "conversation", "tokens",
+    "messages", "summary", "summarizers.extractive", "summarizers.openai", "embeddings", "history",
+    "ranking", "testing", "testing.servers", "testing.redis_topologies",
 )  # fmt: skip
 
 INTRO = """\

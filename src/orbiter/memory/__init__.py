@@ -11,13 +11,19 @@ if TYPE_CHECKING:
     from orbiter.memory.backends.postgres import PostgresMemoryStore
     from orbiter.memory.backends.redis import RedisMemoryStore
     from orbiter.memory.backends.sqlite import SQLiteMemoryStore
+    from orbiter.memory.backends.vector import VectorMemoryStore
     from orbiter.memory.calls import ToolCall
     from orbiter.memory.context import Context, ContextManager, Recall
     from orbiter.memory.conversation import last_rounds, rounds, trim_to, whole_groups
+    from orbiter.memory.embeddings.cached import CachedEmbeddings
+    from orbiter.memory.embeddings.local import LocalEmbeddings
+    from orbiter.memory.embeddings.openai import OpenAIEmbeddings
     from orbiter.memory.episodes import EpisodicMemory
     from orbiter.memory.episodic import ShortTermMemoryManager, get_short_term_memory
     from orbiter.memory.errors import (
         AccessError,
+        EmbeddingError,
+        EmbeddingsMismatchError,
         EmptyFilterError,
         FenceError,
         InvalidItemError,
@@ -48,6 +54,7 @@ if TYPE_CHECKING:
         dump_item,
         load_item,
     )
+    from orbiter.memory.matches import WordMatches
     from orbiter.memory.messages import (
         Problem,
         ProviderMessages,
@@ -59,14 +66,19 @@ if TYPE_CHECKING:
     from orbiter.memory.protocols import (
         BatchStore,
         Clock,
+        ConversationStore,
+        DetailStore,
         Embeddings,
+        LexicalStore,
         Lifecycle,
         MemoryStore,
         PagedStore,
         Summarizer,
+        VectorStore,
         VersionedStore,
     )
     from orbiter.memory.query import Query
+    from orbiter.memory.recall import Hit, Reason
     from orbiter.memory.reports import ItemVersion, StoreStats, Verification
     from orbiter.memory.short_term import ShortTermMemory
     from orbiter.memory.soul import Soul
@@ -87,19 +99,27 @@ _HOME = {
     "AIMemory": "items",
     "AccessError": "errors",
     "BatchStore": "protocols",
+    "CachedEmbeddings": "embeddings.cached",
     "Clock": "protocols",
     "Context": "context",
     "ContextManager": "context",
+    "ConversationStore": "protocols",
+    "DetailStore": "protocols",
+    "EmbeddingError": "errors",
     "Embeddings": "protocols",
+    "EmbeddingsMismatchError": "errors",
     "EmptyFilterError": "errors",
     "EpisodicMemory": "episodes",
     "ExtractiveSummarizer": "summarizers.extractive",
     "FenceError": "errors",
+    "Hit": "recall",
     "HumanMemory": "items",
     "InvalidItemError": "errors",
     "ItemTypeError": "errors",
     "ItemVersion": "reports",
+    "LexicalStore": "protocols",
     "Lifecycle": "protocols",
+    "LocalEmbeddings": "embeddings.local",
     "MemoryConnectionError": "errors",
     "MemoryError": "errors",
     "MemoryItem": "items",
@@ -109,6 +129,7 @@ _HOME = {
     "MemoryTimeoutError": "errors",
     "MessageError": "errors",
     "NotInitializedError": "errors",
+    "OpenAIEmbeddings": "embeddings.openai",
     "OpenAISummarizer": "summarizers.openai",
     "PIIHasher": "pii",
     "PagedStore": "protocols",
@@ -117,6 +138,7 @@ _HOME = {
     "ProviderMessages": "messages",
     "Query": "query",
     "QueryError": "errors",
+    "Reason": "recall",
     "Recall": "context",
     "RedisMemoryStore": "backends.redis",
     "SQLiteMemoryStore": "backends.sqlite",
@@ -139,9 +161,12 @@ _HOME = {
     "ToolCallNotFoundError": "errors",
     "ToolMemory": "items",
     "TriggerResult": "summary",
+    "VectorMemoryStore": "backends.vector",
+    "VectorStore": "protocols",
     "Verification": "reports",
     "VersionConflict": "errors",
     "VersionedStore": "protocols",
+    "WordMatches": "matches",
     "check_trigger": "summary",
     "count_tokens": "tokens",
     "dump_item": "items",
@@ -164,19 +189,27 @@ __all__ = [
     "AIMemory",
     "AccessError",
     "BatchStore",
+    "CachedEmbeddings",
     "Clock",
     "Context",
     "ContextManager",
+    "ConversationStore",
+    "DetailStore",
+    "EmbeddingError",
     "Embeddings",
+    "EmbeddingsMismatchError",
     "EmptyFilterError",
     "EpisodicMemory",
     "ExtractiveSummarizer",
     "FenceError",
+    "Hit",
     "HumanMemory",
     "InvalidItemError",
     "ItemTypeError",
     "ItemVersion",
+    "LexicalStore",
     "Lifecycle",
+    "LocalEmbeddings",
     "MemoryConnectionError",
     "MemoryError",
     "MemoryItem",
@@ -186,6 +219,7 @@ __all__ = [
     "MemoryTimeoutError",
     "MessageError",
     "NotInitializedError",
+    "OpenAIEmbeddings",
     "OpenAISummarizer",
     "PIIHasher",
     "PagedStore",
@@ -194,6 +228,7 @@ __all__ = [
     "ProviderMessages",
     "Query",
     "QueryError",
+    "Reason",
     "Recall",
     "RedisMemoryStore",
     "SQLiteMemoryStore",
@@ -216,9 +251,12 @@ __all__ = [
     "ToolCallNotFoundError",
     "ToolMemory",
     "TriggerResult",
+    "VectorMemoryStore",
+    "VectorStore",
     "Verification",
     "VersionConflict",
     "VersionedStore",
+    "WordMatches",
     "check_trigger",
     "count_tokens",
     "dump_item",

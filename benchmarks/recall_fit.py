@@ -1,0 +1,165 @@
+"""Fit the weights of recall on part 1 of conversations, and judge them on part 2.
+
+    python -m benchmarks.recall_fit --data FILE… [--cache FILE] [--kind people|assistant]
+
+Every question is put to the real pipeline; what it measured for each candidate, and which of them
+are evidence, goes into a multinomial logit with a ridge. Prints weights to be written into
+`recall/_weights.py`, each rounded, and R@10 of both parts. Needs numpy.
+"""
+
+import argparse
+import asyncio
+import pickle
+import sys
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from benchmarks._conversations import read
+from benchmarks._recall_scores import APART
+from benchmarks.recall_quality import fill, opened, part_of
+
+from orbiter.memory.embeddings.cached import CachedEmbeddings
+from orbiter.memory.embeddings.local import LocalEmbeddings
+from orbiter.memory.items import MemoryStatus
+from orbiter.memory.protocols import Embeddings
+from orbiter.memory.query import Query
+from orbiter.memory.recall._candidates import gather
+from orbiter.memory.recall._features import measure
+from orbiter.memory.recall._order import LOOKED_AT, order
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass
+class Example:
+    """One question: what was measured for each candidate, and which of them are evidence."""
+
+    columns: dict[str, Floats]
+    is_evidence: npt.NDArray[np.bool_]
+    is_best: npt.NDArray[np.bool_]
+    """Whether it was among those that were looked at word by word."""
+    evidence: int
+    """How many items are evidence, found or not."""
+
+    def of_the_best(self) -> "Example":
+        """Return the example without what was not looked at word by word."""
+        kept = self.is_best
+        columns = {name: values[kept] for name, values in self.columns.items()}
+        return Example(columns, self.is_evidence[kept], kept[kept], self.evidence)
+
+
+async def examples(path: Path, part: int, embeddings: Embeddings | None) -> list[Example]:
+    _, conversations = read(path)
+    made = []
+    async with opened(None, embeddings) as store:
+        for conversation in part_of(conversations, part):
+            await fill(store, conversation)
+            for asked in conversation.questions:
+                if asked.category == APART:
+                    continue
+                query = Query("", conversation.scope, status=MemoryStatus.ACCEPTED)
+                now = asked.at or conversation.end
+                question, pool = await gather(store, asked.text, query, now=now)
+                table = measure(question, pool)
+                scored = await order(store, pool, table, {}, most=LOOKED_AT)
+                best = {one.item.id for one in scored[:LOOKED_AT]}
+                truth = [conversation.ids[item.id] in asked.evidence for item in table.items]
+                looked = [item.id in best for item in table.items]
+                columns = {name: np.array(values) for name, values in table.columns.items()}
+                evidence = len(asked.evidence)
+                made.append(Example(columns, np.array(truth), np.array(looked), evidence))
+    return made
+
+
+def matrix(example: Example, names: list[str]) -> Floats:
+    return np.array([example.columns[name] for name in names]).T
+
+
+def fit(made: list[Example], names: list[str], *, ridge: float = 1.0) -> Floats:
+    """Return the weights under which evidence is likeliest, by Newton's method."""
+    usable = [(matrix(one, names), one.is_evidence) for one in made if one.is_evidence.any()]
+    weights = np.zeros(len(names))
+    likelihood, slope, curve = _likelihood(usable, weights, ridge)
+    for _ in range(50):
+        step = np.linalg.solve(curve, slope)
+        while True:  # half as far, until it is uphill
+            ahead = _likelihood(usable, weights - step, ridge)
+            if ahead[0] >= likelihood or np.abs(step).max() < 1e-6:
+                break
+            step = step / 2
+        weights = weights - step
+        likelihood, slope, curve = ahead
+        if np.abs(step).max() < 1e-4:
+            break
+    return weights
+
+
+def _likelihood(
+    usable: list[tuple[Floats, npt.NDArray[np.bool_]]], weights: Floats, ridge: float
+) -> tuple[float, Floats, Floats]:
+    """Return the log likelihood with its slope and curvature."""
+    total = -ridge * float(weights @ weights)
+    slope, curve = -2 * ridge * weights, -2 * ridge * np.eye(len(weights))
+    for rows, truth in usable:
+        scores = rows @ weights
+        scores -= scores.max()
+        share = np.exp(scores)
+        size = share.sum()
+        share /= size
+        mean = share @ rows
+        total += float(scores[truth].mean() - np.log(size))
+        slope += rows[truth].mean(0) - mean
+        curve -= (rows * share[:, None]).T @ rows - np.outer(mean, mean)
+    return total, slope, curve
+
+
+def found(made: list[Example], names: list[str], weights: Floats, k: int) -> float:
+    """Return R@k in percent."""
+    shares = []
+    for one in made:
+        order = np.argsort(-(matrix(one, names) @ weights), kind="stable")[:k]
+        shares.append(one.is_evidence[order].sum() / one.evidence)
+    return 100 * float(np.mean(shares))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, nargs="+", required=True)
+    parser.add_argument("--cache", type=Path)
+    parser.add_argument("--names", nargs="+", help="the columns to weigh; else all")
+    parser.add_argument("--best", action="store_true", help="fit the order of the best only")
+    parser.add_argument("--words-only", action="store_true")
+    parser.add_argument("--keep", type=Path, help="keep what was measured, for another fit")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    model: Embeddings | None = None
+    if not given.words_only:
+        model = LocalEmbeddings()
+        if given.cache:
+            model = CachedEmbeddings(model, given.cache, max_entries=1_000_000)
+    parts: list[list[Example]] = [[], []]
+    for path in given.data:
+        for part in (1, 2):
+            parts[part - 1] += asyncio.run(examples(path, part, model))
+    if given.keep:
+        given.keep.write_bytes(pickle.dumps(parts))
+    if given.best:
+        parts = [[one.of_the_best() for one in made] for made in parts]
+    names = given.names or sorted(parts[0][0].columns)
+    for fitted, judged in ((0, 1), (1, 0)):
+        weights = fit(parts[fitted], names)
+        print(f"fitted on part {fitted + 1}")
+        print("   ", ", ".join(f"{n}={w:.2f}" for n, w in zip(names, weights, strict=True)))
+        for which in (fitted, judged):
+            at = {k: found(parts[which], names, weights, k) for k in (5, 10)}
+            print(f"    part {which + 1}: R@5 {at[5]:.1f}, R@10 {at[10]:.1f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

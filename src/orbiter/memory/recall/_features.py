@@ -1,0 +1,232 @@
+"""What speaks for each candidate: words, meaning, the talk around it, who spoke, when, and how.
+
+Plain functions from a question and a pool to one number per item; no store, no model, no clock.
+Numbers that have no natural unit are standardised over the pool, so that one set of weights
+serves short dialogues and long chats, small stores and large ones.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from orbiter.memory import words
+from orbiter.memory.items import AIMemory, HumanMemory, MemoryItem
+from orbiter.memory.recall._dates import closeness, has_time
+from orbiter.memory.recall._pool import Pool, speaker_of
+from orbiter.memory.recall._question import Question
+
+__all__ = ["Table", "measure", "terms_of"]
+
+_K1, _B = 1.2, 0.4  # of BM25; turns are short, so their length says little
+_SPAN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One row per item of a pool: what was measured, by name."""
+
+    items: list[MemoryItem]
+    columns: dict[str, list[float]]
+    before: list[int | None]
+    """Where the item said just before stands; `None` at the start of a stretch."""
+    after: list[int | None]
+    found: list[frozenset[str]]
+    """The asked terms that stand in each item."""
+    rarity: dict[str, float]
+
+
+@lru_cache(maxsize=4096)
+def _passage_terms(content: str) -> tuple[tuple[Counter[str], int], ...]:
+    counted = (Counter(words.terms(passage)) for passage in words.passages(content))
+    return tuple((terms, terms.total()) for terms in counted)
+
+
+_says_when = lru_cache(maxsize=4096)(has_time)
+
+
+def terms_of(item: MemoryItem) -> frozenset[str]:
+    """Return the distinct terms of an item."""
+    return frozenset(term for counts, _ in _passage_terms(item.content) for term in counts)
+
+
+def measure(question: Question, pool: Pool) -> Table:
+    """Return what speaks for every item of *pool* as an answer to *question*."""
+    items = pool.items
+    before, after = _neighbours(pool)
+    passages = [_passage_terms(item.content) for item in items]
+    rarity = _rarity(question.terms, pool)
+    asked = frozenset(question.terms)
+    found = [
+        frozenset(term for counts, _ in each for term in asked & counts.keys()) for each in passages
+    ]
+    columns = {
+        "words": standardise(_bm25(passages, rarity)),
+        "reach": standardise(
+            [_mass(found[at] | _at(found, before[at]), rarity) for at in range(len(items))]
+        ),
+        "talk": standardise(
+            [
+                _mass(
+                    frozenset().union(*(found[near] for near in _near(at, before, after))), rarity
+                )
+                for at in range(len(items))
+            ]
+        ),
+        "session": standardise(_session_words(items, passages, question.terms)),
+        "speaker": [_speaker(question, item) for item in items],
+        "user": centre([1.0 if isinstance(item, HumanMemory) else 0.0 for item in items]),
+        "assistant": [
+            1.0 if question.asks_you and isinstance(item, AIMemory) else 0.0 for item in items
+        ],
+        "date": [closeness(item.created_at, question.times) for item in items],
+        "when": [1.0 if question.asks_when and _says_when(item.content) else 0.0 for item in items],
+        "question": [1.0 if item.content.rstrip().endswith(("?", "？")) else 0.0 for item in items],
+        "length": centre([math.log(1 + sum(length for _, length in each)) for each in passages]),
+    }
+    if pool.similarity is not None:
+        meaning = standardise([pool.similarity.get(item.id) for item in items])
+        columns["meaning"] = meaning
+        columns["gist"] = [
+            _mean(meaning[near] for near in _near(at, before, after) if near != at)
+            for at in range(len(items))
+        ]
+        columns["session_gist"] = centre(_session_best(items, meaning))
+    return Table(items, columns, before, after, found, rarity)
+
+
+def centre(values: Sequence[float]) -> list[float]:
+    """Return how far each value is above the mean, so that what all have is no reason."""
+    mean = sum(values) / len(values) if values else 0.0
+    return [value - mean for value in values]
+
+
+def standardise(values: Sequence[float | None]) -> list[float]:
+    """Return how many deviations each value is above the mean; what is not known is average."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return [0.0] * len(values)
+    mean = sum(known) / len(known)
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in known) / len(known))
+    if deviation < 1e-9:
+        return [0.0] * len(values)
+    return [0.0 if value is None else (value - mean) / deviation for value in values]
+
+
+def _neighbours(pool: Pool) -> tuple[list[int | None], list[int | None]]:
+    before: list[int | None] = []
+    after: list[int | None] = []
+    for stretch in pool.stretches:
+        start, last = len(before), len(before) + len(stretch) - 1
+        before += [None if at == start else at - 1 for at in range(start, last + 1)]
+        after += [None if at == last else at + 1 for at in range(start, last + 1)]
+    return before, after
+
+
+def _near(at: int, before: Sequence[int | None], after: Sequence[int | None]) -> list[int]:
+    near = [at]
+    for direction in (before, after):
+        place: int | None = at
+        for _ in range(_SPAN):
+            place = None if place is None else direction[place]
+            if place is not None:
+                near.append(place)
+    return near
+
+
+def _rarity(terms: Iterable[str], pool: Pool) -> dict[str, float]:
+    total = max(pool.passages, 1)
+    rarity = {}
+    for term in terms:
+        count = min(pool.frequency.get(term, 0), total)
+        rarity[term] = math.log(1 + (total - count + 0.5) / (count + 0.5))
+    return rarity
+
+
+def _mass(terms: Iterable[str], rarity: dict[str, float]) -> float:
+    # In one order, so that equal sets have equal sums.
+    return sum(rarity[term] for term in sorted(terms))
+
+
+def _at(found: Sequence[frozenset[str]], place: int | None) -> frozenset[str]:
+    return frozenset() if place is None else found[place]
+
+
+def _bm25(
+    passages: Sequence[tuple[tuple[Counter[str], int], ...]], rarity: dict[str, float]
+) -> list[float]:
+    lengths = [length for each in passages for _, length in each]
+    typical = max(sum(lengths) / len(lengths), 1.0) if lengths else 1.0
+    scores = []
+    for each in passages:
+        best = 0.0
+        for counts, length in each:
+            flat = _K1 * (1 - _B + _B * length / typical)
+            score = 0.0
+            for term, weight in rarity.items():
+                count = counts.get(term, 0)
+                if count:
+                    score += weight * count * (_K1 + 1) / (count + flat)
+            best = max(best, score)
+        scores.append(best)
+    return scores
+
+
+def _session_words(
+    items: Sequence[MemoryItem],
+    passages: Sequence[tuple[tuple[Counter[str], int], ...]],
+    terms: Sequence[str],
+) -> list[float]:
+    """Return how well the whole session of each item fits, as BM25 over sessions."""
+    counts: dict[object, Counter[str]] = {}
+    lengths: Counter[object] = Counter()
+    for item, each in zip(items, passages, strict=True):
+        session = _session(item)
+        total = counts.setdefault(session, Counter())
+        for found, length in each:
+            lengths[session] += length
+            for term in terms:
+                if term in found:
+                    total[term] += found[term]
+    if not counts:
+        return []
+    typical = max(lengths.total() / len(counts), 1.0)
+    scores = dict.fromkeys(counts, 0.0)
+    for term in terms:
+        having = [session for session in counts if counts[session][term]]
+        rarity = math.log(1 + (len(counts) - len(having) + 0.5) / (len(having) + 0.5))
+        for session in having:
+            count = counts[session][term]
+            flat = _K1 * (0.5 + 0.5 * lengths[session] / typical)
+            scores[session] += rarity * count * (_K1 + 1) / (count + flat)
+    return [scores[_session(item)] for item in items]
+
+
+def _session_best(items: Sequence[MemoryItem], meaning: Sequence[float]) -> list[float]:
+    """Return the mean of the three nearest items of each item's session."""
+    by_session: dict[object, list[float]] = {}
+    for item, value in zip(items, meaning, strict=True):
+        by_session.setdefault(_session(item), []).append(value)
+    best = {
+        session: sum(sorted(values, reverse=True)[:3]) / 3 for session, values in by_session.items()
+    }
+    return [best[_session(item)] for item in items]
+
+
+def _session(item: MemoryItem) -> object:
+    # Without a session, nothing says that two items belong together.
+    return (item.metadata.user_id, item.metadata.session_id or (item.id,))
+
+
+def _speaker(question: Question, item: MemoryItem) -> float:
+    """Return whether the one who spoke is the one asked about: 0.5, -0.5, or 0 if unknown."""
+    name = speaker_of(item)
+    if name is None or len(question.about) != 1:
+        return 0.0
+    return 0.5 if name.casefold() in question.about else -0.5
+
+
+def _mean(values: Iterable[float]) -> float:
+    known = list(values)
+    return sum(known) / (2 * _SPAN) if known else 0.0

@@ -1,0 +1,213 @@
+"""The times a question speaks of."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orbiter.memory.recall._dates import Span, closeness, has_time, spans
+
+NOW = datetime(2024, 6, 15, 12, tzinfo=UTC)
+
+
+def _days_ago(days: float) -> datetime:
+    return NOW - timedelta(days=days)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("on 7 May 2023", Span(2023, 5, 7)),
+        ("on May 7, 2023?", Span(2023, 5, 7)),
+        ("the 7th of May, 2023", Span(2023, 5, 7)),
+        ("7 MAY 2023", Span(2023, 5, 7)),
+        ("on 2023-05-07", Span(2023, 5, 7)),
+        ("on 2023/5/7", Span(2023, 5, 7)),
+        ("on December 3rd", Span(None, 12, 3)),
+        ("in July 2022", Span(2022, 7)),
+        ("in July", Span(None, 7)),
+        ("in 2021", Span(2021)),
+        ("during 1999", Span(1999)),
+        ("on 29 February 2024", Span(2024, 2, 29)),
+        ("on 29 February", Span(None, 2, 29)),
+    ],
+)
+def test_a_date_is_read(text: str, expected: Span) -> None:
+    assert spans(f"What did I do {text}", now=NOW) == (expected,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Where do I live?",
+        "I may go",
+        "May I ask?",
+        "March on, soldiers",
+        "31 February 2023",
+        "29 February 2023",
+        "45 January",
+        "0000-01-01",
+        "2023-13-01",
+        "9999-12-31",
+        "in 99999",
+        "room 2021",
+        "the mayor marched",
+        "an augustan age",
+        "12345-01-01",
+    ],
+)
+def test_what_names_no_time_or_an_impossible_one_has_none(text: str) -> None:
+    assert spans(text, now=NOW) == ()
+
+
+def test_a_month_that_is_also_a_word_needs_something_that_makes_it_one() -> None:
+    for text in ("in May", "last march", "early May", "mid-March", "May 2023", "3 March"):
+        assert [span.month for span in spans(text, now=NOW)] in ([3], [5])
+
+
+@pytest.mark.parametrize(
+    ("text", "inside", "outside"),
+    [
+        ("two weeks ago", 14, 40),
+        ("2 weeks ago", 14, 1),
+        ("a couple of weeks ago", 14, 40),
+        ("a few days ago", 3, 9),
+        ("three months ago", 91, 200),
+        ("a year ago", 365, 30),
+        ("yesterday", 1, 5),
+        ("last week", 8, 30),
+        ("this week", 2, 30),
+        ("last month", 40, 90),
+        ("last weekend", 6, 30),
+        ("Last Year", 400, 900),
+    ],
+)
+def test_a_time_is_seen_from_now(text: str, inside: float, outside: float) -> None:
+    asked = spans(f"What happened {text}?", now=NOW)
+
+    assert closeness(_days_ago(inside), asked) == 1.0
+    assert closeness(_days_ago(outside), asked) == 0.0
+
+
+def test_several_times_are_all_read_once() -> None:
+    text = "Between 1 May 2023 and 3 June 2023, or on 1 May 2023"
+
+    assert spans(text, now=NOW) == (Span(2023, 5, 1), Span(2023, 6, 3))
+
+
+@pytest.mark.parametrize(
+    ("day", "expected"), [(7, 1.0), (6, 1.0), (14, 1.0), (25, 0.5), (4, 0.5), (1, 0.0)]
+)
+def test_a_day_is_spoken_of_on_it_and_in_the_week_after(day: int, expected: float) -> None:
+    assert closeness(datetime(2023, 5, day, tzinfo=UTC), [Span(2023, 5, 7)]) == expected
+
+
+@pytest.mark.parametrize(
+    ("moment", "expected"),
+    [((2023, 5, 31), 1.0), ((2023, 6, 10), 0.5), ((2023, 6, 20), 0.0), ((2022, 5, 3), 0.0)],
+)
+def test_a_month_is_spoken_of_in_it_and_early_in_the_next(
+    moment: tuple[int, int, int], expected: float
+) -> None:
+    assert closeness(datetime(*moment, tzinfo=UTC), [Span(2023, 5)]) == expected
+
+
+def test_without_a_year_any_year_will_do() -> None:
+    for year in (1999, 2023):
+        assert closeness(datetime(year, 5, 8, tzinfo=UTC), [Span(None, 5, 7)]) == 1.0
+        assert closeness(datetime(year, 5, 8, tzinfo=UTC), [Span(None, 5)]) == 1.0
+
+
+def test_the_turn_of_the_year_does_not_part_days_that_are_close() -> None:
+    assert closeness(datetime(2024, 1, 3, tzinfo=UTC), [Span(None, 12, 31)]) == 1.0
+    assert closeness(datetime(2024, 1, 3, tzinfo=UTC), [Span(None, 12)]) == 0.5
+    assert closeness(datetime(2023, 12, 31, 12, tzinfo=UTC), [Span(None, 1, 1)]) == 1.0
+    assert closeness(datetime(2024, 1, 3, tzinfo=UTC), [Span(2024, 12, 31)]) == 0.0
+
+
+def test_the_29th_of_february_is_no_day_of_other_years() -> None:
+    assert closeness(datetime(2024, 3, 1, tzinfo=UTC), [Span(None, 2, 29)]) == 1.0
+    assert closeness(datetime(2023, 3, 1, tzinfo=UTC), [Span(None, 2, 29)]) == 0.0
+
+
+def test_the_closest_of_several_times_counts_and_of_none_nothing() -> None:
+    moment = datetime(2023, 5, 7, tzinfo=UTC)
+
+    assert closeness(moment, [Span(2020), Span(2023, 5, 7)]) == 1.0
+    assert 0 < closeness(moment, [Span(2023)]) < 1
+    assert closeness(moment, []) == 0.0
+
+
+@pytest.mark.parametrize(
+    "text", ["We met yesterday", "It was in 2019", "Last SUMMER", "on Monday", "ten years ago"]
+)
+def test_a_text_that_says_when_has_a_time(text: str) -> None:
+    assert has_time(text)
+
+
+@pytest.mark.parametrize("text", ["", "I like tea", "I may march", "a lasting peace", "room 101"])
+def test_a_text_that_does_not_say_when_has_none(text: str) -> None:
+    assert not has_time(text)
+
+
+PIECES = st.sampled_from(
+    [
+        "99 years ago",
+        "999 years ago",
+        "yesterday",
+        "last year",
+        "0 days ago",
+        "may",
+        "march 99",
+        "31 february",
+        "0000-00-00",
+        "9999-12-31",
+        "0001-01-01",
+        "in 1900",
+        "of 2099",
+        "١٢ may",
+        "twelve weeks ago",
+        "a few",
+        "a couple of",
+        "² may 0",
+        "december 31",
+        "29 february",
+        "1 january 0001",
+        "this weekend",
+        ",",
+    ]
+)
+MOMENTS = st.datetimes(timezones=st.just(UTC))
+
+
+@given(st.one_of(st.text(), st.lists(PIECES).map(" ".join)), MOMENTS, MOMENTS)
+def test_any_text_at_any_time_has_times_that_can_be_compared(
+    text: str, now: datetime, moment: datetime
+) -> None:
+    found = spans(text, now=now)
+
+    assert 0.0 <= closeness(moment, found) <= 1.0
+    for span in found:
+        bounds = span.bounds()
+        assert bounds is None or bounds[0] <= bounds[1]
+    assert spans(text, now=now) == found
+    assert has_time(text) in (True, False)
+
+
+@pytest.mark.parametrize("text", ["yesterday", "999 years ago", "last year", "0 days ago"])
+def test_the_beginning_and_the_end_of_time_can_be_asked_at(text: str) -> None:
+    for now in (datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, tzinfo=UTC)):
+        (span,) = spans(text, now=now)
+
+        assert span.bounds() is not None
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "text", ["1 " * 10**5, "1" + " " * 10**6, "may " * 10**5, "last\n" * 10**5]
+)
+def test_a_long_text_is_read_in_one_go(text: str) -> None:
+    assert isinstance(spans(text, now=NOW), tuple)
+    assert isinstance(has_time(text), bool)
