@@ -67,6 +67,16 @@ class Stand(Embeddings):
     async def aembed(self, text: str) -> list[float]:
         return await self._model.aembed(text)
 
+    @property
+    def detail_dimension(self) -> int:
+        return self._model.detail_dimension
+
+    async def aembed_details(self, texts: Sequence[str]) -> list[tuple[list[float], bytes]]:
+        if len(texts) == 1:
+            return await self._model.aembed_details(texts)
+        words = bytes(range(64)) * 20
+        return [(self.embed(text), words) for text in texts]
+
     async def aembed_many(self, texts: Sequence[str]) -> list[list[float]]:
         if len(texts) == 1:
             return await self._model.aembed_many(texts)

@@ -3,8 +3,9 @@
     python benchmarks/run.py [--data DIR] [--full]
 
 DIR may hold `locomo_dev.json.gz`, for the parts that need real conversations. `--full` searches a
-million rows, fills a Redis with a million memories and builds a graph of 200,000 vectors, for some
-twenty minutes. The fuzz run of `benchmarks/legal.py` stands apart: `make fuzz`.
+million rows, fills a Redis with a million memories, builds a graph of 200,000 vectors and asks
+about every `*.json.gz` of DIR, for an hour or so. The fuzz run of `benchmarks/legal.py` stands
+apart: `make fuzz`.
 """
 
 import argparse
@@ -17,9 +18,10 @@ ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = (
     *("import_time", "short_term", "peers_legal", "tokens", "summary_coverage", "embeddings"),
     *("sql_write", "sql_read", "sql_search", "postgres_write", "postgres_read", "episodic"),
-    "vectors",
+    *("vectors", "recall_speed", "recall_quality"),
 )
 TAKES_DATA = frozenset(("tokens", "summary_coverage"))
+TAKES_FILES = frozenset(("recall_quality",))
 TAKES_FULL = frozenset(("sql_search", "postgres_read", "episodic", "vectors"))
 
 
@@ -27,6 +29,12 @@ def run(name: str, data: Path | None, *, full: bool) -> int:
     command = [sys.executable, "-m", f"benchmarks.{name}"]
     if data is not None and name in TAKES_DATA:
         command += ["--data", str(data.resolve())]
+    if name in TAKES_FILES:
+        if data is None:
+            print("    needs --data", file=sys.stderr)
+            return 0
+        pattern = "*.json.gz" if full else "locomo*.json.gz"
+        command += ["--data", *map(str, sorted(data.resolve().glob(pattern)))]
     if full and name in TAKES_FULL:
         command.append("--full")
     return subprocess.run(command, cwd=ROOT, check=False).returncode

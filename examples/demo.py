@@ -20,6 +20,7 @@ from orbiter.memory import (
     ContextManager,
     ExtractiveSummarizer,
     HumanMemory,
+    LocalEmbeddings,
     MemoryItem,
     MemoryMetadata,
     ShortTermMemory,
@@ -36,6 +37,7 @@ from orbiter.memory import (
     validate,
 )
 from orbiter.memory.messages import Format
+from orbiter.memory.recall import recall
 
 WIDTH = min(shutil.get_terminal_size().columns, 100)
 ALICE = MemoryMetadata(user_id="alice", session_id="trip", agent_id="planner")
@@ -150,6 +152,7 @@ async def main() -> None:
     with TemporaryDirectory() as folder:
         await prompt(Path(folder), await memory.search(metadata=ALICE, limit=100))
         await keep(Path(folder) / "agent.db", await memory.search(limit=100))
+        await ask(Path(folder) / "agent.db", "What should Mia not be given to eat?")
 
 
 async def prompt(folder: Path, conversation: list[MemoryItem]) -> None:
@@ -194,6 +197,15 @@ async def keep(path: Path, items: list[MemoryItem]) -> None:
         for version in await store.history(allergy.id):
             who = f"{version.change} by {version.by}"
             print(f"{version.item.version:>8}  {who:<18}  {version.item.content}")
+
+
+async def ask(path: Path, question: str) -> None:
+    """Open the file with a model, and recall what answers a question."""
+    async with SQLiteMemoryStore(path, embeddings=LocalEmbeddings()) as store:
+        await store.catch_up()
+        title(f"Recalled for: {question}")
+        for hit in await recall(store, question, scope=ALICE, k=2):
+            print(textwrap.indent(str(hit), " " * 10))
 
 
 if __name__ == "__main__":

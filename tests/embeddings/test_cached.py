@@ -315,3 +315,23 @@ def test_a_forked_child_opens_the_file_itself(cached: CachedEmbeddings, model: C
 def test_senseless_settings_are_refused(model: Counting, settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(settings))):
         CachedEmbeddings(model, **{"path": "x.db", **settings})
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), 0.0])
+def test_a_vector_that_points_nowhere_is_refused_and_not_kept(
+    tmp_path: Path, number: float
+) -> None:
+    class Broken(HashEmbeddings):
+        is_broken = True
+
+        def embed(self, text: str) -> list[float]:
+            return [number] * self.dimension if self.is_broken else super().embed(text)
+
+    broken = Broken()
+    cached = CachedEmbeddings(broken, tmp_path / "vectors.db")
+
+    with pytest.raises(EmbeddingError, match="not kept"):
+        cached.embed("tea")
+    broken.is_broken = False
+
+    assert cached.embed("tea") == pytest.approx(HashEmbeddings().embed("tea"))

@@ -24,6 +24,8 @@ def _days_ago(days: float) -> datetime:
         ("7 MAY 2023", Span(2023, 5, 7)),
         ("on 2023-05-07", Span(2023, 5, 7)),
         ("on 2023/5/7", Span(2023, 5, 7)),
+        ("on 01.11.2026", Span(2026, 11, 1)),
+        ("on 7.5.2023?", Span(2023, 5, 7)),
         ("on December 3rd", Span(None, 12, 3)),
         ("in July 2022", Span(2022, 7)),
         ("in July", Span(None, 7)),
@@ -50,6 +52,8 @@ def test_a_date_is_read(text: str, expected: Span) -> None:
         "45 January",
         "0000-01-01",
         "2023-13-01",
+        "01.13.2023",
+        "version 1.2.3",
         "9999-12-31",
         "in 99999",
         "room 2021",
@@ -81,7 +85,11 @@ def test_a_month_that_is_also_a_word_needs_something_that_makes_it_one() -> None
         ("this week", 2, 30),
         ("last month", 40, 90),
         ("last weekend", 6, 30),
-        ("Last Year", 400, 900),
+        ("in the past three days", 3, 9),
+        ("in the last 2 weeks", 20, 30),
+        ("in the last few weeks", 20, 40),
+        ("past month", 20, 60),
+        ("this year", 300, 400),
     ],
 )
 def test_a_time_is_seen_from_now(text: str, inside: float, outside: float) -> None:
@@ -89,6 +97,35 @@ def test_a_time_is_seen_from_now(text: str, inside: float, outside: float) -> No
 
     assert closeness(_days_ago(inside), asked) == 1.0
     assert closeness(_days_ago(outside), asked) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("last year", Span(2023)),
+        ("Previous Year", Span(2023)),
+        ("last month", Span(2024, 5)),
+        ("last Monday", Span(2024, 6, 10)),
+        ("on Friday", Span(2024, 6, 14)),
+        ("on Saturday", Span(2024, 6, 8)),  # it is one now
+        ("this Sunday", Span(2024, 6, 9)),
+    ],
+)
+def test_a_year_a_month_and_a_day_of_the_week_are_those_of_the_calendar(
+    text: str, expected: Span
+) -> None:
+    assert spans(f"What happened {text}?", now=NOW) == (expected,)
+
+
+def test_the_month_before_january_is_of_the_year_before() -> None:
+    now = datetime(2024, 1, 31, tzinfo=UTC)
+
+    assert spans("last month", now=now) == (Span(2023, 12),)
+
+
+def test_a_year_is_less_close_than_a_day_or_a_month() -> None:
+    assert closeness(datetime(2023, 5, 7, tzinfo=UTC), [Span(2023)]) == 0.6
+    assert closeness(datetime(2024, 1, 1, tzinfo=UTC), [Span(2023)]) == 0.0
 
 
 def test_several_times_are_all_read_once() -> None:
@@ -158,6 +195,10 @@ PIECES = st.sampled_from(
         "999 years ago",
         "yesterday",
         "last year",
+        "last month",
+        "on sunday",
+        "the past 999 years",
+        "31.12.9999",
         "0 days ago",
         "may",
         "march 99",
@@ -202,6 +243,12 @@ def test_the_beginning_and_the_end_of_time_can_be_asked_at(text: str) -> None:
         (span,) = spans(text, now=now)
 
         assert span.bounds() is not None
+
+
+@pytest.mark.parametrize("text", ["last month", "on Monday", "last Sunday", "past 999 years"])
+def test_no_time_before_or_after_all_others_is_an_error(text: str) -> None:
+    for now in (datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, tzinfo=UTC)):
+        assert all(span.bounds() is not None for span in spans(text, now=now))
 
 
 @pytest.mark.timeout(20)

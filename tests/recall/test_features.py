@@ -8,20 +8,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.recall.pools import ask, column, pool, talk, turn
 
-from orbiter.memory.recall._features import measure, standardise, terms_of
+from orbiter.memory.recall._features import has_evidence, measure, standardise, terms_of
+from orbiter.memory.recall._pool import Pool
+from orbiter.memory.recall._question import Question
 
 
 def test_standardised_values_have_mean_zero_and_deviation_one() -> None:
-    assert standardise([1.0, 2.0, 3.0]) == pytest.approx([-1.2247449, 0.0, 1.2247449])
+    assert standardise([1.0, 3.0] * 10) == pytest.approx([-1.0, 1.0] * 10)
+    assert standardise([1.0, 3.0] * 10, absent=9.0) == pytest.approx([-1.0, 1.0] * 10)
 
 
-@pytest.mark.parametrize("values", [[], [5.0], [2.0, 2.0], [None, None], [None, 3.0]])
+def test_few_values_are_compared_with_what_is_absent() -> None:
+    assert standardise([5.0])[0] == pytest.approx(19**0.5)
+    assert standardise([5.0, 5.0]) == pytest.approx([3.0, 3.0])
+    assert standardise([0.05], absent=0.1)[0] < 0 < standardise([0.15], absent=0.1)[0]
+    assert standardise([0.0, 1.0])[0] < 0
+
+
+@pytest.mark.parametrize("values", [[], [0.0], [2.0] * 20, [None, None], [None, 0.0]])
 def test_where_nothing_differs_everything_is_average(values: list[float | None]) -> None:
     assert standardise(values) == [0.0] * len(values)
 
 
 def test_what_is_not_known_is_average() -> None:
-    assert standardise([1.0, None, 3.0]) == [-1.0, 0.0, 1.0]
+    assert standardise([1.0, None, 3.0])[1] == 0.0
+    assert standardise([1.0, None, 3.0] * 10) == pytest.approx([-1.0, 0.0, 1.0] * 10)
 
 
 @given(st.lists(st.floats(-1e6, 1e6)))
@@ -165,6 +176,57 @@ def test_question_tells_what_asks() -> None:
     assert [found[str(n)] for n in range(6)] == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
 
 
+def test_echo_is_the_question_itself_and_no_other() -> None:
+    items = talk(
+        "Where is my flat in Bern?",
+        "where's the flat? ",
+        "My flat is in Bern.",
+        "Where is the tea?",
+        "Where?",
+    )
+
+    found = column("echo", ask("Where is my flat in Bern?"), pool(items))
+
+    assert found == {"0": 1.0, "1": 0.0, "2": 0.0, "3": 0.0, "4": 0.0}
+    assert set(column("echo", ask("Where is it?"), pool(items)).values()) == {0.0}
+
+
+def test_echo_is_known_by_the_names_too() -> None:
+    items = [turn("q", "Where does Ann live?", speaker="Ben"), turn("o", "Where does Cid live?")]
+
+    found = column("echo", ask("Where does Ann live?", "Ann", "Ben", "Cid"), pool(items))
+
+    assert found == {"q": 1.0, "o": 0.0}
+
+
+def test_an_echo_lends_its_words_to_what_follows_only() -> None:
+    asked = ask("What did you paint?")
+    items = talk("tea", "coffee", "What did you paint?", "The house.", "Well.", "tea")
+    candidates = pool(items)
+
+    found = column("talk", asked, candidates)
+    table = measure(asked, candidates)
+
+    assert {item_id for item_id, value in found.items() if value > 0} == {"2", "3", "4"}
+    assert [has_evidence(asked, table, at) for at in range(6)] == [False] * 2 + [True] * 3 + [False]
+
+
+def test_evidence_is_a_word_near_a_meaning_or_a_time() -> None:
+    items = talk("a", "b", "c", "paint", "d", "e", "f")
+    by_words, by_time = ask("paint"), ask("What was on 2 June 2024?")
+    by_meaning = pool(items, similarity={"0": 0.9, "1": 0.05})
+
+    def evident(asked: Question, candidates: Pool) -> set[str]:
+        table = measure(asked, candidates)
+        return {i.id for at, i in enumerate(table.items) if has_evidence(asked, table, at)}
+
+    assert evident(by_words, pool(items)) == {"1", "2", "3", "4", "5"}
+    assert evident(by_time, pool(items)) == {str(n) for n in range(7)}
+    assert evident(ask("zebra"), by_meaning) == {"0"}
+    assert evident(ask("zebra"), pool(items)) == set()
+    assert evident(ask("What is this?"), pool(items)) == set()
+
+
 def test_length_grows_with_the_terms_and_ever_less() -> None:
     items = talk("", "one", "one two", " ".join(f"w{n}" for n in range(400)))
 
@@ -178,7 +240,14 @@ def test_length_grows_with_the_terms_and_ever_less() -> None:
 def test_meaning_ranks_by_cosine_and_what_has_no_vector_is_average() -> None:
     found = column("meaning", ask("x"), pool(talk("a", "b", "c"), similarity={"0": 0.9, "1": 0.1}))
 
-    assert found == {"0": 1.0, "1": -1.0, "2": 0.0}
+    assert found["0"] > 0 == found["2"] > found["1"]
+
+
+def test_the_only_candidate_is_near_or_not() -> None:
+    near = column("meaning", ask("x"), pool(talk("a"), similarity={"0": 0.5}))
+    far = column("meaning", ask("x"), pool(talk("a"), similarity={"0": 0.02}))
+
+    assert near["0"] > 0 > far["0"]
 
 
 def test_without_a_model_nothing_is_said_about_meaning() -> None:

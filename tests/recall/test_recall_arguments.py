@@ -1,7 +1,10 @@
 """What may be asked of recall, and what it says if it cannot answer."""
 
+import gc
+import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -17,7 +20,8 @@ from orbiter.memory import (
     SQLiteMemoryStore,
     VectorMemoryStore,
 )
-from orbiter.memory.recall import _notices, recall
+from orbiter.memory.recall import _candidates, _notices, recall
+from orbiter.memory.recall._question import read
 from orbiter.memory.testing import HashEmbeddings
 
 ANN = MemoryMetadata(user_id="ann")
@@ -53,10 +57,11 @@ async def store() -> Any:
         ({"k": 1.5}, "`k`"),
         ({"k": True}, "`k`"),
         ({"k": "5"}, "`k`"),
-        ({"scope": "ann"}, "`scope`"),
+        ({"scope": "ann"}, r"`scope`.*MemoryMetadata\(user_id="),
         ({"scope": {"user_id": "ann"}}, "`scope`"),
         ({"scope": MemoryMetadata()}, "`scope=None`"),
         ({"scope": MemoryMetadata(extra={"x": 1})}, "`scope=None`"),
+        ({"scope": MemoryMetadata(user_id="ann", extra={"x": 1})}, r"`where=\{'x': 1\}`"),
         ({"status": "lost"}, "lost"),
         ({"memory_type": 5}, "memory_type"),
         ({"since": "yesterday"}, "since"),
@@ -85,16 +90,16 @@ async def test_k_bounds_the_hits(store: Any) -> None:
 
 
 @MODELS
-async def test_a_question_that_says_nothing_recalls_the_newest(
+async def test_a_question_that_says_nothing_recalls_nothing(
     opened: Opening, model: HashEmbeddings | None
 ) -> None:
     async with opened(model) as store:
         await store.add(HumanMemory(id="a", content="tea", metadata=ANN))
 
-        for query in ("", "  \n", "the of and", "?!...", "🎉👍", "zzz", "日", "\x07"):
-            found = await recall(store, query, scope=ANN)
+        await store.add(HumanMemory(id="b", content="🎉👍 ???", metadata=ANN))
 
-            assert [hit.item.id for hit in found] == ["a"]
+        for query in ("", "  \n", "?", "?!...", "🎉👍", "\x07", "the of and", "zzz", "日"):
+            assert await recall(store, query, scope=ANN) == []
 
 
 async def test_an_empty_store_recalls_nothing(opened: Opening) -> None:
@@ -177,6 +182,58 @@ async def test_while_the_model_fails_words_still_answer_and_it_says_so_once(
     assert "meaning" not in {reason.part for reason in first[0].why}
 
 
+@dataclass
+class Counting(Broken):
+    """Embeddings that count the questions; as a dataclass they cannot be hashed."""
+
+    asked: int = 0
+
+    def __post_init__(self) -> None:
+        super().__init__(16)
+
+    async def aembed_details(self, texts: Sequence[str]) -> list[tuple[list[float], bytes]]:
+        self.asked += 1
+        return await super().aembed_details(texts)
+
+
+async def test_a_model_that_failed_is_left_alone_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_notices, "_told", {"no vector"})
+    model, other = Counting(), Counting()
+    async with SQLiteMemoryStore(":memory:", embeddings=model) as store:
+        await store.add(HumanMemory(content="my door code", metadata=ANN))
+        await store.catch_up()
+        before = model.asked
+        model.is_broken = True
+        for _ in range(3):
+            assert await recall(store, "door code", scope=ANN)
+        model.is_broken = False
+        assert model.asked == before + 1
+        assert id(other) not in _candidates._failed
+
+        _candidates._failed[id(model)] = time.monotonic() - 1.0
+        (hit,) = await recall(store, "door code", scope=ANN)
+
+    assert model.asked == before + 2
+    assert "meaning" in {reason.part for reason in hit.why}
+
+
+async def test_a_model_that_failed_is_forgotten_when_it_is_gone() -> None:
+    model = Counting()
+    model.is_broken = True
+    question = read("tea", now=NOW)
+
+    with pytest.warns(UserWarning, match="ConnectionError"):
+        assert await _candidates._embedded(model, question) == (None, b"")
+    key = id(model)
+    assert key in _candidates._failed
+    del model
+    gc.collect()
+
+    assert key not in _candidates._failed
+
+
 async def test_a_store_of_vectors_alone_is_recalled_from_by_meaning() -> None:
     store = VectorMemoryStore(embeddings=HashEmbeddings(256))
     await store.add(
@@ -190,7 +247,7 @@ async def test_a_store_of_vectors_alone_is_recalled_from_by_meaning() -> None:
     )
 
     found = await recall(store, "door code yesterday", scope=ANN, since=datetime.min)  # noqa: DTZ901
-    narrow = await recall(store, "green tea", scope=ANN, where={"n": 1})
+    narrow = await recall(store, "my green tea", scope=ANN, where={"n": 1})
 
-    assert [hit.item.id for hit in found] == ["a", "b"]
+    assert [hit.item.id for hit in found] == ["a", "b"]  # both are of the last two days
     assert [hit.item.id for hit in narrow] == ["a"]

@@ -87,6 +87,11 @@ say said
 tell told
 good better best
 agree agreed agreeing agrees
+live lived lives living
+allergy allergies allergic
+favourite favourites favorite favorites
+colour colours coloured color colors colored
+neighbour neighbours neighbor
 """.strip().splitlines()
 
 DIFFERENT = [
@@ -99,6 +104,10 @@ DIFFERENT = [
     ("bring", "brine"),
     ("thing", "think"),
     ("spring", "sprint"),
+    ("live", "life"),
+    ("hour", "hor"),
+    ("four", "for"),
+    ("pour", "por"),
 ]
 
 PAIRS = [pair for line in SAME for pair in pairwise(line.split())]
@@ -139,6 +148,9 @@ def test_other_words_are_other_terms(one: str, other: str) -> None:
         ("Москва Москве", ["москва", "москве"]),
         ("हिन्दी", ["हिन्दी"]),
         ("1,234 and 5.5 in 2024", ["1", "234", "5", "5", "2024"]),
+        ("C, C++ and C#, F#.", ["c", "c++", "c#", "f#"]),
+        ("Я пишу на C++ и C#", ["я", "пишу", "на", "c++", "и", "c#"]),
+        ("issue #5 is 1+1", ["issu", "5", "1", "1"]),
         ("room4b snake_case", ["room4b", "snak", "case"]),
         ("🎉 👍🏽 ❤️", []),
         ("", []),

@@ -33,6 +33,11 @@ def batches(texts: Sequence[str], *, size: int) -> Iterator[list[str]]:
         yield batch
 
 
+def points_somewhere(vector: Sequence[float]) -> bool:
+    """Tell whether *vector* has a direction: it is finite, and not all zeros."""
+    return any(vector) and all(map(math.isfinite, vector))
+
+
 def sendable(text: str) -> str:
     """Return *text* as the API takes it: it refuses the empty text, and half a character."""
     return text.encode(errors="replace").decode() or " "
@@ -50,10 +55,12 @@ def vectors(answer: object, *, count: int, dimension: int, model: str) -> list[l
             f"`{model}` answered {count} texts with {given}; check that `base_url` names an "
             "OpenAI-compatible API, or lower `batch_size`"
         )
-    found: dict[object, list[float]] = {}
+    found: dict[int, list[float]] = {}
     for entry in entries:
         vector = _vector(getattr(entry, "embedding", None), dimension, model)
-        found[getattr(entry, "index", None)] = vector
+        number = getattr(entry, "index", None)
+        if isinstance(number, int):  # what is none will be missed
+            found[number] = vector
     try:
         return [found[number] for number in range(count)]
     except KeyError as exc:
@@ -77,7 +84,7 @@ def _vector(value: object, dimension: int, model: str) -> list[float]:
             f"`{model}` gives vectors of {len(numbers)} numbers, not {dimension}; "
             f"pass `dimension={len(numbers)}`"
         )
-    if not all(map(math.isfinite, numbers)) or not any(numbers):
+    if not points_somewhere(numbers):
         raise EmbeddingError(
             f"`{model}` answered with a vector that has no direction: only zeros, or a number "
             "that is not finite; ask the server's operator"

@@ -12,7 +12,7 @@ from hashlib import sha256
 from threading import Lock
 from time import monotonic, sleep
 
-from orbiter.memory.embeddings._answers import pack, unpack
+from orbiter.memory.embeddings._answers import pack, points_somewhere, unpack
 from orbiter.memory.embeddings._forks import Forkable
 
 _OURS = 0x6F626D76  # "obmv"
@@ -144,6 +144,8 @@ class VectorFile(Forkable):
 
     def _is_sound(self, vector: bytes, details: bytes | None = b"") -> bool:
         if details is None or len(vector) != 4 * self._dimension:
+            return False
+        if not points_somewhere(unpack(vector)):
             return False
         return not details or len(details) % self._detail_dimension == 0
 

@@ -9,7 +9,7 @@ import sqlite3
 import warnings
 from collections.abc import Sequence
 
-from orbiter.memory.embeddings._answers import pack, unpack
+from orbiter.memory.embeddings._answers import pack, points_somewhere, unpack
 from orbiter.memory.embeddings._sharing import Waiting, shared
 from orbiter.memory.embeddings._vector_file import Detailed, VectorFile
 from orbiter.memory.errors import EmbeddingError, QueryError
@@ -181,7 +181,12 @@ class CachedEmbeddings(Embeddings):
                 f"{self.dimension} numbers"
             )
         # Rounded at once, so that the first answer is what every later one will be.
-        return [unpack(pack(vector)) for vector in vectors]
+        rounded = [unpack(pack(vector)) for vector in vectors]
+        if not all(map(points_somewhere, rounded)):
+            raise EmbeddingError(
+                f"`{self.name}` gave a vector of zeros, NaN or infinity, which is not kept"
+            )
+        return rounded
 
     def _warn(self, error: Exception) -> None:
         if not self._has_warned:

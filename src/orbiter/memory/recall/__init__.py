@@ -7,6 +7,7 @@ they fulfil, and the same store and question always give the same answer.
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from orbiter.memory.errors import QueryError
@@ -15,13 +16,14 @@ from orbiter.memory.protocols import MemoryStore, VectorStore
 from orbiter.memory.query import SCOPE_FIELDS, Query, check_instant, check_size
 from orbiter.memory.ranking import recency
 from orbiter.memory.recall._candidates import gather
-from orbiter.memory.recall._features import measure, terms_of
+from orbiter.memory.recall._features import has_evidence, measure, terms_of
 from orbiter.memory.recall._notices import say_once
 from orbiter.memory.recall._order import LOOKED_AT, order
 from orbiter.memory.recall._ranking import Scored, without_repeats
-from orbiter.memory.recall._why import Hit, Reason, reasons
+from orbiter.memory.recall._why import Hit, Reason, passage_of, reasons
+from orbiter.memory.words import tokens
 
-__all__ = ["Hit", "Reason", "recall"]
+__all__ = ["BoundRecall", "Hit", "Reason", "recall"]
 
 _NO_MODEL = (
     "recall goes by words and structure only: the store has no `embeddings`; "
@@ -53,6 +55,11 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     *importance_weight*, `metadata.extra["importance"]` from 0 to 1 earns its share. *now* is when
     the question is asked, for "last week".
 
+    What shares no word with the question, has none around it and means less than most candidates
+    is left out, so that there may be fewer than *k*, or none. A question of nothing but names is
+    answered by what these people said and what names them; one of nothing but common words, by
+    meaning alone.
+
     Without an embedding model, or while it fails, it goes by words and structure, and says so
     once. Of a very long query, the beginning and the end count.
     """
@@ -68,7 +75,7 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
         raise QueryError(f"`query` must be text, not {query!r}")
     Query(query)
     moment = datetime.now(UTC) if now is None else check_instant("now", now)
-    if not asked.limit:
+    if not asked.limit or not tokens(query):
         return []
     question, pool = await gather(store, query, asked, now=moment)
     if not isinstance(store, VectorStore) or store.embeddings is None:
@@ -85,11 +92,30 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
         extra["importance"] = importance_weight
         table.columns["importance"] = [_importance(item) for item in table.items]
     scored = await order(store, pool, table, extra, most=max(LOOKED_AT, 2 * k))
-    chosen = _chosen(scored, k)
+    chosen = _chosen([one for one in scored if has_evidence(question, table, one.place)], k)
     return [
-        Hit(one.item, one.score, reasons(question, pool, table, one), tuple(repeats))
+        Hit(
+            one.item,
+            one.score,
+            reasons(question, pool, table, one),
+            tuple(repeats),
+            passage_of(question, one.item),
+        )
         for one, repeats in chosen
     ]
+
+
+@dataclass(frozen=True)
+class BoundRecall:
+    """Recall for one user, as `ContextManager.assemble(long_term=...)` takes it."""
+
+    store: MemoryStore
+    scope: MemoryMetadata
+
+    async def recall(self, query: str, *, limit: int) -> list[MemoryItem]:
+        """Return at most *limit* items that answer *query*, best first."""
+        hits = await recall(self.store, query, scope=self.scope, k=limit)
+        return [hit.item for hit in hits]
 
 
 def _chosen(scored: list[Scored], k: int) -> list[tuple[Scored, list[MemoryItem]]]:
@@ -107,12 +133,18 @@ def _check_scope(scope: object) -> None:
     if scope is None:
         return
     if not isinstance(scope, MemoryMetadata):
-        raise QueryError(f"`scope` must be a MemoryMetadata or None, not {scope!r}")
+        raise QueryError(
+            f'`scope` must be like `MemoryMetadata(user_id="…")`, or None, not {scope!r}'
+        )
     if not Query(metadata=scope).wanted:
         names = "`, `".join(SCOPE_FIELDS)
         raise QueryError(
             f"`scope` names none of `{names}`; set one of them, or pass `scope=None` to recall "
             "from everyone's memories"
+        )
+    if scope.extra:
+        raise QueryError(
+            f"`scope` does not filter by `extra`; pass `where={scope.extra!r}` for that"
         )
 
 

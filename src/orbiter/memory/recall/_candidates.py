@@ -4,13 +4,17 @@ All that recall asks of a store is here. Every question to it carries the caller
 the store applies before it cuts, so a filter never loses a row to one that it excludes.
 """
 
+import asyncio
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
+from weakref import finalize
 
 from orbiter.memory import words
-from orbiter.memory.errors import QueryError
+from orbiter.memory.errors import EmbeddingError, QueryError
 from orbiter.memory.items import MemoryItem
 from orbiter.memory.matches import WordMatches
 from orbiter.memory.protocols import (
@@ -39,6 +43,13 @@ _FEW = 100
 _PATIENCE = 2.0
 """Seconds that recall waits for what is still to be embedded, if that is a few items."""
 
+_LONGEST_WAIT = 15.0
+"""Seconds that a model may take for a question before words have to do."""
+_PAUSE = 30.0
+"""Seconds for which a model that failed is not asked again: most fail by taking their time."""
+_failed: dict[int, float] = {}
+"""Until when, by the id of the model, which need not be hashable: a dataclass is not."""
+
 Found = tuple[Question, Pool]
 
 
@@ -58,21 +69,24 @@ async def gather(store: MemoryStore, text: str, asked: Query, *, now: datetime) 
     names = {name for item in (*matches.items, *newest) if (name := speaker_of(item)) is not None}
     question = read(text, speakers=names, now=now)
     meaning = await _meaning(store, question, some)
+    dated = await _dated(store, question, asked)
     best = fuse_ranks(
         {
             "words": [item.id for item in matches.items],
-            "meaning": [] if meaning is None else list(meaning.similarity),
-            "time": await _dated(store, question, asked),
+            "meaning": [] if meaning is None else [item.id for item in meaning.items],
+            "time": [item.id for item in dated],
         }
     )
     chosen = [item_id for item_id, _ in best[: max(_CHOSEN, 2 * asked.limit)]]
     if len(chosen) < _NEWEST:
         chosen = list(dict.fromkeys((*chosen, *(item.id for item in newest))))
-    stretches = await _around(store, chosen)
+    near = [] if meaning is None else meaning.items
+    known = {item.id: item for item in (*matches.items, *near, *dated, *newest)}
+    stretches = await _around(store, [known[item_id] for item_id in chosen])
     items = [item for stretch in stretches for item in stretch]
     pool = Pool(
         stretches,
-        frozenset(item.id for item in items if asked.matches(item)),
+        frozenset(item.id for item in items if item.content.strip() and asked.matches(item)),
         matches.frequency,
         matches.passages,
     )
@@ -93,8 +107,9 @@ class _Meaning(NamedTuple):
 
     vector: Sequence[float]
     words: bytes
-    similarity: dict[str, float]
+    items: list[MemoryItem]
     """Nearest first."""
+    similarity: dict[str, float]
 
 
 async def _meaning(store: MemoryStore, question: Question, asked: Query) -> _Meaning | None:
@@ -107,23 +122,37 @@ async def _meaning(store: MemoryStore, question: Question, asked: Query) -> _Mea
     if 0 < await store.catch_up(within=0.0) <= _FEW:
         await store.catch_up(within=_PATIENCE)
     near = await store.nearest(vector, asked)
-    return _Meaning(vector, asked_words, {item.id: cosine for item, cosine in near})
+    similarity = {item.id: cosine for item, cosine in near}
+    return _Meaning(vector, asked_words, [item for item, _ in near], similarity)
 
 
 async def _embedded(
     embeddings: Embeddings, question: Question
 ) -> tuple[Sequence[float] | None, bytes]:
     """Return the question's vector and those of its words; `None` if the model fails."""
+    if time.monotonic() < _failed.get(id(embeddings), 0.0):
+        return None, b""
     try:
-        [embedded] = await embeddings.aembed_details([question.said])
+        async with asyncio.timeout(_LONGEST_WAIT):
+            [(vector, asked_words)] = await embeddings.aembed_details([question.said])
+        if not _is_sound(vector, embeddings.dimension):
+            raise EmbeddingError(f"no vector of {embeddings.dimension} numbers")  # noqa: TRY301
     except Exception as exc:  # noqa: BLE001 - of any model; words still answer, and it is told
+        if id(embeddings) not in _failed:
+            finalize(embeddings, _failed.pop, id(embeddings), None)
+        _failed[id(embeddings)] = time.monotonic() + _PAUSE
         say_once(
             "no vector",
             f"recall goes by words and structure only: {embeddings!r} could not embed the "
             f"question ({type(exc).__name__}: {exc})",
         )
         return None, b""
-    return embedded
+    return vector, asked_words
+
+
+def _is_sound(vector: Sequence[float], dimension: int) -> bool:
+    """Tell whether a model's answer is a vector that points somewhere."""
+    return len(vector) == dimension and any(vector) and all(map(math.isfinite, vector))
 
 
 async def _within(store: MemoryStore, asked: Query) -> list[MemoryItem]:
@@ -146,9 +175,9 @@ async def _within(store: MemoryStore, asked: Query) -> list[MemoryItem]:
     )
 
 
-async def _dated(store: MemoryStore, question: Question, asked: Query) -> list[str]:
-    """Return the ids of items of the times that the question names."""
-    found: list[str] = []
+async def _dated(store: MemoryStore, question: Question, asked: Query) -> list[MemoryItem]:
+    """Return items of the times that the question names."""
+    found: list[MemoryItem] = []
     for span in question.times:
         bounds = span.bounds()
         if bounds is None:
@@ -156,19 +185,18 @@ async def _dated(store: MemoryStore, question: Question, asked: Query) -> list[s
         since = bounds[0] if asked.since is None else max(bounds[0], asked.since)
         until = bounds[1] if asked.until is None else min(bounds[1], asked.until)
         items = await _within(store, replace(asked, limit=_DATED, since=since, until=until))
-        found += [item.id for item in items if since <= item.created_at < until]
+        found += [item for item in items if since <= item.created_at < until]
     return found
 
 
-async def _around(store: MemoryStore, item_ids: Sequence[str]) -> Sequence[Sequence[MemoryItem]]:
+async def _around(
+    store: MemoryStore, items: Sequence[MemoryItem]
+) -> Sequence[Sequence[MemoryItem]]:
+    """Return each item with what was said around it; nothing was, around one without a session."""
     if not isinstance(store, ConversationStore):
-        found = [await store.get(item_id) for item_id in item_ids]
-        return [[item] for item in found if item is not None]
-    asked, stretches = frozenset(item_ids), []
-    for stretch in await store.around(item_ids, span=_SPAN):
-        if stretch[0].metadata.session_id is None:
-            # Nothing says that notes written one after the other belong together.
-            stretches += [[item] for item in stretch if item.id in asked]
-        else:
-            stretches.append(stretch)
-    return stretches
+        return [[item] for item in items]
+    spoken = [item.id for item in items if item.metadata.session_id is not None]
+    return [
+        *([item] for item in items if item.metadata.session_id is None),
+        *await store.around(spoken, span=_SPAN),
+    ]

@@ -32,13 +32,22 @@ _NAMED = re.compile(
     rf"(?P<month>{'|'.join(_MONTHS)})\b"
     rf"(?:\s+(?P<after>\d{{1,2}})(?:st|nd|rd|th)?\b(?!\d))?(?:,?\s+(?P<year>\d{{4}})\b)?"
 )
-_NUMERIC = re.compile(r"\b(?P<year>\d{4})[-/](?P<month>\d{1,2})[-/](?P<day>\d{1,2})\b")
+_NUMERIC = (
+    re.compile(r"\b(?P<year>\d{4})[-/](?P<month>\d{1,2})[-/](?P<day>\d{1,2})\b"),
+    re.compile(r"\b(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?P<year>\d{4})\b"),
+)
 _YEAR = re.compile(r"\b(?:in|of|during|since|year)\s+(?P<year>(?:19|20)\d{2})\b")
 _AGO = re.compile(
     rf"\b(?P<count>\d{{1,3}}|a couple of|a few|{'|'.join(_NUMBERS)})\s+"
     r"(?P<unit>day|week|month|year)s?\s+ago\b"
 )
-_PAST = re.compile(r"\b(?:last|past|previous|this)\s+(?P<unit>week|month|year|weekend)\b")
+_PAST = re.compile(
+    r"\b(?P<which>last|past|previous|this)\s+"
+    rf"(?:(?P<count>\d{{1,3}}|couple of|few|{'|'.join(_NUMBERS)})\s+)?"
+    r"(?P<unit>day|week|month|year|weekend)s?\b"
+)
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_WEEKDAY = re.compile(rf"\b(?:last|this|past|on)\s+(?P<day>{'|'.join(_DAYS)})\b")
 # "may" and "march" are words of their own unless something makes them a month.
 _MAKES_MONTH = re.compile(
     r"\b(?:in|of|during|since|until|by|last|this|next|early|late|mid)[\s-]{1,4}\Z"
@@ -88,7 +97,8 @@ def spans(text: str, *, now: datetime) -> tuple[Span, ...]:
             found.append(Span(year, _MONTHS.index(name) + 1, day))
     found += [
         Span(int(match["year"]), int(match["month"]), int(match["day"]))
-        for match in _NUMERIC.finditer(lowered)
+        for form in _NUMERIC
+        for match in form.finditer(lowered)
     ]
     if not found:
         found += [Span(int(match["year"])) for match in _YEAR.finditer(lowered)]
@@ -102,12 +112,30 @@ def _relative(lowered: str, now: datetime) -> list[Span]:
         written = match["count"].removeprefix("a ") if " " in match["count"] else match["count"]
         count = int(written) if written.isdigit() else _NUMBERS[written]
         found.append(_from(now, count, _UNITS[match["unit"]]))
-    for match in _PAST.finditer(lowered):
-        days = _UNITS.get(match["unit"], 7.0)
-        found.append(Span(start=_shifted(now, -2 * days), end=now))
+    found += [_past(match, now) for match in _PAST.finditer(lowered)]
+    for match in _WEEKDAY.finditer(lowered):
+        back = (now.weekday() - _DAYS.index(match["day"])) % 7 or 7
+        day = _shifted(now, -back)
+        found.append(Span(day.year, day.month, day.day))
     if re.search(r"\byesterday\b", lowered):
         found.append(_from(now, 1, 1.0))
     return found
+
+
+def _past(match: re.Match[str], now: datetime) -> Span:
+    """Return what "last week", "this year" or "the past three days" means."""
+    days = _UNITS.get(match["unit"], 7.0)
+    if match["count"] is not None:
+        count = int(match["count"]) if match["count"].isdigit() else _NUMBERS[match["count"]]
+        return Span(start=_shifted(now, -(count + 1) * days), end=now)
+    if match["which"] in ("last", "previous") and match["unit"] == "year":
+        return Span(max(1, now.year - 1))
+    if match["which"] in ("last", "previous") and match["unit"] == "month":
+        before = _shifted(now.replace(day=1), -1)
+        return Span(before.year, before.month)
+    # Last week may be the last seven days, or the week before this one.
+    times = 2 if match["which"] in ("last", "previous") else 1
+    return Span(start=_shifted(now, -times * days), end=now)
 
 
 def _from(now: datetime, count: int, days: float) -> Span:
@@ -153,7 +181,7 @@ def _closeness(moment: datetime, span: Span) -> float:
 
 def _closeness_in(year: int, moment: datetime, span: Span) -> float:
     if span.month is None:
-        return 0.3 if moment.year == year else 0.0
+        return 0.6 if moment.year == year else 0.0
     if span.day is None:
         months = (moment.year - year) * 12 + moment.month - span.month
         return 1.0 if months == 0 else 0.5 if months == 1 and moment.day <= 14 else 0.0

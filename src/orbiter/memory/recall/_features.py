@@ -17,10 +17,15 @@ from orbiter.memory.recall._dates import closeness, has_time
 from orbiter.memory.recall._pool import Pool, speaker_of
 from orbiter.memory.recall._question import Question
 
-__all__ = ["Table", "measure", "terms_of"]
+__all__ = ["Table", "has_evidence", "measure", "terms_of"]
 
 _K1, _B = 1.2, 0.4  # of BM25; turns are short, so their length says little
 _SPAN = 2
+_FEW = 20
+_UNRELATED = 0.1
+"""The cosine of texts that have nothing in common, roughly and for most models."""
+_ECHO = 0.6
+"""Share of terms in common from which a question is the same question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,8 @@ def measure(question: Question, pool: Pool) -> Table:
     found = [
         frozenset(term for counts, _ in each for term in asked & counts.keys()) for each in passages
     ]
+    every = frozenset(words.terms(question.text))  # with the names
+    echo = [_echo(every, item, each) for item, each in zip(items, passages, strict=True)]
     columns = {
         "words": standardise(_bm25(passages, rarity)),
         "reach": standardise(
@@ -68,10 +75,8 @@ def measure(question: Question, pool: Pool) -> Table:
         ),
         "talk": standardise(
             [
-                _mass(
-                    frozenset().union(*(found[near] for near in _near(at, before, after))), rarity
-                )
-                for at in range(len(items))
+                _mass(frozenset().union(*(found[near] for near in each)), rarity)
+                for each in (_lenders(at, before, after, echo) for at in range(len(items)))
             ]
         ),
         "session": standardise(_session_words(items, passages, question.terms)),
@@ -82,11 +87,12 @@ def measure(question: Question, pool: Pool) -> Table:
         ],
         "date": [closeness(item.created_at, question.times) for item in items],
         "when": [1.0 if question.asks_when and _says_when(item.content) else 0.0 for item in items],
-        "question": [1.0 if item.content.rstrip().endswith(("?", "？")) else 0.0 for item in items],
+        "question": [1.0 if _is_question(item.content) else 0.0 for item in items],
+        "echo": echo,
         "length": centre([math.log(1 + sum(length for _, length in each)) for each in passages]),
     }
     if pool.similarity is not None:
-        meaning = standardise([pool.similarity.get(item.id) for item in items])
+        meaning = standardise([pool.similarity.get(item.id) for item in items], absent=_UNRELATED)
         columns["meaning"] = meaning
         columns["gist"] = [
             _mean(meaning[near] for near in _near(at, before, after) if near != at)
@@ -96,17 +102,34 @@ def measure(question: Question, pool: Pool) -> Table:
     return Table(items, columns, before, after, found, rarity)
 
 
+def has_evidence(question: Question, table: Table, place: int) -> bool:
+    """Tell whether anything but its form speaks for an item."""
+    lenders = _lenders(place, table.before, table.after, table.columns["echo"])
+    if any(table.found[at] for at in lenders):
+        return True
+    if not question.terms and _is_of_those_named(question, table.items[place]):
+        return True
+    return any(
+        table.columns[name][place] > 0 for name in ("meaning", "date") if name in table.columns
+    )
+
+
 def centre(values: Sequence[float]) -> list[float]:
     """Return how far each value is above the mean, so that what all have is no reason."""
     mean = sum(values) / len(values) if values else 0.0
     return [value - mean for value in values]
 
 
-def standardise(values: Sequence[float | None]) -> list[float]:
-    """Return how many deviations each value is above the mean; what is not known is average."""
+def standardise(values: Sequence[float | None], *, absent: float = 0.0) -> list[float]:
+    """Return how many deviations each value is above the mean; what is not known is average.
+
+    Few values are compared with what items that have nothing to do with the question would have,
+    *absent*: the only candidate must not be average.
+    """
     known = [value for value in values if value is not None]
     if not known:
         return [0.0] * len(values)
+    known += [absent] * (_FEW - len(known))
     mean = sum(known) / len(known)
     deviation = math.sqrt(sum((value - mean) ** 2 for value in known) / len(known))
     if deviation < 1e-9:
@@ -133,6 +156,27 @@ def _near(at: int, before: Sequence[int | None], after: Sequence[int | None]) ->
             if place is not None:
                 near.append(place)
     return near
+
+
+def _lenders(
+    at: int,
+    before: Sequence[int | None],
+    after: Sequence[int | None],
+    echo: Sequence[float],
+) -> list[int]:
+    """Return whose words count for an item: those near it, but not the question asked after it.
+
+    What was talked of before a question says nothing about its answer.
+    """
+    return [near for near in _near(at, before, after) if near <= at or not echo[near]]
+
+
+def _is_of_those_named(question: Question, item: MemoryItem) -> bool:
+    """Tell whether an item was said by someone the question names, or names them itself."""
+    name = speaker_of(item)
+    if name is not None and name.casefold() in question.about:
+        return True
+    return not terms_of(item).isdisjoint(words.terms(question.text))
 
 
 def _rarity(terms: Iterable[str], pool: Pool) -> dict[str, float]:
@@ -217,6 +261,20 @@ def _session_best(items: Sequence[MemoryItem], meaning: Sequence[float]) -> list
 def _session(item: MemoryItem) -> object:
     # Without a session, nothing says that two items belong together.
     return (item.metadata.user_id, item.metadata.session_id or (item.id,))
+
+
+def _echo(
+    asked: frozenset[str], item: MemoryItem, passages: tuple[tuple[Counter[str], int], ...]
+) -> float:
+    """Return 1 if the item asks what is asked, and so does not answer it."""
+    if not _is_question(item.content):
+        return 0.0
+    own = {term for counts, _ in passages for term in counts}
+    return 1.0 if asked and len(asked & own) >= _ECHO * len(asked | own) else 0.0
+
+
+def _is_question(content: str) -> bool:
+    return content.rstrip().endswith(("?", "？"))
 
 
 def _speaker(question: Question, item: MemoryItem) -> float:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["add_details"]
 
+_UNRELATED = 0.3
+"""How near the nearest of a dozen words is that has nothing to do with a word, roughly."""
+
 
 def add_details(
     table: Table,
@@ -53,7 +56,7 @@ def add_details(
         together.append(None if own is None else _mean(functools.reduce(_larger, known)))
     for name, values in (("detail", alone), ("detail_talk", together)):
         column = [0.0] * len(table.items)
-        for place, value in zip(places, standardise(values), strict=True):
+        for place, value in zip(places, standardise(values, absent=_UNRELATED), strict=True):
             column[place] = value
         table.columns[name] = column
 

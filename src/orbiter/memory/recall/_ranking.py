@@ -11,6 +11,8 @@ from orbiter.memory.recall._pool import speaker_of
 
 __all__ = ["Scored", "score", "without_repeats"]
 
+_NEAR = 50
+"""How far down the list a repeat may stand: what says the same scores the same, or nearly."""
 _ALIKE = 0.9
 """Share of terms in common from which two items say the same."""
 _DENIALS = frozenset(("cannot", "never", "no", "none", "nobody", "nor", "not", "nothing"))
@@ -56,7 +58,7 @@ def without_repeats(
         same = next(
             (
                 repeats
-                for earlier, repeats in chosen
+                for earlier, repeats in chosen[-_NEAR:]
                 if _is_alike(terms[earlier.item.id], terms[one.item.id])
                 and _who(earlier.item) == _who(one.item)
                 and _hinges(earlier.item.content) == _hinges(one.item.content)

@@ -27,13 +27,14 @@ _UNSPACED = (
     r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
     r"\uf900-\ufaff"
 )
-# Letters with the vowel signs and points that Python does not count as parts of a word.
+# Letters with the vowel signs and points that Python does not count as parts of a word. Endings are
+# those of English: what follows in "l'école" is a word of its own.
 _WORD = re.compile(
     rf"[{_UNSPACED}]+"
     rf"|(?:[^\W_{_UNSPACED}]|[\u0300-\u036f\u0591-\u05c7\u064b-\u0652\u0900-\u0dff])+"
-    r"(?:'(?:d|ll|m|re|s|t|ve)\b)?"  # of English; what follows in "l'école" is a word of its own
+    r"(?:'(?:d|ll|m|re|s|t|ve)\b|\+\+|#)?"
 )
-_ASCII_WORD = re.compile(r"[a-z0-9]+(?:'(?:d|ll|m|re|s|t|ve)\b)?")
+_ASCII_WORD = re.compile(r"[a-z0-9]+(?:'(?:d|ll|m|re|s|t|ve)\b|\+\+|#)?")
 """What `_WORD` is for most texts, and three times as fast."""
 _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 _MARKS = re.compile(r"[\u0300-\u036f]")

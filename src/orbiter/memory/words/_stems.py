@@ -80,7 +80,6 @@ _IRREGULAR = {
     child children
     foot feet
     knife knives
-    life lives
     man men
     mouse mice
     person people
@@ -106,8 +105,10 @@ _ENDINGS = (
     ("ance", "", 2), ("ence", "", 2), ("ally", "al", 1), ("ship", "", 1), ("ful", "", 1),
     ("ist", "", 2), ("ism", "", 2), ("ive", "", 2), ("ize", "", 2), ("ise", "", 2),
     ("ous", "", 2), ("ion", "", 2), ("ate", "", 2), ("ant", "", 2), ("ent", "", 2),
-    ("ity", "", 2), ("ly", "", 1), ("al", "", 2), ("er", "", 2), ("or", "", 2), ("ic", "", 2),
+    ("ity", "", 2), ("ly", "", 1), ("al", "", 2), ("er", "", 2), ("or", "", 2), ("ic", "i", 2),
 )  # fmt: skip
+# As in "colour" and "favourite", and not as in "hour" and "journey".
+_BRITISH = re.compile(r"(?<=[a-z][bdlmnpv])our(?=$|it)")
 _SYLLABLE = re.compile(r"[aeiouy]+[^aeiouy]+")
 
 
@@ -118,8 +119,8 @@ def stem(word: str) -> str:
     if len(word) < 4 or not word.isascii() or not word.isalpha():
         # Of an alphabet other than Latin, the start is what inflection leaves alone.
         return word[:6] if not word.isascii() else word
-    word = _plural(word)
-    word = _past(word)
+    word = _past(_plural(word))
+    word = _BRITISH.sub("or", word)
     shorter = _without_ending(word)
     if shorter != word and shorter.endswith(("ate", "ize")):  # celebration as celebrate
         shorter = _without_ending(shorter)

@@ -1,0 +1,199 @@
+"""Recall as an agent uses it: it stores what is asked, recalls with it, and shows what it found."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.recall.conftest import MODELS, Opening
+from tests.recall.pools import NOW, START, turn
+
+from orbiter.memory import (
+    HumanMemory,
+    MemoryItem,
+    MemoryMetadata,
+    SQLiteMemoryStore,
+    SystemMemory,
+    ToolMemory,
+)
+from orbiter.memory.context import ContextManager
+from orbiter.memory.recall import BoundRecall, Hit, recall
+from orbiter.memory.testing import HashEmbeddings
+
+ANN, BOB = MemoryMetadata(user_id="ann"), MemoryMetadata(user_id="bob")
+ASKED = "Where is my flat?"
+
+
+def _ids(hits: Iterable[Hit]) -> list[str]:
+    return [hit.item.id for hit in hits]
+
+
+def _chat(session: str | None) -> list[MemoryItem]:
+    lines = [
+        ("flat", "My flat is in Bern, near the river", "old"),
+        ("noted", "Nice, noted.", "old"),
+        *((f"tea{n}", f"Tea number {n} tastes fine", f"tea{n // 4}") for n in range(24)),
+        ("grey", "It is grey today", "now"),
+        ("umbrella", "Yes, take an umbrella.", "now"),
+        ("asked", ASKED, "now"),
+    ]
+    return [
+        turn(
+            item_id,
+            text,
+            session=session and own,
+            at=START + timedelta(minutes=n),
+            assistant=n % 2 == 1,
+        )
+        for n, (item_id, text, own) in enumerate(lines)
+    ]
+
+
+@MODELS
+@pytest.mark.parametrize("session", ["s", None], ids=["in sessions", "without"])
+async def test_the_question_that_was_just_stored_is_not_its_own_answer(
+    opened: Opening, model: HashEmbeddings | None, session: str | None
+) -> None:
+    async with opened(model) as store:
+        await store.add_many(_chat(session))
+
+        found = await recall(store, ASKED, scope=ANN, now=NOW)
+
+        assert found[0].item.id == "flat"
+        if model is None:
+            assert not {"grey", "umbrella"} & set(_ids(found))
+        told = {reason.part: reason for hit in found[1:] for reason in hit.why}
+        assert told["echo"].points == -3.0
+        assert told["echo"].text == "asks the same, and so is no answer"
+
+
+@MODELS
+async def test_the_only_memory_is_found_for_a_reason(
+    opened: Opening, model: HashEmbeddings | None
+) -> None:
+    async with opened(model) as store:
+        await store.add(HumanMemory(content="My flat is in Bern", metadata=ANN))
+
+        (hit,) = await recall(store, ASKED, scope=ANN)
+
+        assert hit.score > 0
+        assert hit.why[0].points > 0
+        assert await recall(store, "zebra", scope=ANN) == []
+
+
+@MODELS
+async def test_what_is_blank_is_never_recalled(
+    opened: Opening, model: HashEmbeddings | None
+) -> None:
+    async with opened(model) as store:
+        contents = ("", " \n", "The flat is mine", "\t")
+        await store.add_many(
+            [turn(str(n), text, at=START + timedelta(minutes=n)) for n, text in enumerate(contents)]
+        )
+
+        assert _ids(await recall(store, ASKED, scope=ANN)) == ["2"]
+        assert _ids(await recall(store, "What was on 1 June 2024?", scope=ANN)) == ["2"]
+
+
+@MODELS
+async def test_what_has_no_session_has_no_neighbours(
+    opened: Opening, model: HashEmbeddings | None
+) -> None:
+    async with opened(model) as store:
+        await store.add_many(
+            [
+                turn(str(n), text, session=None, at=START + timedelta(minutes=n))
+                for n, text in enumerate(("Tea is nice", "My flat is in Bern", "Rain again"))
+            ]
+        )
+
+        found = await recall(store, ASKED, scope=ANN, now=NOW, recency_weight=1.0)
+
+        if model is None:
+            assert _ids(found) == ["1"]
+        for hit in found:
+            parts = [reason.part for reason in hit.why]
+            assert len(parts) == len(set(parts))
+            assert not {"reach", "talk", "session", "gist"} & set(parts)
+            assert sum(r.points for r in hit.why) == pytest.approx(hit.score, abs=1e-9)
+        assert "holds flat (1 of 1)" in {reason.text for reason in found[0].why}
+
+
+@pytest.mark.parametrize("question", ["Who is Cid?", "What does Cid like?", "And Cid and Dora?"])
+async def test_a_question_of_names_alone_is_answered_by_who_spoke_and_who_is_named(
+    opened: Opening, question: str
+) -> None:
+    lines = (
+        ("Cid", "I love skiing"),
+        ("Ben", "I prefer tea"),
+        ("Ben", "Cid is my brother"),
+        ("Dora", "It rains"),
+    )
+    async with opened() as store:
+        await store.add_many(
+            [turn(str(n), text, speaker=who, session=str(n)) for n, (who, text) in enumerate(lines)]
+        )
+
+        found = await recall(store, question, scope=ANN)
+
+        assert set(_ids(found)) == {"0", "2", *(["3"] if "Dora" in question else [])}
+
+
+async def test_the_passage_of_a_long_item_is_the_one_that_answers() -> None:
+    filler = " ".join(f"Filler {n} is a sentence of its own." for n in range(200))
+    async with SQLiteMemoryStore(":memory:") as store:
+        long = f"{filler}\n\nThe flat is in Bern, near the river. {filler}"
+        await store.add_many([turn("long", long), turn("short", "A  flat\nin Rome")])
+
+        found = {hit.item.id: hit for hit in await recall(store, "flat river Bern", scope=ANN)}
+
+    assert "The flat is in Bern" in found["long"].passage
+    assert found["long"].passage in long
+    assert len(found["long"].passage) < 2000
+    assert found["short"].passage == "A  flat\nin Rome"
+    assert found["long"].passage.split()[0] in str(found["long"]).splitlines()[0]
+
+
+async def test_a_hit_shows_what_kind_of_memory_it_is() -> None:
+    class Fact(MemoryItem):
+        memory_type: str = "fact"
+
+    items = [
+        turn("user", "flat one"),
+        turn("assistant", "flat two", assistant=True),
+        turn("Cid", "flat three", speaker="Cid"),
+        ToolMemory(id="tool", content="flat four", tool_call_id="1", tool_name="x"),
+        SystemMemory(id="system", content="flat five"),
+        Fact(id="fact", content="flat six"),
+    ]
+    for item in items:
+        hit = Hit(item, 1.0, ())
+        assert f"[{item.id}, {item.created_at.day} " in str(hit)
+
+
+async def test_reasons_say_what_speaks_for_an_item_and_what_against_it() -> None:
+    async with SQLiteMemoryStore(":memory:") as store:
+        await store.add_many(_chat("s"))
+
+        hits = {hit.item.id: hit for hit in await recall(store, ASKED, scope=ANN, now=NOW)}
+
+    told = {name: {r.part: r.text for r in hit.why} for name, hit in hits.items()}
+    assert told["flat"]["words"] == "holds flat (1 of 1)"
+    assert told["noted"]["words"] == "holds none of the words asked for"
+
+
+async def test_recall_for_one_user_is_a_source_of_context(tmp_path: Path) -> None:
+    soul = tmp_path / "SOUL.md"
+    soul.write_text("---\nname: A\nrole: assistant\nmission: Help.\n---\n", encoding="utf-8")
+    async with SQLiteMemoryStore(":memory:") as store:
+        await store.add_many(_chat("s"))
+        await store.add(HumanMemory(content="My flat is a secret of Bob", metadata=BOB))
+        bound = BoundRecall(store, ANN)
+
+        found = await bound.recall(ASKED, limit=1)
+        context = await ContextManager(soul).assemble(ASKED, long_term=bound, scope=ANN)
+
+        assert [item.id for item in found] == ["flat"]
+        assert await bound.recall(ASKED, limit=0) == []
+        assert "My flat is in Bern, near the river" in context.text
+        assert "secret" not in context.text
