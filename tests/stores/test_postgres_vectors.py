@@ -193,7 +193,7 @@ async def test_vectors_of_a_text_that_changed_meanwhile_are_not_kept(
     await store.add_many([item("1", "red boat"), item("2", "gone"), item("3", "same")])
     model = store._model
     assert model is not None
-    taken = await store._take_waiting(model, 10)
+    taken = await store._take_waiting(model, 10) or []
     await store.add(item("1", "blue car"))
     await store.delete("2")
 
@@ -290,7 +290,7 @@ async def test_what_was_taken_by_someone_who_is_gone_is_taken_again(
         await idle(gone)
         await gone.add_many([item(f"{n}", f"number {n}") for n in range(10)])
         assert gone._model is not None
-        assert len(await gone._take_waiting(gone._model, 10)) == 10
+        assert len(await gone._take_waiting(gone._model, 10) or ()) == 10
         gone._has_taken = False  # as if it had been killed
 
         async with PostgresMemoryStore(postgres_dsn, embeddings=EMBEDDINGS) as store:

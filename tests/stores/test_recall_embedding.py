@@ -3,7 +3,9 @@
 import asyncio
 import gc
 import math
+import threading
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from orbiter.memory import (
     SQLiteMemoryStore,
 )
 from orbiter.memory.backends import _embedder
-from orbiter.memory.errors import EmbeddingsMismatchError, MemoryError
+from orbiter.memory.errors import EmbeddingsMismatchError, MemoryError, NotInitializedError
 from orbiter.memory.protocols import Embeddings
 from orbiter.memory.query import Query
 from orbiter.memory.testing import HashEmbeddings
@@ -138,6 +140,99 @@ async def test_a_model_that_fails_is_not_called_in_a_hot_loop(
         assert embeddings.calls <= 2
 
 
+@pytest.fixture
+def long_pauses(monkeypatch: pytest.MonkeyPatch, short_pauses: None) -> None:
+    monkeypatch.setattr(_embedder, "FIRST_PAUSE", 30.0)
+    monkeypatch.setattr(_embedder, "LONGEST_PAUSE", 60.0)
+
+
+async def put_off_poison(store: Any) -> None:
+    """Store a text that is refused beside others; return when it alone waits, and was put off."""
+    await store.add_many([*items(5), HumanMemory(id="p", content="poison", metadata=ANN)])
+    while (await store.stats()).unembedded > 1:
+        with suppress(RuntimeError):
+            await store.catch_up()
+    with pytest.raises(RuntimeError):
+        await store.catch_up()
+
+
+@pytest.mark.usefixtures("long_pauses")
+async def test_a_text_that_is_refused_is_not_tried_again_by_who_only_looks(opened: Any) -> None:
+    embeddings = Fickle()
+    embeddings.bad = "poison"
+    async with opened(embeddings) as store:
+        await put_off_poison(store)
+        calls = embeddings.calls
+
+        left = [await store.catch_up(within=2.0), await store.catch_up(within=2.0)]
+
+        assert left == [1, 1]
+        assert len(await found(store, embeddings, "painting")) == 5
+        assert embeddings.calls == calls
+
+
+@pytest.mark.usefixtures("long_pauses")
+async def test_what_is_written_does_not_wait_for_a_text_that_is_refused(opened: Any) -> None:
+    embeddings = Fickle()
+    embeddings.bad = "poison"
+    async with opened(embeddings) as store:
+        await put_off_poison(store)
+        await store.add(HumanMemory(content="painting late", metadata=ANN))
+
+        assert await store.catch_up(within=30.0) == 1
+        assert len(await found(store, embeddings, "painting")) == 6
+
+
+@pytest.mark.usefixtures("long_pauses")
+async def test_nobody_waits_while_a_text_that_was_refused_is_tried_again(opened: Any) -> None:
+    embeddings = Fickle()
+    embeddings.bad = "poison"
+    async with opened(embeddings) as store:
+        await put_off_poison(store)
+        calls = embeddings.calls
+        embeddings.gate.clear()
+        again = asyncio.create_task(store.catch_up())
+        while embeddings.calls == calls:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+
+        assert await asyncio.wait_for(store.catch_up(within=600.0), 60.0) == 1
+
+        await store.add(HumanMemory(content="painting late", metadata=ANN))
+        embeddings.gate.set()
+        await asyncio.wait({again})
+        assert await store.catch_up(within=30.0) == 1
+        assert len(await found(store, embeddings, "painting")) == 6
+
+
+@pytest.mark.parametrize(
+    ("vector", "told"),
+    [
+        ([math.nan] * 16, "NaN"),
+        ([0.0] * 16, "zeros"),
+        ([1.0] * 15, "16 numbers"),
+        ([[1.0] * 16], "16 numbers"),
+        ([1.0, [2.0]], "16 numbers"),
+        ([], "16 numbers"),
+        (["1"] * 16, "16 numbers"),
+        ("red boat", "16 numbers"),
+        (None, "16 numbers"),
+    ],
+    ids=["nan", "zero", "short", "nested", "ragged", "empty", "texts", "text", "none"],
+)
+async def test_what_is_no_vector_is_refused_by_every_store(
+    opened: Any, vector: Any, told: str
+) -> None:
+    async with opened(HashEmbeddings(16)) as store:
+        for written in ([], items(3)):
+            await store.add_many(written)
+            await store.catch_up()
+
+            with pytest.raises(QueryError, match=told):
+                await store.nearest(vector, Query(metadata=ANN))
+            with pytest.raises(QueryError, match=told):
+                await store.similarities(vector, [item.id for item in written])
+
+
 async def test_an_item_changed_while_it_is_embedded_is_embedded_again(opened: Any) -> None:
     embeddings = Fickle()
     embeddings.gate.clear()
@@ -242,6 +337,107 @@ async def test_reindex_goes_on_where_it_was_stopped(opened: Any) -> None:
     assert embeddings.texts == 300
     assert len(await found(store, embeddings, "painting")) == 300
     await store.close()
+
+
+async def test_a_reindex_that_fails_closes_what_it_opened_and_goes_on_later(opened: Any) -> None:
+    async with opened(HashEmbeddings(8)) as store:
+        await store.add_many(items(100))
+        await store.catch_up()
+    embeddings = Fickle(24)
+    store = opened(embeddings)
+    with pytest.raises(EmbeddingsMismatchError):
+        await store.init()
+
+    def fail(*_: int) -> None:
+        embeddings.bad = "painting"
+
+    with pytest.raises(RuntimeError, match="out of order"):
+        await store.reindex(progress=fail)
+
+    for ask in (store.count, store.catch_up, store.stats):
+        with pytest.raises(NotInitializedError):
+            await ask()
+    assert not [thread.name for thread in threading.enumerate() if "m.db" in thread.name]
+    async with opened(HashEmbeddings(8)) as old:
+        assert len(await found(old, HashEmbeddings(8), "painting")) == 100
+    embeddings.bad = "\0"
+    assert await store.reindex() == 100 - _embedder.CHUNK
+    assert len(await found(store, embeddings, "painting")) == 100
+    await store.close()
+
+
+async def test_a_reindex_that_fails_leaves_an_open_store_at_work(opened: Any) -> None:
+    embeddings = Fickle(16)
+    async with opened(embeddings) as store:
+        await store.add_many(items(100))
+        await store.catch_up()
+
+        def fail(*_: int) -> None:
+            raise RuntimeError("enough")
+
+        with pytest.raises(RuntimeError, match="enough"):
+            await store.reindex(progress=fail)
+
+        await store.add(HumanMemory(content="painting late", metadata=ANN))
+        assert await store.catch_up() == 0
+        assert len(await found(store, embeddings, "painting")) == 101
+        assert await store.reindex() == 101 - _embedder.CHUNK
+        assert len(await found(store, embeddings, "painting")) == 101
+
+
+async def test_what_is_written_after_another_store_has_reindexed_is_embedded(opened: Any) -> None:
+    embeddings = Fickle(16)
+    async with opened(embeddings) as store, opened(Sound()) as other:
+        await store.add_many(items(3))
+        await store.catch_up()
+        await other.reindex()
+        await other.close()
+        embeddings.gate.clear()
+        await store.add(HumanMemory(content="painting late", metadata=ANN))
+
+        assert (await store.stats()).unembedded == 1
+        assert await store.catch_up(within=0.0) == 1
+        embeddings.gate.set()
+        assert await store.catch_up() == 0
+        assert len(await found(store, embeddings, "painting")) == 4
+
+
+async def test_what_waits_for_a_model_that_is_gone_is_not_embedded_for_it(
+    opened: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def later(_: object) -> None:
+        """Leave what the old model has to be removed some other time."""
+
+    monkeypatch.setattr(PostgresMemoryStore, "_drop_left_behind", later)
+    embeddings = Fickle(16)
+    embeddings.gate.clear()
+    async with opened(embeddings) as store:
+        await store.add_many(items(5))
+        while not embeddings.calls:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+        other = opened(Sound())
+        assert await other.reindex() == 5
+        await other.close()
+        embeddings.gate.set()
+
+        assert await store.catch_up() == 0
+        assert len(await found(store, embeddings, "painting")) == 5
+        assert embeddings.texts == 5
+
+
+async def test_a_store_whose_model_was_replaced_says_so_wherever_it_counts(opened: Any) -> None:
+    async with opened(HashEmbeddings(16)) as store:
+        await store.add_many(items(3))
+        await store.catch_up()
+        other = opened(HashEmbeddings(32))
+        await other.reindex()
+        await other.close()
+
+        for ask in (store.stats, store.catch_up, lambda: store.catch_up(within=0.0)):
+            with pytest.raises(EmbeddingsMismatchError, match="32 dimensions"):
+                await ask()
+        await store.add(HumanMemory(content="still written", metadata=ANN))
+        assert await store.count() == 4
 
 
 async def test_reindex_with_the_same_model_embeds_everything_anew(opened: Any) -> None:

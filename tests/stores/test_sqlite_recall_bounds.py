@@ -15,6 +15,7 @@ from orbiter.memory import (
     MemoryStatus,
     SQLiteMemoryStore,
 )
+from orbiter.memory.backends import sqlite
 from orbiter.memory.backends._sqlite import matching, schema, terms
 from orbiter.memory.errors import MemoryTimeoutError
 from orbiter.memory.query import Query
@@ -78,7 +79,7 @@ async def test_a_filter_finds_what_is_older_than_all_that_it_excludes(
 
             assert len(found.items) >= min(old, 20) or "until" in asked or "memory_type" in asked
             if has_terms:
-                assert found.items[0].id == "00000", asked
+                assert "00000" in {item.id for item in found.items}, asked
                 assert found.passages == 100 + old
 
 
@@ -93,6 +94,31 @@ async def test_a_filter_finds_what_is_older_than_thousands_that_it_excludes(
             )
 
             assert found.items[0].id == "00000", asked
+
+
+async def test_sqlite_and_python_agree_on_what_is_equal() -> None:
+    odd: tuple[Any, ...] = (
+        *(0, 1, -1, 2**53, 2**53 + 1, 2**63 - 1, 0.0, 1.0, 0.5, 1e30, 1.0000000000000002),
+        *(True, False, "", "1", "1.0", "true", "en", "EN", 'a"b', "a\\b", "é", "e\u0301", "\x7f"),
+        *("en\n", " en", "[1]", "null"),
+    )
+    more: tuple[Any, ...] = (None, [1], {"k": 1}, ["en"], {})
+    keys = ("k", "K", "k.k", "0", "k_1", '"', "k[0]", "é", "")
+    async with SQLiteMemoryStore() as store:
+        items = [
+            HumanMemory(content="x", metadata=MemoryMetadata(extra={key: value, "other": 1}))
+            for key in keys
+            for value in (*odd, *more)
+        ]
+        await store.add_many(items)
+        for key in keys:
+            for value in odd:
+                for where in ({key: value}, {key: value, "other": 1}):
+                    asked = Query(where=where)
+                    found = await store.search(where=where, limit=1000)
+
+                    expected = {item.id for item in items if asked.matches(item)}
+                    assert {item.id for item in found} == expected, where
 
 
 async def test_of_equally_near_items_the_newest_come_first_however_they_came(
@@ -178,9 +204,7 @@ async def test_users_without_vectors_leave_nothing_in_memory(tmp_path: Path) -> 
 def long_texts(count: int) -> list[HumanMemory]:
     dice = random.Random(2)
     stock = ["".join(dice.choices("abcdefgh", k=6)) for _ in range(4000)]
-    return [
-        note(n, f"secretword {' '.join(dice.choices(stock, k=3000))}") for n in range(count)
-    ]
+    return [note(n, f"secretword {' '.join(dice.choices(stock, k=3000))}") for n in range(count)]
 
 
 async def test_purge_forgets_long_texts_in_transactions_of_a_few(
@@ -236,7 +260,7 @@ async def test_what_purge_could_not_forget_yet_is_found_by_nobody(
             raise MemoryTimeoutError("another writes")
 
         with monkeypatch.context() as patch:
-            patch.setattr(terms, "list_some", is_locked)
+            patch.setattr(sqlite, "forget_some", is_locked)
             assert await store.purge() == 2
         assert (await store.verify()).problems == ()
         assert {item.id for item in await store.search(query="secretword")} == {"00001", "00009"}
@@ -253,3 +277,32 @@ async def test_what_purge_could_not_forget_yet_is_found_by_nobody(
         found = await store.match_words(["secretword"], Query())
         assert {item.id for item in found.items} == {"00001", "00009"}
         assert (await store.verify()).problems == ()
+
+
+async def test_many_vectors_are_searched_by_a_graph_if_one_wants(tmp_path: Path) -> None:
+    pytest.importorskip("usearch")
+    embeddings, path = HashEmbeddings(16), tmp_path / "memory.db"
+    asked = Query(metadata=ANN, limit=3)
+    async with SQLiteMemoryStore(path, embeddings=embeddings, approximate_from=50) as store:
+        await store.add_many([note(n, f"note {n} on {n * 7}") for n in range(40)])
+        await store.catch_up()
+        for n in range(40, 80):
+            await store.nearest(embeddings.embed("few"), asked)
+            await store.add(note(n, f"note {n} on {n * 7}"))
+            await store.catch_up()
+        await store.delete("00011")
+
+        found = await store.nearest(embeddings.embed("note 70 on 490"), asked)
+        gone = await store.nearest(embeddings.embed("note 11 on 77"), asked)
+
+        (kept,) = store._shelves._kept.values()
+        assert kept.shelf is not None
+        assert kept.shelf._candidates is not None
+        assert found[0][0].id == "00070"
+        assert "00011" not in {item.id for item, _ in gone}
+
+
+async def test_a_graph_from_no_number_is_refused() -> None:
+    pytest.importorskip("usearch")
+    with pytest.raises(ValueError, match="approximate_from"):
+        SQLiteMemoryStore(approximate_from=-1)

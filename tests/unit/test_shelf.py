@@ -326,3 +326,16 @@ def test_what_a_product_rounds_away_does_not_decide() -> None:
     rounded = (vectors @ vectors[0] - 3e-8 * (50 - places)).astype(np.float32)
 
     assert [key for key, _ in ranked(seen, vectors[0], rounded, 3)] == [0, 1, 2]
+
+
+def test_ranks_given_with_many_keys_replace_those_they_had() -> None:
+    shelf = Shelf(2)
+    same = [[1.0, 0.0]] * 4
+    shelf.put_many([1, 2, 3, 1], same, ranks=[5, 4, 4, 5])
+    assert [key for key, _ in shelf.nearest([1, 0], 3)] == [3, 2, 1]
+
+    shelf.put_many([1], same[:1], ranks=[0])
+
+    assert [key for key, _ in shelf.nearest([1, 0], 3)] == [1, 3, 2]
+    with pytest.raises(ValueError, match="as many ranks"):
+        shelf.put_many([1], same[:1], ranks=[0, 1])

@@ -48,19 +48,31 @@ class Embedder:
         self._pause = FIRST_PAUSE
         self._is_closed = False
         self._has_more = False
+        self._has_news = False
+        self._is_retrying = False
+        self._turn: asyncio.Future[None] | None = None
         self._until = 0.0
         self.error: Exception | None = None
         """What went wrong last, until something goes well."""
 
     # In the background
 
-    def wake(self) -> None:
-        """See to it that what waits is embedded; during a pause after an error, once it is over."""
+    def wake(self, *, is_news: bool = False) -> None:
+        """See to it that what waits is embedded; during a pause after an error, once it is over.
+
+        *is_news* says that something was written: that need not wait until texts which were
+        refused before are tried again.
+        """
         if self._is_closed:
             return
         self._has_more = True
-        if not self._is_at_work() and not self._is_pausing():
+        self._has_news = self._has_news or is_news
+        if not self._is_at_work() and (self._is_for_news() or not self._is_pausing()):
             self._begin()
+
+    def _is_for_news(self) -> bool:
+        """Tell whether something was written since nothing was left but what was put off."""
+        return self._is_retrying and self._has_news
 
     def _begin(self) -> "asyncio.Task[None]":
         loop = asyncio.get_running_loop()
@@ -89,18 +101,22 @@ class Embedder:
             timer.cancel()
 
     async def _work(self) -> None:
-        try:
-            while self._has_more and not self._is_closed:
-                self._has_more = False
-                source = self._source()
-                if source is None or source._model is None:  # noqa: SLF001 - a part of the store
+        while self._has_more and not self._is_closed:
+            self._has_more = self._has_news = self._is_retrying = False
+            source = self._source()
+            if source is None or source._model is None:  # noqa: SLF001 - a part of the store
+                return
+            model = source._model  # noqa: SLF001
+            try:
+                while (embedded := await self.embed_some(source, model)) != 0:
+                    if embedded is None:
+                        model = await source._renew(model)  # noqa: SLF001
+            except Exception as exc:  # noqa: BLE001 - kept to be told, and tried again
+                self.error = exc
+                if not self._is_for_news():
+                    self._rest()
                     return
-                while await self.embed_some(source, source._model):  # noqa: SLF001
-                    pass
-                del source
-        except Exception as exc:  # noqa: BLE001 - kept to be told, and tried again
-            self.error = exc
-            self._rest()
+            del source
 
     def _rest(self) -> None:
         if self._is_closed:
@@ -133,21 +149,25 @@ class Embedder:
 
     # In the foreground
 
-    async def catch_up(self, model: Model, within: float | None) -> None:
-        """Return when nothing waits or the time is up; without *within*, raise what fails."""
+    async def catch_up(self, within: float | None) -> None:
+        """Return when nothing waits or the time is up; without *within*, raise what fails.
+
+        With it, return also when nothing waits but what was put off, and during a pause.
+        """
         deadline = None if within is None else time.monotonic() + within
         earlier = self._task  # which may fail with what is not there any more
-        while (source := self._source()) is not None and await source._count_waiting(model):  # noqa: SLF001
+        while (source := self._source()) is not None and await source._unembedded():  # noqa: SLF001
             del source
             if self._is_closed:
                 return
-            if not self._is_at_work():
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and self._is_pausing():
-                    await asyncio.sleep(max(0.0, min(left, self._until - time.monotonic())))
-                if not self._is_at_work():
-                    self._has_more = True
-                    self._begin()
+            if self._is_at_work():
+                if deadline is not None and self._is_retrying and not self._has_news:
+                    return
+            elif deadline is not None and self._is_pausing():
+                return
+            else:
+                self._has_more = True
+                self._begin()
             task = self._task
             if not await self._watch(deadline):
                 return
@@ -155,11 +175,20 @@ class Embedder:
                 raise self.error
 
     async def _watch(self, deadline: float | None) -> bool:
-        """Wait for the task at work; tell whether there is time left."""
-        task = self._task
+        """Wait for the task at work; tell whether there is time left.
+
+        With a *deadline*, wait only until it turns to what was put off.
+        """
+        task, loop = self._task, asyncio.get_running_loop()
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
-        if task is not None and task.get_loop() is asyncio.get_running_loop():
-            await asyncio.wait({task}, timeout=left)  # cancelled, it leaves the task alone
+        if task is not None and task.get_loop() is loop:
+            awaited: set[asyncio.Future[None]] = {task}
+            if deadline is not None:
+                if self._turn is None or self._turn.get_loop() is not loop:
+                    self._turn = loop.create_future()
+                awaited.add(self._turn)
+            # Cancelled, it leaves the task alone.
+            await asyncio.wait(awaited, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         else:
             await asyncio.sleep(0.05 if left is None else min(left, 0.05))
         return deadline is None or time.monotonic() < deadline
@@ -171,7 +200,7 @@ class Embedder:
         """
         source = self._source()
         assert source is not None  # noqa: S101 - the caller holds it
-        total = await source._count_waiting(model)  # noqa: SLF001
+        total = await source._count_waiting(model) or 0  # noqa: SLF001
         done = failures = 0
         while True:
             size = self._size
@@ -181,7 +210,7 @@ class Embedder:
                 if size > 1:  # fewer at a time tell which one it is
                     continue
                 failures += 1
-                if failures >= await source._count_waiting(model) and done:  # noqa: SLF001
+                if failures >= (await source._count_waiting(model) or 0) and done:  # noqa: SLF001
                     return done
                 if failures >= PATIENCE or not done:
                     raise
@@ -192,14 +221,16 @@ class Embedder:
             if progress is not None:
                 progress(done, max(done, total))
 
-    async def embed_some(self, source: Source, model: Model) -> int:
+    async def embed_some(self, source: Source, model: Model) -> int | None:
         """Embed a chunk; return how many items were embedded, 0 if none waits.
 
-        Raises what fails if it was all of them; they go on waiting.
+        Raises what fails if it was all of them; they go on waiting. `None` if the model is gone.
         """
         waiting = await source._take_waiting(model, self._size)  # noqa: SLF001
         if not waiting:
-            return 0
+            self._is_retrying = False
+            return None if waiting is None else 0
+        self._turn_to(put_off=waiting[0].is_put_off)
         try:
             made, error = await self._embed([item.content for item in waiting])
         except Exception:
@@ -215,6 +246,13 @@ class Embedder:
         self.error, self._pause = error, FIRST_PAUSE
         self._size = min(self._size * 2, CHUNK)
         return embedded
+
+    def _turn_to(self, *, put_off: bool) -> None:
+        self._is_retrying = put_off
+        if put_off and self._turn is not None:
+            turn, self._turn = self._turn, None
+            if not turn.done() and turn.get_loop() is asyncio.get_running_loop():
+                turn.set_result(None)
 
     async def _embed(
         self, contents: Sequence[str]

@@ -5,9 +5,9 @@ rows afterwards, any number of times with the same outcome, and can be thrown aw
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from orbiter.memory.backends._arguments import check_several_ids
 from orbiter.memory.backends._embedder import Embedded, Embedder, Model, Waiting
@@ -19,6 +19,10 @@ from orbiter.memory.items import MemoryItem
 from orbiter.memory.matches import WordMatches
 from orbiter.memory.protocols import Embeddings
 from orbiter.memory.query import Query, check_size
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 _T = TypeVar("_T")
 
@@ -37,6 +41,10 @@ class SQLRecall(ABC):
     @abstractmethod
     async def _open(self) -> None:
         """Open the store and bring its tables up to date, whatever model its vectors are of."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close what was opened. May be repeated."""
 
     @abstractmethod
     async def _read(self, steps: Callable[[], Steps[_T]], *, alone: bool = False) -> _T:
@@ -73,10 +81,11 @@ class SQLRecall(ABC):
         """Make *model* the current one and drop all others with their vectors, as one step."""
 
     @abstractmethod
-    async def _take_waiting(self, model: Model, count: int) -> list[Waiting]:
+    async def _take_waiting(self, model: Model, count: int) -> list[Waiting] | None:
         """Return at most *count* items, not deleted, that have no vectors of *model* yet.
 
-        Those that were put off come last. `[]` if the model is no longer there.
+        Those that were put off come when there are no others, and never among them. `None` if
+        the model is no longer there.
         """
 
     @abstractmethod
@@ -91,8 +100,11 @@ class SQLRecall(ABC):
         """
 
     @abstractmethod
-    async def _count_waiting(self, model: Model) -> int:
-        """Return how many items, not deleted, have no vectors of *model* yet."""
+    async def _count_waiting(self, model: Model) -> int | None:
+        """Return how many items, not deleted, have no vectors of *model* yet.
+
+        `None` if the model is no longer there.
+        """
 
     @abstractmethod
     async def _nearest(
@@ -138,10 +150,13 @@ class SQLRecall(ABC):
             self._embedder = Embedder(embeddings, self)
         self._embedder.wake()
 
-    def _wrote(self) -> None:
-        """Have what was written embedded; called after every write."""
+    def _wrote(self, *, is_news: bool = True) -> None:
+        """Have what was written embedded; called after every write.
+
+        Without *is_news* nothing is known to be written, but others may have.
+        """
         if self._embedder is not None:
-            self._embedder.wake()
+            self._embedder.wake(is_news=is_news)
 
     async def _resolve(self, embeddings: Embeddings, *, begin: bool) -> Model:
         models = await self._models()
@@ -160,6 +175,23 @@ class SQLRecall(ABC):
             stored=(current.name, current.dimension) if current else None,
             given=(embeddings.name, embeddings.dimension),
         )
+
+    async def _renew(self, stale: Model) -> Model:
+        """Return the model that another process put in the place of *stale*, of the same name.
+
+        Raises `EmbeddingsMismatchError` if it is another one.
+        """
+        assert self._embeddings is not None  # noqa: S101 - there was a model
+        model = await self._resolve(self._embeddings, begin=False)
+        if self._model is stale:  # and was not closed meanwhile
+            self._model = model
+        return model
+
+    async def _ask(self, model: Model, ask: Callable[[Model], Awaitable[_T | None]]) -> _T:
+        """Return what is asked of a model, or of the one in its place."""
+        while (found := await ask(model)) is None:
+            model = await self._renew(model)
+        return found
 
     # Finding
 
@@ -182,7 +214,12 @@ class SQLRecall(ABC):
 
         What is not embedded yet is not found: see `catch_up`. Without `embeddings` nothing is.
         """
-        found = await self._with_model(lambda model: self._nearest(model, vector, asked))
+
+        def ask(model: Model) -> Awaitable[Any]:
+            check_vector(vector, model.dimension)
+            return self._nearest(model, vector, asked)
+
+        found = await self._with_model(ask)
         return [(decode(row), cosine) for row, cosine in found or ()]
 
     async def similarities(
@@ -190,7 +227,12 @@ class SQLRecall(ABC):
     ) -> dict[str, float]:
         """Return the cosine of each of the items that has a vector."""
         ids = check_several_ids(item_ids)
-        return await self._with_model(lambda model: self._similarities(model, vector, ids)) or {}
+
+        def ask(model: Model) -> Awaitable[Any]:
+            check_vector(vector, model.dimension)
+            return self._similarities(model, vector, ids)
+
+        return await self._with_model(ask) or {}
 
     async def details(self, item_ids: Sequence[str]) -> dict[str, list[bytes]]:
         """Return the details of each of the items that has them: those of its passages, in order.
@@ -201,15 +243,12 @@ class SQLRecall(ABC):
         ids = check_several_ids(item_ids)
         return await self._with_model(lambda model: self._details(model, ids)) or {}
 
-    async def _with_model(self, ask: Callable[[Model], Any]) -> Any:
+    async def _with_model(self, ask: Callable[[Model], Awaitable[Any]]) -> Any:
         if self._embeddings is None or self._model is None:
             await self._read(lambda: self._operations.get(""), alone=True)  # a closed store says so
             return None
-        found = await ask(self._model)
-        while found is None:  # another process has embedded everything anew
-            self._model = await self._resolve(self._embeddings, begin=False)
-            found = await ask(self._model)
-        self._wrote()  # others may have, too
+        found = await self._ask(self._model, ask)
+        self._wrote(is_news=False)
         return found
 
     async def around(self, item_ids: Sequence[str], *, span: int) -> list[list[MemoryItem]]:
@@ -230,14 +269,16 @@ class SQLRecall(ABC):
         """Index and embed what waits, for at most *within* seconds; return how many items wait.
 
         Without *within*, it goes on until nothing waits, and what the embeddings raise is raised.
+        With it, nothing waits for texts that they refused before, nor for embeddings that failed
+        a moment ago: these are tried again in the background.
         """
         if self._embedder is not None and self._model is not None:
-            await self._embedder.catch_up(self._model, within)
+            await self._embedder.catch_up(within)
         await self._index_words()
         return await self._unembedded()
 
     async def _unembedded(self) -> int:
-        return 0 if self._model is None else await self._count_waiting(self._model)
+        return 0 if self._model is None else await self._ask(self._model, self._count_waiting)
 
     async def reindex(self, *, progress: Callable[[int, int], None] | None = None) -> int:
         """Embed every item anew with the store's embeddings; return how many it embedded.
@@ -245,21 +286,34 @@ class SQLRecall(ABC):
         It may be called instead of `init`, with another model than the stored vectors are of:
         then it opens the store. Reading and writing go on meanwhile; other processes keep the
         old vectors until all new ones are there. Killed or failed, it goes on where it was when
-        it is called again. *progress* is called with items done and items in all.
+        it is called again; failed, it closes what it opened, and a store that was open goes on
+        with the old vectors. *progress* is called with items done and items in all.
         """
         if self._embeddings is None:
             raise QueryError(f"{self!r} has no `embeddings` to embed its items with")
         import_module("orbiter.memory.backends._vectors.shelf")
         await self._open()
-        embedder = Embedder(self._embeddings, self)
+        is_open = self._model is not None
         try:
             model = await self._begin_model(self._embeddings.name, self._embeddings.dimension)
-            if not self._model or not self._model.is_of(self._embeddings):
+            if not is_open:
                 self._model = model
-            done = await embedder.embed_all(model, progress)
+            done = await Embedder(self._embeddings, self).embed_all(model, progress)
             await self._finish_model(model)
-        finally:
-            await embedder.close()
-        self._model = await self._resolve(self._embeddings, begin=True)
+            self._model = await self._resolve(self._embeddings, begin=True)
+        except BaseException:  # cancellation included
+            if not is_open:
+                await self.close()
+            raise
         self._embed_with(self._embeddings)
         return done
+
+
+def check_vector(vector: Sequence[float], dimension: int) -> "npt.NDArray[np.float32]":
+    """Return a vector as one of length 1, or raise a `QueryError` that says what is wrong."""
+    from orbiter.memory.backends._vectors.directions import direction  # noqa: PLC0415 - an extra
+
+    try:
+        return direction(vector, dimension)
+    except (TypeError, ValueError) as exc:
+        raise QueryError(f"nothing is near to this `vector`: {exc}") from None

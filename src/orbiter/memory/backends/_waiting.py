@@ -33,6 +33,8 @@ class Waiting(NamedTuple):
     key: Any
     """What the driver knows it by, and what tells it whether the item has changed."""
     content: str
+    is_put_off: bool = False
+    """Whether the embeddings have refused it before."""
 
 
 class Embedded(NamedTuple):
@@ -49,10 +51,14 @@ class Source(Protocol):
 
     _model: Model | None
 
-    async def _take_waiting(self, model: Model, count: int) -> list[Waiting]: ...
+    async def _take_waiting(self, model: Model, count: int) -> list[Waiting] | None: ...
 
     async def _keep_vectors(
         self, model: Model, done: Sequence[tuple[Waiting, Embedded | None]]
     ) -> None: ...
 
-    async def _count_waiting(self, model: Model) -> int: ...
+    async def _count_waiting(self, model: Model) -> int | None: ...
+
+    async def _renew(self, stale: Model) -> Model: ...
+
+    async def _unembedded(self) -> int: ...

@@ -4,12 +4,17 @@
 `_sqlite/file.py` which thread runs them.
 """
 
+import asyncio
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import datetime
 from functools import partial
+from importlib import import_module
 from itertools import groupby
 from pathlib import Path
+from time import monotonic
 from typing import Any, Literal, TypeVar
 
 from orbiter.memory._checks import check_positive
@@ -21,13 +26,15 @@ from orbiter.memory.backends._sqlite import details, terms, upkeep, vectors
 from orbiter.memory.backends._sqlite.dialect import SQLiteDialect
 from orbiter.memory.backends._sqlite.file import SQLiteFile, call_each
 from orbiter.memory.backends._sqlite.matching import match
+from orbiter.memory.backends._sqlite.purging import forget_some
 from orbiter.memory.backends._sqlite.run import run, run_as_one
 from orbiter.memory.backends._sqlite.shelves import Shelves, similarities
 from orbiter.memory.backends._sqlite.threads import Work
 from orbiter.memory.backends._sqlite.words import check, index_some, merge_some, rebuild
-from orbiter.memory.errors import MemoryTimeoutError
+from orbiter.memory.errors import MemoryTimeoutError, NotInitializedError
+from orbiter.memory.items import MemoryMetadata
 from orbiter.memory.protocols import Embeddings
-from orbiter.memory.query import Query
+from orbiter.memory.query import Query, check_size
 from orbiter.memory.reports import StoreStats
 
 __all__ = ["SQLiteMemoryStore"]
@@ -39,6 +46,10 @@ _DIALECT = SQLiteDialect()
 ROUNDS = 8
 """How often a question has the terms listed that others wrote meanwhile."""
 
+PAUSE = 0.1
+"""Seconds, at most, that a long change of the indexes stops now and then: another process that
+waits for its turn tries as often."""
+
 
 class SQLiteMemoryStore(SQLMemoryStore):
     """Keeps items in a SQLite file that many tasks, threads and processes may share.
@@ -47,7 +58,9 @@ class SQLiteMemoryStore(SQLMemoryStore):
     the death of the process all the same, but a power cut may take the newest commits with it.
     *busy_timeout* is how many seconds a write waits for another process's. With *embeddings* it
     also finds items by meaning; *vector_cache* is about how many bytes of vectors it holds in
-    memory, those of the users asked about last.
+    memory, those of the users asked about last. With *approximate_from* (extra `[ann]`), a search
+    by meaning among so many vectors of a user or more takes its candidates from a graph, which
+    may miss some and is built by the first such search.
     """
 
     def __init__(
@@ -59,12 +72,16 @@ class SQLiteMemoryStore(SQLMemoryStore):
         readers: int = 4,
         embeddings: Embeddings | None = None,
         vector_cache: int = 256 * 2**20,
+        approximate_from: int | None = None,
     ) -> None:
         self.db_path = _check_path(db_path)
         check_positive(vector_cache=vector_cache)
         self._operations = Operations(_DIALECT)
         self._embeddings = check_embeddings(embeddings)
-        self._shelves = Shelves(self._operations, vector_cache)
+        if approximate_from is not None:
+            check_size("approximate_from", approximate_from)
+            import_module("orbiter.memory.backends._vectors.approximate")  # says what to install
+        self._shelves = Shelves(self._operations, vector_cache, approximate_from=approximate_from)
         self._file = SQLiteFile(
             self.db_path,
             owner=repr(self),
@@ -115,6 +132,29 @@ class SQLiteMemoryStore(SQLMemoryStore):
     async def _read(self, steps: Callable[[], Steps[_T]], *, alone: bool = False) -> _T:
         runs = run if alone else run_as_one
         return await self._file.read(lambda connection: runs(connection, steps()))
+
+    async def purge(
+        self,
+        *,
+        metadata: MemoryMetadata | None = None,
+        deleted_before: datetime | None = None,
+    ) -> int:
+        """Remove soft-deleted items for good, with their history; return how many.
+
+        *metadata* and *deleted_before* narrow it down: all soft-deleted items go without them.
+        The items go as one; the indexes forget them bit by bit, and others can write in between.
+        """
+        removed = await super().purge(metadata=metadata, deleted_before=deleted_before)
+        # If others write for long, or the store is closed, the next `purge` or search goes on.
+        with suppress(MemoryTimeoutError, NotInitializedError):
+            await self._forget()
+        return removed
+
+    async def _forget(self) -> None:
+        began = monotonic()
+        while await self._file.read(forget_some, writing=True):
+            await asyncio.sleep(min(monotonic() - began, PAUSE))
+            began = monotonic()
 
     # Looking after the file
 
@@ -192,7 +232,7 @@ class SQLiteMemoryStore(SQLMemoryStore):
     async def _finish_model(self, model: Model) -> None:
         await self._file.write(partial(vectors.finish, model=model))
 
-    async def _take_waiting(self, model: Model, count: int) -> list[Waiting]:
+    async def _take_waiting(self, model: Model, count: int) -> list[Waiting] | None:
         return await self._file.read(partial(vectors.take, model=model, count=count))
 
     async def _keep_vectors(
@@ -200,7 +240,7 @@ class SQLiteMemoryStore(SQLMemoryStore):
     ) -> None:
         await self._file.write(partial(vectors.keep, model=model, done=done))
 
-    async def _count_waiting(self, model: Model) -> int:
+    async def _count_waiting(self, model: Model) -> int | None:
         return await self._file.read(partial(vectors.count, model=model))
 
     async def _nearest(

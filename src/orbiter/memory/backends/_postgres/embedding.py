@@ -11,7 +11,7 @@ from orbiter.memory.backends._embedder import Embedded, Model, Waiting
 from orbiter.memory.backends._postgres.derived import LOCKED, columns
 from orbiter.memory.backends._postgres.dialect import PostgresDialect
 from orbiter.memory.backends._postgres.models import Kind, padded
-from orbiter.memory.backends._sql import Statement, Steps
+from orbiter.memory.backends._sql import Rows, Statement, Steps
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,32 +25,54 @@ LEASE = 30.0
 
 def take(
     dialect: PostgresDialect, model: Model, count: int, taker: str, lease: float
-) -> Steps[tuple[list[Waiting], int]]:
-    """Take the next items that wait for a model; also return how many wait with others."""
-    rows = yield Statement(
-        "WITH turn AS MATERIALIZED (SELECT user_key, id FROM memory_unembedded WHERE model = $1"
-        " AND (taken_until < clock_timestamp() OR taken_by = $2) ORDER BY put_off, place"
-        " LIMIT $3 FOR UPDATE SKIP LOCKED), taken AS (UPDATE memory_unembedded AS u"
-        " SET taken_by = $2, taken_until = clock_timestamp() + make_interval(secs => $4)"
-        " FROM turn AS t WHERE u.model = $1 AND u.user_key = t.user_key AND u.id = t.id"
-        " RETURNING u.user_key, u.id, u.put_off, u.place)"
-        " SELECT t.user_key, t.id, i.version, i.seq, i.content FROM taken AS t"
-        f" JOIN memory_items AS i ON {dialect.beside('t', 'i')} WHERE i.deleted = 0"
-        " ORDER BY t.put_off, t.place",
-        [model.key, taker, count, lease],
-    )
+) -> Steps[tuple[list[Waiting], bool] | None]:
+    """Take the next items that wait for a model; also tell whether any wait with others.
+
+    Those that were put off are taken when there are no others. `None` if the model is gone.
+    """
+    rows = yield from _take(dialect, "= 0", [model.key, taker, count, lease])
+    if not rows:
+        rows = yield from _take(dialect, "> 0", [model.key, taker, count, lease])
     if rows:
-        return [Waiting(tuple(row)[:4], row[4]) for row in rows], 0
-    left = yield Statement("SELECT 1 FROM memory_unembedded WHERE model = $1 LIMIT 1", [model.key])
-    return [], len(left)
+        return [Waiting(tuple(row)[:4], row[4], row[5] > 0) for row in rows], False
+    ((is_there, is_left),) = yield Statement(
+        "SELECT EXISTS (SELECT 1 FROM memory_models WHERE number = $1),"
+        " EXISTS (SELECT 1 FROM memory_unembedded WHERE model = $1)",
+        [model.key],
+    )
+    return ([], is_left) if is_there else None
 
 
-def count(dialect: PostgresDialect, model: Model) -> Steps[int]:
-    """Return how many items wait for a model, those included that are still to be queued."""
+def _take(dialect: PostgresDialect, put_off: str, args: list[object]) -> Steps[Rows]:
+    # What is left behind by a model that is gone waits for nothing.
+    return (
+        yield Statement(
+            "WITH turn AS MATERIALIZED (SELECT user_key, id FROM memory_unembedded WHERE model = $1"
+            " AND (taken_until < clock_timestamp() OR taken_by = $2)"
+            f" AND put_off {put_off} AND EXISTS (SELECT 1 FROM memory_models WHERE number = $1)"
+            " ORDER BY put_off, place"
+            " LIMIT $3 FOR UPDATE SKIP LOCKED), taken AS (UPDATE memory_unembedded AS u"
+            " SET taken_by = $2, taken_until = clock_timestamp() + make_interval(secs => $4)"
+            " FROM turn AS t WHERE u.model = $1 AND u.user_key = t.user_key AND u.id = t.id"
+            " RETURNING u.user_key, u.id, u.put_off, u.place)"
+            " SELECT t.user_key, t.id, i.version, i.seq, i.content, t.put_off FROM taken AS t"
+            f" JOIN memory_items AS i ON {dialect.beside('t', 'i')} WHERE i.deleted = 0"
+            " ORDER BY t.put_off, t.place",
+            args,
+        )
+    )
+
+
+def count(dialect: PostgresDialect, model: Model) -> Steps[int | None]:
+    """Return how many items wait for a model, those included that are still to be queued.
+
+    `None` if the model is gone.
+    """
     is_there = f"EXISTS (SELECT 1 FROM memory_items AS i WHERE {dialect.beside('p', 'i')}"
     is_there += " AND i.deleted = 0)"
-    rows = yield Statement(
-        "SELECT count(*) FROM (SELECT user_key, id FROM memory_unembedded WHERE model = $1"
+    ((waiting, is_there),) = yield Statement(
+        "SELECT count(*), EXISTS (SELECT 1 FROM memory_models WHERE number = $1)"
+        " FROM (SELECT user_key, id FROM memory_unembedded WHERE model = $1"
         f" EXCEPT SELECT p.user_key, p.id FROM memory_pending AS p WHERE NOT {is_there}"
         " UNION SELECT p.user_key, p.id FROM memory_pending AS p, memory_models AS m"
         f" WHERE m.number = $1 AND {is_there}"
@@ -61,7 +83,7 @@ def count(dialect: PostgresDialect, model: Model) -> Steps[int]:
         " AND v.model = $1)) AS waiting",
         [model.key],
     )
-    return int(rows[0][0])
+    return int(waiting) if is_there else None
 
 
 def keep(

@@ -25,17 +25,14 @@ from orbiter.memory.backends._postgres.driver import Driver
 from orbiter.memory.backends._postgres.stretches import around
 from orbiter.memory.backends._rows import READ, decode
 from orbiter.memory.backends._sql import Rows, Statement, Steps
+from orbiter.memory.backends._sql_recall import check_vector
 from orbiter.memory.backends._sql_store import SQLMemoryStore
-from orbiter.memory.errors import AccessError, MemoryError, QueryError
+from orbiter.memory.errors import AccessError, MemoryError
 from orbiter.memory.items import MemoryItem
 from orbiter.memory.query import Query, check_size
 
 if TYPE_CHECKING:
     import asyncpg
-    import numpy as np
-    import numpy.typing as npt
-
-    Floats = npt.NDArray[np.float32]
 
 _T = TypeVar("_T")
 
@@ -162,15 +159,18 @@ class PostgresRecall(SQLMemoryStore):
 
     # Vectors
 
-    async def _take_waiting(self, model: Model, count: int) -> list[Waiting]:
+    async def _take_waiting(self, model: Model, count: int) -> list[Waiting] | None:
         while True:
             await self._queue(model)
             self._has_taken = True
-            items, others = await self._read(
+            found = await self._read(
                 lambda: embedding.take(self._dialect, model, count, self._taker, embedding.LEASE)
             )
-            self._has_taken = bool(items)
-            if items or not others:
+            self._has_taken = found is not None and bool(found[0])
+            if found is None:
+                return None
+            items, is_left = found
+            if items or not is_left:
                 return items
             await asyncio.sleep(PATIENCE)
 
@@ -189,11 +189,11 @@ class PostgresRecall(SQLMemoryStore):
             await self._together(lambda: embedding.keep(self._dialect, self._kind, model, done))
         self._has_taken = False
 
-    async def _count_waiting(self, model: Model) -> int:
+    async def _count_waiting(self, model: Model) -> int | None:
         return await self._read(lambda: embedding.count(self._dialect, model))
 
-    def _wrote(self) -> None:
-        super()._wrote()
+    def _wrote(self, *, is_news: bool = True) -> None:
+        super()._wrote(is_news=is_news)
         embedder = self._embedder
         if self._principal is None or embedder is None:
             return
@@ -220,7 +220,7 @@ class PostgresRecall(SQLMemoryStore):
     async def _nearest(
         self, model: Model, vector: Sequence[float], asked: Query
     ) -> list[tuple[Sequence[Any], float]] | None:
-        towards = _direction(vector, model.dimension)
+        towards = check_vector(vector, model.dimension)
         await self._index_words(asked)  # what has changed is no longer as near as it was
         question = vectors.Nearest(
             self._operations, self._kind, model, towards, asked, self._owner(asked)
@@ -231,7 +231,7 @@ class PostgresRecall(SQLMemoryStore):
     async def _similarities(
         self, model: Model, vector: Sequence[float], item_ids: Sequence[str]
     ) -> dict[str, float] | None:
-        towards = _direction(vector, model.dimension)
+        towards = check_vector(vector, model.dimension)
         return await self._read(
             lambda: vectors.similarities(self._dialect, self._kind, model, towards, item_ids)
         )
@@ -278,12 +278,3 @@ def _let_go(_: object, __: object) -> None:
 
 def _walk(model: Model) -> Steps[Rows]:
     return (yield Statement(models.WALK, [model.key, WALK]))
-
-
-def _direction(vector: Sequence[float], dimension: int) -> "Floats":
-    from orbiter.memory.backends._vectors.directions import direction  # noqa: PLC0415 - an extra
-
-    try:
-        return direction(vector, dimension)
-    except ValueError as exc:
-        raise QueryError(f"nothing is near to this `vector`: {exc}") from None

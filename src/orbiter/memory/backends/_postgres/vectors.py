@@ -84,15 +84,19 @@ class Nearest:
         if self.is_large:
             return []
         rows = yield self._exact(compiled, where)
+        if len(rows) < min(self._limit, size) and not (yield from _is_there(self._model)):
+            return None
         return [(row[: len(READ)], row[-1]) for row in rows]
 
-    def walk(self) -> Steps[list[tuple[Sequence[Any], float]]]:
+    def walk(self) -> Steps[list[tuple[Sequence[Any], float]] | None]:
         """Ask the index; the settings that this needs last until the transaction ends."""
         compiled = yield from self._operations.compile(self._asked)
         where = " AND ".join([*compiled.scope, *compiled.rest])
         rows = yield from self._walk(compiled, where)
         if len(rows) < self._limit:
             rows = yield self._exact(compiled, where)
+        if len(rows) < self._limit and not (yield from _is_there(self._model)):
+            return None
         return [(row[: len(READ)], row[-1]) for row in rows]
 
     def _cosine(self, to: str) -> str:
@@ -161,7 +165,7 @@ class Nearest:
 
     def _compare_here(
         self, compiled: Filter, where: str
-    ) -> Steps[list[tuple[Sequence[Any], float]]]:
+    ) -> Steps[list[tuple[Sequence[Any], float]] | None]:
         """Read every vector of the scope and compare it in this process."""
         import numpy as np  # noqa: PLC0415 - nobody needs it before there are vectors
 
@@ -187,6 +191,8 @@ class Nearest:
                 if key not in best or cosine > best[key][0]:
                     best[key] = (cosine, row[3], row[4])
             last = (rows[-1][0], rows[-1][1], rows[-1][2])
+        if not (yield from _is_there(self._model)):
+            return None
         ranked = sorted(best, key=best.__getitem__, reverse=True)[: self._limit]
         return (yield from self._rows({key[1]: best[key][0] for key in ranked}, ranked))
 
@@ -207,9 +213,6 @@ def similarities(
     dialect: PostgresDialect, kind: Kind, model: Model, towards: "Floats", item_ids: Sequence[str]
 ) -> Steps[dict[str, float] | None]:
     """Return the cosine of each item that has vectors; `None` if the model is not there."""
-    there = yield Statement("SELECT 1 FROM memory_models WHERE number = $1", [model.key])
-    if not there:
-        return None
     value = "embedding"
     args: list[Any] = [list(item_ids)]
     if kind.is_vector:
@@ -229,7 +232,13 @@ def similarities(
         for item_id, near in rows:
             cosine = near if kind.is_vector else _product(near, towards)
             found[item_id] = max(cosine, found.get(item_id, cosine))
-    return found
+    return found if (yield from _is_there(model)) else None
+
+
+def _is_there(model: Model) -> Steps[bool]:
+    """Tell whether what was read before was all: the vectors of a model go after the model."""
+    rows = yield Statement("SELECT 1 FROM memory_models WHERE number = $1", [model.key])
+    return bool(rows)
 
 
 def _parts(item_ids: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -1,6 +1,7 @@
 """How SQLite spells what `_sql.py` means."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -9,8 +10,7 @@ from typing import Any
 from orbiter.memory.backends._rows import COLUMNS, READ, Row, iso
 from orbiter.memory.backends._sql import Args, Dialect, Filter, Rows, Statement, Steps
 from orbiter.memory.backends._sqlite import schema
-from orbiter.memory.backends._sqlite.terms import relist
-from orbiter.memory.backends._sqlite.words import candidates, settle, weigh
+from orbiter.memory.backends._sqlite.words import candidates, weigh
 
 # Twice as fast as an upsert, which must be ready to fire triggers.
 _INSERT_NEW = (
@@ -25,6 +25,8 @@ ON CONFLICT (id) DO UPDATE SET
     updated_at = excluded.updated_at, deleted = 0, version = version + 1,
     rowid = CASE WHEN deleted THEN (SELECT max(rowid) + 1 FROM memory_items) ELSE rowid END
 """
+
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 LONGEST_PATTERN = 40_000
 """Characters above which LIKE may refuse a pattern, which it measures in bytes."""
@@ -61,9 +63,18 @@ class SQLiteDialect(Dialect):
         return f"{schema.field(name)} IS NULL"
 
     def has_extra(self, where: Mapping[str, str | int | float | bool], args: Args) -> str:
-        """Return a condition that asks Python, which knows what is equal, if there is any extra."""
-        wanted = args.bind(json.dumps(dict(where)))
-        return f"(instr(metadata, '\"extra\"') AND orbiter_extra(metadata, {wanted}))"
+        """Return a condition that asks Python, which knows what is equal, where SQLite may not."""
+        conditions = ["instr(metadata, '\"extra\"')"]
+        odd = {}
+        for key, value in where.items():
+            condition = _is_equal(key, value, args)
+            if condition is None:
+                odd[key] = value
+            else:
+                conditions.append(condition)
+        if odd:
+            conditions.append(_ask_python(odd, args))
+        return f"({' AND '.join(conditions)})"
 
     def contains(self, needle: str, args: Args) -> str:
         """Return a condition that asks Python only about texts beyond ASCII."""
@@ -121,16 +132,39 @@ class SQLiteDialect(Dialect):
         return int(rows[0][0])
 
     def purge(self, condition: str, args: Sequence[Any]) -> Steps[int]:
-        """Remove rows; triggers take their versions along, and the words go at once."""
-        removed = yield from self.changes(f"DELETE FROM memory_items WHERE {condition}", args)
-        if removed:
-            yield from settle()
-            yield from relist()
-        return removed
+        """Remove rows; triggers take their versions along, and note what indexes must forget."""
+        return (yield from self.changes(f"DELETE FROM memory_items WHERE {condition}", args))
 
 
 def _values(row: Row) -> Sequence[Any]:
     return (*row[:6], iso(row.created_at), iso(row.updated_at))
+
+
+def _is_equal(key: str, value: str | float, args: Args) -> str | None:
+    """Return a condition in which SQLite agrees with Python, ten times as fast, if there is one."""
+    is_whole = isinstance(value, int) and abs(value) < 2**53
+    is_text = isinstance(value, str) and value.isascii() and value.isprintable()
+    if not _PLAIN_KEY.fullmatch(key) or not (is_whole or is_text):
+        return None
+    path = args.bind(f"$.extra.{key}")
+    if isinstance(value, bool):
+        return f"json_type(metadata, {path}) = '{'true' if value else 'false'}'"
+    equals = f"json_extract(metadata, {path}) = {args.bind(value)}"
+    asked = _ask_python({key: value}, args)
+    if is_text:  # which may end for SQLite where there is a NUL
+        return (
+            f"(json_type(metadata, {path}) = 'text' AND {equals}"
+            f" AND (instr(metadata, '\\u0000') = 0 OR {asked}))"
+        )
+    # A fraction SQLite may round differently.
+    return (
+        f"CASE json_type(metadata, {path}) WHEN 'integer' THEN {equals}"
+        f" WHEN 'real' THEN {asked} ELSE 0 END"
+    )
+
+
+def _ask_python(where: Mapping[str, str | float], args: Args) -> str:
+    return f"orbiter_extra(metadata, {args.bind(json.dumps(where))})"
 
 
 def _escape(text: str) -> str:

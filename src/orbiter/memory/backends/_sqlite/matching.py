@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from orbiter.memory.backends._rows import READ
-from orbiter.memory.backends._sql import Filter, Operations, Rows
+from orbiter.memory.backends._sql import Args, Filter, Operations, Rows
 from orbiter.memory.backends._sqlite import schema
 from orbiter.memory.backends._sqlite.run import run
 from orbiter.memory.backends._sqlite.shelves import rows_at
@@ -31,10 +31,10 @@ tells nothing."""
 BUDGET = 4096
 """Passages that are looked at of all terms together that stand in more than `PROBED`."""
 
-SEEN = 65_536
-"""Passages of a term within a small scope that are looked at."""
+SEEN = 2**20
+"""Passages of a term that are looked at for those of items that a filter lets through."""
 
-TRIED = 8192
+TRIED = 65_536
 """Items that are tried against a filter, the best."""
 
 SCANNED = 2048
@@ -42,7 +42,6 @@ SCANNED = 2048
 
 Matches = tuple[Rows, dict[str, int], int]
 
-_ANYWHERE = (0, 2**63 - 1)
 _BITS = 40
 _PLACE = 2**_BITS - 1
 _USER = schema.field("user_id")
@@ -82,26 +81,67 @@ def rarity(frequency: int, passages: int) -> float:
 class _Lists:
     """The passages in which terms stand, of one owner or of everyone, the newest first."""
 
-    def __init__(self, connection: sqlite3.Connection, asked: Query) -> None:
+    def __init__(self, connection: sqlite3.Connection, asked: Query, compiled: Filter) -> None:
         user_id = asked.wanted.get("user_id")
         self._connection = connection
+        self._compiled = compiled
         self._prefix = "" if user_id is None else owner(user_id)
         row = connection.execute(
             "SELECT passages FROM memory_owners WHERE token = ?", [self._prefix or EVERYONE]
         ).fetchone()
         self.passages = int(row[0]) if row else 0
 
-    def newest(self, term: str, most: int, within: tuple[int, int] = _ANYWHERE) -> list[int]:
+    def newest(self, term: str, most: int) -> list[int]:
         """Return at most *most* passages that hold *term*."""
+        return self._ask(
+            "SELECT rowid AS passage FROM memory_terms WHERE memory_terms MATCH ?1"
+            " ORDER BY rowid DESC LIMIT ?2",
+            term,
+            [most],
+        )
+
+    def newest_that_match(self, term: str, most: int) -> list[int]:
+        """Return at most *most* passages that hold *term*, of items that the filter lets through.
+
+        They are cut after the filter, so that what it excludes takes no room.
+        """
+        args = Args(self._compiled.args.dialect, self._compiled.args)
+        where = " AND ".join([*self._compiled.scope, *self._compiled.rest])
+        asked, seen, limit = args.bind(None), args.bind(SEEN), args.bind(most)
+        # Crossed, so that the planner reads the newest passages first, and only until it has all.
+        return self._ask(
+            "SELECT passage FROM (SELECT rowid AS passage FROM memory_terms"
+            f" WHERE memory_terms MATCH {asked} ORDER BY rowid DESC LIMIT {seen})"
+            f" CROSS JOIN memory_items AS i NOT INDEXED ON i.rowid = passage / {PASSAGES}"
+            f" WHERE {where} LIMIT {limit}",
+            term,
+            args[len(self._compiled.args) + 1 :],
+            before=self._compiled.args,
+        )
+
+    def inside(self, term: str, places: str) -> list[int]:
+        """Return all passages that hold *term* of the items at *places*, a JSON array."""
+        return self._ask(
+            "SELECT passage FROM (SELECT rowid AS passage FROM memory_terms"
+            " WHERE memory_terms MATCH ?1 AND rowid BETWEEN"
+            f" (SELECT min(value) FROM json_each(?2)) * {PASSAGES} AND"
+            f" (SELECT max(value) FROM json_each(?2)) * {PASSAGES} + {PASSAGES - 1}"
+            f" ORDER BY rowid DESC LIMIT {SEEN})"
+            f" WHERE passage / {PASSAGES} IN (SELECT value FROM json_each(?2))",
+            term,
+            [places],
+        )
+
+    def _ask(
+        self, sql: str, term: str, args: Sequence[Any], before: Sequence[Any] = ()
+    ) -> list[int]:
         listed = token(term)
         if listed is None or not self.passages:
             return []
         # As one value: twice as fast as so many rows.
         row = self._connection.execute(
-            "SELECT json_group_array(rowid) FROM (SELECT rowid FROM memory_terms"
-            " WHERE memory_terms MATCH ?1 AND rowid BETWEEN ?2 AND ?3"
-            " ORDER BY rowid DESC LIMIT ?4)",
-            [f'"{self._prefix}{listed}"', *within, most],
+            f"SELECT json_group_array(passage) FROM ({sql})",
+            [*before, f'"{self._prefix}{listed}"', *args],
         ).fetchone()
         found: list[int] = json.loads(row[0])
         return found
@@ -134,7 +174,7 @@ class _Lists:
 def _ask(
     connection: sqlite3.Connection, terms: Sequence[str], asked: Query, compiled: Filter
 ) -> Matches:
-    lists = _Lists(connection, asked)
+    lists = _Lists(connection, asked, compiled)
     found = {term: lists.newest(term, PROBED + 1) for term in terms}
     frequency = {
         term: len(each) if len(each) <= PROBED else lists.estimate(each)
@@ -142,11 +182,11 @@ def _ask(
     }
     if not asked.limit:
         return [], frequency, lists.passages
-    inside = _small_scope(connection, asked, compiled)
-    if inside is None:
+    is_cut = any(len(each) > PROBED for each in found.values())
+    if is_cut and not _is_filtered(asked, compiled):
         _widen(lists, found, frequency)
-    else:
-        _narrow(lists, found, inside)
+    elif is_cut:
+        _narrow(lists, found, frequency, _few_places(connection, compiled))
     scores: defaultdict[int, int] = defaultdict(int)
     for term, each in found.items():
         tells = _worth(frequency[term], lists.passages)
@@ -169,25 +209,42 @@ def _widen(lists: _Lists, found: dict[str, list[int]], frequency: dict[str, int]
         left -= len(found[term])
 
 
-def _small_scope(connection: sqlite3.Connection, asked: Query, compiled: Filter) -> set[int] | None:
-    """Return the places of what is in scope, if it is more than a user and not too many."""
-    if asked.wanted.keys() <= {"user_id"} and not asked.since and not asked.until:
-        return None
+def _is_filtered(asked: Query, compiled: Filter) -> bool:
+    """Tell whether anything but the user narrows down what is asked for."""
+    is_scoped = not asked.wanted.keys() <= {"user_id"}
+    return bool(is_scoped or asked.since or asked.until or compiled.rest)
+
+
+def _few_places(connection: sqlite3.Connection, compiled: Filter) -> list[int] | None:
+    """Return the places of what the filter lets through, if they are not too many."""
+    where = " AND ".join([*compiled.scope, *compiled.rest])
     rows = connection.execute(
-        f"SELECT rowid FROM memory_items WHERE {' AND '.join(compiled.scope)} LIMIT {MOST + 1}",
-        compiled.scope_args,
+        f"SELECT rowid FROM memory_items WHERE {where} LIMIT {MOST + 1}", compiled.args
     )
-    inside = {place for (place,) in rows}
-    return inside if len(inside) <= MOST else None
+    places = [place for (place,) in rows]
+    return places if len(places) <= MOST else None
 
 
-def _narrow(lists: _Lists, found: dict[str, list[int]], inside: set[int]) -> None:
-    """Leave only passages of the items *inside*, and of those all."""
-    first, last = min(inside, default=0), max(inside, default=0)
-    within = (first * PASSAGES, last * PASSAGES + PASSAGES - 1)
-    for term, each in found.items():
-        whole = each if len(each) <= PROBED else lists.newest(term, SEEN, within)
-        found[term] = [passage for passage in whole if passage // PASSAGES in inside]
+def _narrow(
+    lists: _Lists,
+    found: dict[str, list[int]],
+    frequency: Mapping[str, int],
+    places: list[int] | None,
+) -> None:
+    """Look for terms that stand in many passages in those that the filter lets through.
+
+    *places* are where these are, if they are few.
+    """
+    few = None if places is None else json.dumps(places)
+    left = BUDGET
+    for term in sorted(found, key=frequency.__getitem__):
+        if len(found[term]) <= PROBED:
+            continue
+        if few is not None:
+            found[term] = lists.inside(term, few)
+            continue
+        found[term] = lists.newest_that_match(term, max(PROBED, min(MOST, left)) + 1)
+        left -= len(found[term])
 
 
 def _worth(frequency: int, passages: int) -> int:
@@ -228,24 +285,34 @@ def _scan(
     """Do without an index, by reading the newest rows of the user's."""
     wanted = {term: listed for term in terms if (listed := token(term))}
     user_id = asked.wanted.get("user_id")
-    scope = "deleted = 0" if user_id is None else f"deleted = 0 AND {_USER} = ?1"
-    rows = connection.execute(
-        f"SELECT rowid, content FROM memory_items WHERE {scope}"
-        f" AND typeof(content) = 'text' ORDER BY created_at DESC, rowid DESC LIMIT {SCANNED}",
-        [] if user_id is None else [user_id],
-    )
-    held: dict[int, list[str]] = {}
-    passages = 0
-    for place, content in rows:
-        for number, part in enumerate(passages_of(content)):
-            inside = set(tokens(part))
-            held[place * PASSAGES + number] = [t for t, at in wanted.items() if at in inside]
-            passages += 1
+    mine = "deleted = 0" if user_id is None else f"deleted = 0 AND {_USER} = ?1"
+    held = _held(connection, wanted, mine, [] if user_id is None else [user_id])
+    passages = len(held)
     counts = Counter(term for found in held.values() for term in found)
     frequency = {term: counts[term] for term in terms}
+    if _is_filtered(asked, compiled):
+        where = " AND ".join([*compiled.scope, *compiled.rest])
+        held = _held(connection, wanted, where, compiled.args)
     scores = {
         passage: sum(_worth(frequency[term], passages) for term in found)
         for passage, found in held.items()
         if found
     }
     return _best_rows(connection, scores, compiled, asked.limit), frequency, passages
+
+
+def _held(
+    connection: sqlite3.Connection, wanted: Mapping[str, str], where: str, args: Sequence[Any]
+) -> dict[int, list[str]]:
+    """Return which terms the passages of the newest rows hold."""
+    rows = connection.execute(
+        f"SELECT rowid, content FROM memory_items WHERE {where}"
+        f" AND typeof(content) = 'text' ORDER BY created_at DESC, rowid DESC LIMIT {SCANNED}",
+        args,
+    )
+    held: dict[int, list[str]] = {}
+    for place, content in rows:
+        for number, part in enumerate(passages_of(content)):
+            inside = set(tokens(part))
+            held[place * PASSAGES + number] = [t for t, at in wanted.items() if at in inside]
+    return held

@@ -37,6 +37,10 @@ WHERE deleted = 0 AND length(v.vectors) > 0
 Found = list[tuple[Sequence[Any], float]]
 
 
+EMPTY = 2048
+"""Bytes that a shelf takes beside its vectors, about."""
+
+
 class _Kept:
     """A shelf, up to which change it holds the file's vectors, and who may touch it."""
 
@@ -44,14 +48,20 @@ class _Kept:
         self.lock = Lock()
         self.shelf: Shelf | None = None
         self.seen = 0
+        self.size = 0
+        """With how many bytes it is counted."""
 
 
 class Shelves:
     """The shelves of the users who were asked about last, within *most* bytes."""
 
-    def __init__(self, operations: Operations, most: int) -> None:
+    def __init__(
+        self, operations: Operations, most: int, *, approximate_from: int | None = None
+    ) -> None:
         self._operations = operations
         self._most = most
+        self._approximate_from = approximate_from
+        self._total = 0
         self._lock = Lock()
         self._kept: OrderedDict[tuple[int, str | None], _Kept] = OrderedDict()
 
@@ -59,6 +69,7 @@ class Shelves:
         """Forget all."""
         with self._lock:
             self._kept.clear()
+            self._total = 0
 
     def nearest(
         self, connection: sqlite3.Connection, model: Model, vector: Sequence[float], asked: Query
@@ -66,10 +77,11 @@ class Shelves:
         """Return rows and cosines, nearest first; `None` if the model is no longer there."""
         user_id = asked.wanted.get("user_id")
         kept = self._get(model, user_id)
-        with kept.lock:
-            found = self._ask(connection, model, vector, asked, kept)
-        self._evict()
-        return found
+        try:
+            with kept.lock:
+                return self._ask(connection, model, vector, asked, kept)
+        finally:
+            self._count((model.key, user_id), kept)
 
     def _ask(
         self,
@@ -84,7 +96,8 @@ class Shelves:
         try:
             if connection.execute(_IS_HERE, [model.key]).fetchone() is None:
                 return None
-            shelf = _catch_up(connection, model, asked.wanted.get("user_id"), kept)
+            user_id = asked.wanted.get("user_id")
+            shelf = _catch_up(connection, model, user_id, kept, self._approximate_from)
             compiled = run(connection, self._operations.compile(asked))
             return _search(connection, shelf, vector, compiled, asked.limit)
         finally:
@@ -97,19 +110,32 @@ class Shelves:
             self._kept.move_to_end((model.key, user_id))
             return kept
 
-    def _evict(self) -> None:
+    def _count(self, key: tuple[int, str | None], kept: _Kept) -> None:
+        """Count a shelf as what it takes now, and make room; one without vectors is not kept."""
         with self._lock:
-            total = sum(map(_size, self._kept.values()))
-            while total > self._most and len(self._kept) > 1:
-                total -= _size(self._kept.popitem(last=False)[1])
+            if self._kept.get(key) is not kept:  # evicted meanwhile
+                return
+            size = _size(kept.shelf)
+            self._total += size - kept.size
+            kept.size = size
+            if not size:
+                del self._kept[key]
+            while self._total > self._most and len(self._kept) > 1:
+                self._total -= self._kept.popitem(last=False)[1].size
 
 
-def _size(kept: _Kept) -> int:
-    return kept.shelf.rows * (kept.shelf.dimension * 4 + 64) if kept.shelf is not None else 0
+def _size(shelf: "Shelf | None") -> int:
+    if shelf is None or not shelf.rows:
+        return 0
+    return EMPTY + shelf.rows * (shelf.dimension * 4 + 64)
 
 
 def _catch_up(
-    connection: sqlite3.Connection, model: Model, user_id: str | None, kept: _Kept
+    connection: sqlite3.Connection,
+    model: Model,
+    user_id: str | None,
+    kept: _Kept,
+    approximate_from: int | None,
 ) -> "Shelf":
     """Bring a shelf to the moment that the transaction sees."""
     row = connection.execute(
@@ -120,7 +146,7 @@ def _catch_up(
     shelf, seen = kept.shelf, kept.seen
     kept.shelf = None  # half brought up to date it is of no use
     if shelf is None or not oldest - 1 <= seen <= now:
-        shelf = _load(connection, model, user_id)
+        shelf = _load(connection, model, user_id, approximate_from)
     elif seen < now:
         _apply(connection, model, user_id, shelf, seen)
     kept.shelf, kept.seen = shelf, now
@@ -129,13 +155,25 @@ def _catch_up(
 
 _MINE = f"{_USER} = ?2"
 
+# Of equally near items the newest comes first: the lowest rank, then the highest place. A time
+# made by hand that is none ranks last.
+_RANK = (
+    "ifnull(-1000000 * CAST(strftime('%s', i.created_at) AS INTEGER)"
+    " - CAST(substr(i.created_at, 21, 6) AS INTEGER), 9223372036854775807)"
+)
 
-def _load(connection: sqlite3.Connection, model: Model, user_id: str | None) -> "Shelf":
+
+def _load(
+    connection: sqlite3.Connection,
+    model: Model,
+    user_id: str | None,
+    approximate_from: int | None,
+) -> "Shelf":
     from orbiter.memory.backends._vectors.shelf import Shelf  # noqa: PLC0415 - needs numpy
 
-    shelf = Shelf(model.dimension)
+    shelf = Shelf(model.dimension, approximate_from=approximate_from)
     rows = connection.execute(
-        "SELECT v.place, v.vectors FROM memory_items AS i"
+        f"SELECT v.place, v.vectors, {_RANK} FROM memory_items AS i"
         " CROSS JOIN memory_vectors AS v ON v.model = ?1 AND v.place = i.rowid"
         f" WHERE deleted = 0{f' AND {_MINE}' if user_id is not None else ''}"
         " AND length(v.vectors) > 0",
@@ -146,14 +184,15 @@ def _load(connection: sqlite3.Connection, model: Model, user_id: str | None) -> 
     return shelf
 
 
-def _put(shelf: "Shelf", rows: Sequence[tuple[int, bytes]]) -> None:
+def _put(shelf: "Shelf", rows: Sequence[tuple[int, bytes, int]]) -> None:
     import numpy as np  # noqa: PLC0415
 
     width = 4 * shelf.dimension
-    vectors = np.frombuffer(b"".join(blob for _, blob in rows), np.float32)
-    counts = [len(blob) // width for _, blob in rows]
-    keys = np.repeat(np.array([place for place, _ in rows], np.int64), counts)
-    shelf.put_many(keys, vectors.reshape(-1, shelf.dimension))
+    vectors = np.frombuffer(b"".join(blob for _, blob, _ in rows), np.float32)
+    counts = [len(blob) // width for _, blob, _ in rows]
+    keys = np.repeat(np.array([place for place, _, _ in rows], np.int64), counts)
+    ranks = np.repeat(np.array([rank for _, _, rank in rows], np.int64), counts)
+    shelf.put_many(keys, vectors.reshape(-1, shelf.dimension), ranks=ranks)
 
 
 def _apply(
@@ -163,21 +202,17 @@ def _apply(
     mine = "" if user_id is None else " AND user_id = ?3"
     is_mine = "" if user_id is None else f" AND {_USER} = ?3"
     rows = connection.execute(
-        "SELECT c.place, v.vectors FROM"
+        f"SELECT c.place, v.vectors, {_RANK} FROM"
         f" (SELECT DISTINCT place FROM memory_changes WHERE id > ?2{mine}) AS c"
         f" LEFT JOIN memory_items AS i ON i.rowid = c.place AND i.deleted = 0{is_mine}"
         " LEFT JOIN memory_vectors AS v ON v.model = ?1 AND v.place = i.rowid",
         [model.key, seen, *([] if user_id is None else [user_id])],
     ).fetchall()
-    for place, blob in rows:
+    for place, blob, _ in rows:
         if not blob:
             shelf.remove(place)
-    _put_all(shelf, [(place, blob) for place, blob in rows if blob])
-
-
-def _put_all(shelf: "Shelf", rows: Sequence[tuple[int, bytes]]) -> None:
-    if rows:
-        _put(shelf, rows)
+    if some := [row for row in rows if row[1]]:
+        _put(shelf, some)
 
 
 def _search(

@@ -77,32 +77,29 @@ def documents(content: str, user_id: str | None) -> list[str]:
     return made
 
 
-def relist(*, once: bool = False) -> Steps[None]:
-    """Bring rows that were changed since they were listed up to date, all or a chunk."""
+def relist_some() -> Steps[None]:
+    """Bring at most a chunk of the rows that were changed since they were listed up to date."""
     has_terms = bool((yield Statement(_HAS_TERMS)))
-    while True:
-        # Places beyond the mark first: they were given up, and may have been given out again.
-        sizes = yield Statement(
-            f"SELECT place, ifnull(length(content), 0), place <= {MARK} FROM memory_unlisted"
-            f" ORDER BY place <= {MARK}, place LIMIT {CHUNK}"
+    # Places beyond the mark first: they were given up, and may have been given out again.
+    sizes = yield Statement(
+        f"SELECT place, ifnull(length(content), 0), place <= {MARK} FROM memory_unlisted"
+        f" ORDER BY place <= {MARK}, place LIMIT {CHUNK}"
+    )
+    some = chunk(sizes)
+    for place, _, is_listed in some if has_terms else ():
+        listed = yield Statement(
+            "SELECT place, content, user_id FROM memory_unlisted"
+            " WHERE place = ?1 AND content IS NOT NULL",
+            [place],
         )
-        some = _chunk(sizes)
-        for place, _, is_listed in some if has_terms else ():
-            listed = yield Statement(
-                "SELECT place, content, user_id FROM memory_unlisted"
-                " WHERE place = ?1 AND content IS NOT NULL",
-                [place],
-            )
-            yield from _unlist(listed)
-            if is_listed:
-                yield from _list((yield Statement(_select("rowid = ?1"), [place])))
-        places = [(row[0],) for row in some]
-        yield Statement("DELETE FROM memory_unlisted WHERE place = ?1", places, many=True)
-        if once or not some:
-            return
+        yield from _unlist(listed)
+        if is_listed:
+            yield from _list((yield Statement(_select("rowid = ?1"), [place])))
+    places = [(row[0],) for row in some]
+    yield Statement("DELETE FROM memory_unlisted WHERE place = ?1", places, many=True)
 
 
-def _chunk(sizes: Rows) -> Rows:
+def chunk(sizes: Rows) -> Rows:
     """Return the first of *sizes*, as many as can be listed in a moment, but one."""
     total = 0
     for number, row in enumerate(sizes):
@@ -160,22 +157,27 @@ def list_some(connection: sqlite3.Connection) -> bool:
     """List at most a chunk, in a transaction; tell whether there was anything."""
     if not waits(connection) or not schema.has_terms(connection):
         return False
+    change(connection, _list_next())
+    return True
+
+
+def change(connection: sqlite3.Connection, steps: Steps[None]) -> None:
+    """Bring an index up to date by *steps*, in a transaction."""
     # Losing this to a power cut only means to do it again, so it need not wait for the disk.
     level = connection.execute("PRAGMA synchronous").fetchone()[0]
     connection.execute("PRAGMA synchronous = NORMAL")
     try:
         connection.execute("BEGIN IMMEDIATE")
-        run(connection, _list_next())
+        run(connection, steps)
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         connection.execute(f"PRAGMA synchronous = {level}")
-    return True
 
 
 def _list_next() -> Steps[None]:
-    yield from relist(once=True)
+    yield from relist_some()
     if (yield Statement("SELECT 1 FROM memory_unlisted LIMIT 1")):
         return
     sizes = yield Statement(
@@ -183,7 +185,7 @@ def _list_next() -> Steps[None]:
         f" ORDER BY rowid LIMIT {CHUNK}"
     )
     if sizes:
-        last = _chunk(sizes)[-1][0]
+        last = chunk(sizes)[-1][0]
         where = f"rowid > {MARK} AND rowid <= ?1"
         yield from _list((yield Statement(f"{_select(where)} ORDER BY rowid", [last])))
         yield Statement("UPDATE memory_meta SET value = ?1 WHERE key = 'listed_to'", [last])

@@ -98,17 +98,25 @@ _BEYOND = (
 )
 
 
-def take(connection: sqlite3.Connection, model: Model, count: int) -> list[Waiting]:
-    """Return items that wait: those that were changed, then new ones, then what failed."""
+def take(connection: sqlite3.Connection, model: Model, count: int) -> list[Waiting] | None:
+    """Return items that wait: those that were changed, then new ones; if none, what failed.
+
+    `None` if the model is no longer there.
+    """
     found: list[Waiting] = []
     connection.execute("BEGIN")
     try:
         if not _is_here(connection, model):
-            return []
-        for sql in (_NOTED.format("= 0"), _BEYOND, _NOTED.format("> 0")):
+            return None
+        for sql in (_NOTED.format("= 0"), _BEYOND):
             if len(found) < count:
                 rows = connection.execute(sql, [model.key, count - len(found)])
                 found += [Waiting((place, new), _text(text)) for place, text, new in rows]
+        if not found:
+            rows = connection.execute(_NOTED.format("> 0"), [model.key, count])
+            found = [
+                Waiting((place, new), _text(text), is_put_off=True) for place, text, new in rows
+            ]
     finally:
         connection.execute("COMMIT")
     return found
@@ -123,7 +131,7 @@ def keep(
     if not _is_here(connection, model):
         return
     last = 0
-    for ((place, is_beyond), content), made in done:
+    for ((place, is_beyond), content, _), made in done:
         last = max(last, place if is_beyond else 0)
         row = connection.execute(
             "SELECT content FROM memory_items WHERE rowid = ?", [place]
@@ -168,8 +176,8 @@ def _advance(connection: sqlite3.Connection, model: Model, last: int) -> None:
     )
 
 
-def count(connection: sqlite3.Connection, model: Model) -> int:
-    """Return how many items wait."""
+def count(connection: sqlite3.Connection, model: Model) -> int | None:
+    """Return how many items wait; `None` if the model is no longer there."""
     row = connection.execute(
         "SELECT (SELECT count(*) FROM memory_unembedded AS u"
         " JOIN memory_items AS i ON i.rowid = u.place WHERE u.model = m.id AND i.deleted = 0)"
@@ -177,7 +185,7 @@ def count(connection: sqlite3.Connection, model: Model) -> int:
         " FROM memory_models AS m WHERE id = ? AND state <> 'gone'",
         [model.key],
     ).fetchone()
-    return int(row[0]) if row else 0
+    return int(row[0]) if row else None
 
 
 def _text(content: Any) -> str:

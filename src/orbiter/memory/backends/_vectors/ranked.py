@@ -29,6 +29,7 @@ def ranked(
 ) -> list[tuple[int, float]]:
     """Return the best *count* keys and their cosines; of equals, the one of the lowest rank.
 
+    Of equal ranks, too, the highest key comes first.
     *scores* are those of the rows at *places*, or of all; minus infinity is the score of a row
     that does not count.
     """
@@ -40,7 +41,7 @@ def ranked(
         near = _at_least(scores, wanted, slack)
         rows = near if places is None else places[near]
         cosines = _exact(seen.vectors, rows, towards)
-        order = np.lexsort((seen.ranks[rows], -cosines))
+        order = np.lexsort((-seen.keys[rows], seen.ranks[rows], -cosines))
         best: dict[int, float] = {}
         for key, cosine in zip(
             seen.keys[rows[order]].tolist(), cosines[order].tolist(), strict=True

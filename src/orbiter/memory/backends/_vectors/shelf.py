@@ -101,12 +101,21 @@ class Shelf:
             self._places.put(key, start)
             self._tidy()
 
-    def put_many(self, keys: npt.ArrayLike, vectors: npt.ArrayLike) -> None:
-        """Keep one vector for each of *keys*; those of one key, adjacent or not, belong to it."""
+    def put_many(
+        self, keys: npt.ArrayLike, vectors: npt.ArrayLike, *, ranks: npt.ArrayLike | None = None
+    ) -> None:
+        """Keep one vector for each of *keys*; those of one key, adjacent or not, belong to it.
+
+        *ranks*, one for each of *keys*, replace those that these had; of equal ranks, the highest
+        key comes first.
+        """
         rows = directions(vectors, self.dimension)
         given = np.asarray(keys, np.int64)
         if given.shape != (len(rows),):
             raise ValueError(f"{len(rows)} vectors need as many keys, not {given.shape}")
+        order_by = None if ranks is None else np.asarray(ranks, np.int64)
+        if order_by is not None and order_by.shape != given.shape:
+            raise ValueError(f"{len(rows)} vectors need as many ranks, not {order_by.shape}")
         if not len(rows):
             return
         different, first, inverse = np.unique(given, return_index=True, return_inverse=True)
@@ -114,6 +123,7 @@ class Shelf:
         if len(different) != len(starts):  # some key's rows are apart: bring them together
             order = np.argsort(first[inverse], kind="stable")
             given, rows = given[order], rows[order]
+            order_by = None if order_by is None else order_by[order]
             starts = _starts(given)
         lengths = np.diff(starts, append=len(given))
         with self._lock:
@@ -122,6 +132,8 @@ class Shelf:
                 given[starts].tolist(), (starts + offset).tolist(), lengths.tolist(), strict=True
             ):
                 self._claim(key, start, length)
+            if order_by is not None:
+                self._ranks[offset : offset + len(rows)] = order_by
             self._places.put_many(given[starts], starts + offset)
             self._tidy()
 

@@ -1,0 +1,30 @@
+"""What the indexes still hold of rows that were purged or changed, removed a little at a time.
+
+Taking a long text out of an index costs many times what removing its row does, and no one else can
+write meanwhile. So the rows go first, and these short transactions follow.
+"""
+
+import sqlite3
+
+from orbiter.memory.backends._sql import Statement, Steps
+from orbiter.memory.backends._sqlite import terms, words
+
+_INDEXED_TO = "(SELECT value FROM memory_meta WHERE key = 'indexed_to')"
+
+
+def forget_some(connection: sqlite3.Connection) -> bool:
+    """Bring a few changed rows up to date in a transaction; tell whether more may wait."""
+    for table, steps in (("memory_unlisted", terms.relist_some), ("memory_unindexed", _settle)):
+        if connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone():
+            terms.change(connection, steps())
+            return True
+    return False
+
+
+def _settle() -> Steps[None]:
+    sizes = yield Statement(
+        "SELECT place, ifnull(length(indexed), 0) FROM memory_unindexed"
+        f" ORDER BY place <= {_INDEXED_TO}, place LIMIT {words.CHUNK}"
+    )
+    if sizes:
+        yield from words.settle(len(terms.chunk(sizes)))
