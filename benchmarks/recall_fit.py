@@ -1,15 +1,16 @@
-"""Fit the weights of recall on part 1 of conversations, and judge them on part 2.
+"""Fit the weights of recall, and judge them on conversations they were not fitted to.
 
-    python -m benchmarks.recall_fit --data FILE… [--cache FILE] [--kind people|assistant]
+    python -m benchmarks.recall_fit --data FILE… [--cache FILE] [--names NAME…] [--best]
 
 Every question is put to the real pipeline; what it measured for each candidate, and which of them
-are evidence, goes into a multinomial logit with a ridge. Prints weights to be written into
-`recall/_weights.py`, each rounded, and R@10 of both parts. Needs numpy.
+are evidence, goes into a multinomial logit with a ridge. Each conversation is judged by a fit on
+all others, or each half of the questions by the other half where there is only one conversation.
+Prints those figures and the weights of a fit on everything, for `recall/_weights.py`. `--best` fits
+the order of the candidates that were looked at word by word. Needs numpy.
 """
 
 import argparse
 import asyncio
-import pickle
 import sys
 import warnings
 from dataclasses import dataclass
@@ -51,12 +52,16 @@ class Example:
         return Example(columns, self.is_evidence[kept], kept[kept], self.evidence)
 
 
-async def examples(path: Path, part: int, embeddings: Embeddings | None) -> list[Example]:
+async def examples(path: Path, embeddings: Embeddings | None) -> list[list[Example]]:
+    """Return the examples of each conversation, or of the halves of a single one."""
     _, conversations = read(path)
-    made = []
+    if len(conversations) == 1:
+        conversations = [part_of(conversations, part)[0] for part in (1, 2)]
+    folds: list[list[Example]] = []
     async with opened(None, embeddings) as store:
-        for conversation in part_of(conversations, part):
+        for conversation in conversations:
             await fill(store, conversation)
+            folds.append([])
             for asked in conversation.questions:
                 if asked.category == APART:
                     continue
@@ -70,8 +75,8 @@ async def examples(path: Path, part: int, embeddings: Embeddings | None) -> list
                 looked = [item.id in best for item in table.items]
                 columns = {name: np.array(values) for name, values in table.columns.items()}
                 evidence = len(asked.evidence)
-                made.append(Example(columns, np.array(truth), np.array(looked), evidence))
-    return made
+                folds[-1].append(Example(columns, np.array(truth), np.array(looked), evidence))
+    return folds
 
 
 def matrix(example: Example, names: list[str]) -> Floats:
@@ -116,13 +121,13 @@ def _likelihood(
     return total, slope, curve
 
 
-def found(made: list[Example], names: list[str], weights: Floats, k: int) -> float:
-    """Return R@k in percent."""
+def found(made: list[Example], names: list[str], weights: Floats, k: int) -> list[float]:
+    """Return R@k of every question."""
     shares = []
     for one in made:
         order = np.argsort(-(matrix(one, names) @ weights), kind="stable")[:k]
         shares.append(one.is_evidence[order].sum() / one.evidence)
-    return 100 * float(np.mean(shares))
+    return shares
 
 
 def main() -> int:
@@ -134,7 +139,6 @@ def main() -> int:
     parser.add_argument("--names", nargs="+", help="the columns to weigh; else all")
     parser.add_argument("--best", action="store_true", help="fit the order of the best only")
     parser.add_argument("--words-only", action="store_true")
-    parser.add_argument("--keep", type=Path, help="keep what was measured, for another fit")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     model: Embeddings | None = None
@@ -142,22 +146,20 @@ def main() -> int:
         model = LocalEmbeddings()
         if given.cache:
             model = CachedEmbeddings(model, given.cache, max_entries=1_000_000)
-    parts: list[list[Example]] = [[], []]
-    for path in given.data:
-        for part in (1, 2):
-            parts[part - 1] += asyncio.run(examples(path, part, model))
-    if given.keep:
-        given.keep.write_bytes(pickle.dumps(parts))
+    folds = [fold for path in given.data for fold in asyncio.run(examples(path, model))]
     if given.best:
-        parts = [[one.of_the_best() for one in made] for made in parts]
-    names = given.names or sorted(parts[0][0].columns)
-    for fitted, judged in ((0, 1), (1, 0)):
-        weights = fit(parts[fitted], names)
-        print(f"fitted on part {fitted + 1}")
-        print("   ", ", ".join(f"{n}={w:.2f}" for n, w in zip(names, weights, strict=True)))
-        for which in (fitted, judged):
-            at = {k: found(parts[which], names, weights, k) for k in (5, 10)}
-            print(f"    part {which + 1}: R@5 {at[5]:.1f}, R@10 {at[10]:.1f}")
+        folds = [[one.of_the_best() for one in fold] for fold in folds]
+    names = given.names or sorted(folds[0][0].columns)
+    judged: dict[int, list[float]] = {5: [], 10: []}
+    for number, fold in enumerate(folds):
+        others = [one for at, each in enumerate(folds) if at != number for one in each]
+        weights = fit(others, names)
+        for k, shares in judged.items():
+            shares.extend(found(fold, names, weights, k))
+    for k, shares in judged.items():
+        print(f"R@{k}, not fitted to: {100 * float(np.mean(shares)):.1f}")
+    weights = fit([one for fold in folds for one in fold], names)
+    print(", ".join(f"{name}={weight:.2f}" for name, weight in zip(names, weights, strict=True)))
     return 0
 
 

@@ -158,7 +158,9 @@ async def measure(path: Path, given: argparse.Namespace) -> dict[str, Any]:
                     now = asked.at or conversation.end
                     scope = conversation.scope
                     hits = await recall(store, asked.text, scope=scope, k=MOST, now=now)
-                    return [hit.item.id for hit in hits]
+                    # What says the same stands behind the hit that took its place.
+                    items = [item for hit in hits for item in (hit.item, *hit.repeats)]
+                    return [item.id for item in items][:MOST]
 
                 await put_to(label, conversation, ask, results)
     for conversation in chosen if given.baselines else ():

@@ -87,7 +87,7 @@ SQL_BUGS = {
     "a text search forgets the cursor": Bug(
         "pages_from_the_newest",
         "            rows = yield from self._search_text(asked, compiled, order, tail)\n",
-        "            compiled = yield from self._compile(asked, None, None)\n"
+        "            compiled = yield from self.compile(asked, None, None)\n"
         "            if before is not None:\n"
         "                return []\n"
         "            rows = yield from self._search_text(asked, compiled, order, tail)\n",
