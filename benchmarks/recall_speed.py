@@ -43,7 +43,7 @@ from orbiter.memory.recall import recall
 
 async def main(asked):
     async with SQLiteMemoryStore(PATH, embeddings=LocalEmbeddings()) as store:
-        assert await recall(store, asked, scope=MemoryMetadata(user_id="ann"))
+        await recall(store, asked, scope=MemoryMetadata(user_id="ann"))
 
 embed = lambda texts, batch: asyncio.run(main(texts[0]))
 """

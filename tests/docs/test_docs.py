@@ -138,3 +138,8 @@ def test_every_make_command_the_documents_name_exists() -> None:
 
     assert {"demo", "test", "check", "bench", "help"} <= targets
     assert {"demo", "test"} <= named <= targets
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_no_page_has_a_placeholder_left(path: Path) -> None:
+    assert re.findall(r"(?m)^[A-Z]{4,}$", path.read_text(encoding="utf-8")) == []
