@@ -133,9 +133,7 @@ def test_another_question_does_not_ask_when(text: str) -> None:
     assert not _read(text).asks_when
 
 
-def test_a_question_tells_who_is_spoken_of() -> None:
-    assert _read("What is my name?").asks_self
-    assert not _read("What is his name?").asks_self
+def test_a_question_tells_whether_the_assistant_is_asked() -> None:
     assert _read("What did you suggest?").asks_you
     assert not _read("What did he suggest?").asks_you
     assert not _read("Was it in the youth hostel of Iowa?").asks_you

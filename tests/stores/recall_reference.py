@@ -63,7 +63,7 @@ class Detailed(HashEmbeddings):
 
     async def aembed_many(self, texts: Sequence[str]) -> list[list[float]]:
         """Fail: vectors and details are made in one go."""
-        raise NotImplementedError
+        raise AssertionError("a model with details was asked for vectors alone")
 
     async def aembed_details(self, texts: Sequence[str]) -> list[tuple[list[float], bytes]]:
         """Return vectors and details."""

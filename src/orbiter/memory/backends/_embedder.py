@@ -206,7 +206,9 @@ class Embedder:
             size = self._size
             try:
                 embedded = await self.embed_some(source, model)
-            except Exception:
+            except (
+                Exception
+            ):  # a model may raise anything; it is raised below unless it is one text's
                 if size > 1:  # fewer at a time tell which one it is
                     continue
                 failures += 1
@@ -233,7 +235,7 @@ class Embedder:
         self._turn_to(put_off=waiting[0].is_put_off)
         try:
             made, error = await self._embed([item.content for item in waiting])
-        except Exception:
+        except Exception:  # a model may raise anything, and it is raised again
             if len(waiting) == 1:  # the others need not wait for it
                 await source._keep_vectors(model, [(waiting[0], None)])  # noqa: SLF001
             self._size = max(1, len(waiting) // 2)

@@ -73,8 +73,7 @@ class MiniLM:
                 self._projection = _details.projection(
                     orbiter_memory_minilm.DETAILS, width=DIMENSION
                 )
-            # A file that is cut off has many errors, and an older distribution has no such name.
-            except Exception as exc:
+            except Exception as exc:  # cut off, of another shape, or not in an older distribution
                 raise _damaged(exc) from exc
         return self._projection
 

@@ -52,7 +52,7 @@ async def _lead(
         found = await ask(texts)
         for text, future in futures.items():
             future.set_result(found[text])
-    except Exception as exc:
+    except Exception as exc:  # whatever it is, those who share the call get it, too
         for future in futures.values():
             future.set_exception(exc)
             future.exception()  # nobody need be waiting

@@ -181,7 +181,7 @@ def _open(path: str, busy_timeout: float) -> sqlite3.Connection:
         _prepare(connection)
         _journal(connection, monotonic() + busy_timeout)
         connection.execute("PRAGMA synchronous = NORMAL")
-    except BaseException:
+    except BaseException:  # whatever it was, no file stays open
         connection.close()
         raise
     return connection
@@ -233,7 +233,7 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
         connection.execute("COMMIT")
-    except BaseException:
+    except BaseException:  # whatever it was, no transaction stays open
         with suppress(sqlite3.Error):  # a full disk may have rolled back already
             connection.execute("ROLLBACK")
         raise

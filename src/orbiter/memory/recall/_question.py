@@ -18,7 +18,6 @@ _WHEN = re.compile(
     r"(?:year|month|date|day|time|season))\b",
     re.IGNORECASE,
 )
-_SELF = re.compile(r"\b(?:i|me|my|mine|myself|we|us|our)\b", re.IGNORECASE)
 _YOU = re.compile(r"\b(?:you|your|yours)\b", re.IGNORECASE)
 _PRONOUNS = {"I": ("I", "my"), "we": ("we", "our"), "you": ("you", "your")}
 _LEAST = 2  # letters of a name
@@ -43,8 +42,6 @@ class Question:
     third person."""
     times: tuple[Span, ...]
     asks_when: bool
-    asks_self: bool
-    """Whether the one who asks speaks of themselves."""
     asks_you: bool
     """Whether it is about what the assistant said."""
 
@@ -67,7 +64,6 @@ def read(text: str, *, speakers: Iterable[str] = (), now: datetime) -> Question:
         said=said,
         times=spans(text, now=now),
         asks_when=_WHEN.match(text) is not None,
-        asks_self=_SELF.search(text) is not None,
         asks_you=_YOU.search(text) is not None,
     )
 
