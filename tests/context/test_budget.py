@@ -24,6 +24,7 @@ from orbiter.memory.context._budget import fit_rounds, shorten
 from orbiter.memory.episodes import EpisodicMemory
 from orbiter.memory.errors import QueryError
 from orbiter.memory.fencing import Entry, parse
+from orbiter.memory.items import calls_of, result_id
 from orbiter.memory.messages import Format
 from orbiter.memory.testing.histories import random_history
 from orbiter.memory.tokens import TokenCounter
@@ -61,7 +62,12 @@ def cost(context: Context, counter: TokenCounter = estimate_tokens) -> int:
     """Return what the dearest form of a context costs, counted from outside."""
     as_text = count_tokens([HumanMemory(content=context.text)], counter=counter)
     sent = context.messages()
-    return max(as_text, count_tokens(from_messages(sent.messages, "openai"), counter=counter))
+    read = from_messages(sent.messages, sent.format, system=sent.system)
+    as_messages = count_tokens(read, counter=counter)
+    if sent.format == "gemini":  # calls have no ids there, the reader makes them up
+        as_messages -= sum(counter(call["id"]) for item in read for call in calls_of(item))
+        as_messages -= sum(counter(result_id(item)) for item in read)
+    return max(as_text, as_messages)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

@@ -4,7 +4,9 @@ from pathlib import Path
 import pytest
 
 from orbiter.memory.context import ContextManager
-from orbiter.memory.errors import SoulError, SoulNotFoundError, StorageError
+from orbiter.memory.errors import QueryError, SoulError, SoulNotFoundError, StorageError
+from orbiter.memory.fencing import NOTICE
+from orbiter.memory.soul import Soul
 
 
 async def test_nothing_is_read_before_the_first_assembly(tmp_path: Path) -> None:
@@ -73,3 +75,41 @@ async def test_a_change_that_the_file_system_cannot_tell_is_seen(soul: Path) -> 
 
     assert "Ada" in first
     assert "Eve" in await manager.assemble_context("Do it")
+
+
+async def test_an_agent_may_have_no_persona(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    manager = ContextManager(None)
+
+    context = await manager.assemble("Go", summary="They met.")
+
+    assert manager.soul_path is None
+    assert list(context.parts) == ["notice", "summary", "task"]
+    assert context.text.startswith(NOTICE)
+    assert context.prefix.startswith(NOTICE)
+    assert context.messages().messages[0] == {"role": "system", "content": NOTICE}
+    assert context.messages("anthropic").system == NOTICE
+    with pytest.raises(FileNotFoundError):
+        await ContextManager().assemble("Go")
+
+
+async def test_a_budget_too_small_without_a_persona_does_not_speak_of_one() -> None:
+    with pytest.raises(QueryError, match=r"^the task \(1 tokens\) .* or shorten the task$"):
+        await ContextManager(None, budget=5).assemble("Go")
+
+
+async def test_a_persona_may_be_given_itself() -> None:
+    persona = Soul(name="Ada", body="You count.")
+
+    context = await ContextManager(persona).assemble("Go")
+
+    assert context.sections[0].text == "You are Ada.\n\nYou count."
+    assert list((await ContextManager(Soul()).assemble("Go")).parts) == ["notice", "task"]
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\ud800"])
+def test_a_persona_that_cannot_be_sent_is_refused(text: str) -> None:
+    with pytest.raises(QueryError, match="`soul_path` cannot be sent"):
+        ContextManager(Soul(body=text))

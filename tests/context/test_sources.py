@@ -209,7 +209,7 @@ async def test_what_cannot_serve_as_a_source_is_named(
         await ContextManager(soul).assemble("Do it", **source)
 
 
-@pytest.mark.parametrize("bad", [{"secret": "abc"}, {"soul_path": None}])
+@pytest.mark.parametrize("bad", [{"secret": "abc"}, {"soul_path": 7}])
 def test_a_setting_that_means_nothing_is_named(bad: dict[str, Any]) -> None:
     with pytest.raises(QueryError, match=next(iter(bad))):
         ContextManager(**bad)

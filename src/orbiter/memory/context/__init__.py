@@ -1,4 +1,4 @@
-"""What a model is shown for one task: persona, conversation, recent activity, memories, the task.
+"""What a model is shown for one task: persona, what was said, recent activity, memories, the task.
 
 What does not change from turn to turn comes first, byte for byte the same; what was remembered
 goes through `orbiter.memory.fencing` and nowhere else; the whole is never over its budget.
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orbiter.memory._checks import check_text
 from orbiter.memory.context._budget import Dropped
-from orbiter.memory.context._draft import PRIORITY, Costs, Draft, Parts, Section, compose
+from orbiter.memory.context._draft import PRIORITY, Draft, compose
 from orbiter.memory.context._entries import (
     Memory,
     Reason,
@@ -20,6 +20,8 @@ from orbiter.memory.context._entries import (
     check_memories,
     default_trust,
 )
+from orbiter.memory.context._parts import Parts
+from orbiter.memory.context._prices import Costs, Section
 from orbiter.memory.context._sources import (
     ConversationSource,
     Recall,
@@ -35,6 +37,7 @@ from orbiter.memory.items import MemoryItem, MemoryMetadata
 from orbiter.memory.messages import Format, ProviderMessages, to_messages
 from orbiter.memory.protocols import MemoryStore
 from orbiter.memory.query import check_size
+from orbiter.memory.soul import Soul
 from orbiter.memory.tokens import TokenCounter, estimate_tokens
 
 __all__ = [
@@ -71,26 +74,36 @@ class Context:
     dropped: tuple[Dropped, ...] = field(repr=False)
     """What was left out, and why."""
     prefix: str = field(repr=False)
-    """The beginning of `text` that the next turn repeats, unless the persona changes or the
-    conversation is cut. As messages it is all but the last one."""
+    """The beginning of `text` that the next turn repeats, unless the persona or the summary
+    changes or the conversation is cut. As messages it is all but the last one."""
     prefix_tokens: int
     marks: tuple[str, str] = field(repr=False)
-    """The marks of the conversation's fence and of the others; `fencing.parse` needs them."""
+    """The mark of the summary's and the conversation's fences, and that of the others;
+    `fencing.parse` needs them."""
+    format: Format
+    """The form of messages for which the budget was counted."""
     _items: tuple[MemoryItem, ...] = field(repr=False)
 
-    def messages(self, format: Format = "openai") -> ProviderMessages:
-        """Return the same as messages the provider accepts.
+    @property
+    def parts(self) -> dict[str, int]:
+        """The tokens of each section's text by its name, in order."""
+        return {section.name: section.tokens for section in self.sections}
 
-        The persona is the system's, the conversation stands in its own roles, and the last
-        message is the user's: what was remembered, fenced, and the task.
+    def messages(self, format: Format | None = None) -> ProviderMessages:
+        """Return the same as messages the provider accepts, in the context's own format or another.
+
+        The persona is the system's, the summary is fenced and the user's, the conversation stands
+        in its own roles, and the last message is the user's: what was remembered, fenced, and the
+        task.
         """
-        return to_messages(self._items, format)
+        return to_messages(self._items, self.format if format is None else format)
 
 
 class ContextManager:
     """Puts together what a model is shown.
 
-    *soul_path* is read at the first assembly, and again when the file has changed. *budget* is in
+    *soul_path* is read at the first assembly, and again when the file has changed; a `Soul` is
+    used as it is, and `None` means that the agent has no persona. *budget* is in
     tokens as *count_tokens* counts them; `None` means no limit. *priority* orders the sections
     that may shrink, the first is kept longest. *trust* says how far a memory may be relied on.
     Processes that share a *secret* fence a conversation with the same mark, so that its text
@@ -99,7 +112,7 @@ class ContextManager:
 
     def __init__(
         self,
-        soul_path: str | Path = "./SOUL.md",
+        soul_path: str | Path | Soul | None = "./SOUL.md",
         *,
         budget: int | None = None,
         count_tokens: TokenCounter = estimate_tokens,
@@ -107,11 +120,13 @@ class ContextManager:
         trust: TrustRule = default_trust,
         secret: bytes | None = None,
     ) -> None:
-        if not isinstance(soul_path, str | Path):
-            raise QueryError(f"`soul_path` must be the path of a persona, not {soul_path!r}")
+        if not isinstance(soul_path, str | Path | Soul | None):
+            raise QueryError(
+                f"`soul_path` must be the path of a persona, a `Soul` or `None`, not {soul_path!r}"
+            )
         if not isinstance(secret, bytes | None):
             raise QueryError(f"`secret` must be bytes, not `{type(secret).__name__}`")
-        self.soul_path = Path(soul_path)
+        self.soul_path = Path(soul_path) if isinstance(soul_path, str | Path) else None
         self.budget = None if budget is None else check_size("budget", budget)
         if sorted(priority) != sorted(PRIORITY):
             raise QueryError(f"`priority` must order {PRIORITY}, not {tuple(priority)}")
@@ -119,7 +134,9 @@ class ContextManager:
         self._count_tokens = count_tokens
         self._trust = trust
         self._secret = secrets.token_bytes(32) if secret is None else secret
-        self._soul = SoulFile(self.soul_path)
+        self._soul = SoulFile(Path(soul_path)) if isinstance(soul_path, str | Path) else soul_path
+        if isinstance(self._soul, Soul):
+            _check_text("soul_path", self._soul.render())
         self._costs: Costs = {}
 
     async def assemble_context(  # noqa: PLR0913 - one keyword per source, as in `assemble`
@@ -137,6 +154,8 @@ class ContextManager:
         recent_limit: int = 10,
         memory_limit: int = 5,
         budget: int | None = None,
+        summary: str | None = None,
+        format: Format = "openai",
     ) -> str:
         """Return the text of `assemble`, which takes the same arguments."""
         context = await self.assemble(
@@ -152,6 +171,8 @@ class ContextManager:
             recent_limit=recent_limit,
             memory_limit=memory_limit,
             budget=budget,
+            summary=summary,
+            format=format,
         )
         return context.text
 
@@ -170,23 +191,28 @@ class ContextManager:
         recent_limit: int = 10,
         memory_limit: int = 5,
         budget: int | None = None,
+        summary: str | None = None,
+        format: Format = "openai",
     ) -> Context:
         """Return what the model should see for *input_query*; empty sections are left out.
 
         *recent* and *memories* are shown first, in the given order, then what *short_term_manager*
         remembers of the last *hours* and what *long_term* finds; the limits are for the latter.
         A store needs a *scope* that names somebody; *recall_scope* is the one for *long_term* where
-        it differs, such as a user's memories beside one session's conversation. A task that the
-        conversation asks already, with nothing but tools' answers since, is not asked again in
-        the messages.
+        it differs, such as a user's memories beside one session's conversation. *summary* tells
+        what was said before the conversation's items. A task that the conversation asks already,
+        with nothing but tools' answers since, is not asked again in the messages.
         `QueryError` if the persona and the task alone exceed the budget; *budget* replaces the
-        manager's for this call.
+        manager's for this call, and holds for the text and for the messages of *format*.
         """
         _check_task(input_query)
+        if not isinstance(summary, str | None):
+            raise QueryError(f"`summary` must be text, not `{type(summary).__name__}`")
+        to_messages([], format)  # refuses a format that there is not
         check_size("recent_limit", recent_limit)
         check_size("memory_limit", memory_limit)
         limit = self.budget if budget is None else check_size("budget", budget)
-        soul = await self._soul.read()
+        soul = await self._soul.read() if isinstance(self._soul, SoulFile) else self._soul
         history, not_theirs = await read_conversation(conversation, scope)
         episodes = check_memories("recent", recent)
         episodes += await read_recent(short_term_manager, hours=hours, limit=recent_limit)
@@ -197,7 +223,8 @@ class ContextManager:
             more, foreign = await recall(long_term, input_query, scope=whose, limit=memory_limit)
             found += more
         parts = Parts(
-            persona=soul.render(),
+            persona=soul.render() if soul else "",
+            summary=summary if summary and summary.strip() else "",
             task=input_query,
             history=history,
             foreign=not_theirs,
@@ -217,20 +244,25 @@ class ContextManager:
             trust=self._trust,
             secret=self._secret,
             costs=self._costs,
+            format=format,
         )
-        return _context(draft, limit, self._count_tokens)
+        return _context(draft, limit, format, self._count_tokens)
 
 
 def _check_task(task: object) -> None:
     if not isinstance(task, str) or not task.strip():
         raise QueryError(f"`input_query` must say what the model should do, not {task!r}")
+    _check_text("input_query", task)
+
+
+def _check_text(name: str, text: str) -> None:
     try:
-        check_text(task, max_bytes=2**62)
+        check_text(text, max_bytes=2**62)
     except ValueError as exc:
-        raise QueryError(f"`input_query` cannot be sent: {exc}") from None
+        raise QueryError(f"`{name}` cannot be sent: {exc}") from None
 
 
-def _context(draft: Draft, budget: int | None, counter: TokenCounter) -> Context:
+def _context(draft: Draft, budget: int | None, format: Format, counter: TokenCounter) -> Context:
     return Context(
         text=draft.text,
         sections=draft.sections,
@@ -240,5 +272,6 @@ def _context(draft: Draft, budget: int | None, counter: TokenCounter) -> Context
         prefix=draft.prefix,
         prefix_tokens=counter(draft.prefix),
         marks=draft.marks,
+        format=format,
         _items=draft.items,
     )

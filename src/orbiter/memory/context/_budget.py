@@ -64,6 +64,12 @@ def fit_entries(
     return kept, dropped
 
 
+def round_down(room: int) -> int:
+    """Return the next round number up to *room*: a power of two, or one and a half of it."""
+    spare = max(room.bit_length() - 2, 0) if room > 0 else 0
+    return room >> spare << spare
+
+
 def drop(section: str, candidate: Candidate, reason: Reason, tokens: int) -> Dropped:
     """Return the report of a candidate that is not shown, or not whole."""
     return Dropped(section, candidate.entry.source, reason, tokens, candidate.id)

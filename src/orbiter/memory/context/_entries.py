@@ -26,6 +26,9 @@ no message. `incomplete`: its tool group lacks a result, or its call.
 """
 
 _SPEAKERS = {"human": "user", "ai": "assistant", "system": "system"}
+_INSIDE = frozenset(("user", "agent", "system"))
+_OUTSIDE = frozenset(("tool", "web", "import"))
+"""What `metadata.extra["source"]` may say of an item that comes from the world outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +43,20 @@ class Candidate:
 def default_trust(memory: MemoryItem | EpisodicMemory) -> Trust:
     """Return `medium` for what a person, the agent or the system said, `low` for all else.
 
-    Tools bring in the outside world, and nobody vouches for where an interaction's text came
-    from. Nothing remembered is trusted highly unless the application says so.
+    A plain item counts as said by them unless its `metadata.extra["source"]` names another than
+    `user`, `agent` or `system`; a message does unless that is `tool`, `web` or `import`. Tools
+    bring in the outside world, and nobody vouches for where an interaction's text came from.
+    Nothing remembered is trusted highly unless the application says so.
     """
-    role = role_of(memory) if isinstance(memory, MemoryItem) else None
-    return "medium" if role in _SPEAKERS else "low"
+    if not isinstance(memory, MemoryItem):
+        return "low"
+    source = memory.metadata.extra.get("source")
+    told = source.strip().casefold() if isinstance(source, str) else source
+    if role_of(memory) in _SPEAKERS:
+        return "low" if isinstance(told, str) and told in _OUTSIDE else "medium"
+    if role_of(memory) is None and memory.memory_type == "item":
+        return "medium" if told is None or (isinstance(told, str) and told in _INSIDE) else "low"
+    return "low"
 
 
 def check_memories(name: str, memories: object) -> list[Memory]:
