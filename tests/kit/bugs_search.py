@@ -3,7 +3,7 @@
 from tests.kit.bugs import Bug
 
 _FOUND = "found = [item for item in self._items.values() if asked.matches(item)]"
-_ASKED = "asked = Query(query, metadata, memory_type, status, limit)"
+_ASKED = "asked = Query(query, metadata, memory_type, status, limit, where=where)"
 _CUT = "return [copy_item(item) for item in found[::-1][:limit]]"
 
 
@@ -74,6 +74,22 @@ QUERY_BUGS = {
 }
 
 SEARCH_BUGS = {
+    "a missing key is never unequal": Bug(
+        "where_finds_exactly",
+        _FOUND,
+        "found = [item for item in self._items.values() if asked.matches(item) and all(\n"
+        "            name in item.metadata.extra or hasattr(item, name) or '_id' in name\n"
+        "            for name, told in (where or {}).items()\n"
+        "            if isinstance(told, dict) and '$ne' in told)]",
+    ),
+    "where is applied after the cut": Bug(
+        "where_applies_before",
+        _CUT,
+        "found = [item for item in self._items.values() if Query(query, metadata, memory_type,"
+        " status).matches(item)]\n"
+        "        found.sort(key=lambda item: item.created_at)\n"
+        "        return [copy_item(item) for item in found[::-1][:limit] if asked.matches(item)]",
+    ),
     "scope ids are cut at 255 characters": Bug(
         "the_longest_ids_are_told_apart",
         _FOUND,

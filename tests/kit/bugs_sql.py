@@ -3,6 +3,21 @@
 from tests.kit.bugs import Bug
 
 SQL_BUGS = {
+    "where is not asked": Bug(
+        "where_joins",
+        "            rest.append(dialect.fits(asked.condition, args))\n",
+        "            pass\n",
+    ),
+    "what is deleted is deleted again": Bug(
+        "delete_many_removes",
+        '        where = f"deleted = 0 AND {self._dialect.by_ids(args, item_ids)}"\n',
+        "        where = self._dialect.by_ids(args, item_ids)\n",
+    ),
+    "nobody signs what many lose": Bug(
+        "what_delete_many_removed",
+        "return (yield from self._mark(1, where, args, by))\n\n    def restore",
+        "return (yield from self._mark(1, where, args, None))\n\n    def restore",
+    ),
     "any version is the expected one": Bug(
         "an_expected_version_guards", "        if found != expected:\n", "        if False:\n"
     ),

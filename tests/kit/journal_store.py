@@ -20,6 +20,7 @@ from orbiter.memory import (
     load_item,
 )
 from orbiter.memory.copies import copy_item, take_in
+from orbiter.memory.filters import Where
 
 
 class NotInitializedError(MemoryError, RuntimeError):
@@ -76,9 +77,10 @@ class JournalStore:
         memory_type: str | None = None,
         status: MemoryStatus | None = None,
         limit: int = 10,
+        where: Where | None = None,
     ) -> list[MemoryItem]:
         self._opened()
-        asked = Query(query, metadata, memory_type, status, limit)
+        asked = Query(query, metadata, memory_type, status, limit, where=where)
         found = [item for item in self._items.values() if asked.matches(item)]
         found.sort(key=lambda item: item.created_at)
         return [copy_item(item) for item in found[::-1][:limit]]

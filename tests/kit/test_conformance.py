@@ -12,7 +12,7 @@ from orbiter.memory.testing import Capabilities, Recipe, StoreConformance
 class TestJournal(StoreConformance):
     """A durable store of a third party passes, with one fixture and a recipe."""
 
-    capabilities = Capabilities(shared=False)
+    capabilities = Capabilities(shared=False, where=True)
 
     @pytest.fixture
     async def store(self, tmp_path: Path) -> AsyncIterator[JournalStore]:

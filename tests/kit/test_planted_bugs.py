@@ -50,13 +50,13 @@ STORES = {
     },
     "JournalStore": {
         "source": (ROOT / "tests/kit/journal_store.py").read_text(),
-        "capabilities": "shared=False",
+        "capabilities": "shared=False, where=True",
         "arguments": "str(tmp_path / 'journal')",
     },
 }
 STORES["VectorMemoryStore"] = {
     "source": (ROOT / "src/orbiter/memory/backends/vector.py").read_text(),
-    "capabilities": "text='meaning', lifecycle=False, durable=False, shared=False",
+    "capabilities": "text='meaning', lifecycle=False, durable=False, shared=False, where=True",
     "arguments": "HashEmbeddings()",
 }
 SQL_STORE = """
@@ -71,7 +71,7 @@ class SQLStore(SQLiteMemoryStore):
 """
 STORES["SQLStore"] = {
     "source": (ROOT / "src/orbiter/memory/backends/_sql.py").read_text() + SQL_STORE,
-    "capabilities": "versions=True, paging=True",
+    "capabilities": "versions=True, paging=True, where=True, bulk_delete=True",
     "arguments": "str(tmp_path / 'memory.db')",
 }
 JOURNAL_BUGS = DATA_BUGS | QUERY_BUGS | SEARCH_BUGS | LIFECYCLE_BUGS

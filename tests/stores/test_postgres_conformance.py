@@ -10,7 +10,7 @@ from orbiter.memory.testing import Capabilities, Recipe, StoreConformance
 
 
 class TestWhole(StoreConformance):
-    capabilities = Capabilities(versions=True, paging=True)
+    capabilities = Capabilities(versions=True, paging=True, where=True, bulk_delete=True)
 
     @pytest.fixture
     async def store(self, postgres_dsn: str) -> AsyncIterator[PostgresMemoryStore]:

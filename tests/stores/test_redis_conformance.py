@@ -21,7 +21,7 @@ def reopen(url: str, name: str, ttl_hours: float | None = None) -> RedisMemorySt
 
 
 class TestOneServer(StoreConformance):
-    capabilities = Capabilities(paging=True)
+    capabilities = Capabilities(paging=True, where=True, bulk_delete=True)
     ttl_hours: float | None = None
 
     @pytest.fixture

@@ -11,7 +11,9 @@ from orbiter.memory.testing import Capabilities, Recipe, StoreConformance
 
 
 class TestInMemory(StoreConformance):
-    capabilities = Capabilities(durable=False, shared=False, versions=True, paging=True)
+    capabilities = Capabilities(
+        durable=False, shared=False, versions=True, paging=True, where=True, bulk_delete=True
+    )
 
     @pytest.fixture
     async def store(self) -> AsyncIterator[SQLiteMemoryStore]:
@@ -20,7 +22,7 @@ class TestInMemory(StoreConformance):
 
 
 class TestInAFile(StoreConformance):
-    capabilities = Capabilities(versions=True, paging=True)
+    capabilities = Capabilities(versions=True, paging=True, where=True, bulk_delete=True)
 
     @pytest.fixture
     async def store(self, tmp_path: Path) -> AsyncIterator[SQLiteMemoryStore]:

@@ -7,7 +7,9 @@ from orbiter.memory.testing import Capabilities, HashEmbeddings, StoreConformanc
 
 
 class TestVectorMemoryStore(StoreConformance):
-    capabilities = Capabilities(text="meaning", lifecycle=False, durable=False, shared=False)
+    capabilities = Capabilities(
+        text="meaning", lifecycle=False, durable=False, shared=False, where=True
+    )
     dimension = 64
 
     @pytest.fixture

@@ -183,7 +183,7 @@ def test_a_budget_is_counted_by_the_given_counter() -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_no_history_window_limit_or_budget_gives_an_illegal_result(seed: int) -> None:
     assert list(faults(seed)) == []
 

@@ -54,7 +54,7 @@ _entries = st.one_of(
 
 
 @given(st.lists(_entries, max_size=6))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_entries_come_back_equal(entries: list[Memory]) -> None:
     items = History(entries, size=99).to_items(metadata=MemoryMetadata(user_id="u"))
     stored = [load_item(dump_item(item)) for item in items]

@@ -5,14 +5,17 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
+from orbiter.memory.filters import Where
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.matches import WordMatches
 from orbiter.memory.query import Query
-from orbiter.memory.reports import ItemVersion
+from orbiter.memory.reports import ConversationInfo, ItemVersion
 
 __all__ = [
     "BatchStore",
+    "BulkDeleteStore",
     "Clock",
+    "ConversationIndex",
     "ConversationStore",
     "DetailStore",
     "Embeddings",
@@ -65,6 +68,15 @@ class BatchStore(Protocol):
 
 
 @runtime_checkable
+class BulkDeleteStore(Protocol):
+    """A store that removes many items by their ids at once."""
+
+    async def delete_many(self, item_ids: Sequence[str], *, by: str | None = None) -> int:
+        """Remove the items of these ids, as `delete` does; return how many were there."""
+        ...
+
+
+@runtime_checkable
 class VersionedStore(Protocol):
     """A store that keeps what an item was: writes can be conditional, deletions undone."""
 
@@ -98,7 +110,7 @@ class VersionedStore(Protocol):
 
 
 class PagedStore(Protocol):
-    """A store whose `search` can be bounded in time and walked page by page."""
+    """A store whose `search` takes bounds of time and a filter, and can be walked page by page."""
 
     async def search(  # noqa: PLR0913 - the seed's filters and the paging
         self,
@@ -112,6 +124,7 @@ class PagedStore(Protocol):
         after: MemoryItem | str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        where: Where | None = None,
     ) -> list[MemoryItem]:
         """Return at most *limit* items, nearest to the cursor."""
         ...
@@ -179,6 +192,21 @@ class ConversationStore(Protocol):
 
         Only what has the same user and session is conversation. A stretch is in the order of
         time; stretches that overlap are one, so every item stands in one stretch, once.
+        """
+        ...
+
+
+@runtime_checkable
+class ConversationIndex(Protocol):
+    """A store that can tell which conversations it holds."""
+
+    async def conversations(
+        self, *, metadata: MemoryMetadata | None = None, limit: int = 50
+    ) -> list[ConversationInfo]:
+        """Return at most *limit* conversations that match *metadata*, most recent first.
+
+        Messages that name the same user, session, task and agent are one conversation; what
+        names neither a session nor a task is none.
         """
         ...
 

@@ -3,14 +3,14 @@
 A store may answer faster in any way it likes, as long as it finds exactly what `matches` accepts.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Literal, cast
 
 from orbiter.memory._checks import check_text, to_utc
 from orbiter.memory.errors import QueryError
+from orbiter.memory.filters import Condition, Where, parse_where
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 
 __all__ = ["SCOPE_FIELDS", "Query", "ScopeField", "check_instant", "check_size"]
@@ -20,6 +20,8 @@ ScopeField = Literal["user_id", "session_id", "task_id", "agent_id"]
 
 SCOPE_FIELDS: tuple[ScopeField, ...] = ("user_id", "session_id", "task_id", "agent_id")
 """The metadata fields that can filter; `extra` never does."""
+
+_LISTS = (list, tuple, set, frozenset)
 
 
 def check_size(name: str, value: int) -> int:
@@ -52,21 +54,11 @@ def check_instant(name: str, value: datetime) -> datetime:
         raise QueryError(f"`{name}` cannot be asked for: {exc}") from None
 
 
-def _check_where(where: object) -> dict[str, str | int | float | bool]:
-    if not isinstance(where, Mapping):
-        raise QueryError(f"`where` must be a dict of keys and values, not {where!r}")
-    for key, value in where.items():
-        if not isinstance(key, str) or not isinstance(value, str | int | float):
-            raise QueryError(
-                f"`where` compares keys of `metadata.extra` with text, numbers and booleans, "
-                f"not {key!r} with {value!r}"
-            )
-        _check_text("where", key)
-        if isinstance(value, str):
-            _check_text("where", value)
-        elif isinstance(value, float) and not math.isfinite(value):
-            raise QueryError(f"`where` cannot compare `{key}` with {value}")
-    return dict(where)
+def _copied(value: object) -> object:
+    """Return a copy of a checked filter that no caller can change."""
+    if isinstance(value, Mapping):
+        return {name: _copied(inner) for name, inner in value.items()}
+    return [_copied(each) for each in value] if isinstance(value, _LISTS) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +76,12 @@ class Query:
     """Created at this instant or later."""
     until: datetime | None = None
     """Created before this instant."""
-    where: Mapping[str, str | int | float | bool] | None = None
-    """What keys of `metadata.extra` must be equal to. `True` is not 1."""
+    where: Where | None = None
+    """What must hold of fields and of keys of `metadata.extra`, as `filters.py` says."""
     needle: str = field(init=False, repr=False, compare=False)
     """The text as it is looked for: case-folded."""
+    condition: Condition | None = field(init=False, repr=False, compare=False)
+    """What `where` states; `None` if it asks nothing."""
 
     def __post_init__(self) -> None:
         check_size("limit", self.limit)
@@ -105,8 +99,10 @@ class Query:
                 raise QueryError(
                     f"unknown status `{self.status}`; use `draft`, `accepted` or `discard`"
                 ) from None
+        condition = None if self.where is None else parse_where(self.where)
+        object.__setattr__(self, "condition", condition)
         if self.where is not None:
-            object.__setattr__(self, "where", _check_where(self.where))
+            object.__setattr__(self, "where", cast("Where", _copied(self.where)))
         for name in ("since", "until"):
             instant = getattr(self, name)
             if instant is not None:
@@ -129,19 +125,13 @@ class Query:
             and (self.status is None or item.status == self.status)
             and (self.since is None or item.created_at >= self.since)
             and (self.until is None or item.created_at < self.until)
-            and self.has_extra(item)
+            and self.fits(item)
             and self.has_text(item)
         )
 
-    def has_extra(self, item: MemoryItem) -> bool:
-        """Tell whether the item's `metadata.extra` holds every value of `where`."""
-        extra = item.metadata.extra
-        return all(
-            key in extra
-            and extra[key] == value
-            and isinstance(extra[key], bool) == isinstance(value, bool)
-            for key, value in (self.where or {}).items()
-        )
+    def fits(self, item: MemoryItem) -> bool:
+        """Tell whether what `where` states holds of *item*."""
+        return self.condition is None or self.condition.matches(item)
 
     def has_text(self, item: MemoryItem) -> bool:
         """Tell whether *item* holds the text: a literal substring, by Unicode case folding."""

@@ -1,12 +1,29 @@
-"""What a store tells about itself: an item's past, its own size, and whether all is well."""
+"""What a store tells about itself: an item's past, its conversations, its size and its health."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from orbiter.memory.items import MemoryItem
+from orbiter.memory.items import MemoryItem, MemoryMetadata, Role
 
-__all__ = ["ItemVersion", "StoreStats", "Verification"]
+__all__ = ["ConversationInfo", "ItemVersion", "StoreStats", "Verification"]
+
+SPOKEN: tuple[Role, ...] = ("system", "human", "ai", "tool")
+"""The types of the items that conversations are made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationInfo:
+    """One conversation: the messages that name the same user, session, task and agent."""
+
+    metadata: MemoryMetadata
+    """Whose it is; the fields that its messages do not name are `None`."""
+    items: int
+    """How many messages it has."""
+    first_at: datetime
+    """When its first message was created."""
+    last_at: datetime
+    """When its last message was created."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,16 @@ A `Dialect` spells the few things the two databases say differently.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from orbiter.memory.backends._rows import READ, Row
 from orbiter.memory.errors import EmptyFilterError, QueryError, VersionConflict
+from orbiter.memory.filters import Condition
 from orbiter.memory.items import MemoryMetadata
-from orbiter.memory.query import Query
+from orbiter.memory.query import SCOPE_FIELDS, Query
+from orbiter.memory.reports import SPOKEN
 
 _T = TypeVar("_T")
 
@@ -92,15 +94,16 @@ class Dialect(ABC):
         """Return the conditions that scope fields are equal to what is wanted."""
 
     @abstractmethod
+    def value(self, name: str) -> str:
+        """Return how a scope field is read."""
+
+    @abstractmethod
     def unset(self, name: str) -> str:
         """Return the condition that a scope field has no value."""
 
     @abstractmethod
-    def has_extra(self, where: Mapping[str, str | int | float | bool], args: Args) -> str:
-        """Return the condition that `metadata.extra` holds every value of *where*.
-
-        `Query.has_extra` says what that means: `True` is not 1, and 1 is 1.0.
-        """
+    def fits(self, condition: Condition, args: Args) -> str:
+        """Return what a filter states, `condition.matches` being the reference."""
 
     @abstractmethod
     def contains(self, needle: str, args: Args) -> str:
@@ -124,6 +127,14 @@ class Dialect(ABC):
     @abstractmethod
     def by_id(self, args: Args, item_id: str) -> str:
         """Return the condition that picks the one row of an id."""
+
+    @abstractmethod
+    def by_ids(self, args: Args, item_ids: Sequence[str]) -> str:
+        """Return the condition that picks the rows of ids."""
+
+    def hold_several(self, item_ids: Sequence[str]) -> Steps[None]:  # noqa: ARG002
+        """Lock the rows of ids in an order in which no two callers wait for each other."""
+        yield from ()
 
     @abstractmethod
     def changes(self, sql: str, args: Sequence[Any]) -> Steps[int]:
@@ -188,6 +199,13 @@ class Operations:
         where = f"deleted = 0 AND {self._dialect.by_id(args, item_id)}"
         return bool((yield from self._mark(1, where, args, by)))
 
+    def delete_many(self, item_ids: Sequence[str], by: str | None) -> Steps[int]:
+        """Soft-delete items; return how many were there."""
+        yield from self._dialect.hold_several(item_ids)
+        args = Args(self._dialect)
+        where = f"deleted = 0 AND {self._dialect.by_ids(args, item_ids)}"
+        return (yield from self._mark(1, where, args, by))
+
     def restore(self, item_id: str, by: str | None) -> Steps[bool]:
         """Bring a soft-deleted item back; tell whether there was one."""
         args = Args(self._dialect)
@@ -217,7 +235,8 @@ class Operations:
             return (yield from self._dialect.changes(self._marking(deleted, where), args))
         # Who did it is written beside each row, so the rows must be known.
         ids = yield Statement(f"{self._marking(deleted, where)} RETURNING id", args)
-        yield from self._sign(by, [row[0] for row in ids])
+        if ids:
+            yield from self._sign(by, [row[0] for row in ids])
         return len(ids)
 
     @staticmethod
@@ -257,6 +276,27 @@ class Operations:
             f"SELECT count(*) FROM memory_items WHERE {' AND '.join(where)}", args
         )
         return int(rows[0][0])
+
+    def conversations(self, wanted: dict[Any, str], limit: int) -> Steps[Rows]:
+        """Return the scope fields, count, first and last time of conversations, newest first."""
+        dialect, args = self._dialect, Args(self._dialect)
+        unset = {name: dialect.unset(name) for name in SCOPE_FIELDS}
+        where = [
+            "deleted = 0",
+            *dialect.scope(wanted, args),
+            f"memory_type IN ({', '.join(map(args.bind, SPOKEN))})",
+            f"NOT ({unset['session_id']} AND {unset['task_id']})",
+        ]
+        fields = ", ".join(map(dialect.value, SCOPE_FIELDS))
+        return (
+            yield Statement(
+                f"SELECT {fields}, count(*), min(created_at), max(created_at) FROM memory_items"
+                f" WHERE {' AND '.join(where)} GROUP BY 1, 2, 3, 4"
+                f" ORDER BY max(created_at) DESC, max({dialect.place}) DESC"
+                f" LIMIT {min(limit, MAX_LIMIT)}",
+                args,
+            )
+        )
 
     def history(self, item_id: str) -> Steps[tuple[Rows, Rows]]:
         """Return the earlier versions of an item, oldest first, and its present row."""
@@ -334,8 +374,8 @@ class Operations:
             rest.append(f"memory_type = {args.bind(asked.memory_type)}")
         if asked.status is not None:
             rest.append(f"status = {args.bind(asked.status.value)}")
-        if asked.where:
-            rest.append(dialect.has_extra(asked.where, args))
+        if asked.condition is not None:
+            rest.append(dialect.fits(asked.condition, args))
         return Filter(scope, rest, args, scope_args)
 
     def _cursor(self, name: str, item_id: str) -> Steps[Sequence[Any]]:

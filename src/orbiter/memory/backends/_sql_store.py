@@ -2,21 +2,27 @@
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from orbiter.memory._checks import check_name, to_utc
-from orbiter.memory.backends._arguments import check_several, cursor_id, is_item_id
+from orbiter.memory.backends._arguments import (
+    check_several,
+    check_several_ids,
+    cursor_id,
+    is_item_id,
+)
 from orbiter.memory.backends._rows import READ, Row, decode, encode
 from orbiter.memory.backends._sql import Rows, Steps
 from orbiter.memory.backends._sql_recall import SQLRecall
 from orbiter.memory.errors import QueryError, StorageError
+from orbiter.memory.filters import Where
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.query import Query, check_instant, check_size
-from orbiter.memory.reports import ItemVersion, StoreStats, Verification
+from orbiter.memory.query import SCOPE_FIELDS, Query, check_instant, check_size
+from orbiter.memory.reports import ConversationInfo, ItemVersion, StoreStats, Verification
 
 _T = TypeVar("_T")
 
@@ -110,6 +116,11 @@ class SQLMemoryStore(SQLRecall):
             lambda: self._operations.delete(item_id, by)
         )
 
+    async def delete_many(self, item_ids: Sequence[str], *, by: str | None = None) -> int:
+        """Soft-delete the items of these ids, all or none; return how many were there."""
+        ids, by = check_several_ids(item_ids), _signature(by)
+        return await self._write(lambda: self._operations.delete_many(ids, by))
+
     async def restore(self, item_id: str, *, by: str | None = None) -> bool:
         """Bring a soft-deleted item back where it was; tell whether there was one."""
         by = _signature(by)
@@ -153,15 +164,15 @@ class SQLMemoryStore(SQLRecall):
         after: MemoryItem | str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
-        where: Mapping[str, str | int | float | bool] | None = None,
+        where: Where | None = None,
     ) -> list[MemoryItem]:
         """Return at most *limit* items that match every given filter, newest first.
 
         *query* is a literal substring in any case. *since* and *until* bound `created_at`, the
-        second excluded. *where* names keys of `metadata.extra` and what each must be equal to.
-        *before* and *after* are an item, or its id: pass the last item of a page as *before* to
-        get the page of older ones, the first as *after* to get the one of newer ones; what is
-        written meanwhile shifts no page.
+        second excluded. *where* says what must hold of fields and of keys of `metadata.extra`:
+        see `docs/backends.md#where`. *before* and *after* are an item, or its id: pass the last
+        item of a page as *before* to get the page of older ones, the first as *after* to get the
+        one of newer ones; what is written meanwhile shifts no page.
         """
         asked = Query(
             query, metadata, memory_type, status, limit, since=since, until=until, where=where
@@ -181,6 +192,18 @@ class SQLMemoryStore(SQLRecall):
         return await self._read(
             lambda: self._operations.count(wanted, include_deleted=include_deleted), alone=True
         )
+
+    async def conversations(
+        self, *, metadata: MemoryMetadata | None = None, limit: int = 50
+    ) -> list[ConversationInfo]:
+        """Return at most *limit* conversations that match *metadata*, most recent first.
+
+        Messages of people, models, tools and the system that name the same user, session, task
+        and agent are one; what names neither a session nor a task is none.
+        """
+        wanted = Query(metadata=metadata, limit=limit).wanted
+        rows = await self._read(lambda: self._operations.conversations(wanted, limit), alone=True)
+        return [_conversation(row) for row in rows]
 
     async def history(self, item_id: str) -> list[ItemVersion]:
         """Return every version of an item, oldest first, the present one last.
@@ -242,6 +265,16 @@ def _signature(by: str | None) -> str | None:
         raise QueryError(f"`by` must be a name: {exc}") from None
 
 
+def _conversation(row: Sequence[Any]) -> ConversationInfo:
+    *who, count, first, last = row
+    metadata = MemoryMetadata.model_validate(dict(zip(SCOPE_FIELDS, who, strict=True)))
+    return ConversationInfo(metadata, count, _moment(first), _moment(last))
+
+
+def _moment(value: str | datetime) -> datetime:
+    return to_utc(datetime.fromisoformat(value) if isinstance(value, str) else value)
+
+
 def _versions(past: Rows, now: Rows) -> list[ItemVersion]:
     """Return versions from rows that leave out what the next version has too."""
     found: list[tuple[MemoryItem, int]] = []
@@ -265,7 +298,6 @@ def _versions(past: Rows, now: Rows) -> list[ItemVersion]:
         else:
             change = "updated" if place else "added"
         who = by or item.metadata.agent_id or item.metadata.user_id
-        at = to_utc(datetime.fromisoformat(at)) if isinstance(at, str) else at
-        versions.append(ItemVersion(item, change, at, who))  # type: ignore[arg-type]  # one of four
+        versions.append(ItemVersion(item, change, _moment(at), who))  # type: ignore[arg-type]  # one of four
         was_deleted = bool(deleted)
     return versions

@@ -6,17 +6,25 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
 from typing import Self
 
 from orbiter.memory._checks import check_positive, check_tag
 from orbiter.memory.backends._addresses import shown
-from orbiter.memory.backends._arguments import check_several, cursor_id, is_item_id
+from orbiter.memory.backends._arguments import (
+    check_several,
+    check_several_ids,
+    cursor_id,
+    is_item_id,
+)
 from orbiter.memory.backends._rows import Row, encode
 from orbiter.memory.errors import EmptyFilterError, InvalidItemError
+from orbiter.memory.filters import Where
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.query import Query, check_size
+from orbiter.memory.query import SCOPE_FIELDS, Query, check_size
+from orbiter.memory.reports import SPOKEN, ConversationInfo
 
 __all__ = ["MAX_BATCH", "RedisMemoryStore"]
 
@@ -133,7 +141,16 @@ class RedisMemoryStore:
     async def delete(self, item_id: str) -> bool:
         """Remove one item for good; tell whether it was there."""
         self._items.check()
-        return is_item_id(item_id) and await self._items.delete(item_id)
+        return is_item_id(item_id) and bool(await self._items.delete([item_id]))
+
+    async def delete_many(self, item_ids: Sequence[str], *, by: str | None = None) -> int:  # noqa: ARG002
+        """Remove the items of these ids for good; return how many were there.
+
+        They go a few hundred at a time. There is no history, so *by* is not remembered.
+        """
+        ids = check_several_ids(item_ids)
+        self._items.check()
+        return await self._items.delete(ids)
 
     # Reading
 
@@ -154,24 +171,59 @@ class RedisMemoryStore:
         after: MemoryItem | str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        where: Where | None = None,
     ) -> list[MemoryItem]:
         """Return at most *limit* items that match every given filter, newest first.
 
         *query* is a literal substring in any case. *since* and *until* bound `created_at`, the
-        second excluded. *before* and *after* are an item, or its id: pass the last item of a page
-        as *before* to get the page of older ones, the first as *after* to get the one of newer
-        ones. A cursor whose item is gone is a `QueryError`.
+        second excluded. *where* says what must hold of fields and of keys of `metadata.extra`: see
+        `docs/backends.md#where`. *before* and *after* are an item, or its id: pass the last item
+        of a page as *before* to get the page of older ones, the first as *after* to get the one of
+        newer ones. A cursor whose item is gone is a `QueryError`.
 
         The scope that fewest items have is read from its newest item on, so the cost of a *query*,
-        *memory_type* or *status* that few of them match grows with their number.
+        *memory_type*, *status* or *where* that few of them match grows with their number.
         """
-        asked = Query(query, metadata, memory_type, status, limit, since=since, until=until)
+        asked = Query(
+            query, metadata, memory_type, status, limit, since=since, until=until, where=where
+        )
         older, newer = cursor_id("before", before), cursor_id("after", after)
         return await self._items.search(asked, before=older, after=newer)
 
     async def count(self, *, metadata: MemoryMetadata | None = None) -> int:
         """Return how many items there are, or how many match *metadata*."""
         return await self._items.count(Query(metadata=metadata).wanted)
+
+    async def conversations(
+        self, *, metadata: MemoryMetadata | None = None, limit: int = 50
+    ) -> list[ConversationInfo]:
+        """Return at most *limit* conversations that match *metadata*, most recent first.
+
+        Messages of people, models, tools and the system that name the same user, session, task
+        and agent are one; what names neither a session nor a task is none. Everything that
+        matches is read for it.
+        """
+        asked = Query(metadata=metadata, limit=limit)
+        self._items.check()
+        found: dict[tuple[str | None, ...], ConversationInfo] = {}
+        async for page in self._items.pages(asked):
+            for item in page:
+                _count(item, found)
+        return list(found.values())[:limit]
+
+
+def _count(item: MemoryItem, found: dict[tuple[str | None, ...], ConversationInfo]) -> None:
+    """Count an item, older than those before it, as part of its conversation."""
+    who = item.metadata
+    if item.memory_type not in SPOKEN or (who.session_id, who.task_id) == (None, None):
+        return
+    scope = tuple(getattr(who, name) for name in SCOPE_FIELDS)
+    known = found.get(scope)
+    if known is None:
+        whose = MemoryMetadata.model_validate(dict(zip(SCOPE_FIELDS, scope, strict=True)))
+        found[scope] = ConversationInfo(whose, 1, item.created_at, item.created_at)
+    else:
+        found[scope] = replace(known, items=known.items + 1, first_at=item.created_at)
 
 
 def _check_url(url: object) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from orbiter.memory.backends._arguments import check_several, is_item_id
 from orbiter.memory.copies import copy_item, take_in
 from orbiter.memory.errors import EmbeddingError, EmptyFilterError, QueryError
+from orbiter.memory.filters import Where
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.protocols import Embeddings
 from orbiter.memory.query import Query, check_size
@@ -166,14 +167,18 @@ class VectorMemoryStore:
         limit: int = 10,
         since: datetime | None = None,
         until: datetime | None = None,
+        where: Where | None = None,
     ) -> list[MemoryItem]:
         """Return at most *limit* items that match every given filter.
 
         With a *query*, those nearest in meaning, best first, of equals the one added first;
         without one, or with blanks only, the newest first. Filters apply before the cut. *since*
-        and *until* bound `created_at`, the second excluded.
+        and *until* bound `created_at`, the second excluded; *where* says what must hold of fields
+        and of keys of `metadata.extra`: see `docs/backends.md#where`.
         """
-        asked = Query(query, metadata, memory_type, status, limit, since=since, until=until)
+        asked = Query(
+            query, metadata, memory_type, status, limit, since=since, until=until, where=where
+        )
         if not asked.limit or not len(self):
             return []
         if not query.strip():

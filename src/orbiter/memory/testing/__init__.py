@@ -42,9 +42,11 @@ for _module in (
     "paging",
     "refusals",
     "versions",
+    "where",
 ):
     pytest.register_assert_rewrite(f"{__name__}._{_module}")
 
+from orbiter.memory.testing._leaks import hostile_pairs_leak_nothing  # noqa: E402
 from orbiter.memory.testing.capabilities import Capabilities, Recipe  # noqa: E402
 from orbiter.memory.testing.conformance import StoreConformance  # noqa: E402
 from orbiter.memory.testing.fakes import (  # noqa: E402
@@ -61,5 +63,6 @@ __all__ = [
     "Recipe",
     "ScriptedSummarizer",
     "StoreConformance",
+    "hostile_pairs_leak_nothing",
     "random_history",
 ]

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from orbiter.memory.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.protocols import BatchStore, Lifecycle, MemoryStore, VersionedStore
+from orbiter.memory.protocols import (
+    BatchStore,
+    BulkDeleteStore,
+    Lifecycle,
+    MemoryStore,
+    VersionedStore,
+)
 from orbiter.memory.testing._base import (
     HOSTILE_IDS,
     START,
@@ -38,6 +44,11 @@ class CoreContract(Contract):
         assert has_past == self.capabilities.versions, f"declare versions={has_past}"
         takes_cursors = "before" in inspect.signature(store.search).parameters
         assert takes_cursors == self.capabilities.paging, f"declare paging={takes_cursors}"
+        takes_where = "where" in inspect.signature(store.search).parameters
+        assert takes_where == self.capabilities.where, f"declare where={takes_where}"
+        deletes_many = isinstance(store, BulkDeleteStore)
+        declared = self.capabilities.bulk_delete
+        assert deletes_many == declared, f"declare bulk_delete={deletes_many}"
 
     @pytest.mark.parametrize("item_id", ["nobody", *IMPOSSIBLE_IDS], ids=ascii)
     async def test_an_absent_item_is_none(self, store: MemoryStore, item_id: str) -> None:

@@ -12,6 +12,11 @@ __all__ = ["Capabilities", "Recipe", "needs"]
 
 _Test = TypeVar("_Test", bound=Callable[..., Any])
 
+_SWITCHES = (
+    "conversation", "batch", "lifecycle", "durable", "shared", "versions", "paging", "where",
+    "bulk_delete",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
@@ -22,8 +27,8 @@ class Capabilities:
     `batch`: it has `add_many`. `lifecycle`: it has `init` and `close`. `durable`: what it
     acknowledged survives `kill -9`; the test class must then have a `recipe`. `shared`: several
     stores may use the same data at once. `versions`: it is a `VersionedStore`. `paging`: its
-    `search` takes `before`, `after`, `since` and `until`. A declaration that contradicts itself
-    is a `ValueError`.
+    `search` takes `before`, `after`, `since` and `until`. `where`: its `search` takes `where`.
+    `bulk_delete`: it has `delete_many`. A declaration that contradicts itself is a `ValueError`.
     """
 
     order: Literal["newest", "oldest"] = "newest"
@@ -36,15 +41,14 @@ class Capabilities:
     shared: bool = True
     versions: bool = False
     paging: bool = False
+    where: bool = False
+    bulk_delete: bool = False
 
     def __post_init__(self) -> None:
         allowed: dict[str, tuple[object, ...]] = {
             "order": ("newest", "oldest"),
             "text": ("substring", "meaning"),
-            **dict.fromkeys(
-                ("conversation", "batch", "lifecycle", "durable", "shared", "versions", "paging"),
-                (True, False),
-            ),
+            **dict.fromkeys(_SWITCHES, (True, False)),
         }
         for name, values in allowed.items():
             if getattr(self, name) not in values:

@@ -20,6 +20,7 @@ from orbiter.memory.testing._order import OrderContract
 from orbiter.memory.testing._paging import PagingContract
 from orbiter.memory.testing._refusals import RefusalContract
 from orbiter.memory.testing._versions import VersionContract
+from orbiter.memory.testing._where import WhereContract
 from orbiter.memory.testing.capabilities import Capabilities, Recipe
 
 __all__ = ["StoreConformance"]
@@ -46,6 +47,7 @@ class StoreConformance(
     MeaningContract,
     VersionContract,
     IsolationContract,
+    WhereContract,
     OrderContract,
     FilterContract,
     RefusalContract,

@@ -1,16 +1,17 @@
 """How Postgres spells what `_sql.py` means: whole tables, and tables partitioned by user."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
 
 from orbiter.memory.backends import _sql
-from orbiter.memory.backends._postgres.extra import has_extra
 from orbiter.memory.backends._postgres.schema import DIGEST, FOLDED, field
+from orbiter.memory.backends._postgres.where import PostgresWording
 from orbiter.memory.backends._rows import READ, Row
 from orbiter.memory.backends._sql import Args, Dialect, Filter, Rows, Statement, Steps
 from orbiter.memory.errors import AccessError
+from orbiter.memory.filters import Condition
 
 _COLUMNS = ", ".join(Row._fields)
 _VALUES = _COLUMNS.replace("metadata", "metadata::jsonb")
@@ -80,6 +81,17 @@ class PostgresDialect(Dialect):
         """Return the condition that picks the row of an id."""
         return f"id = {args.bind(item_id)}"
 
+    def by_ids(self, args: Args, item_ids: Sequence[str]) -> str:
+        """Return the condition that picks the rows of ids."""
+        return f"id = ANY ({args.bind(list(item_ids))}::text[])"
+
+    def hold_several(self, item_ids: Sequence[str]) -> Steps[None]:
+        """Lock in the order of ids, as a batch is written."""
+        yield Statement(
+            "SELECT 1 FROM memory_items WHERE id = ANY ($1::text[]) ORDER BY id FOR UPDATE",
+            [list(item_ids)],
+        )
+
     def beside(self, derived: str, item: str) -> str:
         """Return the condition that joins what is derived with its item."""
         return self.is_item(f"{derived}.user_key", f"{derived}.id", item)
@@ -101,13 +113,17 @@ class PostgresDialect(Dialect):
         """Return what keeps a question about one owner to the part of a table that is theirs."""
         return ""
 
+    def value(self, name: str) -> str:
+        """Return the expression that the indexes are made of."""
+        return field(name)
+
     def unset(self, name: str) -> str:
         """Return the condition that a scope field has no value."""
         return f"{field(name)} IS NULL"
 
-    def has_extra(self, where: Mapping[str, str | int | float | bool], args: Args) -> str:
-        """Return the condition that `metadata.extra` holds every value of *where*."""
-        return has_extra(where, args)
+    def fits(self, condition: Condition, args: Args) -> str:
+        """Return what a filter states, in SQL."""
+        return PostgresWording(args).say(condition)
 
     # Text
 
@@ -239,6 +255,18 @@ class PartitionedDialect(PostgresDialect):
         """Ask for the partition first."""
         there = args.bind(item_id)
         return f"user_key = (SELECT user_key FROM memory_ids WHERE id = {there}) AND id = {there}"
+
+    def by_ids(self, args: Args, item_ids: Sequence[str]) -> str:
+        """Ask for the partitions first."""
+        there = f"SELECT user_key, id FROM memory_ids WHERE {super().by_ids(args, item_ids)}"
+        return f"(user_key, id) IN ({there})"
+
+    def hold_several(self, item_ids: Sequence[str]) -> Steps[None]:
+        """Lock ids before their rows, in their order, as every write does."""
+        yield Statement(
+            "SELECT 1 FROM memory_ids WHERE id = ANY ($1::text[]) ORDER BY id FOR UPDATE",
+            [list(item_ids)],
+        )
 
     @cache  # noqa: B019 - there is one dialect of each kind, for as long as the process lives
     def _sql(self, *, many: bool, fold: bool, again: bool) -> str:

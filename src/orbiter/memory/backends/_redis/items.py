@@ -7,7 +7,8 @@ repeat it.
 import asyncio
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -108,9 +109,12 @@ class RedisItems:
         if expected is not None and found >= 0:
             raise VersionConflict(rows[0].id, expected=expected, found=found)
 
-    async def delete(self, item_id: str) -> bool:
-        answer = await self._call(DELETE.call(self._keys({}), [*self._once(), item_id]))
-        return bool(int(answer))
+    async def delete(self, item_ids: Sequence[str]) -> int:
+        removed = 0
+        for start in range(0, len(item_ids), REMOVED):
+            args = [*self._once(), *item_ids[start : start + REMOVED]]
+            removed += int(await self._call(DELETE.call(self._keys({}), args)))
+        return removed
 
     async def clear(self, wanted: dict[ScopeField, str]) -> int:
         removed, horizon, high = 0, "0", "+"
@@ -134,7 +138,8 @@ class RedisItems:
         if not asked.limit:
             return []
         low, high = await self._bounds(asked, before, after)
-        looks_inside = bool(asked.needle) or (asked.memory_type, asked.status) != (None, None)
+        others = (asked.memory_type, asked.status, asked.condition)
+        looks_inside = bool(asked.needle) or any(each is not None for each in others)
         size = PROBE if looks_inside else CHUNK
         found: list[MemoryItem] = []
         while len(found) < asked.limit:
@@ -152,6 +157,16 @@ class RedisItems:
             size = CHUNK
         found = found[: asked.limit]
         return found if after is None else found[::-1]
+
+    async def pages(self, asked: Query) -> AsyncIterator[list[MemoryItem]]:
+        """Yield all that matches, newest first, some hundreds at a time; `limit` aside."""
+        page = replace(asked, limit=CHUNK)
+        high = "+"
+        while high:
+            args: list[str | int] = ["-", high, 0, CHUNK]
+            last, *values = await self._call(PAGE.call(self._keys(page.wanted), args))
+            yield _matching(values, page)
+            high = f"({last.decode()}" if last else ""
 
     async def count(self, wanted: dict[ScopeField, str]) -> int:
         total, high = 0, "+"

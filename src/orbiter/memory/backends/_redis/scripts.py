@@ -282,10 +282,15 @@ DELETE = Script.of(
     + _ONCE
     + """
 trim(64)
-local id = ARGV[3]
-local head = head_of(id)
-if head then remove(id, head) end
-return answer(head and '1' or '0')
+local gone = 0
+for n = 3, #ARGV do
+    local head = head_of(ARGV[n])
+    if head then
+        remove(ARGV[n], head)
+        gone = gone + 1
+    end
+end
+return answer(digits(gone))
 """
 )
-"""Arguments: token, ms to remember it, an id. Answers 1 if it was there."""
+"""Arguments: token, ms to remember it, ids. Answers how many of them were there."""

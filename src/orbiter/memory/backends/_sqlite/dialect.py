@@ -1,16 +1,16 @@
 """How SQLite spells what `_sql.py` means."""
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
 from orbiter.memory.backends._rows import COLUMNS, READ, Row, iso
 from orbiter.memory.backends._sql import Args, Dialect, Filter, Rows, Statement, Steps
 from orbiter.memory.backends._sqlite import schema
+from orbiter.memory.backends._sqlite.where import SQLiteWording
 from orbiter.memory.backends._sqlite.words import candidates, weigh
+from orbiter.memory.filters import Condition
 
 # Twice as fast as an upsert, which must be ready to fire triggers.
 _INSERT_NEW = (
@@ -25,8 +25,6 @@ ON CONFLICT (id) DO UPDATE SET
     updated_at = excluded.updated_at, deleted = 0, version = version + 1,
     rowid = CASE WHEN deleted THEN (SELECT max(rowid) + 1 FROM memory_items) ELSE rowid END
 """
-
-_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 LONGEST_PATTERN = 40_000
 """Characters above which LIKE may refuse a pattern, which it measures in bytes."""
@@ -58,23 +56,17 @@ class SQLiteDialect(Dialect):
         """Return equalities that the expression indexes serve."""
         return [f"{schema.field(name)} = {args.bind(value)}" for name, value in wanted.items()]
 
+    def value(self, name: str) -> str:
+        """Return the expression that the indexes are made of."""
+        return schema.field(name)
+
     def unset(self, name: str) -> str:
         """Return the condition that a scope field has no value."""
         return f"{schema.field(name)} IS NULL"
 
-    def has_extra(self, where: Mapping[str, str | int | float | bool], args: Args) -> str:
-        """Return a condition that asks Python, which knows what is equal, where SQLite may not."""
-        conditions = ["instr(metadata, '\"extra\"')"]
-        odd = {}
-        for key, value in where.items():
-            condition = _is_equal(key, value, args)
-            if condition is None:
-                odd[key] = value
-            else:
-                conditions.append(condition)
-        if odd:
-            conditions.append(_ask_python(odd, args))
-        return f"({' AND '.join(conditions)})"
+    def fits(self, condition: Condition, args: Args) -> str:
+        """Return what a filter states; Python is asked where SQLite may see it differently."""
+        return SQLiteWording(args).top(condition)
 
     def contains(self, needle: str, args: Args) -> str:
         """Return a condition that asks Python only about texts beyond ASCII."""
@@ -125,6 +117,10 @@ class SQLiteDialect(Dialect):
         """Return the condition that picks the row of an id."""
         return f"id = {args.bind(item_id)}"
 
+    def by_ids(self, args: Args, item_ids: Sequence[str]) -> str:
+        """Return the condition that picks the rows of ids, which are bound in one piece."""
+        return f"id IN (SELECT value FROM json_each({args.bind(json.dumps(item_ids))}))"
+
     def changes(self, sql: str, args: Sequence[Any]) -> Steps[int]:
         """Run a change and return how many rows it changed."""
         yield Statement(sql, args)
@@ -140,52 +136,5 @@ def _values(row: Row) -> Sequence[Any]:
     return (*row[:6], iso(row.created_at), iso(row.updated_at))
 
 
-def _is_equal(key: str, value: str | float, args: Args) -> str | None:
-    """Return a condition in which SQLite agrees with Python, ten times as fast, if there is one."""
-    is_whole = isinstance(value, int) and abs(value) < 2**53
-    is_text = isinstance(value, str) and value.isascii() and value.isprintable()
-    if not _PLAIN_KEY.fullmatch(key) or not (is_whole or is_text):
-        return None
-    path = args.bind(f"$.extra.{key}")
-    if isinstance(value, bool):
-        return f"json_type(metadata, {path}) = '{'true' if value else 'false'}'"
-    equals = f"json_extract(metadata, {path}) = {args.bind(value)}"
-    asked = _ask_python({key: value}, args)
-    if is_text:  # which may end for SQLite where there is a NUL
-        return (
-            f"(json_type(metadata, {path}) = 'text' AND {equals}"
-            f" AND (instr(metadata, '\\u0000') = 0 OR {asked}))"
-        )
-    # A fraction SQLite may round differently.
-    return (
-        f"CASE json_type(metadata, {path}) WHEN 'integer' THEN {equals}"
-        f" WHEN 'real' THEN {asked} ELSE 0 END"
-    )
-
-
-def _ask_python(where: Mapping[str, str | float], args: Args) -> str:
-    return f"orbiter_extra(metadata, {args.bind(json.dumps(where))})"
-
-
 def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-
-
-def has_extra(metadata: str, where: str) -> bool:
-    """Tell whether `extra` in *metadata* holds every value of *where*; both are JSON."""
-    try:
-        extra = json.loads(metadata).get("extra")
-    except (ValueError, TypeError, AttributeError):  # a row made by hand
-        return False
-    return isinstance(extra, dict) and all(
-        key in extra
-        and extra[key] == value
-        and isinstance(extra[key], bool) == isinstance(value, bool)
-        for key, value in _wanted(where).items()
-    )
-
-
-@lru_cache(maxsize=16)
-def _wanted(where: str) -> dict[str, Any]:
-    wanted: dict[str, Any] = json.loads(where)
-    return wanted

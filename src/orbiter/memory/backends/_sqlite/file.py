@@ -18,8 +18,8 @@ from typing import Any, Literal, TypeVar
 from orbiter.memory._checks import check_positive
 from orbiter.memory.backends._sqlite import opening, schema, upkeep
 from orbiter.memory.backends._sqlite.chores import chore
-from orbiter.memory.backends._sqlite.dialect import has_extra
 from orbiter.memory.backends._sqlite.threads import Closed, Group, Readers, Work, Writer
+from orbiter.memory.backends._sqlite.where import fits
 from orbiter.memory.errors import MemoryTimeoutError, NotInitializedError, StorageError
 
 _T = TypeVar("_T")
@@ -175,7 +175,7 @@ class SQLiteFile:
             connection.execute("PRAGMA cache_size = -8192")
             connection.create_function("orbiter_fold", 1, str.casefold, deterministic=True)
             connection.create_function("orbiter_has", 2, _has, deterministic=True)
-            connection.create_function("orbiter_extra", 2, has_extra, deterministic=True)
+            connection.create_function("orbiter_where", 2, fits, deterministic=True)
         except BaseException:  # whatever it was, no file stays open
             connection.close()
             raise

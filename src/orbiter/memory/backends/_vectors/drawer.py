@@ -124,8 +124,8 @@ class Drawer:
         if asked.until is not None:
             mask = mask & (created < _microseconds(asked.until))
         found = np.flatnonzero(mask)
-        if asked.where:
-            fit = [s for s in found.tolist() if asked.has_extra(self.items[s])]  # type: ignore[arg-type]  # a held slot has an item
+        if asked.condition is not None:
+            fit = [s for s in found.tolist() if asked.fits(self.items[s])]  # type: ignore[arg-type]  # a held slot has an item
             found = np.array(fit, np.int64)
         return found
 
