@@ -14,7 +14,7 @@ from typing import NamedTuple
 from weakref import finalize
 
 from orbiter.memory import words
-from orbiter.memory.errors import EmbeddingError, QueryError
+from orbiter.memory.errors import EmbeddingError
 from orbiter.memory.items import MemoryItem
 from orbiter.memory.matches import WordMatches
 from orbiter.memory.protocols import (
@@ -27,10 +27,10 @@ from orbiter.memory.protocols import (
 from orbiter.memory.query import Query
 from orbiter.memory.ranking import fuse_ranks
 from orbiter.memory.recall._notices import say_once
-from orbiter.memory.recall._pool import Pool, speaker_of
+from orbiter.memory.recall._pool import Pool, is_talk, speaker_of
 from orbiter.memory.recall._question import Question, read, shortened
 
-__all__ = ["Found", "gather"]
+__all__ = ["Found", "gather", "nearest", "newest_of"]
 
 _MOST = 200
 """Candidates from words, and as many from meaning."""
@@ -53,22 +53,22 @@ _failed: dict[int, float] = {}
 Found = tuple[Question, Pool]
 
 
-async def gather(store: MemoryStore, text: str, asked: Query, *, now: datetime) -> Found:
-    """Return the question that *text* is, and the items of *store* that may answer it."""
-    if not isinstance(store, LexicalStore | VectorStore):
-        raise QueryError(
-            f"{store!r} can neither find by words nor by meaning; recall from a "
-            "`SQLiteMemoryStore` or a `PostgresMemoryStore`"
-        )
+async def gather(
+    store: MemoryStore, text: str, asked: Query, *, now: datetime, by_meaning: bool = True
+) -> Found:
+    """Return the question that *text* is, and the items of *store* that may answer it.
+
+    Without *by_meaning*, no model is asked and no vector read.
+    """
     text = shortened(text)
     some = replace(asked, limit=max(_MOST, asked.limit))
     matches = WordMatches([], {}, 0)
     if isinstance(store, LexicalStore):
         matches = await store.match_words(list(dict.fromkeys(words.terms(text))), some)
-    newest = await _within(store, replace(asked, limit=_NEWEST))
+    newest = await newest_of(store, replace(asked, limit=_NEWEST))
     names = {name for item in (*matches.items, *newest) if (name := speaker_of(item)) is not None}
     question = read(text, speakers=names, now=now)
-    meaning = await _meaning(store, question, some)
+    meaning = await _meaning(store, question, some) if by_meaning else None
     dated = await _dated(store, question, asked)
     best = fuse_ranks(
         {
@@ -112,14 +112,37 @@ class _Meaning(NamedTuple):
     similarity: dict[str, float]
 
 
-async def _meaning(store: MemoryStore, question: Question, asked: Query) -> _Meaning | None:
-    """Return what is near to the question; `None` without a model, or if it fails."""
+async def nearest(
+    store: MemoryStore, text: str, asked: Query, *, now: datetime
+) -> tuple[Question, list[tuple[MemoryItem, float]]]:
+    """Return the question that *text* is, and what is near to it, nearest first.
+
+    A model that fails is an `EmbeddingError`: there are no words to fall back on.
+    """
+    newest = await newest_of(store, replace(asked, limit=_NEWEST))
+    names = {name for item in newest if (name := speaker_of(item)) is not None}
+    question = read(shortened(text), speakers=names, now=now)
+    some = replace(asked, limit=max(_MOST, asked.limit))
+    found = await _meaning(store, question, some, is_all=True)
+    return question, [] if found is None else list(
+        zip(found.items, found.similarity.values(), strict=True)
+    )
+
+
+async def _meaning(
+    store: MemoryStore, question: Question, asked: Query, *, is_all: bool = False
+) -> _Meaning | None:
+    """Return what is near to the question; `None` without a model, or if it fails.
+
+    If meaning *is_all* there is, a failure is raised, and what waits is waited for.
+    """
     if not isinstance(store, VectorStore) or store.embeddings is None or not question.said.strip():
         return None
-    vector, asked_words = await _embedded(store.embeddings, question)
+    vector, asked_words = await _embedded(store.embeddings, question, is_all=is_all)
     if vector is None:
         return None
-    if 0 < await store.catch_up(within=0.0) <= _FEW:
+    waiting = await store.catch_up(within=0.0)
+    if waiting and (is_all or waiting <= _FEW):
         await store.catch_up(within=_PATIENCE)
     near = await store.nearest(vector, asked)
     similarity = {item.id: cosine for item, cosine in near}
@@ -127,20 +150,25 @@ async def _meaning(store: MemoryStore, question: Question, asked: Query) -> _Mea
 
 
 async def _embedded(
-    embeddings: Embeddings, question: Question
+    embeddings: Embeddings, question: Question, *, is_all: bool = False
 ) -> tuple[Sequence[float] | None, bytes]:
     """Return the question's vector and those of its words; `None` if the model fails."""
-    if time.monotonic() < _failed.get(id(embeddings), 0.0):
+    if not is_all and time.monotonic() < _failed.get(id(embeddings), 0.0):
         return None, b""
     try:
         async with asyncio.timeout(_LONGEST_WAIT):
             [(vector, asked_words)] = await embeddings.aembed_details([question.said])
         if not _is_sound(vector, embeddings.dimension):
             raise EmbeddingError(f"no vector of {embeddings.dimension} numbers")  # noqa: TRY301
-    except Exception as exc:  # noqa: BLE001 - of any model; words still answer, and it is told
+    except Exception as exc:  # of any model; words still answer, or it is told
         if id(embeddings) not in _failed:
             finalize(embeddings, _failed.pop, id(embeddings), None)
         _failed[id(embeddings)] = time.monotonic() + _PAUSE
+        if is_all:
+            raise EmbeddingError(
+                f"{embeddings!r} could not embed the question ({type(exc).__name__}: {exc}); "
+                "modes `hybrid` and `words` answer without it"
+            ) from exc
         say_once(
             "no vector",
             f"recall goes by words and structure only: {embeddings!r} could not embed the "
@@ -155,8 +183,13 @@ def _is_sound(vector: Sequence[float], dimension: int) -> bool:
     return len(vector) == dimension and any(vector) and all(map(math.isfinite, vector))
 
 
-async def _within(store: MemoryStore, asked: Query) -> list[MemoryItem]:
-    """Return the newest items that match, or may do so in a store that only has the basics."""
+async def newest_of(
+    store: MemoryStore, asked: Query, *, before: MemoryItem | None = None
+) -> list[MemoryItem]:
+    """Return the newest items that match, or may do so in a store that only has the basics.
+
+    Where there are pages, the one of items older than *before*.
+    """
     if not isinstance(store, LexicalStore):
         return await store.search(
             metadata=asked.metadata,
@@ -172,6 +205,7 @@ async def _within(store: MemoryStore, asked: Query) -> list[MemoryItem]:
         since=asked.since,
         until=asked.until,
         where=asked.where,
+        before=before,
     )
 
 
@@ -184,7 +218,7 @@ async def _dated(store: MemoryStore, question: Question, asked: Query) -> list[M
             continue
         since = bounds[0] if asked.since is None else max(bounds[0], asked.since)
         until = bounds[1] if asked.until is None else min(bounds[1], asked.until)
-        items = await _within(store, replace(asked, limit=_DATED, since=since, until=until))
+        items = await newest_of(store, replace(asked, limit=_DATED, since=since, until=until))
         found += [item for item in items if since <= item.created_at < until]
     return found
 
@@ -192,11 +226,10 @@ async def _dated(store: MemoryStore, question: Question, asked: Query) -> list[M
 async def _around(
     store: MemoryStore, items: Sequence[MemoryItem]
 ) -> Sequence[Sequence[MemoryItem]]:
-    """Return each item with what was said around it; nothing was, around one without a session."""
+    """Return each item with what was said around it; nothing was, around what is no talk."""
     if not isinstance(store, ConversationStore):
         return [[item] for item in items]
-    spoken = [item.id for item in items if item.metadata.session_id is not None]
-    return [
-        *([item] for item in items if item.metadata.session_id is None),
-        *await store.around(spoken, span=_SPAN),
-    ]
+    spoken = await store.around([item.id for item in items if is_talk(item)], span=_SPAN)
+    # Notes may stand between the messages of a session; each has a stretch of its own, or none.
+    talks = [[item for item in stretch if is_talk(item)] for stretch in spoken]
+    return [*([item] for item in items if not is_talk(item)), *talks]

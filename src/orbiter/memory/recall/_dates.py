@@ -69,6 +69,13 @@ class Span(NamedTuple):
     start: datetime | None = None
     end: datetime | None = None
 
+    def __str__(self) -> str:
+        """Return it as a person writes it: `8 May 2023`, `May`, `1 June 2024 to 15 June 2024`."""
+        if self.start is not None and self.end is not None:
+            return f"{_written(self.start)} to {_written(self.end)}"
+        month = None if self.month is None else _MONTHS[self.month - 1].capitalize()
+        return " ".join(str(part) for part in (self.day, month, self.year) if part is not None)
+
     def bounds(self) -> tuple[datetime, datetime] | None:
         """Return from when to when what was said may speak of it; `None` for any year."""
         if self.start is not None and self.end is not None:
@@ -142,6 +149,10 @@ def _from(now: datetime, count: int, days: float) -> Span:
     # "Two weeks ago" is seldom meant to the day.
     middle, slack = _shifted(now, -count * days), max(1.0, days / 2)
     return Span(start=_shifted(middle, -slack), end=_shifted(middle, slack))
+
+
+def _written(moment: datetime) -> str:
+    return f"{moment.day} {_MONTHS[moment.month - 1].capitalize()} {moment.year}"
 
 
 def _shifted(moment: datetime, days: float) -> datetime:

@@ -14,15 +14,15 @@ from functools import lru_cache
 from orbiter.memory import words
 from orbiter.memory.items import AIMemory, HumanMemory, MemoryItem
 from orbiter.memory.recall._dates import closeness, has_time
-from orbiter.memory.recall._pool import Pool, speaker_of
+from orbiter.memory.recall._pool import Pool, is_spoken, is_talk, speaker_of
 from orbiter.memory.recall._question import Question
 
-__all__ = ["Table", "has_evidence", "measure", "terms_of"]
+__all__ = ["UNRELATED", "Table", "has_evidence", "measure", "standardise", "terms_of"]
 
 _K1, _B = 1.2, 0.4  # of BM25; turns are short, so their length says little
 _SPAN = 2
 _FEW = 20
-_UNRELATED = 0.1
+UNRELATED = 0.1
 """The cosine of texts that have nothing in common, roughly and for most models."""
 _ECHO = 0.6
 """Share of terms in common from which a question is the same question."""
@@ -81,7 +81,7 @@ def measure(question: Question, pool: Pool) -> Table:
         ),
         "session": standardise(_session_words(items, passages, question.terms)),
         "speaker": [_speaker(question, item) for item in items],
-        "user": centre([1.0 if isinstance(item, HumanMemory) else 0.0 for item in items]),
+        "user": centre([1.0 if _is_users(item) else 0.0 for item in items]),
         "assistant": [
             1.0 if question.asks_you and isinstance(item, AIMemory) else 0.0 for item in items
         ],
@@ -92,7 +92,7 @@ def measure(question: Question, pool: Pool) -> Table:
         "length": centre([math.log(1 + sum(length for _, length in each)) for each in passages]),
     }
     if pool.similarity is not None:
-        meaning = standardise([pool.similarity.get(item.id) for item in items], absent=_UNRELATED)
+        meaning = standardise([pool.similarity.get(item.id) for item in items], absent=UNRELATED)
         columns["meaning"] = meaning
         columns["gist"] = [
             _mean(meaning[near] for near in _near(at, before, after) if near != at)
@@ -259,8 +259,8 @@ def _session_best(items: Sequence[MemoryItem], meaning: Sequence[float]) -> list
 
 
 def _session(item: MemoryItem) -> object:
-    # Without a session, nothing says that two items belong together.
-    return (item.metadata.user_id, item.metadata.session_id or (item.id,))
+    # Where nobody talks, nothing says that two items belong together.
+    return (item.metadata.user_id, item.metadata.session_id if is_talk(item) else (item.id,))
 
 
 def _echo(
@@ -271,6 +271,11 @@ def _echo(
         return 0.0
     own = {term for counts, _ in passages for term in counts}
     return 1.0 if asked and len(asked & own) >= _ECHO * len(asked | own) else 0.0
+
+
+def _is_users(item: MemoryItem) -> bool:
+    """Tell whether the user said it, or nobody did: what is no talk was put here on purpose."""
+    return isinstance(item, HumanMemory) or not is_spoken(item)
 
 
 def _is_question(content: str) -> bool:

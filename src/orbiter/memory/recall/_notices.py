@@ -6,7 +6,7 @@ import warnings
 __all__ = ["say_once"]
 
 _told: set[str] = set()
-_PACKAGE = __name__.rpartition(".")[0]
+_PACKAGE = "orbiter.memory"
 
 
 def say_once(what: str, text: str) -> None:

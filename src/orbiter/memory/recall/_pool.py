@@ -3,15 +3,25 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orbiter.memory.items import MemoryItem
+from orbiter.memory.items import MemoryItem, role_of
 
-__all__ = ["Pool", "speaker_of"]
+__all__ = ["Pool", "is_spoken", "is_talk", "speaker_of"]
 
 
 def speaker_of(item: MemoryItem) -> str | None:
     """Return the name of who spoke, from `metadata.extra["speaker"]`; `None` without one."""
     name = item.metadata.extra.get("speaker")
     return name.strip() if isinstance(name, str) and name.strip() else None
+
+
+def is_spoken(item: MemoryItem) -> bool:
+    """Tell whether somebody said it; what nobody did was put here for itself."""
+    return role_of(item) is not None or speaker_of(item) is not None
+
+
+def is_talk(item: MemoryItem) -> bool:
+    """Tell whether it is part of a conversation, so that what stands around it belongs to it."""
+    return item.metadata.session_id is not None and is_spoken(item)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 
 from orbiter.memory import words
 from orbiter.memory.recall._dates import Span, spans
 
-__all__ = ["Question", "read", "shortened"]
+__all__ = ["Question", "in_words", "read", "shortened", "written"]
 
 _WHEN = re.compile(
     r"\s*(?:when|how long|since when|(?:what|which|on what|on which|in what|in which) "
@@ -21,6 +22,7 @@ _WHEN = re.compile(
 _YOU = re.compile(r"\b(?:you|your|yours)\b", re.IGNORECASE)
 _PRONOUNS = {"I": ("I", "my"), "we": ("we", "our"), "you": ("you", "your")}
 _LEAST = 2  # letters of a name
+_LISTED = 12
 _LONGEST = 2_000
 """Characters of a question that count. What is longer is a document with a question at either end,
 and to look for each of its words would take seconds."""
@@ -66,6 +68,28 @@ def read(text: str, *, speakers: Iterable[str] = (), now: datetime) -> Question:
         asks_when=_WHEN.match(text) is not None,
         asks_you=_YOU.search(text) is not None,
     )
+
+
+@lru_cache(maxsize=16)
+def written(text: str) -> dict[str, str]:
+    """Return how each term is written in *text*: a stem is no word to show."""
+    made = [(word, words.terms(word)) for word in words.tokens(text)]
+    return {found[0]: word for word, found in reversed(made) if len(found) == 1}
+
+
+def in_words(question: Question) -> str:
+    """Return how a question was read, for a person."""
+    as_asked = written(question.text)
+    listed = [as_asked.get(term, term) for term in question.terms]
+    more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
+    parts = [f"looks for {', '.join(listed[:_LISTED])}{more}" if listed else "has no telling word"]
+    if question.about:
+        parts.append(f"about {' and '.join(name.title() for name in sorted(question.about))}")
+    if question.times:
+        parts.append(f"of {' or '.join(map(str, question.times))}")
+    if question.asks_when:
+        parts.append("asks when")
+    return "; ".join(parts)
 
 
 def _put_as_said(

@@ -1,17 +1,25 @@
 """Reasons a person can read: each part of a score, in words, with the points it gave."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from orbiter.memory import words
 from orbiter.memory.items import MemoryItem
 from orbiter.memory.recall._features import Table
-from orbiter.memory.recall._pool import Pool, speaker_of
-from orbiter.memory.recall._question import Question
+from orbiter.memory.recall._pool import Pool, is_spoken, is_talk, speaker_of
+from orbiter.memory.recall._question import Question, written
 from orbiter.memory.recall._ranking import Scored
 
-__all__ = ["Hit", "Reason", "passage_of", "reasons"]
+__all__ = [
+    "Reason",
+    "Why",
+    "is_important",
+    "is_recent",
+    "means",
+    "passage_of",
+    "reasons",
+    "who_said",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,56 +37,96 @@ class Reason:
         return f"{self.points:+.2f}  {self.text}"
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """A recalled item.
+class Why(tuple[Reason, ...]):
+    """The reasons for an item, the strongest first; as text, what speaks for it most."""
 
-    Its score is the sum of its reasons' points, and compares it with the other candidates of the
-    same recall: above 0 is better than most, and no number means the same in another recall.
-    """
-
-    item: MemoryItem
-    score: float
-    why: tuple[Reason, ...]
-    """The strongest first."""
-    repeats: tuple[MemoryItem, ...] = ()
-    """Others that say the same, and were given no place of their own."""
-    passage: str = ""
-    """The part of a long item that holds most of the question; all of a short one."""
+    __slots__ = ()
 
     def __str__(self) -> str:
-        """Return the item and its reasons, one to a line."""
-        day = f"{self.item.created_at.day} {self.item.created_at:%b %Y}"
-        head = f"{self.score:.2f}  [{_who(self.item)}, {day}]"
-        lines = [f"{head} {_shortened(self.passage or self.item.content)}"]
-        lines += [f"    {reason}" for reason in self.why if abs(reason.points) >= _SHOWN]
-        if self.repeats:
-            lines.append(f"    said {len(self.repeats) + 1} times")
-        return "\n".join(lines)
+        """Return at most three reasons for the item, in about a hundred characters."""
+        strongest = max((reason.points for reason in self), default=0.0)
+        least = max(_SHOWN, _WEAK * strongest)
+        told: list[str] = []
+        for text in _kinds(reason for reason in self if reason.points >= least):
+            if len(told) < _MOST_TOLD and len("; ".join((*told, text))) <= _LONGEST:
+                told.append(text)
+            elif not told:
+                told.append(f"{text[: _LONGEST - 1]}…")
+        return "; ".join(told) or "little speaks for it"
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
 
 
 _LONGEST = 100
+_MOST_TOLD = 3
 _SHOWN = 0.005
-_ROLES = {"human": "user", "ai": "assistant"}
-
-
+_WEAK = 0.1
+"""Share of the strongest reason's points below which another is not worth the room."""
+_ROLES = {"human": "user", "ai": "assistant", "item": "note"}
 _OF_WORDS = ("words", "reach", "talk", "session")
+_OF_DETAILS = ("detail", "detail_talk")
+_KINDS = {
+    **dict.fromkeys(_OF_WORDS, "words"),
+    **dict.fromkeys(("meaning", "gist", "session_gist", *_OF_DETAILS), "meaning"),
+}
+"""Parts of one kind: the first of them that speaks for an item is enough for a sentence."""
+_STRONG = 1.0
+"""Deviations above the other candidates from which a meaning is nearly the same."""
 
 
-def reasons(question: Question, pool: Pool, table: Table, one: Scored) -> tuple[Reason, ...]:
+def _kinds(found: Iterable[Reason]) -> list[str]:
+    """Return a text for each kind of reason, the strongest kind first."""
+    kinds: dict[str, list[Reason]] = {}
+    for reason in sorted(found, key=lambda reason: -reason.points):
+        if reason.part != "length":  # tells nothing by itself
+            kinds.setdefault(_KINDS.get(reason.part, reason.part), []).append(reason)
+    order = list(_KINDS)
+    return [
+        min(kind, key=lambda reason: order.index(reason.part) if reason.part in order else 0).text
+        for kind in kinds.values()
+    ]
+
+
+def reasons(question: Question, pool: Pool, table: Table, one: Scored) -> Why:
     """Return why *one* was recalled, the strongest part first."""
     points = dict(one.points)
-    if one.item.metadata.session_id is None:
+    if not is_talk(one.item):
         # Nothing was said around it, so these are all about its own words.
-        together = sum(points.pop(part, 0.0) for part in _OF_WORDS)
-        points = {"words": together, **points}
+        for parts in (_OF_WORDS, _OF_DETAILS):
+            together = sum(points.pop(part, 0.0) for part in parts)
+            points = {parts[0]: together, **points}
     told = _texts(question, pool, table, one)
     found = [
         Reason(part, value, told.get(part, (part, part))[value < 0])
         for part, value in points.items()
         if value
     ]
-    return tuple(sorted(found, key=lambda reason: -abs(reason.points)))
+    return Why(sorted(found, key=lambda reason: -abs(reason.points)))
+
+
+def means(cosine: float | None, *, strength: float) -> str:
+    """Return what a nearness in meaning says, *strength* deviations above the others."""
+    near = "" if cosine is None else f" ({cosine:.2f})"
+    if strength < 0:
+        return f"means something else{near}"
+    return f"means nearly that{near}" if strength >= _STRONG else f"means a little of that{near}"
+
+
+def is_recent(item: MemoryItem) -> str:
+    """Return how recency is told."""
+    return f"is recent, from {_day(item)}"
+
+
+def is_important() -> str:
+    """Return how importance is told."""
+    return "is marked as important"
+
+
+def who_said(item: MemoryItem) -> str:
+    """Return who speaks in an item: a name, a role, or what kind of item it is."""
+    name = speaker_of(item)
+    return name if name is not None else _ROLES.get(item.memory_type, item.memory_type)
 
 
 def passage_of(question: Question, item: MemoryItem) -> str:
@@ -98,10 +146,11 @@ def _texts(question: Question, pool: Pool, table: Table, one: Scored) -> dict[st
     with_before = _listed(question, table, [place] if before is None else [place, before])
     cosine = None if pool.similarity is None else pool.similarity.get(item.id)
     more = ", others more" if table.found[place] else ""
-    near = "" if cosine is None else f" ({cosine:.2f})"
-    who, count = _who(item), len(item.content.split())
+    nearness = means(cosine, strength=table.columns.get("meaning", {place: 0.0})[place])
+    who, count = who_said(item), len(item.content.split())
     size = f"{count} word" if count == 1 else f"{count} words"
-    day = f"{item.created_at.day} {item.created_at:%B %Y}"
+    said = f"{'said on' if is_spoken(item) else 'is from'} {_day(item)}"
+    source = f"said by {who}" if is_spoken(item) else "was remembered for itself"
     return {
         "words": (f"holds {own}", f"holds {own}{more}"),
         "reach": (
@@ -110,7 +159,7 @@ def _texts(question: Question, pool: Pool, table: Table, one: Scored) -> dict[st
         ),
         "talk": ("the talk around it is about it", "the talk around it is about other things"),
         "session": ("its session is about it", "its session is about other things"),
-        "meaning": (f"means nearly that{near}", f"means something else{near}"),
+        "meaning": (nearness, nearness),
         "gist": ("the talk around it means nearly that", "the talk around it means other things"),
         "session_gist": ("its session means nearly that", "its session means other things"),
         "detail": (
@@ -122,15 +171,15 @@ def _texts(question: Question, pool: Pool, table: Table, one: Scored) -> dict[st
             "what was said around it leaves words of the question unmet",
         ),
         "speaker": (f"said by {who}, who is asked about", f"said by {who}, who is not asked about"),
-        "user": (f"said by {who}", f"said by {who}"),
+        "user": (source, source),
         "assistant": ("the assistant is asked", "the assistant is asked"),
-        "date": (f"said on {day}, near the time asked about", f"said on {day}"),
+        "date": (f"{said}, near the time asked about", said),
         "when": ("says when", "says when"),
         "question": ("is a question", "is a question itself"),
         "echo": ("asks the same", "asks the same, and so is no answer"),
         "length": (f"its length, {size}, counts for it", f"its length, {size}, counts against it"),
-        "recency": (f"is recent, from {day}", f"is recent, from {day}"),
-        "importance": ("is marked as important", "is marked as important"),
+        "recency": (is_recent(item), is_recent(item)),
+        "importance": (is_important(), is_important()),
     }
 
 
@@ -139,23 +188,10 @@ def _listed(question: Question, table: Table, places: Sequence[int]) -> str:
     if not terms:
         return "none of the words asked for"
     ordered = sorted(terms, key=lambda term: (-table.rarity[term], term))
-    written = _written(question.text)
-    listed = ", ".join(written.get(term, term) for term in ordered)
+    as_asked = written(question.text)
+    listed = ", ".join(as_asked.get(term, term) for term in ordered)
     return f"{listed} ({len(terms)} of {len(table.rarity)})"
 
 
-@lru_cache(maxsize=16)
-def _written(text: str) -> dict[str, str]:
-    """Return how each term is written in *text*: a stem is no word to show."""
-    made = [(word, words.terms(word)) for word in words.tokens(text)]
-    return {found[0]: word for word, found in reversed(made) if len(found) == 1}
-
-
-def _who(item: MemoryItem) -> str:
-    name = speaker_of(item)
-    return name if name is not None else _ROLES.get(item.memory_type, item.memory_type)
-
-
-def _shortened(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+def _day(item: MemoryItem) -> str:
+    return f"{item.created_at.day} {item.created_at:%B %Y}"

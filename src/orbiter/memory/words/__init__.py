@@ -8,6 +8,7 @@ index to notice that it has to be built anew.
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import cache
 
 from orbiter.memory.words._stems import stem
 
@@ -29,14 +30,13 @@ _UNSPACED = (
 )
 # Letters with the vowel signs and points that Python does not count as parts of a word. Endings are
 # those of English: what follows in "l'école" is a word of its own.
-_WORD = re.compile(
+_WORD = (
     rf"[{_UNSPACED}]+"
     rf"|(?:[^\W_{_UNSPACED}]|[\u0300-\u036f\u0591-\u05c7\u064b-\u0652\u0900-\u0dff])+"
     r"(?:'(?:d|ll|m|re|s|t|ve)\b|\+\+|#)?"
 )
 _ASCII_WORD = re.compile(r"[a-z0-9]+(?:'(?:d|ll|m|re|s|t|ve)\b|\+\+|#)?")
 """What `_WORD` is for most texts, and three times as fast."""
-_IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 _MARKS = re.compile(r"[\u0300-\u036f]")
 # Normalising takes time that grows with the square of so many marks on one letter.
 _PILE = re.compile(r"([^\w\s\x00-\x7f]{32})[^\w\s\x00-\x7f]+")
@@ -68,7 +68,13 @@ def tokens(text: str) -> list[str]:
     if not folded.isascii():
         folded = _MARKS.sub("", unicodedata.normalize("NFD", folded))
         folded = unicodedata.normalize("NFC", folded)
-    return _WORD.findall(folded)
+    return _compiled(_WORD).findall(folded)
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Return a pattern when it is first needed: these large ones take 12 ms, and many never are."""
+    return re.compile(pattern)
 
 
 def terms(text: str) -> list[str]:
@@ -93,7 +99,7 @@ _TERMS = _Terms()
 
 
 def _terms(word: str) -> tuple[str, ...]:
-    if _IS_UNSPACED.match(word):
+    if not word.isascii() and _compiled(f"[{_UNSPACED}]").match(word):
         pairs = (word[start : start + 2] for start in range(len(word) - 1))
         return (word,) if len(word) == 1 else tuple(pairs)
     start = word.partition("'")[0]
@@ -170,5 +176,5 @@ def _size(text: str) -> int:
     else:
         words = text.count(" ") + text.count("\n") + 1
     if not text.isascii():
-        words += len(_IS_UNSPACED.findall(text)) // 2
+        words += len(_compiled(f"[{_UNSPACED}]").findall(text)) // 2
     return max(words, len(text) // _WORD_LENGTH)

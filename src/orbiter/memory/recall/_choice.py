@@ -1,0 +1,78 @@
+"""From candidates with points to hits: the best that say different things, and what is left out."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from orbiter.memory.items import MemoryItem
+from orbiter.memory.recall._features import terms_of
+from orbiter.memory.recall._hits import Hit, LeftOut, LeftOutReason, Recalled
+from orbiter.memory.recall._modes import RecallMode
+from orbiter.memory.recall._question import Question
+from orbiter.memory.recall._ranking import Scored, without_repeats
+from orbiter.memory.recall._why import Why, passage_of
+
+__all__ = ["MOST_LEFT_OUT", "Weighed", "choose"]
+
+MOST_LEFT_OUT = 50
+"""How many candidates are told of that are no hits."""
+
+
+class Weighed(NamedTuple):
+    """The candidates of one question, as one mode sees them."""
+
+    question: Question
+    told: str
+    """How the question was read."""
+    scored: Sequence[Scored]
+    """Best first."""
+    why: Callable[[Scored], Why]
+    has_evidence: Callable[[Scored], bool] = lambda _: True
+    keeps_repeats: bool = False
+    """Whether items that say the same have a place each."""
+
+
+def choose(weighed: Weighed, *, k: int, mode: RecallMode, explain: bool) -> Recalled:
+    """Return the best *k* hits of the candidates; with *explain*, also what is left out."""
+    worthy = [one for one in weighed.scored if weighed.has_evidence(one)]
+    chosen: list[tuple[Scored, list[MemoryItem]]]
+    chosen = [(one, []) for one in worthy[:k]] if weighed.keeps_repeats else _distinct(worthy, k)
+    return Recalled(
+        (
+            Hit(
+                one.item,
+                one.score,
+                weighed.why(one),
+                tuple(repeats),
+                passage_of(weighed.question, one.item),
+            )
+            for one, repeats in chosen
+        ),
+        mode=mode,
+        considered=len(weighed.scored),
+        left_out=_left_out(weighed, worthy, chosen) if explain else (),
+        question=weighed.told,
+    )
+
+
+def _left_out(
+    weighed: Weighed, worthy: Sequence[Scored], chosen: Sequence[tuple[Scored, list[MemoryItem]]]
+) -> tuple[LeftOut, ...]:
+    hits = {one.item.id for one, _ in chosen}
+    reasons: dict[str, LeftOutReason] = {one.item.id: "rank" for one in worthy}
+    reasons |= {item.id: "repeat" for _, repeats in chosen for item in repeats}
+    others = [one for one in weighed.scored if one.item.id not in hits]
+    return tuple(
+        LeftOut(one.item, one.score, reasons.get(one.item.id, "no evidence"), weighed.why(one))
+        for one in others[:MOST_LEFT_OUT]
+    )
+
+
+def _distinct(scored: list[Scored], k: int) -> list[tuple[Scored, list[MemoryItem]]]:
+    """Return the best *k* that say different things."""
+    looked_at = 4 * k
+    while True:
+        best = scored[:looked_at]
+        chosen = without_repeats(best, {one.item.id: terms_of(one.item) for one in best}, limit=k)
+        if len(chosen) == k or len(best) == len(scored):
+            return chosen
+        looked_at *= 4

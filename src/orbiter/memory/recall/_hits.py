@@ -1,0 +1,124 @@
+"""What recall returns: hits, what was left out, and both as text for a terminal. Values only."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from orbiter.memory.items import MemoryItem
+from orbiter.memory.recall._modes import RecallMode
+from orbiter.memory.recall._why import Why, who_said
+
+__all__ = ["Hit", "LeftOut", "LeftOutReason", "Recalled"]
+
+LeftOutReason = Literal["rank", "no evidence", "repeat"]
+"""Why a candidate is no hit: others were better, nothing speaks for it, or a hit says the same."""
+
+_LONGEST = 100
+_SHOWN = 0.005
+_JOINERS = "\u200c\u200d"
+_TOLD: dict[LeftOutReason, str] = {
+    "rank": "others were better",
+    "no evidence": "too little speaks for it",
+    "repeat": "a hit says the same",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A recalled item.
+
+    Its score is the sum of its reasons' points, and compares it with the other candidates of the
+    same recall: above 0 is better than most, and no number means the same in another recall. With
+    the modes `meaning` and `recent` it is the cosine, and how recent the item is, from 0 to 1.
+    """
+
+    item: MemoryItem
+    score: float
+    why: Why
+    """The strongest first; as text, a short sentence."""
+    repeats: tuple[MemoryItem, ...] = ()
+    """Others that say the same, and were given no place of their own."""
+    passage: str = ""
+    """The part of a long item that holds most of the question; all of a short one."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "why", Why(self.why))  # a plain tuple will do
+
+    def __str__(self) -> str:
+        """Return the item and its reasons, one to a line."""
+        lines = [_head(self.item, self.score, self.passage)]
+        lines += [f"    {_safe(str(one))}" for one in self.why if abs(one.points) >= _SHOWN]
+        return "\n".join(lines + _repeated(self))
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A candidate that is no hit."""
+
+    item: MemoryItem
+    score: float
+    reason: LeftOutReason
+    why: Why
+    """What speaks for it and against it, the strongest first."""
+
+    def __str__(self) -> str:
+        """Return the item, why it was left out, and what speaks for it, or most against it."""
+        why = str(self.why)
+        if self.reason == "no evidence":
+            why = next((one.text for one in self.why if one.points < 0), "")
+        told = f"{_TOLD[self.reason]}: {_safe(why)}" if why else _TOLD[self.reason]
+        return f"{_head(self.item, self.score)}\n    {told}"
+
+
+class Recalled(list[Hit]):
+    """The hits, best first, and how they came about; equal to any list of the same hits."""
+
+    def __init__(
+        self,
+        hits: Iterable[Hit] = (),
+        *,
+        mode: RecallMode = "hybrid",
+        considered: int = 0,
+        left_out: tuple[LeftOut, ...] = (),
+        question: str = "",
+    ) -> None:
+        super().__init__(hits)
+        self.mode = mode
+        self.considered = considered
+        """How many candidates were weighed."""
+        self.left_out = left_out
+        """The next best of them, if an explanation was asked for."""
+        self.question = question
+        """How the question was read."""
+
+    def __str__(self) -> str:
+        """Return a paragraph for each hit, and one for each candidate that was left out."""
+        count = f"{len(self)} of {self.considered} candidates" if self else "nothing found"
+        parts = [f"{count}, mode {self.mode}: {_safe(self.question)}"]
+        if self.left_out:
+            parts += map(str, self)
+            parts.append(f"left out, {len(self.left_out)} next best:")
+            parts += map(str, self.left_out)
+        else:
+            parts += ["\n".join([*_short(hit), *_repeated(hit)]) for hit in self]
+        return "\n\n".join(parts)
+
+
+def _short(hit: Hit) -> list[str]:
+    return [_head(hit.item, hit.score, hit.passage), f"    {_safe(str(hit.why))}"]
+
+
+def _repeated(hit: Hit) -> list[str]:
+    return [f"    said {len(hit.repeats) + 1} times"] if hit.repeats else []
+
+
+def _head(item: MemoryItem, score: float, passage: str = "") -> str:
+    day = f"{item.created_at.day} {item.created_at:%b %Y}"
+    text = _safe(" ".join((passage or item.content).split()))
+    shown = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return f"{score:.2f}  [{_safe(who_said(item))}, {day}] {shown}"
+
+
+def _safe(text: str) -> str:
+    """Return *text* without what would move a terminal's cursor or turn letters around."""
+    return "".join(ch if ch.isprintable() or ch in _JOINERS else "�" for ch in text)

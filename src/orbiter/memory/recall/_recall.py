@@ -1,0 +1,149 @@
+"""`recall`: a question is checked, candidates are weighed in the mode asked for, the best kept."""
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TypedDict
+
+from orbiter.memory.errors import QueryError
+from orbiter.memory.items import MemoryMetadata, MemoryStatus
+from orbiter.memory.protocols import MemoryStore, VectorStore
+from orbiter.memory.query import SCOPE_FIELDS, Query, check_instant, check_size
+from orbiter.memory.recall._choice import Weighed, choose
+from orbiter.memory.recall._hits import Recalled
+from orbiter.memory.recall._modes import RecallMode, check_mode, check_store
+from orbiter.memory.recall._notices import say_once
+from orbiter.memory.recall._weighing import Asked, by_all, by_meaning, by_time
+from orbiter.memory.words import tokens
+
+__all__ = ["RecallOptions", "check_scope", "recall"]
+
+_NO_MODEL = (
+    "recall goes by words and structure only: the store has no `embeddings`; "
+    "pip install 'orbiter-memory[local]' and give it `LocalEmbeddings()`"
+)
+
+
+class RecallOptions(TypedDict, total=False):
+    """What may be asked of `recall` beside the question and whose memories it is about."""
+
+    k: int
+    mode: RecallMode
+    explain: bool
+    memory_type: str | None
+    status: MemoryStatus | None
+    since: datetime | None
+    until: datetime | None
+    where: Mapping[str, object] | None
+    recency_weight: float
+    half_life_hours: float
+    importance_weight: float
+    now: datetime | None
+
+
+async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh beside relevance
+    store: MemoryStore,
+    query: str,
+    *,
+    scope: MemoryMetadata | None,
+    k: int = 10,
+    mode: RecallMode = "hybrid",
+    explain: bool = False,
+    memory_type: str | None = None,
+    status: MemoryStatus | None = MemoryStatus.ACCEPTED,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    where: Mapping[str, object] | None = None,
+    recency_weight: float = 0.0,
+    half_life_hours: float = 24.0 * 30,
+    importance_weight: float = 0.0,
+    now: datetime | None = None,
+) -> Recalled:
+    """Return at most *k* items of *store* that answer *query*, best first, with reasons.
+
+    *scope* says whose memories: what it names must be equal; `None` is the whole store. The other
+    filters are those of `search`; *where* compares keys of `metadata.extra`. With
+    *recency_weight*, new memories gain so many points, half as many after *half_life_hours*; with
+    *importance_weight*, `metadata.extra["importance"]` from 0 to 1 earns its share. *now* is when
+    the question is asked, for "last week".
+
+    What shares no word with the question, has none around it and means less than most candidates
+    is left out, so that there may be fewer than *k*, or none. A question of nothing but names is
+    answered by what these people said and what names them; one of nothing but common words, by
+    meaning alone. Of a very long query, the beginning and the end count.
+
+    *mode* `hybrid` goes by all of that; without an embedding model, or while it fails, by words
+    and structure, and says so once. `words` does so at once and asks no model. `meaning` goes by
+    vectors alone: a store without a model is an `UnsupportedError`, one that fails an
+    `EmbeddingError`. `recent` is the newest items, newest first, whatever else they weigh; if
+    *query* has words to look for, those that hold any of them.
+
+    With *explain*, `left_out` of the answer holds the next best candidates.
+    """
+    check_size("k", k)
+    check_mode(mode)
+    check_scope(scope)
+    _check_weights(
+        recency_weight=recency_weight,
+        half_life_hours=half_life_hours,
+        importance_weight=importance_weight,
+    )
+    filters = Query("", scope, memory_type, status, k, since=since, until=until, where=where)
+    if not isinstance(query, str):
+        raise QueryError(f"`query` must be text, not {query!r}")
+    Query(query)
+    moment = datetime.now(UTC) if now is None else check_instant("now", now)
+    if not k or not (tokens(query) or mode == "recent"):
+        return Recalled(mode=mode, question="asks for nothing")
+    check_store(store, mode)
+    asked = Asked(
+        query,
+        filters,
+        now=moment,
+        recency_weight=recency_weight,
+        half_life_hours=half_life_hours,
+        importance_weight=importance_weight,
+        explain=explain,
+    )
+    return choose(await _weighed(store, asked, mode), k=k, mode=mode, explain=explain)
+
+
+async def _weighed(store: MemoryStore, asked: Asked, mode: RecallMode) -> Weighed:
+    if mode == "recent":
+        return await by_time(store, asked)
+    if mode == "meaning":
+        return await by_meaning(store, asked)
+    weighed = await by_all(store, asked, with_meaning=mode == "hybrid")
+    if mode == "hybrid" and (not isinstance(store, VectorStore) or store.embeddings is None):
+        say_once("no model", _NO_MODEL)
+    return weighed
+
+
+def check_scope(scope: object) -> None:
+    """Raise `QueryError` unless *scope* says whose memories are meant, or is `None`."""
+    if scope is None:
+        return
+    if not isinstance(scope, MemoryMetadata):
+        raise QueryError(
+            f'`scope` must be like `MemoryMetadata(user_id="…")`, or None, not {scope!r}'
+        )
+    if not Query(metadata=scope).wanted:
+        names = "`, `".join(SCOPE_FIELDS)
+        raise QueryError(
+            f"`scope` names none of `{names}`; set one of them, or pass `scope=None` to recall "
+            "from everyone's memories"
+        )
+    if scope.extra:
+        raise QueryError(
+            f"`scope` does not filter by `extra`; pass `where={scope.extra!r}` for that"
+        )
+
+
+def _check_weights(**weights: object) -> None:
+    for name, value in weights.items():
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not math.isfinite(value)
+        ):
+            raise QueryError(f"`{name}` must be a number, not {value!r}")

@@ -1,0 +1,254 @@
+"""What an answer tells about itself: how it was asked, what was left out, and why, in short."""
+
+import copy
+import pickle
+import re
+
+import pytest
+from tests.recall.conftest import Opening
+from tests.recall.pools import NOW, START, ask, column, pool, turn
+
+from orbiter.memory import AIMemory, LocalEmbeddings, MemoryItem, MemoryMetadata, SQLiteMemoryStore
+from orbiter.memory.recall import Hit, LeftOut, Reason, Recalled, Why, recall
+from orbiter.memory.testing import HashEmbeddings
+
+ANN = MemoryMetadata(user_id="ann")
+NOTES = (
+    "My passport expires in March",
+    "Python is my favourite language",
+    "The wifi password is on the fridge",
+    "I am allergic to peanuts",
+    "Dinner with Paul on Friday at the ramen bar",
+    "My car needs new tyres",
+    "The quarterly report is due on Monday",
+    "I prefer short answers",
+    "My sister Eva lives in Oslo",
+    "We use Postgres at work",
+)
+
+
+def _why(*parts: tuple[str, float, str]) -> Why:
+    return Why(Reason(*part) for part in parts)
+
+
+def test_why_reads_as_the_strongest_reasons_for_an_item() -> None:
+    why = _why(
+        ("question", -3.0, "is a question itself"),
+        ("meaning", 1.5, "means nearly that (0.58)"),
+        ("words", 1.0, "holds hiking (1 of 2)"),
+        ("length", 0.9, "its length, 6 words, counts for it"),
+        ("date", 0.01, "said on 3 May 2024, near the time asked about"),
+    )
+
+    assert f"{why}" == str(why)
+    assert str(why) == "means nearly that (0.58); holds hiking (1 of 2)"
+    assert f"{why:.9}" == "means nea"
+
+
+def test_why_tells_each_kind_of_reason_once() -> None:
+    why = _why(
+        ("detail_talk", 2.0, "with what was said around it, every word of the question is met"),
+        ("words", 1.8, "holds tea (1 of 1)"),
+        ("reach", 1.7, "with what was said just before, it holds tea (1 of 1)"),
+        ("meaning", 1.0, "means nearly that (0.58)"),
+    )
+
+    assert str(why) == "means nearly that (0.58); holds tea (1 of 1)"
+
+
+def test_why_is_short_and_never_empty() -> None:
+    long = _why(("words", 1.0, "holds " + "x" * 300), ("when", 0.9, "says when"))
+
+    assert len(str(long)) == 100
+    assert str(Why()) == "little speaks for it"
+    assert str(_why(("length", 1.0, "its length, 6 words, counts for it"))) == str(Why())
+    assert str(_why(("meaning", -1.0, "means something else (0.01)"))) == "little speaks for it"
+
+
+def test_why_is_a_tuple_of_reasons_all_the_same() -> None:
+    reason = Reason("words", 1.0, "holds tea (1 of 1)")
+    hit = Hit(turn("a", "tea"), 1.0, (reason,))  # type: ignore[arg-type]  # one made by hand
+
+    assert hit.why == (reason,)
+    assert repr(hit.why) == f"({reason!r},)"
+    assert isinstance(hit.why, Why)
+    assert pickle.loads(pickle.dumps(hit)).why == copy.copy(hit).why == hit.why
+
+
+@pytest.mark.parametrize("model", [None, HashEmbeddings(256)], ids=["words", "vectors"])
+async def test_what_was_left_out_is_told_with_the_reason(
+    opened: Opening, model: HashEmbeddings | None
+) -> None:
+    async with opened(model) as store:
+        await store.add_many(
+            [
+                turn("hit", "the door code of our house", session=None, at=NOW),
+                turn("repeat", "the door code of our house", session=None),
+                turn("next", "a blue door", session=None),
+                turn("other", "nothing of that", session=None),
+            ]
+        )
+
+        found = await recall(store, "door code", scope=ANN, k=1, explain=True)
+        short = await recall(store, "door code", scope=ANN, k=1)
+
+    assert [hit.item.id for hit in found] == ["hit"]
+    left = {one.item.id: one for one in found.left_out}
+    assert {item_id: one.reason for item_id, one in left.items()} == {
+        "repeat": "repeat",
+        "next": "rank",
+        "other": "no evidence",
+    }
+    scores = [one.score for one in found.left_out]
+    assert scores == sorted(scores, reverse=True)
+    for one in found.left_out:
+        assert sum(reason.points for reason in one.why) == pytest.approx(one.score)
+    assert found.considered == short.considered == 4
+    assert short.left_out == ()
+    assert short == found
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "meaning", "recent"])
+async def test_at_most_fifty_are_told_of(mode: str) -> None:
+    async with SQLiteMemoryStore(":memory:", embeddings=HashEmbeddings(64)) as store:
+        await store.add_many([turn(f"n{n}", f"tea number {n}", session=None) for n in range(80)])
+
+        found = await recall(store, "tea", scope=ANN, k=5, explain=True, mode=mode)  # type: ignore[arg-type]  # one of four
+
+    assert len(found) == 5
+    assert [one.reason for one in found.left_out] == ["rank"] * 50
+    assert not {hit.item.id for hit in found} & {one.item.id for one in found.left_out}
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("Where is the door code?", "looks for door, code"),
+        (
+            "When did Ann paint in May 2023?",
+            "looks for paint, may, 2023; about Ann; of May 2023; asks when",
+        ),
+        ("tea two weeks ago", "looks for tea, two, weeks, ago; of 29 May 2024 to 5 June 2024"),
+        ("tea on 8 May or in 2023", "looks for tea, 8, may, 2023; of 8 May"),
+        ("the of and", "has no telling word"),
+        ("", "asks for nothing"),
+        (" ".join(f"w{n}" for n in range(15)), r"looks for w0, .*, w11 and 3 more"),
+    ],
+)
+async def test_how_a_question_was_read_is_told(query: str, told: str) -> None:
+    async with SQLiteMemoryStore(":memory:") as store:
+        await store.add(turn("a", "tea", speaker="Ann"))
+
+        found = await recall(store, query, scope=ANN, now=NOW)
+
+    assert re.fullmatch(told, found.question)
+
+
+async def test_an_answer_can_be_read_in_a_terminal() -> None:
+    async with SQLiteMemoryStore(":memory:") as store:
+        await store.add_many(
+            [
+                turn("a", "the door\x1b[31m code \u202e4711 👩\u200d🔬", session=None, at=START),
+                turn("b", "green tea", session=None),
+                turn("c", "a door", session=None),
+            ]
+        )
+
+        found = await recall(store, "door code", scope=ANN, k=1, now=NOW)
+        explained = await recall(store, "door code", scope=ANN, k=1, now=NOW, explain=True)
+        nothing = await recall(store, "zebra", scope=ANN, now=NOW)
+
+    head, hit = str(found).split("\n\n")
+    assert head == "1 of 3 candidates, mode hybrid: looks for door, code"
+    first, second = hit.splitlines()
+    assert re.fullmatch(
+        r"\d\.\d\d  \[user, 1 Jun 2024\] the door�\[31m code �4711 👩\u200d🔬", first
+    )
+    assert second.startswith("    holds code, door (2 of 2)")
+    head, hit, left, *others = str(explained).split("\n\n")
+    assert re.search(r"^    \+\d\.\d\d  holds code, door", hit, re.MULTILINE)
+    assert left == "left out, 2 next best:"
+    assert [re.split("\n    |:", one)[1] for one in others] == [
+        "others were better",
+        "too little speaks for it",
+    ]
+    assert str(nothing) == "nothing found, mode hybrid: looks for zebra"
+
+
+def test_an_answer_is_a_list_of_hits() -> None:
+    hit = Hit(turn("a", "tea"), 1.0, Why())
+    left = LeftOut(turn("b", "tea"), 0.5, "rank", Why())
+    found = Recalled([hit], mode="words", considered=2, left_out=(left,), question="tea")
+
+    assert found == [hit]
+    assert found[:1] == [hit]
+    again = pickle.loads(pickle.dumps(found))
+    assert (again, again.mode, again.left_out) == (found, "words", (left,))
+
+
+@pytest.fixture(scope="module")
+def local() -> LocalEmbeddings:
+    return LocalEmbeddings()
+
+
+@pytest.mark.parametrize("session", [None, "s1"])
+async def test_a_plain_memory_is_found_by_what_it_means(
+    local: LocalEmbeddings, session: str | None
+) -> None:
+    who = MemoryMetadata(user_id="ann", session_id=session)
+    texts = (*NOTES[:5], "I love hiking in the mountains", *NOTES[5:])
+    async with SQLiteMemoryStore(":memory:", embeddings=local) as store:
+        for text in texts:
+            await store.add(MemoryItem(content=text, metadata=who))
+
+        outdoors = await recall(store, "outdoor activities", scope=ANN)
+        eva = await recall(store, "Where does Eva live?", scope=ANN)
+
+    assert [hit.item.content for hit in outdoors] == ["I love hiking in the mountains"]
+    assert outdoors[0].score > 1
+    assert re.fullmatch(r"means nearly that \(0\.\d\d\)", str(outdoors[0].why))
+    assert [hit.item.content for hit in eva] == ["My sister Eva lives in Oslo"]
+    assert re.fullmatch(
+        r"holds eva, live \(2 of 2\); means nearly that \(0\.\d\d\)", f"{eva[0].why}"
+    )
+    told = " ".join(reason.text for hit in (*outdoors, *eva) for reason in hit.why)
+    assert "said" not in told
+    assert "item" not in told
+    assert str(eva[0]).splitlines()[0].split("] ")[0].split("[")[1].startswith("note, ")
+
+
+async def test_a_plain_memory_is_worth_what_the_user_says_in_a_chat(opened: Opening) -> None:
+    async with opened() as store:
+        await store.add(MemoryItem(id="note", content="The door code is 4711", metadata=ANN))
+        for n in range(6):
+            who = MemoryMetadata(user_id="ann", session_id="chat")
+            await store.add(turn(f"h{n}", f"We talked of the door, number {n}", session="chat"))
+            await store.add(AIMemory(id=f"a{n}", content=f"I see, a code {n}", metadata=who))
+
+        found = await recall(store, "door code", scope=ANN)
+
+    assert found[0].item.id == "note"
+    assert "was remembered for itself" in {reason.text for reason in found[0].why}
+
+
+def test_notes_of_a_session_are_no_session() -> None:
+    who = MemoryMetadata(user_id="ann", session_id="s")
+    notes = [MemoryItem(id=name, content=name, metadata=who) for name in ("door", "tea")]
+
+    session = column("session", ask("Which door?"), pool(*([note] for note in notes)))
+
+    assert session["door"] > session["tea"]
+
+
+async def test_notes_in_a_session_lend_each_other_nothing(opened: Opening) -> None:
+    who = MemoryMetadata(user_id="ann", session_id="s")
+    async with opened() as store:
+        await store.add(MemoryItem(id="a", content="The door code is 4711", metadata=who))
+        await store.add(MemoryItem(id="b", content="I like green tea", metadata=who))
+        await store.add(turn("c", "What about lunch?", session="s", at=NOW))
+        await store.add(MemoryItem(id="d", content="Paul is ill", metadata=who))
+
+        found = await recall(store, "door code", scope=ANN, explain=True)
+
+    assert [hit.item.id for hit in found] == ["a"]
+    assert len(found.left_out) == len({one.item.id for one in found.left_out}) == 3
