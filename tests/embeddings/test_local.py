@@ -51,6 +51,19 @@ def test_vectors_are_plain_numbers_of_length_one(local: LocalEmbeddings) -> None
         assert math.isclose(cosine(vector, vector), 1, abs_tol=1e-5)
 
 
+def test_the_runtime_reports_nothing_to_its_maker(tmp_path: Path) -> None:
+    # Where it does, it begins with a file in the folder for temporary ones.
+    code = "from orbiter.memory import LocalEmbeddings; LocalEmbeddings().embed('hello')"
+    reporting = {name for name in os.environ if name.startswith("ORT_")}
+    clean = {name: value for name, value in os.environ.items() if name not in reporting}
+
+    subprocess.run(
+        [sys.executable, "-c", code], env={**clean, "TMPDIR": str(tmp_path)}, check=True
+    )
+
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_means_the_same_is_near(local: LocalEmbeddings) -> None:
     question = local.embed("Which number opens the entrance?")
 

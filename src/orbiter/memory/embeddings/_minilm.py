@@ -5,7 +5,12 @@ would get another vector. Nothing here knows of event loops; every method blocks
 from several threads at once.
 """
 
+import os
 from collections.abc import Iterator, Sequence
+from threading import Lock
+
+# From 1.29 on, ONNX Runtime reports to its maker, and must be told not to before it is imported.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 import numpy as np
 import onnxruntime
@@ -37,6 +42,7 @@ class MiniLM:
         except Exception as exc:  # the runtime has a dozen errors of its own, all without a cure
             raise _damaged(exc) from exc
         self._projection: Floats | None = None
+        self._reading = Lock()
 
     def vector(self, text: str) -> list[float]:
         """Return the vector of *text*, of length 1."""
@@ -66,16 +72,17 @@ class MiniLM:
         return spread(parts, MAX_PARTS)
 
     def _matrix(self) -> Floats:
-        # Here and not with the model: who wants no details need not wait for it. Two threads may
-        # both read it; they read the same.
-        if self._projection is None:
-            try:
-                self._projection = _details.projection(
-                    orbiter_memory_minilm.DETAILS, width=DIMENSION
-                )
-            except Exception as exc:  # cut off, of another shape, or not in an older distribution
-                raise _damaged(exc) from exc
-        return self._projection
+        # Here and not with the model: who wants no details need not wait for it. One thread at a
+        # time: numpy reads a file's head with Python's parser, which two at once can confuse.
+        with self._reading:
+            if self._projection is None:
+                try:
+                    self._projection = _details.projection(
+                        orbiter_memory_minilm.DETAILS, width=DIMENSION
+                    )
+                except Exception as exc:  # cut off, of another shape, or not in an older one
+                    raise _damaged(exc) from exc
+            return self._projection
 
     def _run(self, part: Sequence[Word], *outputs: str) -> list[Floats]:
         frame = self._pieces
