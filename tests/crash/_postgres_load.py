@@ -39,7 +39,10 @@ class Load:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Let the writers finish what they are at, for two seconds."""
+        await self.end()
+
+    async def end(self) -> None:
+        """Let the writers finish what they are at, for two seconds. Idempotent."""
         self._is_over = True
         done, hung = await asyncio.wait(self._tasks, timeout=2)
         for task in hung:
@@ -76,6 +79,13 @@ class Load:
             self._newest |= dict.fromkeys(ids, number)
         finally:
             self.longest = max(self.longest, time.monotonic() - started)
+
+    async def goes_on(self, *, within: float = 4.0) -> None:
+        """Return when the writers have been answered again, three times each."""
+        wanted = self.acknowledged.total() + 3 * len(self._tasks)
+        async with asyncio.timeout(within):
+            while self.acknowledged.total() < wanted:  # noqa: ASYNC110 - a test may look
+                await asyncio.sleep(0.02)
 
     async def judge(self, dsn: str) -> Verdict:
         """Compare what the writers know with the rows."""

@@ -89,6 +89,13 @@ class Load:
             self.longest = max(self.longest, time.monotonic() - started)
             await asyncio.sleep(self._pause)
 
+    async def goes_on(self, *, within: float = 4.0) -> None:
+        """Return when the writers have been answered again, three times each."""
+        wanted = len(self.acknowledged) + 3 * len(self._tasks)
+        async with asyncio.timeout(within):
+            while len(self.acknowledged) < wanted:  # noqa: ASYNC110 - a test may look
+                await asyncio.sleep(0.02)
+
     async def judge(self) -> Verdict:
         """Compare what the writers know with what is there, and let the managers go."""
         found: Counter[str] = Counter()

@@ -121,14 +121,15 @@ async def test_a_transaction_that_stalls_in_the_middle_ends_with_one_timeout(
     dsn: str, proxy: Proxy
 ) -> None:
     async with PostgresMemoryStore(
-        proxy.dsn(dsn), statement_timeout=1, statement_cache_size=0
+        proxy.dsn(dsn), statement_timeout=0.4, statement_cache_size=0
     ) as store:
         for number, marker in enumerate([b"BEGIN", b"INSERT INTO memory_items", b"COMMIT"]):
             proxy.hold(marker)
             started = time.monotonic()
             with pytest.raises(MemoryTimeoutError):
                 await store.add_many([note(f"{number}")])
-            assert time.monotonic() - started <= 1.7, marker
+            # One timeout and the end of the connection, not one for each step that is left.
+            assert time.monotonic() - started <= 1, marker
             proxy.heal()
 
         await store.add(note("after"))
@@ -271,7 +272,7 @@ async def test_a_storm_of_cancellations_leaves_nothing_behind(
         acknowledged.append(name)
 
     with caplog.at_level(logging.WARNING):
-        for turn in range(120):
+        for turn in range(60):
             group = [asyncio.create_task(work(f"{turn}-{n}")) for n in range(6)]
             victims = dice.sample(group, 4)
             for victim in victims:
@@ -286,7 +287,7 @@ async def test_a_storm_of_cancellations_leaves_nothing_behind(
             cancelled += sum(task.cancelled() for task in done)
             assert [task for task in done if not task.cancelled() and task.exception()] == []
 
-    assert cancelled > 150
+    assert cancelled > 75
     assert await ask(dsn, f"SELECT pid, query{_OTHERS} AND state LIKE 'idle in%'") == []
     locks = "SELECT relation::regclass FROM pg_locks WHERE pid <> pg_backend_pid()"
     assert await ask(dsn, f"{locks} AND mode = 'RowExclusiveLock'") == []
@@ -321,7 +322,7 @@ async def test_cancelled_and_failed_openings_leave_no_connection_and_no_file(dsn
     for _ in range(10):
         with pytest.raises(StorageError):
             await PostgresMemoryStore(dsn.replace("/test_", "/missing_")).init()
-    for _ in range(50):
+    for _ in range(20):
         await use()
 
     assert await connections(dsn) == 0

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
@@ -119,7 +120,7 @@ async def test_calls_wait_for_a_slot_that_is_halfway(
         reading = asyncio.create_task(manager.get_recent())
         counting = asyncio.create_task(manager.count())
         adding = [asyncio.create_task(manager.add_interaction("note", f"+{n}")) for n in range(10)]
-        await asyncio.sleep(0.7)
+        await asyncio.sleep(0.3)
         await asyncio.to_thread(move_keys, 1000)
 
     async with asyncio.timeout(8):
@@ -163,9 +164,10 @@ async def test_a_node_that_is_killed_and_comes_back_has_lost_nothing(
     async with Load(make, writers=12, agents=6, pause=0.05) as load:
         node = redis_cluster.nodes[redis_cluster.owner_of(slot_of(load.managers[0].agent_id))]
         await asyncio.to_thread(node.stop, mode="immediate")
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(0.1)
+        # It takes two seconds: so long a master that comes back waits before it serves.
         await asyncio.to_thread(redis_cluster.repair)
-        await asyncio.sleep(0.5)
+        await load.goes_on()
 
     assert load.errors == []
     assert await load.judge() == ([], [])
@@ -178,8 +180,8 @@ async def test_a_slot_that_nobody_serves_is_an_error_in_time_and_no_trouble_for_
     dead, alive = (
         next(n for n in names if redis_cluster.owner_of(slot_of(n)) == i) for i in (1, 2)
     )
-    away = ShortTermMemoryManager(redis_cluster.url(), dead, deadline=2)
-    near = ShortTermMemoryManager(redis_cluster.url(), alive, deadline=2)
+    away = ShortTermMemoryManager(redis_cluster.url(), dead, deadline=1)
+    near = ShortTermMemoryManager(redis_cluster.url(), alive, deadline=1)
     await away.connect()
     await asyncio.to_thread(redis_cluster.nodes[1].stop, mode="immediate")
     try:
@@ -196,7 +198,7 @@ async def test_a_slot_that_nobody_serves_is_an_error_in_time_and_no_trouble_for_
     assert isinstance(results[0], ConnectionError)
     assert redis_cluster.password not in str(results[0])
     assert [type(each).__name__ for each in results[1:]] == ["EpisodicMemory"] * 20
-    assert seconds < 5
+    assert seconds < 3
     await away.add_interaction("note", "again")
     await away.disconnect()
     await near.disconnect()
@@ -273,14 +275,11 @@ async def test_a_gentle_failover_under_load_loses_nothing(redis_sentinel: RedisS
     ) as load:
         old = redis_sentinel.master
         await asyncio.to_thread(redis_sentinel.fail_over, gently=True)
-        before = len(load.acknowledged)
-        await asyncio.sleep(1)
-        after = len(load.acknowledged)
+        await load.goes_on()
     await asyncio.to_thread(redis_sentinel.repair)
 
     assert redis_sentinel.master is not old
     assert load.errors == []
-    assert after > before
     assert await load.judge() == ([], [])
 
 
@@ -293,13 +292,10 @@ async def test_when_the_master_is_killed_writers_go_on_with_the_next_and_double_
         await _replicated(redis_sentinel)
         safe = set(load.acknowledged)
         await asyncio.to_thread(redis_sentinel.fail_over)
-        before = len(load.acknowledged)
-        await asyncio.sleep(1)
-        after = len(load.acknowledged)
+        await load.goes_on()
     await asyncio.to_thread(redis_sentinel.repair)
 
     assert load.errors == []
-    assert after > before
     lost, doubled = await load.judge()
     # What only the dead master had is gone, as everywhere with asynchronous replication.
     assert not safe & set(lost)
@@ -343,6 +339,7 @@ async def test_nobody_there_and_nobody_of_that_name_are_connection_errors_in_tim
 ) -> None:
     hosts = "127.0.0.1:1,127.0.0.1:2"
     urls = [
+        "redis://ann:hush@127.0.0.1:1/0",
         f"redis+cluster://:hush@{hosts}",
         f"redis+sentinel://:hush@{hosts}/mymaster",
         redis_sentinel.url().replace("/mymaster/", "/nobody/"),
@@ -352,11 +349,12 @@ async def test_nobody_there_and_nobody_of_that_name_are_connection_errors_in_tim
 
     results = await asyncio.gather(*(each.connect() for each in managers), return_exceptions=True)
 
-    assert [type(each) for each in results] == [MemoryConnectionError] * 3
-    assert time.monotonic() - started < 5
-    assert hosts in str(results[0])
+    assert [type(each) for each in results] == [MemoryConnectionError] * 4
+    assert time.monotonic() - started < 4.5
+    assert re.search("redis://ann@127.0.0.1:1/0.*connecting to", str(results[0]))
     assert hosts in str(results[1])
-    assert "nobody" in str(results[2])
+    assert hosts in str(results[2])
+    assert "nobody" in str(results[3])
     assert "hush" not in str(results)
     assert redis_sentinel.password not in str(results)
     for manager in managers:

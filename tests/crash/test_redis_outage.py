@@ -58,26 +58,28 @@ def key(memory: ShortTermMemoryManager, name: str) -> str:
 # The server goes
 
 
-@pytest.mark.parametrize(
-    ("mode", "seconds"), [("fast", 0.0), ("immediate", 0.0), ("immediate", 5.0)]
-)
-async def test_a_restart_under_load_loses_nothing_and_doubles_nothing(
-    mortal: RedisServer, mode: Literal["fast", "immediate"], seconds: float
+async def restart(
+    server: RedisServer, *, mode: Literal["fast", "immediate"], seconds: float = 0.0
 ) -> None:
-    async with Load(lambda agent: ShortTermMemoryManager(mortal.url(), agent)) as load:
+    """Stop a server for *seconds* while others write to it."""
+    async with Load(lambda agent: ShortTermMemoryManager(server.url(), agent)) as load:
         started = time.monotonic()
-        await asyncio.to_thread(mortal.stop, mode=mode)
+        await asyncio.to_thread(server.stop, mode=mode)
         await asyncio.sleep(seconds)
-        await asyncio.to_thread(mortal.start_again)
+        await asyncio.to_thread(server.start_again)
         outage = time.monotonic() - started
-        before = len(load.acknowledged)
-        await asyncio.sleep(0.7)
-        after = len(load.acknowledged)
+        await load.goes_on()
 
     assert load.errors == []
     assert await load.judge() == ([], [])
-    assert after > before
     assert load.longest <= outage + 2
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+async def test_a_restart_under_load_loses_nothing_and_doubles_nothing(
+    mortal: RedisServer, mode: Literal["fast", "immediate"]
+) -> None:
+    await restart(mortal, mode=mode)
 
 
 async def test_an_outage_that_outlasts_the_deadline_is_a_connection_error(
@@ -112,22 +114,10 @@ async def test_an_outage_that_outlasts_the_deadline_is_a_connection_error(
     await memory.disconnect()
 
 
-async def test_connecting_to_nothing_fails_soon_and_says_why() -> None:
-    started = time.monotonic()
-    memory = ShortTermMemoryManager("redis://ann:hush@127.0.0.1:1/0")
-
-    with pytest.raises(ConnectionError, match="redis://ann@127.0.0.1:1/0.*connecting to") as caught:
-        await memory.connect()
-
-    assert time.monotonic() - started < 4.5
-    assert isinstance(caught.value, MemoryConnectionError)
-    assert "hush" not in str(caught.value)
-    await memory.disconnect()
-
-
 async def test_a_frozen_server_is_an_error_within_the_deadline(mortal: RedisServer) -> None:
-    memory = ShortTermMemoryManager(mortal.url(), new_agent(), deadline=3)
+    memory = ShortTermMemoryManager(mortal.url(), new_agent(), deadline=1)
     await memory.add_interaction("note", "before")
+    fresh = ShortTermMemoryManager(mortal.url(), new_agent(), deadline=1)
     pid = mortal.pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
@@ -137,7 +127,7 @@ async def test_a_frozen_server_is_an_error_within_the_deadline(mortal: RedisServ
             memory.add_interaction("note", "first"),
             *(memory.add_interaction("note", f"{n}") for n in range(50)),
             memory.get_recent(),
-            ShortTermMemoryManager(mortal.url(), "fresh").connect(),
+            fresh.count(),
             return_exceptions=True,
         )
         seconds = time.monotonic() - started
@@ -145,13 +135,14 @@ async def test_a_frozen_server_is_an_error_within_the_deadline(mortal: RedisServ
         os.kill(pid, signal.SIGCONT)
 
     assert {type(each) for each in results} == {MemoryConnectionError}
-    assert seconds < 4
+    assert seconds < 2
     await memory.add_interaction("note", "after")
     contents = [each.content for each in await memory.get_recent()]
     assert contents[0] == "after"
     # They were sent, so they may have come true; but none of them more than once.
     assert len(contents) == len(set(contents))
     await memory.disconnect()
+    await fresh.disconnect()
 
 
 # The answer goes
@@ -215,8 +206,8 @@ async def test_forgetting_is_carried_out_though_its_answer_is_lost(
 # The network goes
 
 
-async def test_a_network_cut_of_five_seconds_under_a_hundred_writers_is_a_delay(
-    redis_server: RedisServer,
+async def test_five_seconds_without_a_server_or_a_network_under_load_are_a_delay(
+    redis_server: RedisServer, mortal: RedisServer
 ) -> None:
     async def cut(fault: str) -> tuple[str, list[Exception], Verdict]:
         async with Proxy(redis_server.port) as proxy:
@@ -226,7 +217,11 @@ async def test_a_network_cut_of_five_seconds_under_a_hundred_writers_is_a_delay(
             )
             async with load:
                 getattr(proxy, fault)()
-                await asyncio.sleep(5)
+                end = asyncio.create_task(asyncio.sleep(5))
+                with pytest.raises(MemoryConnectionError, match="within 3 s"):
+                    await ShortTermMemoryManager(url, new_agent()).connect()
+                assert not end.done()
+                await end
                 proxy.heal()
                 before = len(load.acknowledged)
                 await asyncio.sleep(0.1)
@@ -234,9 +229,12 @@ async def test_a_network_cut_of_five_seconds_under_a_hundred_writers_is_a_delay(
             assert load.longest < 10
             return fault, load.errors, await load.judge()
 
+    # All at once, for most of it is waiting.
     faults = ["refuse", "black_hole", "half_open", "crawl"]
 
-    verdicts = await asyncio.gather(*map(cut, faults))
+    _, *verdicts = await asyncio.gather(
+        restart(mortal, mode="immediate", seconds=5), *map(cut, faults)
+    )
 
     assert verdicts == [(fault, [], ([], [])) for fault in faults]
 
@@ -289,14 +287,14 @@ async def test_disconnecting_from_a_server_that_is_away_ends(
 async def test_large_memories_get_through_a_network_of_few_megabytes_a_second(
     redis_server: RedisServer, proxy: Proxy
 ) -> None:
-    memory = ShortTermMemoryManager(proxy.dsn(redis_server.url()), new_agent(), deadline=4)
+    memory = ShortTermMemoryManager(proxy.dsn(redis_server.url()), new_agent(), deadline=2)
     await memory.connect()
     proxy.narrow()
 
     # Together they take longer than an attempt may.
-    await asyncio.gather(*(memory.add_interaction("note", "x" * 2**20) for _ in range(20)))
+    await asyncio.gather(*(memory.add_interaction("note", "x" * 2**20) for _ in range(10)))
 
-    assert len(await memory.get_recent()) == await memory.count() == 20
+    assert len(await memory.get_recent()) == await memory.count() == 10
     await memory.forget(everything=True)
     await memory.disconnect()
 

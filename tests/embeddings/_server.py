@@ -43,6 +43,7 @@ class EmbeddingServer:
         self.speaks_base64 = True
         self.busy = asyncio.Event()
         self.idle = asyncio.Event()
+        self.idle.set()  # who never came need not be waited for
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.open += 1

@@ -478,12 +478,12 @@ async def test_written_again_a_memory_lives_on(
             timestamp=moment,
             ttl_hours=ttl_hours,
         )
-        for content, ttl_hours in (("first", SECOND), ("longer", 2))
+        for content, ttl_hours in (("first", 0.4 * SECOND), ("longer", 2))
     )
     await memory.add(first)
 
     await memory.add(longer)
-    await asyncio.sleep(1.1)
+    await asyncio.sleep(0.5)
 
     assert await memory.get_recent() == [longer]
 
@@ -626,13 +626,14 @@ async def test_the_hook_sees_every_text_before_it_is_kept(make: Make) -> None:
 # Limits
 
 
-async def test_five_thousand_at_once_are_no_trouble(memory: ShortTermMemoryManager) -> None:
-    await asyncio.gather(*(memory.add_interaction("note", str(n)) for n in range(2_500)))
+async def test_thousands_at_once_are_no_trouble(memory: ShortTermMemoryManager) -> None:
+    await memory.add_interaction("note", "first")
 
+    # More than a process may have files open, and than go in one round trip.
     results = await asyncio.gather(
-        *(memory.add_interaction("note", "x") for _ in range(2_500)),
-        *(memory.get_recent(limit=1) for _ in range(2_500)),
+        *(memory.add_interaction("note", "x") for _ in range(1_200)),
+        *(memory.get_recent(limit=1) for _ in range(1_200)),
     )
 
-    assert len(results) == 5_000
-    assert await memory.count() == 5_000
+    assert len(results) == 2_400
+    assert await memory.count() == 1_201

@@ -35,6 +35,7 @@ from orbiter.memory.messages._wire import legal_name
 
 POLICIES: tuple[OpenGroup, ...] = ("drop", "complete")
 thorough = settings(max_examples=200, deadline=None)
+for_each_format = settings(max_examples=100, deadline=None)
 
 
 def illegal(items: Sequence[MemoryItem]) -> list[tuple[Format, OpenGroup, str]]:
@@ -95,7 +96,7 @@ def test_a_damaged_conversation_is_written_legally(items: list[MemoryItem]) -> N
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@thorough
+@for_each_format
 @given(st.data())
 def test_what_an_item_keeps_of_its_message_is_sent_only_where_it_is_legal(
     format: Format, data: st.DataObject
@@ -109,7 +110,7 @@ def test_what_an_item_keeps_of_its_message_is_sent_only_where_it_is_legal(
 
 
 @pytest.mark.parametrize("format", ["openai", "openai-responses"])
-@thorough
+@for_each_format
 @given(st.data())
 def test_nothing_an_item_keeps_gives_it_the_voice_of_another(
     format: Format, data: st.DataObject
@@ -132,7 +133,7 @@ def bare(items: Sequence[MemoryItem]) -> list[MemoryItem]:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@thorough
+@for_each_format
 @given(st.lists(damaged_messages() | damaged_blocks | scraps, max_size=4))
 def test_any_messages_are_judged_and_read_or_refused(format: Format, messages: list[Any]) -> None:
     problems = validate(messages, format)

@@ -1,21 +1,38 @@
 """`PostgresMemoryStore` keeps every contract, on whole and on partitioned tables."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 
 from orbiter.memory import MemoryStore, PostgresMemoryStore
 from orbiter.memory.testing import Capabilities, Recipe, StoreConformance
+from orbiter.memory.testing.servers import PostgresServer
 
 
 class TestWhole(StoreConformance):
     capabilities = Capabilities(versions=True, paging=True, where=True, bulk_delete=True)
 
+    partitions: int | None = None
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def template(cls, postgres_server: PostgresServer) -> Iterator[str]:
+        """Make the tables once: to copy them takes a third of the time."""
+        dsn = postgres_server.create_database()
+        asyncio.run(_make_tables(dsn, cls.partitions))
+        yield dsn
+        postgres_server.drop_database(dsn)
+
     @pytest.fixture
-    async def store(self, postgres_dsn: str) -> AsyncIterator[PostgresMemoryStore]:
-        async with PostgresMemoryStore(postgres_dsn) as store:
+    async def store(
+        self, postgres_server: PostgresServer, template: str
+    ) -> AsyncIterator[PostgresMemoryStore]:
+        dsn = await asyncio.to_thread(postgres_server.create_database, template=template)
+        async with PostgresMemoryStore(dsn) as store:
             yield store
+        await asyncio.to_thread(postgres_server.drop_database, dsn)
 
     def recipe(self, store: MemoryStore) -> Recipe:
         made: Any = store
@@ -23,9 +40,10 @@ class TestWhole(StoreConformance):
 
 
 class TestPartitioned(TestWhole):
-    @pytest.fixture
-    async def store(self, postgres_dsn: str) -> AsyncIterator[PostgresMemoryStore]:
-        store = PostgresMemoryStore(postgres_dsn)
-        await store.init(partitions=4)
-        yield store
-        await store.close()
+    partitions = 4
+
+
+async def _make_tables(dsn: str, partitions: int | None) -> None:
+    store = PostgresMemoryStore(dsn)
+    await store.init(partitions=partitions)
+    await store.close()

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -303,13 +303,33 @@ def partitions_of(plan: str, table: str = "memory_items") -> set[str]:
     return set(re.findall(rf"Scan.* on {table}_p(\d+)", "\n".join(ran)))
 
 
-@pytest.fixture(params=[None, 8], ids=["whole", "partitioned"])
+@pytest.fixture(scope="module", params=[None, 8], ids=["whole", "partitioned"])
+def template(
+    postgres_server: PostgresServer, request: pytest.FixtureRequest
+) -> Iterator[tuple[str, bool]]:
+    """Fill the tables once; each test has a copy."""
+    dsn = postgres_server.create_database()
+    asyncio.run(_fill(dsn, request.param))
+    yield dsn, bool(request.param)
+    postgres_server.drop_database(dsn)
+
+
+@pytest.fixture
 async def filled(
-    postgres_dsn: str, request: pytest.FixtureRequest
+    postgres_server: PostgresServer, template: tuple[str, bool]
 ) -> AsyncIterator[tuple[PostgresMemoryStore, Plans, bool]]:
+    dsn = await asyncio.to_thread(postgres_server.create_database, template=template[0])
+    connection = await asyncpg.connect(dsn)
+    async with PostgresMemoryStore(dsn) as store:
+        yield store, Plans(store, connection), template[1]
+    await connection.close()
+    await asyncio.to_thread(postgres_server.drop_database, dsn)
+
+
+async def _fill(dsn: str, partitions: int | None) -> None:
     dice = random.Random(7)
-    store = PostgresMemoryStore(postgres_dsn)
-    await store.init(partitions=request.param)
+    store = PostgresMemoryStore(dsn)
+    await store.init(partitions=partitions)
     await store.add_many(
         [
             HumanMemory(
@@ -323,9 +343,6 @@ async def filled(
         ]
     )
     await store.optimize()
-    connection = await asyncpg.connect(postgres_dsn)
-    yield store, Plans(store, connection), bool(request.param)
-    await connection.close()
     await store.close()
 
 

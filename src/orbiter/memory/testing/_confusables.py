@@ -61,6 +61,9 @@ def telling_filters() -> list[Where]:
         *({"k": {"$gt": value}} for value in (0, 0.1, 1, 5e-324, "", "a", "ab", "\uffff")),
         {"k": {"$ne": 1}},
         {"k": {"$ne": None}},
+        # Every item has a `k`; a half of them have no `n`.
+        *({"n": {sign: told}} for sign, told in (("$ne", 1), ("$nin", [1]), ("$exists", False))),
+        {"n": None},
         {"k": {"$in": [None, 2**53, "a", True]}},
         {"$and": [{"k": 1}, {"k": "a"}]},
         {"$not": {"tags": {"$lt": "b"}}},
