@@ -384,6 +384,24 @@ async def test_what_is_not_embedded_yet_is_found_by_its_words(
         assert (await recall(store, "my door code", scope=ANN))[0].item.id == "a"
 
 
+async def test_only_one_question_waits_for_what_another_process_embeds(
+    opened: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(HashEmbeddings(64)) as store:
+        await store.add(_note("a", "my door code"))
+        waits: list[float | None] = []
+
+        async def catch_up(*, within: float | None = None) -> int:
+            waits.append(within)
+            return 1  # it is with another
+
+        monkeypatch.setattr(store, "catch_up", catch_up)
+        for _ in range(3):
+            await recall(store, "door", scope=ANN)
+
+        assert waits == [0.0, 2.0, 0.0, 0.0]
+
+
 async def test_the_talk_around_the_nearest_is_measured_too(
     opened: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:

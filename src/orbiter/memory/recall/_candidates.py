@@ -49,6 +49,8 @@ _PAUSE = 30.0
 """Seconds for which a model that failed is not asked again: most fail by taking their time."""
 _failed: dict[int, float] = {}
 """Until when, by the id of the model, which need not be hashable: a dataclass is not."""
+_stuck: dict[int, float] = {}
+"""Until when what a store has still to embed is not waited for, by the id of the store."""
 
 Found = tuple[Question, Pool]
 
@@ -142,8 +144,12 @@ async def _meaning(
     if vector is None:
         return None
     waiting = await store.catch_up(within=0.0)
-    if waiting and (is_all or waiting <= _FEW):
-        await store.catch_up(within=_PATIENCE)
+    is_worth_it = is_all or (waiting <= _FEW and time.monotonic() >= _stuck.get(id(store), 0.0))
+    if waiting and is_worth_it and await store.catch_up(within=_PATIENCE):
+        # They are with another process, which may be dead: not every question is to wait for that.
+        if id(store) not in _stuck:
+            finalize(store, _stuck.pop, id(store), None)
+        _stuck[id(store)] = time.monotonic() + _PAUSE
     near = await store.nearest(vector, asked)
     similarity = {item.id: cosine for item, cosine in near}
     return _Meaning(vector, asked_words, [item for item, _ in near], similarity)

@@ -95,8 +95,8 @@ class PostgresRecall(SQLMemoryStore):
                 seen = terms.derive(rows)
             else:
                 seen = await asyncio.to_thread(terms.derive, rows)
-            await self._together(lambda: terms.settle(dialect, seen))  # noqa: B023
-            if len(rows) < terms.CHUNK:
+            is_all = await self._together(lambda: terms.settle(dialect, seen))  # noqa: B023
+            if is_all and len(rows) < terms.CHUNK:
                 return
 
     async def _match_words(

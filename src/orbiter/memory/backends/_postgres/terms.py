@@ -20,7 +20,8 @@ LONGEST = 64
 class Seen(NamedTuple):
     """Items that wait, as they were read, and the passages they have now."""
 
-    places: list[tuple[str, int]]
+    places: list[tuple[str, int, str]]
+    """Owner, place, and the id of the item there."""
     items: list[tuple[str, str, int | None, int | None]]
     passages: list[tuple[str, str, int, str]]
     """Owner, id, number, and the terms with a space between them."""
@@ -70,7 +71,7 @@ def derive(rows: Rows) -> Seen:
             for number, passage in enumerate(_passages(row[5])):
                 made.append((owner, item_id, number, " ".join(_terms(passage))))
     return Seen(
-        [(row[0], row[1]) for row in rows],
+        [(row[0], row[1], row[2]) for row in rows],
         [(*key, row[3], row[4]) for key, row in items.items()],
         made,
     )
@@ -86,24 +87,25 @@ _LESS = (
 )
 
 
-def settle(dialect: PostgresDialect, seen: Seen) -> Steps[None]:
-    """Write the terms of each item that is as it was read; what waited waits no more.
+def settle(dialect: PostgresDialect, seen: Seen) -> Steps[bool]:
+    """Write the terms of each item that is as it was read; return whether that is all of them.
 
-    An item that is not has been put among those that wait again, by whoever changed it; and one
-    that waits no longer has its terms from another process.
+    An item that is not waits on: whoever changed it need not have changed its text, and then has
+    not put it among those that wait. One that waits no longer has its terms from another process.
     """
-    owners = sorted({owner for owner, _ in seen.places})
+    owners = sorted({owner for owner, _, _ in seen.places})
     yield Statement(LOCKED, [owners])
     fresh = yield Statement(
         "WITH seen AS (SELECT * FROM unnest($1::text[], $2::text[], $3::int[], $4::bigint[])"
-        " AS s (user_key, id, version, seq)), done AS (DELETE FROM memory_pending AS p"
-        " USING unnest($5::text[], $6::bigint[]) AS d (user_key, place)"
-        " WHERE p.user_key = d.user_key AND p.place = d.place RETURNING p.user_key, p.id),"
-        " fresh AS MATERIALIZED (SELECT s.user_key, s.id FROM seen AS s"
-        f" LEFT JOIN memory_items AS i ON {dialect.beside('s', 'i')} AND i.deleted = 0"
-        " WHERE i.version IS NOT DISTINCT FROM s.version"
-        " AND i.seq IS NOT DISTINCT FROM s.seq AND EXISTS (SELECT 1 FROM done AS d"
-        " WHERE d.user_key = s.user_key AND d.id = s.id)), old AS (DELETE FROM memory_passages AS p"
+        " AS s (user_key, id, version, seq)), same AS MATERIALIZED (SELECT s.user_key, s.id"
+        f" FROM seen AS s LEFT JOIN memory_items AS i ON {dialect.beside('s', 'i')}"
+        " AND i.deleted = 0 WHERE i.version IS NOT DISTINCT FROM s.version"
+        " AND i.seq IS NOT DISTINCT FROM s.seq), settled AS MATERIALIZED (SELECT d.user_key,"
+        " d.place FROM unnest($5::text[], $6::bigint[], $7::text[]) AS d (user_key, place, id)"
+        " JOIN same AS s ON s.user_key = d.user_key AND s.id = d.id), done AS (DELETE"
+        " FROM memory_pending AS p USING settled AS d WHERE p.user_key = d.user_key"
+        " AND p.place = d.place RETURNING p.user_key, p.id), fresh AS MATERIALIZED"
+        " (SELECT DISTINCT user_key, id FROM done), old AS (DELETE FROM memory_passages AS p"
         " USING fresh AS f WHERE p.user_key = f.user_key AND p.id = f.id"
         " RETURNING p.user_key, p.terms), unembedded AS (DELETE FROM memory_vectors AS v"
         " USING fresh AS f WHERE v.user_key = f.user_key AND v.id = f.id), undetailed AS (DELETE"
@@ -112,12 +114,13 @@ def settle(dialect: PostgresDialect, seen: Seen) -> Steps[None]:
         " FROM memory_unembedded AS u USING fresh AS f WHERE u.user_key = f.user_key"
         " AND u.id = f.id AND u.model IN (SELECT number FROM memory_models)),"
         f" {_LESS} SELECT user_key, id FROM fresh",
-        [*columns(seen.items, 4), *columns(seen.places, 2)],
+        [*columns(seen.items, 4), *columns(seen.places, 3)],
     )
     good = {(owner, item_id) for owner, item_id in fresh}
     made = [each for each in seen.passages if each[:2] in good]
+    is_all = len(good) == len(seen.items)
     if not made:
-        return
+        return is_all
     yield Statement(
         "WITH made AS (INSERT INTO memory_passages (user_key, id, passage, terms)"
         " SELECT user_key, id, passage, ' ' || user_key || CASE WHEN terms = '' THEN '{}'"
@@ -131,3 +134,4 @@ def settle(dialect: PostgresDialect, seen: Seen) -> Steps[None]:
         " ON CONFLICT (term, user_key) DO UPDATE SET passages = t.passages + excluded.passages",
         columns(made, 4),
     )
+    return is_all
