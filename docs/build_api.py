@@ -11,7 +11,8 @@ PAGE = Path(__file__).with_name("api.md")
 
 # Modules in reading order; the names of `orbiter.memory` itself live in these.
 MODULES = (
-    "items", "calls", "query", "protocols", "errors", "copies", "short_term", "backends.sqlite",
+    "agent", "sync", "stores", "items", "calls", "filters", "query", "protocols", "errors",
+    "copies", "short_term", "backends.sqlite",
     "backends.postgres", "backends.redis", "backends.vector", "reports", "episodes", "episodic",
     "pii", "matches", "words", "recall", "context", "soul", "fencing", "conversation", "tokens",
     "messages", "summary", "summarizers.extractive", "summarizers.openai", "embeddings", "history",

@@ -71,7 +71,7 @@ def test_the_metadata_says_what_the_project_is(wheel: Path) -> None:
         "vector",
     }
     core = [r for r in metadata.get_all("Requires-Dist") or () if "extra ==" not in r]
-    assert sorted(r.split(">")[0] for r in core) == ["pydantic", "pyyaml"]
+    assert sorted(r.split(">")[0] for r in core) == ["platformdirs", "pydantic", "pyyaml"]
 
 
 def test_a_clean_environment_imports_every_public_name(clean_python: Path, tmp_path: Path) -> None:

@@ -13,6 +13,8 @@
     ├── SoulError              (ValueError)        a persona file that cannot be read
     ├── SoulNotFoundError      (FileNotFoundError) a persona file that is not there
     ├── ToolCallNotFoundError  (LookupError)       a response has no call of that name
+    ├── ItemNotFoundError      (LookupError)       there is no such memory here
+    ├── UnsupportedError       (RuntimeError)      this kind of store cannot do that
     ├── SummaryError           (RuntimeError)      a summarizer failed; nothing was lost
     ├── EmbeddingError         (RuntimeError)      a model gave no usable vector
     ├── NotInitializedError    (RuntimeError)      a store was used before `init()`
@@ -35,6 +37,7 @@ __all__ = [
     "EmptyFilterError",
     "FenceError",
     "InvalidItemError",
+    "ItemNotFoundError",
     "ItemTypeError",
     "MemoryConnectionError",
     "MemoryError",
@@ -49,6 +52,7 @@ __all__ = [
     "StorageError",
     "SummaryError",
     "ToolCallNotFoundError",
+    "UnsupportedError",
     "VersionConflict",
 ]
 
@@ -144,6 +148,18 @@ class SoulNotFoundError(MemoryError, FileNotFoundError):
 
 class ToolCallNotFoundError(MemoryError, LookupError):
     """A response holds no tool call of the asked name."""
+
+
+class ItemNotFoundError(MemoryError, LookupError):
+    """There is no such memory in the scope it was looked for; perhaps it is another's."""
+
+    def __init__(self, item_id: str, *, way: str = "list() shows what there is") -> None:
+        super().__init__(f"there is no memory `{item_id}` here; {way}")
+        self.item_id = item_id
+
+
+class UnsupportedError(MemoryError, RuntimeError):
+    """A store of this kind cannot do what was asked; the message says which one can."""
 
 
 class SummaryError(MemoryError, RuntimeError):

@@ -1,0 +1,159 @@
+"""Writes the types of `orbiter.memory.sync` from the async classes: `python docs/build_sync.py`.
+
+The blocking classes are made when they are imported, which no type checker sees. A test keeps
+what is written here current.
+"""
+
+import ast
+import inspect
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+from orbiter.memory import agent, episodic, sync
+from orbiter.memory.agent import _chat, _handle, _memory
+from orbiter.memory.sync import _proxies
+
+STUB = Path(sync.__file__).with_suffix(".pyi")
+
+CLASSES = (
+    (_memory, agent.AgentMemory),
+    (_handle, agent.ScopedMemory),
+    (_chat, agent.Chat),
+    (episodic, episodic.ShortTermMemoryManager),
+)
+_MADE_BY_HAND = {agent.AgentMemory, episodic.ShortTermMemoryManager}
+
+INTRO = """\
+# Written by docs/build_sync.py from the async classes; change those, and run it again.
+"""
+
+
+class _Types(ast.NodeTransformer):
+    """Turns an annotation of an async class into that of its blocking form."""
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        if isinstance(node.value, str):  # a name that is only imported for types
+            return self.visit(ast.parse(node.value, mode="eval").body)  # type: ignore[no-any-return]
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if node.id == "EventStream":
+            return ast.parse("Stream[MemoryEvent]", mode="eval").body
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        base = ast.unparse(node.value)
+        if base == "Literal":
+            return node
+        if base in ("AsyncGenerator", "AsyncIterator"):
+            inner = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) else node.slice
+            return ast.parse(f"Stream[{ast.unparse(self.visit(inner))}]", mode="eval").body
+        return self.generic_visit(node)
+
+
+def _annotation(node: ast.expr) -> ast.expr:
+    changed: ast.expr = _Types().visit(node)
+    return changed
+
+
+def _method(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """Return the blocking form of a method, with its documentation and no body."""
+    arguments = node.args
+    for each in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
+        if each.annotation is not None:
+            each.annotation = _annotation(each.annotation)
+    arguments.defaults = [_default(each) for each in arguments.defaults]
+    arguments.kw_defaults = [each and _default(each) for each in arguments.kw_defaults]
+    decorators = [each for each in node.decorator_list if ast.unparse(each) == "property"]
+    doc = _proxies._told(ast.get_docstring(node))  # noqa: SLF001 - the same words
+    if doc and "\n" in doc:
+        doc = textwrap.indent(f"{doc}\n", "    ").strip() + "\n    "
+    body: list[ast.stmt] = [ast.Expr(ast.Constant(doc) if doc else ast.Constant(...))]
+    made = ast.FunctionDef(
+        name={"__aenter__": "__enter__", "__aexit__": "__exit__"}.get(node.name, node.name),
+        args=arguments,
+        body=body,
+        decorator_list=decorators,
+        returns=_annotation(node.returns) if node.returns else None,
+    )
+    return ast.unparse(ast.fix_missing_locations(made))
+
+
+def _default(node: ast.expr) -> ast.expr:
+    return node if isinstance(node, ast.Constant) else ast.Constant(...)
+
+
+def _attributes(node: ast.ClassDef) -> Iterator[str]:
+    """Yield the public attributes that `__init__` gives an object, typed by its arguments."""
+    init = next(each for each in node.body if getattr(each, "name", "") == "__init__")
+    assert isinstance(init, ast.FunctionDef)  # noqa: S101 - for the type checker
+    types = {each.arg: each.annotation for each in init.args.args + init.args.kwonlyargs}
+    for each in ast.walk(init):
+        if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store):
+            annotation = types.get(each.attr)
+            if not each.attr.startswith("_") and annotation is not None:
+                yield f"    {each.attr}: {ast.unparse(_annotation(annotation))}"
+
+
+def _class(module: object, twin: type) -> str:
+    tree = ast.parse(inspect.getsource(module))  # type: ignore[arg-type]  # a module
+    node = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == twin.__name__)
+    home = "episodic" if module is episodic else "agent"
+    doc = _proxies._told(ast.get_docstring(node, clean=False))  # noqa: SLF001 - the same words
+    lines = [f"class {node.name}(Blocking[{home}.{node.name}]):", f'    """{doc}"""', ""]
+    lines += _attributes(node)
+    for each in node.body:
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
+            is_own = each.name == "__init__" and twin in _MADE_BY_HAND
+            if is_own or not each.name.startswith("_") or each.name in ("__aenter__", "__aexit__"):
+                lines.append(textwrap.indent(_method(each), "    "))
+    return "\n".join(lines)
+
+
+def _imports(body: str) -> Iterator[str]:
+    """Yield imports of every name that *body* uses, from where the async modules have it."""
+    tree = ast.parse(body)
+    used = {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
+    used -= {each.name for each in tree.body if isinstance(each, ast.ClassDef)}
+    used |= {"Blocking", "agent", "episodic"}
+    yield "from orbiter.memory import agent, episodic"
+    yield "from orbiter.memory.sync._loop import run as run"
+    yield "from orbiter.memory.sync._proxies import Blocking"
+    yield "from orbiter.memory.sync._streams import Stream as Stream"
+    yield "from orbiter.memory.agent import MemoryEvent"
+    yield "from orbiter.memory.filters import Where"
+    found = {"agent", "episodic", "run", "Blocking", "Stream", "MemoryEvent", "Where"}
+    for module, _ in CLASSES:
+        for node in ast.walk(ast.parse(inspect.getsource(module))):
+            if not isinstance(node, ast.Import | ast.ImportFrom):
+                continue
+            for alias in node.names:
+                if alias.name in used and alias.name not in found:
+                    found.add(alias.name)
+                    where = f"from {node.module} " if isinstance(node, ast.ImportFrom) else ""
+                    yield f"{where}import {alias.name}"
+
+
+def stub() -> str:
+    """Return the text of the file, formatted."""
+    body = "\n\n".join(_class(module, twin) for module, twin in CLASSES)
+    names = ", ".join(f'"{name}"' for name in sync.__all__)
+    text = "\n".join([INTRO, *_imports(body), "", f"__all__ = [{names}]", "", body, ""])
+    for work in (["check", "--select", "I", "--fix", "--quiet"], ["format", "--quiet"]):
+        text = _ruff(work, text)
+    return text
+
+
+def _ruff(work: list[str], text: str) -> str:
+    ruff = shutil.which("ruff", path=str(Path(sys.executable).parent)) or "ruff"
+    command = [ruff, *work, "--stdin-filename", str(STUB), "-"]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)  # noqa: S603
+    return done.stdout
+
+
+if __name__ == "__main__":
+    STUB.write_text(stub(), encoding="utf-8")

@@ -1,0 +1,96 @@
+"""How messages come into a conversation: whose they are, under which ids, in which order."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from orbiter.memory.agent._core import Store, check_free
+from orbiter.memory.agent._messages import is_of
+from orbiter.memory.agent._reading import check_given, derived_id
+from orbiter.memory.copies import copy_item
+from orbiter.memory.errors import AccessError, QueryError, VersionConflict
+from orbiter.memory.items import MemoryItem, MemoryMetadata, new_id, role_of
+from orbiter.memory.query import SCOPE_FIELDS
+
+__all__ = ["append", "append_once", "check_messages", "copies_for"]
+
+_TICK = timedelta(microseconds=1)
+
+
+def check_messages(items: Sequence[MemoryItem], scope: MemoryMetadata) -> None:
+    """Refuse what is no message, or one of another conversation."""
+    for item in items:
+        if role_of(item) is None:
+            raise QueryError(
+                f"a `{item.memory_type}` is no message; a conversation takes what has a role, "
+                "such as `HumanMemory`; `remember` takes anything"
+            )
+        for name in SCOPE_FIELDS:
+            if getattr(item.metadata, name) != getattr(scope, name):
+                raise AccessError(
+                    f"the message names `{name}` `{getattr(item.metadata, name)}`, which is "
+                    "another conversation; leave it out"
+                )
+
+
+async def append(store: Store, scope: MemoryMetadata, items: Sequence[MemoryItem]) -> None:
+    """Store messages behind the newest one, all or none."""
+    await _date(store, scope, items)
+    if len(items) == 1:
+        await store.add(items[0])
+    else:
+        await store.add_many(items)
+
+
+async def append_once(
+    store: Store, scope: MemoryMetadata, items: Sequence[MemoryItem], key: str
+) -> list[MemoryItem]:
+    """Store messages unless *key* stands for some already; return those, if it does."""
+    check_given("idempotency_key", key)
+    if stored := await _stored(store, scope, key):
+        return stored
+    for place, item in enumerate(items):
+        item.__dict__["id"] = derived_id(scope, "said", key, place)  # nobody has seen it yet
+        await check_free(store, item.id, scope)
+    await _date(store, scope, items)
+    if len(items) > 1:
+        await store.add_many(items)
+        return []
+    try:
+        await store.add(items[0], expected_version=0)
+    except VersionConflict:  # another has just done it
+        return await _stored(store, scope, key)
+    return []
+
+
+async def _stored(store: Store, scope: MemoryMetadata, key: str) -> list[MemoryItem]:
+    stored: list[MemoryItem] = []
+    while there := await store.get(derived_id(scope, "said", key, len(stored))):
+        if not is_of(there, scope):
+            raise AccessError(f"the id `{there.id}` is taken; use another `idempotency_key`")
+        stored.append(there)
+    return stored
+
+
+async def _date(store: Store, scope: MemoryMetadata, items: Sequence[MemoryItem]) -> None:
+    """Date every message after the one before it."""
+    # Each time: others speak in this conversation, and their clocks may be ahead.
+    newest = await store.search(metadata=scope, limit=1)
+    last = newest[0].created_at if newest else None
+    for item in items:
+        if last is not None and item.created_at <= last:
+            item.__dict__["created_at"] = last + _TICK
+            item.__dict__["updated_at"] = max(item.updated_at, item.created_at)
+        last = item.created_at
+
+
+def copies_for(scope: MemoryMetadata, items: Sequence[MemoryItem]) -> list[MemoryItem]:
+    """Return copies of messages for another conversation; each says what it was copied from."""
+    copies = []
+    for item in items:
+        copy = copy_item(item)
+        extra = {**item.metadata.extra, "forked_from": item.id}
+        fields = {name: getattr(scope, name) for name in SCOPE_FIELDS}
+        copy.__dict__["metadata"] = MemoryMetadata(**fields, extra=extra)
+        copy.__dict__["id"] = new_id()
+        copies.append(copy)
+    return copies

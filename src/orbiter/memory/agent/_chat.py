@@ -1,0 +1,257 @@
+"""`Chat`: one conversation, from its messages to what a model is shown of it."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from orbiter.memory.agent._appending import append, append_once, check_messages, copies_for
+from orbiter.memory.agent._core import Store, check_free
+from orbiter.memory.agent._messages import is_of, read_back, system_messages
+from orbiter.memory.agent._observed import observed
+from orbiter.memory.agent._reading import Given, narrowed, read_messages
+from orbiter.memory.conversation import last_rounds, trim_to
+from orbiter.memory.errors import ItemNotFoundError, QueryError
+from orbiter.memory.items import MemoryItem, MemoryMetadata, new_id, role_of
+from orbiter.memory.messages import Format, ProviderMessages, to_messages
+from orbiter.memory.query import check_size
+from orbiter.memory.tokens import item_tokens
+
+if TYPE_CHECKING:
+    from orbiter.memory.agent._chats import Chats
+    from orbiter.memory.agent._handle import ScopedMemory
+    from orbiter.memory.agent._summaries import SummaryMemory
+    from orbiter.memory.context import Context, Dropped
+    from orbiter.memory.recall import Hit
+
+__all__ = ["Chat"]
+
+_MOST_SHOWN = 100
+"""Messages of a conversation that may be found before its memories."""
+
+
+class Chat:
+    """One conversation; `ScopedMemory.chat` makes it. Another chat's messages are never in it."""
+
+    def __init__(self, chats: "Chats", handle: "ScopedMemory", chat_id: str) -> None:
+        self._chats = chats
+        self._handle = handle
+        self._id = chat_id
+        self._scope = narrowed(handle.scope, chat_id)
+
+    @property
+    def id(self) -> str:
+        """What the conversation is called in its handle's scope."""
+        return self._id
+
+    @property
+    def scope(self) -> MemoryMetadata:
+        """What its messages carry."""
+        return self._scope
+
+    def __repr__(self) -> str:
+        return f"Chat({self._id!r})"
+
+    async def _store(self) -> Store:
+        return await self._chats.core.opened(self._scope)
+
+    # Writing
+
+    @observed("chat.add")
+    async def add(
+        self,
+        what: Given | Sequence[Given],
+        *,
+        format: Format = "openai",
+        idempotency_key: str | None = None,
+    ) -> list[MemoryItem]:
+        """Append messages, all or none; return them as stored, once they are durable.
+
+        A text is what the user says. What has an *idempotency_key* is appended once, however
+        often it is tried. A message dated before the newest one is dated just after it: clocks of
+        different machines must not change the order of a conversation.
+        """
+        items = read_messages(what, self._scope, {}, format, as_human=True)
+        if not items:
+            return []
+        check_messages(items, self._scope)
+        store = await self._store()
+        if idempotency_key is not None:
+            if stored := await append_once(store, self._scope, items, idempotency_key):
+                return stored
+        else:
+            for item_id in _ids_given(what):
+                await check_free(store, item_id, self._scope)
+            await append(store, self._scope, items)
+        self._chats.core.events.tell("said", self._scope, [item.id for item in items])
+        self._chats.summaries.note(self._scope, items)
+        return items
+
+    # Reading
+
+    @observed("chat.items")
+    async def items(
+        self, *, rounds: int | None = None, budget: int | None = None
+    ) -> list[MemoryItem]:
+        """Return the newest *rounds*, or what fits in *budget* tokens, oldest first; else all.
+
+        Tool groups are whole or absent; system messages are kept however old they are.
+        """
+        store = await self._store()
+        found = await self._window(store, rounds=rounds, budget=budget)
+        if rounds:
+            found = last_rounds(found, rounds)
+        return trim_to(found, budget=budget, counter=self._chats.count_tokens)
+
+    @observed("chat.messages")
+    async def messages(
+        self, *, format: Format = "openai", rounds: int | None = None, budget: int | None = None
+    ) -> ProviderMessages:
+        """Return the conversation as messages that the provider accepts; see `items`."""
+        return to_messages(await self.items(rounds=rounds, budget=budget), format)
+
+    async def _window(
+        self, store: Store, *, rounds: int | None, budget: int | None
+    ) -> list[MemoryItem]:
+        """Return enough of the newest messages for *rounds* and *budget*, and the system's."""
+        most = None if rounds is None else check_size("rounds", rounds)
+        room = None if budget is None else check_size("budget", budget)
+        seen, tokens, humans = 0, 0, 0
+
+        def is_enough(found: Sequence[MemoryItem]) -> bool:
+            nonlocal seen, tokens, humans
+            for item in found[seen:]:
+                humans += role_of(item) == "human"
+                if room is not None:
+                    tokens += item_tokens(item, counter=self._chats.count_tokens)
+            seen = len(found)
+            # One round more than asked for: only its beginning ends the one before.
+            return (most is not None and 0 < most < humans) or (
+                room is not None and tokens > room and humans > 0
+            )
+
+        found, is_all = await read_back(store, self._scope, is_enough=is_enough)
+        if is_all or not found:
+            return found
+        return [*await system_messages(store, self._scope, found[0]), *found]
+
+    # What a model is shown
+
+    @observed("chat.context")
+    async def context(
+        self,
+        task: str | None = None,
+        *,
+        budget: int | None = None,
+        format: Format = "openai",
+        memory_limit: int = 5,
+    ) -> "Context":
+        """Return what the model should see: persona, summary, conversation, memories, the task.
+
+        Without *task*, it is the newest message of the user. Never over *budget*, always legal in
+        *format*. The summary stands for what is too old to be shown as it was said. Memories come
+        from the scope of the handle, so also from its other conversations.
+        """
+        store = await self._store()
+        said = await self._window(store, rounds=None, budget=budget)
+        asked = task if task is not None else _last_question(said)
+        hits = await self._recalled(asked, len(said), memory_limit)
+
+        async def assemble(conversation: Sequence[MemoryItem], summary: str | None) -> "Context":
+            shown = {item.id for item in conversation}
+            memories = [hit.item for hit in hits if hit.item.id not in shown]
+            return await self._chats.assembler.assemble(
+                asked,
+                self._handle.activity if self._chats.core.has_activity else None,
+                conversation=conversation,
+                summary=summary,
+                memories=memories[:memory_limit],
+                scope=self._scope,
+                budget=budget,
+                format=format,
+            )
+
+        context = None
+        if budget is None or self._fits(said, budget // 2):
+            context = await assemble(said, None)
+        if context is None or any(_is_too_old(each) for each in context.dropped):
+            kept = await self._chats.summaries.find(store, self._scope)
+            if kept is not None:
+                context = await assemble(_not_summed_up(said, kept), kept.content)
+        if context is None:
+            context = await assemble(said, None)
+        self._chats.core.events.tell("assembled", self._scope, detail=f"{context.tokens} tokens")
+        return context
+
+    def _fits(self, items: Sequence[MemoryItem], room: int) -> bool:
+        return sum(item_tokens(i, counter=self._chats.count_tokens) for i in items) <= room
+
+    async def _recalled(self, task: str, said: int, limit: int) -> "Sequence[Hit]":
+        if not check_size("memory_limit", limit):
+            return []
+        # What the conversation shows already must not take the place of a memory.
+        return await self._handle.recall(task, k=limit + min(said, _MOST_SHOWN))
+
+    @observed("chat.summary")
+    async def summary(self) -> str | None:
+        """Return the rolling summary as it is stored, or `None` if there is none yet."""
+        found = await self._chats.summaries.find(await self._store(), self._scope)
+        return None if found is None else found.content
+
+    @observed("chat.summarize")
+    async def summarize(self) -> str | None:
+        """Sum up all but the newest messages now; return the summary, if there is one.
+
+        It happens by itself in the background when `SummaryConfig` says so; here a failing
+        summarizer is a `SummaryError`.
+        """
+        made = await self._chats.summaries.roll(self._scope, force=True)
+        return None if made is None else made.content
+
+    # Branching
+
+    @observed("chat.fork")
+    async def fork(self, at: str | MemoryItem, *, chat_id: str | None = None) -> "Chat":
+        """Return a new chat with the messages up to and including *at*; this one stays as it is."""
+        store = await self._store()
+        place = at.id if isinstance(at, MemoryItem) else at
+        last = await store.get(place)
+        if last is None or not is_of(last, self._scope):
+            raise ItemNotFoundError(place, way="fork at a message of this chat")
+        name = f"{self._id}/{new_id()[-8:]}" if chat_id is None else chat_id
+        branch = Chat(self._chats, self._handle, name)
+        before, _ = await read_back(store, self._scope, before=last)
+        await branch._begin_with(store, [*before, last])
+        self._chats.core.events.tell("forked", branch.scope, detail=f"of {self._id}")
+        return branch
+
+    async def _begin_with(self, store: Store, items: Sequence[MemoryItem]) -> None:
+        """Begin with copies of another chat's messages."""
+        there, _ = await read_back(store, self._scope)
+        if not there:
+            await store.add_many(copies_for(self._scope, items))
+        elif [item.metadata.extra.get("forked_from") for item in there] != [i.id for i in items]:
+            raise QueryError(f"there is a chat `{self._id}` already; give the branch another name")
+
+
+def _ids_given(what: Given | Sequence[Given]) -> list[str]:
+    """Return the ids that items brought along; those made here are nobody's."""
+    given = [what] if isinstance(what, MemoryItem) else what
+    things = given if isinstance(given, Sequence) else ()
+    return [thing.id for thing in things if isinstance(thing, MemoryItem)]
+
+
+def _not_summed_up(items: Sequence[MemoryItem], summary: "SummaryMemory") -> list[MemoryItem]:
+    return [
+        item for item in items if item.created_at > summary.covers_to or role_of(item) == "system"
+    ]
+
+
+def _is_too_old(dropped: "Dropped") -> bool:
+    """Tell whether there was no room for a message, which a summary may stand for."""
+    return dropped.section == "conversation" and dropped.reason == "budget"
+
+
+def _last_question(items: Sequence[MemoryItem]) -> str:
+    for item in reversed(items):
+        if role_of(item) == "human" and item.content.strip():
+            return item.content
+    raise QueryError('nobody has said anything here yet; give the task: `chat.context("…")`')

@@ -1,0 +1,241 @@
+"""What all handles of one `AgentMemory` share: the store, how it is opened, who listens."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol, TypeGuard
+
+from orbiter.memory.agent._events import Events
+from orbiter.memory.agent._reading import belongs
+from orbiter.memory.errors import AccessError, ItemNotFoundError, QueryError, UnsupportedError
+from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.protocols import Embeddings, LexicalStore, VersionedStore
+
+if TYPE_CHECKING:
+    from orbiter.memory.backends._sql_store import SQLMemoryStore
+    from orbiter.memory.backends.postgres import PostgresMemoryStore
+    from orbiter.memory.episodic import ShortTermMemoryManager
+    from orbiter.memory.recall import Mirror
+    from orbiter.memory.reports import ConversationInfo
+
+__all__ = [
+    "Core",
+    "Store",
+    "check_free",
+    "find",
+    "is_known",
+    "keeps_versions",
+    "must_find",
+    "versioned",
+]
+
+_MOST_MANAGERS = 256
+_MOST_BOUND = 1_024
+
+
+class Store(Protocol):
+    """What a handle needs of a store; each store an address can name has it."""
+
+    async def init(self) -> None: ...
+    async def close(self) -> None: ...
+    async def add(self, item: MemoryItem, *, expected_version: int | None = None) -> None: ...
+    async def add_many(self, items: Sequence[MemoryItem]) -> None: ...
+    async def get(self, item_id: str) -> MemoryItem | None: ...
+    async def delete_many(self, item_ids: Sequence[str]) -> int: ...
+    async def count(self, *, metadata: MemoryMetadata | None = None) -> int: ...
+    async def clear(self, *, metadata: MemoryMetadata | None = None) -> int: ...
+    async def conversations(
+        self, *, metadata: MemoryMetadata | None = None, limit: int = 50
+    ) -> "list[ConversationInfo]": ...
+    async def search(  # noqa: PLR0913 - the filters of a store
+        self,
+        *,
+        query: str = "",
+        metadata: MemoryMetadata | None = None,
+        memory_type: str | None = None,
+        status: MemoryStatus | None = None,
+        limit: int = 10,
+        before: MemoryItem | str | None = None,
+        after: MemoryItem | str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        where: Mapping[str, object] | None = None,
+    ) -> list[MemoryItem]: ...
+
+
+class Core:
+    """One store, opened once, and everything that is closed with it."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        embeddings: Embeddings | None,
+        episodic: str | None,
+        row_security: bool,
+        prepare: Callable[[], None],
+    ) -> None:
+        self.store = store
+        self.events = Events()
+        self.embeddings = embeddings
+        self.is_indexed = isinstance(store, LexicalStore)
+        """Whether the store itself can be asked by words and meaning."""
+        self._episodic = episodic
+        self._row_security = row_security
+        self._prepare = prepare
+        self._is_open = False
+        self._opening = asyncio.Lock()
+        self._mirror: Mirror | None = None
+        self._managers: OrderedDict[str, ShortTermMemoryManager] = OrderedDict()
+        self._leaving: set[asyncio.Future[None]] = set()
+        self._bound: OrderedDict[str, Store] = OrderedDict()
+        self._closers: list[Callable[[], Awaitable[None]]] = []
+
+    # Opening and closing
+
+    async def opened(self, scope: MemoryMetadata) -> Store:
+        """Return the store for what concerns *scope*, opening it if it is not open yet."""
+        if not self._is_open:
+            await self.init()
+        if not self._row_security:
+            return self.store
+        return self._held(scope)
+
+    async def init(self) -> None:
+        """Open the store. May be repeated."""
+        async with self._opening:
+            if self._is_open:
+                return
+            self._prepare()
+            if self._row_security:
+                await self.store.init(row_security=True)  # type: ignore[call-arg]  # only Postgres gets here
+            else:
+                await self.store.init()
+            self._is_open = True
+
+    async def close(self) -> None:
+        """Close everything that was opened. May be repeated; the next use opens it again."""
+        async with self._opening:
+            for closer in self._closers:
+                await closer()
+            self.events.close()
+            self._bound.clear()
+            managers, mirror = list(self._managers.values()), self._mirror
+            self._managers.clear()
+            self._mirror = None
+            await asyncio.gather(*self._leaving, return_exceptions=True)
+            for manager in managers:
+                with suppress(OSError):  # a server that is gone needs no goodbye
+                    await manager.disconnect()
+            if mirror is not None:
+                await mirror.close()
+            self._is_open = False
+            await self.store.close()
+
+    def on_close(self, closer: Callable[[], Awaitable[None]]) -> None:
+        """Have *closer* awaited before the store is closed."""
+        self._closers.append(closer)
+
+    def _held(self, scope: MemoryMetadata) -> Store:
+        """Return the store as the server's row-level security lets this user see it."""
+        if scope.user_id is None:
+            raise AccessError(
+                "with `row_security=True` every handle acts for one user; "
+                "name it: `memory.scope(user_id=…)`"
+            )
+        bound = self._bound.get(scope.user_id)
+        if bound is None:
+            store: PostgresMemoryStore = self.store  # type: ignore[assignment]  # checked when made
+            bound = self._bound[scope.user_id] = store.acting_for(scope.user_id)
+            if len(self._bound) > _MOST_BOUND:
+                self._bound.popitem(last=False)
+        self._bound.move_to_end(scope.user_id)
+        return bound
+
+    # What stands beside the store
+
+    def mirror(self) -> "Mirror":
+        """Return the index, in this process, of a store that has none of its own."""
+        if self._mirror is None:
+            from orbiter.memory.recall import Mirror  # noqa: PLC0415 - few stores need it
+
+            self._mirror = Mirror(self.store, self.embeddings)
+        return self._mirror
+
+    @property
+    def has_activity(self) -> bool:
+        """Whether there is a place for what happened lately."""
+        return self._episodic is not None
+
+    def activity(self, agent_id: str) -> "ShortTermMemoryManager":
+        """Return what remembers the last hours of *agent_id*."""
+        if self._episodic is None:
+            raise QueryError(
+                "there is no place for recent activity; name one, such as "
+                '`AgentMemory(…, episodic="sqlite:///recent.db")` or `episodic="redis://…"`'
+            )
+        manager = self._managers.get(agent_id)
+        if manager is None:
+            from orbiter.memory.episodic import ShortTermMemoryManager  # noqa: PLC0415
+
+            manager = self._managers[agent_id] = ShortTermMemoryManager(self._episodic, agent_id)
+            if len(self._managers) > _MOST_MANAGERS:
+                _, oldest = self._managers.popitem(last=False)
+                leaving = asyncio.ensure_future(oldest.disconnect())  # its next use connects again
+                self._leaving.add(leaving)
+                leaving.add_done_callback(self._leaving.discard)
+        self._managers.move_to_end(agent_id)
+        return manager
+
+
+def keeps_versions(store: Store) -> "TypeGuard[SQLMemoryStore]":
+    """Tell whether *store* keeps what items were."""
+    return isinstance(store, VersionedStore)
+
+
+def versioned(store: Store, what: str) -> "SQLMemoryStore":
+    """Return *store* if it keeps what items were, else raise `UnsupportedError`."""
+    if keeps_versions(store):
+        return store
+    raise UnsupportedError(
+        f"{store!r} keeps no earlier versions, so {what} is not possible; SQLite and Postgres do"
+    )
+
+
+async def find(store: Store, item_id: str, scope: MemoryMetadata) -> MemoryItem | None:
+    """Return the item of that id if it is of *scope*: another's is not there at all."""
+    item = await store.get(item_id)
+    return item if item is not None and belongs(item, scope) else None
+
+
+async def must_find(store: Store, item_id: str, scope: MemoryMetadata) -> MemoryItem:
+    """Return the item of that id, or raise `ItemNotFoundError`."""
+    item = await find(store, item_id, scope)
+    if item is None:
+        raise ItemNotFoundError(item_id)
+    return item
+
+
+async def is_known(store: Store, item_id: str, scope: MemoryMetadata) -> bool:
+    """Tell whether an item of that id is of *scope*, or was until it was forgotten."""
+    if await find(store, item_id, scope) is not None:
+        return True
+    past = await store.history(item_id) if keeps_versions(store) else []
+    return bool(past) and belongs(past[-1].item, scope)
+
+
+async def check_free(store: Store, item_id: str, scope: MemoryMetadata) -> int:
+    """Return the version that an item of that id has in *scope*, 0 for none; refuse another's."""
+    if keeps_versions(store):
+        # What was forgotten is still its owner's.
+        past = await store.history(item_id)
+        newest = past[-1].item if past else None
+        version = 0 if not past or past[-1].change == "deleted" else past[-1].item.version
+    else:
+        newest = await store.get(item_id)
+        version = newest.version if newest else 0
+    if newest is not None and not belongs(newest, scope):
+        raise AccessError(f"the id `{item_id}` is taken; leave it out, and one is made")
+    return version

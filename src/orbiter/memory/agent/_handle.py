@@ -1,0 +1,388 @@
+"""`ScopedMemory`: everything one user, session, task or agent remembers, and nothing else.
+
+Every call carries the handle's scope to the store, below whatever the caller asks for. What an id
+names is shown, changed or removed only if it is of the scope; another's is as good as not there.
+"""
+
+import builtins
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+from orbiter.memory.agent._changes import change, pages, put, restore, versions
+from orbiter.memory.agent._core import (
+    Core,
+    Store,
+    check_free,
+    find,
+    is_known,
+    keeps_versions,
+    must_find,
+)
+from orbiter.memory.agent._events import EventStream
+from orbiter.memory.agent._observed import observed
+from orbiter.memory.agent._reading import (
+    Given,
+    check_given,
+    check_text,
+    derived_id,
+    labels,
+    read,
+    read_messages,
+    within,
+)
+from orbiter.memory.agent._results import Forgotten, Page, ScopeStats
+from orbiter.memory.errors import QueryError, VersionConflict
+from orbiter.memory.filters import Where
+from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.messages import Format
+from orbiter.memory.query import Query, check_size
+from orbiter.memory.reports import ItemVersion
+
+if TYPE_CHECKING:
+    from orbiter.memory.agent._chat import Chat
+    from orbiter.memory.agent._chats import Chats
+    from orbiter.memory.episodic import ShortTermMemoryManager
+    from orbiter.memory.recall import Recalled, RecallMode
+    from orbiter.memory.reports import ConversationInfo
+
+__all__ = ["ScopedMemory"]
+
+
+class ScopedMemory:
+    """What is remembered in one scope; `AgentMemory.scope` makes it."""
+
+    def __init__(self, core: Core, chats: "Chats", scope: MemoryMetadata) -> None:
+        self._core = core
+        self._chats = chats
+        self._scope = scope
+        # A scope that names nobody is only made by `unscoped()`, and filters nothing.
+        self._filter = scope if Query(metadata=scope).wanted else None
+
+    @property
+    def scope(self) -> MemoryMetadata:
+        """Whose memories these are."""
+        return self._scope
+
+    def __repr__(self) -> str:
+        named = Query(metadata=self._scope).wanted.items()
+        return f"ScopedMemory({', '.join(f'{name}={value!r}' for name, value in named)})"
+
+    async def _store(self) -> Store:
+        return await self._core.opened(self._scope)
+
+    # Remembering
+
+    @observed("remember")
+    async def remember(
+        self,
+        what: Given,
+        *,
+        tags: Sequence[str] | None = None,
+        importance: float | None = None,
+        source: str | None = None,
+        extra: Mapping[str, object] | None = None,
+        idempotency_key: str | None = None,
+        format: Format = "openai",
+    ) -> MemoryItem:
+        """Keep a text, an item or a provider's message; return it as stored, once it is durable.
+
+        *tags*, *importance* (0 to 1) and *source* go to `metadata.extra`, with *extra*. Whatever
+        is remembered under an *idempotency_key* first stays: calling again, after a timeout or a
+        crash, stores nothing and returns that. An item of an id that is there already replaces it.
+        """
+        item = read(what, self._scope, labels(tags, importance, source, extra), format)
+        store = await self._store()
+        if idempotency_key is not None:
+            return await self._remember_once(store, item, idempotency_key)
+        if isinstance(what, MemoryItem):
+            item = await put(store, self._scope, item)
+        else:
+            await store.add(item)
+        self._core.events.tell_of("remembered", [item])
+        return item
+
+    @observed("remember_many")
+    async def remember_many(
+        self,
+        things: Sequence[Given],
+        *,
+        tags: Sequence[str] | None = None,
+        importance: float | None = None,
+        source: str | None = None,
+        extra: Mapping[str, object] | None = None,
+        format: Format = "openai",
+    ) -> builtins.list[MemoryItem]:
+        """Keep texts, items and messages in one step, all or none; return them as stored."""
+        if isinstance(things, str | Mapping | MemoryItem):
+            raise QueryError("`remember_many` takes a list; for one there is `remember`")
+        more = labels(tags, importance, source, extra)
+        items = read_messages(things, self._scope, more, format, as_human=False)
+        store = await self._store()
+        given = {thing.id for thing in things if isinstance(thing, MemoryItem)}
+        for item_id in given:
+            await check_free(store, item_id, self._scope)
+        await store.add_many(items)
+        if given:
+            items = [await store.get(item.id) or item for item in items]
+        self._core.events.tell_of("remembered", items)
+        return items
+
+    async def _remember_once(self, store: Store, item: MemoryItem, key: str) -> MemoryItem:
+        check_given("idempotency_key", key)
+        item.__dict__["id"] = derived_id(self._scope, "once", key)  # a copy, seen by nobody yet
+        try:
+            await store.add(item, expected_version=0)
+        except VersionConflict:
+            return await must_find(store, item.id, self._scope)
+        self._core.events.tell_of("remembered", [item])
+        return item
+
+    # Recalling
+
+    @observed("recall")
+    async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh in
+        self,
+        query: str = "",
+        *,
+        k: int = 10,
+        mode: "RecallMode" = "hybrid",
+        memory_type: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        where: Where | None = None,
+        recency_weight: float = 0.0,
+        half_life_hours: float = 24.0 * 30,
+        importance_weight: float = 0.0,
+        explain: bool = False,
+    ) -> "Recalled":
+        """Return at most *k* memories that answer *query*, best first, each with the reasons why.
+
+        *mode* is `hybrid`, `words`, `meaning` or `recent`, the newest first. *since* and *until*
+        bound the time, *where* filters by fields and by keys of `metadata.extra`, with operators
+        such as `{"price": {"$lt": 5}}`. With *explain*, `left_out` of the result says what came
+        next, and why it is not among them. See `docs/recall.md`.
+        """
+        from orbiter.memory.recall import recall  # noqa: PLC0415 - writing needs none of it
+
+        store = await self._store()
+        ask = partial(recall, store) if self._core.is_indexed else self._core.mirror().recall
+        found = await ask(
+            query,
+            scope=self._filter,
+            k=k,
+            mode=mode,
+            memory_type=memory_type,
+            since=since,
+            until=until,
+            where=where,
+            recency_weight=recency_weight,
+            half_life_hours=half_life_hours,
+            importance_weight=importance_weight,
+            explain=explain,
+        )
+        self._core.events.tell("recalled", self._scope, [hit.item.id for hit in found])
+        return found
+
+    # Looking, changing, forgetting
+
+    @observed("get")
+    async def get(self, item_id: str) -> MemoryItem | None:
+        """Return the memory of that id, or `None` if there is none in this scope."""
+        return await find(await self._store(), item_id, self._scope)
+
+    @observed("update")
+    async def update(
+        self,
+        item_id: str,
+        content: str | None = None,
+        *,
+        tags: Sequence[str] | None = None,
+        importance: float | None = None,
+        source: str | None = None,
+        extra: Mapping[str, object] | None = None,
+        status: MemoryStatus | None = None,
+        expected_version: int | None = None,
+    ) -> MemoryItem:
+        """Change what is given of a memory, and return it; the earlier version stays in `history`.
+
+        *extra* is added to what there is. With *expected_version* it is changed only if nobody
+        changed it since; else `VersionConflict` is raised, and nothing is changed.
+        """
+        more = labels(tags, importance, source, extra)
+        if content is not None:
+            check_text(content)
+
+        def edit(item: MemoryItem) -> None:
+            if content is not None:
+                item.content = content
+            if more:
+                item.metadata = within(self._scope, item.metadata, more)
+            if status is not None and status != item.status:
+                item.transition(status)
+
+        store = await self._store()
+        item = await change(store, self._scope, item_id, edit, expected_version=expected_version)
+        await self._chats.summaries.forget(store, [item])
+        self._core.events.tell_of("updated", [item])
+        return item
+
+    @observed("forget")
+    async def forget(
+        self,
+        item: str | MemoryItem | None = None,
+        *,
+        query: str = "",
+        where: Where | None = None,
+        memory_type: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        everything: bool = False,
+        dry_run: bool = False,
+    ) -> Forgotten:
+        """Forget one memory, or all that match the filters; return what.
+
+        `restore` brings it back. *query* is a text that it holds. Without any filter,
+        *everything* must be said. With *dry_run* nothing is forgotten. The summary of a chat that
+        loses a message is forgotten, too, and made anew from what is left.
+        """
+        filters = (query, where, memory_type, since, until)
+        has_filter = any(value not in ("", None, {}) for value in filters)
+        if [item is not None, has_filter, everything].count(True) != 1:
+            raise QueryError(
+                "`forget` takes an item or its id, or filters such as `where=`, "
+                "or `everything=True`; exactly one of these"
+            )
+        store = await self._store()
+        found: builtins.list[MemoryItem] = []
+        if item is not None:
+            one = await find(store, item.id if isinstance(item, MemoryItem) else item, self._scope)
+            found = [] if one is None else [one]
+            if found and not dry_run:
+                await store.delete_many([found[0].id])
+        else:
+            asked = Query(query, self._filter, memory_type, since=since, until=until, where=where)
+            async for page in pages(store, asked, are_removed=not dry_run):
+                if not dry_run:
+                    await store.delete_many([each.id for each in page])
+                found += page
+        if found and not dry_run:
+            await self._chats.summaries.forget(store, found)
+            self._core.events.tell_of("forgotten", found)
+        return Forgotten(tuple(found), dry_run)
+
+    @observed("restore")
+    async def restore(self, item_id: str, *, version: int | None = None) -> MemoryItem:
+        """Bring back what was forgotten, or what a memory was in an earlier *version*."""
+        item = await restore(await self._store(), self._scope, item_id, version)
+        self._core.events.tell_of("restored", [item])
+        return item
+
+    @observed("history")
+    async def history(self, item_id: str) -> builtins.list[ItemVersion]:
+        """Return every version of a memory, oldest first, also of a forgotten one."""
+        return await versions(await self._store(), self._scope, item_id, "looking at the past")
+
+    @observed("list")
+    async def list(
+        self,
+        *,
+        query: str = "",
+        where: Where | None = None,
+        memory_type: str | None = None,
+        status: MemoryStatus | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page:
+        """Return a page of what is remembered, newest first; *cursor* is `next` of the one before.
+
+        What is written meanwhile shifts no page.
+        """
+        check_size("limit", limit)
+        store = await self._store()
+        if cursor is not None and not await is_known(store, cursor, self._scope):
+            raise QueryError(f"`cursor` names `{cursor}`, which is not here; start anew without it")
+        found = await store.search(
+            query=query,
+            metadata=self._filter,
+            memory_type=memory_type,
+            status=status,
+            since=since,
+            until=until,
+            where=where,
+            limit=limit + 1 if limit else 0,
+            before=cursor,
+        )
+        is_more = len(found) > limit
+        return Page(found[:limit], next=found[limit - 1].id if is_more else None)
+
+    @observed("stats")
+    async def stats(self) -> ScopeStats:
+        """Return how much is remembered here."""
+        store = await self._store()
+        items = await store.count(metadata=self._filter)
+        forgotten = None
+        if keeps_versions(store):
+            every = await store.count(include_deleted=True, metadata=self._filter)
+            forgotten = every - items
+        return ScopeStats(items, forgotten)
+
+    def events(self) -> EventStream:
+        """Return what happens in this scope from now on, for `async for`."""
+        return self._core.events.listen(self._scope)
+
+    # Conversations
+
+    def chat(self, chat_id: str) -> "Chat":
+        """Return the conversation of that name in this scope, which may be a new one.
+
+        It is one step narrower than the handle: a session of it, or, where the handle names a
+        session, a task of that session.
+        """
+        from orbiter.memory.agent._chat import Chat  # noqa: PLC0415 - not everyone talks
+
+        return Chat(self._chats, self, chat_id)
+
+    @observed("chats")
+    async def chats(self, *, limit: int = 50) -> "builtins.list[ConversationInfo]":
+        """Return the conversations of this scope, the one spoken in last first."""
+        store = await self._store()
+        return await store.conversations(metadata=self._filter, limit=check_size("limit", limit))
+
+    @property
+    def activity(self) -> "ShortTermMemoryManager":
+        """What was done and met in this scope lately; needs `AgentMemory(episodic=…)`."""
+        wanted = Query(metadata=self._scope).wanted
+        if set(wanted) == {"agent_id"}:
+            return self._core.activity(wanted["agent_id"])
+        return self._core.activity(f"scope-{derived_id(self._scope, 'activity')}")
+
+    # mem0's names
+
+    async def add(
+        self,
+        messages: Given | Sequence[Given],
+        *,
+        metadata: Mapping[str, object] | None = None,
+        format: Format = "openai",
+    ) -> builtins.list[MemoryItem]:
+        """Remember one or several things; *metadata* goes to `metadata.extra`."""
+        things = [messages] if isinstance(messages, str | Mapping | MemoryItem) else messages
+        return await self.remember_many(things, extra=metadata, format=format)
+
+    async def search(
+        self, query: str, *, limit: int = 10, filters: Where | None = None
+    ) -> "Recalled":
+        """Recall; *filters* are `where`."""
+        return await self.recall(query, k=limit, where=filters)
+
+    async def get_all(self, *, limit: int = 100, filters: Where | None = None) -> Page:
+        """List what is remembered, newest first; *filters* are `where`."""
+        return await self.list(limit=limit, where=filters)
+
+    async def delete(self, memory_id: str) -> Forgotten:
+        """Forget one memory."""
+        return await self.forget(memory_id)

@@ -1,0 +1,235 @@
+"""`AgentMemory`: one address, and from it everything an agent needs to remember."""
+
+import os
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self
+
+from orbiter.memory.agent._chats import Chats
+from orbiter.memory.agent._core import Core
+from orbiter.memory.agent._events import EventStream
+from orbiter.memory.agent._handle import ScopedMemory
+from orbiter.memory.agent._observed import observed
+from orbiter.memory.agent._reading import check_given
+from orbiter.memory.backends._addresses import shown
+from orbiter.memory.errors import QueryError, UnsupportedError
+from orbiter.memory.items import MemoryMetadata
+from orbiter.memory.protocols import Embeddings, Summarizer
+from orbiter.memory.query import SCOPE_FIELDS
+from orbiter.memory.reports import StoreStats, Verification
+from orbiter.memory.soul import Soul
+from orbiter.memory.stores import URL_VARIABLE, default_url, make_folder, store_at
+from orbiter.memory.summary import SummaryConfig
+from orbiter.memory.tokens import TokenCounter, estimate_tokens
+
+if TYPE_CHECKING:
+    from orbiter.memory.backends.postgres import PostgresMemoryStore
+    from orbiter.memory.backends.redis import RedisMemoryStore
+    from orbiter.memory.backends.sqlite import SQLiteMemoryStore
+
+__all__ = ["AgentMemory"]
+
+_SERVERS = ("postgres", "redis")
+
+
+class AgentMemory:
+    """Memory for agents, at the place that *url* names.
+
+    `sqlite:///agent.db` or a path is a file, `memory://` is this process, `postgresql://…` a
+    database for many machines, `redis://…` the shared short-term tier. Without *url* it is
+    `ORBITER_MEMORY_URL`, or a file in the user's data directory.
+
+    *embeddings* are the local model if the extra `[local]` is installed, none with `None`, or your
+    own. *episodic* names the place of `ScopedMemory.activity`. *persona* is a `Soul` or the path
+    of a SOUL.md. *summarizer* sums up long chats as *summaries* says, by default without a model;
+    with `summaries=None`, nothing does. *secret* keeps the beginning of contexts the same in all
+    processes that share it, as providers' caches want it. On Postgres, *row_security* has the
+    server itself hold every handle to its user.
+
+    Use it as `async with AgentMemory(…) as memory`, or close it; the first use opens it.
+    """
+
+    def __init__(  # noqa: PLR0913 - each is a setting people look for
+        self,
+        url: str | os.PathLike[str] | None = None,
+        *,
+        embeddings: Embeddings | Literal["auto"] | None = "auto",
+        episodic: str | None = None,
+        persona: str | Path | Soul | None = None,
+        summarizer: Summarizer | None = None,
+        summaries: SummaryConfig | None = SummaryConfig(),  # noqa: B008 - it is frozen
+        count_tokens: TokenCounter = estimate_tokens,
+        secret: bytes | None = None,
+        row_security: bool = False,
+    ) -> None:
+        is_ours = url is None and not os.environ.get(URL_VARIABLE)
+        address = default_url() if url is None else url
+        model = _local_model() if embeddings == "auto" else embeddings
+        self._store = store_at(address, embeddings=model)
+        self._url = _printable(address)
+        scheme = self._url.partition("://")[0] if "://" in self._url else ""
+        is_redis = scheme.startswith("redis")
+        if row_security and not scheme.startswith("postgres"):
+            raise QueryError("`row_security=True` is Postgres's; other stores are held by handles")
+        self._core = Core(
+            self._store,
+            embeddings=model,
+            episodic=str(address) if is_redis and episodic is None else episodic,
+            row_security=row_security,
+            prepare=partial(make_folder, str(address)) if is_ours else _nothing,
+        )
+        self._chats = Chats(
+            self._core,
+            persona=persona,
+            summarizer=summarizer,
+            summaries=summaries,
+            count_tokens=count_tokens,
+            secret=secret,
+        )
+
+    def __repr__(self) -> str:
+        return f"AgentMemory({self._url!r})"
+
+    @property
+    def url(self) -> str:
+        """Where memories are kept, without a password."""
+        return self._url
+
+    @property
+    def store(self) -> "SQLiteMemoryStore | PostgresMemoryStore | RedisMemoryStore":
+        """The store, for what no handle offers; it knows no scope."""
+        return self._store
+
+    # Opening and closing
+
+    @observed("store.init")
+    async def init(self) -> None:
+        """Open the store. May be repeated, and need not be called."""
+        await self._core.init()
+
+    @observed("store.close")
+    async def close(self) -> None:
+        """Finish and close everything; the next use opens it again."""
+        await self._core.close()
+
+    async def __aenter__(self) -> Self:
+        await self.init()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # Handles
+
+    def scope(
+        self,
+        *,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        task_id: str | None = None,
+        agent_id: str | None = None,
+    ) -> ScopedMemory:
+        """Return a handle that reads and writes only what has these ids; name at least one."""
+        given = (user_id, session_id, task_id, agent_id)
+        for name, value in zip(SCOPE_FIELDS, given, strict=True):
+            if value is not None:
+                check_given(name, value)
+        if given == (None, None, None, None):
+            names = "`, `".join(SCOPE_FIELDS)
+            raise QueryError(
+                f"a scope names at least one of `{names}`; "
+                "everyone's memories are behind `memory.unscoped()`"
+            )
+        whose = MemoryMetadata(
+            user_id=user_id, session_id=session_id, task_id=task_id, agent_id=agent_id
+        )
+        return ScopedMemory(self._core, self._chats, whose)
+
+    def unscoped(self) -> ScopedMemory:
+        """Return a handle on everyone's memories: for administration, never for an agent."""
+        return ScopedMemory(self._core, self._chats, MemoryMetadata())
+
+    def events(self) -> EventStream:
+        """Return everything that happens through this object from now on, for `async for`."""
+        return self._core.events.listen(MemoryMetadata())
+
+    # Looking after the store
+
+    @observed("store.stats")
+    async def stats(self) -> StoreStats:
+        """Return how much the store holds, and what waits to be indexed."""
+        await self.init()
+        return await self._durable("statistics").stats()
+
+    @observed("store.verify")
+    async def verify(self, *, repair: bool = False) -> Verification:
+        """Read everything and check the search structures; with *repair*, build them anew."""
+        await self.init()
+        return await self._durable("checking").verify(repair=repair)
+
+    @observed("store.reindex")
+    async def reindex(self, *, progress: Callable[[int, int], None] | None = None) -> int:
+        """Embed everything anew, as after a change of `embeddings`; return how many items.
+
+        Where the stored vectors are of another model, this opens the memory, which `init` refuses.
+        """
+        store = self._durable("embedding anew")
+        done = await store.reindex(progress=progress)
+        await self.init()
+        return done
+
+    @observed("store.backup")
+    async def backup(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """Copy a SQLite memory to a new file while it is in use."""
+        from orbiter.memory.backends.sqlite import SQLiteMemoryStore  # noqa: PLC0415
+
+        if not isinstance(self._store, SQLiteMemoryStore):
+            raise UnsupportedError(
+                f"{self!r} is on a server, which has means of its own: `pg_dump` for Postgres, "
+                "a snapshot for Redis"
+            )
+        await self.init()
+        await self._store.backup(path, progress=progress)
+
+    @observed("store.settle")
+    async def settle(self) -> None:
+        """Wait until what goes on in the background, such as summaries, is done."""
+        await self._chats.summaries.settle()
+
+    def _durable(self, what: str) -> "SQLiteMemoryStore | PostgresMemoryStore":
+        from orbiter.memory.backends.redis import RedisMemoryStore  # noqa: PLC0415
+
+        if isinstance(self._store, RedisMemoryStore):
+            raise UnsupportedError(f"{self._store!r} has no {what}; SQLite and Postgres have")
+        return self._store
+
+
+def _local_model() -> Embeddings | None:
+    """Return the local model if its extra is installed; recall says once if it is not."""
+    if any(find_spec(name) is None for name in ("numpy", "onnxruntime", "orbiter_memory_minilm")):
+        return None
+    from orbiter.memory.embeddings.local import LocalEmbeddings  # noqa: PLC0415
+
+    return LocalEmbeddings()
+
+
+def _printable(url: str | os.PathLike[str]) -> str:
+    text = str(url)
+    return shown(text) if "://" in text and text.startswith(_SERVERS) else text
+
+
+def _nothing() -> None:
+    """Prepare nothing: whoever names a place has made its folder."""

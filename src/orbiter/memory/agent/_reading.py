@@ -1,0 +1,169 @@
+"""What people give to be remembered, as items of one scope. Pure functions."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+from orbiter.memory.copies import copy_item
+from orbiter.memory.errors import AccessError, QueryError
+from orbiter.memory.items import HumanMemory, MemoryItem, MemoryMetadata
+from orbiter.memory.messages import Format, from_messages
+from orbiter.memory.query import SCOPE_FIELDS
+
+__all__ = [
+    "Given",
+    "belongs",
+    "check_given",
+    "check_text",
+    "derived_id",
+    "labels",
+    "narrowed",
+    "read",
+    "read_messages",
+    "within",
+]
+
+Given = str | MemoryItem | Mapping[str, object]
+"""What can be remembered: a text, an item, or a provider's message."""
+
+
+def check_given(name: str, value: object) -> str:
+    """Return *value* if it is a text that says something, else raise `QueryError`."""
+    if not isinstance(value, str) or not value:
+        raise QueryError(f"`{name}` must be a text, not {value!r}")
+    return value
+
+
+def check_text(text: object) -> None:
+    """Raise `QueryError` for what is no text, or says nothing."""
+    if not isinstance(text, str):
+        raise QueryError(f"a memory must be a text, not {text!r}")
+    if not text.strip():
+        raise QueryError("there is nothing to remember: the text is empty")
+
+
+def labels(
+    tags: Sequence[str] | None,
+    importance: float | None,
+    source: str | None,
+    extra: Mapping[str, object] | None,
+) -> dict[str, object]:
+    """Return what `metadata.extra` is to hold, checked."""
+    if not isinstance(extra, Mapping | None):
+        raise QueryError(f"`extra` must be a mapping, not {extra!r}")
+    found: dict[str, object] = dict(extra or {})
+    if tags is not None:
+        if isinstance(tags, str) or not isinstance(tags, Iterable):
+            raise QueryError(f"`tags` must be a list of words, not {tags!r}")
+        for tag in tags:
+            check_given("tags", tag)
+        found["tags"] = list(dict.fromkeys(tags))
+    if importance is not None:
+        if isinstance(importance, bool) or not isinstance(importance, int | float):
+            raise QueryError(f"`importance` must be a number from 0 to 1, not {importance!r}")
+        if not 0 <= importance <= 1:
+            raise QueryError(f"`importance` must be from 0 to 1, not {importance}")
+        found["importance"] = importance
+    if source is not None:
+        found["source"] = check_given("source", source)
+    return found
+
+
+def read(
+    what: Given, scope: MemoryMetadata, extra: Mapping[str, object], format: Format
+) -> MemoryItem:
+    """Return *what* as one item of *scope*."""
+    if isinstance(what, str):
+        check_text(what)
+        return MemoryItem(content=what, metadata=within(scope, MemoryMetadata(), extra))
+    found = _items(what, format)
+    if len(found) != 1:
+        raise QueryError(
+            f"this message holds {len(found)} memories, such as several tools' results; "
+            "use `remember_many([message])`"
+        )
+    return _placed(found[0], scope, extra)
+
+
+def read_messages(
+    given: Given | Sequence[Given],
+    scope: MemoryMetadata,
+    extra: Mapping[str, object],
+    format: Format,
+    *,
+    as_human: bool,
+) -> list[MemoryItem]:
+    """Return *given* as items of *scope*, in order; a text is a person's words, or a plain item."""
+    things = [given] if isinstance(given, str | MemoryItem | Mapping) else given
+    if not isinstance(things, Sequence):
+        raise QueryError(f"give a text, an item, a message, or a list of them, not {given!r}")
+    items: list[MemoryItem] = []
+    for thing in things:
+        if isinstance(thing, str) and as_human:
+            items.append(HumanMemory(content=thing, metadata=within(scope, None, extra)))
+        elif isinstance(thing, str):
+            items.append(read(thing, scope, extra, format))
+        else:
+            items += [_placed(item, scope, extra) for item in _items(thing, format)]
+    return items
+
+
+def _items(what: object, format: Format) -> list[MemoryItem]:
+    if isinstance(what, MemoryItem):
+        return [copy_item(what)]
+    if not isinstance(what, Mapping):
+        raise QueryError(
+            f"a `{type(what).__name__}` cannot be remembered; give a text, a `MemoryItem`, "
+            "or a provider's message"
+        )
+    return from_messages([what], format)
+
+
+def _placed(item: MemoryItem, scope: MemoryMetadata, extra: Mapping[str, object]) -> MemoryItem:
+    item.__dict__["metadata"] = within(scope, item.metadata, extra)  # it is a copy, and not changed
+    return item
+
+
+def within(
+    scope: MemoryMetadata, own: MemoryMetadata | None, extra: Mapping[str, object]
+) -> MemoryMetadata:
+    """Return the metadata of something of *scope*; `AccessError` if it names another's."""
+    own = own or MemoryMetadata()
+    fields: dict[str, Any] = {}
+    for name in SCOPE_FIELDS:
+        has, wants = getattr(own, name), getattr(scope, name)
+        if None not in (has, wants) and has != wants:
+            raise AccessError(
+                f"the item names `{name}` `{has}`, this handle is for `{wants}`; remember it with "
+                f"`memory.scope({name}={has!r}, …)`"
+            )
+        fields[name] = has if wants is None else wants
+    return MemoryMetadata(**fields, extra={**own.extra, **extra})
+
+
+def belongs(item: MemoryItem, scope: MemoryMetadata) -> bool:
+    """Tell whether *item* is of *scope*: equal in every field that the scope names."""
+    return all(
+        getattr(scope, name) in (None, getattr(item.metadata, name)) for name in SCOPE_FIELDS
+    )
+
+
+def derived_id(scope: MemoryMetadata, *parts: str | int) -> str:
+    """Return the id that *parts* have in *scope*: the same each time, another in each scope."""
+    whose = [getattr(scope, name) for name in SCOPE_FIELDS]
+    return blake2b(json.dumps([whose, *parts]).encode(), digest_size=16).hexdigest()
+
+
+def narrowed(scope: MemoryMetadata, chat_id: str) -> MemoryMetadata:
+    """Return the scope of a conversation: one step narrower than *scope*."""
+    check_given("chat_id", chat_id)
+    fields = {name: getattr(scope, name) for name in SCOPE_FIELDS}
+    for name in ("session_id", "task_id"):
+        if fields[name] is None:
+            fields[name] = chat_id
+            return MemoryMetadata(**fields)
+    raise QueryError(
+        f"this handle is already one task of one session, `{scope.task_id}` of "
+        f"`{scope.session_id}`; a chat needs a handle that leaves `task_id` open"
+    )

@@ -1,0 +1,244 @@
+"""Rolling summaries, made in the background and stored beside what they sum up.
+
+A summary is derived: a failing summarizer delays it, and no message is ever lost or changed. It is
+kept as a `draft`, which recall and conversations leave out, under an id of its chat's own.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pydantic import Field
+
+from orbiter.memory.agent._core import Core, Store
+from orbiter.memory.agent._messages import read_since
+from orbiter.memory.agent._reading import belongs, derived_id
+from orbiter.memory.errors import AccessError, MemoryError, SummaryError, VersionConflict
+from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus, role_of
+from orbiter.memory.protocols import Summarizer
+from orbiter.memory.query import SCOPE_FIELDS
+from orbiter.memory.summary import SummaryConfig, check_trigger, roll_summary
+
+__all__ = ["Summaries", "SummaryMemory"]
+
+_log = logging.getLogger("orbiter.memory")
+
+_TICK = timedelta(microseconds=1)
+_MOST_COUNTED = 10_000
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 300.0
+
+
+class SummaryMemory(MemoryItem):
+    """What a conversation was about, up to and including one instant; the store replaces it."""
+
+    memory_type: str = "summary"
+    status: MemoryStatus = MemoryStatus.DRAFT
+    summaries: dict[str, str] = Field(default_factory=dict)
+    """By the name of the template; `content` is all of them."""
+    covers_to: datetime = datetime.min.replace(tzinfo=UTC)
+    """When the newest message was written that is in it."""
+    covered: int = 0
+    """How many messages are in it."""
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What came into a conversation since it was last summed up, as far as this process knows."""
+
+    messages: int = 0
+    characters: int = 0
+    is_whole: bool = False
+    """Whether what the store held before is counted, too."""
+    failures: int = 0
+    not_before: float = 0.0
+
+
+class Summaries:
+    """Makes the summaries of all conversations of one memory."""
+
+    def __init__(
+        self, core: Core, config: SummaryConfig | None, summarizer: Summarizer | None
+    ) -> None:
+        self._core = core
+        self._config = config
+        self._given = summarizer
+        self._tallies: OrderedDict[str, _Tally] = OrderedDict()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def find(self, store: Store, scope: MemoryMetadata) -> SummaryMemory | None:
+        """Return the summary of a conversation, if there is one."""
+        if self._config is None:
+            return None
+        found = await store.get(_summary_id(scope))
+        # Anybody may store an item of that id; only one of this very conversation is its summary.
+        is_its_own = found is not None and belongs(found, scope)
+        return found if is_its_own and isinstance(found, SummaryMemory) else None
+
+    def note(self, scope: MemoryMetadata, items: list[MemoryItem]) -> None:
+        """Count messages that were stored, and begin a summary if there are enough."""
+        if self._config is None:
+            return
+        key = _summary_id(scope)
+        tally = self._tally(key)
+        tally.messages += len(items)
+        tally.characters += _characters(items)
+        if tally.is_whole and not self._is_due(tally):
+            return
+        if key not in self._tasks:
+            task = asyncio.create_task(self._look(scope, key))
+            self._tasks[key] = task
+            task.add_done_callback(lambda done: self._leave(key, done))
+
+    def _leave(self, key: str, task: asyncio.Task[None] | None) -> None:
+        if self._tasks.get(key) is task:
+            del self._tasks[key]
+
+    def _is_due(self, tally: _Tally) -> bool:
+        config = self._config or SummaryConfig()
+        is_much = (
+            tally.messages > config.message_threshold
+            or tally.characters / config.token_estimate_ratio > config.token_threshold
+        )
+        return is_much and asyncio.get_running_loop().time() >= tally.not_before
+
+    async def _look(self, scope: MemoryMetadata, key: str) -> None:
+        """Summarise if there is enough; whatever fails is told, and tried again later."""
+        tally = self._tally(key)
+        try:
+            seen = -1
+            while True:
+                await self.roll(scope)
+                if not self._is_due(tally) or tally.messages == seen:
+                    break
+                seen = tally.messages  # so much was said meanwhile
+        except (MemoryError, OSError) as exc:
+            pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**tally.failures)
+            tally.failures += 1
+            tally.not_before = asyncio.get_running_loop().time() + pause
+            _log.warning("a summary has to wait, nothing is lost: %s", _told(exc))
+            self._core.events.tell("summary failed", scope, detail=_told(exc))
+        finally:
+            # At once, not when the loop comes to it: what is said from now on begins a new look.
+            self._leave(key, asyncio.current_task())
+
+    async def roll(self, scope: MemoryMetadata, *, force: bool = False) -> SummaryMemory | None:
+        """Sum up what came since the last summary, if that is enough; return the newest summary."""
+        if self._config is None:
+            return None
+        config, store = self._config, await self._core.opened(scope)
+        last = await self.find(store, scope)
+        since = None if last is None else last.covers_to + _TICK
+        key = _summary_id(scope)
+        tally = self._tally(key)
+        # What is said while we read is counted twice rather than not at all: the next look sees.
+        tally.messages = tally.characters = 0
+        items = await read_since(store, scope, since)
+        tally.messages += len(items)
+        tally.characters += _characters(items)
+        tally.is_whole = True
+        if not (force or check_trigger(items, config).triggered):
+            return last
+        before = {} if last is None else last.summaries
+        result = await roll_summary(before, items, config, self._summarizer())
+        done = items[: len(items) - len(result.compressed_items)]
+        if not done or not result.summaries:
+            return last
+        try:
+            made = SummaryMemory(
+                id=key,
+                content=_text(result.summaries),
+                metadata=scope,
+                summaries=result.summaries,
+                covers_to=done[-1].created_at,
+                covered=len(done) + (0 if last is None else last.covered),
+            )
+        except ValueError as exc:  # a text that no store keeps
+            raise SummaryError(next(iter(result.summaries)), exc) from exc
+        try:
+            await store.add(made, expected_version=0 if last is None else last.version)
+        except VersionConflict:
+            found = await self.find(store, scope)  # another process has just made it
+            if found is None:
+                raise AccessError(f"the summary `{key}` was forgotten, or is another's") from None
+            return found
+        tally.messages -= len(done)
+        tally.characters -= _characters(done)
+        tally.failures = 0
+        self._core.events.tell("summarized", scope, [key], detail=f"{made.covered} messages")
+        return made
+
+    async def forget(self, store: Store, items: Sequence[MemoryItem]) -> None:
+        """Forget the summaries of what changed: they are made anew from what is left."""
+        scopes = {
+            tuple(getattr(item.metadata, name) for name in SCOPE_FIELDS)
+            for item in items
+            if role_of(item) is not None
+        }
+        keys = []
+        for whose in scopes:
+            scope = MemoryMetadata(**dict(zip(SCOPE_FIELDS, whose, strict=True)))
+            key = _summary_id(scope)
+            if key in self._tasks:
+                self._tasks[key].cancel()  # it has read what is gone now
+            if await self.find(store, scope) is not None:
+                keys.append(key)
+            self._tallies.pop(key, None)
+        if keys:
+            await store.delete_many(keys)
+
+    def _tally(self, key: str) -> _Tally:
+        tally = self._tallies.setdefault(key, _Tally())
+        self._tallies.move_to_end(key)
+        if len(self._tallies) > _MOST_COUNTED:
+            self._tallies.popitem(last=False)
+        return tally
+
+    def _summarizer(self) -> Summarizer:
+        if self._given is None:
+            from orbiter.memory.summarizers.extractive import ExtractiveSummarizer  # noqa: PLC0415
+
+            self._given = ExtractiveSummarizer()
+        return self._given
+
+    async def settle(self) -> None:
+        """Wait until no summary is under way."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def close(self) -> None:
+        """Give up what is under way: it can be made again."""
+        tasks: list[asyncio.Task[Any]] = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._tallies.clear()
+
+
+def _characters(items: Sequence[MemoryItem]) -> int:
+    return sum(len(item.content) for item in items)
+
+
+def _summary_id(scope: MemoryMetadata) -> str:
+    return derived_id(scope, "summary")
+
+
+def _text(summaries: Mapping[str, str]) -> str:
+    if len(summaries) == 1:
+        return next(iter(summaries.values()))
+    return "\n\n".join(f"{name}: {text}" for name, text in summaries.items())
+
+
+def _told(exc: BaseException) -> str:
+    # The cause's own words may hold what was said; its kind is enough.
+    if isinstance(exc, SummaryError):
+        return f"the summarizer failed on template `{exc.template}` ({_kind(exc.__cause__)})"
+    return _kind(exc)
+
+
+def _kind(exc: BaseException | None) -> str:
+    return type(exc).__name__

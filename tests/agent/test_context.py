@@ -1,0 +1,209 @@
+"""What a model is shown of a chat: legal, under its budget, and nothing twice."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.agent.test_chat import CALLS, FORMATS, turn
+
+from orbiter.memory import AgentMemory, AIMemory, QueryError, Soul, SystemMemory
+from orbiter.memory.agent import Chat, ScopedMemory
+from orbiter.memory.context import Context
+from orbiter.memory.messages import Format, validate
+from orbiter.memory.summary import SummaryConfig
+from orbiter.memory.testing import ScriptedSummarizer
+
+Open = Callable[..., AgentMemory]
+
+SOME = SummaryConfig(message_threshold=10, keep_recent=4)
+
+
+def check(context: Context, budget: int | None, format: Format) -> None:
+    """Fail unless the provider accepts it and it fits."""
+    assert validate(context.messages().messages, format) == []
+    assert context.messages().messages
+    assert budget is None or context.tokens <= budget
+    assert context.format == format
+
+
+async def long_chat(handle: ScopedMemory, rounds: int = 12) -> Chat:
+    chat = handle.chat("long")
+    await chat.add(SystemMemory(content="Be kind."))
+    for number in range(rounds):
+        await chat.add(turn(number))
+    return chat
+
+
+async def test_every_budget_and_format_is_kept(url: str, open_memory: Open, who: str) -> None:
+    soul = Soul(name="Ada", body="A travel agent.")
+    memory = open_memory(url, persona=soul, summaries=SOME)
+    alice = memory.scope(user_id=who)
+    await alice.remember_many([f"question {number} was about trains" for number in range(8)])
+    chat = await long_chat(alice)
+    await memory.settle()
+    await chat.add(["What now?", CALLS])
+    assert await chat.summary() is not None
+    shown = 0
+
+    for format in FORMATS:
+        for budget in (None, 40, 80, 150, 250, 400, 700, 1_500, 10_000):
+            try:
+                context = await chat.context(budget=budget, format=format)
+            except QueryError:
+                if budget is None or budget >= 150:
+                    raise
+                continue
+            shown += 1
+            check(context, budget, format)
+            assert "What now?" in context.text
+
+    assert shown >= 4 * 7
+
+
+async def test_without_a_task_it_is_the_newest_question(alice: ScopedMemory) -> None:
+    chat = alice.chat("c")
+    with pytest.raises(QueryError, match="context"):
+        await chat.context()
+    await chat.add(["first", {"role": "assistant", "content": "yes"}, "second"])
+
+    context = await chat.context(format="openai")
+
+    said = [entry["content"] for entry in context.messages().messages]
+    assert said[-3:] == ["first", "yes", "second"]
+    assert said.count("second") == 1
+
+
+async def test_a_task_may_be_new_and_is_not_stored(alice: ScopedMemory) -> None:
+    chat = alice.chat("c")
+
+    context = await chat.context("Plan dinner", budget=4_000)
+
+    check(context, 4_000, "openai")
+    assert "Plan dinner" in str(context.messages().messages[-1]["content"])
+    assert await chat.items() == []
+    for bad in ("", "  ", 7):
+        with pytest.raises(QueryError):
+            await chat.context(bad)  # type: ignore[arg-type]  # wrong on purpose
+    for wrong in ({"budget": -1}, {"memory_limit": -1}, {"memory_limit": "5"}):
+        with pytest.raises(QueryError):
+            await chat.context("x", **wrong)
+    with pytest.raises(ValueError, match="format"):
+        await chat.context("x", format="telegraph")  # type: ignore[arg-type]  # wrong on purpose
+
+
+async def test_memories_come_from_the_handles_scope_and_other_chats(
+    any_alice: ScopedMemory, any_bob: ScopedMemory
+) -> None:
+    await any_alice.remember("Carla is allergic to peanuts")
+    await any_alice.chat("yesterday").add("Carla comes to dinner on Friday")
+    await any_bob.remember("Carla stole the silver spoons")
+
+    context = await any_alice.chat("today").context("What may Carla eat for dinner?", budget=2_000)
+
+    check(context, 2_000, "openai")
+    assert "allergic to peanuts" in context.text
+    assert "comes to dinner on Friday" in context.text
+    assert "silver spoons" not in context.text
+    nothing = await any_alice.chat("today").context("Carla", memory_limit=0)
+    assert "peanuts" not in nothing.text
+
+
+async def test_a_handle_of_a_session_recalls_that_session_only(
+    memory: AgentMemory, who: str
+) -> None:
+    await memory.scope(user_id=who).remember("Carla is allergic to peanuts")
+    session = memory.scope(user_id=who, session_id="s")
+    await session.remember("Carla likes soup")
+
+    context = await session.chat("t").context("What does Carla eat?")
+
+    assert "soup" in context.text
+    assert "peanuts" not in context.text
+
+
+async def test_what_the_conversation_shows_is_not_repeated(any_alice: ScopedMemory) -> None:
+    chat = any_alice.chat("c")
+    await chat.add("Carla is allergic to peanuts")
+    await chat.add({"role": "assistant", "content": "Noted about Carla."})
+    await chat.add("What may Carla eat?")
+
+    context = await chat.context(budget=2_000)
+
+    assert str(context.messages().messages).count("allergic to peanuts") == 1
+    assert str(context.messages().messages).count("What may Carla eat?") == 1
+
+
+async def test_a_talkative_chat_does_not_crowd_out_a_memory(any_alice: ScopedMemory) -> None:
+    await any_alice.remember("Carla is allergic to peanuts and to pizza dough")
+    chat = any_alice.chat("c")
+    await chat.add([f"Carla wants pizza number {number}, says Carla" for number in range(60)])
+
+    context = await chat.context("What pizza may Carla eat?")
+
+    assert "allergic to peanuts" in context.text
+
+
+async def test_the_prefix_is_the_same_from_turn_to_turn(
+    url: str, open_memory: Open, who: str, tmp_path: Path
+) -> None:
+    (tmp_path / "SOUL.md").write_text("# Ada\n\nA travel agent.\n", encoding="utf-8")
+    options = {"persona": tmp_path / "SOUL.md", "secret": b"x" * 32}
+    alice = open_memory(url, **options).scope(user_id=who)
+    other = open_memory(url, **options).scope(user_id=who)
+    await alice.remember("I like trains")
+    before: list[object] = []
+
+    for number in range(6):
+        handle = (alice, other)[number % 2]  # as after a restart
+        chat = handle.chat("c")
+        await chat.add(f"question about trains {number}")
+        context = await chat.context(budget=5_000)
+        messages: list[object] = list(context.messages().messages)
+        stable = messages[:-1]
+        assert stable[: len(before)] == before, number
+        before = stable
+        await chat.add(AIMemory(content=f"answer {number}"))
+
+    assert len(before) >= 10
+
+
+async def test_what_has_no_room_is_told_by_the_summary(
+    url: str, open_memory: Open, who: str
+) -> None:
+    script = ScriptedSummarizer("They spoke about zebras.")
+    memory = open_memory(url, summarizer=script, summaries=SOME)
+    chat = memory.scope(user_id=who).chat("c")
+    said = [f"word {number}." for number in range(20)]
+    await chat.add([SystemMemory(content="Be kind."), *said])
+    await memory.settle()
+    with_summary = 0
+
+    for budget in range(250, 801, 50):
+        context = await chat.context("go on", budget=budget, memory_limit=0)
+        check(context, budget, "openai")
+        messages = str(context.messages().messages)
+        is_told = "summary" not in {each.section for each in context.dropped}
+        for form in (context.text, messages):
+            is_whole = all(text in form for text in said)
+            assert ("They spoke about zebras." in form) == (is_told and not is_whole), budget
+            assert said[-1] in form, budget
+        assert "Be kind." in messages, budget
+        with_summary += "zebras" in context.text
+
+    assert 3 < with_summary < 12
+    assert is_whole
+    assert script.prompts[0].count("word 0.") == 1
+
+
+async def test_an_open_tool_group_is_never_shown_half(alice: ScopedMemory) -> None:
+    chat = alice.chat("c")
+    items = turn(0)
+    await chat.add(items[0])
+
+    for item in items[1:4]:
+        await chat.add(item)
+        for format in FORMATS:
+            context = await chat.context(budget=500, format=format)
+            check(context, 500, format)
+    assert "seen 0" in context.text
+    assert "told 0" in context.text

@@ -1,0 +1,294 @@
+"""Summaries are made in the background, stored and reused; a failing one loses nothing."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from orbiter.memory import AgentMemory, HumanMemory, SummaryError
+from orbiter.memory.agent import Chat, _summaries
+from orbiter.memory.summary import SummaryConfig
+from orbiter.memory.testing import ScriptedSummarizer
+
+Open = Callable[..., AgentMemory]
+
+SOON = SummaryConfig(message_threshold=5, keep_recent=2)
+
+
+class Hanging:
+    """Never answers; says how often it was asked and given up."""
+
+    def __init__(self) -> None:
+        self.asked, self.left = 0, 0
+
+    async def summarize(self, prompt: str) -> str:
+        self.asked += 1
+        try:
+            await asyncio.sleep(3_600)
+        finally:
+            self.left += 1
+        return prompt
+
+
+async def say(chat: Chat, count: int, *, start: int = 0) -> None:
+    for number in range(start, start + count):
+        await chat.add(f"message {number}")
+
+
+async def texts(chat: Chat) -> list[str]:
+    return [item.content for item in await chat.items()]
+
+
+async def test_a_summary_is_made_when_there_is_enough(
+    url: str, open_memory: Open, who: str
+) -> None:
+    script = ScriptedSummarizer("the first", "the second")
+    memory = open_memory(url, summarizer=script, summaries=SOON)
+    chat = memory.scope(user_id=who).chat("c")
+
+    await say(chat, 5)
+    await memory.settle()
+    assert await chat.summary() is None
+    await say(chat, 1, start=5)
+    await memory.settle()
+    assert await chat.summary() == "the first"
+    await say(chat, 4, start=6)
+    await memory.settle()
+
+    assert await chat.summary() == "the second"
+    assert "message 3" in script.prompts[0]
+    assert "message 4" not in script.prompts[0], "the newest are left as they are"
+    assert "the first" in script.prompts[1]
+    assert "message 3" not in script.prompts[1]
+    assert "message 7" in script.prompts[1]
+    assert await texts(chat) == [f"message {number}" for number in range(10)]
+
+
+async def test_a_summary_is_reused_by_others(url: str, open_memory: Open, who: str) -> None:
+    first = open_memory(url, summarizer=ScriptedSummarizer("the first"), summaries=SOON)
+    await say(first.scope(user_id=who).chat("c"), 6)
+    await first.settle()
+    script = ScriptedSummarizer("the second")
+    second = open_memory(url, summarizer=script, summaries=SOON)
+    chat = second.scope(user_id=who).chat("c")
+
+    assert await chat.summary() == "the first"
+    await say(chat, 2, start=6)
+    await second.settle()
+    assert script.prompts == []
+    await say(chat, 2, start=8)
+    await second.settle()
+
+    assert await chat.summary() == "the second"
+    assert "the first" in script.prompts[0]
+
+
+async def test_two_that_summarise_at_the_same_time_agree(
+    url: str, open_memory: Open, who: str
+) -> None:
+    memories = [open_memory(url, summaries=SOON) for _ in range(2)]
+    chats = [memory.scope(user_id=who).chat("c") for memory in memories]
+    await say(chats[0], 6)
+    await memories[0].settle()
+    await say(chats[0], 3, start=6)
+
+    made = await asyncio.gather(*(chat.summarize() for chat in chats))
+
+    assert made[0] is not None
+    assert {*made, await chats[0].summary(), await chats[1].summary()} == {made[0]}
+
+
+async def test_a_summary_does_not_outlive_what_it_sums_up(
+    url: str, open_memory: Open, who: str
+) -> None:
+    script = ScriptedSummarizer("The code is 4711.", "They spoke.", "They spoke again.")
+    memory = open_memory(url, summarizer=script, summaries=SOON)
+    alice = memory.scope(user_id=who)
+    chat, other = alice.chat("c"), alice.chat("d")
+    (code,) = await chat.add("the code is 4711")
+    await say(chat, 5)
+    await memory.settle()
+    await say(other, 6)
+    await memory.settle()
+    assert await chat.summary() == "The code is 4711."
+
+    await alice.forget(code.id)
+
+    assert await chat.summary() is None
+    assert await other.summary() == "They spoke.", "another chat lost nothing"
+    await say(chat, 1, start=5)
+    await memory.settle()
+    assert await chat.summary() == "They spoke again."
+    assert "4711" not in script.prompts[-1]
+    (first, *_) = await chat.items()
+    await alice.update(first.id, "something else")
+    assert await chat.summary() is None
+
+
+async def test_a_summary_is_no_memory_of_its_own(url: str, open_memory: Open, who: str) -> None:
+    script = ScriptedSummarizer("They spoke about zebras.")
+    memory = open_memory(url, summarizer=script, summaries=SOON)
+    alice = memory.scope(user_id=who)
+    await say(alice.chat("c"), 6)
+    await memory.settle()
+    assert await alice.chat("c").summary() is not None
+
+    assert await alice.recall("zebras") == []
+    assert len(await alice.recall(mode="recent", k=50)) == 6
+    assert len(await alice.chat("c").items()) == 6
+    assert len(await alice.chats()) == 1
+    assert len(await alice.forget(everything=True)) == 7
+    assert await alice.chat("c").summary() is None
+
+
+async def check_delay(
+    memory: AgentMemory, who: str, script: ScriptedSummarizer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Talk while the script fails once, and then does not."""
+    chat = memory.scope(user_id=who).chat("c")
+    stream = memory.events()
+
+    with caplog.at_level(logging.WARNING):
+        await say(chat, 6)
+        await memory.settle()
+    assert len(script.prompts) == 1
+    assert await chat.summary() is None
+    assert "nothing is lost" in caplog.text
+    assert "message" not in caplog.text
+    assert "secret" not in caplog.text
+    await say(chat, 1, start=6)
+    await memory.settle()
+    assert len(script.prompts) == 1, "it waits before it tries again"
+    await asyncio.sleep(PAUSE)
+    await say(chat, 1, start=7)
+    await memory.settle()
+
+    assert await chat.summary() == "at last"
+    assert "message 0" in script.prompts[1]
+    assert await texts(chat) == [f"message {number}" for number in range(8)]
+    await stream.aclose()
+    kinds = [event.kind async for event in stream]
+    assert [kind for kind in kinds if kind.startswith("summ")] == ["summary failed", "summarized"]
+
+
+PAUSE = 0.2
+
+
+@pytest.fixture
+def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_summaries, "_FIRST_PAUSE", PAUSE)
+
+
+@pytest.mark.usefixtures("short_pause")
+async def test_a_failing_summarizer_delays_and_loses_nothing(
+    url: str, open_memory: Open, who: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    script = ScriptedSummarizer(RuntimeError("secret words"), "at last")
+
+    await check_delay(open_memory(url, summarizer=script, summaries=SOON), who, script, caplog)
+
+
+@pytest.mark.usefixtures("short_pause")
+@pytest.mark.parametrize("answer", ["", "  \n", "nul \0", "\ud800"])
+async def test_a_summary_that_says_nothing_or_cannot_be_kept_is_a_failure(
+    open_memory: Open, caplog: pytest.LogCaptureFixture, answer: str
+) -> None:
+    script = ScriptedSummarizer(answer, "at last")
+    memory = open_memory("memory://", embeddings=None, summarizer=script, summaries=SOON)
+
+    await check_delay(memory, "alice", script, caplog)
+
+
+async def test_what_is_said_while_a_summary_is_looked_for_counts(
+    url: str, open_memory: Open, who: str
+) -> None:
+    script = ScriptedSummarizer("the first")
+    memory = open_memory(url, summarizer=script, summaries=SOON)
+    chat = memory.scope(user_id=who).chat("c")
+
+    await asyncio.gather(*(chat.add(f"message {number}") for number in range(6)))
+    await memory.settle()
+
+    assert await chat.summary() == "the first"
+
+
+async def test_a_summary_asked_for_tells_what_failed(open_memory: Open) -> None:
+    script = ScriptedSummarizer(RuntimeError("no"), "nul \0", "at last")
+    memory = open_memory("memory://", summarizer=script, summaries=SummaryConfig(keep_recent=1))
+    chat = memory.scope(user_id="alice").chat("c")
+    assert await chat.summarize() is None
+    await say(chat, 3)
+
+    for _ in range(2):
+        with pytest.raises(SummaryError):
+            await chat.summarize()
+
+    assert await chat.summarize() == "at last"
+    assert await chat.summarize() == "at last", "there is nothing new"
+
+
+async def test_a_hanging_summarizer_holds_nothing_up(url: str, open_memory: Open, who: str) -> None:
+    hanging = Hanging()
+    memory = open_memory(url, summarizer=hanging, summaries=SOON)
+    chat = memory.scope(user_id=who).chat("c")
+
+    await asyncio.wait_for(say(chat, 12), 10)
+    await asyncio.sleep(0.05)
+    context = await asyncio.wait_for(chat.context("go on", budget=200), 10)
+    await asyncio.wait_for(memory.close(), 10)
+
+    assert context.tokens <= 200
+    assert (hanging.asked, hanging.left) == (1, 1)
+    again = open_memory(url, summarizer=ScriptedSummarizer("at last"), summaries=SOON)
+    chat = again.scope(user_id=who).chat("c")
+    await say(chat, 1, start=12)
+    await again.settle()
+    assert await chat.summary() == "at last"
+    assert await texts(chat) == [f"message {number}" for number in range(13)]
+
+
+async def test_closing_at_once_leaves_no_task_behind(url: str, who: str) -> None:
+    memory = AgentMemory(url, embeddings=None, summaries=SOON)
+    chats = [memory.scope(user_id=who).chat(f"{number}") for number in range(4)]
+    await asyncio.gather(*(say(chat, 7) for chat in chats))
+    await memory.close()
+
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    assert [task for task in others if "_look" in repr(task)] == []
+
+
+async def test_without_summaries_nothing_is_summed_up(open_memory: Open) -> None:
+    memory = open_memory("memory://", summaries=None)
+    chat = memory.scope(user_id="alice").chat("c")
+    await say(chat, 30)
+
+    await memory.settle()
+
+    assert await chat.summary() is None
+    assert await chat.summarize() is None
+    assert (await memory.stats()).items == 30
+
+
+async def test_what_a_machine_says_whose_clock_is_behind_is_still_shown(
+    url: str, open_memory: Open, who: str
+) -> None:
+    script = ScriptedSummarizer("the first", "the second")
+    memory = open_memory(url, summarizer=script, summaries=SOON)
+    late = open_memory(url, summaries=None).scope(user_id=who).chat("c")
+    chat = memory.scope(user_id=who).chat("c")
+    await late.add("message from the start")
+    await say(chat, 6)
+    await memory.settle()
+    assert await chat.summary() == "the first"
+
+    await late.add(
+        HumanMemory(content="said late", created_at=datetime.now(UTC) - timedelta(hours=1))
+    )
+    await chat.add("and then")
+
+    assert (await texts(chat))[-2:] == ["said late", "and then"]
+    for budget in range(250, 501, 50):
+        context = await chat.context("go on", budget=budget, memory_limit=0)
+        assert "said late" in context.text, budget

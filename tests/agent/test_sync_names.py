@@ -1,0 +1,118 @@
+"""The blocking classes have every public name of the async ones, for Python and type checkers."""
+
+import ast
+import inspect
+import pydoc
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, get_origin
+
+import pytest
+from docs.build_sync import STUB, stub
+
+from orbiter.memory import agent, episodic, sync
+
+PAIRS = [
+    (agent.AgentMemory, sync.AgentMemory),
+    (agent.ScopedMemory, sync.ScopedMemory),
+    (agent.Chat, sync.Chat),
+    (episodic.ShortTermMemoryManager, sync.ShortTermMemoryManager),
+]
+
+
+def _public() -> Iterator[tuple[type, type, str]]:
+    for twin, form in PAIRS:
+        yield from ((twin, form, name) for name in dir(twin) if not name.startswith("_"))
+
+
+@pytest.mark.parametrize(
+    ("twin", "form", "name"),
+    [pytest.param(*each, id=f"{each[0].__name__}.{each[2]}") for each in _public()],
+)
+def test_a_blocking_name_has_the_signature_and_the_words_of_the_async_one(
+    twin: type, form: type, name: str
+) -> None:
+    theirs, ours = inspect.getattr_static(twin, name), inspect.getattr_static(form, name)
+
+    assert type(theirs) is type(ours)
+    told = (inspect.getdoc(theirs) or "").replace("`async for`", "a `for` loop")
+    assert inspect.getdoc(ours) == told.replace("async with", "with")
+    if not isinstance(theirs, property):
+        _check_function(theirs, ours)
+
+
+def _check_function(theirs: Any, ours: Any) -> None:
+    wanted, given = inspect.signature(theirs), inspect.signature(ours)
+    assert given.parameters == wanted.parameters
+    returned = wanted.return_annotation
+    if returned == given.return_annotation:
+        assert ours.__annotations__ == theirs.__annotations__
+    elif returned in dict(PAIRS):
+        assert given.return_annotation is dict(PAIRS)[returned]
+    else:
+        assert issubclass(get_origin(returned) or returned, AsyncIterator)
+        assert get_origin(given.return_annotation) is sync.Stream
+    # Frameworks ask these, and look behind `__wrapped__`.
+    assert not inspect.iscoroutinefunction(inspect.unwrap(ours))
+    assert not inspect.isasyncgenfunction(inspect.unwrap(ours))
+    assert ours.__qualname__ == theirs.__qualname__
+
+
+@pytest.mark.parametrize(("twin", "form"), PAIRS, ids=lambda each: each.__name__)
+def test_a_class_is_made_entered_and_explained_like_the_async_one(twin: Any, form: Any) -> None:
+    assert form.__name__ == twin.__name__
+    assert form.__module__ == "orbiter.memory.sync"
+    assert hasattr(form, "__enter__") == hasattr(twin, "__aenter__")
+    assert "async with" not in (form.__doc__ or "")
+    assert pydoc.render_doc(form)
+    if hasattr(twin, "__aenter__"):
+        assert inspect.signature(form) == inspect.signature(twin)
+
+
+def test_what_the_async_classes_hand_out_is_handed_out_in_its_blocking_form() -> None:
+    returned = {
+        str(inspect.signature(getattr(twin, name)).return_annotation)
+        for twin, _, name in _public()
+        if inspect.isroutine(inspect.getattr_static(twin, name))
+    }
+    known = {"ScopedMemory", "Chat", "EventStream", "AsyncGenerator"}
+
+    # A new kind of handle needs a blocking form, and a line above.
+    handles = {each for each in returned if any(name in each for name in ("agent._", "Async"))}
+    plain = ("_results.", "_reading.")
+    left = {each for each in handles if not any(name in each for name in (*known, *plain))}
+    assert left == set()
+
+
+def test_the_types_are_written_anew_when_the_async_classes_change() -> None:
+    assert STUB.read_text() == stub(), "run: .venv/bin/python docs/build_sync.py"
+
+
+def test_type_checkers_see_every_name() -> None:
+    tree = ast.parse(STUB.read_text())
+    typed = {
+        node.name: {
+            getattr(each, "name", "") or ast.unparse(getattr(each, "target", node))
+            for each in node.body
+        }
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+    }
+
+    for twin, _, name in _public():
+        assert name in typed[twin.__name__]
+    assert {"redis_url", "agent_id"} <= typed["ShortTermMemoryManager"]
+
+
+def test_importing_it_starts_no_thread_and_no_loop() -> None:
+    program = (
+        "import sys, threading, orbiter.memory.sync as s; s.AgentMemory('memory://', "
+        "embeddings=None); print(threading.active_count(), s._loop._current, 'asyncpg' in "
+        "sys.modules, 'redis' in sys.modules, 'numpy' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout == "1 None False False False\n"
