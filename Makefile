@@ -13,8 +13,8 @@ unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 
-demo: $(VENV)/.core ## set up, then run a scripted conversation
-	@$(BIN)/python examples/demo.py
+demo: $(VENV)/.core ## set up, then take the tour of the command line
+	@$(BIN)/orbiter-memory demo
 
 test: check ## set up, then check and test everything
 	ORBITER_REQUIRE_SERVERS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
@@ -55,7 +55,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # The model is part of the checkout; installed editable, nothing of it is copied.
-LOCAL := -e '.[local]' -e ./models/minilm
+LOCAL := -e '.[cli,local]' -e ./models/minilm
 
 $(VENV)/.core: $(VENV)/bin/python pyproject.toml models/minilm/pyproject.toml
 	@$(call install,$(VENV),$(LOCAL))

@@ -61,13 +61,17 @@ class LeftOut:
     why: Why
     """What speaks for it and against it, the strongest first."""
 
-    def __str__(self) -> str:
-        """Return the item, why it was left out, and what speaks for it, or most against it."""
+    @property
+    def told(self) -> str:
+        """Why it was left out, and what speaks for it, or most against it, in a sentence."""
         why = str(self.why)
         if self.reason == "no evidence":
             why = next((one.text for one in self.why if one.points < 0), "")
-        told = f"{_TOLD[self.reason]}: {_safe(why)}" if why else _TOLD[self.reason]
-        return f"{_head(self.item, self.score)}\n    {told}"
+        return f"{_TOLD[self.reason]}: {_safe(why)}" if why else _TOLD[self.reason]
+
+    def __str__(self) -> str:
+        """Return the item and why it was left out."""
+        return f"{_head(self.item, self.score)}\n    {self.told}"
 
 
 class Recalled(list[Hit]):

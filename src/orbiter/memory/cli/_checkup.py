@@ -1,0 +1,151 @@
+"""What `doctor` looks at, one thing after the other, each with what to do if it is not well."""
+
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal
+
+from orbiter.memory.cli._errors import without_passwords
+from orbiter.memory.cli._frame import Run, is_missing
+
+if TYPE_CHECKING:
+    from orbiter.memory.agent import AgentMemory
+
+__all__ = ["Check", "examine", "is_installed"]
+
+_EXTRAS = {
+    "local": ("numpy", "onnxruntime", "orbiter_memory_minilm"),
+    "vector": ("numpy",),
+    "ann": ("usearch",),
+    "postgres": ("asyncpg",),
+    "redis": ("redis",),
+    "openai": ("openai",),
+    "server": ("starlette", "uvicorn"),
+    "otel": ("opentelemetry",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    state: Literal["ok", "note", "wrong"]
+    found: str
+    cure: str = ""
+
+
+def is_installed(extra: str) -> bool:
+    """Tell whether everything of an extra is there."""
+    return all(find_spec(module) is not None for module in _EXTRAS[extra])
+
+
+async def examine(run: Run, *, repair: bool) -> AsyncIterator[Check]:
+    """Look at everything; what is wrong with the store ends the walk."""
+    for check in (*_environment(), _model(run), _drivers()):
+        yield check
+    try:
+        memory = run.unopened()
+    except (ValueError, ImportError) as exc:
+        yield Check("store", "wrong", without_passwords(str(exc)), "give another `--url`")
+        return
+    if is_missing(memory):
+        cure = "orbiter-memory remember makes it"
+        yield Check("store", "note", f"{memory.url} is not there yet", cure)
+        return
+    try:
+        try:
+            await memory.init()
+        except Exception as exc:  # noqa: BLE001 - whatever keeps it closed is the finding
+            yield Check("store", "wrong", f"{memory.url} does not open", _way(exc))
+            return
+        yield Check("store", "ok", memory.url)
+        async for check in _inside(run, memory, repair=repair):
+            yield check
+    finally:
+        await memory.close()
+
+
+def _way(error: Exception) -> str:
+    return without_passwords(str(error)) or type(error).__name__
+
+
+def _environment() -> list[Check]:
+    import sqlite3  # noqa: PLC0415 - only this command looks at it
+
+    try:
+        own = version("orbiter-memory")
+    except PackageNotFoundError:
+        own = "not installed, run from a checkout"
+    old = sys.version_info < (3, 11)
+    python = ".".join(map(str, sys.version_info[:3]))
+    checks = [
+        Check("version", "ok", f"orbiter-memory {own}"),
+        Check("python", "wrong" if old else "ok", python, "install Python 3.11" if old else ""),
+    ]
+    with sqlite3.connect(":memory:") as connection:
+        found = {row[0] for row in connection.execute("PRAGMA compile_options")}
+    connection.close()
+    has_words = "ENABLE_FTS5" in found
+    cure = "" if has_words else "install a Python whose SQLite has FTS5"
+    words = "with" if has_words else "without"
+    state: Literal["ok", "wrong"] = "ok" if has_words else "wrong"
+    checks.append(Check("sqlite", state, f"{sqlite3.sqlite_version}, {words} FTS5", cure))
+    return checks
+
+
+def _model(run: Run) -> Check:
+    if not run.place.has_model():
+        return Check("model", "note", "none, as `--model` says", "")
+    if not is_installed("local"):
+        cure = "pip install 'orbiter-memory[local]'"
+        return Check("model", "note", "none: recall goes by words and structure", cure)
+    from orbiter.memory.embeddings.local import LocalEmbeddings  # noqa: PLC0415
+
+    try:
+        model = LocalEmbeddings()
+        model.embed("well?")
+    except Exception as exc:  # noqa: BLE001 - a model that does not load is the finding
+        return Check(
+            "model", "wrong", _way(exc), "pip install --force-reinstall 'orbiter-memory[local]'"
+        )
+    return Check("model", "ok", f"{model.name}, {model.dimension} dimensions, works")
+
+
+def _drivers() -> Check:
+    there = [name for name in _EXTRAS if is_installed(name)]
+    missing = [name for name in _EXTRAS if name not in there]
+    found = f"{', '.join(there) or 'none'} installed"
+    return Check("extras", "ok", found + (f"; not {', '.join(missing)}" if missing else ""))
+
+
+async def _inside(run: Run, memory: "AgentMemory", *, repair: bool) -> AsyncIterator[Check]:
+    from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415
+
+    try:
+        with run.out.progress("reading the store", unit="rows"):
+            verified = await memory.verify(repair=repair)
+    except UnsupportedError:
+        yield Check("contents", "note", "this store cannot check itself; its server does")
+        return
+    if verified.problems:
+        first = "; ".join(verified.problems[:3])
+        more = f" and {len(verified.problems) - 3} more" if len(verified.problems) > 3 else ""
+        cure = "restore a backup" if repair else "orbiter-memory doctor --repair"
+        yield Check("contents", "wrong", f"{first}{more}", cure)
+    else:
+        done = ", search structures built anew" if verified.repaired else ""
+        yield Check("contents", "ok", f"{verified.checked:,} rows read{done}")
+    if repair and hasattr(memory.store, "catch_up"):
+        with run.out.progress("embedding what waits", unit="memories"):
+            await memory.store.catch_up()
+    stats = await memory.stats()
+    if stats.embedding_error:
+        yield Check("vectors", "wrong", stats.embedding_error, "see `model` above")
+    elif stats.unembedded or stats.unindexed:
+        found = f"{stats.unindexed:,} wait for words, {stats.unembedded:,} for their vectors"
+        yield Check("waiting", "note", found, "the next recall indexes some; `--repair` all")
+    else:
+        yield Check("waiting", "ok", "everything is indexed")

@@ -1,0 +1,228 @@
+"""What every command has in common: whose memories it is about, and how it runs.
+
+A command is a function whose first parameter is a `Run`. `command` replaces it by the options it
+stands for, runs the function, async or not, and turns what it raises into an exit code.
+"""
+
+import asyncio
+import inspect
+import os
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orbiter.memory.cli._errors import UsageError, report
+from orbiter.memory.cli._output import Output
+
+if TYPE_CHECKING:
+    from orbiter.memory.agent import AgentMemory, ScopedMemory
+
+__all__ = ["SCOPES", "Place", "Run", "command", "is_missing", "new_app", "os_user"]
+
+SCOPES = ("user", "session", "task", "agent")
+_ENV = "ORBITER_MEMORY_"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which store, and whose memories in it, as the options say."""
+
+    url: str | None = None
+    model: str | None = None
+    user: str | None = None
+    session: str | None = None
+    task: str | None = None
+    agent: str | None = None
+    everyone: bool = False
+
+    def setting(self, name: str) -> tuple[str | None, str]:
+        """Return what *name* is set to, and where that comes from; an empty value sets nothing."""
+        given = getattr(self, name)
+        if given is not None:
+            return given or None, f"--{name}"
+        variable = f"{_ENV}{name.upper()}"
+        if variable in os.environ:
+            return os.environ[variable] or None, variable
+        if name == "user" and (user := os_user()):
+            return user, "the name of the computer's user"
+        return None, "not set"
+
+    def has_model(self) -> bool:
+        """Tell whether the local model may be used."""
+        chosen, origin = self.setting("model")
+        if chosen not in (None, "auto", "none"):
+            raise UsageError(f"{origin} must be `auto` or `none`, not `{chosen}`")
+        return chosen != "none"
+
+    def scope(self) -> dict[str, str] | None:
+        """Return what `AgentMemory.scope` takes, or `None` for everyone's memories."""
+        if self.everyone:
+            named = [f"--{name}" for name in SCOPES if getattr(self, name)]
+            if named:
+                raise UsageError(f"`--all` and `{named[0]}` exclude each other; leave one out")
+            return None
+        found = {f"{name}_id": value for name in SCOPES if (value := self.setting(name)[0])}
+        if not found:
+            raise UsageError(
+                "whose memories? name them with `--user`, `--session`, `--task` or `--agent`, "
+                "or give `--all` for everyone's"
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One call of a command: its place and its output."""
+
+    place: Place
+    out: Output
+
+    @asynccontextmanager
+    async def memory(
+        self, *, meaning: bool = True, creates: bool = False, persona: Path | None = None
+    ) -> AsyncIterator["AgentMemory"]:
+        """Open the store; without *meaning*, no model is looked for.
+
+        A file that was named and is not there is made only with *creates*: a typing mistake must
+        not leave an empty store behind.
+        """
+        memory = self.unopened(meaning=meaning, persona=persona)
+        if not creates and self.place.setting("url")[0] is not None and is_missing(memory):
+            raise FileNotFoundError(
+                f"there is no store at `{memory.url}`; `orbiter-memory remember` makes one"
+            )
+        async with memory:
+            yield memory
+
+    def unopened(self, *, meaning: bool = True, persona: Path | None = None) -> "AgentMemory":
+        """Return the memory that the options name, not yet opened."""
+        from orbiter.memory.agent import AgentMemory  # noqa: PLC0415 - `--help` needs none of it
+
+        url = self.place.setting("url")[0]
+        is_wanted = self.place.has_model() and meaning
+        return AgentMemory(url, embeddings="auto" if is_wanted else None, persona=persona)
+
+    @asynccontextmanager
+    async def scoped(
+        self, *, meaning: bool = True, creates: bool = False, persona: Path | None = None
+    ) -> AsyncIterator["ScopedMemory"]:
+        """Open the store for the scope that the options name."""
+        scope = self.place.scope()
+        async with self.memory(meaning=meaning, creates=creates, persona=persona) as memory:
+            yield memory.unscoped() if scope is None else memory.scope(**scope)
+
+
+def is_missing(memory: "AgentMemory") -> bool:
+    """Tell whether *memory* is a file that does not exist yet."""
+    path = getattr(memory.store, "db_path", ":memory:")
+    return path != ":memory:" and not Path(path).exists()
+
+
+def os_user() -> str | None:
+    """Return the name of the computer's user, if it has one."""
+    import getpass  # noqa: PLC0415 - it loads more than it seems
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # no such user, as in some containers
+        return None
+
+
+def new_app() -> typer.Typer:
+    """Return an empty group of commands."""
+    return typer.Typer(rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+
+
+def _option(*names: str, text: str, kind: Any = str | None) -> Any:
+    return Annotated[kind, typer.Option(*names, help=text, show_default=False)]
+
+
+_URL = {
+    "url": _option("--url", text=f"Address or path of the store. [env: {_ENV}URL]"),
+    "model": _option("--model", text=f"`auto` or `none`: words only. [env: {_ENV}MODEL]"),
+}
+_WHOSE = {
+    "user": _option("--user", text=f"Whose memories; '' is nobody's. [env: {_ENV}USER]"),
+    "session": _option("--session", text=f"Only this session. [env: {_ENV}SESSION]"),
+    "task": _option("--task", text=f"Only this task. [env: {_ENV}TASK]"),
+    "agent": _option("--agent", text=f"Only this agent. [env: {_ENV}AGENT]"),
+}
+_ALL = {"everyone": _option("--all", text="Everyone's memories, of any scope.", kind=bool)}
+_JSON = {"as_json": _option("--json", text="Print JSON.", kind=bool)}
+
+_Command = Callable[..., int | None] | Callable[..., Awaitable[int | None]]
+
+
+def command(
+    app: typer.Typer,
+    name: str,
+    *,
+    url: bool = True,
+    scope: bool = True,
+    everyone: bool = True,
+    json: bool = True,
+) -> Callable[[_Command], _Command]:
+    """Add a function to *app* as the command *name*, with the shared options it needs."""
+    shared: dict[str, Any] = {}
+    for wanted, options in (
+        (url, _URL),
+        (url and scope, _WHOSE),
+        (url and scope and everyone, _ALL),
+        (json, _JSON),
+    ):
+        shared |= options if wanted else {}
+
+    def add(function: _Command) -> _Command:
+        own = list(inspect.signature(function).parameters.values())[1:]
+        parameters = own + [
+            inspect.Parameter(
+                each,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=False if each in ("everyone", "as_json") else None,
+                annotation=annotation,
+            )
+            for each, annotation in shared.items()
+        ]
+
+        def called(**given: Any) -> None:
+            taken = {each: given.pop(each) for each in shared}
+            out = Output(is_json=taken.pop("as_json", False))
+            code = _run(function, Run(Place(**taken), out), given)
+            raise typer.Exit(code)
+
+        called.__name__ = function.__name__
+        called.__doc__ = function.__doc__
+        called.__module__ = function.__module__
+        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
+        called.__annotations__ = {each.name: each.annotation for each in parameters}
+        app.command(name)(called)
+        return function
+
+    return add
+
+
+def _run(function: _Command, run: Run, given: dict[str, Any]) -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        if run.place.setting("model")[0] == "none":  # chosen, so nobody needs to be told
+            warnings.filterwarnings("ignore", "recall goes by words")
+        warnings.showwarning = lambda message, *_, **__: run.out.note(str(message))
+        try:
+            result = function(run, **given)
+            if inspect.isawaitable(result):
+                result = asyncio.run(_awaited(result))
+            run.out.flush()
+        except typer.Exit:
+            raise
+        except (Exception, KeyboardInterrupt) as exc:  # noqa: BLE001 - it is told, and becomes the exit code
+            return report(exc)
+    return result or 0
+
+
+async def _awaited(result: Awaitable[int | None]) -> int | None:
+    return await result

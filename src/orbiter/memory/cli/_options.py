@@ -1,0 +1,80 @@
+"""Options that several commands take, and how their text is read."""
+
+import json
+import sys
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from orbiter.memory.cli._errors import UsageError
+from orbiter.memory.cli._text import parse_when
+
+__all__ = [
+    "Format",
+    "Id",
+    "Kind",
+    "Since",
+    "Tags",
+    "Until",
+    "Where",
+    "read_json",
+    "read_stdin",
+    "read_when",
+]
+
+Id = Annotated[str, typer.Argument(help="The memory's id.", show_default=False)]
+Since = Annotated[
+    str | None,
+    typer.Option("--since", help="Not older: `2026-11-01`, `2026-11-01T10:00`, `3d`, `12h`."),
+]
+Until = Annotated[str | None, typer.Option("--until", help="Older than this; as `--since`.")]
+Where = Annotated[
+    str | None,
+    typer.Option("--where", help='Filter on fields and extra: \'{"price": {"$lt": 5}}\'.'),
+]
+Kind = Annotated[
+    str | None, typer.Option("--type", help="Only this kind: item, human, ai, tool, system, …")
+]
+Tags = Annotated[list[str] | None, typer.Option("--tag", help="A tag; may be repeated.")]
+
+
+class Format(StrEnum):
+    """Whose messages."""
+
+    OPENAI = "openai"
+    RESPONSES = "openai-responses"
+    ANTHROPIC = "anthropic"
+    GEMINI = "gemini"
+
+
+def read_when(name: str, text: str | None) -> datetime | None:
+    """Return the instant that an option names."""
+    if text is None:
+        return None
+    try:
+        return parse_when(text)
+    except ValueError as exc:
+        raise UsageError(f"`--{name}`: {exc}") from None
+
+
+def read_json(name: str, text: str | None) -> dict[str, object] | None:
+    """Return the JSON object that an option holds."""
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError as exc:
+        raise UsageError(f"`--{name}` is no JSON: {exc}") from None
+    if not isinstance(value, dict):
+        raise UsageError(f"`--{name}` must be a JSON object such as '{{\"key\": 1}}'")
+    return value
+
+
+def read_stdin() -> str:
+    """Return all of stdin as text."""
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as exc:
+        raise UsageError(f"stdin is not UTF-8 text: {exc.reason} at byte {exc.start}") from None

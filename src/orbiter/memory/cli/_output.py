@@ -1,0 +1,135 @@
+"""Where a command's output goes: data to stdout, everything else to a terminal on stderr.
+
+Memory text reaches a console only through `styled`, which cleans it; nothing is read as markup.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
+
+from orbiter.memory.cli._errors import say
+from orbiter.memory.cli._text import clean, dumps, one_line
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.text import Text
+
+__all__ = ["Output", "console_for", "styled"]
+
+_UNBOUNDED = 100_000
+"""Columns of a pipe: nothing is wrapped for a program."""
+
+
+def console_for(stream: IO[str], *, width: int | None = None) -> "Console":
+    """Return a console on *stream*, in colour if it is a terminal and `NO_COLOR` is not set."""
+    from rich.console import Console  # noqa: PLC0415 - for people only
+
+    if width is None and not stream.isatty():
+        width = _UNBOUNDED
+    return Console(
+        file=stream, width=width, markup=False, highlight=False, emoji=False, soft_wrap=False
+    )
+
+
+def styled(*parts: str | tuple[object, str]) -> "Text":
+    """Return parts of text, each plain or with its style, safe to show."""
+    from rich.text import Text  # noqa: PLC0415
+
+    text = Text(overflow="fold")
+    for part in parts:
+        content, style = part if isinstance(part, tuple) else (part, "")
+        text.append(clean(content), style=style or None)
+    return text
+
+
+class Output:
+    """The output of one command."""
+
+    def __init__(self, *, is_json: bool = False) -> None:
+        self.is_json = is_json
+        self.is_terminal = sys.stdout.isatty()
+        self.is_watched = sys.stderr.isatty()
+        """Whether someone sees notes and progress."""
+        self._console: Console | None = None
+
+    @property
+    def console(self) -> "Console":
+        """The console on stdout."""
+        if self._console is None:
+            self._console = console_for(sys.stdout)
+        return self._console
+
+    def data(self, value: object) -> None:
+        """Print one JSON document."""
+        sys.stdout.write(f"{dumps(value)}\n")
+
+    def line(self, value: object) -> None:
+        """Print one JSON document on one line, at once."""
+        sys.stdout.write(f"{dumps(value, indent=None)}\n")
+        sys.stdout.flush()
+
+    def fields(self, *cells: object) -> None:
+        """Print one line for a program: cells with tabs between."""
+        sys.stdout.write("\t".join(one_line(cell) for cell in cells) + "\n")
+
+    def show(self, *things: "RenderableType") -> None:
+        """Print for people."""
+        for thing in things:
+            self.console.print(thing)
+
+    def text(self, text: str) -> None:
+        """Print a text, cleaned, as it is."""
+        sys.stdout.write(f"{clean(text)}\n")
+
+    def note(self, text: str) -> None:
+        """Tell something that is no data, if someone is watching."""
+        if self.is_watched:
+            say(text, kind="note")
+
+    def draw(self, *things: "RenderableType") -> None:
+        """Draw on stderr, if someone is watching."""
+        if self.is_watched:
+            console = console_for(sys.stderr)
+            for thing in things:
+                console.print(thing)
+
+    def flush(self) -> None:
+        """Bring everything out, so that a closed pipe is noticed here."""
+        sys.stdout.flush()
+
+    @contextmanager
+    def progress(self, what: str, *, unit: str) -> Iterator[Callable[[int, int], None]]:
+        """Show a bar with rate and time left while the block runs; call with done and total."""
+        if not self.is_watched:
+            yield lambda _done, _total: None
+            return
+        from rich import progress as bars  # noqa: PLC0415
+
+        columns: Sequence[bars.ProgressColumn] = (
+            bars.TextColumn("{task.description}", markup=False),
+            bars.BarColumn(bar_width=None),
+            bars.MofNCompleteColumn(),
+            bars.TextColumn("{task.fields[rate]}", markup=False),
+            bars.TimeRemainingColumn(compact=True),
+        )
+        console = console_for(sys.stderr)
+        with bars.Progress(*columns, console=console, transient=True) as shown:
+            task = shown.add_task(what, total=None, rate="")
+
+            def advance(done: int, total: int) -> None:
+                speed = shown.tasks[0].speed
+                rate = f"{speed:,.0f} {unit}/s" if speed else ""
+                shown.update(task, completed=done, total=total or None, rate=rate)
+
+            yield advance
+
+    def is_plain(self) -> bool:
+        """Tell whether a program reads stdout, and gets one line for each thing."""
+        return not self.is_terminal and not os.environ.get("FORCE_COLOR")
+
+    def rows(self, rows: Iterable[Sequence[object]]) -> None:
+        """Print lines of cells for a program."""
+        for row in rows:
+            self.fields(*row)

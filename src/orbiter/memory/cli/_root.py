@@ -1,0 +1,170 @@
+"""The commands by name, each loaded when it is called, so that `--help` stays quick."""
+
+import os
+import sys
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import partial
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from orbiter.memory.cli._errors import USAGE, UsageError, report, say
+
+__all__ = ["NAME", "app", "run"]
+
+NAME = "orbiter-memory"
+
+SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
+    "Begin": {
+        "demo": ("demo", "Take a tour on sample data; nothing of yours is touched."),
+        "config": ("setup", "Show the settings in force and where each comes from."),
+        "doctor": ("care", "Check this computer and the store; say what to do."),
+        "completion": ("setup", "Print the script that lets a shell complete commands."),
+    },
+    "Memories": {
+        "remember": ("memories", "Store memories; print their ids."),
+        "recall": ("memories", "Find the memories that answer a question, with reasons."),
+        "list": ("memories", "List memories, newest first."),
+        "show": ("memories", "Show a memory with everything that is known about it."),
+        "edit": ("changes", "Change a memory; the old version is kept."),
+        "forget": ("changes", "Remove memories so that they can be restored."),
+        "restore": ("changes", "Bring back what was forgotten, or an earlier version."),
+        "history": ("changes", "Show every version of a memory and what changed."),
+        "tail": ("watch", "Print new memories as they come, until Ctrl-C."),
+    },
+    "Conversations": {
+        "chat": ("chats", "List and show conversations."),
+        "context": ("chats", "Print what a model would be shown, under a budget."),
+    },
+    "The store": {
+        "stats": ("care", "Count memories: of a scope, and of the whole store."),
+        "reindex": ("care", "Build the search structures anew."),
+        "backup": ("care", "Copy the store to a new file while it is in use."),
+        "bench": ("bench", "Measure this computer on a store that is thrown away."),
+    },
+}
+COMMANDS = {name: found for part in SECTIONS.values() for name, found in part.items()}
+
+
+class Root(TyperGroup):
+    """A group that imports a command's module when the command is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the parent's signature
+        """Return every name."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+        """Return the command of that name, or `None`."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"orbiter.memory.cli.{COMMANDS[cmd_name][0]}")
+        found = typer.main.get_command(module.app)
+        return getattr(found, "commands", {}).get(cmd_name, found)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that *args* begin with; say which one may have been meant."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            meant = f"did you mean `{near[0]}`?" if near else f"`{NAME} --help` lists them all"
+            raise UsageError(f"there is no command `{args[0]}`; {meant}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """Write the commands by section, without loading one."""
+        for title, part in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, text) for name, (_, text) in part.items()])
+
+    def main(self, *args: Any, **more: Any) -> Any:
+        """Run, tell errors in one line, and exit with the code that says what happened."""
+        is_standalone = more.get("standalone_mode", True)
+        call = partial(super().main, *args, **{**more, "standalone_mode": False})
+        return sys.exit(_code_of(call)) if is_standalone else call()
+
+
+def _code_of(call: Callable[[], object]) -> int:
+    try:
+        found = call()
+        sys.stdout.flush()
+    except typer.Abort:
+        return 1
+    except Exception as exc:  # noqa: BLE001 - the last one to see it: it is told and becomes the code
+        told = getattr(exc, "format_message", None)  # only a mistake in the arguments has it
+        if told is None:
+            return report(exc)
+        _say_usage(exc, told())
+        return USAGE
+    except KeyboardInterrupt as exc:
+        return report(exc)
+    return found if isinstance(found, int) else 0
+
+
+def _say_usage(error: Any, text: str) -> None:
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        sys.stderr.write(f"{text}\n")
+        return
+    say(text[:1].lower() + text[1:])
+    if context is not None:
+        say(f"{context.command_path} --help", kind="see")
+
+
+def _show_help(ctx: typer.Context, value: bool) -> None:  # noqa: FBT001 - how typer calls it
+    if value:
+        sys.stdout.write(f"{ctx.get_help()}\n")
+        raise typer.Exit
+
+
+def _show_version(value: bool) -> None:  # noqa: FBT001
+    if value:
+        from importlib.metadata import version  # noqa: PLC0415 - slower than all else here
+
+        sys.stdout.write(f"{NAME} {version(NAME)}\n")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    cls=Root,
+    name=NAME,
+    rich_markup_mode=None,
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+# A `--help` of its own: the built-in one loads pydantic even where it is not asked for.
+@app.callback(invoke_without_command=False)
+def root(
+    *,
+    help: Annotated[  # noqa: ARG001 - its callback does the work
+        bool,
+        typer.Option("--help", is_eager=True, callback=_show_help, help="Show this and exit."),
+    ] = False,
+    version: Annotated[  # noqa: ARG001
+        bool,
+        typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version."),
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show tracebacks. [env: ORBITER_DEBUG]")
+    ] = False,
+) -> None:
+    """Memory for LLM agents: remember, recall, look into it, put it right."""
+    if debug:
+        os.environ["ORBITER_DEBUG"] = "1"
+
+
+def run() -> None:
+    """Run the command that `sys.argv` names."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:  # a letter that the terminal has not is shown as an escape
+            reconfigure(errors="backslashreplace")
+    if f"_{NAME.replace('-', '_').upper()}_COMPLETE" in os.environ:
+        from typer import completion  # noqa: PLC0415 - only when a shell asks
+
+        completion.completion_init()  # type: ignore[attr-defined]  # it is there since 0.4
+    app(prog_name=NAME)

@@ -1,0 +1,137 @@
+"""How items look: as JSON, as a line for a program, and as a few lines for a person."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from orbiter.memory.cli._output import Output, styled
+from orbiter.memory.cli._text import ago, moment, one_line, shortened
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from orbiter.memory.items import MemoryItem, MemoryMetadata
+    from orbiter.memory.recall import Hit, LeftOut
+
+__all__ = [
+    "as_json",
+    "entry",
+    "facts",
+    "hit_lines",
+    "left_out_lines",
+    "parts_of",
+    "print_items",
+    "said",
+    "whose",
+]
+
+_STYLES = {"human": "green", "ai": "cyan", "tool": "yellow", "system": "magenta"}
+_SCOPES = ("user_id", "session_id", "task_id", "agent_id")
+
+
+def as_json(item: "MemoryItem") -> dict[str, Any]:
+    """Return an item as JSON values."""
+    from orbiter.memory.items import dump_item  # noqa: PLC0415
+
+    return dump_item(item)
+
+
+def whose(scope: "MemoryMetadata") -> str:
+    """Return a scope in words, its widest part first."""
+    found = ((name[:-3], getattr(scope, name)) for name in _SCOPES)
+    return " ".join(f"{name} {value}" for name, value in found if value is not None)
+
+
+def tags_of(item: "MemoryItem") -> list[str]:
+    """Return an item's tags."""
+    tags = item.metadata.extra.get("tags")
+    return [str(tag) for tag in tags] if isinstance(tags, list) else []
+
+
+def said(item: "MemoryItem") -> str:
+    """Return what an item says on one line; of a message without words, which tools it calls."""
+    from orbiter.memory.items import AIMemory  # noqa: PLC0415
+
+    text = one_line(item.content)
+    if isinstance(item, AIMemory) and item.tool_calls:
+        calls = ", ".join(call.name for call in item.calls)
+        text = f"{text} → {one_line(calls)}".strip()
+    return text
+
+
+def facts(item: "MemoryItem", *, now: datetime | None = None) -> "Text":
+    """Return one dim line: id, age, version, kind, tags."""
+    kind = "" if item.memory_type == "item" else f" · {item.memory_type}"
+    version = f" · v{item.version}" if item.version > 1 else ""
+    line = styled((item.id, "dim"), (f" · {ago(item.created_at, now=now)}{version}{kind}", "dim"))
+    for tag in tags_of(item):
+        line.append_text(styled((f"  #{one_line(tag)}", "magenta")))
+    return line
+
+
+def entry(mark: "Text", lines: Sequence["Text"]) -> "RenderableType":
+    """Return lines that hang to the right of a mark."""
+    from rich.console import Group  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row(mark, Group(*lines))
+    return grid
+
+
+def print_items(out: Output, items: Sequence["MemoryItem"]) -> None:
+    """Print items: two lines each for a person, one for a program."""
+    if out.is_plain():
+        out.rows(_row(item) for item in items)
+        return
+    for item in items:
+        mark = styled(("●", _STYLES.get(item.memory_type, "blue")))
+        text = styled(shortened(said(item), 4 * out.console.width))
+        out.show(entry(mark, [text, facts(item)]))
+
+
+def _row(item: "MemoryItem") -> tuple[object, ...]:
+    return item.id, moment(item.created_at), item.memory_type, said(item)
+
+
+def parts_of(item: "MemoryItem") -> list[tuple[str, str]]:
+    """Return everything known about an item beside its text, by name."""
+    extra = dict(item.metadata.extra)
+    found = [
+        ("id", item.id),
+        ("kind", item.memory_type),
+        ("status", str(item.status.value)),
+        ("version", str(item.version)),
+        ("scope", whose(item.metadata) or "none"),
+        ("created", moment(item.created_at)),
+        ("changed", moment(item.updated_at) if item.updated_at != item.created_at else ""),
+        ("tags", " ".join(f"#{tag}" for tag in tags_of(item))),
+    ]
+    extra.pop("tags", None)
+    found += [(name, str(extra.pop(name, ""))) for name in ("importance", "source")]
+    found += [(name, str(value)) for name, value in sorted(extra.items())]
+    return [(one_line(name), one_line(value)) for name, value in found if value != ""]
+
+
+def hit_lines(hit: "Hit", width: int, *, full: bool) -> "list[Text]":
+    """Return what a hit says and why it was found; *full* has every reason with its points."""
+    passage = one_line(hit.passage) or said(hit.item)
+    head = styled((shortened(passage, 4 * width), "bold"), (f"  {hit.score:.2f}", "green"))
+    lines = [head, facts(hit.item)]
+    shown = hit.why if full else [each for each in hit.why if each.points > 0.05][:2]
+    if full:
+        lines += [styled((f"{each.points:+6.2f}  ", "cyan"), one_line(each.text)) for each in shown]
+    elif shown:
+        lines.append(styled(("; ".join(one_line(each.text) for each in shown), "cyan")))
+    if hit.repeats:
+        lines.append(styled((f"said {len(hit.repeats) + 1} times", "dim")))
+    return lines
+
+
+def left_out_lines(each: "LeftOut") -> "list[Text]":
+    """Return what a candidate says that is no hit, and why it is none."""
+    told = one_line(each.told)
+    return [styled((shortened(said(each.item), 80), "dim")), styled((told, "dim yellow"))]

@@ -1,0 +1,220 @@
+"""Changing memories and undoing it: `edit`, `forget`, `restore`, `history`."""
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orbiter.memory.cli._editor import in_editor
+from orbiter.memory.cli._errors import ERROR, NOT_FOUND, UsageError, say
+from orbiter.memory.cli._frame import Run, command, new_app
+from orbiter.memory.cli._options import (
+    Id,
+    Kind,
+    Since,
+    Tags,
+    Until,
+    Where,
+    read_json,
+    read_stdin,
+    read_when,
+)
+from orbiter.memory.cli._output import styled
+from orbiter.memory.cli._text import moment, one_line
+from orbiter.memory.cli._versions import CHANGES, differences
+from orbiter.memory.cli._views import as_json, entry, print_items
+
+if TYPE_CHECKING:
+    from orbiter.memory.agent import ScopedMemory
+    from orbiter.memory.items import MemoryItem
+    from orbiter.memory.reports import ItemVersion
+
+__all__ = ["app"]
+
+app = new_app()
+
+
+@command(app, "edit")
+async def edit(
+    run: Run,
+    item_id: Id,
+    text: Annotated[
+        str | None,
+        typer.Argument(help="What it shall say; `-` reads stdin, nothing opens $EDITOR."),
+    ] = None,
+    *,
+    tag: Tags = None,
+    importance: Annotated[float | None, typer.Option(help="From 0 to 1.")] = None,
+    source: Annotated[str | None, typer.Option(help="Where it comes from.")] = None,
+    extra: Annotated[str | None, typer.Option(help="More to keep with it: a JSON object.")] = None,
+    expect: Annotated[
+        int | None, typer.Option(help="Only if it still has this version; else exit 4.")
+    ] = None,
+) -> None:
+    """Change a memory; the old version is kept."""
+    labels = read_json("extra", extra)
+    has_labels = bool(tag) or importance is not None or source is not None or labels is not None
+    async with run.scoped() as memory:
+        if text is None and not has_labels:
+            before = await _must_get(memory, item_id)
+            text, expect = in_editor(before.content), expect or before.version
+            if text == before.content:
+                run.out.note("nothing was changed")
+                return
+        item = await memory.update(
+            item_id,
+            read_stdin().strip() if text == "-" else text,
+            tags=tag or None,
+            importance=importance,
+            source=source,
+            extra=labels,
+            expected_version=expect,
+        )
+    _print_item(run, item)
+
+
+async def _must_get(memory: "ScopedMemory", item_id: str) -> "MemoryItem":
+    from orbiter.memory.errors import ItemNotFoundError  # noqa: PLC0415
+
+    item = await memory.get(item_id)
+    if item is None:
+        raise ItemNotFoundError(item_id, way="`--all` looks at everyone's, `list` shows some")
+    return item
+
+
+def _print_item(run: Run, item: "MemoryItem") -> None:
+    if run.out.is_json:
+        run.out.data(as_json(item))
+    else:
+        print_items(run.out, [item])
+
+
+@command(app, "forget")
+async def forget(  # noqa: PLR0913 - the filters
+    run: Run,
+    item_ids: Annotated[
+        list[str] | None, typer.Argument(help="Ids of memories; `-` reads them from stdin.")
+    ] = None,
+    *,
+    query: Annotated[str, typer.Option("--query", help="All that hold this text.")] = "",
+    kind: Kind = None,
+    since: Since = None,
+    until: Until = None,
+    where: Where = None,
+    everything: Annotated[
+        bool, typer.Option("--everything", help="All memories of the scope.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> int:
+    """Remove memories so that they can be restored."""
+    ids = [
+        one for each in item_ids or () for one in (read_stdin().split() if each == "-" else [each])
+    ]
+    filters = {
+        "query": query,
+        "memory_type": kind,
+        "since": read_when("since", since),
+        "until": read_when("until", until),
+        "where": read_json("where", where),
+        "everything": everything,
+    }
+    has_filter = any(value not in ("", None, False) for value in filters.values())
+    if bool(ids) == has_filter:
+        raise UsageError(
+            "say what to forget: ids, or a filter such as `--where`, `--query`, `--until`, "
+            "or `--everything`; and not both"
+        )
+    async with run.scoped(meaning=False) as memory:
+        if ids:
+            gone, missing = await _forget_ids(memory, ids, dry_run=dry_run)
+            for item_id in missing:
+                say(f"there is no memory `{item_id}` here; `--all` looks at everyone's")
+        else:
+            gone = list((await memory.forget(**filters, dry_run=dry_run or not yes)).items)  # type: ignore[arg-type]  # told above
+            missing = []
+            if gone and not dry_run and not yes:
+                if not _is_agreed(run, gone):
+                    return ERROR
+                # These and no others: what came meanwhile was not asked about.
+                gone, _ = await _forget_ids(memory, [item.id for item in gone], dry_run=False)
+    if run.out.is_json:
+        run.out.data({"dry_run": dry_run, "items": [as_json(item) for item in gone]})
+    else:
+        print_items(run.out, gone)
+    run.out.note(
+        f"{len(gone)} {'would be forgotten' if dry_run else 'forgotten; `restore ID` undoes it'}"
+    )
+    return NOT_FOUND if missing else 0
+
+
+async def _forget_ids(
+    memory: "ScopedMemory", ids: Sequence[str], *, dry_run: bool
+) -> tuple[list["MemoryItem"], list[str]]:
+    gone: list[MemoryItem] = []
+    missing: list[str] = []
+    for item_id in dict.fromkeys(ids):
+        found = await memory.forget(item_id, dry_run=dry_run)
+        gone += found.items
+        if not found.items:
+            missing.append(item_id)
+    return gone, missing
+
+
+def _is_agreed(run: Run, items: Sequence["MemoryItem"]) -> bool:
+    if not (sys.stdin.isatty() and run.out.is_watched):
+        raise UsageError(
+            f"this would forget {len(items)} memories; give `--yes`, or try `--dry-run`"
+        )
+    for item in items[:5]:
+        run.out.draw(styled(("  ", ""), one_line(item.content)[:200]))
+    more = f" ({len(items) - 5} more)" if len(items) > 5 else ""
+    sys.stderr.write(f"Forget {len(items)} memories{more}? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+@command(app, "restore")
+async def restore(
+    run: Run,
+    item_id: Id,
+    *,
+    version: Annotated[int | None, typer.Option(help="Go back to this version.")] = None,
+) -> None:
+    """Bring back what was forgotten, or an earlier version."""
+    async with run.scoped() as memory:
+        item = await memory.restore(item_id, version=version)
+    _print_item(run, item)
+
+
+@command(app, "history")
+async def history(run: Run, item_id: Id) -> None:
+    """Show every version of a memory and what changed."""
+    from orbiter.memory.errors import ItemNotFoundError  # noqa: PLC0415
+
+    async with run.scoped(meaning=False) as memory:
+        versions = await memory.history(item_id)
+    if not versions:
+        raise ItemNotFoundError(item_id, way="`--all` looks at everyone's")
+    if run.out.is_json:
+        run.out.data([_version_json(each) for each in versions])
+        return
+    before: MemoryItem | None = None
+    for each in versions:
+        who = f" by {one_line(each.by)}" if each.by else ""
+        told = (f"{each.change}{who}", CHANGES[each.change])
+        head = styled(told, (f"  {moment(each.at)}", "dim"))
+        mark = styled((f"v{each.item.version}", "bold"))
+        run.out.show(entry(mark, [head, *differences(before, each.item)]))
+        before = each.item
+
+
+def _version_json(version: "ItemVersion") -> dict[str, object]:
+    return {
+        "version": version.item.version,
+        "change": version.change,
+        "at": version.at,
+        "by": version.by,
+        "item": as_json(version.item),
+    }

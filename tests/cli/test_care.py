@@ -1,0 +1,116 @@
+"""Looking after a store, settings, and the shell."""
+
+import json
+from pathlib import Path
+
+from tests.cli.conftest import Cli
+
+
+def test_stats_count_a_scope_and_the_whole_store(cli: Cli) -> None:
+    cli.remember("mine")
+    cli.ok("forget", cli.remember("gone"))
+    cli.remember("bob's", "--user", "bob")
+
+    counted = cli.json("stats")
+
+    assert (counted["items"], counted["forgotten"]) == (1, 1)
+    assert (counted["store"]["items"], counted["store"]["deleted"]) == (2, 1)
+    assert "memories of alice" in cli.ok("stats")
+    assert "everyone" in cli.ok("stats", "--all")
+
+
+def test_doctor_finds_a_sound_store_well(cli: Cli) -> None:
+    cli.remember("mine")
+
+    told = cli.json("doctor")
+
+    assert told["ok"] is True
+    names = {check["name"] for check in told["checks"]}
+    assert {"python", "sqlite", "model", "extras", "store", "contents", "waiting"} <= names
+    assert cli.ok("doctor", "--repair").count("✓") >= 6
+
+
+def test_a_store_that_is_not_there_is_not_made_by_looking_for_it(cli: Cli) -> None:
+    for args in (["list"], ["recall", "x"], ["stats"], ["reindex"], ["backup", f"{cli.url}.copy"]):
+        result = cli(*args)
+
+        assert result.exit_code == 1, args
+        assert "there is no store at" in result.stderr
+    assert cli("doctor").exit_code == 0
+    assert not Path(cli.url).exists()
+
+
+def test_doctor_says_what_is_wrong_and_what_to_do(cli: Cli) -> None:
+    Path(cli.url).write_bytes(b"this is no database, and long enough to be looked at" * 20)
+
+    result = cli("doctor")
+
+    assert result.exit_code == 1
+    assert "✗ store" in result.stdout
+    assert "→" in result.stdout
+
+
+def test_doctor_repairs_a_damaged_index(cli: Cli) -> None:
+    import sqlite3  # noqa: PLC0415 - to do the damage
+
+    cli.ok("remember", "tea", "coffee")
+    cli.ok("doctor", "--repair")
+    with sqlite3.connect(cli.url) as connection:
+        connection.execute("INSERT INTO memory_words(memory_words) VALUES ('delete-all')")
+    connection.close()
+
+    found = cli("doctor", "--json")
+    repaired = cli("doctor", "--repair", "--json")
+
+    assert found.exit_code == 1
+    wrong = [check for check in json.loads(found.stdout)["checks"] if check["state"] == "wrong"]
+    assert wrong[0]["cure"] == "orbiter-memory doctor --repair"
+    assert repaired.exit_code == 0, repaired.stdout
+    assert cli("doctor").exit_code == 0
+
+
+def test_a_backup_opens_as_a_store_and_overwrites_nothing(cli: Cli, tmp_path: Path) -> None:
+    cli.remember("mine")
+    copy = tmp_path / "copy.db"
+
+    cli.ok("backup", str(copy))
+
+    assert cli.json("list", "--url", str(copy))["items"][0]["content"] == "mine"
+    again = cli("backup", str(copy))
+    assert again.exit_code == 1
+    assert again.stderr.startswith("error: ")
+
+
+def test_reindex_builds_the_index_anew(cli: Cli) -> None:
+    cli.ok("remember", "tea", "coffee")
+
+    done = cli.json("reindex")
+
+    assert done["checked"] == 2
+    assert len(cli.json("recall", "tea")["hits"]) == 1
+
+
+def test_config_says_where_each_setting_comes_from(cli: Cli) -> None:
+    told = cli.json("config", "--session", "s1")
+
+    assert told["url"] == {"value": cli.url, "from": "ORBITER_MEMORY_URL"}
+    assert told["user"] == {"value": "alice", "from": "ORBITER_MEMORY_USER"}
+    assert told["session"] == {"value": "s1", "from": "--session"}
+    assert told["task"] == {"value": None, "from": "not set"}
+    assert told["model"] == {"value": "none", "from": "ORBITER_MEMORY_MODEL"}
+
+
+def test_bench_gives_ratios(cli: Cli) -> None:
+    told = cli.json("bench", "--size", "20", "--repeat", "2")
+
+    ratios = {row["what"]: row["ratio"] for row in told["rows"]}
+    assert ratios["remember"] > 0
+    assert ratios["recall by words, of 20"] > 0
+
+
+def test_every_shell_gets_its_script(cli: Cli) -> None:
+    for shell in ("bash", "zsh", "fish", "powershell"):
+        script = cli.ok("completion", shell)
+
+        assert "_ORBITER_MEMORY_COMPLETE" in script
+        assert "orbiter-memory" in script

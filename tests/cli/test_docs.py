@@ -1,0 +1,65 @@
+"""`docs/cli.md` names every command and option, and the list of commands says what they say."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from orbiter.memory.cli._root import COMMANDS, NAME, app
+
+PAGE = Path(__file__).parents[2] / "docs/cli.md"
+
+
+def _walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield every command with the words that call it."""
+    yield path, command
+    if hasattr(command, "list_commands"):
+        context = typer.Context(command)
+        for name in command.list_commands(context):
+            yield from _walk(command.get_command(context, name), (*path, name))
+
+
+def _commands() -> dict[str, Any]:
+    return {" ".join(path): each for path, each in _walk(typer.main.get_command(app), ())}
+
+
+def _section(text: str, name: str) -> str:
+    found = re.search(rf"^### `{re.escape(name)}`.*?(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert found, f"docs/cli.md has no heading ### `{name}`"
+    return found[0]
+
+
+def test_every_command_and_option_is_in_the_documentation() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    shared = text.partition("## Commands")[0]
+    common = set(re.findall(r"^\| `(--[a-z]+)`", shared, re.MULTILINE))
+
+    for name, command in _commands().items():
+        is_group = hasattr(command, "list_commands")
+        told = shared if not name or is_group else _section(text, name)
+        for option in command.params:
+            spellings = [each for each in option.opts if each.startswith("-")]
+            for spelling in [*spellings, *option.secondary_opts]:
+                is_told = spelling in common or re.search(rf"`{spelling}[` ]", told)
+                assert is_told, f"{name}: {spelling}"
+            if not spellings:
+                argument = (option.metavar or option.name).upper().rstrip("S")
+                assert argument in told.splitlines()[2].upper(), f"{name}: {argument}"
+
+
+def test_the_documentation_names_no_option_that_is_gone() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    there = {option for each in _commands().values() for one in each.params for option in one.opts}
+
+    for name in re.findall(r"`(--[a-z-]+)", text):
+        assert name in there | {"--help"}, name
+
+
+def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
+    commands = _commands()
+
+    for name, (_, summary) in COMMANDS.items():
+        assert commands[name].help.splitlines()[0] == summary, name
+    assert NAME in PAGE.read_text(encoding="utf-8")
