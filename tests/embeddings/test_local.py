@@ -57,9 +57,7 @@ def test_the_runtime_reports_nothing_to_its_maker(tmp_path: Path) -> None:
     reporting = {name for name in os.environ if name.startswith("ORT_")}
     clean = {name: value for name, value in os.environ.items() if name not in reporting}
 
-    subprocess.run(
-        [sys.executable, "-c", code], env={**clean, "TMPDIR": str(tmp_path)}, check=True
-    )
+    subprocess.run([sys.executable, "-c", code], env={**clean, "TMPDIR": str(tmp_path)}, check=True)
 
     assert list(tmp_path.iterdir()) == []
 
