@@ -55,7 +55,7 @@ def test_the_wheel_holds_the_two_packages_and_nothing_else(wheel: Path) -> None:
     assert outside == ["synaptic/core/base/memory.py"]
     assert "orbiter/memory/py.typed" in names
     assert "orbiter/__init__.py" not in names
-    assert not [name for name in names if not name.endswith((".py", "py.typed"))]
+    assert not [name for name in names if not name.endswith((".py", ".pyi", "py.typed"))]
 
 
 def test_the_metadata_says_what_the_project_is(wheel: Path) -> None:
@@ -67,8 +67,8 @@ def test_the_metadata_says_what_the_project_is(wheel: Path) -> None:
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["License-Expression"] == "Apache-2.0"
     assert set(metadata.get_all("Provides-Extra") or ()) == {
-        *("all", "ann", "cli", "local", "openai", "postgres", "redis", "server", "testing"),
-        "vector",
+        *("all", "ann", "cli", "local", "openai", "otel", "postgres", "redis", "server"),
+        *("testing", "vector"),
     }
     core = [r for r in metadata.get_all("Requires-Dist") or () if "extra ==" not in r]
     assert sorted(r.split(">")[0] for r in core) == ["platformdirs", "pydantic", "pyyaml"]

@@ -1,7 +1,7 @@
 """`Chat`: one conversation, from its messages to what a model is shown of it."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from orbiter.memory.agent._appending import append, append_once, check_messages, copies_for
 from orbiter.memory.agent._core import Store, check_free
@@ -17,9 +17,8 @@ from orbiter.memory.tokens import item_tokens
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._chats import Chats
-    from orbiter.memory.agent._handle import ScopedMemory
     from orbiter.memory.agent._summaries import SummaryMemory
-    from orbiter.memory.context import Context, Dropped
+    from orbiter.memory.context import Context, Dropped, RecentActivity
     from orbiter.memory.recall import Hit
 
 __all__ = ["Chat"]
@@ -28,10 +27,32 @@ _MOST_SHOWN = 100
 """Messages of a conversation that may be found before its memories."""
 
 
+class Home(Protocol):
+    """What a conversation needs of the handle it was opened from."""
+
+    @property
+    def scope(self) -> MemoryMetadata:
+        """Whose it is."""
+        ...
+
+    @property
+    def activity(self) -> "RecentActivity":
+        """What happened lately."""
+        ...
+
+    def chat(self, chat_id: str) -> "Chat":
+        """Return another conversation."""
+        ...
+
+    async def recall(self, query: str, *, k: int) -> "Sequence[Hit]":
+        """Return the memories that answer *query*."""
+        ...
+
+
 class Chat:
     """One conversation; `ScopedMemory.chat` makes it. Another chat's messages are never in it."""
 
-    def __init__(self, chats: "Chats", handle: "ScopedMemory", chat_id: str) -> None:
+    def __init__(self, chats: "Chats", handle: Home, chat_id: str) -> None:
         self._chats = chats
         self._handle = handle
         self._id = chat_id
@@ -217,7 +238,7 @@ class Chat:
         if last is None or not is_of(last, self._scope):
             raise ItemNotFoundError(place, way="fork at a message of this chat")
         name = f"{self._id}/{new_id()[-8:]}" if chat_id is None else chat_id
-        branch = Chat(self._chats, self._handle, name)
+        branch = self._handle.chat(name)
         before, _ = await read_back(store, self._scope, before=last)
         await branch._begin_with(store, [*before, last])
         self._chats.core.events.tell("forked", branch.scope, detail=f"of {self._id}")

@@ -7,7 +7,7 @@ from orbiter.memory.agent._core import Store
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus, role_of
 from orbiter.memory.query import SCOPE_FIELDS
 
-__all__ = ["is_of", "nothing_else", "read_back", "read_since", "system_messages"]
+__all__ = ["is_of", "nothing_else", "read_back", "system_messages"]
 
 _PAGE = 100
 _FIRST_PAGE = 32
@@ -33,11 +33,13 @@ async def read_back(
     scope: MemoryMetadata,
     *,
     is_enough: Callable[[Sequence[MemoryItem]], bool] | None = None,
-    before: MemoryItem | str | None = None,
+    before: MemoryItem | None = None,
+    since: datetime | None = None,
 ) -> tuple[list[MemoryItem], bool]:
     """Return the newest messages, oldest first, and whether these are all there are.
 
-    Reads until *is_enough* says so of what was read, newest first; without it, to the beginning.
+    Reads until *is_enough* says so of what was read, newest first; without it, to the beginning,
+    or to *since*.
     """
     found: list[MemoryItem] = []
     size = _FIRST_PAGE
@@ -48,6 +50,7 @@ async def read_back(
             where=nothing_else(scope) or None,
             limit=size,
             before=before,
+            since=since,
         )
         found += (item for item in page if role_of(item) is not None)
         if len(page) < size:
@@ -55,27 +58,6 @@ async def read_back(
         if is_enough is not None and is_enough(found):
             return found[::-1], False
         before, size = page[-1], _PAGE
-
-
-async def read_since(
-    store: Store, scope: MemoryMetadata, since: datetime | None
-) -> list[MemoryItem]:
-    """Return the messages from an instant on, oldest first; all of them without one."""
-    found: list[MemoryItem] = []
-    before: MemoryItem | None = None
-    while True:
-        page = await store.search(
-            metadata=scope,
-            status=MemoryStatus.ACCEPTED,
-            where=nothing_else(scope) or None,
-            since=since,
-            limit=_PAGE,
-            before=before,
-        )
-        found += (item for item in page if role_of(item) is not None)
-        if len(page) < _PAGE:
-            return found[::-1]
-        before = page[-1]
 
 
 async def system_messages(

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import Field
 
 from orbiter.memory.agent._core import Core, Store
-from orbiter.memory.agent._messages import read_since
+from orbiter.memory.agent._messages import read_back
 from orbiter.memory.agent._reading import belongs, derived_id
 from orbiter.memory.errors import AccessError, MemoryError, SummaryError, VersionConflict
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus, role_of
@@ -24,8 +24,6 @@ from orbiter.memory.query import SCOPE_FIELDS
 from orbiter.memory.summary import SummaryConfig, check_trigger, roll_summary
 
 __all__ = ["Summaries", "SummaryMemory"]
-
-_log = logging.getLogger("orbiter.memory")
 
 _TICK = timedelta(microseconds=1)
 _MOST_COUNTED = 10_000
@@ -120,7 +118,8 @@ class Summaries:
             pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**tally.failures)
             tally.failures += 1
             tally.not_before = asyncio.get_running_loop().time() + pause
-            _log.warning("a summary has to wait, nothing is lost: %s", _told(exc))
+            log = logging.getLogger("orbiter.memory")  # here: importing must touch no logger
+            log.warning("a summary has to wait, nothing is lost: %s", _told(exc))
             self._core.events.tell("summary failed", scope, detail=_told(exc))
         finally:
             # At once, not when the loop comes to it: what is said from now on begins a new look.
@@ -137,7 +136,7 @@ class Summaries:
         tally = self._tally(key)
         # What is said while we read is counted twice rather than not at all: the next look sees.
         tally.messages = tally.characters = 0
-        items = await read_since(store, scope, since)
+        items, _ = await read_back(store, scope, since=since)
         tally.messages += len(items)
         tally.characters += _characters(items)
         tally.is_whole = True
