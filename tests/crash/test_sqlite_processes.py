@@ -53,6 +53,36 @@ async def test_processes_that_create_a_file_at_once_all_succeed(tmp_path: Path) 
             assert await store.verify()
 
 
+async def test_two_stores_on_one_file_keep_it_while_other_processes_come_and_go(
+    tmp_path: Path,
+) -> None:
+    look = (
+        "import asyncio, sys; from orbiter.memory import SQLiteMemoryStore\n"
+        "async def main():\n"
+        "    async with SQLiteMemoryStore(sys.argv[1]) as store:\n"
+        "        print(await store.count())\n"
+        "asyncio.run(main())"
+    )
+    path = tmp_path / "m.db"
+
+    def seen_by_another() -> int:
+        done = subprocess.run(
+            [sys.executable, "-c", look, str(path)], capture_output=True, check=True, text=True
+        )
+        return int(done.stdout)
+
+    async with SQLiteMemoryStore(path) as first, SQLiteMemoryStore(path) as second:
+        await first.add(HumanMemory(content="one"))
+        async with SQLiteMemoryStore(path) as third:
+            assert await third.count() == 1
+        assert await asyncio.to_thread(seen_by_another) == 1
+
+        await second.add(HumanMemory(content="two"))
+
+        assert await asyncio.to_thread(seen_by_another) == 2
+        assert await first.count() == 2
+
+
 async def test_a_write_waits_for_another_process_and_then_succeeds(tmp_path: Path) -> None:
     async with SQLiteMemoryStore(tmp_path / "m.db") as store:
         holder = Child(hold_lock, store.db_path, 0.5)

@@ -146,9 +146,14 @@ class SQLiteFile:
         return True
 
     def _connect_writer(self) -> sqlite3.Connection:
-        if self._path != ":memory:":
-            opening.prepare_file(self._path)
-        connection = self._connect()
+        held = None if self._path == ":memory:" else opening.prepare_file(self._path)
+        try:
+            connection = self._connect()
+        except BaseException:  # whatever it was, nothing stays reserved
+            if held is not None:
+                opening.release(held)
+            raise
+        connection.held = held
         try:
             schema.set_up(connection, self._path, patience=self._busy_timeout)
             connection.execute(f"PRAGMA synchronous = {self._durability}")
@@ -159,11 +164,12 @@ class SQLiteFile:
             raise
         return connection
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self) -> opening.Connection:
         # Never creates the file: that is the writer's affair, and done by now.
         is_file = self._path != ":memory:"
         connection = sqlite3.connect(
             opening.uri(self._path, "rw") if is_file else self._path,
+            factory=opening.Connection,
             uri=is_file,
             timeout=self._busy_timeout,
             isolation_level=None,

@@ -25,6 +25,8 @@ class Guarded:
 _alive: WeakSet[Guarded] = WeakSet()
 _held: list[Guarded] = []
 _forking = Lock()
+looking = Lock()
+"""Held while a file is looked at, see `_sqlite/opening.py`: no process may be forked meanwhile."""
 _is_watching = False
 
 
@@ -36,6 +38,7 @@ def _watch() -> None:
 
 
 def _before() -> None:
+    looking.acquire()
     _forking.acquire()
     _held[:] = _alive
     for guarded in _held:
@@ -43,6 +46,7 @@ def _before() -> None:
 
 
 def _in_parent() -> None:
+    looking.release()
     for guarded in _held:
         guarded.lock.release()
     _held.clear()
@@ -50,6 +54,7 @@ def _in_parent() -> None:
 
 
 def _in_child() -> None:
+    looking.release()
     for guarded in _held:
         if guarded.connection is not None:
             guarded.connection.close()

@@ -1,11 +1,18 @@
-"""Looking at a path before SQLite opens it: what is not ours or not whole stays as it is."""
+"""Looking at a path before SQLite opens it: what is not ours or not whole stays as it is.
+
+Closing any descriptor of a file takes away all locks that the process has on it, those of SQLite's
+connections included; other processes then take its journal away under it. So a file is looked at
+only while no connection of this process is open on it.
+"""
 
 import os
 import sqlite3
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
+from orbiter.memory.backends._sqlite.forks import looking
 from orbiter.memory.backends._sqlite.schema import check_owner
 from orbiter.memory.errors import StorageError
 
@@ -15,8 +22,59 @@ def uri(path: str, mode: str) -> str:
     return f"file:///{quote(Path(path).as_posix().lstrip('/'), safe='/:')}?mode={mode}"
 
 
-def prepare_file(path: str) -> None:
-    """Make sure that *path* is a new file or looks like a whole database; change no byte."""
+_File = tuple[int, int]
+
+_open: Counter[_File] = Counter()
+"""How many connections there are, or will be in a moment, on each file of this process."""
+
+
+class Connection(sqlite3.Connection):
+    """A connection that says when it is closed."""
+
+    held: _File | None = None
+
+    def close(self) -> None:
+        """Close it; from then on the file may be looked at, unless there are others."""
+        super().close()
+        held, self.held = self.held, None
+        if held is not None:
+            release(held)
+
+
+def release(held: _File) -> None:
+    """Say that a connection is closed, or was never made."""
+    with looking:
+        _open[held] -= 1
+        if not _open[held]:
+            del _open[held]
+
+
+def prepare_file(path: str) -> _File:
+    """Make sure that *path* is a new file or looks like a whole database; change no byte.
+
+    What is returned must be released when the connection that is now made is closed.
+    """
+    with looking:
+        if held := _identity(path):
+            if not _open[held]:
+                _check_place(path)
+            _open[held] += 1
+            return held
+        _check_place(path)
+        held = _identity(path) or (0, 0)
+        _open[held] += 1
+        return held
+
+
+def _identity(path: str) -> _File | None:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _check_place(path: str) -> None:
     folder = Path(path).parent
     if not folder.is_dir():
         home = "; `~` is not expanded, `Path(...).expanduser()` does that" if "~" in path else ""
