@@ -85,7 +85,7 @@ BUGS = [
     )
     for name, bug in bugs.items()
 ]
-SLIPS = ("AttributeError", "Failed:", "ImportError", "NameError", "SyntaxError", "TypeError")
+SLIPS = ("AttributeError", "Failed: async", "ImportError", "NameError", "SyntaxError", "TypeError")
 """How a bug fails that is no bug but nonsense: it would fail on anything."""
 
 

@@ -229,6 +229,7 @@ async def test_where_tells_true_from_one(opened: Any) -> None:
             ("true", True),
             ("text", "1"),
             ("list", [1]),
+            ("true list", [True, "x"]),
         ):
             metadata = MemoryMetadata(user_id="ann", extra={"k": value, "o": {"k": 1}})
             await store.add(HumanMemory(id=name, content="x", metadata=metadata))
@@ -236,8 +237,8 @@ async def test_where_tells_true_from_one(opened: Any) -> None:
         async def ids(**where: Any) -> set[str]:
             return {item.id for item in await store.search(where=where, query="x")}
 
-        assert await ids(k=1) == await ids(k=1.0) == {"one", "float"}
-        assert await ids(k=True) == {"true"}
+        assert await ids(k=1) == await ids(k=1.0) == {"one", "float", "list"}
+        assert await ids(k=True) == {"true", "true list"}
         assert await ids(k="1") == {"text"}
         assert await ids(o=1) == await ids(missing="x") == set()
         assert await ids(k=1, o=1) == set()

@@ -50,6 +50,7 @@ async def test_what_is_no_id_is_refused(store: Any, wrong: Any) -> None:
     [
         (lambda s: s.search(memory_type="\ud800"), "memory_type"),
         (lambda s: s.search(memory_type="a\0b"), "memory_type"),
+        (lambda s: s.search(deleted="no"), "`deleted` must be True or False, not 'no'"),
         (lambda s: s.purge(deleted_before="yesterday"), "deleted_before"),
         (lambda s: s.add(HumanMemory(content=""), by=5), "`by` must be a name, not 5"),
         (lambda s: s.add(HumanMemory(content=""), by=""), "`by` must be a name"),

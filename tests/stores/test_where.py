@@ -38,6 +38,9 @@ FIELDS: tuple[dict[str, Any], ...] = (
     {"updated_at": {"$lt": START + timedelta(seconds=9)}},
     {"$or": [{"n": 1}, {"extra.n": {"$in": [2, "3"]}}, {"agent_id": "x"}]},
     {"$not": {"tags": {"$contains": "even"}}},
+    {"tags": "even", "n": {"$gt": 5}},
+    {"tags": {"$ne": "even"}},
+    {"metadata.extra.tags": {"$in": ["even", 2]}},
     {"n": 12},
 )
 
@@ -75,7 +78,8 @@ def _notes(count: int = 60) -> list[MemoryItem]:
             id=f"i{n}",
             content=f"door code {n}",
             metadata=MemoryMetadata(
-                user_id="ann", extra={"n": n, "tags": ["even"] if n % 2 == 0 else []}
+                user_id="ann",
+                extra={"n": n, "name": f"n{n}", "tags": ["even"] if n % 2 == 0 else []},
             ),
             created_at=START + timedelta(seconds=n),
         )
@@ -129,7 +133,24 @@ async def test_a_whole_filter_costs_one_call_of_python() -> None:
         assert len(await store.search(where=where, limit=100)) == 10
         assert calls == 10
         assert len(await store.search(where={"n": 7})) == 1
+        assert len(await store.search(where={"name": "n7"})) == 1
         assert calls == 10
+        assert len(await store.search(where={"tags": "even"})) == 5  # a list each
+        assert calls == 20
+
+
+async def test_a_text_does_not_end_at_a_nul_that_was_written_by_hand() -> None:
+    async with SQLiteMemoryStore() as store:
+        await store.add_many(_notes(2))
+
+        def write(connection: Any) -> None:
+            connection.execute(
+                "UPDATE memory_items SET metadata = replace(metadata, '\"n0\"', '\"n1\\u0000\"')"
+            )
+
+        await store._file.read(write, writing=True)
+
+        assert [item.id for item in await store.search(where={"name": "n1"})] == ["i1"]
 
 
 @pytest.mark.parametrize("seed", range(2, 5))

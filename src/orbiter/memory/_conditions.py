@@ -132,7 +132,10 @@ class _Test(Condition):
 
 @dataclass(frozen=True, slots=True)
 class Among(_Test):
-    """The value is one of *values*; `None` stands for null and for what is not there."""
+    """The value, or an element of it where it is a list, is one of *values*.
+
+    `None` stands for null and for what is not there.
+    """
 
     values: tuple[Scalar, ...]
     _keys: frozenset[object] = field(init=False, repr=False, compare=False)
@@ -143,8 +146,11 @@ class Among(_Test):
     def holds(self, read: Read) -> bool:
         """Tell whether the value is among them: `True` is not 1, and 1 is 1.0."""
         value = read(self.place)
-        if value is MISSING:
-            value = None
+        if isinstance(value, list):  # as in MongoDB; what is nested deeper is equal to nothing
+            return any(map(self._has, value))
+        return self._has(None if value is MISSING else value)
+
+    def _has(self, value: object) -> bool:
         return not isinstance(value, dict | list) and _key(value) in self._keys
 
 

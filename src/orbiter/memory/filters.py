@@ -44,6 +44,7 @@ MAX_ORDERED = 2**53
 _SIGNS: dict[str, Sign] = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 _OPERATORS = ("$eq", "$ne", *_SIGNS, "$in", "$nin", "$exists", "$contains", "$not")
 _TOLD = "`, `".join(_OPERATORS)
+_OF_EXTRA = ("metadata.extra.", "extra.")
 
 
 def parse_where(where: object) -> Condition | None:
@@ -146,7 +147,8 @@ def _place(name: str) -> Place:
         raise QueryError(f"`where` names {name!r}, which no item can have: {exc}") from None
     if name in FIELDS:
         return Place(name, is_extra=False)
-    return Place(name.removeprefix("extra."), is_extra=True)
+    start = next(filter(name.startswith, _OF_EXTRA), "")
+    return Place(name.removeprefix(start), is_extra=True)
 
 
 def _all_of(parts: list[Condition]) -> Condition:

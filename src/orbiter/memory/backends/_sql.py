@@ -6,12 +6,12 @@ A `Dialect` spells the few things the two databases say differently.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from orbiter.memory.backends._rows import READ, Row
-from orbiter.memory.errors import EmptyFilterError, QueryError, VersionConflict
+from orbiter.memory.backends._rows import READ, Row, decode
+from orbiter.memory.errors import AccessError, EmptyFilterError, QueryError, VersionConflict
 from orbiter.memory.filters import Condition
 from orbiter.memory.items import MemoryMetadata
 from orbiter.memory.query import SCOPE_FIELDS, Query
@@ -42,7 +42,7 @@ class Filter(NamedTuple):
     """A compiled question: conditions by their cost, and the values they bind."""
 
     scope: list[str]
-    """Served by an index: not deleted, the scope fields, the times."""
+    """Served by an index: deleted or not, the scope fields, the times."""
     rest: list[str]
     """Checked row by row: type, status and `where`."""
     args: "Args"
@@ -136,6 +136,10 @@ class Dialect(ABC):
         """Lock the rows of ids in an order in which no two callers wait for each other."""
         yield from ()
 
+    def claim(self, item_ids: Sequence[str]) -> Steps[None]:  # noqa: ARG002
+        """Keep others who claim one of these ids waiting, whether it has a row yet or not."""
+        yield from ()
+
     @abstractmethod
     def changes(self, sql: str, args: Sequence[Any]) -> Steps[int]:
         """Run a change and return how many rows it changed."""
@@ -157,8 +161,16 @@ class Operations:
 
     # Writing
 
-    def add(self, row: Row, expected_version: int | None, by: str | None) -> Steps[None]:
-        """Upsert a row, if it is still the expected version."""
+    def add(
+        self,
+        row: Row,
+        expected_version: int | None,
+        by: str | None,
+        wanted: Mapping[Any, str] | None = None,
+    ) -> Steps[None]:
+        """Upsert a row, if it is still the expected version, and over what is as *wanted* only."""
+        if wanted:
+            yield from self._check_owner([row.id], wanted)
         if expected_version is not None:
             yield from self._add_expected(row, expected_version)
         else:
@@ -181,11 +193,25 @@ class Operations:
         if made not in (None, version + 1):  # added by another while there was none to lock
             raise VersionConflict(row.id, expected=expected, found=made - 1)
 
-    def add_many(self, rows: Sequence[Row], by: str | None) -> Steps[None]:
-        """Upsert rows in order, all or none."""
+    def add_many(
+        self, rows: Sequence[Row], by: str | None, wanted: Mapping[Any, str] | None = None
+    ) -> Steps[None]:
+        """Upsert rows in order, all or none, and over what is as *wanted* only."""
+        if wanted:
+            yield from self._check_owner([row.id for row in rows], wanted)
         yield from self._dialect.add_many(rows)
         if by is not None:
             yield from self._sign(by, [row.id for row in rows])
+
+    def _check_owner(self, item_ids: Sequence[str], wanted: Mapping[Any, str]) -> Steps[None]:
+        """Refuse ids of items, deleted ones included, whose scope fields are not as wanted."""
+        yield from self._dialect.claim(item_ids)
+        args = Args(self._dialect)
+        rows = yield self._select(self._dialect.by_ids(args, item_ids), args)
+        for row in rows:
+            whose = decode(row).metadata
+            if any(getattr(whose, name) != value for name, value in wanted.items()):
+                raise AccessError(f"the id `{row[0]}` is taken; leave it out, and one is made")
 
     def clear(self, metadata: MemoryMetadata | None, by: str | None) -> Steps[int]:
         """Soft-delete what matches; return how many."""
@@ -322,19 +348,26 @@ class Operations:
             )
         )
 
-    def search(self, asked: Query, before: str | None, after: str | None) -> Steps[Rows]:
-        """Return the rows that match, newest first; a cursor is an item's id."""
+    def search(
+        self, asked: Query, before: str | None, after: str | None, *, deleted: bool = False
+    ) -> Steps[Rows]:
+        """Return the rows that match, newest first; a cursor is an item's id.
+
+        They are those that are not deleted or, with *deleted*, those that are.
+        """
         if not asked.limit:
             return []
         # After a cursor, the page that follows it in time: walking on leaves no gap.
         order = self._newest if after is None else self._oldest
         tail = f"{order} LIMIT {min(asked.limit, MAX_LIMIT)}"
-        compiled = yield from self.compile(asked, before, after)
-        if asked.needle:
+        compiled = yield from self.compile(asked, before, after, deleted=deleted)
+        if asked.needle and not deleted:
             rows = yield from self._search_text(asked, compiled, order, tail)
         else:
-            where = " AND ".join([*compiled.scope, *compiled.rest])
-            rows = yield self._select(where, compiled.args, tail)
+            conditions = [*compiled.scope, *compiled.rest]
+            if asked.needle:  # what is deleted is seldom much, and its text is read
+                conditions.append(self._dialect.contains(asked.needle, compiled.args))
+            rows = yield self._select(" AND ".join(conditions), compiled.args, tail)
         return rows if after is None else rows[::-1]
 
     def _search_text(self, asked: Query, compiled: Filter, order: str, tail: str) -> Steps[Rows]:
@@ -354,11 +387,16 @@ class Operations:
         return (yield from self._dialect.find(asked.needle, compiled, tail, rows))
 
     def compile(
-        self, asked: Query, before: str | None = None, after: str | None = None
+        self,
+        asked: Query,
+        before: str | None = None,
+        after: str | None = None,
+        *,
+        deleted: bool = False,
     ) -> Steps[Filter]:
         """Return the conditions of all that is asked, its text aside."""
         dialect, args = self._dialect, Args(self._dialect)
-        scope = ["deleted = 0", *dialect.scope(asked.wanted, args)]
+        scope = [f"deleted = {int(deleted)}", *dialect.scope(asked.wanted, args)]
         if asked.since is not None:
             scope.append(f"created_at >= {args.bind(dialect.instant(asked.since))}")
         if asked.until is not None:

@@ -64,30 +64,43 @@ class SQLMemoryStore(SQLRecall):
     # Writing
 
     async def add(
-        self, item: MemoryItem, *, expected_version: int | None = None, by: str | None = None
+        self,
+        item: MemoryItem,
+        *,
+        expected_version: int | None = None,
+        by: str | None = None,
+        within: MemoryMetadata | None = None,
     ) -> None:
         """Store *item*, or update the one with its id; return once it is durable.
 
         With *expected_version* it is written only over that version, 0 meaning that there is no
         such item yet; else `VersionConflict` is raised and nothing is written. *by* is remembered
-        in `history`.
+        in `history`. With *within*, an item that does not match it is not replaced, even if it is
+        deleted: that is an `AccessError`, and nothing is written.
         """
         if expected_version is not None:
             check_size("expected_version", expected_version)
         row = encode(item, exact_extra=self._exact_extra)
         by = _signature(by)
-        if expected_version is None and by is None:
+        wanted = Query(metadata=within).wanted
+        if expected_version is None and by is None and not wanted:
             await self._put(row)
         else:
-            await self._write(lambda: self._operations.add(row, expected_version, by))
+            await self._write(lambda: self._operations.add(row, expected_version, by, wanted))
         self._wrote()
 
-    async def add_many(self, items: Sequence[MemoryItem], *, by: str | None = None) -> None:
-        """Store or update every item of *items*, in order, all or none."""
+    async def add_many(
+        self,
+        items: Sequence[MemoryItem],
+        *,
+        by: str | None = None,
+        within: MemoryMetadata | None = None,
+    ) -> None:
+        """Store or update every item of *items*, in order, all or none; *within* as for `add`."""
         rows = await self._encode(items)
-        by = _signature(by)
+        by, wanted = _signature(by), Query(metadata=within).wanted
         if rows:
-            await self._write(lambda: self._operations.add_many(rows, by))
+            await self._write(lambda: self._operations.add_many(rows, by, wanted))
             self._wrote()
         else:
             await self.count()  # a closed store says so for an empty batch, too
@@ -165,6 +178,7 @@ class SQLMemoryStore(SQLRecall):
         since: datetime | None = None,
         until: datetime | None = None,
         where: Where | None = None,
+        deleted: bool = False,
     ) -> list[MemoryItem]:
         """Return at most *limit* items that match every given filter, newest first.
 
@@ -172,14 +186,17 @@ class SQLMemoryStore(SQLRecall):
         second excluded. *where* says what must hold of fields and of keys of `metadata.extra`:
         see `docs/backends.md#where`. *before* and *after* are an item, or its id: pass the last
         item of a page as *before* to get the page of older ones, the first as *after* to get the
-        one of newer ones; what is written meanwhile shifts no page.
+        one of newer ones; what is written meanwhile shifts no page. With *deleted* only what was
+        soft-deleted and can be restored is found, and nothing else.
         """
         asked = Query(
             query, metadata, memory_type, status, limit, since=since, until=until, where=where
         )
+        if not isinstance(deleted, bool):
+            raise QueryError(f"`deleted` must be True or False, not {deleted!r}")
         older, newer = cursor_id("before", before), cursor_id("after", after)
         rows = await self._read(
-            lambda: self._operations.search(asked, older, newer),
+            lambda: self._operations.search(asked, older, newer, deleted=deleted),
             alone=not asked.needle and older is None and newer is None,
         )
         return [decode(row) for row in rows]

@@ -118,17 +118,11 @@ class Wording(ABC):
 Test = Among | Ordered | Exists | Contains
 
 
-def equalities(parts: Sequence[Condition]) -> dict[str, str | int | float | bool]:
-    """Return the keys of `metadata.extra` that must be equal to one value, each once."""
-    found: dict[str, str | int | float | bool] = {}
-    for part in parts:
-        if is_equality(part) and part.place.name not in found:  # type: ignore[attr-defined]  # an `Among`
-            found[part.place.name] = part.values[0]  # type: ignore[attr-defined]
-    return found
-
-
 def is_equality(part: Condition) -> bool:
-    """Tell whether a key of `metadata.extra` must be equal to one value that is not null."""
+    """Tell whether a key of `metadata.extra` must be equal to one value that is not null.
+
+    A list that has the value is equal to it, too.
+    """
     return (
         isinstance(part, Among)
         and part.place.is_extra

@@ -96,18 +96,28 @@ class RedisMemoryStore:
 
     # Writing
 
-    async def add(self, item: MemoryItem, *, expected_version: int | None = None) -> None:
+    async def add(
+        self,
+        item: MemoryItem,
+        *,
+        expected_version: int | None = None,
+        within: MemoryMetadata | None = None,
+    ) -> None:
         """Store *item*, or update the one with its id; return once the server has it.
 
         With *expected_version* it is written only over that version, 0 meaning that there is no
-        such item yet; else `VersionConflict` is raised and nothing is written.
+        such item yet; else `VersionConflict` is raised and nothing is written. With *within*, an
+        item that does not match it is not replaced: that is an `AccessError`.
         """
         if expected_version is not None:
             check_size("expected_version", expected_version)
-        await self._items.put([encode(item)], expected=expected_version)
+        wanted = Query(metadata=within).wanted
+        await self._items.put([encode(item)], expected=expected_version, wanted=wanted)
 
-    async def add_many(self, items: Sequence[MemoryItem]) -> None:
-        """Store or update every item of *items*, in order, all or none.
+    async def add_many(
+        self, items: Sequence[MemoryItem], *, within: MemoryMetadata | None = None
+    ) -> None:
+        """Store or update every item of *items*, in order, all or none; *within* as for `add`.
 
         The server does nothing else meanwhile, some 30 ms for a thousand items; more than
         `MAX_BATCH` are refused.
@@ -125,7 +135,7 @@ class RedisMemoryStore:
                 await asyncio.sleep(0)  # others may go on while a large batch is prepared
         self._items.check()  # a closed store says so for an empty batch, too
         if rows:
-            await self._items.put(rows)
+            await self._items.put(rows, wanted=Query(metadata=within).wanted)
 
     async def clear(self, *, metadata: MemoryMetadata | None = None) -> int:
         """Remove what matches, or everything; return how many.

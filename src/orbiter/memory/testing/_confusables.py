@@ -20,7 +20,8 @@ VALUES: tuple[Any, ...] = (
 """Values that some database takes for another one of them, or orders differently."""
 
 _ODD: tuple[Any, ...] = ([], [1], ["a", "ab"], [True, None], [1.0, [1]], [[1]], [10**16], [2.0**62],
-                         ["a", 2**53 + 1], {}, {"a": 1}, {"$gt": 1}, [{"a": 1}], ["1"])  # fmt: skip
+                         ["a", 2**53 + 1], {}, {"a": 1}, {"$gt": 1}, [{"a": 1}], ["1"], [1, "a"],
+                         [[None], {"a": None}], [False, 0.1, "\u00e4"])  # fmt: skip
 _USERS = (None, "a", "A", "ä", "", "1", "%", "null")
 _FIELDS = ("id", "content", "memory_type", "status", "user_id", "session_id", "task_id", "agent_id")
 _TEXTS = ("", "a", "A", "ä", "Ä", "100% sure", "human", "ai", "accepted", "draft", "1", "%", "i1",
@@ -28,7 +29,7 @@ _TEXTS = ("", "a", "A", "ä", "Ä", "100% sure", "human", "ai", "accepted", "dra
 _SIGNS = ("$gt", "$gte", "$lt", "$lte")
 
 
-def confusable_items(seed: int, count: int = 60) -> list[MemoryItem]:
+def confusable_items(seed: int, count: int = 64) -> list[MemoryItem]:
     """Return items whose fields and `metadata.extra` hold all of the above."""
     dice = random.Random(seed)  # noqa: S311 - to be repeated, not to be secret
     items: list[MemoryItem] = []
@@ -65,7 +66,11 @@ def telling_filters() -> list[Where]:
         *({"n": {sign: told}} for sign, told in (("$ne", 1), ("$nin", [1]), ("$exists", False))),
         {"n": None},
         {"k": {"$in": [None, 2**53, "a", True]}},
-        {"$and": [{"k": 1}, {"k": "a"}]},
+        {"k": {"$in": [0, "b", 10**16]}},
+        {"k": {"$nin": ["a", 2**53 + 1]}},
+        {"k": {"$nin": [None, 0.1]}},
+        {"$and": [{"k": 1}, {"k": "a"}]},  # some list has both
+        {"metadata.extra.k": "a", "extra.k": {"$ne": 1}},
         {"$not": {"tags": {"$lt": "b"}}},
         {"user_id": None},
         {"user_id": {"$in": [None, "a"]}},
@@ -85,7 +90,7 @@ def random_where(dice: random.Random, depth: int = 3) -> Where:
     for _ in range(dice.choice((1, 1, 2, 3))):
         name = dice.choice((*KEYS, *KEYS, *_FIELDS, "created_at", "updated_at", "version"))
         if name == "$in" or (name in ("content", "user_id") and dice.random() < 0.5):
-            name = f"extra.{name}"
+            name = f"{dice.choice(('extra', 'metadata.extra'))}.{name}"
         where[name] = _asked(dice, name)
     return where
 

@@ -92,6 +92,14 @@ class PostgresDialect(Dialect):
             [list(item_ids)],
         )
 
+    def claim(self, item_ids: Sequence[str]) -> Steps[None]:
+        """Lock the ids themselves: a row that is not there cannot be locked."""
+        yield Statement(
+            "SELECT pg_advisory_xact_lock(hashtextextended(id, 0)) FROM"
+            " (SELECT DISTINCT id FROM unnest($1::text[]) AS given (id) ORDER BY id) AS given",
+            [list(item_ids)],
+        )
+
     def beside(self, derived: str, item: str) -> str:
         """Return the condition that joins what is derived with its item."""
         return self.is_item(f"{derived}.user_key", f"{derived}.id", item)

@@ -9,36 +9,19 @@ from collections.abc import Sequence
 
 from orbiter.memory._conditions import (
     TIMES,
-    AllOf,
     Among,
-    Condition,
     Contains,
     Exists,
     Ordered,
     Scalar,
 )
 from orbiter.memory.backends._rows import EXACT
-from orbiter.memory.backends._sql_where import Test, Wording, equalities, is_equality
+from orbiter.memory.backends._sql_where import Test, Wording
 from orbiter.memory.query import SCOPE_FIELDS
 
 
 class PostgresWording(Wording):
     """How Postgres says a condition."""
-
-    def all_of(self, condition: AllOf) -> str:
-        """Return that every part holds; equal values are compared all at once."""
-        equal = {
-            key: value for key, value in equalities(condition.parts).items() if _is_small(value)
-        }
-        rest = [part for part in condition.parts if not _is_in(part, equal)]
-        said = [self._holds(equal)] if equal else []
-        said += map(self.say, rest)
-        return f"({' AND '.join(said)})" if said else "true"
-
-    def _holds(self, equal: dict[str, str | int | float | bool]) -> str:
-        given = json.dumps({"extra": equal}, ensure_ascii=False)
-        # Cast, as it may come from a subquery that has made text of it.
-        return f"metadata::jsonb @> {self.args.bind(given)}::text::jsonb"
 
     def column(self, name: str) -> str:
         """Return a column, or a scope field of `metadata`, which may have been made text."""
@@ -67,9 +50,8 @@ class PostgresWording(Wording):
 
     def of_extra(self, test: Test) -> str:
         """Return the test of a key."""
-        if isinstance(test, Among) and is_equality(test) and _is_small(test.values[0]):
-            return self._holds(equalities([test]))
         key = self.args.bind(test.place.name)
+        # Cast, as it may come from a subquery that has made text of it.
         value = f"(metadata::jsonb->'extra'->{key}::text)"
         match test:
             case Among():
@@ -84,22 +66,36 @@ class PostgresWording(Wording):
     def _one_of_extra(self, test: Among, value: str, key: str) -> str:
         said = [f"{value} IS NULL"] if None in test.values else []
         small = [each for each in test.values if _is_small(each)]
-        if small:
-            # A list holds a scalar that is one of its elements.
-            said.append(
-                f"(jsonb_typeof({value}) NOT IN ('array', 'object')"
-                f" AND {self._json(small)} @> {value})"
-            )
+        # A scalar holds itself, and a list the scalars that are its elements.
+        if len(small) == 1:
+            said.append(f"{value} @> {self._json(small[0])}")
+        elif small:
+            # Of a subquery, as that is asked once and not for every row.
+            given = self.args.bind([json.dumps(each, ensure_ascii=False) for each in small])
+            said.append(f"{value} @> ANY ((SELECT {given}::text[]::jsonb[])::jsonb[])")
         huge = [each for each in test.values if not _is_small(each)]
         if huge:
+            literals = self._literals(huge)
             written = (
                 f"coalesce(extra_json::json->'{EXACT}'->>{key}::text,"
                 f" metadata::jsonb->'extra'->>{key}::text)"
             )
             said.append(
-                f"(jsonb_typeof({value}) = 'number' AND {written} = ANY ({self._literals(huge)}))"
+                f"CASE jsonb_typeof({value}) WHEN 'number' THEN {written} = ANY ({literals})"
+                f" WHEN 'array' THEN {self._lists_huge(literals, value, key)} ELSE false END"
             )
         return f"({' OR '.join(said)})" if said else "false"
+
+    @staticmethod
+    def _lists_huge(literals: str, value: str, key: str) -> str:
+        """Return that a list has one of some huge numbers, as it was written."""
+        elements = f"extra_json::json->'{EXACT}'->{key}::text"
+        return (
+            "EXISTS (SELECT 1 FROM json_array_elements(CASE WHEN"
+            f" json_typeof({elements}) = 'array' THEN {elements} ELSE {value}::json END)"
+            " AS e (value) WHERE json_typeof(e.value) = 'number'"
+            f" AND e.value #>> '{{}}' = ANY ({literals}))"
+        )
 
     def _ordered_extra(self, test: Ordered, value: str) -> str:
         kind, given = "string", f"{value} #>> '{{}}'"
@@ -118,13 +114,7 @@ class PostgresWording(Wording):
         if _is_small(test.value):
             listed = f"{value} @> {self._json([test.value])}"
         else:
-            elements = f"extra_json::json->'{EXACT}'->{key}::text"
-            listed = (
-                "EXISTS (SELECT 1 FROM json_array_elements(CASE WHEN"
-                f" json_typeof({elements}) = 'array' THEN {elements} ELSE {value}::json END)"
-                " AS e (value) WHERE json_typeof(e.value) = 'number'"
-                f" AND e.value #>> '{{}}' = ANY ({self._literals([test.value])}))"
-            )
+            listed = self._lists_huge(self._literals([test.value]), value, key)
         texts = "false"
         if isinstance(test.value, str):
             text = f"{self.args.bind(test.value)}::text"
@@ -134,21 +124,12 @@ class PostgresWording(Wording):
             " ELSE false END"
         )
 
-    def _json(self, values: Sequence[Scalar]) -> str:
-        return f"{self.args.bind(json.dumps(values, ensure_ascii=False))}::text::jsonb"
+    def _json(self, value: Scalar | Sequence[Scalar]) -> str:
+        return f"{self.args.bind(json.dumps(value, ensure_ascii=False))}::text::jsonb"
 
     def _literals(self, values: Sequence[Scalar]) -> str:
         written = [text for value in values for text in _written(value)]
         return f"{self.args.bind(written)}::text[]"
-
-
-def _is_in(part: Condition, equal: dict[str, str | int | float | bool]) -> bool:
-    return (
-        isinstance(part, Among)
-        and is_equality(part)
-        and part.place.name in equal
-        and equal[part.place.name] is part.values[0]
-    )
 
 
 def _is_small(value: object) -> bool:

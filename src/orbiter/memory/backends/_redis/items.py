@@ -7,7 +7,7 @@ repeat it.
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,6 +17,7 @@ from orbiter.memory.backends._redis.link import link_to
 from orbiter.memory.backends._redis.scripts import CLEAR, COUNT, DELETE, HEAD, PAGE, PUT
 from orbiter.memory.backends._rows import Row, decode
 from orbiter.memory.errors import (
+    AccessError,
     NotInitializedError,
     QueryError,
     StorageError,
@@ -101,11 +102,22 @@ class RedisItems:
 
     # Writing
 
-    async def put(self, rows: Sequence[Row], *, expected: int | None = None) -> None:
+    async def put(
+        self,
+        rows: Sequence[Row],
+        *,
+        expected: int | None = None,
+        wanted: Mapping[ScopeField, str] | None = None,
+    ) -> None:
         args = [*self._once(), self._ttl_ms, -1 if expected is None else expected]
+        args.append("\0".join(f"{name}:{value}" for name, value in (wanted or {}).items()))
+        first = len(args) + 1
         for row in rows:
             args += (row.id, _digits(row.created_at), _scopes(row), _body(row))
         found = int(await self._call(PUT.call(self._keys({}), args)))
+        if found < -1:
+            taken = rows[(-found - first) // 4].id
+            raise AccessError(f"the id `{taken}` is taken; leave it out, and one is made")
         if expected is not None and found >= 0:
             raise VersionConflict(rows[0].id, expected=expected, found=found)
 

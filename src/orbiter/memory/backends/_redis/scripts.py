@@ -152,8 +152,19 @@ PUT = Script.of(
     + """
 local ttl, expected = tonumber(ARGV[3]), tonumber(ARGV[4])
 trim(64)
+if ARGV[5] ~= '' then
+    for number = 6, #ARGV, 4 do
+        local head = head_of(ARGV[number])
+        local has = head and '\\0' .. head.scopes .. '\\0'
+        for part in head and string.gmatch(ARGV[5], '[^%z]+') or function() end do
+            if not string.find(has, '\\0' .. part .. '\\0', 1, true) then
+                return answer(digits(-number))
+            end
+        end
+    end
+end
 if expected >= 0 then
-    local head = head_of(ARGV[5])
+    local head = head_of(ARGV[6])
     local version = head and head.version or 0
     if version ~= expected then return answer(digits(version)) end
 end
@@ -175,7 +186,7 @@ local function enter(key, score, member)
     end
 end
 local stamp = last_stamp()
-for number = 5, #ARGV, 4 do
+for number = 6, #ARGV, 4 do
     local id, created, scopes, body = unpack(ARGV, number, number + 3)
     stamp = stamp_after(stamp)
     local mark = string.format('%013x', stamp)
@@ -205,8 +216,9 @@ if not death or redis.call('PTTL', all) == -1 then redis.call('PERSIST', expiry)
 return '-1'
 """
 )
-"""Arguments: token, ms to remember it, ms to live or 0, expected version or -1; then for each item
-its id, `created_at`, scopes and body. Answers -1, or the version that was not expected."""
+"""Arguments: token, ms to remember it, ms to live or 0, expected version or -1, the scopes that an
+item must have to be replaced; then for each item its id, `created_at`, scopes and body. Answers
+-1, the version that was not expected, or the place of an id that is another's, negated."""
 
 PAGE = Script.of(
     _BASE

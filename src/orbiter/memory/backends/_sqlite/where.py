@@ -2,6 +2,7 @@
 
 Fields are plain columns. Of keys of `metadata.extra` SQLite compares simple values itself, ten
 times as fast; it rounds fractions differently, and a text may end for it where there is a NUL.
+Into a list that stands in place of a simple value, Python looks.
 """
 
 import json
@@ -98,20 +99,20 @@ def _is_equal(test: Condition, args: Args) -> str | None:
     if not _PLAIN_KEY.fullmatch(key) or not (is_whole or is_text):
         return None
     path = args.bind(f"$.extra.{key}")
-    if isinstance(value, bool):
-        return f"json_type(metadata, {path}) = '{'true' if value else 'false'}'"
-    equals = f"json_extract(metadata, {path}) = {args.bind(value)}"
     asked = _ask_python(test, args)
-    if is_text:  # which may end for SQLite where there is a NUL
-        return (
-            f"(json_type(metadata, {path}) = 'text' AND {equals}"
-            f" AND (instr(metadata, '\\u0000') = 0 OR {asked}))"
+    if isinstance(value, bool):
+        known = f"WHEN '{'true' if value else 'false'}' THEN 1"
+    elif is_text:  # which may end for SQLite where there is a NUL
+        differs = f"json_extract(metadata, {path}) <> {args.bind(value)}"
+        # CASE, as AND asks Python about every row.
+        known = (
+            f"WHEN 'text' THEN CASE WHEN {differs} THEN 0"
+            f" WHEN instr(metadata, '\\u0000') = 0 THEN 1 ELSE {asked} END"
         )
-    # A fraction SQLite may round differently.
-    return (
-        f"CASE json_type(metadata, {path}) WHEN 'integer' THEN {equals}"
-        f" WHEN 'real' THEN {asked} ELSE 0 END"
-    )
+    else:  # a fraction SQLite may round differently
+        equals = f"json_extract(metadata, {path}) = {args.bind(value)}"
+        known = f"WHEN 'integer' THEN {equals} WHEN 'real' THEN {asked}"
+    return f"CASE json_type(metadata, {path}) {known} WHEN 'array' THEN {asked} ELSE 0 END"
 
 
 # Asking Python
