@@ -384,6 +384,19 @@ async def test_what_is_not_embedded_yet_is_found_by_its_words(
         assert (await recall(store, "my door code", scope=ANN))[0].item.id == "a"
 
 
+async def test_it_says_once_that_many_are_not_embedded_yet(
+    opened: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orbiter.memory.recall._candidates._PATIENCE", 0.0)
+    monkeypatch.setattr("orbiter.memory.recall._notices._told", set())
+    async with opened(Partial(64)) as store:
+        await store.add_many([_note(str(n), f"late zebra number {n}") for n in range(120)])
+
+        with pytest.warns(UserWarning, match="120 memories are not embedded yet"):
+            assert await recall(store, "zebra", scope=ANN)
+        assert await recall(store, "zebra", scope=ANN)
+
+
 async def test_only_one_question_waits_for_what_another_process_embeds(
     opened: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from orbiter.memory.protocols import MemoryStore
 from orbiter.memory.recall._hits import Hit, LeftOut, LeftOutReason, Recalled
 from orbiter.memory.recall._mirror import Mirror
 from orbiter.memory.recall._modes import RecallMode
+from orbiter.memory.recall._notices import no_model_by_choice
 from orbiter.memory.recall._recall import RecallOptions, recall
 from orbiter.memory.recall._why import Reason, Why
 
@@ -27,6 +28,7 @@ __all__ = [
     "RecallOptions",
     "Recalled",
     "Why",
+    "no_model_by_choice",
     "recall",
 ]
 

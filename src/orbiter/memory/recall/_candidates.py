@@ -39,9 +39,9 @@ _CHOSEN = 120
 _NEWEST = 20
 _DATED = 50
 _SPAN = 2
-_FEW = 100
+_MANY = 100
 _PATIENCE = 2.0
-"""Seconds that recall waits for what is still to be embedded, if that is a few items."""
+"""Seconds that recall waits for what is still to be embedded, once in `_PAUSE` if there is more."""
 
 _LONGEST_WAIT = 15.0
 """Seconds that a model may take for a question before words have to do."""
@@ -144,9 +144,15 @@ async def _meaning(
     if vector is None:
         return None
     waiting = await store.catch_up(within=0.0)
-    is_worth_it = is_all or (waiting <= _FEW and time.monotonic() >= _stuck.get(id(store), 0.0))
-    if waiting and is_worth_it and await store.catch_up(within=_PATIENCE):
-        # They are with another process, which may be dead: not every question is to wait for that.
+    is_patient = is_all or time.monotonic() >= _stuck.get(id(store), 0.0)
+    if waiting and is_patient and (left := await store.catch_up(within=_PATIENCE)):
+        if left >= _MANY:
+            say_once(
+                "not embedded",
+                f"{left:,} memories are not embedded yet, and are found by their words only; it "
+                "goes on in the background, and `await store.catch_up()` waits for it",
+            )
+        # They are many, or with another process, which may be dead: not every question waits.
         if id(store) not in _stuck:
             finalize(store, _stuck.pop, id(store), None)
         _stuck[id(store)] = time.monotonic() + _PAUSE

@@ -72,7 +72,9 @@ _KINDS = {
 }
 """Parts of one kind: the first of them that speaks for an item is enough for a sentence."""
 _STRONG = 1.0
-"""Deviations above the other candidates from which a meaning is nearly the same."""
+"""Deviations above the other candidates from which a meaning is nearly the same,"""
+_NEAR = 0.3
+"""if it is so near besides: among what has nothing to do with a question, one is nearest, too."""
 
 
 def _kinds(found: Iterable[Reason]) -> list[str]:
@@ -110,7 +112,9 @@ def means(cosine: float | None, *, strength: float) -> str:
     near = "" if cosine is None else f" ({cosine:.2f})"
     if strength < 0:
         return f"means something else{near}"
-    return f"means nearly that{near}" if strength >= _STRONG else f"means a little of that{near}"
+    is_near = cosine is None or cosine >= _NEAR
+    is_strong = strength >= _STRONG and is_near
+    return f"means nearly that{near}" if is_strong else f"means a little of that{near}"
 
 
 def is_recent(item: MemoryItem) -> str:
