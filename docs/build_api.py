@@ -15,8 +15,8 @@ MODULES = (
     "copies", "short_term", "backends.sqlite",
     "backends.postgres", "backends.redis", "backends.vector", "reports", "episodes", "episodic",
     "pii", "matches", "words", "recall", "context", "soul", "fencing", "conversation", "tokens",
-    "messages", "summary", "summarizers.extractive", "summarizers.openai", "embeddings", "history",
-    "ranking", "testing", "testing.servers", "testing.redis_topologies",
+    "costs", "messages", "summary", "summarizers.extractive", "summarizers.openai", "embeddings",
+    "history", "ranking", "testing", "testing.servers", "testing.redis_topologies",
 )  # fmt: skip
 
 INTRO = """\
@@ -76,7 +76,8 @@ def page() -> str:
         parts.append(f"## `orbiter.memory.{short}`\n\n{summary}\n")
         rows = ["| name | | what it is |", "|---|---|---|"]
         for name in module.__all__:
-            top = " ●" if name in package.__all__ else ""
+            is_top = getattr(package, name, None) is getattr(module, name)
+            top = " ●" if name in package.__all__ and is_top else ""
             rows.append(f"| `{name}`{top} | {_kind(module, name)} | {_sentence(module, name)} |")
         parts.append("\n".join(rows) + "\n")
     parts.append(

@@ -22,6 +22,7 @@ from orbiter.memory import AgentMemory, AIMemory, HumanMemory, SQLiteMemoryStore
 from orbiter.memory.agent import Chat
 from orbiter.memory.backends._postgres import embedding
 from orbiter.memory.backends._sqlite.file import SQLiteFile
+from orbiter.memory.items import calls_of
 from orbiter.memory.messages import Format, validate
 from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.testing import HashEmbeddings
@@ -176,7 +177,10 @@ class Turn:
 
     async def check(self) -> None:
         """Tell what is wrong with what a model would be shown now."""
-        context = await self.chat.context(budget=BUDGET, format=FORMATS[0])
+        said = await self.chat.items()
+        is_answered = bool(said) and said[-1].memory_type == "ai" and not calls_of(said[-1])
+        task = "Which is next?" if is_answered else None
+        context = await self.chat.context(task, budget=BUDGET, format=FORMATS[0])
         for format in FORMATS:
             messages = context.messages(format).messages
             problems = [str(problem) for problem in validate(messages, format)]

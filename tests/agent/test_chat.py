@@ -344,7 +344,14 @@ async def test_an_old_instruction_is_kept_however_long_the_chat(alice: ScopedMem
 
 async def test_an_empty_message_is_legal_everywhere(alice: ScopedMemory) -> None:
     chat = alice.chat("c")
-    await chat.add([{"role": "assistant", "content": None}, "", "  ", "hello"])
+    await chat.add(
+        [
+            {"role": "assistant", "content": None},
+            {"role": "user", "content": ""},
+            {"role": "user", "content": "  "},
+            "hello",
+        ]
+    )
 
     for format in FORMATS:
         assert validate((await chat.messages(format=format)).messages, format) == []
@@ -397,3 +404,33 @@ async def test_a_fork_takes_no_place_that_is_taken(alice: ScopedMemory) -> None:
 
     assert await texts(again[0]) == await texts(again[1]) == ["hello"]
     assert await texts(alice.chat("d")) == ["taken"]
+
+
+async def test_every_rule_of_the_system_is_kept(alice: ScopedMemory) -> None:
+    chat = alice.chat("c")
+    rules = [SystemMemory(content=f"rule {number}") for number in range(150)]
+    await chat.add([*rules, *(f"question {number}" for number in range(200))])
+
+    kept = await chat.items(rounds=2)
+
+    assert [item.content for item in kept[:150]] == [f"rule {number}" for number in range(150)]
+    assert len(kept) == 152
+
+
+async def test_a_chat_goes_on_after_the_end_of_time(any_alice: ScopedMemory) -> None:
+    chat = any_alice.chat("c")
+    end = datetime.max.replace(tzinfo=UTC)
+    await chat.add(HumanMemory(content="from afar", created_at=end))
+
+    await chat.add("hello")
+
+    assert {item.content for item in await chat.items()} == {"from afar", "hello"}
+
+
+async def test_a_branch_made_twice_at_once_is_one(any_alice: ScopedMemory) -> None:
+    chat = any_alice.chat("c")
+    items = await chat.add(["one", "two", "three"])
+
+    await asyncio.gather(*(chat.fork(items[1], chat_id="branch") for _ in range(4)))
+
+    assert [item.content for item in await any_alice.chat("branch").items()] == ["one", "two"]

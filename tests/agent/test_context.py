@@ -1,17 +1,30 @@
 """What a model is shown of a chat: legal, under its budget, and nothing twice."""
 
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.agent.test_chat import CALLS, FORMATS, turn
 
-from orbiter.memory import AgentMemory, AIMemory, QueryError, Soul, SystemMemory
+from orbiter.memory import (
+    AgentMemory,
+    AIMemory,
+    QueryError,
+    ShortTermMemoryManager,
+    Soul,
+    SystemMemory,
+    ToolMemory,
+    estimate_tokens,
+    from_messages,
+)
 from orbiter.memory.agent import Chat, ScopedMemory
 from orbiter.memory.context import Context
+from orbiter.memory.costs import sent_tokens
 from orbiter.memory.messages import Format, validate
 from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.testing import ScriptedSummarizer
+from orbiter.memory.testing.servers import RedisServer
 
 Open = Callable[..., AgentMemory]
 
@@ -207,3 +220,44 @@ async def test_an_open_tool_group_is_never_shown_half(alice: ScopedMemory) -> No
             check(context, 500, format)
     assert "seen 0" in context.text
     assert "told 0" in context.text
+
+
+@pytest.mark.parametrize("format", FORMATS)
+async def test_a_budget_holds_for_messages_as_they_are_sent(format: Format) -> None:
+    async with AgentMemory("memory://", embeddings=None) as memory:
+        chat = memory.scope(user_id="ann").chat("c")
+        for number in range(12):
+            call = {"id": f"call #{number} " + "x" * 70, "name": f"tool {number}!"}
+            await chat.add(
+                [
+                    f"question {number}",
+                    AIMemory(content="", tool_calls=[call]),
+                    ToolMemory(content=f"result {number}", tool_call_id=call["id"]),
+                ]
+            )
+
+        for budget in range(20, 400, 37):
+            sent = await chat.messages(format=format, budget=budget)
+            items = from_messages(sent.messages, format)
+            assert validate(sent.messages, format) == []
+            # Gemini's calls have no ids: those that a reader makes up are not sent.
+            made_up = 14 * len(items) if format == "gemini" else 0
+            assert sent_tokens(items, format, counter=estimate_tokens) <= budget + made_up
+
+
+async def test_what_happened_lately_is_shown_and_may_be_missing(
+    caplog: pytest.LogCaptureFixture, redis_server: RedisServer
+) -> None:
+    async with AgentMemory("memory://", embeddings=None, episodic=redis_server.url()) as memory:
+        ann = memory.scope(user_id=secrets.token_hex(4))
+        await ann.activity.add_interaction("mention", "Bob asked about the castle")
+        chat = ann.chat("c")
+
+        assert "the castle" in (await chat.context("go on", budget=500)).text
+        nowhere = ShortTermMemoryManager("redis://127.0.0.1:1", ann.activity.agent_id, deadline=0.2)
+        await ann.activity.disconnect()
+        memory._core._managers[ann.activity.agent_id] = nowhere
+        context = await chat.context("go on", budget=500)
+
+    assert "recent" not in context.parts
+    assert "without recent activity" in caplog.text

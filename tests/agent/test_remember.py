@@ -183,17 +183,40 @@ async def test_the_same_key_is_another_in_another_scope(
     assert await contents(any_bob) == ["theirs"]
 
 
-async def test_a_key_whose_id_somebody_else_took_shows_nothing_of_theirs(
+async def test_the_id_behind_a_key_can_neither_be_taken_nor_asked_for(
     any_alice: ScopedMemory, any_bob: ScopedMemory
 ) -> None:
-    taken = derived_id(any_alice.scope, "once", "k")
-    await any_bob.remember(MemoryItem(id=taken, content="theirs"))
+    used, free = (derived_id(any_alice.scope, "once", key) for key in ("used", "free"))
+    await any_alice.remember("ours", idempotency_key="used")
 
-    with pytest.raises(MemoryError) as caught:
-        await any_alice.remember("ours", idempotency_key="k")
+    told = set()
+    for item_id in (used, free):
+        for call in (any_bob.remember, any_bob.chat("c").add):
+            with pytest.raises(AccessError) as caught:
+                await call(HumanMemory(id=item_id, content="theirs"))
+            told.add(str(caught.value).replace(item_id, "…"))
 
-    assert "theirs" not in str(caught.value)
-    assert await contents(any_bob) == ["theirs"]
+    assert len(told) == 1, "whether a key was used is nobody else's business"
+    assert (await any_alice.remember("ours, too", idempotency_key="free")).id == free
+    mine = await any_alice.get(used)
+    assert mine is not None
+    assert (await any_alice.remember(mine)).version == 2, "whoever has it may give it back"
+
+
+async def test_of_two_users_who_choose_one_id_at_once_one_is_refused(
+    any_alice: ScopedMemory, any_bob: ScopedMemory
+) -> None:
+    for number in range(10):
+        taken = f"order-{number}"
+        done = await asyncio.gather(
+            any_alice.remember_many([MemoryItem(id=taken, content="alice's")]),
+            any_bob.chat("c").add(HumanMemory(id=taken, content="bob's")),
+            return_exceptions=True,
+        )
+
+        assert sorted(type(each).__name__ for each in done) == ["AccessError", "list"]
+        owners = [await handle.get(taken) for handle in (any_alice, any_bob)]
+        assert [type(each) is AccessError for each in done] == [each is None for each in owners]
 
 
 # All or none

@@ -4,11 +4,20 @@ import asyncio
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
-from orbiter.memory import AgentMemory, HumanMemory, SummaryError
+from orbiter.memory import (
+    AgentMemory,
+    AIMemory,
+    HumanMemory,
+    NotInitializedError,
+    SummaryError,
+    SummaryMemory,
+)
 from orbiter.memory.agent import Chat, _summaries
+from orbiter.memory.agent._reading import derived_id
 from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.testing import ScriptedSummarizer
 
@@ -125,6 +134,137 @@ async def test_a_summary_does_not_outlive_what_it_sums_up(
     (first, *_) = await chat.items()
     await alice.update(first.id, "something else")
     assert await chat.summary() is None
+
+
+async def test_a_message_forgotten_while_it_is_summed_up_is_not_told(
+    url: str, open_memory: Open, who: str
+) -> None:
+    memories: list[AgentMemory] = []
+
+    class Forgetful:
+        """Answers after another process has forgotten what the answer is about."""
+
+        async def summarize(self, prompt: str) -> str:
+            await memories[1].scope(user_id=who).forget(query="4711")
+            return "The code is 4711." if "4711" in prompt else "They spoke."
+
+    memories += [open_memory(url, summarizer=Forgetful(), summaries=SOON), open_memory(url)]
+    chat = memories[0].scope(user_id=who).chat("c")
+    await chat.add("the code is 4711")
+    await say(chat, 3)
+
+    assert await chat.summarize() is None
+    assert await chat.summary() is None
+    assert await chat.summarize() == "They spoke."
+
+
+async def test_what_was_brought_back_is_summed_up_again(
+    url: str, open_memory: Open, who: str
+) -> None:
+    script = ScriptedSummarizer("at first", "without it", "with it")
+    memory = open_memory(url, summarizer=script, summaries=SOON)
+    alice = memory.scope(user_id=who)
+    chat = alice.chat("c")
+    (code,) = await chat.add("the code is 4711")
+    await say(chat, 5)
+    await memory.settle()
+    await alice.forget(code.id)
+    await chat.summarize()
+
+    await alice.restore(code.id)
+
+    assert await chat.summary() is None
+    await chat.summarize()
+    assert "4711" in script.prompts[-1]
+
+
+async def test_no_message_is_lost_where_a_summary_ends_among_equal_instants(
+    url: str, open_memory: Open, who: str
+) -> None:
+    memory = open_memory(url, summarizer=ScriptedSummarizer("so far"), summaries=SOON)
+    chat = memory.scope(user_id=who).chat("c")
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    instants = [moment + timedelta(seconds=second) for second in (0, 1, 2, 3, 3, 3, 3)]
+    await memory.init()
+    for number, instant in enumerate(instants):
+        said = HumanMemory(content=f"message {number}", metadata=chat.scope, created_at=instant)
+        await memory.store.add(said)
+
+    await chat.summarize()
+    context = await chat.context("go on", budget=600)
+    kept = await memory.store.get(derived_id(chat.scope, "summary"))
+
+    assert isinstance(kept, SummaryMemory)
+    assert kept.covers_to == instants[2]
+    assert all(f"message {number}" in context.text for number in range(3, 7))
+
+
+async def test_a_long_chat_is_summed_up_in_pieces(url: str, open_memory: Open, who: str) -> None:
+    script = ScriptedSummarizer(*["so far"] * 5)
+    memory = open_memory(url, summaries=None)
+    chat = memory.scope(user_id=who).chat("c")
+    await chat.add([f"message {number}" for number in range(100)])
+    again = open_memory(url, summarizer=script, summaries=SOON).scope(user_id=who).chat("c")
+
+    await again.summarize()
+
+    assert len(script.prompts) == 5
+    said = [
+        [f"message {n}" for n in range(100) if f"]: message {n}\n" in f"{prompt}\n"]
+        for prompt in script.prompts
+    ]
+    assert [len(each) for each in said] == [20, 20, 20, 20, 18]
+    assert all("so far" in prompt for prompt in script.prompts[1:])
+
+
+async def test_a_label_costs_no_summary_and_a_branch_takes_it_along(
+    url: str, open_memory: Open, who: str
+) -> None:
+    script = ScriptedSummarizer("so far")
+    memory = open_memory(url, summarizer=script, summaries=SOON)
+    alice = memory.scope(user_id=who)
+    chat = alice.chat("c")
+    await say(chat, 6)
+    await memory.settle()
+    items = await chat.items()
+
+    await alice.update(items[0].id, tags=["seen"])
+    branch = await chat.fork(items[-1])
+    early = await chat.fork(items[1])
+
+    assert await chat.summary() == "so far"
+    assert await branch.summary() == "so far"
+    assert await early.summary() is None
+    assert len(script.prompts) == 1
+
+
+async def test_the_arguments_of_tools_count(url: str, open_memory: Open, who: str) -> None:
+    config = SummaryConfig(message_threshold=100, token_threshold=500, keep_recent=1)
+    memory = open_memory(url, summarizer=ScriptedSummarizer("so far"), summaries=config)
+    chat = memory.scope(user_id=who).chat("c")
+    call = {"id": "c1", "name": "write", "arguments": {"text": "word " * 600}}
+
+    await chat.add([AIMemory(content="", tool_calls=[call]), "thanks", "bye"])
+    await chat.add({"role": "tool", "tool_call_id": "c1", "content": "done"})
+    await chat.add("well then")
+    await memory.settle()
+
+    assert await chat.summary() == "so far"
+
+
+async def test_a_summary_opens_no_memory_that_was_closed(tmp_path: Path) -> None:
+    memory = AgentMemory(tmp_path / "m.db", embeddings=None, summaries=SOON)
+    chat = memory.scope(user_id="ann").chat("c")
+    await say(chat, 4)
+    adding = [asyncio.ensure_future(chat.add(f"late {number}")) for number in range(10)]
+    await asyncio.sleep(0)
+
+    await memory.close()
+    await asyncio.gather(*adding, return_exceptions=True)
+    await asyncio.sleep(0.05)
+
+    with pytest.raises(NotInitializedError):
+        await memory.store.count()
 
 
 async def test_a_summary_is_no_memory_of_its_own(url: str, open_memory: Open, who: str) -> None:

@@ -84,7 +84,6 @@ async def test_a_span_says_how_much_on_every_store(heard: Heard, any_alice: Scop
     assert _about(heard.one("remember")) == {
         "operation": "remember",
         "db.system": system.get(store, "redis"),
-        "format": "openai",
         "items": 1,
     }
     about = _about(heard.one("recall"))

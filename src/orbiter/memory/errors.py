@@ -153,8 +153,15 @@ class ToolCallNotFoundError(MemoryError, LookupError):
 class ItemNotFoundError(MemoryError, LookupError):
     """There is no such memory in the scope it was looked for; perhaps it is another's."""
 
-    def __init__(self, item_id: str, *, way: str = "list() shows what there is") -> None:
-        super().__init__(f"there is no memory `{item_id}` here; {way}")
+    def __init__(
+        self,
+        item_id: str,
+        *,
+        version: int | None = None,
+        way: str = "list() shows what there is",
+    ) -> None:
+        what = f"memory `{item_id}`" if version is None else f"version {version} of `{item_id}`"
+        super().__init__(f"there is no {what} here; {way}")
         self.item_id = item_id
 
 

@@ -4,13 +4,18 @@
 `chat` one conversation of it. All else of this library is what these are made of.
 """
 
-from orbiter.memory.agent._chat import Chat
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from orbiter.memory.agent._events import EventStream
 from orbiter.memory.agent._handle import ScopedMemory
 from orbiter.memory.agent._memory import AgentMemory
 from orbiter.memory.agent._reading import Given
 from orbiter.memory.agent._results import EventKind, Forgotten, MemoryEvent, Page, ScopeStats
-from orbiter.memory.agent._summaries import SummaryMemory
+
+if TYPE_CHECKING:
+    from orbiter.memory.agent._chat import Chat
+    from orbiter.memory.agent._summaries import SummaryMemory
 
 __all__ = [
     "AgentMemory",
@@ -25,3 +30,12 @@ __all__ = [
     "ScopedMemory",
     "SummaryMemory",
 ]
+
+# Whoever only remembers and recalls need not wait for what talking takes.
+_LATER = {"Chat": "_chat", "SummaryMemory": "_summaries"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

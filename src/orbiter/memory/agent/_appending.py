@@ -1,19 +1,21 @@
 """How messages come into a conversation: whose they are, under which ids, in which order."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
-from orbiter.memory.agent._core import Store, check_free
+from orbiter.memory._checks import to_utc
+from orbiter.memory.agent._core import Store, as_stored, check_ids
 from orbiter.memory.agent._messages import is_of
 from orbiter.memory.agent._reading import check_given, derived_id
 from orbiter.memory.copies import copy_item
 from orbiter.memory.errors import AccessError, QueryError, VersionConflict
-from orbiter.memory.items import MemoryItem, MemoryMetadata, new_id, role_of
+from orbiter.memory.items import MemoryItem, MemoryMetadata, role_of
 from orbiter.memory.query import SCOPE_FIELDS
 
 __all__ = ["append", "append_once", "check_messages", "copies_for"]
 
 _TICK = timedelta(microseconds=1)
+_END = datetime.max.replace(tzinfo=UTC) - _TICK
 
 
 def check_messages(items: Sequence[MemoryItem], scope: MemoryMetadata) -> None:
@@ -32,34 +34,40 @@ def check_messages(items: Sequence[MemoryItem], scope: MemoryMetadata) -> None:
                 )
 
 
-async def append(store: Store, scope: MemoryMetadata, items: Sequence[MemoryItem]) -> None:
-    """Store messages behind the newest one, all or none."""
+async def append(
+    store: Store, scope: MemoryMetadata, items: Sequence[MemoryItem], *, have_ids: bool
+) -> list[MemoryItem]:
+    """Store messages behind the newest one, all or none; return them as stored."""
     await _date(store, scope, items)
+    if have_ids:
+        await check_ids(store, items, scope)
+        await store.add_many(items, within=scope)
+        return await as_stored(store, items)
     if len(items) == 1:
         await store.add(items[0])
     else:
         await store.add_many(items)
+    return list(items)
 
 
 async def append_once(
     store: Store, scope: MemoryMetadata, items: Sequence[MemoryItem], key: str
-) -> list[MemoryItem]:
-    """Store messages unless *key* stands for some already; return those, if it does."""
+) -> tuple[list[MemoryItem], bool]:
+    """Store messages unless *key* stands for some already; return those, and whether it did."""
     check_given("idempotency_key", key)
     if stored := await _stored(store, scope, key):
-        return stored
+        return stored, True
     for place, item in enumerate(items):
         item.__dict__["id"] = derived_id(scope, "said", key, place)  # nobody has seen it yet
-        await check_free(store, item.id, scope)
     await _date(store, scope, items)
-    if len(items) > 1:
-        await store.add_many(items)
-        return []
     try:
-        await store.add(items[0], expected_version=0)
+        if len(items) > 1:
+            await store.add_many(items, within=scope)
+        else:
+            await store.add(items[0], expected_version=0, within=scope)
     except VersionConflict:  # another has just done it
-        return await _stored(store, scope, key)
-    return []
+        return await _stored(store, scope, key), True
+    return await _stored(store, scope, key), False
 
 
 async def _stored(store: Store, scope: MemoryMetadata, key: str) -> list[MemoryItem]:
@@ -75,10 +83,11 @@ async def _date(store: Store, scope: MemoryMetadata, items: Sequence[MemoryItem]
     """Date every message after the one before it."""
     # Each time: others speak in this conversation, and their clocks may be ahead.
     newest = await store.search(metadata=scope, limit=1)
-    last = newest[0].created_at if newest else None
+    last = to_utc(newest[0].created_at) if newest else None
     for item in items:
         if last is not None and item.created_at <= last:
-            item.__dict__["created_at"] = last + _TICK
+            # Nothing comes after the end of time, which is what somebody may have dated an item.
+            item.__dict__["created_at"] = min(last, _END) + _TICK
             item.__dict__["updated_at"] = max(item.updated_at, item.created_at)
         last = item.created_at
 
@@ -91,6 +100,6 @@ def copies_for(scope: MemoryMetadata, items: Sequence[MemoryItem]) -> list[Memor
         extra = {**item.metadata.extra, "forked_from": item.id}
         fields = {name: getattr(scope, name) for name in SCOPE_FIELDS}
         copy.__dict__["metadata"] = MemoryMetadata(**fields, extra=extra)
-        copy.__dict__["id"] = new_id()
+        copy.__dict__["id"] = derived_id(scope, "fork", item.id)  # so that forking twice is once
         copies.append(copy)
     return copies

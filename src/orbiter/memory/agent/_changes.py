@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 
-from orbiter.memory.agent._core import Store, check_free, must_find, versioned
+from orbiter.memory.agent._core import Store, must_find, versioned
 from orbiter.memory.agent._reading import belongs
 from orbiter.memory.copies import copy_item
 from orbiter.memory.errors import ItemNotFoundError, VersionConflict
@@ -11,24 +11,11 @@ from orbiter.memory.items import MemoryItem, MemoryMetadata
 from orbiter.memory.query import Query
 from orbiter.memory.reports import ItemVersion
 
-__all__ = ["change", "pages", "put", "restore", "versions"]
+__all__ = ["change", "pages", "restore", "versions"]
 
 _PAGE = 1_000
 _TRIES = 100
 """How often a change is made anew when others were faster; so many may change one item at once."""
-
-
-async def put(store: Store, scope: MemoryMetadata, item: MemoryItem) -> MemoryItem:
-    """Store an item that brought its id along, over one of *scope* only; return it as stored."""
-    for attempt in range(1, _TRIES + 1):
-        try:
-            version = await check_free(store, item.id, scope)
-            await store.add(item, expected_version=version)
-            break
-        except VersionConflict:
-            if attempt == _TRIES:
-                raise
-    return await must_find(store, item.id, scope)
 
 
 async def change(
@@ -96,7 +83,7 @@ async def restore(
     chosen = next((each.item for each in past if each.item.version == version), None)
     if version is not None and chosen is None:
         known = ", ".join(str(each.item.version) for each in past)
-        raise ItemNotFoundError(item_id, way=f"it has the versions {known}")
+        raise ItemNotFoundError(item_id, version=version, way=f"there are {known}")
     if past[-1].change == "deleted":
         await versioned(store, "undoing").restore(item_id)
     if chosen is not None:

@@ -1,16 +1,18 @@
 """`Chat`: one conversation, from its messages to what a model is shown of it."""
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from orbiter.memory.agent._appending import append, append_once, check_messages, copies_for
-from orbiter.memory.agent._core import Store, check_free
+from orbiter.memory.agent._core import Store
 from orbiter.memory.agent._messages import is_of, read_back, system_messages
 from orbiter.memory.agent._observed import observed
 from orbiter.memory.agent._reading import Given, narrowed, read_messages
-from orbiter.memory.conversation import last_rounds, trim_to
+from orbiter.memory.conversation import OpenGroup, last_rounds, trim_to
+from orbiter.memory.costs import sent_tokens
 from orbiter.memory.errors import ItemNotFoundError, QueryError
-from orbiter.memory.items import MemoryItem, MemoryMetadata, new_id, role_of
+from orbiter.memory.items import MemoryItem, MemoryMetadata, calls_of, new_id, role_of
 from orbiter.memory.messages import Format, ProviderMessages, to_messages
 from orbiter.memory.query import check_size
 from orbiter.memory.tokens import item_tokens
@@ -19,10 +21,13 @@ if TYPE_CHECKING:
     from orbiter.memory.agent._chats import Chats
     from orbiter.memory.agent._summaries import SummaryMemory
     from orbiter.memory.context import Context, Dropped, RecentActivity
+    from orbiter.memory.episodes import EpisodicMemory
     from orbiter.memory.recall import Hit
 
 __all__ = ["Chat"]
 
+_HOURS = 2.0
+_MOST_RECENT = 10
 _MOST_SHOWN = 100
 """Messages of a conversation that may be found before its memories."""
 
@@ -81,14 +86,15 @@ class Chat:
         self,
         what: Given | Sequence[Given],
         *,
-        format: Format = "openai",
+        format: Format | None = None,
         idempotency_key: str | None = None,
     ) -> list[MemoryItem]:
         """Append messages, all or none; return them as stored, once they are durable.
 
-        A text is what the user says. What has an *idempotency_key* is appended once, however
-        often it is tried. A message dated before the newest one is dated just after it: clocks of
-        different machines must not change the order of a conversation.
+        A text is what the user says; a message may be a dict or what a provider's client returns.
+        What has an *idempotency_key* is appended once, however often it is tried. A message dated
+        before the newest one is dated just after it: clocks of different machines must not change
+        the order of a conversation.
         """
         items = read_messages(what, self._scope, {}, format, as_human=True)
         if not items:
@@ -96,38 +102,55 @@ class Chat:
         check_messages(items, self._scope)
         store = await self._store()
         if idempotency_key is not None:
-            if stored := await append_once(store, self._scope, items, idempotency_key):
+            stored, is_done = await append_once(store, self._scope, items, idempotency_key)
+            if is_done:
                 return stored
         else:
-            for item_id in _ids_given(what):
-                await check_free(store, item_id, self._scope)
-            await append(store, self._scope, items)
-        self._chats.core.events.tell("said", self._scope, [item.id for item in items])
-        self._chats.summaries.note(self._scope, items)
-        return items
+            stored = await append(store, self._scope, items, have_ids=_has_items(what))
+        await self._chats.changed(store, [item for item in stored if item.version > 1])
+        self._chats.core.events.tell("said", self._scope, [item.id for item in stored])
+        self._chats.summaries.note(self._scope, stored)
+        return stored
 
     # Reading
 
     @observed("chat.items")
     async def items(
-        self, *, rounds: int | None = None, budget: int | None = None
+        self,
+        *,
+        rounds: int | None = None,
+        budget: int | None = None,
+        open_group: OpenGroup = "drop",
     ) -> list[MemoryItem]:
         """Return the newest *rounds*, or what fits in *budget* tokens, oldest first; else all.
 
-        Tool groups are whole or absent; system messages are kept however old they are.
+        Tool groups are whole or absent; system messages are kept however old they are. A call
+        whose results have not come is there with `open_group="keep"`, if it is the last turn's:
+        so an agent that was interrupted sees what it had begun.
         """
         store = await self._store()
         found = await self._window(store, rounds=rounds, budget=budget)
         if rounds:
             found = last_rounds(found, rounds)
-        return trim_to(found, budget=budget, counter=self._chats.count_tokens)
+        return trim_to(
+            found, budget=budget, counter=self._chats.count_tokens, open_group=open_group
+        )
 
     @observed("chat.messages")
     async def messages(
         self, *, format: Format = "openai", rounds: int | None = None, budget: int | None = None
     ) -> ProviderMessages:
-        """Return the conversation as messages that the provider accepts; see `items`."""
-        return to_messages(await self.items(rounds=rounds, budget=budget), format)
+        """Return the conversation as messages that the provider accepts; see `items`.
+
+        The budget holds for what is sent, which may cost more than the items.
+        """
+        count = self._chats.count_tokens
+        items = await self.items(rounds=rounds, budget=budget)
+        room = most = 0 if budget is None else budget
+        while most and items and (over := sent_tokens(items, format, counter=count) - most) > 0:
+            room = max(room - over, 0)
+            items = trim_to(items, budget=room, counter=count)
+        return to_messages(items, format)
 
     async def _window(
         self, store: Store, *, rounds: int | None, budget: int | None
@@ -175,13 +198,14 @@ class Chat:
         said = await self._window(store, rounds=None, budget=budget)
         asked = task if task is not None else _last_question(said)
         hits = await self._recalled(asked, len(said), memory_limit)
+        recent = await self._recent()
 
         async def assemble(conversation: Sequence[MemoryItem], summary: str | None) -> "Context":
             shown = {item.id for item in conversation}
             memories = [hit.item for hit in hits if hit.item.id not in shown]
             return await self._chats.assembler.assemble(
                 asked,
-                self._handle.activity if self._chats.core.has_activity else None,
+                recent=recent,
                 conversation=conversation,
                 summary=summary,
                 memories=memories[:memory_limit],
@@ -205,6 +229,17 @@ class Chat:
     def _fits(self, items: Sequence[MemoryItem], room: int) -> bool:
         return sum(item_tokens(i, counter=self._chats.count_tokens) for i in items) <= room
 
+    async def _recent(self) -> "Sequence[EpisodicMemory]":
+        if not self._chats.core.has_activity:
+            return []
+        try:
+            return await self._handle.activity.get_recent(hours=_HOURS, limit=_MOST_RECENT)
+        except (ConnectionError, TimeoutError) as exc:
+            # It is a part that may be missing; the rest must not fail with its server.
+            log = logging.getLogger("orbiter.memory")
+            log.warning("a context goes without recent activity: %s", type(exc).__name__)
+            return []
+
     async def _recalled(self, task: str, said: int, limit: int) -> "Sequence[Hit]":
         if not check_size("memory_limit", limit):
             return []
@@ -224,7 +259,7 @@ class Chat:
         It happens by itself in the background when `SummaryConfig` says so; here a failing
         summarizer is a `SummaryError`.
         """
-        made = await self._chats.summaries.roll(self._scope, force=True)
+        made = await self._chats.summaries.roll(await self._store(), self._scope, force=True)
         return None if made is None else made.content
 
     # Branching
@@ -238,9 +273,10 @@ class Chat:
         if last is None or not is_of(last, self._scope):
             raise ItemNotFoundError(place, way="fork at a message of this chat")
         name = f"{self._id}/{new_id()[-8:]}" if chat_id is None else chat_id
-        branch = self._handle.chat(name)
+        branch = Chat(self._chats, self._handle, name)
         before, _ = await read_back(store, self._scope, before=last)
         await branch._begin_with(store, [*before, last])
+        await self._chats.summaries.copy(store, self._scope, branch.scope, last.created_at)
         self._chats.core.events.tell("forked", branch.scope, detail=f"of {self._id}")
         return branch
 
@@ -253,11 +289,10 @@ class Chat:
             raise QueryError(f"there is a chat `{self._id}` already; give the branch another name")
 
 
-def _ids_given(what: Given | Sequence[Given]) -> list[str]:
-    """Return the ids that items brought along; those made here are nobody's."""
-    given = [what] if isinstance(what, MemoryItem) else what
-    things = given if isinstance(given, Sequence) else ()
-    return [thing.id for thing in things if isinstance(thing, MemoryItem)]
+def _has_items(what: Given | Sequence[Given]) -> bool:
+    """Tell whether there is an item, which brings its id along; ids made here are nobody's."""
+    things = [what] if isinstance(what, MemoryItem) else what
+    return isinstance(things, Sequence) and any(isinstance(one, MemoryItem) for one in things)
 
 
 def _not_summed_up(items: Sequence[MemoryItem], summary: "SummaryMemory") -> list[MemoryItem]:
@@ -272,6 +307,11 @@ def _is_too_old(dropped: "Dropped") -> bool:
 
 
 def _last_question(items: Sequence[MemoryItem]) -> str:
+    if items and role_of(items[-1]) == "ai" and not calls_of(items[-1]):
+        raise QueryError(
+            "the last message is the model's answer; add what comes next, or give the task: "
+            '`chat.context("…")`'
+        )
     for item in reversed(items):
         if role_of(item) == "human" and item.content.strip():
             return item.content

@@ -1,49 +1,78 @@
 """What the conversations of one `AgentMemory` share: persona, counting, summaries."""
 
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from orbiter.memory.agent._core import Core
-from orbiter.memory.agent._summaries import Summaries
+from orbiter.memory.agent._core import Core, Store
+from orbiter.memory.items import MemoryItem, role_of
 from orbiter.memory.protocols import Summarizer
-from orbiter.memory.soul import Soul
-from orbiter.memory.summary import SummaryConfig
-from orbiter.memory.tokens import TokenCounter
 
 if TYPE_CHECKING:
+    from orbiter.memory.agent._summaries import Summaries
     from orbiter.memory.context import ContextManager
+    from orbiter.memory.soul import Soul
+    from orbiter.memory.summary import SummaryConfig
+    from orbiter.memory.tokens import TokenCounter
 
 __all__ = ["Chats"]
 
 
 class Chats:
-    """Settings, and what is made once for all conversations."""
+    """Settings, and what is made once for all conversations, when the first of them needs it."""
 
     def __init__(
         self,
         core: Core,
         *,
-        persona: str | Path | Soul | None,
+        persona: "str | Path | Soul | None",
         summarizer: Summarizer | None,
-        summaries: SummaryConfig | None,
-        count_tokens: TokenCounter,
+        summaries: "SummaryConfig | Literal['auto'] | None",
+        count_tokens: "TokenCounter | None",
         secret: bytes | None,
     ) -> None:
         self.core = core
-        self.count_tokens = count_tokens
-        self.summaries = Summaries(core, summaries, summarizer)
-        core.on_close(self.summaries.close)
         self._persona = persona
+        self._summarizer = summarizer
+        self._config = summaries
+        self._counter = count_tokens
         self._secret = secret
-        self._assembler: ContextManager | None = None
 
-    @property
+    @cached_property
+    def count_tokens(self) -> "TokenCounter":
+        """What counts tokens: the given one, or the estimate."""
+        if self._counter is None:
+            from orbiter.memory.tokens import estimate_tokens  # noqa: PLC0415 - see the class
+
+            return estimate_tokens
+        return self._counter
+
+    @cached_property
+    def summaries(self) -> "Summaries":
+        """What makes the summaries."""
+        from orbiter.memory.agent._summaries import Summaries  # noqa: PLC0415
+        from orbiter.memory.summary import SummaryConfig  # noqa: PLC0415
+
+        config = SummaryConfig() if self._config == "auto" else self._config
+        made = Summaries(self.core, config, self._summarizer)
+        self.core.on_close(made.close)
+        return made
+
+    async def changed(self, store: Store, items: Sequence[MemoryItem]) -> None:
+        """Forget the summaries of conversations that *items* belong to."""
+        said = [item for item in items if role_of(item) is not None]
+        if said:
+            await self.summaries.forget(store, said)
+
+    async def settle(self) -> None:
+        """Wait until no summary is under way."""
+        if "summaries" in self.__dict__:
+            await self.summaries.settle()
+
+    @cached_property
     def assembler(self) -> "ContextManager":
         """What puts contexts together; one for all, as it knows what messages cost."""
-        if self._assembler is None:
-            from orbiter.memory.context import ContextManager  # noqa: PLC0415
+        from orbiter.memory.context import ContextManager  # noqa: PLC0415
 
-            self._assembler = ContextManager(
-                self._persona, count_tokens=self.count_tokens, secret=self._secret
-            )
-        return self._assembler
+        return ContextManager(self._persona, count_tokens=self.count_tokens, secret=self._secret)

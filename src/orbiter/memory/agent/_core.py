@@ -8,8 +8,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 from orbiter.memory.agent._events import Events
-from orbiter.memory.agent._reading import belongs
-from orbiter.memory.errors import AccessError, ItemNotFoundError, QueryError, UnsupportedError
+from orbiter.memory.agent._reading import RESERVED, belongs
+from orbiter.memory.errors import (
+    AccessError,
+    ItemNotFoundError,
+    QueryError,
+    StorageError,
+    UnsupportedError,
+)
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.protocols import Embeddings, LexicalStore, VersionedStore
 
@@ -23,7 +29,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Core",
     "Store",
-    "check_free",
+    "as_stored",
+    "check_ids",
     "find",
     "is_known",
     "keeps_versions",
@@ -40,8 +47,16 @@ class Store(Protocol):
 
     async def init(self) -> None: ...
     async def close(self) -> None: ...
-    async def add(self, item: MemoryItem, *, expected_version: int | None = None) -> None: ...
-    async def add_many(self, items: Sequence[MemoryItem]) -> None: ...
+    async def add(
+        self,
+        item: MemoryItem,
+        *,
+        expected_version: int | None = None,
+        within: MemoryMetadata | None = None,
+    ) -> None: ...
+    async def add_many(
+        self, items: Sequence[MemoryItem], *, within: MemoryMetadata | None = None
+    ) -> None: ...
     async def get(self, item_id: str) -> MemoryItem | None: ...
     async def delete_many(self, item_ids: Sequence[str]) -> int: ...
     async def count(self, *, metadata: MemoryMetadata | None = None) -> int: ...
@@ -73,6 +88,7 @@ class Core:
         store: Store,
         *,
         embeddings: Embeddings | None,
+        is_model_declined: bool,
         episodic: str | None,
         row_security: bool,
         prepare: Callable[[], None],
@@ -80,6 +96,7 @@ class Core:
         self.store = store
         self.events = Events()
         self.embeddings = embeddings
+        self.is_model_declined = is_model_declined
         self.is_indexed = isinstance(store, LexicalStore)
         """Whether the store itself can be asked by words and meaning."""
         self._episodic = episodic
@@ -99,16 +116,31 @@ class Core:
         """Return the store for what concerns *scope*, opening it if it is not open yet."""
         if not self._is_open:
             await self.init()
-        if not self._row_security:
-            return self.store
-        return self._held(scope)
+        return self._held(scope) if self._row_security else self.store
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the store is open."""
+        return self._is_open
+
+    def if_open(self, scope: MemoryMetadata) -> Store | None:
+        """Return the store for what concerns *scope*, unless it is closed."""
+        if not self._is_open:
+            return None
+        return self._held(scope) if self._row_security else self.store
 
     async def init(self) -> None:
         """Open the store. May be repeated."""
         async with self._opening:
             if self._is_open:
                 return
-            self._prepare()
+            try:
+                self._prepare()
+            except OSError as exc:
+                raise StorageError(
+                    f"the folder for memories cannot be made: {exc}; name another place, as "
+                    '`AgentMemory("sqlite:///file.db")` or in `ORBITER_MEMORY_URL`'
+                ) from exc
             if self._row_security:
                 await self.store.init(row_security=True)  # type: ignore[call-arg]  # only Postgres gets here
             else:
@@ -226,16 +258,16 @@ async def is_known(store: Store, item_id: str, scope: MemoryMetadata) -> bool:
     return bool(past) and belongs(past[-1].item, scope)
 
 
-async def check_free(store: Store, item_id: str, scope: MemoryMetadata) -> int:
-    """Return the version that an item of that id has in *scope*, 0 for none; refuse another's."""
-    if keeps_versions(store):
-        # What was forgotten is still its owner's.
-        past = await store.history(item_id)
-        newest = past[-1].item if past else None
-        version = 0 if not past or past[-1].change == "deleted" else past[-1].item.version
-    else:
-        newest = await store.get(item_id)
-        version = newest.version if newest else 0
-    if newest is not None and not belongs(newest, scope):
-        raise AccessError(f"the id `{item_id}` is taken; leave it out, and one is made")
-    return version
+async def check_ids(store: Store, items: Sequence[MemoryItem], scope: MemoryMetadata) -> None:
+    """Refuse ids of ours that items bring along, unless they name something of *scope*."""
+    for item in items:
+        if item.id.startswith(RESERVED) and not await is_known(store, item.id, scope):
+            raise AccessError(f"the id `{item.id}` is taken; leave it out, and one is made")
+
+
+async def as_stored(store: Store, items: Sequence[MemoryItem]) -> list[MemoryItem]:
+    """Return items as the store has them now, in the same order."""
+    wanted = [item.id for item in items]
+    found = await store.search(where={"id": {"$in": wanted}}, limit=len(wanted))
+    there = {item.id: item for item in found}
+    return [there.get(item.id, item) for item in items]

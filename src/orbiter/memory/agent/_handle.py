@@ -6,19 +6,22 @@ names is shown, changed or removed only if it is of the scope; another's is as g
 
 import builtins
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from orbiter.memory.agent._changes import change, pages, put, restore, versions
+from orbiter.memory.agent._changes import change, pages, restore, versions
 from orbiter.memory.agent._core import (
     Core,
     Store,
-    check_free,
+    as_stored,
+    check_ids,
     find,
     is_known,
     keeps_versions,
     must_find,
+    versioned,
 )
 from orbiter.memory.agent._events import EventStream
 from orbiter.memory.agent._observed import observed
@@ -36,14 +39,14 @@ from orbiter.memory.agent._results import Forgotten, Page, ScopeStats
 from orbiter.memory.errors import QueryError, VersionConflict
 from orbiter.memory.filters import Where
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.messages import Format
-from orbiter.memory.query import Query, check_size
+from orbiter.memory.query import Query, check_instant, check_size
 from orbiter.memory.reports import ItemVersion
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._chat import Chat
     from orbiter.memory.agent._chats import Chats
     from orbiter.memory.episodic import ShortTermMemoryManager
+    from orbiter.memory.messages import Format
     from orbiter.memory.recall import Recalled, RecallMode
     from orbiter.memory.reports import ConversationInfo
 
@@ -83,23 +86,26 @@ class ScopedMemory:
         importance: float | None = None,
         source: str | None = None,
         extra: Mapping[str, object] | None = None,
+        created_at: datetime | None = None,
         idempotency_key: str | None = None,
-        format: Format = "openai",
+        format: "Format | None" = None,
     ) -> MemoryItem:
         """Keep a text, an item or a provider's message; return it as stored, once it is durable.
 
-        *tags*, *importance* (0 to 1) and *source* go to `metadata.extra`, with *extra*. Whatever
-        is remembered under an *idempotency_key* first stays: calling again, after a timeout or a
+        *tags*, *importance* (0 to 1) and *source* go to `metadata.extra`, with *extra*.
+        *created_at* is when it was said, if not now. A message may be a dict or what a provider's
+        client returns; *format* is whose it is, if it is to be taken for no other. Whatever is
+        remembered under an *idempotency_key* first stays: calling again, after a timeout or a
         crash, stores nothing and returns that. An item of an id that is there already replaces it.
         """
         item = read(what, self._scope, labels(tags, importance, source, extra), format)
+        _date([item], created_at)
         store = await self._store()
         if idempotency_key is not None:
             return await self._remember_once(store, item, idempotency_key)
         if isinstance(what, MemoryItem):
-            item = await put(store, self._scope, item)
-        else:
-            await store.add(item)
+            return (await self._replace(store, [item]))[0]
+        await store.add(item)
         self._core.events.tell_of("remembered", [item])
         return item
 
@@ -112,32 +118,46 @@ class ScopedMemory:
         importance: float | None = None,
         source: str | None = None,
         extra: Mapping[str, object] | None = None,
-        format: Format = "openai",
+        created_at: datetime | None = None,
+        format: "Format | None" = None,
     ) -> builtins.list[MemoryItem]:
-        """Keep texts, items and messages in one step, all or none; return them as stored."""
-        if isinstance(things, str | Mapping | MemoryItem):
+        """Keep texts, items and messages in one step, all or none; return them as stored.
+
+        Everything else is for each of them, as in `remember`.
+        """
+        if isinstance(things, str) or not isinstance(things, Sequence):
             raise QueryError("`remember_many` takes a list; for one there is `remember`")
         more = labels(tags, importance, source, extra)
         items = read_messages(things, self._scope, more, format, as_human=False)
+        _date(items, created_at)
         store = await self._store()
-        given = {thing.id for thing in things if isinstance(thing, MemoryItem)}
-        for item_id in given:
-            await check_free(store, item_id, self._scope)
+        if any(isinstance(thing, MemoryItem) for thing in things):
+            return await self._replace(store, items)
         await store.add_many(items)
-        if given:
-            items = [await store.get(item.id) or item for item in items]
         self._core.events.tell_of("remembered", items)
         return items
+
+    async def _replace(
+        self, store: Store, items: builtins.list[MemoryItem]
+    ) -> builtins.list[MemoryItem]:
+        """Store items that brought their ids along, over those of this scope only."""
+        await check_ids(store, items, self._scope)
+        await store.add_many(items, within=self._filter)
+        stored = await as_stored(store, items)
+        await self._chats.changed(store, [item for item in stored if item.version > 1])
+        self._core.events.tell_of("remembered", stored)
+        return stored
 
     async def _remember_once(self, store: Store, item: MemoryItem, key: str) -> MemoryItem:
         check_given("idempotency_key", key)
         item.__dict__["id"] = derived_id(self._scope, "once", key)  # a copy, seen by nobody yet
         try:
-            await store.add(item, expected_version=0)
+            await store.add(item, expected_version=0, within=self._filter)
         except VersionConflict:
             return await must_find(store, item.id, self._scope)
-        self._core.events.tell_of("remembered", [item])
-        return item
+        stored = await must_find(store, item.id, self._scope)
+        self._core.events.tell_of("remembered", [stored])
+        return stored
 
     # Recalling
 
@@ -164,24 +184,26 @@ class ScopedMemory:
         such as `{"price": {"$lt": 5}}`. With *explain*, `left_out` of the result says what came
         next, and why it is not among them. See `docs/recall.md`.
         """
-        from orbiter.memory.recall import recall  # noqa: PLC0415 - writing needs none of it
+        # Here, as writing needs none of it.
+        from orbiter.memory.recall import no_model_by_choice, recall  # noqa: PLC0415
 
         store = await self._store()
         ask = partial(recall, store) if self._core.is_indexed else self._core.mirror().recall
-        found = await ask(
-            query,
-            scope=self._filter,
-            k=k,
-            mode=mode,
-            memory_type=memory_type,
-            since=since,
-            until=until,
-            where=where,
-            recency_weight=recency_weight,
-            half_life_hours=half_life_hours,
-            importance_weight=importance_weight,
-            explain=explain,
-        )
+        with no_model_by_choice() if self._core.is_model_declined else nullcontext():
+            found = await ask(
+                query,
+                scope=self._filter,
+                k=k,
+                mode=mode,
+                memory_type=memory_type,
+                since=since,
+                until=until,
+                where=where,
+                recency_weight=recency_weight,
+                half_life_hours=half_life_hours,
+                importance_weight=importance_weight,
+                explain=explain,
+            )
         self._core.events.tell("recalled", self._scope, [hit.item.id for hit in found])
         return found
 
@@ -213,6 +235,8 @@ class ScopedMemory:
         more = labels(tags, importance, source, extra)
         if content is not None:
             check_text(content)
+        if not more and content is None and status is None:
+            raise QueryError("there is nothing to change; give `content`, `tags=` or others")
 
         def edit(item: MemoryItem) -> None:
             if content is not None:
@@ -224,7 +248,8 @@ class ScopedMemory:
 
         store = await self._store()
         item = await change(store, self._scope, item_id, edit, expected_version=expected_version)
-        await self._chats.summaries.forget(store, [item])
+        if content is not None or status is not None:
+            await self._chats.changed(store, [item])
         self._core.events.tell_of("updated", [item])
         return item
 
@@ -260,22 +285,30 @@ class ScopedMemory:
             one = await find(store, item.id if isinstance(item, MemoryItem) else item, self._scope)
             found = [] if one is None else [one]
             if found and not dry_run:
-                await store.delete_many([found[0].id])
+                await self._remove(store, found)
         else:
             asked = Query(query, self._filter, memory_type, since=since, until=until, where=where)
             async for page in pages(store, asked, are_removed=not dry_run):
                 if not dry_run:
-                    await store.delete_many([each.id for each in page])
+                    await self._remove(store, page)
                 found += page
         if found and not dry_run:
-            await self._chats.summaries.forget(store, found)
             self._core.events.tell_of("forgotten", found)
         return Forgotten(tuple(found), dry_run)
+
+    async def _remove(self, store: Store, items: Sequence[MemoryItem]) -> None:
+        # The summary before, so that a crash leaves none that tells more than the chat; and after,
+        # as one may have been made meanwhile.
+        await self._chats.changed(store, items)
+        await store.delete_many([item.id for item in items])
+        await self._chats.changed(store, items)
 
     @observed("restore")
     async def restore(self, item_id: str, *, version: int | None = None) -> MemoryItem:
         """Bring back what was forgotten, or what a memory was in an earlier *version*."""
-        item = await restore(await self._store(), self._scope, item_id, version)
+        store = await self._store()
+        item = await restore(store, self._scope, item_id, version)
+        await self._chats.changed(store, [item])
         self._core.events.tell_of("restored", [item])
         return item
 
@@ -285,7 +318,7 @@ class ScopedMemory:
         return await versions(await self._store(), self._scope, item_id, "looking at the past")
 
     @observed("list")
-    async def list(
+    async def list(  # noqa: PLR0913 - the filters
         self,
         *,
         query: str = "",
@@ -294,18 +327,23 @@ class ScopedMemory:
         status: MemoryStatus | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        forgotten: bool = False,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page:
         """Return a page of what is remembered, newest first; *cursor* is `next` of the one before.
 
-        What is written meanwhile shifts no page.
+        With *forgotten*, of what `restore` can bring back instead. What is written meanwhile
+        shifts no page.
         """
         check_size("limit", limit)
         store = await self._store()
         if cursor is not None and not await is_known(store, cursor, self._scope):
             raise QueryError(f"`cursor` names `{cursor}`, which is not here; start anew without it")
-        found = await store.search(
+        search = store.search
+        if forgotten:
+            search = partial(versioned(store, "listing what was forgotten").search, deleted=True)
+        found = await search(
             query=query,
             metadata=self._filter,
             memory_type=memory_type,
@@ -356,7 +394,7 @@ class ScopedMemory:
     def activity(self) -> "ShortTermMemoryManager":
         """What was done and met in this scope lately; needs `AgentMemory(episodic=…)`."""
         wanted = Query(metadata=self._scope).wanted
-        if set(wanted) == {"agent_id"}:
+        if set(wanted) == {"agent_id"} and not wanted["agent_id"].startswith("scope-"):
             return self._core.activity(wanted["agent_id"])
         return self._core.activity(f"scope-{derived_id(self._scope, 'activity')}")
 
@@ -367,10 +405,11 @@ class ScopedMemory:
         messages: Given | Sequence[Given],
         *,
         metadata: Mapping[str, object] | None = None,
-        format: Format = "openai",
+        format: "Format | None" = None,
     ) -> builtins.list[MemoryItem]:
         """Remember one or several things; *metadata* goes to `metadata.extra`."""
-        things = [messages] if isinstance(messages, str | Mapping | MemoryItem) else messages
+        is_list = isinstance(messages, Sequence) and not isinstance(messages, str)
+        things: Sequence[Given] = messages if is_list else [messages]  # type: ignore[assignment, list-item]  # one or several
         return await self.remember_many(things, extra=metadata, format=format)
 
     async def search(
@@ -386,3 +425,11 @@ class ScopedMemory:
     async def delete(self, memory_id: str) -> Forgotten:
         """Forget one memory."""
         return await self.forget(memory_id)
+
+
+def _date(items: Sequence[MemoryItem], created_at: datetime | None) -> None:
+    """Date new items; they are copies that nobody has seen."""
+    if created_at is not None:
+        moment = check_instant("created_at", created_at)
+        for item in items:
+            item.__dict__["created_at"] = item.__dict__["updated_at"] = moment

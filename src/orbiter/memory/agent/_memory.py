@@ -17,18 +17,18 @@ from orbiter.memory.agent._reading import check_given
 from orbiter.memory.backends._addresses import shown
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.items import MemoryMetadata
-from orbiter.memory.protocols import Embeddings, Summarizer
+from orbiter.memory.protocols import Embeddings, Summarizer, VectorStore
 from orbiter.memory.query import SCOPE_FIELDS
 from orbiter.memory.reports import StoreStats, Verification
-from orbiter.memory.soul import Soul
 from orbiter.memory.stores import URL_VARIABLE, default_url, make_folder, store_at
-from orbiter.memory.summary import SummaryConfig
-from orbiter.memory.tokens import TokenCounter, estimate_tokens
 
 if TYPE_CHECKING:
     from orbiter.memory.backends.postgres import PostgresMemoryStore
     from orbiter.memory.backends.redis import RedisMemoryStore
     from orbiter.memory.backends.sqlite import SQLiteMemoryStore
+    from orbiter.memory.soul import Soul
+    from orbiter.memory.summary import SummaryConfig
+    from orbiter.memory.tokens import TokenCounter
 
 __all__ = ["AgentMemory"]
 
@@ -45,9 +45,10 @@ class AgentMemory:
     *embeddings* are the local model if the extra `[local]` is installed, none with `None`, or your
     own. *episodic* names the place of `ScopedMemory.activity`. *persona* is a `Soul` or the path
     of a SOUL.md. *summarizer* sums up long chats as *summaries* says, by default without a model;
-    with `summaries=None`, nothing does. *secret* keeps the beginning of contexts the same in all
-    processes that share it, as providers' caches want it. On Postgres, *row_security* has the
-    server itself hold every handle to its user.
+    with `summaries=None`, nothing does. *count_tokens* counts for budgets, in place of an
+    estimate. *secret* keeps the beginning of contexts the same in all processes that share it, as
+    providers' caches want it. On Postgres, *row_security* has the server itself hold every handle
+    to its user.
 
     Use it as `async with AgentMemory(…) as memory`, or close it; the first use opens it.
     """
@@ -58,10 +59,10 @@ class AgentMemory:
         *,
         embeddings: Embeddings | Literal["auto"] | None = "auto",
         episodic: str | None = None,
-        persona: str | Path | Soul | None = None,
+        persona: "str | Path | Soul | None" = None,
         summarizer: Summarizer | None = None,
-        summaries: SummaryConfig | None = SummaryConfig(),  # noqa: B008 - it is frozen
-        count_tokens: TokenCounter = estimate_tokens,
+        summaries: "SummaryConfig | Literal['auto'] | None" = "auto",
+        count_tokens: "TokenCounter | None" = None,
         secret: bytes | None = None,
         row_security: bool = False,
     ) -> None:
@@ -77,6 +78,7 @@ class AgentMemory:
         self._core = Core(
             self._store,
             embeddings=model,
+            is_model_declined=embeddings is None,
             episodic=str(address) if is_redis and episodic is None else episodic,
             row_security=row_security,
             prepare=partial(make_folder, str(address)) if is_ours else _nothing,
@@ -206,8 +208,14 @@ class AgentMemory:
 
     @observed("store.settle")
     async def settle(self) -> None:
-        """Wait until what goes on in the background, such as summaries, is done."""
-        await self._chats.summaries.settle()
+        """Wait until what goes on in the background is done: summaries, indexes and vectors.
+
+        What was remembered a moment ago is then found by meaning, too, however much it was.
+        """
+        await self._chats.settle()
+        if isinstance(self._store, VectorStore):
+            await self.init()
+            await self._store.catch_up()
 
     def _durable(self, what: str) -> "SQLiteMemoryStore | PostgresMemoryStore":
         from orbiter.memory.backends.redis import RedisMemoryStore  # noqa: PLC0415

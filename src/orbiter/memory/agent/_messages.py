@@ -64,12 +64,17 @@ async def system_messages(
     store: Store, scope: MemoryMetadata, before: MemoryItem
 ) -> list[MemoryItem]:
     """Return the system messages before an item, oldest first: they hold however old they are."""
-    found = await store.search(
-        metadata=scope,
-        memory_type="system",
-        status=MemoryStatus.ACCEPTED,
-        where=nothing_else(scope) or None,
-        limit=_PAGE,
-        before=before,
-    )
-    return found[::-1]
+    found: list[MemoryItem] = []
+    while True:
+        page = await store.search(
+            metadata=scope,
+            memory_type="system",
+            status=MemoryStatus.ACCEPTED,
+            where=nothing_else(scope) or None,
+            limit=_PAGE,
+            before=before,
+        )
+        found += page
+        if len(page) < _PAGE:
+            return found[::-1]
+        before = page[-1]

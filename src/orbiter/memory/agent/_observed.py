@@ -10,9 +10,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sized
 from contextlib import ExitStack, contextmanager, suppress
 from functools import wraps
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, get_args
-
-from orbiter.memory.messages import Format
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Counter, Histogram, MeterProvider
@@ -32,7 +30,10 @@ _SYSTEMS = {
 }
 _COUNTS = ("k", "limit", "rounds", "budget", "memory_limit")
 _FLAGS = ("dry_run", "everything", "explain", "repair")
-_WORDS = {"mode": ("hybrid", "words", "meaning", "recent"), "format": get_args(Format)}
+_WORDS = {
+    "mode": ("hybrid", "words", "meaning", "recent"),
+    "format": ("openai", "openai-responses", "anthropic", "gemini"),
+}
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 

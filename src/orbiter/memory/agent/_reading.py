@@ -3,15 +3,18 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from orbiter.memory.copies import copy_item
 from orbiter.memory.errors import AccessError, QueryError
 from orbiter.memory.items import HumanMemory, MemoryItem, MemoryMetadata
-from orbiter.memory.messages import Format, from_messages
 from orbiter.memory.query import SCOPE_FIELDS
 
+if TYPE_CHECKING:
+    from orbiter.memory.messages import Format
+
 __all__ = [
+    "RESERVED",
     "Given",
     "belongs",
     "check_given",
@@ -24,8 +27,23 @@ __all__ = [
     "within",
 ]
 
-Given = str | MemoryItem | Mapping[str, object]
-"""What can be remembered: a text, an item, or a provider's message."""
+
+class Dumpable(Protocol):
+    """A message as providers' own clients return it."""
+
+    def model_dump(self, *, exclude_none: bool = False) -> dict[str, Any]:
+        """Return its fields."""
+        ...
+
+
+Given = str | MemoryItem | Mapping[str, object] | Dumpable
+"""What can be remembered: a text, an item, or a provider's message, as a dict or an object."""
+
+RESERVED = "~"
+"""How ids begin that are derived from names: no handle takes such an id from outside, or anybody
+who knows the names could take it before its owner does."""
+
+_ROLES = ("user", "human", "assistant", "ai", "system", "tool")
 
 
 def check_given(name: str, value: object) -> str:
@@ -53,12 +71,14 @@ def labels(
     if not isinstance(extra, Mapping | None):
         raise QueryError(f"`extra` must be a mapping, not {extra!r}")
     found: dict[str, object] = dict(extra or {})
+    named = {"tags": tags, "importance": importance, "source": source}
+    for name, value in named.items():
+        if value is not None and name in found:
+            raise QueryError(f"`{name}` is given twice, by itself and in `extra`")
     if tags is not None:
         if isinstance(tags, str) or not isinstance(tags, Iterable):
             raise QueryError(f"`tags` must be a list of words, not {tags!r}")
-        for tag in tags:
-            check_given("tags", tag)
-        found["tags"] = list(dict.fromkeys(tags))
+        found["tags"] = list(dict.fromkeys(check_given("tags", tag) for tag in tags))
     if importance is not None:
         if isinstance(importance, bool) or not isinstance(importance, int | float):
             raise QueryError(f"`importance` must be a number from 0 to 1, not {importance!r}")
@@ -71,7 +91,7 @@ def labels(
 
 
 def read(
-    what: Given, scope: MemoryMetadata, extra: Mapping[str, object], format: Format
+    what: Given, scope: MemoryMetadata, extra: Mapping[str, object], format: "Format | None"
 ) -> MemoryItem:
     """Return *what* as one item of *scope*."""
     if isinstance(what, str):
@@ -90,17 +110,22 @@ def read_messages(
     given: Given | Sequence[Given],
     scope: MemoryMetadata,
     extra: Mapping[str, object],
-    format: Format,
+    format: "Format | None",
     *,
     as_human: bool,
 ) -> list[MemoryItem]:
     """Return *given* as items of *scope*, in order; a text is a person's words, or a plain item."""
-    things = [given] if isinstance(given, str | MemoryItem | Mapping) else given
-    if not isinstance(things, Sequence):
-        raise QueryError(f"give a text, an item, a message, or a list of them, not {given!r}")
+    is_list = isinstance(given, Sequence) and not isinstance(given, str | bytes)
+    things: Sequence[Any] = given if is_list else [given]  # type: ignore[assignment]  # told above
+    if isinstance(given, tuple) and len(given) == 2 and given[0] in _ROLES:
+        raise QueryError(
+            f"{given!r} would be two messages; write "
+            f"{{'role': {given[0]!r}, 'content': {given[1]!r}}}"
+        )
     items: list[MemoryItem] = []
     for thing in things:
         if isinstance(thing, str) and as_human:
+            check_text(thing)
             items.append(HumanMemory(content=thing, metadata=within(scope, None, extra)))
         elif isinstance(thing, str):
             items.append(read(thing, scope, extra, format))
@@ -109,15 +134,24 @@ def read_messages(
     return items
 
 
-def _items(what: object, format: Format) -> list[MemoryItem]:
+def _items(what: object, format: "Format | None") -> list[MemoryItem]:
     if isinstance(what, MemoryItem):
         return [copy_item(what)]
-    if not isinstance(what, Mapping):
+    # Here, as most of what is remembered is a text.
+    from orbiter.memory.messages import format_of, from_messages  # noqa: PLC0415
+
+    message = what if isinstance(what, Mapping) else _dumped(what)
+    return from_messages([message], format_of(message) if format is None else format)
+
+
+def _dumped(what: object) -> Mapping[str, object]:
+    if not hasattr(what, "model_dump"):
         raise QueryError(
             f"a `{type(what).__name__}` cannot be remembered; give a text, a `MemoryItem`, "
             "or a provider's message"
         )
-    return from_messages([what], format)
+    found: Mapping[str, object] = what.model_dump(exclude_none=True)
+    return found
 
 
 def _placed(item: MemoryItem, scope: MemoryMetadata, extra: Mapping[str, object]) -> MemoryItem:
@@ -152,7 +186,8 @@ def belongs(item: MemoryItem, scope: MemoryMetadata) -> bool:
 def derived_id(scope: MemoryMetadata, *parts: str | int) -> str:
     """Return the id that *parts* have in *scope*: the same each time, another in each scope."""
     whose = [getattr(scope, name) for name in SCOPE_FIELDS]
-    return blake2b(json.dumps([whose, *parts]).encode(), digest_size=16).hexdigest()
+    digest = blake2b(json.dumps([whose, *parts]).encode(), digest_size=16).hexdigest()
+    return f"{RESERVED}{digest}"
 
 
 def narrowed(scope: MemoryMetadata, chat_id: str) -> MemoryMetadata:

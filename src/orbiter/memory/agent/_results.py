@@ -1,6 +1,7 @@
 """What the calls of `AgentMemory` return: a page, what was forgotten, counts, an event."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
@@ -37,11 +38,17 @@ class Page(list[MemoryItem]):
 class Forgotten:
     """What `forget` removed, or would remove. It is true if there is anything."""
 
-    items: tuple[MemoryItem, ...] = field(repr=False)
+    items: tuple[MemoryItem, ...]
     dry_run: bool = False
 
     def __len__(self) -> int:
         return len(self.items)
+
+    def __iter__(self) -> Iterator[MemoryItem]:
+        return iter(self.items)
+
+    def __repr__(self) -> str:
+        return f"Forgotten({len(self)} items, dry_run={self.dry_run})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,12 +17,13 @@ from pydantic import Field
 
 from orbiter.memory.agent._core import Core, Store
 from orbiter.memory.agent._messages import read_back
-from orbiter.memory.agent._reading import belongs, derived_id
+from orbiter.memory.agent._reading import derived_id
+from orbiter.memory.agent._rolling import Rolled, sum_up
 from orbiter.memory.errors import AccessError, MemoryError, SummaryError, VersionConflict
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus, role_of
 from orbiter.memory.protocols import Summarizer
 from orbiter.memory.query import SCOPE_FIELDS
-from orbiter.memory.summary import SummaryConfig, check_trigger, roll_summary
+from orbiter.memory.summary import SummaryConfig, check_trigger
 
 __all__ = ["Summaries", "SummaryMemory"]
 
@@ -49,11 +51,16 @@ class _Tally:
     """What came into a conversation since it was last summed up, as far as this process knows."""
 
     messages: int = 0
-    characters: int = 0
+    tokens: int = 0
     is_whole: bool = False
     """Whether what the store held before is counted, too."""
     failures: int = 0
     not_before: float = 0.0
+
+    def count(self, items: Sequence[MemoryItem], config: SummaryConfig, sign: int = 1) -> None:
+        """Count messages in, or out with a negative *sign*."""
+        self.messages += sign * len(items)
+        self.tokens += sign * check_trigger(items, config).estimated_tokens
 
 
 class Summaries:
@@ -74,17 +81,18 @@ class Summaries:
             return None
         found = await store.get(_summary_id(scope))
         # Anybody may store an item of that id; only one of this very conversation is its summary.
-        is_its_own = found is not None and belongs(found, scope)
-        return found if is_its_own and isinstance(found, SummaryMemory) else None
+        is_its_own = isinstance(found, SummaryMemory) and all(
+            getattr(found.metadata, name) == getattr(scope, name) for name in SCOPE_FIELDS
+        )
+        return found if is_its_own else None  # type: ignore[return-value]  # told above
 
     def note(self, scope: MemoryMetadata, items: list[MemoryItem]) -> None:
         """Count messages that were stored, and begin a summary if there are enough."""
-        if self._config is None:
+        if self._config is None or not self._core.is_open:
             return
         key = _summary_id(scope)
         tally = self._tally(key)
-        tally.messages += len(items)
-        tally.characters += _characters(items)
+        tally.count(items, self._config)
         if tally.is_whole and not self._is_due(tally):
             return
         if key not in self._tasks:
@@ -98,10 +106,7 @@ class Summaries:
 
     def _is_due(self, tally: _Tally) -> bool:
         config = self._config or SummaryConfig()
-        is_much = (
-            tally.messages > config.message_threshold
-            or tally.characters / config.token_estimate_ratio > config.token_threshold
-        )
+        is_much = tally.messages > config.message_threshold or tally.tokens > config.token_threshold
         return is_much and asyncio.get_running_loop().time() >= tally.not_before
 
     async def _look(self, scope: MemoryMetadata, key: str) -> None:
@@ -109,8 +114,8 @@ class Summaries:
         tally = self._tally(key)
         try:
             seen = -1
-            while True:
-                await self.roll(scope)
+            while (store := self._core.if_open(scope)) is not None:
+                await self.roll(store, scope)
                 if not self._is_due(tally) or tally.messages == seen:
                     break
                 seen = tally.messages  # so much was said meanwhile
@@ -125,39 +130,28 @@ class Summaries:
             # At once, not when the loop comes to it: what is said from now on begins a new look.
             self._leave(key, asyncio.current_task())
 
-    async def roll(self, scope: MemoryMetadata, *, force: bool = False) -> SummaryMemory | None:
+    async def roll(
+        self, store: Store, scope: MemoryMetadata, *, force: bool = False
+    ) -> SummaryMemory | None:
         """Sum up what came since the last summary, if that is enough; return the newest summary."""
         if self._config is None:
             return None
-        config, store = self._config, await self._core.opened(scope)
+        config, key = self._config, _summary_id(scope)
         last = await self.find(store, scope)
         since = None if last is None else last.covers_to + _TICK
-        key = _summary_id(scope)
         tally = self._tally(key)
         # What is said while we read is counted twice rather than not at all: the next look sees.
-        tally.messages = tally.characters = 0
+        tally.messages = tally.tokens = 0
         items, _ = await read_back(store, scope, since=since)
-        tally.messages += len(items)
-        tally.characters += _characters(items)
+        tally.count(items, config)
         tally.is_whole = True
         if not (force or check_trigger(items, config).triggered):
             return last
         before = {} if last is None else last.summaries
-        result = await roll_summary(before, items, config, self._summarizer())
-        done = items[: len(items) - len(result.compressed_items)]
-        if not done or not result.summaries:
+        rolled = await sum_up(before, items, config, self._summarizer())
+        if rolled is None:
             return last
-        try:
-            made = SummaryMemory(
-                id=key,
-                content=_text(result.summaries),
-                metadata=scope,
-                summaries=result.summaries,
-                covers_to=done[-1].created_at,
-                covered=len(done) + (0 if last is None else last.covered),
-            )
-        except ValueError as exc:  # a text that no store keeps
-            raise SummaryError(next(iter(result.summaries)), exc) from exc
+        made = _summary(key, scope, rolled, 0 if last is None else last.covered)
         try:
             await store.add(made, expected_version=0 if last is None else last.version)
         except VersionConflict:
@@ -165,11 +159,37 @@ class Summaries:
             if found is None:
                 raise AccessError(f"the summary `{key}` was forgotten, or is another's") from None
             return found
-        tally.messages -= len(done)
-        tally.characters -= _characters(done)
+        if not await self._still_holds(store, scope, since, rolled):
+            await store.delete_many([key])
+            return None
+        tally.count(rolled.done, config, -1)
         tally.failures = 0
         self._core.events.tell("summarized", scope, [key], detail=f"{made.covered} messages")
         return made
+
+    async def _still_holds(
+        self, store: Store, scope: MemoryMetadata, since: datetime | None, rolled: Rolled
+    ) -> bool:
+        """Tell whether what is summed up is still there as it was.
+
+        Whoever changes a message forgets the summary afterwards, and whoever makes a summary looks
+        at the messages afterwards: so one of them sees the other, in whichever processes they are.
+        """
+        items, _ = await read_back(store, scope, since=since)
+        there = {(item.id, item.content) for item in items}
+        return all((item.id, item.content) in there for item in rolled.done)
+
+    async def copy(
+        self, store: Store, scope: MemoryMetadata, to: MemoryMetadata, at: datetime
+    ) -> None:
+        """Give a branch that begins up to *at* the summary, unless that reaches further."""
+        found = await self.find(store, scope)
+        if found is None or found.covers_to >= at:
+            return
+        key = _summary_id(to)
+        made = _summary(key, to, Rolled(found.summaries, [], found.covers_to), found.covered)
+        with suppress(VersionConflict):  # it has one already
+            await store.add(made, expected_version=0)
 
     async def forget(self, store: Store, items: Sequence[MemoryItem]) -> None:
         """Forget the summaries of what changed: they are made anew from what is left."""
@@ -182,8 +202,6 @@ class Summaries:
         for whose in scopes:
             scope = MemoryMetadata(**dict(zip(SCOPE_FIELDS, whose, strict=True)))
             key = _summary_id(scope)
-            if key in self._tasks:
-                self._tasks[key].cancel()  # it has read what is gone now
             if await self.find(store, scope) is not None:
                 keys.append(key)
             self._tallies.pop(key, None)
@@ -218,12 +236,22 @@ class Summaries:
         self._tallies.clear()
 
 
-def _characters(items: Sequence[MemoryItem]) -> int:
-    return sum(len(item.content) for item in items)
-
-
 def _summary_id(scope: MemoryMetadata) -> str:
     return derived_id(scope, "summary")
+
+
+def _summary(key: str, scope: MemoryMetadata, rolled: Rolled, covered: int) -> SummaryMemory:
+    try:
+        return SummaryMemory(
+            id=key,
+            content=_text(rolled.summaries),
+            metadata=scope,
+            summaries=rolled.summaries,
+            covers_to=rolled.covers_to,
+            covered=len(rolled.done) + covered,
+        )
+    except ValueError as exc:  # a text that no store keeps
+        raise SummaryError(next(iter(rolled.summaries)), exc) from exc
 
 
 def _text(summaries: Mapping[str, str]) -> str:

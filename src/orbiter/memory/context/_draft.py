@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from orbiter.memory.context._budget import Dropped, drop, fit_entries, fit_rounds, round_down
 from orbiter.memory.context._entries import Candidate, Reason, TrustRule, message_entries, speaker
-from orbiter.memory.context._forms import sent_tokens
 from orbiter.memory.context._parts import Parts, sift
 from orbiter.memory.context._prices import TITLES, Costs, Prices, Section
 from orbiter.memory.copies import copy_item
+from orbiter.memory.costs import sent_tokens
 from orbiter.memory.errors import QueryError
 from orbiter.memory.fencing import NOTICE, closing_line
 from orbiter.memory.items import HumanMemory, MemoryItem, SystemMemory

@@ -14,6 +14,7 @@ from orbiter.memory.conversation import OpenGroup, newest_first, walk_units
 from orbiter.memory.errors import MessageError
 from orbiter.memory.items import MemoryItem, MemoryMetadata, SystemMemory, role_of
 from orbiter.memory.messages import _anthropic, _gemini, _openai_chat, _openai_responses
+from orbiter.memory.messages._formats import format_of
 from orbiter.memory.messages._wire import Format, Message, Problem, must_be_object
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Message",
     "Problem",
     "ProviderMessages",
+    "format_of",
     "from_messages",
     "to_messages",
     "validate",

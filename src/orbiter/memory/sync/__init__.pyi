@@ -16,6 +16,7 @@ from orbiter.memory.backends.postgres import PostgresMemoryStore
 from orbiter.memory.backends.redis import RedisMemoryStore
 from orbiter.memory.backends.sqlite import SQLiteMemoryStore
 from orbiter.memory.context import Context
+from orbiter.memory.conversation import OpenGroup
 from orbiter.memory.episodes import EpisodicMemory
 from orbiter.memory.filters import Where
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
@@ -43,9 +44,10 @@ class AgentMemory(Blocking[agent.AgentMemory]):
     *embeddings* are the local model if the extra `[local]` is installed, none with `None`, or your
     own. *episodic* names the place of `ScopedMemory.activity`. *persona* is a `Soul` or the path
     of a SOUL.md. *summarizer* sums up long chats as *summaries* says, by default without a model;
-    with `summaries=None`, nothing does. *secret* keeps the beginning of contexts the same in all
-    processes that share it, as providers' caches want it. On Postgres, *row_security* has the
-    server itself hold every handle to its user.
+    with `summaries=None`, nothing does. *count_tokens* counts for budgets, in place of an
+    estimate. *secret* keeps the beginning of contexts the same in all processes that share it, as
+    providers' caches want it. On Postgres, *row_security* has the server itself hold every handle
+    to its user.
 
     Use it as `with AgentMemory(…) as memory`, or close it; the first use opens it.
     """
@@ -58,8 +60,8 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         episodic: str | None = None,
         persona: str | Path | Soul | None = None,
         summarizer: Summarizer | None = None,
-        summaries: SummaryConfig | None = ...,
-        count_tokens: TokenCounter = ...,
+        summaries: SummaryConfig | Literal["auto"] | None = "auto",
+        count_tokens: TokenCounter | None = None,
         secret: bytes | None = None,
         row_security: bool = False,
     ) -> None: ...
@@ -107,7 +109,10 @@ class AgentMemory(Blocking[agent.AgentMemory]):
     ) -> None:
         """Copy a SQLite memory to a new file while it is in use."""
     def settle(self) -> None:
-        """Wait until what goes on in the background, such as summaries, is done."""
+        """Wait until what goes on in the background is done: summaries, indexes and vectors.
+
+        What was remembered a moment ago is then found by meaning, too, however much it was.
+        """
 
 class ScopedMemory(Blocking[agent.ScopedMemory]):
     """What is remembered in one scope; `AgentMemory.scope` makes it."""
@@ -123,13 +128,16 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         importance: float | None = None,
         source: str | None = None,
         extra: Mapping[str, object] | None = None,
+        created_at: datetime | None = None,
         idempotency_key: str | None = None,
-        format: Format = "openai",
+        format: Format | None = None,
     ) -> MemoryItem:
         """Keep a text, an item or a provider's message; return it as stored, once it is durable.
 
-        *tags*, *importance* (0 to 1) and *source* go to `metadata.extra`, with *extra*. Whatever
-        is remembered under an *idempotency_key* first stays: calling again, after a timeout or a
+        *tags*, *importance* (0 to 1) and *source* go to `metadata.extra`, with *extra*.
+        *created_at* is when it was said, if not now. A message may be a dict or what a provider's
+        client returns; *format* is whose it is, if it is to be taken for no other. Whatever is
+        remembered under an *idempotency_key* first stays: calling again, after a timeout or a
         crash, stores nothing and returns that. An item of an id that is there already replaces it.
         """
     def remember_many(
@@ -140,9 +148,13 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         importance: float | None = None,
         source: str | None = None,
         extra: Mapping[str, object] | None = None,
-        format: Format = "openai",
+        created_at: datetime | None = None,
+        format: Format | None = None,
     ) -> builtins.list[MemoryItem]:
-        """Keep texts, items and messages in one step, all or none; return them as stored."""
+        """Keep texts, items and messages in one step, all or none; return them as stored.
+
+        Everything else is for each of them, as in `remember`.
+        """
     def recall(
         self,
         query: str = "",
@@ -215,12 +227,14 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         status: MemoryStatus | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        forgotten: bool = False,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page:
         """Return a page of what is remembered, newest first; *cursor* is `next` of the one before.
 
-        What is written meanwhile shifts no page.
+        With *forgotten*, of what `restore` can bring back instead. What is written meanwhile
+        shifts no page.
         """
     def stats(self) -> ScopeStats:
         """Return how much is remembered here."""
@@ -242,7 +256,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         messages: Given | Sequence[Given],
         *,
         metadata: Mapping[str, object] | None = None,
-        format: Format = "openai",
+        format: Format | None = None,
     ) -> builtins.list[MemoryItem]:
         """Remember one or several things; *metadata* goes to `metadata.extra`."""
     def search(self, query: str, *, limit: int = 10, filters: Where | None = None) -> Recalled:
@@ -265,24 +279,36 @@ class Chat(Blocking[agent.Chat]):
         self,
         what: Given | Sequence[Given],
         *,
-        format: Format = "openai",
+        format: Format | None = None,
         idempotency_key: str | None = None,
     ) -> list[MemoryItem]:
         """Append messages, all or none; return them as stored, once they are durable.
 
-        A text is what the user says. What has an *idempotency_key* is appended once, however
-        often it is tried. A message dated before the newest one is dated just after it: clocks of
-        different machines must not change the order of a conversation.
+        A text is what the user says; a message may be a dict or what a provider's client returns.
+        What has an *idempotency_key* is appended once, however often it is tried. A message dated
+        before the newest one is dated just after it: clocks of different machines must not change
+        the order of a conversation.
         """
-    def items(self, *, rounds: int | None = None, budget: int | None = None) -> list[MemoryItem]:
+    def items(
+        self,
+        *,
+        rounds: int | None = None,
+        budget: int | None = None,
+        open_group: OpenGroup = "drop",
+    ) -> list[MemoryItem]:
         """Return the newest *rounds*, or what fits in *budget* tokens, oldest first; else all.
 
-        Tool groups are whole or absent; system messages are kept however old they are.
+        Tool groups are whole or absent; system messages are kept however old they are. A call
+        whose results have not come is there with `open_group="keep"`, if it is the last turn's:
+        so an agent that was interrupted sees what it had begun.
         """
     def messages(
         self, *, format: Format = "openai", rounds: int | None = None, budget: int | None = None
     ) -> ProviderMessages:
-        """Return the conversation as messages that the provider accepts; see `items`."""
+        """Return the conversation as messages that the provider accepts; see `items`.
+
+        The budget holds for what is sent, which may cost more than the items.
+        """
     def context(
         self,
         task: str | None = None,

@@ -1,4 +1,4 @@
-"""What a context costs in the form in which it is sent.
+"""What a conversation costs in the form in which it is sent.
 
 A provider's form may cost more than the items it is made from: tool calls get ids and names the
 provider accepts, and system messages may be joined to one.
@@ -13,6 +13,8 @@ from orbiter.memory.errors import MessageError
 from orbiter.memory.items import MemoryItem, SystemMemory, calls_of, result_id, role_of
 from orbiter.memory.messages import Format, from_messages, to_messages
 from orbiter.memory.tokens import TokenCounter, count_tokens, item_tokens
+
+__all__ = ["sent_tokens"]
 
 
 def sent_tokens(items: Sequence[MemoryItem], format: Format, *, counter: TokenCounter) -> int:
