@@ -3,9 +3,9 @@
     python benchmarks/run.py [--data DIR] [--full]
 
 DIR may hold `locomo_dev.json.gz`, for the parts that need real conversations. `--full` searches a
-million rows, fills a Redis with a million memories, builds a graph of 200,000 vectors and asks
-about every `*.json.gz` of DIR, for an hour or so. The fuzz run of `benchmarks/legal.py` stands
-apart: `make fuzz`.
+million rows, fills a Redis with a million memories, builds a graph of 200,000 vectors, takes an
+agent's turns among a million memories and asks about every `*.json.gz` of DIR, for an hour or
+more. The fuzz run of `benchmarks/legal.py` stands apart: `make fuzz`.
 """
 
 import argparse
@@ -18,11 +18,12 @@ ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = (
     *("import_time", "short_term", "peers_legal", "tokens", "summary_coverage", "embeddings"),
     *("sql_write", "sql_read", "sql_search", "postgres_write", "postgres_read", "episodic"),
-    *("vectors", "recall_speed", "recall_quality"),
+    *("vectors", "recall_speed", "recall_quality", "first_use", "cli_start"),
+    "agent_turn",
 )
 TAKES_DATA = frozenset(("tokens", "summary_coverage"))
 TAKES_FILES = frozenset(("recall_quality",))
-TAKES_FULL = frozenset(("sql_search", "postgres_read", "episodic", "vectors"))
+TAKES_FULL = frozenset(("sql_search", "postgres_read", "episodic", "vectors", "agent_turn"))
 
 
 def run(name: str, data: Path | None, *, full: bool) -> int:
