@@ -44,7 +44,7 @@ async def test_a_store_nobody_closed_warns_and_lets_go_of_its_file(tmp_path: Pat
     await asyncio.gather(*(store.add(HumanMemory(content="x")) for _ in range(5)))
     await asyncio.gather(*(store.count() for _ in range(10)))
 
-    with pytest.warns(ResourceWarning, match="m.db.*not closed") as told:
+    with pytest.warns(ResourceWarning, match="m.db.*not closed") as told:  # noqa: PT031 - one act
         del store
         for _ in range(100):  # a thread that has just answered may still hold it
             gc.collect()
