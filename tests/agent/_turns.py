@@ -8,7 +8,6 @@ import asyncio
 import json
 import os
 import signal
-import sqlite3
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from orbiter.memory import AgentMemory, AIMemory, HumanMemory, SQLiteMemoryStore
 from orbiter.memory.agent import Chat
 from orbiter.memory.backends._postgres import embedding
 from orbiter.memory.backends._sqlite.file import SQLiteFile
+from orbiter.memory.backends._sqlite.opening import Connection as SQLiteConnection
 from orbiter.memory.items import calls_of
 from orbiter.memory.messages import Format, validate
 from orbiter.memory.summary import SummaryConfig
@@ -85,7 +85,7 @@ class _MortalFile(SQLiteFile):
     moments: int | None = None
     seen = 0
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self) -> SQLiteConnection:
         connection = super()._connect()
         connection.set_trace_callback(self.tick)
         connection.set_progress_handler(self.tick, 1000)

@@ -22,6 +22,7 @@ from tests.crash._history import change
 
 from orbiter.memory import HumanMemory, MemoryMetadata, SQLiteMemoryStore, VersionConflict
 from orbiter.memory.backends._sqlite.file import SQLiteFile
+from orbiter.memory.backends._sqlite.opening import Connection as SQLiteConnection
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 60.0
@@ -225,7 +226,7 @@ class MortalFile(SQLiteFile):
 
     steps_left: int | None = None
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self) -> SQLiteConnection:
         connection = super()._connect()
         connection.set_trace_callback(self.step)
         connection.set_progress_handler(self.step, 1000)
