@@ -40,6 +40,29 @@ def test_a_store_that_is_not_there_is_not_made_by_looking_for_it(cli: Cli) -> No
     assert not Path(cli.url).exists()
 
 
+def test_the_usual_place_is_not_made_by_looking_into_it(cli: Cli, tmp_path: Path) -> None:
+    cli.url = ""  # sets nothing
+    cli.env = {"XDG_DATA_HOME": str(tmp_path), "HOME": str(tmp_path), "LOCALAPPDATA": str(tmp_path)}
+
+    for args in (["list"], ["recall", "x"], ["stats"], ["show", "x"], ["backup", "copy.db"]):
+        result = cli(*args)
+
+        assert result.exit_code == 1, args
+        assert "`orbiter-memory remember` makes one" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+    cli.remember("mine")
+    assert cli.ok("list").endswith("mine\n")
+
+
+def test_what_is_found_without_the_index_worries_nobody(cli: Cli) -> None:
+    cli.remember("mine")
+
+    assert cli.json("stats")["store"]["unindexed"] == 1
+    assert "1 (found all the same)" in cli.ok("stats")
+    assert "✓ waiting   nothing: every memory can be found" in cli.ok("doctor")
+
+
 def test_doctor_says_what_is_wrong_and_what_to_do(cli: Cli) -> None:
     Path(cli.url).write_bytes(b"this is no database, and long enough to be looked at" * 20)
 
@@ -106,6 +129,11 @@ def test_bench_gives_ratios(cli: Cli) -> None:
     ratios = {row["what"]: row["ratio"] for row in told["rows"]}
     assert ratios["remember"] > 0
     assert ratios["recall by words, of 20"] > 0
+
+
+def test_h_is_short_for_help(cli: Cli) -> None:
+    for args in ([], ["list"], ["chat"], ["chat", "show"]):
+        assert cli.ok(*args, "-h") == cli.ok(*args, "--help"), args
 
 
 def test_every_shell_gets_its_script(cli: Cli) -> None:

@@ -23,6 +23,8 @@ def test_an_edit_of_a_memory_that_has_moved_on_exits_with_4(cli: Cli) -> None:
 
     assert late.exit_code == 4
     assert "version 2" in late.stderr
+    assert f"`orbiter-memory history {item_id}`" in late.stderr
+    assert "`--expect 2`" in late.stderr
     assert cli.json("show", item_id)["content"] == "second"
 
 
@@ -43,10 +45,24 @@ def test_what_is_forgotten_is_gone_and_can_be_restored(cli: Cli) -> None:
 
     cli.ok("forget", item_id)
 
-    assert cli("show", item_id).exit_code == 3
+    assert [item["id"] for item in cli.json("list", "--forgotten")["items"]] == [item_id]
     assert cli.ok("list") == ""
     assert cli.ok("restore", item_id).startswith(item_id)
     assert cli.json("show", item_id)["content"] == "door code 4711"
+    assert cli.ok("list", "--forgotten") == ""
+
+
+def test_what_was_forgotten_is_told_apart_from_what_was_never_there(cli: Cli) -> None:
+    item_id = cli.remember("door code 4711")
+    cli.ok("forget", item_id)
+
+    for args in (["show", item_id], ["edit", item_id, "x"], ["forget", item_id]):
+        result = cli(*args)
+
+        assert result.exit_code == 3, args
+        assert "was forgotten" in result.stderr
+        assert f"`orbiter-memory restore {item_id}`" in result.stderr
+    assert "forgotten" not in cli("show", item_id, "--user", "bob").stderr
 
 
 def test_restore_goes_back_to_a_version(cli: Cli) -> None:
@@ -56,7 +72,9 @@ def test_restore_goes_back_to_a_version(cli: Cli) -> None:
     restored = cli.json("restore", item_id, "--version", "1")
 
     assert restored["content"] == "first"
-    assert cli("restore", item_id, "--version", "77").exit_code == 3
+    lacking = cli("restore", item_id, "--version", "77")
+    assert lacking.exit_code == 3
+    assert "has no version 77; it has 1, 2, 3" in lacking.stderr
 
 
 def test_forgetting_by_filter_asks_first_and_refuses_where_nobody_can_answer(cli: Cli) -> None:
@@ -81,6 +99,18 @@ def test_forgetting_by_filter_with_yes_forgets_what_matches(cli: Cli) -> None:
 
     cli.ok("forget", "--everything", "--yes")
     assert cli.json("list")["items"] == []
+
+
+def test_forgetting_by_tag_forgets_what_has_every_tag(cli: Cli) -> None:
+    cli.remember("tea", "--tag", "drink", "--tag", "hot")
+    cli.remember("lemonade", "--tag", "drink")
+
+    refused = cli("forget", "--tag", "hot", "--tag", "drink")
+    cli.ok("forget", "--tag", "hot", "--tag", "drink", "--yes")
+
+    assert "would forget 1 memory;" in refused.stderr
+    assert [item["content"] for item in cli.json("list")["items"]] == ["lemonade"]
+    assert cli("forget", "--tag", "", "--yes").exit_code == 2
 
 
 def test_forgetting_everything_forgets_only_this_scope(cli: Cli) -> None:
@@ -117,5 +147,6 @@ def test_what_is_not_there_exits_with_3(cli: Cli) -> None:
         result = cli(*args, "nowhere", *(["text"] if args == ["edit"] else []))
 
         assert result.exit_code == 3, args
-        assert "`nowhere`" in result.stderr
+        assert "there is no memory `nowhere` of user `alice`" in result.stderr
+        assert "()" not in result.stderr  # a shell has no methods
         assert result.stdout == ""

@@ -42,7 +42,6 @@ def test_a_chat_is_shown_with_its_tool_calls(spoken: Cli) -> None:
     assert len(spoken.json("chat", "show", "lisbon", "--rounds", "1")) == 5
     sent = json.loads(spoken.ok("chat", "show", "lisbon", "--format", "anthropic"))
     assert sent["messages"][0]["role"] == "user"
-    assert spoken("chat", "show", "nowhere").exit_code == 3
 
 
 def test_a_context_is_printed_under_its_budget_with_what_was_left_out(spoken: Cli) -> None:
@@ -59,9 +58,29 @@ def test_a_context_is_printed_under_its_budget_with_what_was_left_out(spoken: Cl
 
 
 def test_a_context_without_a_task_answers_the_newest_question(spoken: Cli) -> None:
+    async def ask() -> None:
+        async with AgentMemory(spoken.url, embeddings=None) as memory:
+            await memory.scope(user_id="alice").chat("lisbon").add("And where do we eat?")
+
+    answered = spoken("context", "lisbon")
+    asyncio.run(ask())
     made = spoken.json("context", "lisbon", "--format", "gemini")
 
-    assert "is the sea warm?" in json.dumps(made["contents"])
+    assert answered.exit_code == 2
+    assert '`orbiter-memory context lisbon "…"`' in answered.stderr
+    assert "And where do we eat?" in json.dumps(made["contents"])
+
+
+@pytest.mark.parametrize("args", [["chat", "show"], ["context"]], ids=" ".join)
+def test_a_chat_that_is_not_there_exits_with_3_and_names_who_was_looked_at(
+    spoken: Cli, args: list[str]
+) -> None:
+    result = spoken(*args, "nowhere")
+
+    assert result.exit_code == 3
+    assert "there is no conversation `nowhere` of user `alice`" in result.stderr
+    assert "`orbiter-memory chat list`" in result.stderr
+    assert result.stdout == ""
 
 
 def test_a_budget_that_is_too_small_is_told(spoken: Cli) -> None:

@@ -80,6 +80,41 @@ def test_a_key_is_stored_once(cli: Cli) -> None:
     assert cli("remember", "a", "b", "--key", "x").exit_code == 2
 
 
+def test_tags_and_a_filter_must_all_hold(cli: Cli) -> None:
+    cli.remember("green tea", "--tag", "drink", "--tag", "hot", "--extra", '{"price": 2}')
+    cli.remember("iced tea", "--tag", "drink", "--extra", '{"price": 2}')
+    cli.remember("old tea", "--tag", "drink", "--tag", "hot", "--extra", '{"price": 90}')
+
+    narrow = ["--tag", "drink", "--tag", "hot", "--where", '{"price": {"$lt": 5}}']
+    listed = cli.json("list", *narrow)["items"]
+    recalled = cli.json("recall", "tea", *narrow)["hits"]
+
+    assert [item["content"] for item in listed] == ["green tea"]
+    assert [hit["item"]["content"] for hit in recalled] == ["green tea"]
+    assert len(cli.json("list", "--tag", "drink")["items"]) == 3
+    assert cli.json("list", "--tag", "drin")["items"] == []
+
+
+def test_a_memory_can_be_of_another_day(cli: Cli) -> None:
+    cli.remember("the flood", "--at", "2024-06-01T10:00")
+    cli.ok("remember", "-", "--lines", "--at", "3d", stdin="one\ntwo\n")
+
+    old = cli.json("list", "--until", "2024-06-02")["items"]
+
+    assert [item["content"] for item in old] == ["the flood"]
+    assert len(cli.json("list", "--since", "4d", "--until", "2d")["items"]) == 2
+    assert "`--at`" in cli("remember", "x", "--at", "later").stderr
+
+
+def test_a_program_reads_explanations_without_blanks_at_the_ends(cli: Cli) -> None:
+    cli.ok("remember", "tea", "a much longer text about tea and cake")
+
+    told = cli.ok("recall", "tea", "--explain")
+
+    assert len(told.splitlines()) > 4
+    assert [line for line in told.splitlines() if line != line.rstrip()] == []
+
+
 def test_a_list_goes_on_where_the_page_before_ended(cli: Cli) -> None:
     cli.ok("remember", "one", "two", "three")
 
@@ -118,11 +153,14 @@ def test_dates_are_iso_or_so_long_ago(cli: Cli) -> None:
         (["remember", "x", "--importance", "7"], "importance"),
         (["remember", "  "], "empty"),
         (["remember", "x", "--extra", "{"], "`--extra` is no JSON"),
+        (["list", "--where", "{a}"], """such as '{"price": {"$lt": 5}}'"""),
+        (["list", "--where", '{"a": {"$near": 1}}'], """such as '{"price": {"$lt": 5}}'"""),
         (["remember", "x", "--extra", "[1]"], "JSON object"),
         (["remember", "x", "--lines"], "`-`"),
         (["list", "--where", '{"a": {"$near": 1}}'], "$near"),
         (["recall"], "query"),
-        (["recall", "x", "--mode", "magic"], "magic"),
+        (["recall", "x", "--mode", "magic"], "--mode': 'magic' is not one of"),
+        (["completion", "tcsh"], "'shell': 'tcsh' is not one of"),
         (["recall", "x", "--nonsense"], "--nonsense"),
         (["remeber", "x"], "did you mean `remember`?"),
         (["list", "--model", "gpt"], "`auto` or `none`"),

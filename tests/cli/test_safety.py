@@ -116,5 +116,9 @@ def test_times_and_sizes_are_told_as_people_read_them() -> None:
     assert ago(now + timedelta(days=1), now=now).startswith("2026-11-0")
     assert parse_when("3d", clock=lambda: now) == now - timedelta(days=3)
     assert [size(n) for n in (12, 1_500, 2_500_000, 3e9)] == ["12 B", "1.5 kB", "2.5 MB", "3.0 GB"]
+    today = parse_when("today", clock=lambda: now)
+    assert today.date() == now.astimezone().date()
+    assert (today.hour, today.minute) == (0, 0)
+    assert parse_when("Yesterday", clock=lambda: now).date() == today.date() - timedelta(days=1)
     with pytest.raises(ValueError, match="no time"):
         parse_when("soon")

@@ -17,13 +17,14 @@ HOSTILE = "\x1b]0;owned\x07\x1b[2J gone \x9b5m\u202e [red]not red[/red]"
 
 
 def test_a_terminal_shows_colours_but_obeys_no_memory(cli: Cli) -> None:
-    cli.remember(HOSTILE)
+    cli.ok("remember", "older", HOSTILE)
 
-    seen = in_terminal(["list"], environment(cli.url))
+    seen = in_terminal(["list", "-n", "1"], environment(cli.url))
     plain = in_terminal(["recall", "gone"], environment(cli.url, {"NO_COLOR": "1"}))
 
     assert seen.code == plain.code == 0
     assert STYLE.search(seen.stdout)
+    assert "note: there are more" in seen.stdout
     assert not re.search(r"\x1b\[[0-9;]*[34579][0-9]?m", plain.stdout)  # no colour, blinking, …
     for screen in (seen.stdout, plain.stdout):
         left = STYLE.sub("", screen)
@@ -41,8 +42,11 @@ def test_progress_and_notes_are_on_stderr_and_only_in_a_terminal(cli: Cli) -> No
         ["backup", f"{cli.url}.copy"], environment(cli.url), stdout_is_terminal=False
     )
 
+    one = in_terminal(["list", "-n", "1"], environment(cli.url), stdout_is_terminal=False)
+
     assert watched.stdout == ""
     assert "note: nothing here" in watched.stderr
+    assert one.stderr == ""  # `$(…)` reads one and wants no more
     assert len(piped.stdout.splitlines()) == 1_200
     assert piped.stderr == ""
     assert "copying" in copied.stderr
@@ -119,14 +123,14 @@ def test_an_edit_without_text_opens_the_editor(cli: Cli, tmp_path: Path) -> None
     assert cli.json("show", item_id)["content"] == "edited: first"
 
 
-def test_the_tour_fits_a_terminal_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    env = environment("/nowhere/at/all.db", {"TMPDIR": str(tmp_path)})
+def test_the_tour_fits_a_narrow_terminal_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    env = environment("/nowhere/at/all.db", {"TMPDIR": str(tmp_path), "COLUMNS": "50"})
 
     seen = in_terminal(["demo", "--fast"], env)
 
     lines = STYLE.sub("", seen.stdout).splitlines()
     assert seen.code == 0, seen.stdout
-    assert max(map(len, lines)) <= 80
+    assert max(map(len, lines)) <= 50
     for part in ("get_weather", "allergic", "of 480 tokens", "{+150+}", "bob    finds  nothing"):
         assert part in "\n".join(lines)
     assert [line for line in lines if line.startswith("   orbiter-memory ")][2:] == [

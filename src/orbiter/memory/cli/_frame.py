@@ -74,6 +74,13 @@ class Place:
             )
         return found
 
+    def told(self) -> str:
+        """Return whose memories these are, in words."""
+        scope = self.scope()
+        if scope is None:
+            return "anyone"
+        return ", ".join(f"{name.removesuffix('_id')} `{value}`" for name, value in scope.items())
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -88,13 +95,13 @@ class Run:
     ) -> AsyncIterator["AgentMemory"]:
         """Open the store; without *meaning*, no model is looked for.
 
-        A file that was named and is not there is made only with *creates*: a typing mistake must
-        not leave an empty store behind.
+        A file that is not there is made only with *creates*: neither a typing mistake nor a look
+        around must leave an empty store behind.
         """
         memory = self.unopened(meaning=meaning, persona=persona)
-        if not creates and self.place.setting("url")[0] is not None and is_missing(memory):
+        if not creates and is_missing(memory):
             raise FileNotFoundError(
-                f"there is no store at `{memory.url}`; `orbiter-memory remember` makes one"
+                f"there is no store at `{memory.url}` yet; `orbiter-memory remember` makes one"
             )
         async with memory:
             yield memory
@@ -112,9 +119,17 @@ class Run:
         self, *, meaning: bool = True, creates: bool = False, persona: Path | None = None
     ) -> AsyncIterator["ScopedMemory"]:
         """Open the store for the scope that the options name."""
-        scope = self.place.scope()
+        async with self.both(meaning=meaning, creates=creates, persona=persona) as (_, handle):
+            yield handle
+
+    @asynccontextmanager
+    async def both(
+        self, *, meaning: bool = True, creates: bool = False, persona: Path | None = None
+    ) -> AsyncIterator[tuple["AgentMemory", "ScopedMemory"]]:
+        """Open the store; with it comes the scope that the options name."""
+        scope = self.place.scope()  # first: a mistake in it must not make a file
         async with self.memory(meaning=meaning, creates=creates, persona=persona) as memory:
-            yield memory.unscoped() if scope is None else memory.scope(**scope)
+            yield memory, memory.unscoped() if scope is None else memory.scope(**scope)
 
 
 def is_missing(memory: "AgentMemory") -> bool:
@@ -211,6 +226,8 @@ def _run(function: _Command, run: Run, given: dict[str, Any]) -> int:
         warnings.simplefilter("default")
         if run.place.setting("model")[0] == "none":  # chosen, so nobody needs to be told
             warnings.filterwarnings("ignore", "recall goes by words")
+        # Commands tell it themselves, in words of a shell.
+        warnings.filterwarnings("ignore", "[0-9,]+ memories are not embedded yet")
         warnings.showwarning = lambda message, *_, **__: run.out.note(str(message))
         try:
             result = function(run, **given)

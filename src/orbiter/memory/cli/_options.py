@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
@@ -16,18 +17,22 @@ __all__ = [
     "Id",
     "Kind",
     "Since",
+    "Tagged",
     "Tags",
     "Until",
     "Where",
     "read_json",
     "read_stdin",
     "read_when",
+    "read_where",
 ]
 
 Id = Annotated[str, typer.Argument(help="The memory's id.", show_default=False)]
 Since = Annotated[
     str | None,
-    typer.Option("--since", help="Not older: `2026-11-01`, `2026-11-01T10:00`, `3d`, `12h`."),
+    typer.Option(
+        "--since", help="Not older: `2026-11-01`, `2026-11-01T10:00`, `3d`, `12h`, `today`."
+    ),
 ]
 Until = Annotated[str | None, typer.Option("--until", help="Older than this; as `--since`.")]
 Where = Annotated[
@@ -37,7 +42,13 @@ Where = Annotated[
 Kind = Annotated[
     str | None, typer.Option("--type", help="Only this kind: item, human, ai, tool, system, …")
 ]
+Tagged = Annotated[
+    list[str] | None, typer.Option("--tag", help="Has this tag; may be repeated: has them all.")
+]
 Tags = Annotated[list[str] | None, typer.Option("--tag", help="A tag; may be repeated.")]
+
+
+_EXAMPLES = {"where": '\'{"price": {"$lt": 5}}\'', "extra": "'{\"price\": 5}'"}
 
 
 class Format(StrEnum):
@@ -66,10 +77,30 @@ def read_json(name: str, text: str | None) -> dict[str, object] | None:
     try:
         value = json.loads(text)
     except ValueError as exc:
-        raise UsageError(f"`--{name}` is no JSON: {exc}") from None
+        raise UsageError(
+            f"`--{name}` is no JSON: {exc}; write it such as {_EXAMPLES[name]}"
+        ) from None
     if not isinstance(value, dict):
-        raise UsageError(f"`--{name}` must be a JSON object such as '{{\"key\": 1}}'")
+        raise UsageError(f"`--{name}` must be a JSON object such as {_EXAMPLES[name]}")
     return value
+
+
+def read_where(where: str | None, tags: Sequence[str] | None = None) -> dict[str, object] | None:
+    """Return the filter that `--where` and every `--tag` make together; `None` for none."""
+    from orbiter.memory.errors import QueryError  # noqa: PLC0415 - `--help` needs it not
+    from orbiter.memory.filters import parse_where  # noqa: PLC0415
+
+    if any(not tag.strip() for tag in tags or ()):
+        raise UsageError("`--tag` is empty; name a tag")
+    parts: list[dict[str, object]] = [{"tags": {"$contains": tag}} for tag in tags or ()]
+    given = read_json("where", where)
+    if given:
+        try:
+            parse_where(given)
+        except QueryError as exc:
+            raise UsageError(f"`--where`: {exc}; write it such as {_EXAMPLES['where']}") from None
+        parts.append(given)
+    return {"$and": parts} if len(parts) > 1 else parts[0] if parts else given
 
 
 def read_stdin() -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
-from orbiter.memory.cli._errors import say
+from orbiter.memory.cli._errors import in_shell_words, say
 from orbiter.memory.cli._text import clean, dumps, one_line
 
 if TYPE_CHECKING:
@@ -23,13 +23,23 @@ _UNBOUNDED = 100_000
 
 
 def console_for(stream: IO[str], *, width: int | None = None) -> "Console":
-    """Return a console on *stream*, in colour if it is a terminal and `NO_COLOR` is not set."""
+    """Return a console on *stream*, in colour if it is a terminal and `NO_COLOR` is not set.
+
+    `FORCE_COLOR` makes a terminal of anything, unless `NO_COLOR` is set, too.
+    """
     from rich.console import Console  # noqa: PLC0415 - for people only
 
     if width is None and not stream.isatty():
         width = _UNBOUNDED
+    is_plain = bool(os.environ.get("NO_COLOR")) and not stream.isatty()
     return Console(
-        file=stream, width=width, markup=False, highlight=False, emoji=False, soft_wrap=False
+        file=stream,
+        force_terminal=False if is_plain else None,
+        width=width,
+        markup=False,
+        highlight=False,
+        emoji=False,
+        soft_wrap=False,
     )
 
 
@@ -77,7 +87,13 @@ class Output:
     def show(self, *things: "RenderableType") -> None:
         """Print for people."""
         for thing in things:
-            self.console.print(thing)
+            if not self.is_plain():
+                self.console.print(thing)
+                continue
+            with self.console.capture() as made:
+                self.console.print(thing)
+            # A grid fills its columns with blanks, which are nothing to a program.
+            sys.stdout.writelines(f"{line.rstrip()}\n" for line in made.get().splitlines())
 
     def text(self, text: str) -> None:
         """Print a text, cleaned, as it is."""
@@ -86,7 +102,7 @@ class Output:
     def note(self, text: str) -> None:
         """Tell something that is no data, if someone is watching."""
         if self.is_watched:
-            say(text, kind="note")
+            say(in_shell_words(text), kind="note")
 
     def draw(self, *things: "RenderableType") -> None:
         """Draw on stderr, if someone is watching."""
@@ -115,7 +131,10 @@ class Output:
             bars.TimeRemainingColumn(compact=True),
         )
         console = console_for(sys.stderr)
-        with bars.Progress(*columns, console=console, transient=True) as shown:
+        # In the same terminal, data goes above the bar; in a pipe it must stay on stdout.
+        with bars.Progress(
+            *columns, console=console, transient=True, redirect_stdout=self.is_terminal
+        ) as shown:
             task = shown.add_task(what, total=None, rate="")
 
             def advance(done: int, total: int) -> None:
@@ -127,7 +146,8 @@ class Output:
 
     def is_plain(self) -> bool:
         """Tell whether a program reads stdout, and gets one line for each thing."""
-        return not self.is_terminal and not os.environ.get("FORCE_COLOR")
+        is_forced = os.environ.get("FORCE_COLOR") and not os.environ.get("NO_COLOR")
+        return not self.is_terminal and not is_forced
 
     def rows(self, rows: Iterable[Sequence[object]]) -> None:
         """Print lines of cells for a program."""

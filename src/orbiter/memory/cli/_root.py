@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from orbiter.memory.cli._errors import USAGE, UsageError, report, say
+from orbiter.memory.cli._errors import INTERRUPTED, USAGE, UsageError, report, say
 
 __all__ = ["NAME", "app", "run"]
 
@@ -89,8 +89,8 @@ def _code_of(call: Callable[[], object]) -> int:
     try:
         found = call()
         sys.stdout.flush()
-    except typer.Abort:
-        return 1
+    except typer.Abort:  # what a Ctrl-C becomes while arguments are read
+        return INTERRUPTED
     except Exception as exc:  # noqa: BLE001 - the last one to see it: it is told and becomes the code
         told = getattr(exc, "format_message", None)  # only a mistake in the arguments has it
         if told is None:
@@ -107,6 +107,7 @@ def _say_usage(error: Any, text: str) -> None:
     if type(error).__name__ == "NoArgsIsHelpError":
         sys.stderr.write(f"{text}\n")
         return
+    text = text.replace("Value error, ", "")  # what a value's own check raises begins so
     say(text[:1].lower() + text[1:])
     if context is not None:
         say(f"{context.command_path} --help", kind="see")
@@ -133,6 +134,7 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},  # every command inherits it
 )
 
 
@@ -142,7 +144,9 @@ def root(
     *,
     help: Annotated[  # noqa: ARG001 - its callback does the work
         bool,
-        typer.Option("--help", is_eager=True, callback=_show_help, help="Show this and exit."),
+        typer.Option(
+            "--help", "-h", is_eager=True, callback=_show_help, help="Show this and exit."
+        ),
     ] = False,
     version: Annotated[  # noqa: ARG001
         bool,
@@ -157,8 +161,17 @@ def root(
         os.environ["ORBITER_DEBUG"] = "1"
 
 
+def _open_closed() -> None:
+    """Have a shell's `<&-` and `>&-` mean nothing to read, and nobody who reads."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # In this order, each takes the number that is its own, and no store's file does.
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - open until the end
+
+
 def run() -> None:
     """Run the command that `sys.argv` names."""
+    _open_closed()
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:  # a letter that the terminal has not is shown as an escape

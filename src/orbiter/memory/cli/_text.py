@@ -7,9 +7,19 @@ could move the cursor, retitle the window or hide what follows; here they are sh
 import json
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 
-__all__ = ["ago", "clean", "dumps", "moment", "one_line", "parse_when", "shortened", "size"]
+__all__ = [
+    "ago",
+    "clean",
+    "counted",
+    "dumps",
+    "moment",
+    "one_line",
+    "parse_when",
+    "shortened",
+    "size",
+]
 
 _BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _ODD = f"\x7f-\x9f\u2028\u2029\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff{_BIDI}"
@@ -17,6 +27,7 @@ _UNSAFE = re.compile(f"[\x00-\x08\x0b-\x1f{_ODD}]")
 _UNSAFE_IN_JSON = re.compile(f"[{_ODD}]")
 _SPACE = re.compile(r"\s+")
 _AGO = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d|w)")
+_DAYS = {"today": 0, "yesterday": 1}
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
@@ -80,6 +91,11 @@ def ago(at: datetime, *, now: datetime | None = None) -> str:
     return "just now"
 
 
+def counted(count: int, one: str = "memory", many: str = "memories") -> str:
+    """Return how many there are of something, in words that agree."""
+    return f"{count:,} {one if count == 1 else many}"
+
+
 def size(count: float) -> str:
     """Return a number of bytes as people read it."""
     for unit in ("B", "kB", "MB"):
@@ -92,12 +108,17 @@ def size(count: float) -> str:
 def parse_when(text: str, *, clock: Callable[[], datetime] | None = None) -> datetime:
     """Return the instant that *text* names: an ISO date, or how long ago (`3d`, `12h`, `90m`).
 
-    A time without a zone is this computer's. `ValueError` if it is neither.
+    `today` and `yesterday` are when these days began. A time without a zone is this computer's.
+    `ValueError` if it is none of these.
     """
     now = (clock or (lambda: datetime.now(UTC)))()
-    if text.strip().lower() == "now":
+    told = text.strip().lower()
+    if told == "now":
         return now
-    if past := _AGO.fullmatch(text.strip().lower().removesuffix("ago").strip()):
+    if told in _DAYS:
+        day = now.astimezone().date() - timedelta(days=_DAYS[told])
+        return datetime.combine(day, time()).astimezone()
+    if past := _AGO.fullmatch(told.removesuffix("ago").strip()):
         try:
             return now - timedelta(**{_UNITS[past[2]]: float(past[1])})
         except OverflowError:
@@ -106,5 +127,6 @@ def parse_when(text: str, *, clock: Callable[[], datetime] | None = None) -> dat
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):
         raise ValueError(
-            f"`{text}` is no time; write `2026-11-01`, `2026-11-01T10:00`, `3d` or `12h`"
+            f"`{text}` is no time; write `2026-11-01`, `2026-11-01T10:00`, `3d`, `12h` "
+            "or `yesterday`"
         ) from None

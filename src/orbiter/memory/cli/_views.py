@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from orbiter.memory.cli._output import Output, styled
-from orbiter.memory.cli._text import ago, moment, one_line, shortened
+from orbiter.memory.cli._text import ago, dumps, moment, one_line, shortened
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -18,7 +18,9 @@ __all__ = [
     "as_json",
     "entry",
     "facts",
+    "hit_json",
     "hit_lines",
+    "left_out_json",
     "left_out_lines",
     "parts_of",
     "print_items",
@@ -98,8 +100,14 @@ def _row(item: "MemoryItem") -> tuple[object, ...]:
 
 
 def parts_of(item: "MemoryItem") -> list[tuple[str, str]]:
-    """Return everything known about an item beside its text, by name."""
+    """Return everything known about an item beside its text, by name.
+
+    What a program keeps in `extra` is named `extra.…`, so that it passes for nothing else.
+    """
     extra = dict(item.metadata.extra)
+    tags = tags_of(item)
+    if tags:
+        del extra["tags"]
     found = [
         ("id", item.id),
         ("kind", item.memory_type),
@@ -108,12 +116,16 @@ def parts_of(item: "MemoryItem") -> list[tuple[str, str]]:
         ("scope", whose(item.metadata) or "none"),
         ("created", moment(item.created_at)),
         ("changed", moment(item.updated_at) if item.updated_at != item.created_at else ""),
-        ("tags", " ".join(f"#{tag}" for tag in tags_of(item))),
+        ("tags", " ".join(f"#{tag}" for tag in tags)),
     ]
-    extra.pop("tags", None)
-    found += [(name, str(extra.pop(name, ""))) for name in ("importance", "source")]
-    found += [(name, str(value)) for name, value in sorted(extra.items())]
+    found += [(name, _value(extra.pop(name))) for name in ("importance", "source") if name in extra]
+    found += [(f"extra.{name}", _value(value)) for name, value in sorted(extra.items())]
     return [(one_line(name), one_line(value)) for name, value in found if value != ""]
+
+
+def _value(value: object) -> str:
+    """Return a text as it is, and everything else as JSON."""
+    return value if isinstance(value, str) and value else dumps(value, indent=None)
 
 
 def hit_lines(hit: "Hit", width: int, *, full: bool) -> "list[Text]":
@@ -135,3 +147,16 @@ def left_out_lines(each: "LeftOut") -> "list[Text]":
     """Return what a candidate says that is no hit, and why it is none."""
     told = one_line(each.told)
     return [styled((shortened(said(each.item), 80), "dim")), styled((told, "dim yellow"))]
+
+
+def left_out_json(each: "LeftOut") -> dict[str, object]:
+    """Return a candidate that is no hit as JSON values."""
+    why = [{"part": one.part, "points": one.points, "text": one.text} for one in each.why]
+    return {"score": each.score, "reason": each.reason, "why": why, "item": as_json(each.item)}
+
+
+def hit_json(hit: "Hit") -> dict[str, object]:
+    """Return a hit as JSON values."""
+    why = [{"part": each.part, "points": each.points, "text": each.text} for each in hit.why]
+    repeats = [item.id for item in hit.repeats]
+    return {"score": hit.score, "why": why, "repeats": repeats, "item": as_json(hit.item)}

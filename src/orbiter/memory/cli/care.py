@@ -24,8 +24,7 @@ async def stats(run: Run) -> None:
     from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415 - `--help` needs it not
 
     scope = run.place.scope()
-    async with run.memory() as memory:
-        handle = memory.unscoped() if scope is None else memory.scope(**scope)
+    async with run.both() as (memory, handle):
         own = await handle.stats()
         try:
             whole = asdict(await memory.stats())
@@ -46,8 +45,8 @@ async def stats(run: Run) -> None:
             ("  memories", f"{whole['items']:,}"),
             ("  forgotten", f"{whole['deleted']:,}"),
             ("  earlier versions", f"{whole['versions']:,}"),
-            ("  waiting for the word index", f"{whole['unindexed']:,}"),
-            ("  waiting for their vectors", f"{whole['unembedded']:,}"),
+            ("  newest, not in the index yet", f"{whole['unindexed']:,} (found all the same)"),
+            ("  not yet found by meaning", f"{whole['unembedded']:,}"),
             ("  size", size(whole["bytes"])),
         ]
     _table(run, rows)
@@ -92,7 +91,7 @@ async def reindex(run: Run) -> None:
     # Not opened first: a store whose vectors are of another model is what this is for.
     memory = run.unopened()
     if is_missing(memory):
-        raise FileNotFoundError(f"there is no store at `{memory.url}`")
+        raise FileNotFoundError(f"there is no store at `{memory.url}` yet")
     embedded = 0
     try:
         if getattr(memory.store, "embeddings", None) is not None:

@@ -7,21 +7,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orbiter.memory.cli._editor import in_editor
-from orbiter.memory.cli._errors import ERROR, NOT_FOUND, UsageError, say
+from orbiter.memory.cli._errors import ERROR, NOT_FOUND, NotThereError, UsageError, say
 from orbiter.memory.cli._frame import Run, command, new_app
+from orbiter.memory.cli._missing import not_there, past_of
 from orbiter.memory.cli._options import (
     Id,
     Kind,
     Since,
+    Tagged,
     Tags,
     Until,
     Where,
     read_json,
     read_stdin,
     read_when,
+    read_where,
 )
 from orbiter.memory.cli._output import styled
-from orbiter.memory.cli._text import moment, one_line
+from orbiter.memory.cli._text import counted, moment, one_line
 from orbiter.memory.cli._versions import CHANGES, differences
 from orbiter.memory.cli._views import as_json, entry, print_items
 
@@ -53,34 +56,36 @@ async def edit(
     ] = None,
 ) -> None:
     """Change a memory; the old version is kept."""
-    labels = read_json("extra", extra)
+    from orbiter.memory.errors import ItemNotFoundError  # noqa: PLC0415 - `--help` needs it not
+
+    labels = read_json("extra", extra) or None
+    if extra is not None and labels is None:
+        raise UsageError("`--extra` is empty; there is nothing to keep")
     has_labels = bool(tag) or importance is not None or source is not None or labels is not None
     async with run.scoped() as memory:
-        if text is None and not has_labels:
-            before = await _must_get(memory, item_id)
+        if text == "-":
+            text = read_stdin().strip()
+        elif text is None and not has_labels:
+            before = await memory.get(item_id)
+            if before is None:
+                raise await not_there(run.place, memory, item_id)
             text, expect = in_editor(before.content), expect or before.version
             if text == before.content:
                 run.out.note("nothing was changed")
                 return
-        item = await memory.update(
-            item_id,
-            read_stdin().strip() if text == "-" else text,
-            tags=tag or None,
-            importance=importance,
-            source=source,
-            extra=labels,
-            expected_version=expect,
-        )
+        try:
+            item = await memory.update(
+                item_id,
+                text,
+                tags=tag or None,
+                importance=importance,
+                source=source,
+                extra=labels,
+                expected_version=expect,
+            )
+        except ItemNotFoundError:
+            raise await not_there(run.place, memory, item_id) from None
     _print_item(run, item)
-
-
-async def _must_get(memory: "ScopedMemory", item_id: str) -> "MemoryItem":
-    from orbiter.memory.errors import ItemNotFoundError  # noqa: PLC0415
-
-    item = await memory.get(item_id)
-    if item is None:
-        raise ItemNotFoundError(item_id, way="`--all` looks at everyone's, `list` shows some")
-    return item
 
 
 def _print_item(run: Run, item: "MemoryItem") -> None:
@@ -102,6 +107,7 @@ async def forget(  # noqa: PLR0913 - the filters
     since: Since = None,
     until: Until = None,
     where: Where = None,
+    tag: Tagged = None,
     everything: Annotated[
         bool, typer.Option("--everything", help="All memories of the scope.")
     ] = False,
@@ -117,20 +123,20 @@ async def forget(  # noqa: PLR0913 - the filters
         "memory_type": kind,
         "since": read_when("since", since),
         "until": read_when("until", until),
-        "where": read_json("where", where),
+        "where": read_where(where, tag),
         "everything": everything,
     }
-    has_filter = any(value not in ("", None, False) for value in filters.values())
+    has_filter = any(value not in ("", None, False, {}) for value in filters.values())
     if bool(ids) == has_filter:
         raise UsageError(
-            "say what to forget: ids, or a filter such as `--where`, `--query`, `--until`, "
+            "say what to forget: ids, or a filter such as `--tag`, `--query`, `--where`, "
             "or `--everything`; and not both"
         )
     async with run.scoped(meaning=False) as memory:
         if ids:
             gone, missing = await _forget_ids(memory, ids, dry_run=dry_run)
             for item_id in missing:
-                say(f"there is no memory `{item_id}` here; `--all` looks at everyone's")
+                say(str(await not_there(run.place, memory, item_id)))
         else:
             gone = list((await memory.forget(**filters, dry_run=dry_run or not yes)).items)  # type: ignore[arg-type]  # told above
             missing = []
@@ -165,12 +171,12 @@ async def _forget_ids(
 def _is_agreed(run: Run, items: Sequence["MemoryItem"]) -> bool:
     if not (sys.stdin.isatty() and run.out.is_watched):
         raise UsageError(
-            f"this would forget {len(items)} memories; give `--yes`, or try `--dry-run`"
+            f"this would forget {counted(len(items))}; give `--yes`, or try `--dry-run`"
         )
     for item in items[:5]:
         run.out.draw(styled(("  ", ""), one_line(item.content)[:200]))
     more = f" ({len(items) - 5} more)" if len(items) > 5 else ""
-    sys.stderr.write(f"Forget {len(items)} memories{more}? [y/N] ")
+    sys.stderr.write(f"Forget {counted(len(items))}{more}? [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -183,20 +189,29 @@ async def restore(
     version: Annotated[int | None, typer.Option(help="Go back to this version.")] = None,
 ) -> None:
     """Bring back what was forgotten, or an earlier version."""
+    from orbiter.memory.errors import ItemNotFoundError  # noqa: PLC0415
+
     async with run.scoped() as memory:
-        item = await memory.restore(item_id, version=version)
+        try:
+            item = await memory.restore(item_id, version=version)
+        except ItemNotFoundError:
+            past = await past_of(memory, item_id)
+            if not past:
+                raise await not_there(run.place, memory, item_id) from None
+            known = ", ".join(str(each.item.version) for each in past)
+            raise NotThereError(
+                f"the memory `{item_id}` has no version {version}; it has {known}"
+            ) from None
     _print_item(run, item)
 
 
 @command(app, "history")
 async def history(run: Run, item_id: Id) -> None:
     """Show every version of a memory and what changed."""
-    from orbiter.memory.errors import ItemNotFoundError  # noqa: PLC0415
-
     async with run.scoped(meaning=False) as memory:
         versions = await memory.history(item_id)
-    if not versions:
-        raise ItemNotFoundError(item_id, way="`--all` looks at everyone's")
+        if not versions:
+            raise await not_there(run.place, memory, item_id)
     if run.out.is_json:
         run.out.data([_version_json(each) for each in versions])
         return

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orbiter.memory.cli._bar import token_bar
-from orbiter.memory.cli._errors import NOT_FOUND, say
+from orbiter.memory.cli._errors import NotThereError, UsageError
 from orbiter.memory.cli._frame import Run, command, new_app
 from orbiter.memory.cli._options import Format
 from orbiter.memory.cli._output import console_for, styled
 from orbiter.memory.cli._text import ago, clean, moment, one_line
 from orbiter.memory.cli._views import as_json, entry, whose
+from orbiter.memory.cli._waiting import PATIENCE, embed_waiting, note_waiting
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -83,15 +84,14 @@ async def show_chat(
     format: Annotated[
         Format | None, typer.Option("--format", help="As this provider's messages, in JSON.")
     ] = None,
-) -> int:
+) -> None:
     """Show a conversation, oldest message first."""
     async with run.scoped(meaning=False) as memory:
         conversation = memory.chat(chat_id)
         items = await conversation.items(rounds=rounds)
         sent = await conversation.messages(rounds=rounds, format=format.value) if format else None
     if not items:
-        say(f"there is no conversation `{chat_id}` here; `chat list` shows them")
-        return NOT_FOUND
+        raise _no_chat(run, chat_id)
     if sent is not None:
         run.out.data(sent.as_kwargs())
     elif run.out.is_json:
@@ -100,7 +100,13 @@ async def show_chat(
         tools: dict[str, str] = {}
         for item in items:
             run.out.show(entry(*spoken(item, tools)))
-    return 0
+
+
+def _no_chat(run: Run, chat_id: str) -> NotThereError:
+    return NotThereError(
+        f"there is no conversation `{chat_id}` of {run.place.told()}; "
+        "`orbiter-memory chat list` shows them, `--user` looks at another's"
+    )
 
 
 def spoken(item: "MemoryItem", tools: dict[str, str]) -> "tuple[Text, list[Text]]":
@@ -137,7 +143,9 @@ async def context(
     chat_id: Name,
     asked: Annotated[
         str | None,
-        typer.Argument(metavar="TASK", help="What the model shall do; else the newest question."),
+        typer.Argument(
+            metavar="TASK", help="What the model shall do; else the question without an answer."
+        ),
     ] = None,
     *,
     budget: Annotated[int | None, typer.Option(min=1, help="At most so many tokens.")] = None,
@@ -146,10 +154,29 @@ async def context(
     persona: Annotated[Path | None, typer.Option(help="A SOUL.md.")] = None,
 ) -> None:
     """Print what a model would be shown, under a budget."""
-    async with run.scoped(persona=persona) as memory:
-        made = await memory.chat(chat_id).context(
-            asked, budget=budget, format=format.value, memory_limit=memories
-        )
+    from orbiter.memory.errors import QueryError  # noqa: PLC0415 - `--help` needs it not
+
+    waiting = 0
+    async with run.both(persona=persona) as (store, memory):
+        conversation = memory.chat(chat_id)
+        if not await conversation.items(rounds=1):
+            if asked is None:
+                raise _no_chat(run, chat_id)
+            run.out.note(f"nothing was said in `{chat_id}` of {run.place.told()} yet")
+        if memories:
+            waiting = await embed_waiting(run.out, store, within=PATIENCE)
+        try:
+            made = await conversation.context(
+                asked, budget=budget, format=format.value, memory_limit=memories
+            )
+        except QueryError as exc:
+            found, _, way = str(exc).partition(";")
+            if asked is not None or "chat.context(" not in way:
+                raise
+            raise UsageError(
+                f'{found}; give the task: `orbiter-memory context {chat_id} "…"`'
+            ) from None
+    note_waiting(waiting)
     if run.out.is_json:
         run.out.data(_context_json(made))
         return

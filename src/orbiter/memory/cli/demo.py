@@ -15,6 +15,7 @@ import typer
 from orbiter.memory.cli._bar import token_bar
 from orbiter.memory.cli._checkup import is_installed
 from orbiter.memory.cli._demo_data import CHAT, FACTS, SECRET, SOUL, TASK
+from orbiter.memory.cli._errors import UsageError
 from orbiter.memory.cli._frame import Run, command, new_app
 from orbiter.memory.cli._output import console_for, styled
 from orbiter.memory.cli._versions import CHANGES, differences
@@ -33,10 +34,11 @@ _WIDTH = 80
 
 
 class Stage:
-    """Where the tour is shown: 80 columns, and time to read if someone is there to do it."""
+    """Where the tour is shown: 80 columns at most, and time to read if someone is there."""
 
     def __init__(self, console: "Console", *, paces: float) -> None:
         self.console = console
+        self.width = console.width
         self._paces = paces
         self._number = 0
 
@@ -50,10 +52,10 @@ class Stage:
         self.pause(1.2 if self._number else 0.4)
         self._number += 1
         head = f" {self._number}  {title} "
-        line = "─" * (_WIDTH - len(head) - 3)
+        line = "─" * (self.width - len(head) - 3)
         self.console.print()
         self.console.print(styled(("──", "blue"), (head, "bold"), (f"{line}", "blue")))
-        self.console.print(styled((f"   {code}", "dim cyan")))
+        self.show(styled((code, "dim cyan")), seconds=0)
         self.console.print()
         self.pause(0.5)
 
@@ -74,15 +76,16 @@ async def demo(
     run: Run,  # noqa: ARG001 - every command has one
     *,
     fast: Annotated[bool, typer.Option("--fast", help="Without pauses.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", hidden=True)] = False,
 ) -> None:
     """Take a tour on sample data; nothing of yours is touched."""
     from orbiter.memory.agent import AgentMemory  # noqa: PLC0415 - `--help` needs none of it
 
+    if as_json:  # taken, so that this is said and not that there is no such option
+        raise UsageError("`demo` is for people and has no JSON; leave `--json` out")
     warnings.simplefilter("ignore")  # the tour itself tells what is missing
     is_seen = sys.stdout.isatty()
-    console = console_for(sys.stdout, width=_WIDTH)
-    console.width = min(_WIDTH, console.width)
-    stage = Stage(console, paces=1.0 if is_seen and not fast else 0.0)
+    stage = Stage(_console(), paces=1.0 if is_seen and not fast else 0.0)
     with TemporaryDirectory(prefix="orbiter-memory-") as folder:
         path = Path(folder) / "agent.db"
         soul = Path(folder) / "SOUL.md"
@@ -99,6 +102,12 @@ async def demo(
     _close(stage)
 
 
+def _console() -> "Console":
+    console = console_for(sys.stdout)
+    console.width = min(_WIDTH, console.width)
+    return console
+
+
 def _open(stage: Stage) -> None:
     from rich import box  # noqa: PLC0415
     from rich.panel import Panel  # noqa: PLC0415
@@ -108,7 +117,7 @@ def _open(stage: Stage) -> None:
         "   memory for LLM agents: one file, no key, no server\n",
         ("A tour on sample data in a temporary folder. Nothing of yours is touched.", "dim"),
     )
-    stage.console.print(Panel(title, box=box.ROUNDED, border_style="blue", width=_WIDTH))
+    stage.console.print(Panel(title, box=box.ROUNDED, border_style="blue", width=stage.width))
 
 
 async def _converse(stage: Stage, alice: "ScopedMemory") -> None:
@@ -127,7 +136,7 @@ async def _recall(stage: Stage, alice: "ScopedMemory") -> None:
     stage.scene("Recall finds what answers, and says why", f'alice.recall("{question}")')
     for place, hit in enumerate(await alice.recall(question, k=2), 1):
         mark = styled((f"{place}", "bold green"))
-        lines = hit_lines(hit, _WIDTH, full=True)
+        lines = hit_lines(hit, stage.width, full=True)
         stage.show(entry(mark, lines[:1] + lines[2:5]), seconds=0.9)
     if is_installed("local"):
         stage.say("Words, meaning and time are weighed together, without a network.")
@@ -146,7 +155,7 @@ async def _assemble(stage: Stage, alice: "ScopedMemory") -> None:
     chat = alice.chat("lisbon")
     await chat.summarize()
     context = await chat.context(TASK, budget=budget, memory_limit=3)
-    for line in token_bar(context, width=_WIDTH - 4):
+    for line in token_bar(context, width=stage.width - 4):
         stage.show(line, seconds=0.3)
     stage.console.print()
     legal = styled("")
@@ -206,10 +215,11 @@ async def _elsewhere(stage: Stage, path: Path) -> None:
 def _close(stage: Stage) -> None:
     stage.pause(1.2)
     stage.console.print()
-    stage.console.print(styled(("── Try next ", "bold"), ("─" * (_WIDTH - 13), "blue")))
+    stage.console.print(styled(("── Try next ", "bold"), ("─" * (stage.width - 13), "blue")))
     for text, why in (
         ('orbiter-memory remember "I love hiking"', "keep something"),
         ('orbiter-memory recall "outdoor activities"', "find it again, with reasons"),
         ("orbiter-memory doctor", "see that all is well"),
     ):
-        stage.console.print(styled((f"   {text:<44}", "bold cyan"), (f"  {why}", "dim")))
+        told = f"{text:<44}" if stage.width >= _WIDTH else text
+        stage.show(styled((told, "bold cyan"), (f"  {why}", "dim")), seconds=0)

@@ -1,6 +1,6 @@
 """Putting memories in and finding them: `remember`, `recall`, `list`, `show`."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,38 +8,49 @@ import typer
 
 from orbiter.memory.cli._errors import UsageError
 from orbiter.memory.cli._frame import Run, command, new_app
+from orbiter.memory.cli._missing import not_there
 from orbiter.memory.cli._options import (
     Id,
     Kind,
     Since,
+    Tagged,
     Tags,
     Until,
     Where,
     read_json,
     read_stdin,
     read_when,
+    read_where,
 )
 from orbiter.memory.cli._output import styled
+from orbiter.memory.cli._stored import check_all, print_ids, remember_many, things_of
 from orbiter.memory.cli._text import clean, moment
 from orbiter.memory.cli._views import (
     as_json,
     entry,
+    hit_json,
     hit_lines,
+    left_out_json,
     left_out_lines,
     parts_of,
     print_items,
     said,
 )
+from orbiter.memory.cli._waiting import PATIENCE, embed_waiting, note_waiting
 
 if TYPE_CHECKING:
+    from orbiter.memory.agent import Page, ScopedMemory
     from orbiter.memory.items import MemoryItem
-    from orbiter.memory.recall import Hit, LeftOut
 
 __all__ = ["app"]
 
 app = new_app()
-_BATCH = 500
-"""Memories stored in one step; between steps the bar moves."""
+_SCREEN = 20
+"""Memories that are listed at once where nobody said how many."""
+_PAGE = 500
+"""Memories read at once where all are listed."""
+_FEW = 10
+"""Memories that the next `recall` may embed: loading the model takes longer than they do."""
 _MOST_LEFT_OUT = 5
 """Candidates that came next and are told to a person; JSON has all."""
 
@@ -54,7 +65,7 @@ class Mode(StrEnum):
 
 
 @command(app, "remember", everyone=False)
-async def remember(
+async def remember(  # noqa: PLR0913 - what may be kept with it
     run: Run,
     texts: Annotated[
         list[str], typer.Argument(help="One memory each; `-` reads stdin.", show_default=False)
@@ -64,6 +75,9 @@ async def remember(
     importance: Annotated[float | None, typer.Option(help="From 0 to 1.")] = None,
     source: Annotated[str | None, typer.Option(help="Where it comes from.")] = None,
     extra: Annotated[str | None, typer.Option(help="More to keep with it: a JSON object.")] = None,
+    at: Annotated[
+        str | None, typer.Option(help="When it was: `2026-11-01`, `3d`; else now.")
+    ] = None,
     key: Annotated[
         str | None, typer.Option(help="Stored once: the same key again stores nothing.")
     ] = None,
@@ -72,7 +86,8 @@ async def remember(
     ] = False,
 ) -> None:
     """Store memories; print their ids."""
-    things = _things(texts, by_line=lines)
+    given = things_of(texts, by_line=lines)
+    things = [each.text for each in given]
     if key is not None and len(things) != 1:
         raise UsageError(f"`--key` is for one memory, not for {len(things)}")
     labels: dict[str, Any] = {
@@ -80,32 +95,18 @@ async def remember(
         "importance": importance,
         "source": source,
         "extra": read_json("extra", extra),
+        "created_at": read_when("at", at),
     }
-    stored: list[MemoryItem] = []
-    async with run.scoped(creates=True) as memory:
-        with run.out.progress("remembering", unit="memories") as advance:
-            if len(things) == 1:
-                stored = [await memory.remember(things[0], **labels, idempotency_key=key)]
-            for start in range(0, len(things) if len(things) > 1 else 0, _BATCH):
-                stored += await memory.remember_many(things[start : start + _BATCH], **labels)
-                advance(len(stored), len(things))
-    if run.out.is_json:
-        run.out.data([as_json(item) for item in stored])
-    else:
-        run.out.rows((item.id,) for item in stored)
-
-
-def _things(texts: Sequence[str], *, by_line: bool) -> list[str]:
-    if by_line and "-" not in texts:
-        raise UsageError("`--lines` splits stdin; give `-` as the text")
-    things: list[str] = []
-    for text in texts:
-        if text != "-":
-            things.append(text)
-            continue
-        given = read_stdin()
-        things += [one for one in given.splitlines() if one.strip()] if by_line else [given.strip()]
-    return things
+    # Before the store is opened: one bad line must neither make a file nor leave half of them.
+    check_all(given, run.place.scope() or {}, labels)
+    async with run.both(creates=True) as (store, memory):
+        if len(things) == 1:
+            stored = [await memory.remember(things[0], **labels, idempotency_key=key)]
+            print_ids(run.out, stored)
+        else:
+            stored = await remember_many(run.out, memory, things, labels)
+        if len(stored) > _FEW:
+            note_waiting(await embed_waiting(run.out, store))
 
 
 @command(app, "recall")
@@ -119,28 +120,36 @@ async def recall(  # noqa: PLR0913 - the filters
     since: Since = None,
     until: Until = None,
     where: Where = None,
+    tag: Tagged = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="All reasons with their points, and what came next.")
     ] = False,
 ) -> None:
     """Find the memories that answer a question, with reasons."""
-    async with run.scoped() as memory:
-        found = await memory.recall(
-            read_stdin().strip() if query == "-" else query,
-            k=k,
-            mode=mode.value,
-            memory_type=kind,
-            since=read_when("since", since),
-            until=read_when("until", until),
-            where=read_json("where", where),
-            explain=explain,
-        )
+    filters: dict[str, Any] = {
+        "memory_type": kind,
+        "since": read_when("since", since),
+        "until": read_when("until", until),
+        "where": read_where(where, tag),
+    }
+    if mode is Mode.MEANING:
+        from orbiter.memory.cli._checkup import check_model  # noqa: PLC0415 - slow to load
+
+        check_model(run)
+    asked = read_stdin().strip() if query == "-" else query
+    waiting = 0
+    async with run.both() as (store, memory):
+        if mode in (Mode.HYBRID, Mode.MEANING):
+            waiting = await embed_waiting(run.out, store, within=PATIENCE)
+        found = await memory.recall(asked, k=k, mode=mode.value, explain=explain, **filters)
+    note_waiting(waiting)
     if run.out.is_json:
         run.out.data(
             {
-                "hits": [_hit_json(hit) for hit in found],
+                "hits": [hit_json(hit) for hit in found],
                 "considered": found.considered,
-                "left_out": [_left_out_json(each) for each in found.left_out],
+                "waiting": waiting,
+                "left_out": [left_out_json(each) for each in found.left_out],
             }
         )
     elif run.out.is_plain() and not explain:
@@ -158,19 +167,8 @@ async def recall(  # noqa: PLR0913 - the filters
         run.out.note("nothing found; `--all` looks at everyone's, `list` shows what there is")
 
 
-def _left_out_json(each: "LeftOut") -> dict[str, object]:
-    why = [{"part": one.part, "points": one.points, "text": one.text} for one in each.why]
-    return {"score": each.score, "reason": each.reason, "why": why, "item": as_json(each.item)}
-
-
-def _hit_json(hit: "Hit") -> dict[str, object]:
-    why = [{"part": each.part, "points": each.points, "text": each.text} for each in hit.why]
-    repeats = [item.id for item in hit.repeats]
-    return {"score": hit.score, "why": why, "repeats": repeats, "item": as_json(hit.item)}
-
-
 @command(app, "list")
-async def list_(
+async def list_(  # noqa: PLR0913 - the filters
     run: Run,
     *,
     query: Annotated[str, typer.Option("--query", help="A text that it holds.")] = "",
@@ -178,45 +176,74 @@ async def list_(
     since: Since = None,
     until: Until = None,
     where: Where = None,
-    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most so many.")] = 20,
+    tag: Tagged = None,
+    forgotten: Annotated[
+        bool, typer.Option("--forgotten", help="What was forgotten and can be restored.")
+    ] = False,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "-n", "--limit", min=1, help="At most so many; else 20 in a terminal, all in a pipe."
+        ),
+    ] = None,
     cursor: Annotated[
         str | None, typer.Option(help="Go on after this id, the last of the page before.")
     ] = None,
 ) -> None:
     """List memories, newest first."""
+    # A program that got the first few would take them for all; one that pages has a `next`.
+    is_all = limit is None and not run.out.is_terminal and not (run.out.is_json and cursor)
+    asked: dict[str, Any] = {
+        "query": query,
+        "where": read_where(where, tag),
+        "memory_type": kind,
+        "since": read_when("since", since),
+        "until": read_when("until", until),
+        "forgotten": forgotten,
+        "limit": _PAGE if is_all else limit or _SCREEN,
+        "cursor": cursor,
+    }
+    shown: list[MemoryItem] = []
+    count, after = 0, None
     async with run.scoped(meaning=False) as memory:
-        page = await memory.list(
-            query=query,
-            where=read_json("where", where),
-            memory_type=kind,
-            since=read_when("since", since),
-            until=read_when("until", until),
-            limit=limit,
-            cursor=cursor,
-        )
+        async for page in _pages(memory, asked, goes_on=is_all):
+            count, after = count + len(page), page.next
+            if run.out.is_json:
+                shown += page
+            else:
+                print_items(run.out, page)
     if run.out.is_json:
-        run.out.data({"items": [as_json(item) for item in page], "next": page.next})
+        run.out.data({"items": [as_json(item) for item in shown], "next": after})
         return
-    print_items(run.out, page)
-    if page.next:
-        run.out.note(f"there are more: --cursor {page.next}")
-    if not page:
+    if after and run.out.is_terminal:  # what `$(…)` reads asks for no more
+        run.out.note(f"there are more: --cursor {after}")
+    if not count:
         run.out.note("nothing here; `--all` looks at everyone's")
+
+
+async def _pages(
+    memory: "ScopedMemory", asked: dict[str, Any], *, goes_on: bool
+) -> "AsyncIterator[Page]":
+    """Yield the page that is asked for, and with *goes_on* all that follow."""
+    while True:
+        page = await memory.list(**asked)
+        yield page
+        if page.next is None or not goes_on:
+            return
+        asked["cursor"] = page.next
 
 
 @command(app, "show")
 async def show(run: Run, item_id: Id) -> None:
     """Show a memory with everything that is known about it."""
-    from orbiter.memory.errors import ItemNotFoundError  # noqa: PLC0415 - `--help` needs it not
-
     async with run.scoped(meaning=False) as memory:
         item = await memory.get(item_id)
-    if item is None:
-        raise ItemNotFoundError(item_id, way="`--all` looks at everyone's, `list` shows some")
+        if item is None:
+            raise await not_there(run.place, memory, item_id)
     if run.out.is_json:
         run.out.data(as_json(item))
         return
     for name, value in parts_of(item):
-        run.out.show(styled((f"{name:<11}", "dim"), value))
+        run.out.show(styled((f"{name:<10} ", "dim"), value))
     run.out.show("")
     run.out.show(styled(clean(item.content) or said(item)))

@@ -41,10 +41,7 @@ def config(run: Run) -> None:
     ]
     rows += [(name, *run.place.setting(name)) for name in SCOPES]
     rows.append(("model", *_model(run)))
-    is_plain = bool(os.environ.get("NO_COLOR"))
-    rows.append(
-        ("color", "no" if is_plain else "on a terminal", "NO_COLOR" if is_plain else "default")
-    )
+    rows.append(("color", *_color()))
     rows.append(
         (
             "debug",
@@ -60,6 +57,13 @@ def config(run: Run) -> None:
         run.out.show(styled((f"{name:<9}", "bold"), (told, "cyan"), (f"  ({source})", "dim")))
 
 
+def _color() -> tuple[str, str]:
+    for variable, told in (("NO_COLOR", "no"), ("FORCE_COLOR", "always")):
+        if os.environ.get(variable):
+            return told, variable
+    return "on a terminal", "default"
+
+
 def _model(run: Run) -> tuple[str, str]:
     from orbiter.memory.cli._checkup import is_installed  # noqa: PLC0415
 
@@ -70,9 +74,9 @@ def _model(run: Run) -> tuple[str, str]:
     return "none", "the extra [local] is not installed"
 
 
-@command(app, "completion", url=False, json=False)
+@command(app, "completion", url=False)
 def completion(
-    run: Run,  # noqa: ARG001 - every command has one
+    run: Run,
     shell: Annotated[Shell, typer.Argument(help="For which shell.", show_default=False)],
 ) -> None:
     """Print the script that lets a shell complete commands."""
@@ -83,4 +87,7 @@ def completion(
         complete_var="_ORBITER_MEMORY_COMPLETE",
         shell=shell.value,
     )
-    sys.stdout.write(f"{script}\n")
+    if run.out.is_json:
+        run.out.data({"shell": shell.value, "script": script})
+    else:
+        sys.stdout.write(f"{script}\n")

@@ -228,7 +228,10 @@ class SQLiteFile:
             sqlite3.SQLITE_IOERR: "the disk cannot be read or written; see its health and room",
             sqlite3.SQLITE_READONLY: "it cannot be written; change the file's or folder's mode",
             sqlite3.SQLITE_CANTOPEN: "it cannot be opened; see that file and folder exist",
-            sqlite3.SQLITE_CORRUPT: "the file is damaged; restore a backup",
+            sqlite3.SQLITE_CORRUPT: (
+                "the file is damaged; try `verify(repair=True)`, in a shell `orbiter-memory "
+                "doctor --repair`; if that does not help, restore a backup"
+            ),
             sqlite3.SQLITE_NOTADB: "it is not a SQLite database; choose another file",
         }.get(code, "SQLite refused")
         return StorageError(f"`{self._path}`: {what} ({error})")
