@@ -86,7 +86,7 @@ def _watched(
         error: str | None = None
         try:
             yield lambda value: _tell(span, value)
-        except BaseException as exc:
+        except BaseException as exc:  # counted, and raised again
             error = type(exc).__name__  # its words may hold what must not be told
             raise
         finally:

@@ -46,8 +46,11 @@ class Blocking(Generic[_T]):
         return self._twin
 
     def _again(self, value: object) -> Callable[[], Any]:
-        """Return what makes *value*, the result of an async method, anew after a fork."""
-        raise NotImplementedError
+        """Return what makes *value*, the result of an async method, anew after a fork.
+
+        Only a chat has a method that makes another, and says how.
+        """
+        raise UnsupportedError(f"`{type(value).__name__}` cannot be made anew after a fork")
 
     if not TYPE_CHECKING:  # else every misspelt name would have the type `Any`
 
