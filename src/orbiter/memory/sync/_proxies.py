@@ -13,6 +13,7 @@ from threading import RLock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 
+from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.sync._loop import call, in_callback
 from orbiter.memory.sync._streams import Stream
 
