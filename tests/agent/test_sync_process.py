@@ -113,7 +113,7 @@ for number in range(2):
     assert os.waitpid(pid, 0)[1] == 0
 alice.remember("of the parent")
 kinds = [next(stream).kind]
-print(sorted(item.content for item in alice.list()), kinds, len(branch.items()))
+print(sorted(item.content for item in alice.list()), kinds, len(branch.items()), flush=True)
 if not os.fork():
     alice.remember("of a child that ends like any program")
     sys.exit(0)
