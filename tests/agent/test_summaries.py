@@ -158,6 +158,21 @@ async def test_a_message_forgotten_while_it_is_summed_up_is_not_told(
     assert await chat.summarize() == "They spoke."
 
 
+async def test_whoever_makes_no_summaries_forgets_those_of_others(
+    url: str, open_memory: Open, who: str
+) -> None:
+    script = ScriptedSummarizer("The code is 4711.")
+    maker, other = open_memory(url, summarizer=script), open_memory(url, summaries=None)
+    chat = maker.scope(user_id=who).chat("c")
+    await chat.add("the code is 4711")
+    await say(chat, 5)
+    await chat.summarize()
+
+    await other.scope(user_id=who).forget(query="4711")
+
+    assert await chat.summary() is None
+
+
 async def test_what_was_brought_back_is_summed_up_again(
     url: str, open_memory: Open, who: str
 ) -> None:

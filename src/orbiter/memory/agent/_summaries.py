@@ -76,9 +76,7 @@ class Summaries:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def find(self, store: Store, scope: MemoryMetadata) -> SummaryMemory | None:
-        """Return the summary of a conversation, if there is one."""
-        if self._config is None:
-            return None
+        """Return the summary of a conversation, if there is one, whoever made it."""
         found = await store.get(_summary_id(scope))
         # Anybody may store an item of that id; only one of this very conversation is its summary.
         is_its_own = isinstance(found, SummaryMemory) and all(
