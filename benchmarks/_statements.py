@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Self
 
+from orbiter.memory.backends._sqlite.opening import Connection
+
 _READS = frozenset(("SELECT", "WITH", "VALUES"))
 _WRITES = frozenset(("INSERT", "UPDATE", "DELETE", "REPLACE"))
 _CHANGE = re.compile(r"\b(?:INSERT INTO|UPDATE|DELETE FROM)\b")
@@ -66,8 +68,8 @@ class Tally:
             self._so_far += counts
 
 
-class _SQLite(sqlite3.Connection):
-    """A connection that counts its statements, and the commits that changed something."""
+class _SQLite(Connection):
+    """A store's connection that counts its statements, and the commits that changed something."""
 
     tally: Tally
     committed = 0
@@ -102,7 +104,7 @@ def counted_sqlite() -> Iterator[Tally]:
     tally, connect = Tally(), sqlite3.connect
 
     def counting(*args: Any, **options: Any) -> sqlite3.Connection:
-        made = connect(*args, **options, factory=_SQLite)
+        made: _SQLite = connect(*args, **{**options, "factory": _SQLite})
         made.tally = tally
         return made
 
