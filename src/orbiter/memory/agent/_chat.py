@@ -28,8 +28,8 @@ __all__ = ["Chat"]
 
 _HOURS = 2.0
 _MOST_RECENT = 10
-_MOST_SHOWN = 100
-"""Messages of a conversation that may be found before its memories."""
+_SHOWN = 40
+"""Messages of a conversation that may be found before its memories at the same price."""
 
 
 class Home(Protocol):
@@ -197,7 +197,7 @@ class Chat:
         store = await self._store()
         said = await self._window(store, rounds=None, budget=budget)
         asked = task if task is not None else _last_question(said)
-        hits = await self._recalled(asked, len(said), memory_limit)
+        hits = await self._recalled(asked, said, memory_limit)
         recent = await self._recent()
 
         async def assemble(conversation: Sequence[MemoryItem], summary: str | None) -> "Context":
@@ -240,11 +240,17 @@ class Chat:
             log.warning("a context goes without recent activity: %s", type(exc).__name__)
             return []
 
-    async def _recalled(self, task: str, said: int, limit: int) -> "Sequence[Hit]":
+    async def _recalled(self, task: str, said: Sequence[MemoryItem], limit: int) -> "Sequence[Hit]":
+        """Return memories, at least *limit* of them that the conversation does not show itself."""
         if not check_size("memory_limit", limit):
             return []
-        # What the conversation shows already must not take the place of a memory.
-        return await self._handle.recall(task, k=limit + min(said, _MOST_SHOWN))
+        here = {item.id for item in said}
+        some = min(len(here), _SHOWN)
+        hits = await self._handle.recall(task, k=limit + some)
+        found = sum(hit.item.id not in here for hit in hits)
+        if found < limit and len(hits) == limit + some:  # all but these are what it shows
+            hits = await self._handle.recall(task, k=limit + len(here))
+        return hits
 
     @observed("chat.summary")
     async def summary(self) -> str | None:
