@@ -80,6 +80,7 @@ async def test_five_thousand_at_once_need_few_connections(
     added = await asyncio.gather(*(memory.add_interaction("note", str(n)) for n in range(5_000)))
     read = await asyncio.gather(*(memory.get_recent(limit=1) for _ in range(5_000)))
     watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)  # else its connection stays half closed
 
     assert len({each.id for each in added}) == await memory.count() == 5_000
     assert {each.content for (each,) in read} == {"4999"}
