@@ -85,7 +85,7 @@ async def test_an_outage_that_outlasts_the_patience_is_a_connection_error(
         await store.add(note("two"))
 
     assert isinstance(caught.value, MemoryConnectionError)
-    assert 0.3 <= seconds <= 2
+    assert seconds >= 0.6, "it gave up before its patience was over"
 
 
 async def test_a_store_can_be_opened_while_the_server_is_still_starting(

@@ -174,9 +174,12 @@ class Driver:
                 return await attempt()
             except self.failures as exc:
                 error = self.translate(exc)
-                if not isinstance(error, MemoryConnectionError) or loop.time() + pause > deadline:
+                left = deadline - loop.time()
+                if not isinstance(error, MemoryConnectionError) or left <= 0:
                     raise error from (exc.__cause__ if error is exc else exc)
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads callers
+            # Up to the deadline and once more: the patience that was asked for is had in full.
+            spread = pause * random.uniform(0.5, 1.5)  # noqa: S311 - spreads callers
+            await asyncio.sleep(min(spread, left))
             pause = min(2 * pause, 1.0)
 
     def translate(self, error: Exception) -> Exception:
