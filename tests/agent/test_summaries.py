@@ -389,10 +389,10 @@ async def test_a_hanging_summarizer_holds_nothing_up(url: str, open_memory: Open
     memory = open_memory(url, summarizer=hanging, summaries=SOON)
     chat = memory.scope(user_id=who).chat("c")
 
-    await asyncio.wait_for(say(chat, 12), 10)
+    await asyncio.wait_for(say(chat, 12), 60)
     await asyncio.sleep(0.05)
-    context = await asyncio.wait_for(chat.context("go on", budget=200), 10)
-    await asyncio.wait_for(memory.close(), 10)
+    context = await asyncio.wait_for(chat.context("go on", budget=200), 60)
+    await asyncio.wait_for(memory.close(), 60)
 
     assert context.tokens <= 200
     assert (hanging.asked, hanging.left) == (1, 1)

@@ -70,7 +70,9 @@ def cost(context: Context, counter: TokenCounter = estimate_tokens) -> int:
     return max(as_text, as_messages)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
 @given(seed=st.integers(0, 2**32), data=st.data())
 async def test_a_context_is_never_over_its_budget(
     soul: Path, seed: int, data: st.DataObject
@@ -106,11 +108,11 @@ async def test_a_context_is_never_over_its_budget(
 
 async def test_everything_fits_where_there_is_no_budget(soul: Path) -> None:
     context = await ContextManager(soul).assemble(
-        "Go", conversation=dialogue(50), memories=[words(200_000)] * 3
+        "Go", conversation=dialogue(50), memories=[words(50_000)] * 3
     )
 
     assert context.dropped == ()
-    assert len(context.text) > 3_000_000
+    assert len(context.text) > 750_000
     assert context.budget is None
 
 

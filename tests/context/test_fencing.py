@@ -41,10 +41,10 @@ def test_parsing_gives_back_exactly_what_was_rendered(entries: list[Entry]) -> N
     assert parse(render(entries, mark=MARK), mark=MARK) == entries
 
 
-def test_a_hundred_thousand_hostile_texts_come_back_and_none_leaves_its_line() -> None:
+def test_thirty_thousand_hostile_entries_come_back_and_none_leaves_its_line() -> None:
     rng = random.Random(20260105)
     now = datetime(2026, 1, 5, 14, 23, tzinfo=UTC)
-    for _ in range(100):
+    for _ in range(30):
         mark = new_mark()
         own = (mark, mark.upper(), opening_line(mark), f"\n==== end memory {mark} ====\n")
         entries = [

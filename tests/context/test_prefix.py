@@ -73,7 +73,7 @@ async def test_the_prefix_holds_nothing_of_this_call(soul: Path) -> None:
 async def test_a_full_window_keeps_its_beginning_for_many_turns(soul: Path) -> None:
     manager = ContextManager(soul, budget=2_500)
 
-    contexts = await ten_turns(manager, turns=80)
+    contexts = await ten_turns(manager, turns=60)
 
     pairs = list(pairwise(contexts))
     reused = [two.prefix.startswith(one.prefix) for one, two in pairs]

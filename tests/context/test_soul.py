@@ -74,7 +74,7 @@ def test_every_key_is_optional_and_front_matter_may_be_all_there_is() -> None:
         ("---\nname: a\nmood: \x07\n---\nHi", 3, "not allowed"),
         ("---\n- a\n- b\n---\nHi", 2, "key: value"),
         ("---\n!!python/object/apply:os.system ['true']\n---\nHi", 2, "constructor"),
-        ("---\na: " + "[" * 1500 + "\n---\nHi", 2, "recursion"),
+        ("---\na: " + "[" * 700 + "\n---\nHi", 2, "recursion"),
         ("one\ntwo\0", 2, "U+0000"),
         (b"one\ntwo\nthr\xe9e", 3, "not UTF-8"),
         (b"\xff\xfeN\x00", 1, "not UTF-8"),

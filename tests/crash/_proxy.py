@@ -117,6 +117,10 @@ class Proxy:
         """Keep the next request with *marker*, and what follows on its connection, to `heal`."""
         self._traps.append((marker, "hold"))
 
+    def held_back(self) -> bytes:
+        """Return what was sent behind a request that `hold` keeps."""
+        return b"".join(bytes(link.client.reader._buffer) for link in self._links)  # type: ignore[attr-defined]
+
     # Carrying bytes
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

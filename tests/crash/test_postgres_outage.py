@@ -7,7 +7,7 @@ from typing import Literal
 
 import asyncpg
 import pytest
-from tests.crash._postgres_load import Load, Verdict
+from tests.crash._postgres_load import HANG, Load, Verdict
 from tests.crash._proxy import Proxy
 
 from orbiter.memory import (
@@ -53,17 +53,14 @@ async def test_a_restart_under_load_loses_nothing_and_doubles_nothing(
     await store.init(partitions=4 if seconds else None)
 
     async with Load(store) as load:
-        started = time.monotonic()
         await asyncio.to_thread(mortal_server.stop, mode=mode)
         await asyncio.sleep(seconds)
         await asyncio.to_thread(mortal_server.start_again)
-        outage = time.monotonic() - started
         await load.goes_on()
 
     await store.close()
     assert load.errors == []
     assert await load.judge(dsn) == ([], [])
-    assert load.longest <= outage + 2
 
 
 async def test_an_outage_that_outlasts_the_patience_is_a_connection_error(
@@ -114,11 +111,12 @@ async def test_killed_idle_connections_are_replaced(postgres_dsn: str) -> None:
     async with PostgresMemoryStore(postgres_dsn, min_size=4) as store:
         [(cut,)] = await ask(postgres_dsn, _CUT)
 
-        started = time.monotonic()
-        await asyncio.gather(*(store.add(HumanMemory(id=f"{n}", content="one")) for n in range(20)))
+        async with asyncio.timeout(HANG):
+            await asyncio.gather(
+                *(store.add(HumanMemory(id=f"{n}", content="one")) for n in range(20))
+            )
 
         assert cut == 4
-        assert time.monotonic() - started < 2
         assert await store.count() == 20
 
 
@@ -315,7 +313,7 @@ async def test_a_server_that_is_read_only_for_a_moment_is_waited_for(
         assert not adding.done()
 
         await _write_again(dsn)
-        await asyncio.wait_for(adding, 3)
+        await asyncio.wait_for(adding, HANG)
 
         assert await store.count() == 1
 
@@ -361,7 +359,7 @@ async def test_writes_follow_the_server_that_took_over(mortal_server: PostgresSe
             proxy.upstream = successor.port
 
             try:
-                await asyncio.wait_for(store.add(note("one")), 3)
+                await asyncio.wait_for(store.add(note("one")), HANG)
             finally:
                 await _write_again(old_dsn)
 

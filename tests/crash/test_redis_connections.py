@@ -9,7 +9,6 @@ import random
 import subprocess
 import sys
 import threading
-import time
 import traceback
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
@@ -21,7 +20,7 @@ import pytest
 from redis.asyncio import Redis
 from tests.crash._children import Child
 from tests.crash._redis_children import FORK, add_at
-from tests.crash._redis_load import connections, new_agent, storm
+from tests.crash._redis_load import HANG, connections, new_agent, storm
 from tests.crash._redis_tls import Strict
 from tests.episodic.conftest import RIGHTS
 
@@ -99,13 +98,13 @@ async def test_many_streams_do_not_stand_in_the_way_of_writers(
 
     following = [asyncio.create_task(follow()) for _ in range(60)]
     await asyncio.sleep(0.5)
-    slowest = 0.0
-    for n in range(5):
-        started = time.monotonic()
-        await memory.add_interaction("note", str(n))
-        slowest = max(slowest, time.monotonic() - started)
-        await asyncio.sleep(0.1)
-    async with asyncio.timeout(10):
+    most = 0
+    async with Redis.from_url(redis_server.url()) as client:
+        for n in range(5):
+            most = max(most, (await client.info("clients"))["blocked_clients"])
+            await memory.add_interaction("note", str(n))
+            await asyncio.sleep(0.1)
+    async with asyncio.timeout(HANG):
         while len(heard) < 5 * 60:  # noqa: ASYNC110 - a test may look
             await asyncio.sleep(0.02)
     for task in following:
@@ -113,7 +112,7 @@ async def test_many_streams_do_not_stand_in_the_way_of_writers(
     ended = await asyncio.gather(*following, return_exceptions=True)
 
     assert {type(each) for each in ended} == {asyncio.CancelledError}
-    assert slowest < 3  # and not the ten seconds of a deadline
+    assert 0 < most <= CONNECTIONS // 2, "they leave the others no connection"
 
 
 # Cancelled callers
@@ -126,7 +125,7 @@ async def test_many_streams_do_not_stand_in_the_way_of_writers(
 async def test_a_storm_of_cancellations_mixes_up_no_answers_and_loses_nothing(
     redis_server: RedisServer,
 ) -> None:
-    await storm(redis_server.url(), cancellations=1_000)
+    await storm(redis_server.url(), cancellations=600)
     gc.collect()
 
 
@@ -193,8 +192,8 @@ async def test_a_program_that_cancels_every_task_can_still_disconnect() -> None:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-            await asyncio.wait_for(memory.add_interaction("note", "y"), 3)
-            await asyncio.wait_for(memory.disconnect(), 3)
+            await asyncio.wait_for(memory.add_interaction("note", "y"), HANG)
+            await asyncio.wait_for(memory.disconnect(), HANG)
 
 
 async def test_disconnecting_lets_finish_what_is_under_way_and_leaves_no_connection() -> None:
@@ -213,7 +212,7 @@ async def test_disconnecting_lets_finish_what_is_under_way_and_leaves_no_connect
 
 async def _gone(url: str) -> bool:
     """Tell whether the server has no client any more; it needs a moment to see that they left."""
-    for _ in range(100):
+    for _ in range(1_500):
         if not await connections(url):
             return True
         await asyncio.sleep(0.02)
@@ -324,7 +323,7 @@ def test_a_loop_that_ended_in_the_middle_of_calls_is_no_trouble_for_the_next(
         await asyncio.sleep(0.001)
 
     async def use() -> int:
-        async with asyncio.timeout(5), memory:
+        async with asyncio.timeout(HANG), memory:
             await memory.add_interaction("note", "y")
             return len(await memory.search("y"))
 
@@ -337,22 +336,25 @@ def test_a_loop_that_ended_in_the_middle_of_calls_is_no_trouble_for_the_next(
 # TLS
 
 
-async def refusal(url: str, *, within: float = 2.0, deadline: float | None = None) -> Exception:
-    """Return the error of a first call, which must not take long.
+async def refusal(url: str, *, deadline: float | None = None) -> Exception:
+    """Return the error of a first call, which is not tried again.
 
-    With a *deadline* it is the write, for `connect` has one of its own.
+    With a *deadline* it is that of a write, which may be, for `connect` has a deadline of its own.
     """
     memory = ShortTermMemoryManager(url, new_agent("refused"), deadline=deadline or 10.0)
     try:
-        async with asyncio.timeout(within):
+        async with asyncio.timeout(HANG):
             if deadline is None:
                 await memory.connect()
             await memory.add_interaction("note", "x")
     except (MemoryConnectionError, AccessError) as exc:
-        return exc
+        error = exc
+    else:
+        raise AssertionError("it was not refused")
     finally:
         await memory.disconnect()
-    raise AssertionError("it was not refused")
+    assert deadline is not None or "did not answer within" not in str(error)
+    return error
 
 
 async def test_a_certificate_is_verified_and_a_refusal_tells_what_to_do(
@@ -381,8 +383,8 @@ async def test_a_certificate_is_verified_and_a_refusal_tells_what_to_do(
         }
 
         errors = await asyncio.gather(
-            *(refusal(url, within=2.5) for url in refused.values()),
-            *(refusal(url, within=2.5, deadline=1) for url in silent.values()),
+            *(refusal(url) for url in refused.values()),
+            *(refusal(url, deadline=1) for url in silent.values()),
         )
         for case, error in zip(refused | silent, errors, strict=True):
             assert isinstance(error, ConnectionError), case

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -122,17 +121,17 @@ async def test_a_cancelled_close_still_closes(tmp_path: Path) -> None:
 
 async def test_every_write_in_a_group_gives_up_after_one_busy_timeout(tmp_path: Path) -> None:
     async with SQLiteMemoryStore(tmp_path / "m.db", busy_timeout=0.3) as store:
-        holder = Child(hold_lock, store.db_path, 60)
+        holder = Child(hold_lock, store.db_path, 600)
         assert holder.receive() == "locked"
         first = asyncio.create_task(store.add(HumanMemory(content="first")))
         await asyncio.sleep(0.05)  # the others wait behind it, as one group
-        started = time.monotonic()
 
-        ends = await asyncio.gather(
-            *(store.add(HumanMemory(content="x")) for _ in range(20)), return_exceptions=True
-        )
+        # One after another they would take more than twice as long as they may.
+        async with asyncio.timeout(60):
+            ends = await asyncio.gather(
+                *(store.add(HumanMemory(content="x")) for _ in range(500)), return_exceptions=True
+            )
 
-        assert time.monotonic() - started < 2
         assert {type(end) for end in ends} == {MemoryTimeoutError}
         assert isinstance((await asyncio.gather(first, return_exceptions=True))[0], TimeoutError)
         holder.pipe.send("go")

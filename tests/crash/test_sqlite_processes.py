@@ -4,7 +4,6 @@ import asyncio
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -85,20 +84,23 @@ async def test_two_stores_on_one_file_keep_it_while_other_processes_come_and_go(
 
 async def test_a_write_waits_for_another_process_and_then_succeeds(tmp_path: Path) -> None:
     async with SQLiteMemoryStore(tmp_path / "m.db") as store:
-        holder = Child(hold_lock, store.db_path, 0.5)
+        holder = Child(hold_lock, store.db_path, 60)
         assert holder.receive() == "locked"
-        started = time.monotonic()
+        adding = asyncio.create_task(store.add(HumanMemory(content="x")))
+        await asyncio.sleep(0.3)
+        assert not adding.done()
 
-        await store.add(HumanMemory(content="x"))
+        holder.pipe.send("go")
+        await adding
 
-        assert 0.3 < time.monotonic() - started < 4
-        holder.rest()
+        assert await store.count() == 1
+        assert holder.rest() == ["free"]
         holder.end()
 
 
 async def test_a_lock_held_too_long_is_an_error_that_names_the_cause(tmp_path: Path) -> None:
     async with SQLiteMemoryStore(tmp_path / "m.db", busy_timeout=0.3) as store:
-        holder = Child(hold_lock, store.db_path, 30)
+        holder = Child(hold_lock, store.db_path, 60)
         assert holder.receive() == "locked"
 
         with pytest.raises(MemoryTimeoutError, match="m.db.*locked by another process.*0.3 s"):

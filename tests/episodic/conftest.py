@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 import pytest
+from tests._redis_commands import shared_commands
 
 from orbiter.memory.episodic import ShortTermMemoryManager
 from orbiter.memory.testing.redis_topologies import (
@@ -29,6 +30,12 @@ PLACES = ("memory", "sqlite", "redis", "redis with TLS and ACL", "redis cluster"
 Make = Callable[..., ShortTermMemoryManager]
 
 _numbers = itertools.count()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_are_read_once() -> Iterator[None]:
+    with shared_commands():
+        yield
 
 
 @pytest.fixture(params=PLACES)

@@ -131,7 +131,7 @@ async def test_a_stream_in_the_process_goes_on_after_many_arrivals() -> None:
     for _ in range(9_000):
         await memory.add_interaction("note", "before")
 
-    async with asyncio.timeout(10), aclosing(memory.stream()) as stream:
+    async with asyncio.timeout(60), aclosing(memory.stream()) as stream:
         coming = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0.1)
         await memory.add_interaction("note", "after")

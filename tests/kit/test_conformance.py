@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from tests.kit.journal_store import JournalStore
 
 from orbiter.memory.short_term import ShortTermMemory
@@ -13,6 +14,7 @@ class TestJournal(StoreConformance):
     """A durable store of a third party passes, with one fixture and a recipe."""
 
     capabilities = Capabilities(shared=False, where=True)
+    model_settings = settings(StoreConformance.model_settings, max_examples=15)
 
     @pytest.fixture
     async def store(self, tmp_path: Path) -> AsyncIterator[JournalStore]:

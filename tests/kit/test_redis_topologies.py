@@ -175,7 +175,7 @@ async def test_the_other_nodes_serve_on_while_one_is_down(cluster: RedisCluster)
 
     witness = cluster.nodes[owners[served]]
     async with redis.asyncio.Redis.from_url(witness.url(), decode_responses=True) as client:
-        deadline = time.monotonic() + 10.0
+        deadline = time.monotonic() + 60.0
         while (await client.cluster("INFO"))["cluster_slots_fail"] == "0":
             assert time.monotonic() < deadline
             await asyncio.sleep(0.05)
@@ -351,7 +351,7 @@ def test_topologies_are_gone_after_their_parent_was_killed() -> None:
         parent.kill()
 
     pids, folders = [int(pid) for pid, _ in words[:-1]], [Path(folder) for _, folder in words]
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + 60.0
     while time.monotonic() < deadline and not (
         all(map(_is_gone, pids)) and not any(folder.exists() for folder in folders)
     ):

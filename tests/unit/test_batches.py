@@ -69,12 +69,12 @@ async def test_a_batch_that_stalls_holds_up_nobody_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(_batches, "PATIENCE", 0.01)
-    server = Server(5.0)
+    server = Server(600)
     batches = Batches(server.write)
     stalled = asyncio.create_task(batches.put(0))
     await asyncio.sleep(0.05)
 
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(60):
         await asyncio.gather(*(batches.put(n) for n in range(1, 4)))
 
     stalled.cancel()
@@ -83,14 +83,14 @@ async def test_a_batch_that_stalls_holds_up_nobody_for_long(
 
 async def test_a_lane_that_becomes_free_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_batches, "PATIENCE", 0.01)
-    server = Server(0.2, 5.0, 5.0, 5.0)
+    server = Server(0.2, 600, 600, 600)
     batches = Batches(server.write)
     stalled = []
     for n in range(4):
         stalled.append(asyncio.create_task(batches.put(n)))
         await asyncio.sleep(0.04)
 
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(60):
         await batches.put(9)
 
     for task in stalled:
@@ -120,27 +120,27 @@ async def _ends_late(batches: Batches[int, int]) -> bool:
 
 
 async def test_a_call_that_is_not_answered_in_time_is_given_up_alone_and_in_company() -> None:
-    batches = Batches(Server(60, 60).write, eager=True)
+    batches = Batches(Server(600, 600).write, eager=True)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         late = await asyncio.gather(*(_ends_late(batches) for _ in range(3)))
 
     assert late == [True, True, True]
 
 
 async def test_who_cleans_up_after_being_cancelled_is_told_that_it_is_late() -> None:
-    batches, told = Batches(Server(60).write, eager=True), []
+    batches, told = Batches(Server(600).write, eager=True), []
 
     async def work() -> None:
         try:
-            await asyncio.sleep(60)
+            await asyncio.sleep(600)
         finally:
             told.append(await _ends_late(batches))
 
     task = asyncio.create_task(work())
     await asyncio.sleep(0.01)
     task.cancel()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await asyncio.gather(task, return_exceptions=True)
 
     assert told == [True]
@@ -148,8 +148,8 @@ async def test_who_cleans_up_after_being_cancelled_is_told_that_it_is_late() -> 
 
 
 async def test_who_is_cancelled_while_it_waits_is_cancelled_and_not_late() -> None:
-    batches = Batches(Server(60).write, eager=True)
-    task = asyncio.create_task(batches.put(1, within=30))
+    batches = Batches(Server(600).write, eager=True)
+    task = asyncio.create_task(batches.put(1, within=300))
     await asyncio.sleep(0.01)
 
     task.cancel()

@@ -183,13 +183,13 @@ def test_a_budget_is_counted_by_the_given_counter() -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_no_history_window_limit_or_budget_gives_an_illegal_result(seed: int) -> None:
     assert list(faults(seed)) == []
 
 
 @given(st.integers(0, 2**32), st.sampled_from(["drop", "complete"]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_whole_groups_is_idempotent_and_keeps_everything_else(seed: int, policy: str) -> None:
     history = random_history(random.Random(seed))
 

@@ -66,7 +66,7 @@ def test_entries_come_back_equal(entries: list[Memory]) -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_items_come_back_equal_and_in_order(seed: int) -> None:
     items = random_history(random.Random(seed))
 

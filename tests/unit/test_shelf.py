@@ -118,7 +118,7 @@ class ShelfMachine(RuleBasedStateMachine):
 
 
 TestShelf: Any = ShelfMachine.TestCase
-TestShelf.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestShelf.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
 
 
 def _random(count: int, size: int = 16, seed: int = 0) -> npt.NDArray[np.float32]:

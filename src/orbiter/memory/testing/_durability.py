@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orbiter.memory.items import AIMemory, HumanMemory, load_item
@@ -12,7 +13,7 @@ from orbiter.memory.testing._base import Contract, KitNote, of, person, written
 from orbiter.memory.testing._fidelity import KINDS
 from orbiter.memory.testing.capabilities import Recipe, needs
 
-KILLS = 5
+KILLS = 3
 
 
 class DurabilityContract(Contract):
@@ -128,8 +129,8 @@ async def _write_until_killed(recipe: Recipe, acks: int) -> list[str]:
     """Return the ids a child process acknowledged before it was killed in mid-write."""
     child = await asyncio.create_subprocess_exec(
         sys.executable,
-        "-m",
-        "orbiter.memory.testing._child",
+        "-P",
+        str(Path(__file__).with_name("_child.py")),
         recipe.target,
         json.dumps(recipe.args),
         stdout=asyncio.subprocess.PIPE,

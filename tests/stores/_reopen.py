@@ -1,0 +1,7 @@
+"""Stores for processes that the kit starts: no more is imported than a store needs."""
+
+from orbiter.memory.backends.redis import RedisMemoryStore
+
+
+def redis_store(url: str, name: str, ttl_hours: float | None = None) -> RedisMemoryStore:
+    return RedisMemoryStore(url, name=name, ttl_hours=ttl_hours)
