@@ -6,6 +6,7 @@ real to test.
 
 import json
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -54,10 +55,11 @@ class JournalStore:
         await self.add_many([item])
 
     async def add_many(self, items: list[MemoryItem]) -> None:
+        self._opened()
         kept: dict[str, MemoryItem] = {}
         for item in map(take_in, items):
             old = kept.get(item.id) or self._items.get(item.id)
-            if old is None:
+            if old is None or _is_over(old):
                 item.__dict__["version"] = 1
             else:
                 item.__dict__.update(version=old.version + 1, created_at=old.created_at)
@@ -97,6 +99,8 @@ class JournalStore:
     def _opened(self) -> TextIO:
         if self._file is None:
             raise NotInitializedError("the journal is not initialized; call init() first")
+        for item in filter(_is_over, list(self._items.values())):
+            del self._items[item.id]
         return self._file
 
     def _write(self, record: dict[str, Any]) -> None:
@@ -112,3 +116,7 @@ class JournalStore:
         for dumped in record.get("add", ()):
             item = load_item(dumped)
             self._items[item.id] = item
+
+
+def _is_over(item: MemoryItem) -> bool:
+    return item.expires_at is not None and item.expires_at <= datetime.now(UTC)

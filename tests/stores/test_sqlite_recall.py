@@ -148,6 +148,11 @@ async def test_a_file_of_version_2_is_indexed_after_it_is_opened(
 ) -> None:
     path = tmp_path / "old.db"
     monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
+
+    async def nothing(_: SQLiteMemoryStore) -> None:
+        """Do what such a store did about a log: there was none."""
+
+    monkeypatch.setattr(SQLiteMemoryStore, "_begin_audit", nothing)
     async with SQLiteMemoryStore(path) as old:
         await old.add_many(items(300))
         await old.delete("ann5")
@@ -155,7 +160,7 @@ async def test_a_file_of_version_2_is_indexed_after_it_is_opened(
     assert by_hand(path, "PRAGMA user_version") == [(2,)]
 
     async with SQLiteMemoryStore(path, embeddings=EMBEDDINGS) as store:
-        assert (await store.stats()).schema == 3
+        assert (await store.stats()).schema == len(schema.MIGRATIONS)
         await check(store)
 
 

@@ -27,6 +27,7 @@ from orbiter.memory.episodes import (
     EpisodicMemory,
     check_agent_id,
 )
+from orbiter.memory.erasure import Erasure
 from orbiter.memory.errors import QueryError
 from orbiter.memory.pii import PIIHook, scrub
 from orbiter.memory.protocols import Clock
@@ -187,6 +188,15 @@ class ShortTermMemoryManager:
                 found = [each.id async for each in self._walk(span) if wanted(each)]
         await self._episodes.remove(found)
         return len(found)
+
+    async def erase_agents(self, *patterns: str) -> Erasure:
+        """Remove for good what is kept here of every agent whose id matches one of *patterns*.
+
+        `*` stands for any characters. It is the place that is meant, not this agent alone.
+        """
+        if not patterns or not all(str(each).strip("*") for each in patterns):
+            raise QueryError("name agents, as `nova` or `scope-*`; `*` alone would be everyone's")
+        return await self._episodes.erase(patterns)
 
     # Reading
 

@@ -10,12 +10,14 @@
     ├── EmbeddingsMismatchError (ValueError)       vectors are of another model
     ├── MessageError           (ValueError)        a provider message that cannot be read
     ├── FenceError             (ValueError)        a block of remembered text that is none
+    ├── TransferError          (ValueError)        a file that cannot be read in, or written
     ├── SoulError              (ValueError)        a persona file that cannot be read
     ├── SoulNotFoundError      (FileNotFoundError) a persona file that is not there
     ├── ToolCallNotFoundError  (LookupError)       a response has no call of that name
     ├── ItemNotFoundError      (LookupError)       there is no such memory here
     ├── UnsupportedError       (RuntimeError)      this kind of store cannot do that
     ├── SummaryError           (RuntimeError)      a summarizer failed; nothing was lost
+    ├── ExtractionError        (RuntimeError)      an extractor gave nothing that can be used
     ├── EmbeddingError         (RuntimeError)      a model gave no usable vector
     ├── NotInitializedError    (RuntimeError)      a store was used before `init()`
     ├── VersionConflict        (RuntimeError)      an item has moved on since it was read
@@ -35,6 +37,7 @@ __all__ = [
     "EmbeddingError",
     "EmbeddingsMismatchError",
     "EmptyFilterError",
+    "ExtractionError",
     "FenceError",
     "InvalidItemError",
     "ItemNotFoundError",
@@ -52,6 +55,7 @@ __all__ = [
     "StorageError",
     "SummaryError",
     "ToolCallNotFoundError",
+    "TransferError",
     "UnsupportedError",
     "VersionConflict",
 ]
@@ -133,6 +137,10 @@ class FenceError(MemoryError, ValueError):
     """A mark is not one of ours, or a text holds no sound block with it."""
 
 
+class TransferError(MemoryError, ValueError):
+    """A file cannot be read in, or written: it is damaged, hostile, too large or unknown."""
+
+
 class SoulError(MemoryError, ValueError):
     """A persona file cannot be read as one; the message names the line."""
 
@@ -177,6 +185,10 @@ class SummaryError(MemoryError, RuntimeError):
             f"the summarizer failed on template `{template}`: {cause}; no item was changed"
         )
         self.template = template
+
+
+class ExtractionError(MemoryError, RuntimeError):
+    """An extractor failed, or proposed what cannot be used; no fact was proposed."""
 
 
 class EmbeddingError(MemoryError, RuntimeError):

@@ -4,9 +4,10 @@ An item checks itself when made and when a field is set, so a store never meets 
 a list or dict inside it was changed behind its back; stores take `take_in` for that.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
+from importlib import import_module
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -141,6 +142,8 @@ class MemoryItem(BaseModel):
     updated_at: _Instant = Field(default_factory=_now)
     version: int = Field(default=1, ge=1)
     """How many times a store has written the item; the store sets it."""
+    expires_at: _Instant | None = None
+    """From this instant on the item is gone, from every read and for good; `None` keeps it."""
 
     @field_validator("content")
     @classmethod
@@ -166,6 +169,11 @@ class MemoryItem(BaseModel):
         if cls.__dict__.get("registered", True):
             _register(cls)
 
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            if name != "expires_at" or value is not None:  # most items have no end
+                yield name, value
+
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
         if name not in {"updated_at", "version"}:
@@ -179,6 +187,13 @@ class MemoryItem(BaseModel):
 
 
 _registry: dict[str, type[MemoryItem]] = {}
+
+_HOMES = {
+    "extraction": "orbiter.memory.extraction",
+    "fact": "orbiter.memory.facts",
+    "summary": "orbiter.memory.agent._summaries",
+}
+"""The modules of those of our own kinds that few programs need."""
 
 
 def _bases(cls: type[MemoryItem]) -> list[type[MemoryItem]]:
@@ -287,16 +302,44 @@ def result_id(item: MemoryItem) -> str:
     return item.tool_call_id if isinstance(item, ToolMemory) else ""
 
 
+def _end(value: object) -> object:
+    """Return an end as a store writes it as an instant; a class may have meant something else."""
+    if isinstance(value, str) and len(value) == len(_iso(_now())):
+        try:
+            return to_utc(datetime.fromisoformat(value))
+        except ValueError:
+            return value
+    return value
+
+
+def _end_as_json(value: object) -> object:
+    return _iso(value) if isinstance(value, datetime) else value
+
+
 class _UnknownMemory(MemoryItem):
     """A stored kind whose class is not imported here: all its fields are kept as they are."""
 
     model_config = ConfigDict(extra="allow")
     registered: ClassVar[bool] = False
+    expires_at: Annotated[Any, BeforeValidator(_end), PlainSerializer(_end_as_json)] = None
 
 
 def dump_item(item: MemoryItem) -> dict[str, Any]:
-    """Return *item* as plain JSON values; `load_item` brings it back, class and all."""
-    return item.model_dump(mode="json")
+    """Return *item* as plain JSON values; `load_item` brings it back, class and all.
+
+    An item that does not end says nothing of it.
+    """
+    record = item.model_dump(mode="json")
+    if item.expires_at is None:
+        record.pop("expires_at", None)
+    return record
+
+
+def _kind(name: str) -> type[MemoryItem] | None:
+    """Return the class of a kind; ours that stand on higher floors are loaded when one is read."""
+    if name not in _registry and name in _HOMES:
+        import_module(_HOMES[name])
+    return _registry.get(name)
 
 
 def load_item(record: Mapping[str, Any]) -> MemoryItem:
@@ -306,7 +349,7 @@ def load_item(record: Mapping[str, Any]) -> MemoryItem:
     back as a `MemoryItem` that keeps every field.
     """
     name = record.get("memory_type")
-    kind = _registry.get(name) if isinstance(name, str) else None
+    kind = _kind(name) if isinstance(name, str) else None
     if kind is not None:
         try:
             return kind.model_validate(dict(record))

@@ -117,8 +117,10 @@ class Query:
         given = ((name, getattr(self.metadata, name)) for name in self.fields)
         return {name: value for name, value in given if value is not None}
 
-    def matches(self, item: MemoryItem) -> bool:
-        """Tell whether *item* is among what is asked for."""
+    def matches(self, item: MemoryItem, *, now: datetime | None = None) -> bool:
+        """Tell whether *item* is among what is asked for; with *now*, one that is over is not."""
+        if now is not None and item.expires_at is not None and item.expires_at <= now:
+            return False
         return (
             all(getattr(item.metadata, name) == value for name, value in self.wanted.items())
             and (self.memory_type is None or item.memory_type == self.memory_type)

@@ -33,7 +33,7 @@ class ItemVersion:
     item: MemoryItem
     change: Literal["added", "updated", "deleted", "restored"]
     at: datetime
-    """When the store wrote it; for a first version, when the item says it was created."""
+    """When the store wrote it; for a first version that says it was created about then, that."""
     by: str | None
     """Who was named as `by=`; else the item's own agent or user."""
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import partial
 from itertools import combinations, islice, takewhile
 
+from orbiter.memory._ends import Ends
 from orbiter.memory.conversation import (
     OpenGroup,
     Room,
@@ -81,6 +82,7 @@ class ShortTermMemory:
         # looks up one shelf and touches nothing but its window.
         self._shelves: dict[Filter, _Shelf] = {}
         self._counts: dict[TokenCounter, dict[str, int]] = {}
+        self._ends = Ends()
 
     @property
     def scope(self) -> str:
@@ -107,6 +109,7 @@ class ShortTermMemory:
 
     async def get(self, item_id: str) -> MemoryItem | None:
         """Return the item of that id, or `None`."""
+        self._sweep()
         item = self._items.get(item_id)
         return None if item is None else copy_item(item)
 
@@ -133,6 +136,7 @@ class ShortTermMemory:
             limit=limit,
             fields=_FIELDS[self.scope],
         )
+        self._sweep()
         shelf = self._shelf(asked)
         if asked.memory_type is not None:
             units = self._windowed(newest_first(shelf.items), shelf.systems)
@@ -162,6 +166,7 @@ class ShortTermMemory:
         What is kept first when room is short is told by `orbiter.memory.conversation.trim_to`.
         The cost is that of the window and of the system messages, however long the conversation.
         """
+        self._sweep()
         shelf = self._shelf(Query(metadata=metadata, fields=_FIELDS[self.scope]))
         items = shelf.items
         humans = filter(_is_accepted, reversed(shelf.humans))
@@ -180,31 +185,45 @@ class ShortTermMemory:
 
     async def clear(self, *, metadata: MemoryMetadata | None = None) -> int:
         """Remove what matches, or everything without a filter; return how many."""
+        self._sweep()
         if metadata is None:
             removed = len(self._items)
             for held in (self._items, self._arrival, self._shelves, self._counts):
                 held.clear()
+            self._ends = Ends()
             return removed
         asked = Query(metadata=metadata, fields=_FIELDS[self.scope])
         if not asked.wanted:
             raise EmptyFilterError(_FIELDS[self.scope])
         gone = {item.id: item for item in self._shelf(asked).items}
-        self._unshelve(gone)
-        for item_id in gone:
-            del self._items[item_id], self._arrival[item_id]
-            self._uncount(item_id)
+        self._remove(gone)
         return len(gone)
 
     def __len__(self) -> int:
+        self._sweep()
         return len(self._items)
 
     def __repr__(self) -> str:
         return (
             f"ShortTermMemory(scope={self.scope!r}, max_rounds={self.max_rounds}, "
-            f"items={len(self._items)})"
+            f"items={len(self)})"
         )
 
+    def _sweep(self) -> None:
+        """Remove what is over."""
+        gone = {item_id: self._items[item_id] for item_id in self._ends.over()}
+        if gone:
+            self._remove(gone)
+
+    def _remove(self, gone: dict[str, MemoryItem]) -> None:
+        self._unshelve(gone)
+        for item_id in gone:
+            del self._items[item_id], self._arrival[item_id]
+            self._ends.note(item_id, None)
+            self._uncount(item_id)
+
     def _keep(self, item: MemoryItem) -> None:
+        self._sweep()
         old = self._items.get(item.id)
         if old is None:
             item.__dict__["version"] = 1
@@ -215,6 +234,7 @@ class ShortTermMemory:
             self._unshelve({item.id: old})
             self._uncount(item.id)
         self._items[item.id] = item
+        self._ends.note(item.id, item.expires_at)
         order = self._order(item)
         for key in self._filters(item):
             for held in self._shelves.setdefault(key, _Shelf()).lists_for(item):

@@ -8,7 +8,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orbiter.memory.errors import QueryError
+from orbiter.memory.audit import AuditMode
+from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.protocols import Embeddings
 
 if TYPE_CHECKING:
@@ -39,29 +40,34 @@ def default_url() -> str:
 
 
 def store_at(
-    url: str | os.PathLike[str], *, embeddings: Embeddings | None = None
+    url: str | os.PathLike[str],
+    *,
+    embeddings: Embeddings | None = None,
+    audit: AuditMode | None = None,
 ) -> "SQLiteMemoryStore | PostgresMemoryStore | RedisMemoryStore":
     """Return the store that *url* names, not yet opened.
 
     A path, or `sqlite:///path`, is a SQLite file; `sqlite:////var/a.db` has an absolute one.
     `memory://` is kept in this process alone and gone with it. `postgresql://…` is a database,
     `redis://…`, `rediss://…`, `redis+sentinel://…` and `redis+cluster://…` a Redis, which keeps
-    no vectors.
+    no vectors. *audit* has writes logged, or with `"all"` reads, too; Redis keeps no log.
     """
     path = _file(url)
     if path is not None:
         from orbiter.memory.backends.sqlite import SQLiteMemoryStore  # noqa: PLC0415
 
-        return SQLiteMemoryStore(path, embeddings=embeddings)
+        return SQLiteMemoryStore(path, embeddings=embeddings, audit=audit)
     address = str(url)
     scheme = address.partition("://")[0]
     if scheme in ("postgresql", "postgres"):
         from orbiter.memory.backends.postgres import PostgresMemoryStore  # noqa: PLC0415
 
-        return PostgresMemoryStore(address, embeddings=embeddings)
+        return PostgresMemoryStore(address, embeddings=embeddings, audit=audit)
     if scheme.partition("+")[0] in ("redis", "rediss"):
         from orbiter.memory.backends.redis import RedisMemoryStore  # noqa: PLC0415
 
+        if audit is not None:
+            raise UnsupportedError("Redis keeps no audit log; SQLite and Postgres do")
         return RedisMemoryStore(address)
     # What stands behind the scheme may hold a password, and what is no scheme, too.
     shown = f"`{scheme}://…`" if scheme.replace("+", "").isalnum() else "this"

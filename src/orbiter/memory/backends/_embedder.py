@@ -47,6 +47,7 @@ class Embedder:
         self._size = CHUNK
         self._pause = FIRST_PAUSE
         self._is_closed = False
+        self._is_held = False
         self._has_more = False
         self._has_news = False
         self._is_retrying = False
@@ -67,6 +68,8 @@ class Embedder:
             return
         self._has_more = True
         self._has_news = self._has_news or is_news
+        if self._is_held:
+            return
         if not self._is_at_work() and (self._is_for_news() or not self._is_pausing()):
             self._begin()
 
@@ -136,6 +139,19 @@ class Embedder:
     async def close(self) -> None:
         """Stop; what is not written by now goes on waiting."""
         self._is_closed = True
+        await self._leave_off()
+
+    async def hold(self) -> None:
+        """Leave what is under way, and begin nothing until `release`: nobody embeds it."""
+        self._is_held = True
+        await self._leave_off()
+
+    def release(self) -> None:
+        """Go on."""
+        self._is_held = False
+        self.wake()
+
+    async def _leave_off(self) -> None:
         self._stop_pausing()
         task, self._task = self._task, None
         if task is None or task.done() or self._process != os.getpid():
@@ -158,7 +174,7 @@ class Embedder:
         earlier = self._task  # which may fail with what is not there any more
         while (source := self._source()) is not None and await source._unembedded():  # noqa: SLF001
             del source
-            if self._is_closed:
+            if self._is_closed or self._is_held:
                 return
             if self._is_at_work():
                 if deadline is not None and self._is_retrying and not self._has_news:

@@ -44,6 +44,13 @@ EXACT = "@extra"
 """Key in `extra_json` of a literal copy of `metadata.extra`, for databases whose JSON type turns
 1e16 into a whole number. It counts only while it equals the column, so edits by hand are seen."""
 
+ENDS = '{"expires_at":"'
+"""How the `extra_json` of an item that has an end begins; the instant follows, of one width. So
+its first bytes tell whether an item is over, however long it is."""
+
+END_WIDTH = 32
+"""Characters of such an instant."""
+
 
 class Row(NamedTuple):
     """What a store writes of an item; `deleted` and `version` are the database's own affair."""
@@ -74,10 +81,10 @@ _STATUS = {status.value: status for status in MemoryStatus}
 _STATUS_TEXT = {status: status.value for status in MemoryStatus}
 _ITEM_FIELDS = {
     "id", "content", "memory_type", "status", "metadata", "native", "created_at", "updated_at",
-    "version",
+    "version", "expires_at",
 }  # fmt: skip
 _COMMON = _ITEM_FIELDS - {"native"}
-"""The fields of every item that have columns of their own."""
+"""The fields of every item that have columns of their own, or a place of their own."""
 _OWN: dict[type[MemoryItem], dict[str, Any]] = {
     SystemMemory: {},
     HumanMemory: {},
@@ -100,9 +107,14 @@ def encode(item: MemoryItem, *, exact_extra: bool = False) -> Row:
         if row is not None:
             return row
     item = take_in(item)
-    extra = {key: value for key, value in dump_item(item).items() if key not in _COMMON}
+    dumped = dump_item(item)
+    extra = {key: value for key, value in dumped.items() if key not in _COMMON}
     if own is not None:  # what is empty need not be said
         extra = {key: value for key, value in extra.items() if value}
+    if _is_utc(item.expires_at):
+        extra = {"expires_at": dumped["expires_at"], **extra}
+    elif "expires_at" in dumped:  # a kind of item that calls something else so
+        extra["expires_at"] = dumped["expires_at"]
     metadata = item.metadata
     if exact_extra and metadata.extra:
         extra[EXACT] = metadata.extra
@@ -147,6 +159,10 @@ def _encode_known(item: MemoryItem, own: dict[str, type], *, exact_extra: bool) 
         if value is not None and not _is_word(value, 1024):
             return None
     named: dict[str, Any] = {}
+    if fields["expires_at"] is not None:
+        if not _is_utc(fields["expires_at"]):
+            return None
+        named["expires_at"] = iso(fields["expires_at"])  # the first, see `ENDS`
     for name, kind in own.items():
         value = fields[name]
         if type(value) is not kind or (kind is str and not _is_word(value, 1024)):
@@ -232,6 +248,7 @@ def _decode_plain(row: Sequence[Any]) -> MemoryItem | None:
         "created_at": created,
         "updated_at": updated,
         "version": version,
+        "expires_at": None,
     }
     for name, make in _OWN[kind].items():
         fields[name] = make()
@@ -256,11 +273,16 @@ def _decode(row: Sequence[Any]) -> MemoryItem:
         "created_at": _instant(created) if type(created) is str else created,
         "updated_at": _instant(updated) if type(updated) is str else updated,
         "version": version,
+        "expires_at": None,
     }
+    if type(extra.get("expires_at")) is str and memory_type in _KINDS:
+        fields["expires_at"] = _instant(extra.pop("expires_at"))
     kind = _KINDS.get(memory_type)
     if kind is not None and type(content) is str and type(version) is int:  # noqa: SIM102
         if _fill(fields, _OWN[kind], extra):
             return _build(kind, fields, _FIELDS_SET[kind])
+    if fields["expires_at"] is None:
+        del fields["expires_at"]  # what a record does not say
     return load_item({**fields, **extra, "status": status})
 
 
@@ -334,6 +356,13 @@ def _is_same(exact: Any, found: Any) -> bool:
 def _instant(text: str) -> datetime:
     instant = datetime.fromisoformat(text)
     return instant if instant.tzinfo is UTC else to_utc(instant)
+
+
+def end_of(row: Row) -> datetime | None:
+    """Return when the item of a row is over."""
+    if not row.extra_json.startswith(ENDS):
+        return None
+    return _instant(row.extra_json[len(ENDS) : len(ENDS) + END_WIDTH])
 
 
 def iso(instant: datetime) -> str:

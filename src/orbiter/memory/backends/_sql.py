@@ -8,7 +8,7 @@ A `Dialect` spells the few things the two databases say differently.
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from orbiter.memory.backends._rows import READ, Row, decode
 from orbiter.memory.errors import AccessError, EmptyFilterError, QueryError, VersionConflict
@@ -16,6 +16,9 @@ from orbiter.memory.filters import Condition
 from orbiter.memory.items import MemoryMetadata
 from orbiter.memory.query import SCOPE_FIELDS, Query
 from orbiter.memory.reports import SPOKEN
+
+if TYPE_CHECKING:
+    from orbiter.memory.backends._sql_records import Keeping
 
 _T = TypeVar("_T")
 
@@ -28,6 +31,9 @@ PROBE = 512
 found among them at once, and whoever has few memories is answered from these alone."""
 
 MAX_LIMIT = 2**62
+
+INDEXED = ("fact",)
+"""Kinds of items that have an index of their own: spelled out, so that a planner sees it."""
 
 
 class Statement(NamedTuple):
@@ -74,6 +80,8 @@ class Dialect(ABC):
     """Ends a SELECT whose row no one else may change before the transaction ends."""
     columns: ClassVar[str] = ", ".join(READ)
     """How the columns `READ` are read."""
+    keeping: "ClassVar[Keeping]"
+    """How it writes items with all they were."""
     everything: ClassVar[str] = "memory_items"
     """Where all rows can be read in the order of their ids."""
 
@@ -100,6 +108,29 @@ class Dialect(ABC):
     @abstractmethod
     def unset(self, name: str) -> str:
         """Return the condition that a scope field has no value."""
+
+    @abstractmethod
+    def living(self, item: str = "memory_items") -> str:
+        """Return the condition that the row called *item* is of an item that is not over.
+
+        Whoever reads items states it, deleted ones included.
+        """
+
+    def living_among(self) -> str:
+        """Return the same of `memory_items`, where a statement looks at many rows."""
+        return self.living()
+
+    def reading(self, where: str) -> str:
+        """Return a statement that reads the one row that *where* picks, if it is not over."""
+        return f"SELECT {self.columns} FROM memory_items WHERE {where} AND {self.living()}"
+
+    def counting(self, where: str) -> str:
+        """Return a statement that counts the rows of items that are not over."""
+        return f"SELECT count(*) FROM memory_items WHERE {where} AND {self.living_among()}"
+
+    @abstractmethod
+    def sweep(self, count: int) -> Steps[int]:
+        """Remove at most *count* items that are over, for good; return how many."""
 
     @abstractmethod
     def fits(self, condition: Condition, args: Args) -> str:
@@ -183,7 +214,9 @@ class Operations:
         yield from dialect.hold(row.id)
         where = dialect.by_id(args, row.id)
         rows = yield Statement(
-            f"SELECT version, deleted FROM memory_items WHERE {where}{dialect.lock}", args
+            f"SELECT CASE WHEN {dialect.living()} THEN version ELSE 0 END, deleted"
+            f" FROM memory_items WHERE {where}{dialect.lock}",
+            args,
         )
         version, deleted = rows[0] if rows else (0, 0)
         found = 0 if deleted else version
@@ -207,7 +240,8 @@ class Operations:
         """Refuse ids of items, deleted ones included, whose scope fields are not as wanted."""
         yield from self._dialect.claim(item_ids)
         args = Args(self._dialect)
-        rows = yield self._select(self._dialect.by_ids(args, item_ids), args)
+        where = f"{self._dialect.by_ids(args, item_ids)} AND {self._dialect.living()}"
+        rows = yield self._select(where, args)
         for row in rows:
             whose = decode(row).metadata
             if any(getattr(whose, name) != value for name, value in wanted.items()):
@@ -223,6 +257,7 @@ class Operations:
         """Soft-delete one item; tell whether it was there."""
         args = Args(self._dialect)
         where = f"deleted = 0 AND {self._dialect.by_id(args, item_id)}"
+        where += f" AND {self._dialect.living()}"
         return bool((yield from self._mark(1, where, args, by)))
 
     def delete_many(self, item_ids: Sequence[str], by: str | None) -> Steps[int]:
@@ -230,12 +265,14 @@ class Operations:
         yield from self._dialect.hold_several(item_ids)
         args = Args(self._dialect)
         where = f"deleted = 0 AND {self._dialect.by_ids(args, item_ids)}"
+        where += f" AND {self._dialect.living()}"
         return (yield from self._mark(1, where, args, by))
 
     def restore(self, item_id: str, by: str | None) -> Steps[bool]:
         """Bring a soft-deleted item back; tell whether there was one."""
         args = Args(self._dialect)
         where = f"deleted = 1 AND {self._dialect.by_id(args, item_id)}"
+        where += f" AND {self._dialect.living()}"
         return bool((yield from self._mark(0, where, args, by)))
 
     def purge(self, metadata: MemoryMetadata | None, deleted_before: datetime | None) -> Steps[int]:
@@ -254,7 +291,12 @@ class Operations:
         wanted = Query(metadata=metadata).wanted
         if metadata is not None and not wanted:
             raise EmptyFilterError()
-        return " AND ".join([f"deleted = {deleted}", *self._dialect.scope(wanted, args)])
+        where = [f"deleted = {deleted}", *self._dialect.scope(wanted, args)]
+        return " AND ".join([*where, self._dialect.living_among()])
+
+    def _one(self, item_id: str, args: Args) -> str:
+        """Return the condition that picks the row of an item that is not over."""
+        return f"{self._dialect.by_id(args, item_id)} AND {self._dialect.living()}"
 
     def _mark(self, deleted: int, where: str, args: Args, by: str | None) -> Steps[int]:
         if by is None:
@@ -290,17 +332,15 @@ class Operations:
     def get(self, item_id: str) -> Steps[Rows]:
         """Return the row of an item that is not deleted."""
         args = Args(self._dialect)
-        where = self._dialect.by_id(args, item_id)
-        return (yield self._select(f"{where} AND deleted = 0", args))
+        where = f"{self._dialect.by_id(args, item_id)} AND deleted = 0"
+        return (yield Statement(self._dialect.reading(where), args))
 
     def count(self, wanted: dict[Any, str], *, include_deleted: bool) -> Steps[int]:
         """Return how many items there are whose scope fields are as wanted."""
         args = Args(self._dialect)
         where = ["deleted IN (0, 1)" if include_deleted else "deleted = 0"]
         where += self._dialect.scope(wanted, args)
-        rows = yield Statement(
-            f"SELECT count(*) FROM memory_items WHERE {' AND '.join(where)}", args
-        )
+        rows = yield Statement(self._dialect.counting(" AND ".join(where)), args)
         return int(rows[0][0])
 
     def conversations(self, wanted: dict[Any, str], limit: int) -> Steps[Rows]:
@@ -312,6 +352,7 @@ class Operations:
             *dialect.scope(wanted, args),
             f"memory_type IN ({', '.join(map(args.bind, SPOKEN))})",
             f"NOT ({unset['session_id']} AND {unset['task_id']})",
+            dialect.living_among(),
         ]
         fields = ", ".join(map(dialect.value, SCOPE_FIELDS))
         return (
@@ -329,8 +370,10 @@ class Operations:
         args = Args(self._dialect)
         columns = f"{self._columns}, deleted"
         now = yield Statement(
-            f"SELECT {columns} FROM memory_items WHERE {self._dialect.by_id(args, item_id)}", args
+            f"SELECT {columns} FROM memory_items WHERE {self._one(item_id, args)}", args
         )
+        if not now:
+            return [], []
         past = yield Statement(
             f"SELECT {columns}, ended_at, ended_by FROM memory_versions"
             f" WHERE id = {self._dialect.parameter(1)} ORDER BY version",
@@ -407,8 +450,11 @@ class Operations:
             there = yield from self._cursor(name, cursor)
             moment, place = (args.bind(value) for value in there)
             scope.append(f"(created_at, {dialect.place}) {sign} ({moment}, {place})")
+        scope.append(dialect.living_among())
         rest, scope_args = [], tuple(args)
-        if asked.memory_type is not None:
+        if asked.memory_type in INDEXED:
+            rest.append(f"memory_type = '{asked.memory_type}'")
+        elif asked.memory_type is not None:
             rest.append(f"memory_type = {args.bind(asked.memory_type)}")
         if asked.status is not None:
             rest.append(f"status = {args.bind(asked.status.value)}")
@@ -418,7 +464,7 @@ class Operations:
 
     def _cursor(self, name: str, item_id: str) -> Steps[Sequence[Any]]:
         args = Args(self._dialect)
-        where = self._dialect.by_id(args, item_id)
+        where = self._one(item_id, args)
         rows = yield Statement(
             f"SELECT created_at, {self._dialect.place} FROM memory_items WHERE {where}", args
         )

@@ -5,10 +5,12 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from orbiter.memory._checks import check_name, to_utc
+from orbiter.memory.audit import actor
 from orbiter.memory.backends._arguments import (
     check_several,
     check_several_ids,
@@ -17,20 +19,19 @@ from orbiter.memory.backends._arguments import (
 )
 from orbiter.memory.backends._rows import READ, Row, decode, encode
 from orbiter.memory.backends._sql import Rows, Steps
-from orbiter.memory.backends._sql_recall import SQLRecall
+from orbiter.memory.backends._sql_lasting import SQLLasting
 from orbiter.memory.errors import QueryError, StorageError
 from orbiter.memory.filters import Where
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.matches import WordMatches
 from orbiter.memory.query import SCOPE_FIELDS, Query, check_instant, check_size
 from orbiter.memory.reports import ConversationInfo, ItemVersion, StoreStats, Verification
-
-_T = TypeVar("_T")
 
 CHUNK = 1000
 """Rows that are prepared, or read by `verify`, at a time."""
 
 
-class SQLMemoryStore(SQLRecall):
+class SQLMemoryStore(SQLLasting):
     """A store of `memory_items` rows; what is below says how statements get to the database."""
 
     _exact_extra: bool = False
@@ -48,10 +49,6 @@ class SQLMemoryStore(SQLRecall):
     @abstractmethod
     async def _put(self, row: Row) -> None:
         """Upsert a row, perhaps together with those of other callers; return when it is durable."""
-
-    @abstractmethod
-    async def _write(self, steps: Callable[[], Steps[_T]]) -> _T:
-        """Run steps as one transaction; return after it is durable."""
 
     @abstractmethod
     async def _check(self, repair: bool) -> list[str]:  # noqa: FBT001 - private
@@ -83,10 +80,11 @@ class SQLMemoryStore(SQLRecall):
         row = encode(item, exact_extra=self._exact_extra)
         by = _signature(by)
         wanted = Query(metadata=within).wanted
-        if expected_version is None and by is None and not wanted:
+        if expected_version is None and by is None and not wanted and self._audit is None:
             await self._put(row)
         else:
-            await self._write(lambda: self._operations.add(row, expected_version, by, wanted))
+            steps = partial(self._operations.add, row, expected_version, by, wanted)
+            await self._write(self._audited(steps, ids=[row.id], by=by))
         self._wrote()
 
     async def add_many(
@@ -100,7 +98,8 @@ class SQLMemoryStore(SQLRecall):
         rows = await self._encode(items)
         by, wanted = _signature(by), Query(metadata=within).wanted
         if rows:
-            await self._write(lambda: self._operations.add_many(rows, by, wanted))
+            steps = partial(self._operations.add_many, rows, by, wanted)
+            await self._write(self._audited(steps, ids=[row.id for row in rows], by=by))
             self._wrote()
         else:
             await self.count()  # a closed store says so for an empty batch, too
@@ -120,25 +119,27 @@ class SQLMemoryStore(SQLRecall):
         `restore` brings an item back until `purge` removes it for good.
         """
         by = _signature(by)
-        return await self._write(lambda: self._operations.clear(metadata, by))
+        steps = partial(self._operations.clear, metadata, by)
+        return await self._write(self._audited(steps, ids=self._of(metadata, deleted=0), by=by))
 
     async def delete(self, item_id: str, *, by: str | None = None) -> bool:
         """Soft-delete one item; tell whether it was there."""
         by = _signature(by)
-        return is_item_id(item_id) and await self._write(
-            lambda: self._operations.delete(item_id, by)
-        )
+        steps = partial(self._operations.delete, item_id, by)
+        return is_item_id(item_id) and await self._write(self._audited(steps, ids=[item_id], by=by))
 
     async def delete_many(self, item_ids: Sequence[str], *, by: str | None = None) -> int:
         """Soft-delete the items of these ids, all or none; return how many were there."""
         ids, by = check_several_ids(item_ids), _signature(by)
-        return await self._write(lambda: self._operations.delete_many(ids, by))
+        steps = partial(self._operations.delete_many, ids, by)
+        return await self._write(self._audited(steps, ids=ids, by=by))
 
     async def restore(self, item_id: str, *, by: str | None = None) -> bool:
         """Bring a soft-deleted item back where it was; tell whether there was one."""
         by = _signature(by)
+        steps = partial(self._operations.restore, item_id, by)
         restored = is_item_id(item_id) and await self._write(
-            lambda: self._operations.restore(item_id, by)
+            self._audited(steps, ids=[item_id], by=by)
         )
         self._wrote()
         return restored
@@ -155,7 +156,17 @@ class SQLMemoryStore(SQLRecall):
         """
         if deleted_before is not None:
             deleted_before = check_instant("deleted_before", deleted_before)
-        return await self._write(lambda: self._operations.purge(metadata, deleted_before))
+        steps = partial(self._operations.purge, metadata, deleted_before)
+        return await self._write(self._audited(steps, ids=self._of(metadata, deleted=1)))
+
+    def _of(
+        self, metadata: MemoryMetadata | None, *, deleted: int
+    ) -> Callable[[], Steps[Sequence[str]]]:
+        """Return steps that tell the ids of what is deleted, or is not."""
+        wanted, dialect = Query(metadata=metadata).wanted, self._operations.dialect
+        return self._ids_where(
+            lambda args: " AND ".join([f"deleted = {deleted}", *dialect.scope(wanted, args)])
+        )
 
     # Reading
 
@@ -163,7 +174,10 @@ class SQLMemoryStore(SQLRecall):
         """Return the item of that id, or `None` if there is none or it is deleted."""
         known = is_item_id(item_id)
         rows = await self._read(lambda: self._operations.get(item_id if known else ""), alone=True)
-        return decode(rows[0]) if rows else None
+        item = decode(rows[0]) if rows else None
+        if self._audit is not None:
+            await self._log_items("get", [] if item is None else [item])
+        return item
 
     async def search(  # noqa: PLR0913 - the seed's filters and the paging
         self,
@@ -199,7 +213,10 @@ class SQLMemoryStore(SQLRecall):
             lambda: self._operations.search(asked, older, newer, deleted=deleted),
             alone=not asked.needle and older is None and newer is None,
         )
-        return [decode(row) for row in rows]
+        items = [decode(row) for row in rows]
+        if self._audit is not None:
+            await self._log_items("search", items, metadata)
+        return items
 
     async def count(
         self, *, include_deleted: bool = False, metadata: MemoryMetadata | None = None
@@ -220,6 +237,8 @@ class SQLMemoryStore(SQLRecall):
         """
         wanted = Query(metadata=metadata, limit=limit).wanted
         rows = await self._read(lambda: self._operations.conversations(wanted, limit), alone=True)
+        if self._audit is not None and self._logs_reads:
+            await self.log_read("conversations", [], scope=metadata, count=len(rows))
         return [_conversation(row) for row in rows]
 
     async def history(self, item_id: str) -> list[ItemVersion]:
@@ -230,7 +249,36 @@ class SQLMemoryStore(SQLRecall):
         if not is_item_id(item_id):
             return []
         past, now = await self._read(lambda: self._operations.history(item_id))
-        return _versions(past, now)
+        versions = _versions(past, now)
+        if self._audit is not None:
+            await self._log_items("history", [each.item for each in versions[-1:]])
+        return versions
+
+    async def match_words(self, terms: Sequence[str], asked: Query) -> WordMatches:
+        """Return the items that hold any of *terms*: see `SQLRecall`."""
+        found = await super().match_words(terms, asked)
+        if self._audit is not None:
+            await self._log_items("match_words", found.items, asked.metadata)
+        return found
+
+    async def nearest(
+        self, vector: Sequence[float], asked: Query
+    ) -> list[tuple[MemoryItem, float]]:
+        """Return items with their cosines, nearest first: see `SQLRecall`."""
+        found = await super().nearest(vector, asked)
+        if self._audit is not None:
+            await self._log_items("nearest", [item for item, _ in found], asked.metadata)
+        return found
+
+    async def around(self, item_ids: Sequence[str], *, span: int) -> list[list[MemoryItem]]:
+        """Return stretches of conversation: see `SQLRecall`."""
+        stretches = await super().around(item_ids, span=span)
+        await self._log_stretches(stretches)
+        return stretches
+
+    async def _log_stretches(self, stretches: Sequence[Sequence[MemoryItem]]) -> None:
+        if self._audit is not None:
+            await self._log_items("around", [item for items in stretches for item in items])
 
     async def stats(self) -> StoreStats:
         """Return how much the store holds, and how much of it is still to be indexed."""
@@ -272,6 +320,7 @@ class SQLMemoryStore(SQLRecall):
 
 
 def _signature(by: str | None) -> str | None:
+    by = actor(by)
     if by is None:
         return None
     if not isinstance(by, str):

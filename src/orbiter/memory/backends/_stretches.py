@@ -26,7 +26,8 @@ def around(dialect: Dialect, item_ids: Sequence[str], span: int) -> Steps[list[R
     stretches: list[Rows] = []
     for item_id in item_ids:
         args = Args(dialect)
-        here = yield _select(dialect, [dialect.by_id(args, item_id), "deleted = 0"], args)
+        where = [dialect.by_id(args, item_id), "deleted = 0", dialect.living()]
+        here = yield _select(dialect, where, args)
         if here:
             before = yield from _side(dialect, here[0], "<", span)
             after = yield from _side(dialect, here[0], ">", span)
@@ -39,7 +40,7 @@ def _side(dialect: Dialect, row: Sequence[Any], sign: str, span: int) -> Steps[R
         return []
     args, who = Args(dialect), decode(row[: len(READ)]).metadata
     given = {name: getattr(who, name) for name in _CONVERSATION}
-    where = ["deleted = 0"]
+    where = ["deleted = 0", dialect.living()]
     where += dialect.scope(
         {name: value for name, value in given.items() if value is not None}, args
     )

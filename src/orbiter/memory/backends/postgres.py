@@ -12,10 +12,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orbiter.memory._checks import check_name, check_positive
+from orbiter.memory.audit import AuditMode
 from orbiter.memory.backends._addresses import check_address, shown
 from orbiter.memory.backends._batches import Batches
 from orbiter.memory.backends._embedder import Embedder, check_embeddings
-from orbiter.memory.backends._postgres import schema, upkeep
+from orbiter.memory.backends._postgres import erasing, schema, upkeep
 from orbiter.memory.backends._postgres.dialect import PartitionedDialect, PostgresDialect, folded
 from orbiter.memory.backends._postgres.driver import Driver
 from orbiter.memory.backends._postgres.pool import (
@@ -23,9 +24,13 @@ from orbiter.memory.backends._postgres.pool import (
     is_answer,
 )
 from orbiter.memory.backends._postgres.recall import PostgresRecall
+from orbiter.memory.backends._postgres.scrubbing import Scrubbing
 from orbiter.memory.backends._postgres.setup import set_up
+from orbiter.memory.backends._probes import Probes
 from orbiter.memory.backends._rows import Row
 from orbiter.memory.backends._sql import Operations, Steps
+from orbiter.memory.backends._sql_audit import check_audit
+from orbiter.memory.erasure import Erasure
 from orbiter.memory.errors import (
     AccessError,
     MemoryError,
@@ -33,11 +38,15 @@ from orbiter.memory.errors import (
     QueryError,
     StorageError,
 )
+from orbiter.memory.items import MemoryMetadata
 from orbiter.memory.protocols import Embeddings
+from orbiter.memory.query import Query
 from orbiter.memory.reports import StoreStats
 
 if TYPE_CHECKING:
     import asyncpg
+
+    from orbiter.memory.backends._audit_spelling import PostgresSpelling
 
 __all__ = ["PostgresMemoryStore"]
 
@@ -45,6 +54,8 @@ _T = TypeVar("_T")
 
 _DEFAULT = "postgresql://localhost/orbiter"
 _WHOLE, _PARTITIONED = PostgresDialect(), PartitionedDialect()
+_HELD_WHOLE = PostgresDialect(folds_apart=True)
+_HELD_PARTITIONED = PartitionedDialect(folds_apart=True)
 
 
 class PostgresMemoryStore(PostgresRecall):
@@ -54,7 +65,7 @@ class PostgresMemoryStore(PostgresRecall):
     *acquire_timeout* bounds the wait for one of *max_size* connections, *statement_timeout* that
     for an answer. A *pool* of the caller's is used as it is, and never closed. Behind pgbouncer in
     transaction mode, set `statement_cache_size=0`. With *embeddings* items are embedded in the
-    background, and found by meaning.
+    background, and found by meaning. *audit* has writes logged, or `"all"`.
     """
 
     _exact_extra = True
@@ -72,6 +83,7 @@ class PostgresMemoryStore(PostgresRecall):
         statement_timeout: float = 30.0,
         retry_for: float = 10.0,
         statement_cache_size: int = 256,
+        audit: AuditMode | None = None,
     ) -> None:
         check_address(dsn)
         if pool is not None and dsn != _DEFAULT:
@@ -91,6 +103,7 @@ class PostgresMemoryStore(PostgresRecall):
         self._has_address = pool is None
         self._embeddings = check_embeddings(embeddings)
         self._principal: str | None = None
+        self._audit = check_audit(audit)
         self._driver = Driver(
             dsn,
             repr(self),
@@ -160,6 +173,7 @@ class PostgresMemoryStore(PostgresRecall):
         await self._open(partitions, row_security=row_security)
         if self._principal is None and self._embedder is None:
             try:
+                await self._begin_audit()
                 await self._start_embedding()
             except BaseException:  # a store that has no use for its tables stays closed
                 if self._embedder is None:
@@ -259,10 +273,18 @@ class PostgresMemoryStore(PostgresRecall):
             if pool is not self._given_pool:
                 pool.terminate()
             raise
-        self._dialect = _PARTITIONED if self._layout.partitions else _WHOLE
+        if self._layout.row_security:
+            self._dialect = _HELD_PARTITIONED if self._layout.partitions else _HELD_WHOLE
+        else:
+            self._dialect = _PARTITIONED if self._layout.partitions else _WHOLE
         self._operations = Operations(self._dialect)
         self._batches = Batches(self._put_rows)
         self._pool, self._home = pool, (os.getpid(), asyncio.get_running_loop())
+
+    def _audit_spelling(self) -> "PostgresSpelling":
+        from orbiter.memory.backends._audit_spelling import PostgresSpelling  # noqa: PLC0415
+
+        return PostgresSpelling()
 
     # Running steps
 
@@ -294,6 +316,7 @@ class PostgresMemoryStore(PostgresRecall):
                     raise
 
         await self._driver.retry(attempt)
+        await self._sweep_now_and_then()
         return [None] * len(rows)
 
     async def _write(self, steps: Callable[[], Steps[_T]]) -> _T:
@@ -309,6 +332,7 @@ class PostgresMemoryStore(PostgresRecall):
         if fate.is_to_clean:
             with suppress(MemoryError):  # what was asked for is done
                 await self._read(upkeep.forget_commits)
+        await self._sweep_now_and_then()
         return value
 
     async def _read(self, steps: Callable[[], Steps[_T]], *, alone: bool = False) -> _T:  # noqa: ARG002
@@ -337,8 +361,43 @@ class PostgresMemoryStore(PostgresRecall):
         """Whom the server is to hold us to; an unbound store is nobody."""
         return (self._principal or "") if self._layout.row_security else None
 
+    @property
+    def _sees_all(self) -> bool:
+        return not self._layout.is_held
+
+    @property
+    def _is_bound(self) -> bool:
+        return self._principal is not None
+
     def _is_at_home(self) -> bool:
         return self._home == (os.getpid(), asyncio.get_running_loop())
+
+    # Erasing
+
+    async def erase(self, *, metadata: MemoryMetadata, by: str | None = None) -> Erasure:
+        """Remove for good all that *metadata* names, and make sure; see `SQLMemoryStore.erase`.
+
+        With row-level security a store that acts for nobody acts for the user who is named.
+        """
+        if self._layout.is_held and self._principal is None:
+            user_id = Query(metadata=metadata).wanted.get("user_id")
+            if user_id is None:
+                raise AccessError(
+                    f"{self!r} acts for nobody and sees nothing; name a `user_id` to erase"
+                )
+            return await self.acting_for(user_id).erase(metadata=metadata, by=by)
+        return await super().erase(metadata=metadata, by=by)
+
+    async def _take_beside(self, wanted: dict[Any, str], probes: Probes) -> None:
+        """Nothing: what stands beside the rows is asked for by their ids."""
+
+    def _removing(self, wanted: dict[Any, str]) -> Steps[Erasure]:
+        return erasing.remove(self._dialect, wanted)
+
+    async def _scrub(self, wanted: dict[Any, str], probes: Probes) -> Erasure:
+        scope = MemoryMetadata.model_validate(wanted)
+        scrubbing = Scrubbing(self._driver, self._opened, self._read)
+        return await scrubbing.run(wanted, probes, lambda: self._index_words(Query(metadata=scope)))
 
     # Looking after the tables
 
@@ -350,6 +409,7 @@ class PostgresMemoryStore(PostgresRecall):
     async def optimize(self) -> None:
         """Index what waits to be indexed and count the rows anew for the planner."""
         await self._read(upkeep.forget_commits)
+        await self.sweep()
         await self._index_words()
         await self._drop_left_behind()
         await self._maintain("VACUUM (ANALYZE) {}")

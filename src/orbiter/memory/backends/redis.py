@@ -11,6 +11,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
+from orbiter.memory._caches import clear_all
 from orbiter.memory._checks import check_positive, check_tag
 from orbiter.memory.backends._addresses import shown
 from orbiter.memory.backends._arguments import (
@@ -20,10 +21,12 @@ from orbiter.memory.backends._arguments import (
     is_item_id,
 )
 from orbiter.memory.backends._rows import Row, encode
+from orbiter.memory.erasure import Erasure
 from orbiter.memory.errors import EmptyFilterError, InvalidItemError
 from orbiter.memory.filters import Where
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.query import SCOPE_FIELDS, Query, check_size
+from orbiter.memory.records import Record
 from orbiter.memory.reports import SPOKEN, ConversationInfo
 
 __all__ = ["MAX_BATCH", "RedisMemoryStore"]
@@ -36,7 +39,8 @@ class RedisMemoryStore:
     """Keeps items in Redis; all stores of one *name*, anywhere, are one store.
 
     With *ttl_hours*, which may be a fraction, an item is gone so long after it was last written;
-    without, it is kept until it is removed. Stores of one name should agree on it.
+    without, it is kept until it is removed. Stores of one name should agree on it. An item that
+    has an `expires_at` is gone then, if that is earlier.
 
     *redis_url* is `redis://`, `rediss://`, `redis+sentinel://` or `redis+cluster://`. A call that
     is not answered is sent again until *deadline* seconds have passed, and counts once. What is
@@ -161,6 +165,65 @@ class RedisMemoryStore:
         ids = check_several_ids(item_ids)
         self._items.check()
         return await self._items.delete(ids)
+
+    async def erase(self, *, metadata: MemoryMetadata, by: str | None = None) -> Erasure:  # noqa: ARG002
+        """Remove for good all that *metadata* names, and what names it; return what was done.
+
+        What is written for this scope after the call began may stay. A server may still have it in
+        its own files until it writes them anew, see `docs/forgetting.md`.
+        """
+        asked = Query(metadata=metadata)
+        if not asked.wanted:
+            raise EmptyFilterError()
+        from orbiter.memory.backends._redis.erasing import erase  # noqa: PLC0415 - seldom needed
+
+        clear_all()
+        return await erase(self._items, asked)
+
+    # Moving
+
+    async def records(
+        self,
+        *,
+        after: str | None = None,
+        limit: int = 1000,
+        metadata: MemoryMetadata | None = None,
+        item_ids: Sequence[str] | None = None,
+    ) -> list[Record]:
+        """Return items as records, by `created_at` and in the order in which they came.
+
+        There are no versions of them. *after* is the id of the last record of the page before.
+        With *metadata*, only those that match it; with *item_ids*, only those of these ids.
+        """
+        from orbiter.memory.backends._redis import records  # noqa: PLC0415 - seldom needed
+
+        wanted, last = Query(metadata=metadata).wanted, cursor_id("after", after)
+        check_size("limit", limit)
+        self._items.check()
+        if item_ids is not None:
+            ids = check_several_ids(item_ids)
+            return (await records.read_some(self._items, wanted, ids))[:limit]
+        return await records.read(self._items, wanted, last, limit)
+
+    async def put_records(
+        self, records: Sequence[Record], *, within: MemoryMetadata | None = None
+    ) -> int:
+        """Write the present items of records; return how many were not there so.
+
+        Versions are not kept, only how many there were; the item of a soft-deleted record is
+        removed. What is there and differs is replaced, what is identical left alone. The version
+        numbers follow in a second step. *within* as for `add`.
+        """
+        from orbiter.memory.backends._redis import records as moving  # noqa: PLC0415
+        from orbiter.memory.backends._sql_records import check_records  # noqa: PLC0415
+
+        given = check_records(records)
+        if len(given) > MAX_BATCH:
+            raise InvalidItemError(
+                f"{len(given):,} records in one step, at most {MAX_BATCH:,} are allowed; split them"
+            )
+        self._items.check()
+        return await moving.put(self._items, given, Query(metadata=within).wanted)
 
     # Reading
 

@@ -15,15 +15,18 @@ from importlib import import_module
 from itertools import groupby
 from pathlib import Path
 from time import monotonic
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from orbiter.memory._checks import check_positive
+from orbiter.memory.audit import AuditMode
 from orbiter.memory.backends._embedder import Embedded, Model, Waiting, check_embeddings
 from orbiter.memory.backends._rows import Row
 from orbiter.memory.backends._sql import Operations, Rows, Steps
+from orbiter.memory.backends._sql_audit import check_audit
 from orbiter.memory.backends._sql_store import SQLMemoryStore
 from orbiter.memory.backends._sqlite import details, terms, upkeep, vectors
 from orbiter.memory.backends._sqlite.dialect import SQLiteDialect
+from orbiter.memory.backends._sqlite.expiry import is_due, sweep_some
 from orbiter.memory.backends._sqlite.file import SQLiteFile, call_each
 from orbiter.memory.backends._sqlite.matching import match
 from orbiter.memory.backends._sqlite.purging import forget_some
@@ -31,11 +34,16 @@ from orbiter.memory.backends._sqlite.run import run, run_as_one
 from orbiter.memory.backends._sqlite.shelves import Shelves, similarities
 from orbiter.memory.backends._sqlite.threads import Work
 from orbiter.memory.backends._sqlite.words import check, index_some, merge_some, rebuild
-from orbiter.memory.errors import MemoryTimeoutError, NotInitializedError
+from orbiter.memory.errors import MemoryTimeoutError, NotInitializedError, StorageError
 from orbiter.memory.items import MemoryMetadata
 from orbiter.memory.protocols import Embeddings
 from orbiter.memory.query import Query, check_size
 from orbiter.memory.reports import StoreStats
+
+if TYPE_CHECKING:
+    from orbiter.memory.backends._audit_spelling import SQLiteSpelling
+    from orbiter.memory.backends._probes import Probes
+    from orbiter.memory.erasure import Erasure
 
 __all__ = ["SQLiteMemoryStore"]
 
@@ -60,7 +68,7 @@ class SQLiteMemoryStore(SQLMemoryStore):
     also finds items by meaning; *vector_cache* is about how many bytes of vectors it holds in
     memory, those of the users asked about last. With *approximate_from* (extra `[ann]`), a search
     by meaning among so many vectors of a user or more takes its candidates from a graph, which
-    may miss some and is built by the first such search.
+    may miss some and is built by the first such search. *audit* has writes logged, or `"all"`.
     """
 
     def __init__(
@@ -73,10 +81,12 @@ class SQLiteMemoryStore(SQLMemoryStore):
         embeddings: Embeddings | None = None,
         vector_cache: int = 256 * 2**20,
         approximate_from: int | None = None,
+        audit: AuditMode | None = None,
     ) -> None:
         self.db_path = _check_path(db_path)
         check_positive(vector_cache=vector_cache)
         self._operations = Operations(_DIALECT)
+        self._audit = check_audit(audit)
         self._embeddings = check_embeddings(embeddings)
         if approximate_from is not None:
             check_size("approximate_from", approximate_from)
@@ -105,6 +115,7 @@ class SQLiteMemoryStore(SQLMemoryStore):
         """
         await self._open()
         try:
+            await self._begin_audit()
             await self._start_embedding()
         except BaseException:  # cancellation included
             if self._embedder is None:
@@ -119,6 +130,11 @@ class SQLiteMemoryStore(SQLMemoryStore):
         await self._stop_embedding()
         await self._file.close()
         self._shelves.clear()
+
+    def _audit_spelling(self) -> "SQLiteSpelling":
+        from orbiter.memory.backends._audit_spelling import SQLiteSpelling  # noqa: PLC0415
+
+        return SQLiteSpelling()
 
     # Running steps
 
@@ -150,11 +166,44 @@ class SQLiteMemoryStore(SQLMemoryStore):
             await self._forget()
         return removed
 
+    async def sweep(self) -> int:
+        """Remove items that are over for good, with their history; return how many.
+
+        It need not be called: nobody finds them, and an open store removes them when it is idle.
+        """
+        removed = 0
+        began = monotonic()
+        while some := await self._file.read(sweep_some, writing=True):
+            removed += some
+            await asyncio.sleep(min(monotonic() - began, PAUSE))
+            began = monotonic()
+        with suppress(MemoryTimeoutError):
+            await self._forget()  # what a sweep that was killed has left in the indexes
+        return removed
+
     async def _forget(self) -> None:
         began = monotonic()
         while await self._file.read(forget_some, writing=True):
             await asyncio.sleep(min(monotonic() - began, PAUSE))
             began = monotonic()
+
+    # Erasing
+
+    async def _take_beside(self, wanted: dict[Any, str], probes: "Probes") -> None:
+        from orbiter.memory.backends._sqlite import erasing  # noqa: PLC0415 - seldom needed
+
+        await self._file.read(partial(erasing.take, wanted=wanted, probes=probes))
+
+    def _removing(self, wanted: dict[Any, str]) -> "Steps[Erasure]":
+        from orbiter.memory.backends._sqlite import erasing  # noqa: PLC0415
+
+        return erasing.remove(wanted)
+
+    async def _scrub(self, wanted: dict[Any, str], probes: "Probes") -> "Erasure":  # noqa: ARG002
+        from orbiter.memory.backends._sqlite.scrubbing import scrub  # noqa: PLC0415
+
+        self._shelves.clear()
+        return await scrub(self._file, probes.taken(), self._forget)
 
     # Looking after the file
 
@@ -204,6 +253,8 @@ class SQLiteMemoryStore(SQLMemoryStore):
     # Recall
 
     async def _index_words(self) -> None:
+        if await self._file.read(is_due):
+            await self.sweep()
         while await self._file.read(terms.waits):
             if not await self._file.read(terms.list_some, writing=True):
                 return
@@ -217,8 +268,9 @@ class SQLiteMemoryStore(SQLMemoryStore):
             rounds += 1
             try:
                 await self._index_words()
-            except MemoryTimeoutError:
-                # Another process writes for long: what is listed is better than no answer.
+            except (MemoryTimeoutError, StorageError):
+                # Another process writes for long, or nobody can: what is listed is better than
+                # no answer.
                 rounds = ROUNDS + 1
         return found
 

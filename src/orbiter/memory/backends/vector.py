@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from orbiter.memory._ends import Ends
 from orbiter.memory.backends._arguments import check_several, is_item_id
 from orbiter.memory.copies import copy_item, take_in
 from orbiter.memory.errors import EmbeddingError, EmptyFilterError, QueryError
@@ -63,6 +64,7 @@ class VectorMemoryStore:
         if approximate_from is not None:
             check_size("approximate_from", approximate_from)
         self._owners: Owners = Owners(approximate_from)
+        self._ends = Ends()
         self._calls = 0
         # For ids that are being added: how often, and which call is the last that was kept.
         self._waiting: Counter[str] = Counter()
@@ -74,6 +76,7 @@ class VectorMemoryStore:
         return self._embeddings
 
     def __len__(self) -> int:
+        self._sweep()
         return len(self._owners)
 
     def __repr__(self) -> str:
@@ -110,10 +113,13 @@ class VectorMemoryStore:
             vectors = await self._vectors(items)
             # From here on nothing waits, and nothing can fail.
             for item in items:
+                self._sweep()
                 if call < self._latest.get(item.id, 0):
-                    self._owners.count_version(item.id)
+                    if self._owners.get(item.id) is not None:  # else the later one is over
+                        self._owners.count_version(item.id)
                     continue
                 self._owners.keep(item, vectors[item.content], self._embeddings.dimension)
+                self._ends.note(item.id, item.expires_at)
                 self._latest[item.id] = call
         finally:
             self._waiting.subtract(ids)
@@ -122,8 +128,14 @@ class VectorMemoryStore:
                     del self._waiting[item_id]
                     self._latest.pop(item_id, None)
 
+    def _sweep(self) -> None:
+        """Remove what is over."""
+        for item_id in self._ends.over():
+            self._owners.remove(item_id)
+
     async def _vectors(self, items: list[MemoryItem]) -> dict[str, Any]:
         """Return the vector of each text: that which is stored, a new one, or `None` for blanks."""
+        self._sweep()
         vectors: dict[str, Any] = {}
         for item in items:
             if vectors.get(item.content) is None:
@@ -138,22 +150,27 @@ class VectorMemoryStore:
         asked = Query(metadata=metadata)
         if metadata is not None and not asked.wanted:
             raise EmptyFilterError()
+        self._sweep()
         removed = self._owners.clear(asked)
         for item_id in removed:
             self._latest.pop(item_id, None)
+            self._ends.note(item_id, None)
         return len(removed)
 
     async def delete(self, item_id: str) -> bool:
         """Remove one item for good; tell whether it was there."""
         if not is_item_id(item_id):
             return False
+        self._sweep()
         self._latest.pop(item_id, None)
+        self._ends.note(item_id, None)
         return self._owners.remove(item_id)
 
     # Reading
 
     async def get(self, item_id: str) -> MemoryItem | None:
         """Return the item of that id, or `None`."""
+        self._sweep()
         item = self._owners.get(item_id) if is_item_id(item_id) else None
         return None if item is None else copy_item(item)
 
@@ -179,7 +196,7 @@ class VectorMemoryStore:
         asked = Query(
             query, metadata, memory_type, status, limit, since=since, until=until, where=where
         )
-        if not asked.limit or not len(self):
+        if not asked.limit or not len(self):  # which removes what is over
             return []
         if not query.strip():
             return [copy_item(item) for item in self._owners.newest(asked)]
@@ -198,6 +215,7 @@ class VectorMemoryStore:
     ) -> dict[str, float]:
         """Return the cosine of each of the items that is here and has a vector."""
         (towards,) = self._checked([vector], QueryError, "`vector`")
+        self._sweep()
         return self._owners.similarities(towards, item_ids)
 
     async def catch_up(self, *, within: float | None = None) -> int:  # noqa: ARG002 - of the protocol
@@ -205,6 +223,7 @@ class VectorMemoryStore:
         return 0
 
     async def _nearest(self, vector: Any, asked: Query) -> "Found":
+        self._sweep()
         looks = self._owners.look(asked)
         if looks.numbers < _OFF_LOOP:
             return looks.nearest(vector, asked.limit)

@@ -42,6 +42,7 @@ _KEEP = """
 INSERT OR REPLACE INTO vectors (model, dimension, digest, vector, detail_dimension, details)
 VALUES (?, ?, ?, ?, ?, ?)
 """
+_FORGET = "DELETE FROM vectors WHERE model = ? AND dimension = ? AND digest = ?"
 # Numbers grow with time, so the smallest are the oldest.
 _DROP = """
 DELETE FROM vectors WHERE id <= (SELECT id FROM vectors ORDER BY id DESC LIMIT 1 OFFSET ?)
@@ -101,6 +102,22 @@ class VectorFile(Forkable):
         self._write(
             [(*self._key(text), pack(one), size, rows) for text, (one, rows) in found.items()]
         )
+
+    def forget(self, texts: Sequence[str]) -> int:
+        """Remove the vectors of *texts*, of every model, with their bytes; return how many."""
+        if not os.path.exists(self.path):  # noqa: PTH110 - a path as SQLite takes it
+            return 0
+        with self._lock:
+            connection = self._open()
+            models = connection.execute("SELECT DISTINCT model, dimension FROM vectors").fetchall()
+            digests = [self._key(text)[2] for text in dict.fromkeys(texts)]
+            keys = [(*model, digest) for model in models for digest in digests]
+            connection.execute("PRAGMA secure_delete = ON")  # else they stay where they were
+            with _transaction(connection):
+                removed = connection.executemany(_FORGET, keys).rowcount if keys else 0
+            # Others may be reading; then the journal is written back when they are done.
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return max(0, removed)
 
     def close(self) -> None:
         """Close the file; another call opens it again."""

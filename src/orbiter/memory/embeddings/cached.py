@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from orbiter.memory.embeddings._answers import pack, points_somewhere, unpack
 from orbiter.memory.embeddings._sharing import Waiting, shared
 from orbiter.memory.embeddings._vector_file import Detailed, VectorFile
-from orbiter.memory.errors import EmbeddingError, QueryError
+from orbiter.memory.errors import EmbeddingError, QueryError, StorageError
 from orbiter.memory.protocols import Embeddings
 from orbiter.memory.query import check_size
 
@@ -119,6 +119,19 @@ class CachedEmbeddings(Embeddings):
         missing = [text for text in dict.fromkeys(texts) if text not in known]
         known |= await shared(missing, self._ask_details, under_way=self._details_under_way)
         return [(list(vector), details) for vector, details in map(known.__getitem__, texts)]
+
+    def forget(self, texts: Sequence[str]) -> int:
+        """Remove the vectors of *texts* from the file, of every model; return how many.
+
+        A file that cannot be written is a `StorageError`: what was asked for is not done.
+        """
+        try:
+            return self._file.forget(texts)
+        except (sqlite3.Error, OSError) as exc:
+            raise StorageError(
+                f"the cache `{self._file.path}` still has the vectors of these texts: {exc}; "
+                "try again, or remove the file: it can be made anew"
+            ) from exc
 
     def close(self) -> None:
         """Close the file; the embedder it was made with stays open. Another call opens it again."""

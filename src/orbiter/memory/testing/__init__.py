@@ -32,6 +32,7 @@ for _module in (
     "contract",
     "conversations",
     "durability",
+    "expiry",
     "fidelity",
     "filters",
     "isolation",

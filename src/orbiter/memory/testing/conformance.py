@@ -10,6 +10,7 @@ from orbiter.memory.testing._concurrency import ConcurrencyContract
 from orbiter.memory.testing._contract import CoreContract
 from orbiter.memory.testing._conversations import ConversationContract
 from orbiter.memory.testing._durability import DurabilityContract
+from orbiter.memory.testing._expiry import ExpiryContract
 from orbiter.memory.testing._fidelity import FidelityContract
 from orbiter.memory.testing._filters import FilterContract
 from orbiter.memory.testing._isolation import IsolationContract
@@ -46,6 +47,7 @@ class StoreConformance(
     PagingContract,
     MeaningContract,
     VersionContract,
+    ExpiryContract,
     IsolationContract,
     WhereContract,
     OrderContract,

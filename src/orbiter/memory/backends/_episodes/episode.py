@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from orbiter.memory.episodes import stamp
+from orbiter.memory.erasure import Erasure
 
 PAGE = 5_000
 """Episodes read in one round trip: more would hold up everyone else at the server."""
@@ -74,6 +75,13 @@ class Episodes(Protocol):
 
     async def remove(self, ids: Sequence[str]) -> None:
         """Forget these."""
+        ...
+
+    async def erase(self, patterns: Sequence[str]) -> Erasure:
+        """Remove for good all episodes of the agents whose ids match one of *patterns*.
+
+        A pattern is the beginning of an id, and may hold `*` for some characters.
+        """
         ...
 
     async def news(self, position: str | None) -> tuple[list[str], str]:

@@ -3,11 +3,13 @@
 import asyncio
 from bisect import bisect_left, insort
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from heapq import heappop, heappush
 from threading import Lock
 from weakref import WeakValueDictionary
 
 from orbiter.memory.backends._episodes.episode import PAGE, Episode, Found, Span
+from orbiter.memory.erasure import Erasure
 from orbiter.memory.protocols import Clock
 
 _WAIT = 1.0
@@ -45,6 +47,7 @@ class MemoryEpisodes:
 
     def __init__(self, name: str, agent_id: str, *, clock: Clock) -> None:
         self._clock = clock
+        self._name = name
         with _shelving:
             self._shelf = _shelves.setdefault((name, agent_id), _Shelf())
 
@@ -89,6 +92,19 @@ class MemoryEpisodes:
         with self._shelf.lock:
             for each in ids:
                 self._shelf.drop(each)
+
+    async def erase(self, patterns: Sequence[str]) -> Erasure:
+        with _shelving:
+            known = [(key, shelf) for key, shelf in _shelves.items() if key[0] == self._name]
+        removed = 0
+        for (_, agent_id), shelf in known:
+            if any(fnmatchcase(agent_id, pattern) for pattern in patterns):
+                with shelf.lock:
+                    removed += len(shelf.bodies)
+                    for each in [*shelf.bodies]:
+                        shelf.drop(each)
+                    shelf.ends.clear()
+        return Erasure(episodes=removed)
 
     async def news(self, position: str | None) -> tuple[list[str], str]:
         shelf, seen = self._shelf, 0 if position is None else int(position)

@@ -9,6 +9,7 @@ All of one agent lie in one slot of a cluster, where the id stands in braces. Th
 as long as the longest-lived body. Keys are made of the index's members inside the scripts.
 """
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -16,6 +17,7 @@ from orbiter.memory.backends._episodes.episode import PAGE, Episode, Found, Span
 from orbiter.memory.backends._redis.commands import Script
 from orbiter.memory.backends._redis.link import RedisLink
 from orbiter.memory.episodes import STAMP_LENGTH
+from orbiter.memory.erasure import Erasure
 
 CONNECT_WITHIN = 3.0
 """Seconds after which `connect` gives up: who calls it wants to know, not to wait."""
@@ -140,6 +142,9 @@ return 1
 )
 
 
+_SHARED = ("index", "expiry", "arrivals")
+
+
 class RedisEpisodes:
     """The episodes of one agent in one Redis."""
 
@@ -147,7 +152,7 @@ class RedisEpisodes:
         self._link = link
         tag = f"{{{agent_id}}}" if link.address.kind == "cluster" else agent_id
         self._prefix = f"agent:{tag}:episodic:"
-        self._shared = tuple(f"{self._prefix}{name}" for name in ("index", "expiry", "arrivals"))
+        self._shared = tuple(f"{self._prefix}{name}" for name in _SHARED)
 
     async def connect(self) -> None:
         await self._link.call(self, ("EXISTS", self._shared[0]), within=CONNECT_WITHIN)
@@ -188,6 +193,28 @@ class RedisEpisodes:
             keys = [self._prefix + each for each in ids[start : start + 500]]
             await self._link.call(self, _REMOVE.call([*self._shared, *keys], []))
 
+    async def erase(self, patterns: Sequence[str]) -> Erasure:
+        """Remove the keys of agents; those of other names under `agent:` are not touched."""
+        braces = ("{", "}") if self._link.address.kind == "cluster" else ("", "")
+        episodes = others = 0
+        for pattern in patterns:
+            agents = f"agent:{braces[0]}{_escaped(pattern)}{braces[1]}:episodic:"
+            is_ours = re.compile(
+                rf"agent:{re.escape(braces[0])}{_matching(pattern)}{re.escape(braces[1])}:episodic:"
+            )
+            groups: dict[str, list[str]] = {}
+            for raw in await self._link.keys(self, f"{agents}*"):
+                key = raw.decode(errors="replace")
+                if found := is_ours.match(key):
+                    groups.setdefault(found[0], []).append(key)
+            for prefix, several in groups.items():
+                named = {f"{prefix}{name}" for name in _SHARED}
+                others += len(named.intersection(several))
+                episodes += len(set(several) - named)
+                for start in range(0, len(several), 500):
+                    await self._link.call(self, ("UNLINK", *several[start : start + 500]))
+        return Erasure(episodes=episodes, keys=others)
+
     async def news(self, position: str | None) -> tuple[list[str], str]:
         arrivals = self._shared[2]
         if position is None:
@@ -207,6 +234,16 @@ class RedisEpisodes:
         keys = (self._prefix.encode() + fields[b"id"] for _, fields in entries)
         bodies = await self._link.call(self, ("MGET", *keys))
         return [body.decode() for body in bodies if body], entries[-1][0].decode()
+
+
+def _escaped(pattern: str) -> str:
+    """Return *pattern* as Redis takes it, where more than `*` stands for something."""
+    return "".join(f"\\{sign}" if sign in "?[]^\\-" else sign for sign in pattern)
+
+
+def _matching(pattern: str) -> str:
+    """Return the expression that *pattern* is; an agent's id holds no colon of ours."""
+    return ".*".join(map(re.escape, pattern.split("*")))
 
 
 def _score(instant: datetime) -> str:

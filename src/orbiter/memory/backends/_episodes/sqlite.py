@@ -3,10 +3,15 @@
 import asyncio
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from orbiter.memory.backends._episodes.episode import PAGE, Episode, Found, Span
+from orbiter.memory.backends._probes import Probes
 from orbiter.memory.backends._sqlite.file import SQLiteFile
+from orbiter.memory.backends._sqlite.purging import forget_some
+from orbiter.memory.backends._sqlite.scrubbing import scrub
+from orbiter.memory.erasure import Erasure
 from orbiter.memory.protocols import Clock
 
 _WAIT = 1.0
@@ -74,6 +79,27 @@ class SQLiteEpisodes:
 
         await self._file.init()
         await self._file.write(write)
+
+    async def erase(self, patterns: Sequence[str]) -> Erasure:
+        probes, where = Probes(), " OR ".join(["agent_id GLOB ?"] * len(patterns))
+
+        def remove(connection: sqlite3.Connection) -> int:
+            rows = connection.execute(
+                f"SELECT agent_id, body FROM episodic_memories WHERE {where}", patterns
+            )
+            for agent_id, body in rows:
+                probes.add_id(agent_id)
+                probes.add_text(body)
+            gone = connection.execute(f"DELETE FROM episodic_memories WHERE {where}", patterns)
+            return gone.rowcount
+
+        async def forget() -> None:
+            while await self._file.read(forget_some, writing=True):
+                pass
+
+        await self._file.init()
+        removed: int = await self._file.write(remove)
+        return replace(await scrub(self._file, probes.taken(), forget), episodes=removed)
 
     async def news(self, position: str | None) -> tuple[list[str], str]:
         if position is None:

@@ -6,6 +6,9 @@ from functools import cache
 from typing import Any
 
 from orbiter.memory.backends import _sql
+from orbiter.memory.backends._postgres.derived import LOCKED
+from orbiter.memory.backends._postgres.keeping import PartitionedKeeping, PostgresKeeping
+from orbiter.memory.backends._postgres.living import living, over
 from orbiter.memory.backends._postgres.schema import DIGEST, FOLDED, field
 from orbiter.memory.backends._postgres.where import PostgresWording
 from orbiter.memory.backends._rows import READ, Row
@@ -29,8 +32,10 @@ BATCH = 2000
 MOST_TEXT = 4 * 2**20
 """Characters in one statement of `add_many`."""
 
-_NEXT = "CASE WHEN m.deleted = 1 THEN {} ELSE m.seq END"
-_MOVED_TO = _NEXT.format("nextval('memory_items_seq')")
+_LIVES = living("m.")
+_NEXT = f"CASE WHEN m.deleted = 1 OR NOT {_LIVES} THEN <next> ELSE m.seq END"
+_MOVED_TO = _NEXT.replace("<next>", "nextval('memory_items_seq')")
+_CREATED = f"CASE WHEN {_LIVES} THEN m.created_at ELSE <given>.created_at END"
 # Rows are numbered in the order they were given and written in that of their ids: two batches
 # that lock the same rows then wait for each other, and never in a circle.
 _NUMBERED = (
@@ -40,7 +45,8 @@ _NUMBERED = (
 _UPDATE = (
     ", ".join(f"{name} = excluded.{name}" for name in _CHANGED)
     + ", deleted = 0, version = m.version + 1,"
-    f" seq = {_NEXT.format('excluded.seq')}"
+    f" created_at = {_CREATED.replace('<given>', 'excluded')},"
+    f" seq = {_NEXT.replace('<next>', 'excluded.seq')}"
 )
 _UNLESS_STORED = " WHERE m.deleted = 1 OR " + " OR ".join(
     f"m.{name} IS DISTINCT FROM excluded.{name}" for name in _CHANGED
@@ -51,6 +57,11 @@ _FOLD = (
     " DO UPDATE SET digest = excluded.digest, folded = excluded.folded)"
 )
 """Writes the folded copies of what was put."""
+_FOLD_APART = (
+    f"INSERT INTO memory_folded (id, digest, folded) SELECT $1, {DIGEST}, $3"
+    " FROM (SELECT $2::text AS content) AS given ON CONFLICT (id)"
+    " DO UPDATE SET digest = excluded.digest, folded = excluded.folded"
+)
 _USER_KEY = "coalesce(metadata::jsonb->>'user_id', '')"
 
 
@@ -58,12 +69,20 @@ class PostgresDialect(Dialect):
     """Whole tables: an id is unique by the primary key."""
 
     place = "seq"
+    keeping = PostgresKeeping()
     # As text, whatever a caller's own pool makes of jsonb.
     columns = ", ".join(READ).replace("metadata", "metadata::text AS metadata")
     now = "clock_timestamp()"
     lock = " FOR UPDATE"
     owner = "coalesce(metadata->>'user_id', '')"
     """Whom a row belongs to, as the tables of what is derived name it."""
+
+    def __init__(self, *, folds_apart: bool = False) -> None:
+        """With *folds_apart*, folded copies are written after the rows.
+
+        The policy on them looks for the row, which a statement that writes both does not see.
+        """
+        self._folds_apart = folds_apart
 
     def parameter(self, number: int) -> str:
         """Return the name of a bound value."""
@@ -128,6 +147,31 @@ class PostgresDialect(Dialect):
     def unset(self, name: str) -> str:
         """Return the condition that a scope field has no value."""
         return f"{field(name)} IS NULL"
+
+    def living(self, item: str = "memory_items") -> str:
+        """Return a condition that looks at the first bytes of what a row has beside its text."""
+        return living(f"{item}.")
+
+    def counting(self, where: str) -> str:
+        """Count all and take off what is over: the others are not looked at one by one."""
+        counted = f"SELECT count(*) FROM memory_items WHERE {where}"
+        return f"SELECT ({counted}) - ({counted} AND {over()})"
+
+    def sweep(self, count: int) -> Steps[int]:
+        """Remove what nobody else is at, with the locks that making terms takes."""
+        rows = yield Statement(
+            f"SELECT {self.owner}, id FROM memory_items WHERE {over()}"
+            f" LIMIT {count} FOR UPDATE SKIP LOCKED"
+        )
+        return (yield from self._sweep(rows))
+
+    def _sweep(self, rows: Rows) -> Steps[int]:
+        if not rows:
+            return 0
+        yield Statement(LOCKED, [sorted({owner for owner, _ in rows})])
+        args = Args(self)
+        where = self.by_ids(args, [item_id for _, item_id in rows])
+        return (yield from self.purge(f"{where} AND {over()}", args))
 
     def fits(self, condition: Condition, args: Args) -> str:
         """Return what a filter states, in SQL."""
@@ -203,7 +247,17 @@ class PostgresDialect(Dialect):
         """Write rows of different ids; return the ids and versions of those written."""
         values = [(*row, folded(row.content)) for row in batch]
         fold = any(each[-1] is not None for each in values)
-        if len(batch) == 1:
+        if fold and self._folds_apart:
+            put = yield from self._write_rows(values, fold=False, again=again)
+            texts = [(each[0], each[1], each[-1]) for each in values if each[-1] is not None]
+            yield Statement(_FOLD_APART, texts, many=True)
+            return put
+        return (yield from self._write_rows(values, fold=fold, again=again))
+
+    def _write_rows(
+        self, values: Sequence[Sequence[Any]], *, fold: bool, again: bool
+    ) -> Steps[Rows]:
+        if len(values) == 1:
             sql = self._sql(many=False, fold=fold, again=again)
             return (yield Statement(sql, values[0] if fold else values[0][:-1]))
         columns = list(zip(*values, strict=True))
@@ -243,10 +297,30 @@ class PartitionedDialect(PostgresDialect):
 
     everything = "memory_ids JOIN memory_items USING (user_key, id)"
     owner = "user_key"
+    keeping = PartitionedKeeping()
 
     def is_item(self, owner: str, item_id: str, item: str) -> str:
         """Return a condition that the primary key serves."""
         return f"{item}.user_key = {owner} AND {item}.id = {item_id}"
+
+    def reading(self, where: str) -> str:
+        """Look at the end outside: inside, it is planned for each partition."""
+        return (
+            f"SELECT {self.columns} FROM (SELECT * FROM memory_items WHERE {where} OFFSET 0)"
+            f" AS memory_items WHERE {self.living()}"
+        )
+
+    def counting(self, where: str) -> str:
+        """Look into the partitions once."""
+        return Dialect.counting(self, where)
+
+    def sweep(self, count: int) -> Steps[int]:
+        """Lock ids before their rows, as every write does."""
+        rows = yield Statement(
+            "SELECT i.user_key, i.id FROM memory_ids AS i JOIN (SELECT id FROM memory_items"
+            f" WHERE {over()} LIMIT {count}) AS o ON o.id = i.id FOR UPDATE OF i SKIP LOCKED"
+        )
+        return (yield from self._sweep(rows))
 
     def cut(self, derived: str, args: Args, owner: str) -> str:
         """Name the partition."""
@@ -339,6 +413,7 @@ class PartitionedDialect(PostgresDialect):
             yield Statement(
                 f"WITH given AS ({_given(many=False, fold=True)}), put AS (UPDATE memory_items AS m"
                 f" SET {changed}, user_key = $10, deleted = 0, version = m.version + 1,"
+                f" created_at = {_CREATED.replace('<given>', 'given')},"
                 f" seq = {_MOVED_TO} FROM given WHERE m.user_key = $11 AND m.id = given.id"
                 f" RETURNING m.id, m.version){_FOLD} SELECT id, version FROM put",
                 [*row, folded(row.content), new, old],

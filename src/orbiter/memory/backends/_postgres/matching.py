@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from orbiter.memory.backends._postgres.dialect import PostgresDialect
+from orbiter.memory.backends._postgres.living import over
 from orbiter.memory.backends._postgres.terms import LONGEST, mark
 from orbiter.memory.backends._rows import READ
 from orbiter.memory.backends._sql import MAX_LIMIT, Args, Filter, Operations, Rows, Statement, Steps
@@ -30,13 +31,27 @@ class _Asked(NamedTuple):
     """How many of the terms are looked up; the others are looked for."""
     frequency: dict[str, int]
     passages: int
+    is_due: bool
+    """Whether an item is over that is still counted."""
 
 
 def match(
-    operations: Operations, terms: Sequence[str], asked: Query, owner: str | None, *, held: bool
-) -> Steps[tuple[Rows, dict[str, int], int]]:
-    """Return rows, best first, the frequency of each term, and how many passages there are."""
-    weighed = yield from _weigh(terms, owner)
+    operations: Operations,
+    terms: Sequence[str],
+    asked: Query,
+    owner: str | None,
+    *,
+    held: bool,
+    is_hurried: bool = False,
+) -> Steps[tuple[Rows, dict[str, int], int] | None]:
+    """Return rows, best first, the frequency of each term, and how many passages there are.
+
+    `None` if what is over must be removed first; *is_hurried* does without.
+    """
+    # A policy keeps the server from the index of what is over: all rows would be read for it.
+    weighed = yield from _weigh(terms, owner, is_hurried=is_hurried or held)
+    if weighed.is_due:
+        return None
     rows: Rows = []
     if asked.limit and weighed.terms:
         compiled = yield from operations.compile(asked)
@@ -52,10 +67,19 @@ def match(
     return [row[: len(READ)] for row in rows], weighed.frequency, weighed.passages
 
 
-def _weigh(terms: Sequence[str], owner: str | None) -> Steps[_Asked]:
+_DUE = "  "
+"""Stands among the terms for an item that is over."""
+
+
+def _weigh(terms: Sequence[str], owner: str | None, *, is_hurried: bool) -> Steps[_Asked]:
     kept = [term[:LONGEST] for term in terms]
     args: list[Any] = [[*kept, *([] if owner is None else [mark(owner)])]]
-    own, marks = "", ""
+    own, marks, due = "", "", ""
+    if not is_hurried:
+        due = (
+            f" UNION ALL SELECT '{_DUE}', 1 WHERE NOT pg_is_in_recovery()"
+            f" AND EXISTS (SELECT 1 FROM memory_items WHERE {over()})"
+        )
     if owner is None:
         marks = " OR term >= ' ' AND term < '!'"
     else:
@@ -63,10 +87,11 @@ def _weigh(terms: Sequence[str], owner: str | None) -> Steps[_Asked]:
         own = " AND user_key = $2"
     rows = yield Statement(
         "SELECT CASE WHEN term < '!' THEN ' ' ELSE term END, sum(passages)::bigint"
-        f" FROM memory_terms WHERE (term = ANY($1::text[]){marks}){own} GROUP BY 1",
+        f" FROM memory_terms WHERE (term = ANY($1::text[]){marks}){own} GROUP BY 1{due}",
         args,
     )
     counts = {term: int(count) for term, count in rows}
+    is_due = counts.pop(_DUE, None) is not None
     passages = counts.get(" ", 0)
     frequency = {term: counts.get(cut, 0) for term, cut in zip(terms, kept, strict=True)}
     found = sorted({cut for cut in kept if cut in counts}, key=lambda term: (counts[term], term))
@@ -75,7 +100,7 @@ def _weigh(terms: Sequence[str], owner: str | None) -> Steps[_Asked]:
         total += counts[term]
         few += total <= COMMON
     return _Asked(
-        found, [_rarity(passages, counts[term]) for term in found], few, frequency, passages
+        found, [_rarity(passages, counts[term]) for term in found], few, frequency, passages, is_due
     )
 
 

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orbiter.memory.backends._arguments import check_several_ids
@@ -39,6 +40,12 @@ _T = TypeVar("_T")
 WALK = 20_000
 """Items put among those that wait for a model at a time."""
 
+SWEPT = 500
+"""Items that are removed at a time because they are over."""
+
+SWEEP_EVERY = 60.0
+"""Seconds after which a process that writes removes some of them."""
+
 PROMPTLY = 1.0
 """Seconds that closing a store may take to leave to others what it was embedding."""
 
@@ -56,6 +63,7 @@ class PostgresRecall(SQLMemoryStore):
     _kind = models.Kind()
 
     def _begin_recall(self) -> None:
+        self._swept = monotonic()
         self._taker = secrets.token_hex(8)
         self._has_taken = False
         self._walked: set[int] = set()
@@ -104,9 +112,38 @@ class PostgresRecall(SQLMemoryStore):
     ) -> tuple[Rows, dict[str, int], int]:
         owner, held = self._owner(asked), self._layout.is_held
         await self._index_words(asked)
-        return await self._read(
-            lambda: matching.match(self._operations, terms, asked, owner, held=held)
-        )
+
+        def ask(*, is_hurried: bool) -> Steps[tuple[Rows, dict[str, int], int] | None]:
+            return matching.match(
+                self._operations, terms, asked, owner, held=held, is_hurried=is_hurried
+            )
+
+        found = await self._read(lambda: ask(is_hurried=False))
+        if found is None:
+            with suppress(MemoryError):  # else what is over is counted, but not found
+                await self.sweep()
+            found = await self._read(lambda: ask(is_hurried=True))
+            assert found is not None  # noqa: S101 - nothing is waited for
+        return found
+
+    async def sweep(self) -> int:
+        """Remove items that are over for good, with their history; return how many.
+
+        It need not be called: nobody finds them, and stores that write remove them now and then.
+        Under row-level security a store removes what it sees.
+        """
+        removed = 0
+        while some := await self._together(lambda: self._dialect.sweep(SWEPT)):
+            removed += some
+        self._swept = monotonic()
+        return removed
+
+    async def _sweep_now_and_then(self) -> None:
+        if monotonic() - self._swept < SWEEP_EVERY:
+            return
+        self._swept = monotonic()
+        with suppress(MemoryError):  # what was asked for is done
+            await self._together(lambda: self._dialect.sweep(SWEPT))
 
     # Models
 
@@ -269,7 +306,9 @@ class PostgresRecall(SQLMemoryStore):
         check_size("span", span)
         ids = check_several_ids(item_ids)
         stretches = await self._read(lambda: around(self._dialect, ids, span))
-        return [[decode(row[: len(READ)]) for row in rows] for rows in stretches]
+        found = [[decode(row[: len(READ)]) for row in rows] for rows in stretches]
+        await self._log_stretches(found)
+        return found
 
 
 def _let_go(_: object, __: object) -> None:

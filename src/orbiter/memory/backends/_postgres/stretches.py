@@ -20,6 +20,7 @@ def around(dialect: PostgresDialect, item_ids: Sequence[str], span: int) -> Step
         # Each is an index of its own, and only one of them is read.
         sides += [
             f"(SELECT {columns} FROM memory_items AS m WHERE {condition} AND m.deleted = 0"
+            f" AND {dialect.living('m')}"
             f" AND m.created_at {sign}= h.created_at"
             f" AND (m.created_at, m.seq) {sign} (h.created_at, h.seq)"
             f" ORDER BY m.created_at {way}, m.seq {way} LIMIT $2)"
@@ -29,7 +30,7 @@ def around(dialect: PostgresDialect, item_ids: Sequence[str], span: int) -> Step
         f"SELECT h.n, around.* FROM (SELECT n, id, {dialect.owner} AS user_key,"
         " metadata->>'user_id' AS user_id, metadata->>'session_id' AS session_id, created_at, seq"
         f" FROM unnest($1::text[]) WITH ORDINALITY AS asked (id, n)"
-        f" JOIN {dialect.everything} USING (id) WHERE deleted = 0) AS h,"
+        f" JOIN {dialect.everything} USING (id) WHERE deleted = 0 AND {dialect.living()}) AS h,"
         f" LATERAL ({' UNION ALL '.join(sides)}) AS around ORDER BY h.n",
         [list(item_ids), span],
     )

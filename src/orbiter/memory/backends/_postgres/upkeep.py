@@ -1,6 +1,7 @@
 """What looking after the tables of a Postgres store asks the server, as steps."""
 
 from orbiter.memory.backends._postgres import derived, schema
+from orbiter.memory.backends._postgres.living import living
 from orbiter.memory.backends._sql import Rows, Statement, Steps
 from orbiter.memory.backends._sql_store import CHUNK
 
@@ -8,8 +9,8 @@ from orbiter.memory.backends._sql_store import CHUNK
 def stats() -> Steps[Rows]:
     return (
         yield Statement(
-            "SELECT (SELECT count(*) FROM memory_items WHERE deleted = 0),"
-            " (SELECT count(*) FROM memory_items WHERE deleted = 1),"
+            f"SELECT (SELECT count(*) FROM memory_items WHERE deleted = 0 AND {living()}),"
+            f" (SELECT count(*) FROM memory_items WHERE deleted = 1 AND {living()}),"
             " (SELECT count(*) FROM memory_versions WHERE memory_type IS NOT NULL),"
             " (SELECT sum(pg_total_relation_size(relid))::bigint FROM"
             " (SELECT to_regclass(name)::oid FROM unnest($1::text[]) AS name UNION ALL"

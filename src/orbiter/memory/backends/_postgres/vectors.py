@@ -202,7 +202,7 @@ class Nearest:
         rows = yield Statement(
             f"SELECT {self._dialect.columns} FROM (SELECT m.* FROM unnest($1::text[], $2::text[])"
             f" AS b (user_key, id) JOIN memory_items AS m ON {self._dialect.beside('b', 'm')})"
-            " AS memory_items WHERE deleted = 0",
+            f" AS memory_items WHERE deleted = 0 AND {self._dialect.living()}",
             columns(keys, 2),
         )
         found = {row[0]: row for row in rows}
@@ -223,7 +223,8 @@ def similarities(
         # A vector of what the item was before it changed does not count.
         rows = yield Statement(
             f"SELECT id, {value} FROM (SELECT id, {dialect.owner} AS user_key"
-            f" FROM {dialect.everything} WHERE id = ANY($1::text[]) AND deleted = 0) AS m"
+            f" FROM {dialect.everything} WHERE id = ANY($1::text[]) AND deleted = 0"
+            f" AND {dialect.living()}) AS m"
             f" JOIN memory_vectors USING (user_key, id) WHERE model = {model.key}"
             " AND NOT EXISTS (SELECT 1 FROM memory_pending AS p"
             " WHERE p.user_key = m.user_key AND p.id = m.id)",

@@ -12,10 +12,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from orbiter.memory.backends._redis.commands import Command
+from orbiter.memory.backends._redis.commands import Command, Script
 from orbiter.memory.backends._redis.link import link_to
 from orbiter.memory.backends._redis.scripts import CLEAR, COUNT, DELETE, HEAD, PAGE, PUT
-from orbiter.memory.backends._rows import Row, decode
+from orbiter.memory.backends._rows import Row, decode, end_of
 from orbiter.memory.errors import (
     AccessError,
     NotInitializedError,
@@ -37,6 +37,8 @@ PROBE = 100
 
 _START = datetime(1, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _loads = json.JSONDecoder().decode
@@ -113,10 +115,10 @@ class RedisItems:
         args.append("\0".join(f"{name}:{value}" for name, value in (wanted or {}).items()))
         first = len(args) + 1
         for row in rows:
-            args += (row.id, _digits(row.created_at), _scopes(row), _body(row))
+            args += (row.id, _digits(row.created_at), _end(row), _scopes(row), _body(row))
         found = int(await self._call(PUT.call(self._keys({}), args)))
         if found < -1:
-            taken = rows[(-found - first) // 4].id
+            taken = rows[(-found - first) // 5].id
             raise AccessError(f"the id `{taken}` is taken; leave it out, and one is made")
         if expected is not None and found >= 0:
             raise VersionConflict(rows[0].id, expected=expected, found=found)
@@ -136,6 +138,48 @@ class RedisItems:
             count, horizon, high = answer.decode().split(" ", 2)
             removed += int(count)
         return removed
+
+    # Erasing
+
+    @property
+    def root(self) -> str:
+        """How all keys of the store begin."""
+        return self._root
+
+    async def run(self, script: Script, args: Sequence[str]) -> Any:
+        """Run a script on the keys of the store."""
+        return await self._call(script.call(self._keys({}), args))
+
+    async def there(self, item_ids: Sequence[str]) -> int:
+        """Return how many of these ids have a key."""
+        if not item_ids:
+            return 0
+        keys = (f"{self._root}item:{item_id}" for item_id in item_ids)
+        return int(await self._call(("EXISTS", *keys)))
+
+    # Moving
+
+    async def rows_after(
+        self, wanted: dict[ScopeField, str], after: str | None, most: int
+    ) -> list[list[Any]]:
+        """Return at most *most* rows, and some if there are any, that come after an id's."""
+        low = "-" if after is None else f"({await self._place('after', after)}"
+        while low:
+            args: list[str | int] = [low, "+", 1, most]
+            last, *values = await self._call(PAGE.call(self._keys(wanted), args))
+            if values:
+                return [_timed(_row(value)) for value in values]
+            low = f"({last.decode()}" if last else ""
+        return []
+
+    async def rows_of(self, item_ids: Sequence[str]) -> list[list[Any]]:
+        """Return the rows of those ids that are there."""
+        if not item_ids:
+            self.check()
+            return []
+        keys = (f"{self._root}item:{item_id}" for item_id in item_ids)
+        values = await self._call(("MGET", *keys))
+        return [_timed(_row(value)) for value in values if value is not None]
 
     # Reading
 
@@ -234,6 +278,12 @@ def _instant(microseconds: int) -> datetime:
     return _START + timedelta(microseconds=microseconds)
 
 
+def _end(row: Row) -> str:
+    """Return the millisecond of the Unix epoch in which an item is over, or nothing."""
+    end = end_of(row)
+    return "" if end is None else f"{max(0, (end - _EPOCH) // _MILLISECOND)}"
+
+
 def _scopes(row: Row) -> str:
     who: dict[str, Any] = _loads(row.metadata)
     return "\0".join(f"{name}:{who[name]}" for name in SCOPE_FIELDS if name in who)
@@ -255,8 +305,12 @@ def _row(value: bytes) -> list[Any]:
 
 
 def _item(row: list[Any]) -> MemoryItem:
+    return decode(_timed(row))
+
+
+def _timed(row: list[Any]) -> list[Any]:
     row[6], row[7] = _instant(row[6]), _instant(row[7])
-    return decode(row)
+    return row
 
 
 def _matching(values: Sequence[bytes], asked: Query) -> list[MemoryItem]:

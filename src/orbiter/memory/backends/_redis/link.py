@@ -149,6 +149,17 @@ class RedisLink:
             await asyncio.sleep(_GLANCE)
         return answer
 
+    async def keys(self, user: object, pattern: str) -> list[bytes]:
+        """Return the keys that match *pattern*, at every server; it goes through all keys there.
+
+        A few hundred at a time, so that others are served in between.
+        """
+        line = self._line(user)
+        try:
+            return [key async for key in line.client.scan_iter(match=pattern, count=500)]
+        except Exception as exc:
+            raise translated(exc, self.address) from exc
+
     async def leave(self, user: object) -> None:
         """Close the connections of this event loop, unless someone else uses them."""
         loop = asyncio.get_running_loop()

@@ -153,7 +153,7 @@ PUT = Script.of(
 local ttl, expected = tonumber(ARGV[3]), tonumber(ARGV[4])
 trim(64)
 if ARGV[5] ~= '' then
-    for number = 6, #ARGV, 4 do
+    for number = 6, #ARGV, 5 do
         local head = head_of(ARGV[number])
         local has = head and '\\0' .. head.scopes .. '\\0'
         for part in head and string.gmatch(ARGV[5], '[^%z]+') or function() end do
@@ -171,54 +171,79 @@ end
 -- First of all changes, and not as a part of `answer`: a full server refuses here, before anything
 -- is half done. Whether it is full is decided when a script starts.
 redis.call('SET', call, '-1', 'PX', keep)
-local death = ttl > 0 and now + ttl
 -- An index lives as long as its longest-lived item, and a second more: never less.
-local has_life = {}
-local function enter(key, score, member)
-    local left = not has_life[key] and redis.call('PTTL', key)
-    redis.call('ZADD', key, score, member)
-    if has_life[key] then return end
-    has_life[key] = true
-    if not death then
-        if left >= 0 then redis.call('PERSIST', key) end
-    elseif left ~= -1 and now + left < death + 1000 then
-        redis.call('PEXPIREAT', key, digits(death + 1000))
+local life = {}
+local function enter(key, score, member, death)
+    local ends = life[key]
+    if not ends then
+        local left = redis.call('PTTL', key)
+        ends = left == -1 and math.huge or left == -2 and 0 or now + left
     end
+    redis.call('ZADD', key, score, member)
+    local needed = death and death + 1000 or math.huge
+    if needed > ends then
+        if death then
+            redis.call('PEXPIREAT', key, digits(needed))
+        elseif ends > 0 then
+            redis.call('PERSIST', key)
+        end
+        ends = needed
+    end
+    life[key] = ends
 end
-local stamp = last_stamp()
-for number = 6, #ARGV, 4 do
-    local id, created, scopes, body = unpack(ARGV, number, number + 3)
+local stamp, has_endless = last_stamp(), false
+local function put(id, created, ending, scopes, body)
+    local death = ttl > 0 and now + ttl
+    if ending ~= '' then
+        -- A key is gone after its last millisecond, an item is gone in that of its end.
+        local last = tonumber(ending) - 1
+        death = death and math.min(death, last) or last
+    end
     stamp = stamp_after(stamp)
     local mark = string.format('%013x', stamp)
     local head = head_of(id)
+    if death and death <= now then -- over already: gone at once, and what it replaces
+        if head then
+            remove(id, head)
+            life = {} -- an index that is empty is gone
+        end
+        return
+    end
     local version, place = 1, created .. mark .. id
     if head then
         version, place = head.version + 1, head.place
-        if head.scopes ~= scopes then leave_scopes(place, head.scopes) end
+        if head.scopes ~= scopes then
+            leave_scopes(place, head.scopes)
+            life = {}
+        end
         if head.scopes ~= scopes or not death then
             redis.call('ZREM', expiry, place .. '\\0' .. head.scopes)
+            life[expiry] = nil
         end
     end
     local value = string.sub(place, 1, 28) .. mark
         .. string.format('%08x%04x', version, #scopes) .. scopes .. body
     if death then
-        redis.call('SET', root .. 'item:' .. id, value, 'PX', digits(ttl))
-        enter(expiry, digits(death), place .. '\\0' .. scopes)
+        redis.call('SET', root .. 'item:' .. id, value, 'PX', digits(death - now))
+        enter(expiry, digits(death), place .. '\\0' .. scopes, death)
     else
         redis.call('SET', root .. 'item:' .. id, value)
+        has_endless = true
     end
-    enter(all, 0, place)
-    for_each(scopes, function(key) enter(key, 0, place) end)
+    enter(all, 0, place, death)
+    for_each(scopes, function(key) enter(key, 0, place, death) end)
 end
+for number = 6, #ARGV, 5 do put(unpack(ARGV, number, number + 4)) end
 keep_stamp(stamp)
 -- Where items without an end keep the indexes alive, what is over must still be taken out.
-if not death or redis.call('PTTL', all) == -1 then redis.call('PERSIST', expiry) end
+if has_endless or redis.call('PTTL', all) == -1 then redis.call('PERSIST', expiry) end
 return '-1'
 """
 )
 """Arguments: token, ms to remember it, ms to live or 0, expected version or -1, the scopes that an
-item must have to be replaced; then for each item its id, `created_at`, scopes and body. Answers
--1, the version that was not expected, or the place of an id that is another's, negated."""
+item must have to be replaced; then for each item its id, `created_at`, the ms at which it is over
+or nothing, scopes and body. Answers -1, the version that was not expected, or the place of an id
+that is another's, negated."""
 
 PAGE = Script.of(
     _BASE

@@ -1,12 +1,14 @@
-"""What the writer does when there is nothing to write: indexing, and removing what is left over."""
+"""What the writer does when there is nothing to write: indexing, and removing what is over."""
 
 import sqlite3
 
-from orbiter.memory.backends._sqlite import terms, vectors, words
+from orbiter.memory.backends._sqlite import expiry, terms, vectors, words
 
 
 def chore(connection: sqlite3.Connection, *, is_idle: bool) -> bool:
     """Do a chunk of what is to be done; tell whether there may be more."""
+    if is_idle and expiry.sweep_some(connection):
+        return True
     if words.chore(connection):
         return True
     if not is_idle:

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
 from orbiter.memory.backends._embedder import Model
+from orbiter.memory.backends._sqlite.living import living
 from orbiter.memory.backends._sqlite.run import end
 
-_READ = """
+_READ = f"""
 SELECT i.id, d.sizes, d.details FROM memory_items AS i
 CROSS JOIN memory_vectors AS v ON v.model = ?1 AND v.place = i.rowid
 CROSS JOIN memory_details AS d ON d.id = v.id
-WHERE i.id IN (SELECT value FROM json_each(?2)) AND i.deleted = 0
+WHERE i.id IN (SELECT value FROM json_each(?2)) AND i.deleted = 0 AND {living("i")}
 """
 
 IS_WRONG = """

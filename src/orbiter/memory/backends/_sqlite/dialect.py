@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from orbiter.memory.backends._rows import COLUMNS, READ, Row, iso
+from orbiter.memory.backends._rows import COLUMNS, ENDS, READ, Row, iso
 from orbiter.memory.backends._sql import Args, Dialect, Filter, Rows, Statement, Steps
 from orbiter.memory.backends._sqlite import schema
+from orbiter.memory.backends._sqlite.keeping import SQLiteKeeping, dated, note
+from orbiter.memory.backends._sqlite.living import OVER, living
 from orbiter.memory.backends._sqlite.where import SQLiteWording
 from orbiter.memory.backends._sqlite.words import candidates, weigh
 from orbiter.memory.filters import Condition
@@ -26,6 +28,12 @@ ON CONFLICT (id) DO UPDATE SET
     rowid = CASE WHEN deleted THEN (SELECT max(rowid) + 1 FROM memory_items) ELSE rowid END
 """
 
+# An item that is over is gone: whoever writes its id writes a new one.
+_UPDATE = f"{_UPSERT} WHERE {living()} RETURNING 1"
+_REMOVE_OVER = (
+    f"DELETE FROM memory_items WHERE rowid IN ({OVER}) AND id IN (SELECT value FROM json_each(?1))"
+)
+
 LONGEST_PATTERN = 40_000
 """Characters above which LIKE may refuse a pattern, which it measures in bytes."""
 
@@ -35,6 +43,7 @@ class SQLiteDialect(Dialect):
 
     place = "rowid"
     now = schema.NOW
+    keeping = SQLiteKeeping()
     lock = ""  # a writing transaction has the file to itself
 
     def parameter(self, number: int) -> str:
@@ -48,8 +57,10 @@ class SQLiteDialect(Dialect):
     def upsert(self, row: Row) -> Steps[int | None]:
         """Write a row."""
         values = _values(row)
-        if not (yield Statement(_INSERT, values)):
+        if not (yield Statement(_INSERT, values)) and not (yield Statement(_UPDATE, values)):
+            yield Statement(_REMOVE_OVER, [json.dumps([row.id])])
             yield Statement(_UPSERT, values)
+        yield from note(dated([row]))
         return None
 
     def scope(self, wanted: dict[Any, str], args: Args) -> list[str]:
@@ -63,6 +74,27 @@ class SQLiteDialect(Dialect):
     def unset(self, name: str) -> str:
         """Return the condition that a scope field has no value."""
         return f"{schema.field(name)} IS NULL"
+
+    def living(self, item: str = "memory_items") -> str:
+        """Return a condition that looks at the first bytes of what a row has beside its text."""
+        return living(item)
+
+    def living_among(self) -> str:
+        """Name what is over, which is seldom anything: it is looked up once, and no row is read."""
+        return f"(NOT EXISTS ({OVER}) OR memory_items.rowid NOT IN ({OVER}))"
+
+    def counting(self, where: str) -> str:
+        """Count all and take off what is over: the others are not looked at one by one."""
+        # Crossed, so that nothing else is read where nothing is over.
+        over = f"({OVER}) AS o CROSS JOIN memory_items NOT INDEXED ON memory_items.rowid = o.rowid"
+        return (
+            f"SELECT (SELECT count(*) FROM memory_items WHERE {where})"
+            f" - (SELECT count(*) FROM {over} WHERE {where})"
+        )
+
+    def sweep(self, count: int) -> Steps[int]:
+        """Remove rows; triggers take along what belongs to them, as with `purge`."""
+        return (yield from self.purge(f"rowid IN ({OVER} LIMIT {count})", []))
 
     def fits(self, condition: Condition, args: Args) -> str:
         """Return what a filter states; Python is asked where SQLite may see it differently."""
@@ -110,8 +142,17 @@ class SQLiteDialect(Dialect):
             [json.dumps(list(ids))],
         )
         is_new = not known and len(ids) == len(rows)
+        late = dated(rows)
+        ends = not is_new and any(row.extra_json.startswith(ENDS) for row in rows)
+        if ends or (late and len(ids) < len(rows)):
+            for row in rows:  # one may be over, or must be noted, before the next of its id comes
+                yield from self.upsert(row)
+            return
+        if known:
+            yield Statement(_REMOVE_OVER, [json.dumps(list(ids))])
         sql = _INSERT_NEW if is_new else _UPSERT
         yield Statement(sql, [_values(row) for row in rows], many=True)
+        yield from note(late, are_new=is_new)
 
     def by_id(self, args: Args, item_id: str) -> str:
         """Return the condition that picks the row of an id."""

@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar
 from orbiter.memory._checks import check_positive
 from orbiter.memory.backends._sqlite import opening, schema, upkeep
 from orbiter.memory.backends._sqlite.chores import chore
+from orbiter.memory.backends._sqlite.expiry import seconds_to_next
 from orbiter.memory.backends._sqlite.threads import Closed, Group, Readers, Work, Writer
 from orbiter.memory.backends._sqlite.where import fits
 from orbiter.memory.errors import MemoryTimeoutError, NotInitializedError, StorageError
@@ -65,6 +66,11 @@ class SQLiteFile:
 
     def __repr__(self) -> str:
         return self._owner
+
+    @property
+    def path(self) -> str:
+        """Where it is, from the root on; or `:memory:`."""
+        return self._path
 
     # Opening and closing
 
@@ -133,7 +139,11 @@ class SQLiteFile:
                 self._readers = Readers(connect, most=self._most_readers, name=f"{name} reader")
             group = partial(_run_group, self._identity, self._group)
             self._writer = Writer(
-                _weakly(self._connect_writer), group, chore, name=f"{name} writer"
+                _weakly(self._connect_writer),
+                group,
+                chore,
+                rest=seconds_to_next,
+                name=f"{name} writer",
             )
             return self._writer, True
 

@@ -11,6 +11,8 @@ from typing import Any
 from orbiter.memory.backends._rows import READ
 from orbiter.memory.backends._sql import Args, Filter, Operations, Rows
 from orbiter.memory.backends._sqlite import schema
+from orbiter.memory.backends._sqlite.expiry import is_due
+from orbiter.memory.backends._sqlite.living import living
 from orbiter.memory.backends._sqlite.run import run
 from orbiter.memory.backends._sqlite.shelves import rows_at
 from orbiter.memory.backends._sqlite.terms import (
@@ -58,14 +60,15 @@ def match(
 ) -> Matches | None:
     """Return rows, best first, frequencies, and how many passages there are.
 
-    `None` if rows must be listed first; *is_hurried* does without.
+    `None` if rows must be listed or removed first; *is_hurried* does without.
     """
     connection.execute("BEGIN")
     try:
         compiled = run(connection, operations.compile(asked))
         if not schema.has_terms(connection):
             return _scan(connection, terms, asked, compiled)
-        if waits(connection) and not is_hurried:
+        # What is over must go first, too: terms are counted by what is listed.
+        if not is_hurried and (waits(connection) or is_due(connection)):
             return None
         return _ask(connection, terms, asked, compiled)
     finally:
@@ -112,7 +115,8 @@ class _Lists:
         return self._ask(
             "SELECT passage FROM (SELECT rowid AS passage FROM memory_terms"
             f" WHERE memory_terms MATCH {asked} ORDER BY rowid DESC LIMIT {seen})"
-            f" CROSS JOIN memory_items AS i NOT INDEXED ON i.rowid = passage / {PASSAGES}"
+            " CROSS JOIN memory_items NOT INDEXED"
+            f" ON memory_items.rowid = passage / {PASSAGES}"
             f" WHERE {where} LIMIT {limit}",
             term,
             args[len(self._compiled.args) + 1 :],
@@ -285,7 +289,9 @@ def _scan(
     """Do without an index, by reading the newest rows of the user's."""
     wanted = {term: listed for term in terms if (listed := token(term))}
     user_id = asked.wanted.get("user_id")
-    mine = "deleted = 0" if user_id is None else f"deleted = 0 AND {_USER} = ?1"
+    mine = f"deleted = 0 AND {living()}"
+    if user_id is not None:
+        mine += f" AND {_USER} = ?1"
     held = _held(connection, wanted, mine, [] if user_id is None else [user_id])
     passages = len(held)
     counts = Counter(term for found in held.values() for term in found)

@@ -47,6 +47,26 @@ def release(held: _File) -> None:
         _open[held] -= 1
         if not _open[held]:
             del _open[held]
+            if held in _read:
+                os.close(_read.pop(held))
+
+
+_read: dict[_File, int] = {}
+"""Descriptors of files that are open, by which their bytes are read."""
+
+
+def descriptor(connection: sqlite3.Connection, path: str) -> int | None:
+    """Return a descriptor of the file that a writer has open, or `None` if that is in memory.
+
+    It stays open for as long as the file does, see above; nobody else may close it.
+    """
+    held = getattr(connection, "held", None)
+    if held is None:
+        return None
+    with looking:
+        if held not in _read:
+            _read[held] = os.open(path, os.O_RDONLY)
+        return _read[held]
 
 
 def prepare_file(path: str) -> _File:

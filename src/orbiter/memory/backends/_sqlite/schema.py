@@ -5,6 +5,7 @@ import time
 from unicodedata import unidata_version
 
 from orbiter.memory import words
+from orbiter.memory.backends._sqlite.lasting_tables import LASTING
 from orbiter.memory.backends._sqlite.recall_tables import RECALL, TERMS
 from orbiter.memory.errors import StorageError
 
@@ -111,7 +112,7 @@ CREATE TABLE episodic_memories (
 CREATE INDEX episodic_memories_expiry ON episodic_memories (expires_at);
 """
 
-MIGRATIONS = (FIRST, EPISODES, RECALL)
+MIGRATIONS = (FIRST, EPISODES, RECALL, LASTING)
 """Numbered from 1. Only ever add to the end: files of every past version are out there."""
 
 WORDS = (

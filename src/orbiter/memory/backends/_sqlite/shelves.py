@@ -16,6 +16,7 @@ from orbiter.memory.backends._embedder import Model
 from orbiter.memory.backends._rows import READ
 from orbiter.memory.backends._sql import Args, Filter, Operations
 from orbiter.memory.backends._sqlite import schema
+from orbiter.memory.backends._sqlite.living import living
 from orbiter.memory.backends._sqlite.run import run
 from orbiter.memory.query import Query
 
@@ -27,11 +28,11 @@ _COLUMNS = ", ".join(READ)
 _IS_HERE = "SELECT 1 FROM memory_models WHERE id = ? AND state <> 'gone'"
 
 # Crossed, so that the planner takes them in this order and never walks through all vectors.
-_VECTORS_OF = """
+_VECTORS_OF = f"""
 SELECT i.id, v.vectors FROM (SELECT DISTINCT value FROM json_each(?2)) AS asked
 CROSS JOIN memory_items AS i ON i.id = asked.value
 CROSS JOIN memory_vectors AS v ON v.model = ?1 AND v.place = i.rowid
-WHERE deleted = 0 AND length(v.vectors) > 0
+WHERE deleted = 0 AND {living("i")} AND length(v.vectors) > 0
 """
 
 Found = list[tuple[Sequence[Any], float]]

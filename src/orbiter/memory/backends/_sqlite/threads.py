@@ -22,6 +22,8 @@ Connect = Callable[[], sqlite3.Connection]
 Work = Callable[[sqlite3.Connection], _T]
 Group = Callable[[sqlite3.Connection, list[Any]], list[Any]]
 """Carries out several writes in one transaction and returns what each returns."""
+Rest = Callable[[sqlite3.Connection], float | None]
+"""Returns how many seconds it is until there is a chore though nobody writes, if ever."""
 
 
 class Chore(Protocol):
@@ -35,6 +37,9 @@ IDLE = 0.02
 
 BUSY = 32
 """Groups of writes after which it does one all the same."""
+
+LEAST, MOST = 1.0, 86_400.0
+"""Seconds that the writer rests at least and at most when it is known when its next chore is."""
 
 
 class _Job(NamedTuple):
@@ -56,14 +61,18 @@ class Closed(Exception):  # noqa: N818 - never leaves the store
 class Writer:
     """The one thread that changes the database, and its connection."""
 
-    def __init__(self, connect: Connect, group: Group, chore: Chore, *, name: str) -> None:
+    def __init__(
+        self, connect: Connect, group: Group, chore: Chore, *, rest: Rest, name: str
+    ) -> None:
         """*chore* is called when there is nothing to write, until it returns false.
 
-        It is also called after many writes, and told then that it is not idle.
+        It is also called after many writes, and told then that it is not idle. After it returned
+        false, it is called again when there was another write, or after what *rest* returns.
         """
         self._connect = connect
         self._group = group
         self._chore = chore
+        self._rest = rest
         self._guarded = Guarded()
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._lock = Lock()
@@ -107,9 +116,10 @@ class Writer:
             self._refuse(exc)
             return
         try:
-            has_chores, groups = True, 0
+            wait: float | None = IDLE
+            groups = 0
             while True:
-                jobs, is_last = self._take(wait=None if not has_chores else IDLE)
+                jobs, is_last = self._take(wait)
                 is_idle = not jobs
                 if jobs:
                     with guarded.lock:
@@ -118,9 +128,9 @@ class Writer:
                     # They hold the store, which must be free to go while we wait.
                     outcomes.clear()
                     jobs.clear()
-                    has_chores, groups = True, groups + 1
+                    wait, groups = IDLE, groups + 1
                 if (is_idle or groups >= BUSY) and not is_last:
-                    has_chores, groups = self._do_chore(connection, is_idle=is_idle), 0
+                    wait, groups = self._do_chore(connection, is_idle=is_idle), 0
                 if is_last:
                     return
         finally:
@@ -142,14 +152,18 @@ class Writer:
             except Empty:
                 return jobs, False
 
-    def _do_chore(self, connection: sqlite3.Connection, *, is_idle: bool) -> bool:
+    def _do_chore(self, connection: sqlite3.Connection, *, is_idle: bool) -> float | None:
+        """Do a chore; return how many seconds it is at most until the next."""
         try:
             with self._guarded.lock:
-                return self._chore(connection, is_idle=is_idle)
+                if self._chore(connection, is_idle=is_idle):
+                    return IDLE
+                left = self._rest(connection)
         except Exception:  # noqa: BLE001 - chores can wait, and are never owed
             # Another process writes, the disk is full, or a row was made by hand.
             _roll_back(connection)
-            return False
+            return None
+        return None if left is None else min(max(left, LEAST), MOST)
 
     def _refuse(self, error: Exception) -> None:
         with self._lock:

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+from orbiter.memory.backends._sqlite.living import living
 from orbiter.memory.errors import StorageError
 from orbiter.memory.reports import StoreStats
 
@@ -44,23 +45,27 @@ def checkpoint(connection: sqlite3.Connection) -> None:
 
 
 def vacuum(connection: sqlite3.Connection) -> None:
+    vacuum_only(connection)
+    checkpoint(connection)
+
+
+def vacuum_only(connection: sqlite3.Connection) -> None:
     # SQLite renumbers only tables that have no index at all, so rows keep their places, by which
     # every search structure knows them.
     connection.execute("VACUUM")
-    checkpoint(connection)
 
 
 def stats(connection: sqlite3.Connection) -> StoreStats:
     def number(sql: str) -> int:
         return int(connection.execute(sql).fetchone()[0])
 
-    items = number("SELECT count(*) FROM memory_items WHERE deleted = 0")
+    items = number(f"SELECT count(*) FROM memory_items WHERE deleted = 0 AND {living()}")
     pages = number("PRAGMA page_count") * number("PRAGMA page_size")
     file = connection.execute("PRAGMA database_list").fetchone()[2]
     journal = Path(f"{file}-wal")
     return StoreStats(
         items=items,
-        deleted=number("SELECT count(*) FROM memory_items WHERE deleted = 1"),
+        deleted=number(f"SELECT count(*) FROM memory_items WHERE deleted = 1 AND {living()}"),
         versions=number("SELECT count(*) FROM memory_versions WHERE memory_type IS NOT NULL"),
         bytes=pages + (journal.stat().st_size if file and journal.exists() else 0),
         unindexed=number(

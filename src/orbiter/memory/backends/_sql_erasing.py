@@ -1,0 +1,142 @@
+"""Erasing in a SQL store, the part that both databases share: what goes, and in which order.
+
+First the traces are taken and the cached vectors go, a page at a time; then all rows and versions
+in one transaction. What a database keeps beside them is its own affair, and may be done again: who
+was killed in between calls `erase` again.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from orbiter.memory.backends._embedder import passages_of
+from orbiter.memory.backends._probes import Probes
+from orbiter.memory.backends._sql import Args, Dialect, Rows, Statement, Steps
+from orbiter.memory.erasure import Erasure
+from orbiter.memory.protocols import Embeddings
+
+PAGE = 500
+"""Rows read at a time before they go."""
+
+
+def scoped(dialect: Dialect, wanted: dict[Any, str], args: Args) -> str:
+    """Return the condition that a row, or a version, is of a scope, deleted or not."""
+    return " AND ".join(
+        f"{dialect.value(name)} = {args.bind(value)}" for name, value in wanted.items()
+    )
+
+
+def items_of(dialect: Dialect, wanted: dict[Any, str], last: tuple[str, int]) -> Steps[Rows]:
+    """Return a page of the ids and texts that go, by id."""
+    args = Args(dialect)
+    where = scoped(dialect, wanted, args)
+    return (
+        yield Statement(
+            "SELECT id, content, CAST(metadata AS TEXT), extra_json, version FROM memory_items"
+            f" WHERE {where} AND id > {args.bind(last[0])} ORDER BY id LIMIT {PAGE}",
+            args,
+        )
+    )
+
+
+def versions_of(dialect: Dialect, wanted: dict[Any, str], last: tuple[str, int]) -> Steps[Rows]:
+    """Return a page of the earlier texts that go, by id and version."""
+    args = Args(dialect)
+    where = scoped(dialect, wanted, args)
+    after = f"({args.bind(last[0])}, {args.bind(last[1])})"
+    return (
+        yield Statement(
+            "SELECT id, content, CAST(metadata AS TEXT), extra_json, version FROM memory_versions"
+            f" WHERE {where} AND (id, version) > {after} ORDER BY id, version LIMIT {PAGE}",
+            args,
+        )
+    )
+
+
+def ids_of(dialect: Dialect, wanted: dict[Any, str]) -> Steps[list[str]]:
+    """Return the ids of all items that are, or ever were, of a scope."""
+    args = Args(dialect)
+    where = scoped(dialect, wanted, args)
+    rows = yield Statement(
+        f"SELECT id FROM memory_items WHERE {where}"
+        f" UNION SELECT id FROM memory_versions WHERE {where} ORDER BY 1",
+        args,
+    )
+    return [row[0] for row in rows]
+
+
+def take(rows: Rows, probes: Probes) -> list[str]:
+    """Take traces of a page; return the texts that may have been embedded."""
+    contents = []
+    for item_id, content, metadata, extra, *_ in rows:
+        probes.add_id(item_id)
+        for text in (content, metadata, extra):
+            if isinstance(text, str) and len(text) > 2:
+                probes.add_text(text)
+        if isinstance(content, str):
+            contents.append(content)
+    return contents
+
+
+def forget_cached(embeddings: Embeddings | None, contents: Sequence[str]) -> int:
+    """Have embeddings that keep vectors forget those of texts; return how many there were."""
+    forget = getattr(embeddings, "forget", None)
+    if forget is None or not contents:
+        return 0
+    return int(forget([part for content in contents for part in passages_of(content)]))
+
+
+def remove(dialect: Dialect, wanted: dict[Any, str]) -> Steps[Erasure]:
+    """Remove the rows of a scope, deleted ones included, and every version that was of it."""
+    args = Args(dialect)
+    where = scoped(dialect, wanted, args)
+    rows = yield Statement(
+        f"SELECT deleted, count(*) FROM memory_items WHERE {where} GROUP BY deleted", args
+    )
+    items = {int(deleted): int(count) for deleted, count in rows}
+    rows = yield Statement(
+        "SELECT count(*) FROM memory_versions WHERE memory_type IS NOT NULL"
+        f" AND (id IN (SELECT id FROM memory_items WHERE {where}) OR ({where}))",
+        args,
+    )
+    versions = int(rows[0][0])
+    yield from dialect.purge(where, args)
+    moved = yield Statement(f"SELECT DISTINCT id FROM memory_versions WHERE {where}", args)
+    for (item_id,) in moved:
+        yield from _remove_versions(dialect, wanted, item_id)
+    if len(wanted) == 1:  # who goes as a whole has signed nothing, either
+        args = Args(dialect)
+        name = args.bind(next(iter(wanted.values())))
+        yield Statement(f"UPDATE memory_versions SET ended_by = NULL WHERE ended_by = {name}", args)
+    return Erasure(items=items.get(0, 0), forgotten=items.get(1, 0), versions=versions)
+
+
+def _remove_versions(dialect: Dialect, wanted: dict[Any, str], item_id: str) -> Steps[None]:
+    """Remove the versions of an item, another's by now, that were of the scope.
+
+    A version leaves out what the next one has, too: where that goes, it is written out.
+    """
+    args = Args(dialect)
+    where = scoped(dialect, wanted, args)
+    item = args.bind(item_id)
+    rows = yield Statement(
+        f"SELECT version, content, extra_json, CASE WHEN {where} THEN 1 ELSE 0 END"
+        f" FROM memory_versions WHERE id = {item} AND memory_type IS NOT NULL"
+        " ORDER BY version DESC",
+        args,
+    )
+    content = extra = None
+    is_cut = False
+    for version, own_content, own_extra, is_theirs in rows:
+        if own_content is not None:
+            content = own_content
+        if own_extra is not None:
+            extra = own_extra
+        if is_theirs:
+            is_cut = True
+        elif is_cut:
+            given = Args(dialect)
+            fields = f"content = {given.bind(content)}, extra_json = {given.bind(extra)}"
+            which = f"id = {given.bind(item_id)} AND version = {given.bind(version)}"
+            yield Statement(f"UPDATE memory_versions SET {fields} WHERE {which}", given)
+            is_cut = False
+    yield Statement(f"DELETE FROM memory_versions WHERE {where} AND id = {item}", args)

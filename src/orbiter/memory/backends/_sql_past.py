@@ -1,0 +1,129 @@
+"""Items as they were stored at a moment, from what `memory_versions` keeps of them.
+
+A version is in force from the moment the one before it ended. The first is in force from when it
+was written: that is noted where an item dates itself otherwise, and else it is `created_at`. What
+was removed for good has no past, and what is another's now has none here.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from orbiter.memory.backends._rows import READ, decode
+from orbiter.memory.backends._sql import MAX_LIMIT, Args, Dialect, Rows, Statement, Steps
+from orbiter.memory.errors import QueryError
+from orbiter.memory.items import MemoryItem
+from orbiter.memory.query import Query
+
+CHUNK = 500
+"""Rows that are read at a time where each must be looked into."""
+
+_SAME = frozenset(("content", "extra_json"))
+"""Columns that are not written where the next version has the same."""
+
+_Place = tuple[Any, Any]
+"""Where an item stands: its `created_at`, and its place among equals."""
+
+
+def as_of(
+    dialect: Dialect,
+    moment: datetime,
+    asked: Query,
+    item_ids: Sequence[str] | None,
+    before: str | None,
+) -> Steps[list[MemoryItem]]:
+    """Return the items that matched then, newest first; a cursor is an item's id."""
+    found: list[MemoryItem] = []
+    last = None if before is None else (yield from _cursor(dialect, before))
+    looks_inside = bool(asked.needle) or asked.condition is not None
+    while len(found) < asked.limit:
+        size = min(asked.limit - len(found), MAX_LIMIT)
+        if looks_inside:
+            size = max(size, CHUNK)
+        # By themselves, as the indexes of a scope hold what is not deleted only.
+        rows: list[Sequence[Any]] = []
+        for deleted in (0, 1):
+            rows += yield _select(dialect, moment, asked, item_ids, last, deleted, size)
+        rows.sort(key=lambda row: (row[-2], row[-1]), reverse=True)
+        rows = rows[:size]
+        for row in rows:
+            item = decode(row[: len(READ)])
+            # What an item was while it was another's is not shown either.
+            if asked.matches(item) and (item.expires_at is None or item.expires_at > moment):
+                found.append(item)
+        if len(rows) < size:
+            break
+        last = (rows[-1][-2], rows[-1][-1])
+    return found[: asked.limit]
+
+
+def _cursor(dialect: Dialect, item_id: str) -> Steps[_Place]:
+    args = Args(dialect)
+    where = dialect.by_id(args, item_id)
+    rows: Rows = yield Statement(
+        f"SELECT created_at, {dialect.place} FROM memory_items WHERE {where}", args
+    )
+    if not rows:
+        raise QueryError(f"`before` names `{item_id}`, which is not stored; start anew without it")
+    return rows[0][0], rows[0][1]
+
+
+def _select(
+    dialect: Dialect,
+    moment: datetime,
+    asked: Query,
+    item_ids: Sequence[str] | None,
+    last: _Place | None,
+    deleted: int,
+    size: int,
+) -> Statement:
+    args = Args(dialect)
+    at = args.bind(dialect.instant(moment))
+    conditions = [f"deleted = {deleted}", *dialect.scope(asked.wanted, args), dialect.living()]
+    if item_ids is not None:
+        conditions.append(dialect.by_ids(args, item_ids))
+    if last is not None:
+        there = ", ".join(map(args.bind, last))
+        conditions.append(f"(created_at, {dialect.place}) < ({there})")
+    then = [
+        "i.came <= " + at,
+        f"coalesce(v.deleted, {deleted}) = 0",
+    ]
+    if asked.memory_type is not None:
+        then.append(f"coalesce(v.memory_type, i.memory_type) = {args.bind(asked.memory_type)}")
+    came = (
+        "coalesce((SELECT ended_at FROM memory_versions AS b"
+        " WHERE b.id = memory_items.id AND b.version = 0), created_at) AS came"
+    )
+    return Statement(
+        f"SELECT {', '.join(map(_then, _columns(dialect)))}, i.created_at, i.place"
+        f" FROM (SELECT *, {dialect.place} AS place, {came} FROM memory_items"
+        f" WHERE {' AND '.join(conditions)}) AS i"
+        " LEFT JOIN memory_versions AS v ON v.id = i.id AND v.version = (SELECT min(w.version)"
+        " FROM memory_versions AS w WHERE w.id = i.id AND w.memory_type IS NOT NULL"
+        f" AND w.ended_at > {at})"
+        f" WHERE {' AND '.join(then)}"
+        f" ORDER BY i.created_at DESC, i.place DESC LIMIT {size}",
+        args,
+    )
+
+
+def _columns(dialect: Dialect) -> list[tuple[str, str]]:
+    """Return the columns of an item, and what each is read as."""
+    casts = dialect.columns.split(", ")
+    return [
+        (name, cast.removeprefix(name).partition(" AS ")[0])
+        for name, cast in zip(READ, casts, strict=True)
+    ]
+
+
+def _then(column: tuple[str, str]) -> str:
+    """Return how a column is read as it was."""
+    name, cast = column
+    if name not in _SAME:
+        return f"coalesce(v.{name}, i.{name}){cast}"
+    later = (
+        f"(SELECT w.{name} FROM memory_versions AS w WHERE w.id = i.id AND w.version > v.version"
+        f" AND w.{name} IS NOT NULL ORDER BY w.version LIMIT 1)"
+    )
+    return f"coalesce(v.{name}, {later}, i.{name}){cast}"

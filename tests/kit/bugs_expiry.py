@@ -1,0 +1,38 @@
+"""Bugs in how stores let go of what is over."""
+
+from tests.kit.bugs import Bug
+
+SQL_EXPIRY_BUGS = {
+    "what is over takes room": Bug(
+        "what_is_over_takes_no_room",
+        "        scope.append(dialect.living_among())\n",
+        "",
+        (
+            (
+                "        return rows if after is None else rows[::-1]\n",
+                (
+                    "        rows = [row for row in rows if '2025' not in row[5]]\n"
+                    "        return rows if after is None else rows[::-1]\n"
+                ),
+            ),
+        ),
+    ),
+    "what was forgotten comes back after its end": Bug(
+        "has_no_past_and_cannot_be_restored",
+        '        where = f"deleted = 1 AND {self._dialect.by_id(args, item_id)}"\n'
+        '        where += f" AND {self._dialect.living()}"\n',
+        '        where = f"deleted = 1 AND {self._dialect.by_id(args, item_id)}"\n',
+    ),
+    "what is over has a past": Bug(
+        "has_no_past_and_cannot_be_restored",
+        'WHERE {self._one(item_id, args)}", args\n        )\n        if not now',
+        'WHERE {self._dialect.by_id(args, item_id)}", args\n        )\n        if not now',
+    ),
+}
+SHORT_TERM_EXPIRY_BUGS = {
+    "ends are not noted when an item changes": Bug(
+        "an_end_may_be_moved",
+        "        self._ends.note(item.id, item.expires_at)\n",
+        "        if old is None:\n            self._ends.note(item.id, item.expires_at)\n",
+    ),
+}
