@@ -11,8 +11,9 @@ PAGE = Path(__file__).with_name("api.md")
 
 # Modules in reading order; the names of `orbiter.memory` itself live in these.
 MODULES = (
-    "agent", "sync", "stores", "items", "calls", "filters", "query", "protocols", "errors",
-    "copies", "short_term", "backends.sqlite",
+    "agent", "sync", "facts", "trust", "extraction", "transfer", "audit", "erasure", "records",
+    "stores", "items", "calls", "filters", "query", "protocols", "errors", "copies",
+    "short_term", "backends.sqlite",
     "backends.postgres", "backends.redis", "backends.vector", "reports", "episodes", "episodic",
     "pii", "matches", "words", "recall", "context", "soul", "fencing", "conversation", "tokens",
     "costs", "messages", "summary", "summarizers.extractive", "summarizers.openai", "embeddings",
@@ -50,10 +51,10 @@ def _documented_below(module: ModuleType, name: str) -> str:
 
 
 def _origins(module: ModuleType, name: str) -> list[ModuleType]:
-    """Return the modules that *module* imports *name* from."""
+    """Return the modules that *module* imports *name* from, be it for type checkers only."""
     return [
         importlib.import_module(node.module)
-        for node in ast.parse(inspect.getsource(module)).body
+        for node in ast.walk(ast.parse(inspect.getsource(module)))
         if isinstance(node, ast.ImportFrom) and node.module
         if name in {alias.name for alias in node.names}
     ]

@@ -14,7 +14,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orbiter.memory import agent, episodic, sync
-from orbiter.memory.agent import _chat, _handle, _memory
+from orbiter.memory.agent import (
+    _audit,
+    _chat,
+    _facts,
+    _facts_view,
+    _handle,
+    _lasting,
+    _memory,
+    _past,
+)
 from orbiter.memory.sync import _proxies
 
 STUB = Path(sync.__file__).with_suffix(".pyi")
@@ -23,9 +32,15 @@ CLASSES = (
     (_memory, agent.AgentMemory),
     (_handle, agent.ScopedMemory),
     (_chat, agent.Chat),
+    (_facts, agent.Facts),
+    (_facts_view, agent.FactsView),
+    (_past, agent.PastMemory),
+    (_audit, agent.AuditLog),
     (episodic, episodic.ShortTermMemoryManager),
 )
 _MADE_BY_HAND = {agent.AgentMemory, episodic.ShortTermMemoryManager}
+
+_SPECIAL = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__aiter__": "__iter__"}
 
 INTRO = """\
 # Written by docs/build_sync.py from the async classes; change those, and run it again.
@@ -74,7 +89,7 @@ def _method(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
         doc = textwrap.indent(f"{doc}\n", "    ").strip() + "\n    "
     body: list[ast.stmt] = [ast.Expr(ast.Constant(doc) if doc else ast.Constant(...))]
     made = ast.FunctionDef(
-        name={"__aenter__": "__enter__", "__aexit__": "__exit__"}.get(node.name, node.name),
+        name=_SPECIAL.get(node.name, node.name),
         args=arguments,
         body=body,
         decorator_list=decorators,
@@ -89,8 +104,9 @@ def _default(node: ast.expr) -> ast.expr:
 
 def _attributes(node: ast.ClassDef) -> Iterator[str]:
     """Yield the public attributes that `__init__` gives an object, typed by its arguments."""
-    init = next(each for each in node.body if getattr(each, "name", "") == "__init__")
-    assert isinstance(init, ast.FunctionDef)  # noqa: S101 - for the type checker
+    init = next((each for each in node.body if getattr(each, "name", "") == "__init__"), None)
+    if not isinstance(init, ast.FunctionDef):  # it is inherited
+        return
     types = {each.arg: each.annotation for each in init.args.args + init.args.kwonlyargs}
     for each in ast.walk(init):
         if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store):
@@ -106,12 +122,22 @@ def _class(module: object, twin: type) -> str:
     doc = _proxies._told(ast.get_docstring(node, clean=False))  # noqa: SLF001 - the same words
     lines = [f"class {node.name}(Blocking[{home}.{node.name}]):", f'    """{doc}"""', ""]
     lines += _attributes(node)
-    for each in node.body:
+    for each in [*node.body, *_inherited(twin)]:
         if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
             is_own = each.name == "__init__" and twin in _MADE_BY_HAND
-            if is_own or not each.name.startswith("_") or each.name in ("__aenter__", "__aexit__"):
+            is_special = each.name in ("__aenter__", "__aexit__", "__aiter__")
+            if is_own or is_special or not each.name.startswith("_"):
                 lines.append(textwrap.indent(_method(each), "    "))
     return "\n".join(lines)
+
+
+def _inherited(twin: type) -> Iterator[ast.stmt]:
+    """Yield what the classes define that *twin* is made of, as far as it does not itself."""
+    for base in twin.__mro__[1:]:
+        if base.__module__.startswith("orbiter."):
+            (node,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+            assert isinstance(node, ast.ClassDef)  # noqa: S101 - for the type checker
+            yield from (each for each in node.body if getattr(each, "name", "") not in vars(twin))
 
 
 def _imports(body: str) -> Iterator[str]:
@@ -126,8 +152,9 @@ def _imports(body: str) -> Iterator[str]:
     yield "from orbiter.memory.sync._streams import Stream as Stream"
     yield "from orbiter.memory.agent import MemoryEvent"
     yield "from orbiter.memory.filters import Where"
-    found = {"agent", "episodic", "run", "Blocking", "Stream", "MemoryEvent", "Where"}
-    for module, _ in CLASSES:
+    yield "from orbiter.memory.agent._facts import Source"
+    found = {"agent", "episodic", "run", "Blocking", "Stream", "MemoryEvent", "Source", "Where"}
+    for module in (*(module for module, _ in CLASSES), _lasting):
         for node in ast.walk(ast.parse(inspect.getsource(module))):
             if not isinstance(node, ast.Import | ast.ImportFrom):
                 continue

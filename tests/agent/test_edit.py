@@ -1,6 +1,7 @@
 """Memories can be changed, forgotten, brought back and walked through."""
 
 import asyncio
+import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -44,6 +45,7 @@ async def test_an_update_changes_what_is_given_and_nothing_else(any_alice: Scope
     assert changed.metadata.extra == {
         "tags": ["drink"],
         "source": "menu",
+        "trust": 2,
         "hot": False,
         "importance": 1,
     }
@@ -432,3 +434,46 @@ async def test_mem0s_names_do_the_same(any_alice: ScopedMemory) -> None:
     assert len(await any_alice.get_all(limit=2)) == 2
     assert len(await any_alice.delete(said[0].id)) == 1
     assert await contents(any_alice) == ["hello", "I love hiking"]
+
+
+async def test_a_handle_says_who_acts_through_it(url: str, open_memory: Open) -> None:
+    memory = open_memory(url, embeddings=None)
+    support = memory.scope(user_id=f"u-{secrets.token_hex(4)}", by="support")
+
+    item = await support.remember("tea")
+    await support.chat("talk").add("hello")
+    await support.update(item.id, "green tea")
+    said = (await support.chat("talk").items())[0]
+
+    assert [each.by for each in await support.history(item.id)] == ["support", "support"]
+    assert [each.by for each in await support.history(said.id)] == ["support"]
+
+
+async def test_the_text_of_a_fact_is_not_changed_apart_from_its_value(
+    url: str, open_memory: Open
+) -> None:
+    memory = open_memory(url, embeddings=None)
+    alice = memory.scope(user_id=f"u-{secrets.token_hex(4)}")
+    fact = await alice.facts.put("city", "Berlin")
+
+    with pytest.raises(QueryError, match=r"facts\.put"):
+        await alice.update(fact.id, "city: Rome")
+
+    assert (await alice.update(fact.id, tags=["home"])).content == "city: Berlin"
+
+
+async def test_what_is_remembered_for_a_while_is_gone_after_it(url: str, open_memory: Open) -> None:
+    memory = open_memory(url, embeddings=None)
+    alice = memory.scope(user_id=f"u-{secrets.token_hex(4)}")
+    day = timedelta(days=1)
+    kept = await alice.remember("for a day", expires=day)
+    several = await alice.remember_many(["one", "two"], expires=datetime.now(UTC) + day)
+
+    await alice.remember("over", expires=-day)
+    changed = await alice.update(kept.id, expires="never")
+
+    assert changed.expires_at is None
+    assert all(item.expires_at is not None for item in several)
+    assert [item.content for item in await alice.list()] == ["two", "one", "for a day"]
+    with pytest.raises(QueryError, match="beyond all time"):
+        await alice.remember("x", expires=timedelta.max)

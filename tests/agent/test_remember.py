@@ -50,6 +50,7 @@ async def test_labels_are_kept_beside_what_the_caller_adds(any_alice: ScopedMemo
         "tags": ["sport", "fun"],
         "importance": 0.5,
         "source": "interview",
+        "trust": 2,
         "lang": "en",
     }
     assert item.metadata.extra == labels

@@ -6,9 +6,10 @@ import json
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from time import perf_counter
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -114,8 +115,10 @@ async def test_calls_are_counted_timed_and_errors_told_by_type(
 ) -> None:
     alice = open_memory("memory://").scope(user_id="a")
 
+    began = perf_counter()
     await alice.remember("one")
     await alice.remember("two")
+    took = perf_counter() - began
     with pytest.raises(ItemNotFoundError):
         await alice.update("nothing", "new")
 
@@ -130,7 +133,7 @@ async def test_calls_are_counted_timed_and_errors_told_by_type(
         if point.attributes["orbiter.memory.operation"] == "remember"
     )
     assert timed.count == 2
-    assert 0 < timed.sum < 10
+    assert 0 < timed.sum <= took
     assert max(timed.explicit_bounds) == 10  # in seconds
     (error,) = heard.points("orbiter.memory.errors")
     assert (error.value, error.attributes["error.type"]) == (1, "ItemNotFoundError")
@@ -318,9 +321,17 @@ async def test_without_opentelemetry_watching_costs_next_to_nothing(
         monkeypatch.delitem(sys.modules, name)
     watched = _observed.observed("work")(work)
 
-    began = time.perf_counter()
-    for _ in range(10_000):
-        await watched(None)
-    took = (time.perf_counter() - began) / 10_000
+    called: list[str] = []
 
-    assert took < 20e-6  # it takes less than 1 µs; a machine may be busy
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event in ("call", "c_call"):
+            called.append(frame.f_code.co_name)
+
+    sys.setprofile(note)
+    try:
+        await watched(None)
+    finally:
+        sys.setprofile(None)
+
+    # The wrapper, its look at who acts, and what it wraps: nothing else but the end of this.
+    assert called[:-1] == ["call", "call", "work"]

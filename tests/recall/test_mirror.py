@@ -213,7 +213,7 @@ async def test_an_item_that_goes_between_two_pages_stops_nobody(
 ) -> None:
     monkeypatch.setattr(_mirror, "_PAGE", 5)
     async with Vanishing(redis_server.url(), name=new_id()) as store:
-        await store.add_many([_note(f"i{n}", "door", minute=n) for n in range(12)])
+        await store.add_many([_note(f"i{n}", f"door {n}", minute=n) for n in range(12)])
         mirror = Mirror(store)
 
         found = await mirror.recall("", scope=ANN, mode="recent", k=20)

@@ -185,17 +185,20 @@ async def test_recent_is_the_newest_first_scored_by_age(opened: Opening) -> None
     assert found.question == "the newest"
 
 
-async def test_recent_keeps_to_the_filters_and_gives_repeats_a_place_each(opened: Opening) -> None:
+async def test_recent_keeps_to_the_filters_and_gives_repeats_one_place(opened: Opening) -> None:
     async with opened() as store:
-        await store.add_many([turn(f"r{n}", "same words here", session=None) for n in range(3)])
-        await store.add(turn("x", "same words here", session=None, topic="x"))
+        for n in range(3):
+            at = START + timedelta(minutes=n)
+            await store.add(turn(f"r{n}", "same words here", session=None, at=at))
+        await store.add(turn("x", "green tea, please", session=None, topic="x"))
         await store.add(turn("ai", "same words here", assistant=True))
         await store.add(HumanMemory(content="bob's", metadata=MemoryMetadata(user_id="bob")))
 
         found = await recall(store, "", scope=ANN, mode="recent", memory_type="human")
         narrow = await recall(store, "", scope=ANN, mode="recent", where={"topic": "x"})
 
-    assert set(_ids(found)) == {"r0", "r1", "r2", "x"}
+    assert _ids(found) == ["r2", "x"]
+    assert [item.id for item in found[0].repeats] == ["r1", "r0"]
     assert _ids(narrow) == ["x"]
 
 
@@ -232,7 +235,7 @@ async def test_recent_with_words_is_exact_when_many_are_of_one_instant(
 ) -> None:
     monkeypatch.setattr(_recent, "_PAGE", 4)
     async with opened() as store:
-        await store.add_many([turn(f"n{n:02}", "tea", session=None) for n in range(40)])
+        await store.add_many([turn(f"n{n:02}", f"tea {n}", session=None) for n in range(40)])
         await store.add(turn("old", "tea tea", session=None, at=START - timedelta(days=1)))
 
         found = await recall(store, "tea", scope=ANN, mode="recent", k=2)

@@ -155,8 +155,8 @@ async def test_the_passage_of_a_long_item_is_the_one_that_answers() -> None:
 
 
 async def test_a_hit_shows_what_kind_of_memory_it_is() -> None:
-    class Fact(MemoryItem):
-        memory_type: str = "fact"
+    class Clue(MemoryItem):
+        memory_type: str = "clue"
 
     items = [
         turn("user", "flat one"),
@@ -164,7 +164,7 @@ async def test_a_hit_shows_what_kind_of_memory_it_is() -> None:
         turn("Cid", "flat three", speaker="Cid"),
         ToolMemory(id="tool", content="flat four", tool_call_id="1", tool_name="x"),
         SystemMemory(id="system", content="flat five"),
-        Fact(id="fact", content="flat six"),
+        Clue(id="clue", content="flat six"),
     ]
     for item in items:
         hit = Hit(item, 1.0, Why())

@@ -14,25 +14,46 @@ from orbiter.memory.agent._reading import Given
 from orbiter.memory.agent._results import EventKind, Forgotten, MemoryEvent, Page, ScopeStats
 
 if TYPE_CHECKING:
+    from orbiter.memory.agent._audit import AuditLog
     from orbiter.memory.agent._chat import Chat
+    from orbiter.memory.agent._evicting import Evicted
+    from orbiter.memory.agent._facts import Facts
+    from orbiter.memory.agent._facts_view import FactsView
+    from orbiter.memory.agent._past import PastMemory
     from orbiter.memory.agent._summaries import SummaryMemory
+    from orbiter.memory.agent._worth import Eviction
 
 __all__ = [
     "AgentMemory",
+    "AuditLog",
     "Chat",
     "EventKind",
     "EventStream",
+    "Evicted",
+    "Eviction",
+    "Facts",
+    "FactsView",
     "Forgotten",
     "Given",
     "MemoryEvent",
     "Page",
+    "PastMemory",
     "ScopeStats",
     "ScopedMemory",
     "SummaryMemory",
 ]
 
 # Whoever only remembers and recalls need not wait for what talking takes.
-_LATER = {"Chat": "_chat", "SummaryMemory": "_summaries"}
+_LATER = {
+    "AuditLog": "_audit",
+    "Chat": "_chat",
+    "Evicted": "_evicting",
+    "Eviction": "_worth",
+    "Facts": "_facts",
+    "FactsView": "_facts_view",
+    "PastMemory": "_past",
+    "SummaryMemory": "_summaries",
+}
 
 
 def __getattr__(name: str) -> object:

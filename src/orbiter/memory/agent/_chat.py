@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from orbiter.memory.context import Context, Dropped, RecentActivity
     from orbiter.memory.episodes import EpisodicMemory
     from orbiter.memory.recall import Hit
+    from orbiter.memory.trust import Trust
 
 __all__ = ["Chat"]
 
@@ -49,7 +50,9 @@ class Home(Protocol):
         """Return another conversation."""
         ...
 
-    async def recall(self, query: str, *, k: int) -> "Sequence[Hit]":
+    async def recall(
+        self, query: str, *, k: int, min_trust: "Trust | str | None" = None
+    ) -> "Sequence[Hit]":
         """Return the memories that answer *query*."""
         ...
 
@@ -62,6 +65,7 @@ class Chat:
         self._handle = handle
         self._id = chat_id
         self._scope = narrowed(handle.scope, chat_id)
+        self._by = getattr(handle, "_by", None)
 
     @property
     def id(self) -> str:
@@ -187,22 +191,24 @@ class Chat:
         budget: int | None = None,
         format: Format = "openai",
         memory_limit: int = 5,
+        min_trust: "Trust | str | None" = None,
     ) -> "Context":
         """Return what the model should see: persona, summary, conversation, memories, the task.
 
         Without *task*, it is the newest message of the user. Never over *budget*, always legal in
         *format*. The summary stands for what is too old to be shown as it was said. Memories come
-        from the scope of the handle, so also from its other conversations.
+        from the scope of the handle, so also from its other conversations; with *min_trust*, only
+        such as come from so trusted a source.
         """
         store = await self._store()
         said = await self._window(store, rounds=None, budget=budget)
         asked = task if task is not None else _last_question(said)
-        hits = await self._recalled(asked, said, memory_limit)
+        hits = await self._recalled(asked, said, memory_limit, min_trust)
         recent = await self._recent()
 
         async def assemble(conversation: Sequence[MemoryItem], summary: str | None) -> "Context":
             shown = {item.id for item in conversation}
-            memories = [hit.item for hit in hits if hit.item.id not in shown]
+            memories = [hit.shown for hit in hits if hit.item.id not in shown]
             return await self._chats.assembler.assemble(
                 asked,
                 recent=recent,
@@ -240,16 +246,22 @@ class Chat:
             log.warning("a context goes without recent activity: %s", type(exc).__name__)
             return []
 
-    async def _recalled(self, task: str, said: Sequence[MemoryItem], limit: int) -> "Sequence[Hit]":
+    async def _recalled(
+        self,
+        task: str,
+        said: Sequence[MemoryItem],
+        limit: int,
+        min_trust: "Trust | str | None",
+    ) -> "Sequence[Hit]":
         """Return memories, at least *limit* of them that the conversation does not show itself."""
         if not check_size("memory_limit", limit):
             return []
         here = {item.id for item in said}
         some = min(len(here), _SHOWN)
-        hits = await self._handle.recall(task, k=limit + some)
+        hits = await self._handle.recall(task, k=limit + some, min_trust=min_trust)
         found = sum(hit.item.id not in here for hit in hits)
         if found < limit and len(hits) == limit + some:  # all but these are what it shows
-            hits = await self._handle.recall(task, k=limit + len(here))
+            hits = await self._handle.recall(task, k=limit + len(here), min_trust=min_trust)
         return hits
 
     @observed("chat.summary")

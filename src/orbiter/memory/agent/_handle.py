@@ -7,10 +7,11 @@ names is shown, changed or removed only if it is of the scope; another's is as g
 import builtins
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from orbiter.memory.agent._activity import activity_name
 from orbiter.memory.agent._changes import change, pages, restore, versions
 from orbiter.memory.agent._core import (
     Core,
@@ -24,14 +25,17 @@ from orbiter.memory.agent._core import (
     versioned,
 )
 from orbiter.memory.agent._events import EventStream
+from orbiter.memory.agent._lasting import LastingMemory
 from orbiter.memory.agent._observed import observed
 from orbiter.memory.agent._reading import (
     Given,
     check_given,
+    check_is_free,
     check_text,
     derived_id,
     labels,
     read,
+    read_end,
     read_messages,
     within,
 )
@@ -49,17 +53,21 @@ if TYPE_CHECKING:
     from orbiter.memory.messages import Format
     from orbiter.memory.recall import Recalled, RecallMode
     from orbiter.memory.reports import ConversationInfo
+    from orbiter.memory.trust import Trust
 
-__all__ = ["ScopedMemory"]
+__all__ = ["ScopedMemory", "inside"]
 
 
-class ScopedMemory:
+class ScopedMemory(LastingMemory):
     """What is remembered in one scope; `AgentMemory.scope` makes it."""
 
-    def __init__(self, core: Core, chats: "Chats", scope: MemoryMetadata) -> None:
+    def __init__(
+        self, core: Core, chats: "Chats", scope: MemoryMetadata, *, by: str | None = None
+    ) -> None:
         self._core = core
         self._chats = chats
         self._scope = scope
+        self._by = by
         # A scope that names nobody is only made by `unscoped()`, and filters nothing.
         self._filter = scope if Query(metadata=scope).wanted else None
 
@@ -78,7 +86,7 @@ class ScopedMemory:
     # Remembering
 
     @observed("remember")
-    async def remember(
+    async def remember(  # noqa: PLR0913 - what may be kept with it
         self,
         what: Given,
         *,
@@ -87,19 +95,21 @@ class ScopedMemory:
         source: str | None = None,
         extra: Mapping[str, object] | None = None,
         created_at: datetime | None = None,
+        expires: datetime | timedelta | None = None,
         idempotency_key: str | None = None,
         format: "Format | None" = None,
     ) -> MemoryItem:
         """Keep a text, an item or a provider's message; return it as stored, once it is durable.
 
         *tags*, *importance* (0 to 1) and *source* go to `metadata.extra`, with *extra*.
-        *created_at* is when it was said, if not now. A message may be a dict or what a provider's
+        *created_at* is when it was said, if not now. From *expires* on, an instant or a time from
+        now, it is gone for good. A message may be a dict or what a provider's
         client returns; *format* is whose it is, if it is to be taken for no other. Whatever is
         remembered under an *idempotency_key* first stays: calling again, after a timeout or a
         crash, stores nothing and returns that. An item of an id that is there already replaces it.
         """
         item = read(what, self._scope, labels(tags, importance, source, extra), format)
-        _date([item], created_at)
+        _date([item], created_at, expires)
         store = await self._store()
         if idempotency_key is not None:
             return await self._remember_once(store, item, idempotency_key)
@@ -119,6 +129,7 @@ class ScopedMemory:
         source: str | None = None,
         extra: Mapping[str, object] | None = None,
         created_at: datetime | None = None,
+        expires: datetime | timedelta | None = None,
         format: "Format | None" = None,
     ) -> builtins.list[MemoryItem]:
         """Keep texts, items and messages in one step, all or none; return them as stored.
@@ -129,7 +140,7 @@ class ScopedMemory:
             raise QueryError("`remember_many` takes a list; for one there is `remember`")
         more = labels(tags, importance, source, extra)
         items = read_messages(things, self._scope, more, format, as_human=False)
-        _date(items, created_at)
+        _date(items, created_at, expires)
         store = await self._store()
         if any(isinstance(thing, MemoryItem) for thing in things):
             return await self._replace(store, items)
@@ -175,35 +186,40 @@ class ScopedMemory:
         recency_weight: float = 0.0,
         half_life_hours: float = 24.0 * 30,
         importance_weight: float = 0.0,
+        min_trust: "Trust | str | None" = None,
         explain: bool = False,
     ) -> "Recalled":
         """Return at most *k* memories that answer *query*, best first, each with the reasons why.
 
         *mode* is `hybrid`, `words`, `meaning` or `recent`, the newest first. *since* and *until*
         bound the time, *where* filters by fields and by keys of `metadata.extra`, with operators
-        such as `{"price": {"$lt": 5}}`. With *explain*, `left_out` of the result says what came
-        next, and why it is not among them. See `docs/recall.md`.
+        such as `{"price": {"$lt": 5}}`. With *min_trust*, only what comes from such a source or a
+        better one: `user`, `agent`, `tool`, `import`, `web`. With *explain*, `left_out` of the
+        result says what came next, and why it is not among them. See `docs/recall.md`.
         """
         # Here, as writing needs none of it.
         from orbiter.memory.recall import no_model_by_choice, recall  # noqa: PLC0415
 
         store = await self._store()
         ask = partial(recall, store) if self._core.is_indexed else self._core.mirror().recall
+        read = partial(
+            ask,
+            query,
+            scope=self._filter,
+            k=k,
+            mode=mode,
+            memory_type=memory_type,
+            since=since,
+            until=until,
+            where=where,
+            recency_weight=recency_weight,
+            half_life_hours=half_life_hours,
+            importance_weight=importance_weight,
+            min_trust=min_trust,
+            explain=explain,
+        )
         with no_model_by_choice() if self._core.is_model_declined else nullcontext():
-            found = await ask(
-                query,
-                scope=self._filter,
-                k=k,
-                mode=mode,
-                memory_type=memory_type,
-                since=since,
-                until=until,
-                where=where,
-                recency_weight=recency_weight,
-                half_life_hours=half_life_hours,
-                importance_weight=importance_weight,
-                explain=explain,
-            )
+            found = await self._core.as_one_read(store, self._scope, "recall", read)
         self._core.events.tell("recalled", self._scope, [hit.item.id for hit in found])
         return found
 
@@ -215,7 +231,7 @@ class ScopedMemory:
         return await find(await self._store(), item_id, self._scope)
 
     @observed("update")
-    async def update(
+    async def update(  # noqa: PLR0913 - what may be changed
         self,
         item_id: str,
         content: str | None = None,
@@ -225,26 +241,32 @@ class ScopedMemory:
         source: str | None = None,
         extra: Mapping[str, object] | None = None,
         status: MemoryStatus | None = None,
+        expires: "datetime | timedelta | Literal['never'] | None" = None,
         expected_version: int | None = None,
     ) -> MemoryItem:
         """Change what is given of a memory, and return it; the earlier version stays in `history`.
 
-        *extra* is added to what there is. With *expected_version* it is changed only if nobody
+        *extra* is added to what there is. *expires* is as for `remember`; `never` takes an end
+        away. With *expected_version* it is changed only if nobody
         changed it since; else `VersionConflict` is raised, and nothing is changed.
         """
         more = labels(tags, importance, source, extra)
         if content is not None:
             check_text(content)
-        if not more and content is None and status is None:
+        if not more and content is None and status is None and expires is None:
             raise QueryError("there is nothing to change; give `content`, `tags=` or others")
+        end = None if expires == "never" else read_end(expires)
 
         def edit(item: MemoryItem) -> None:
             if content is not None:
+                check_is_free(item)
                 item.content = content
             if more:
                 item.metadata = within(self._scope, item.metadata, more)
             if status is not None and status != item.status:
                 item.transition(status)
+            if expires is not None:
+                item.expires_at = end
 
         store = await self._store()
         item = await change(store, self._scope, item_id, edit, expected_version=expected_version)
@@ -393,10 +415,7 @@ class ScopedMemory:
     @property
     def activity(self) -> "ShortTermMemoryManager":
         """What was done and met in this scope lately; needs `AgentMemory(episodic=…)`."""
-        wanted = Query(metadata=self._scope).wanted
-        if set(wanted) == {"agent_id"} and not wanted["agent_id"].startswith("scope-"):
-            return self._core.activity(wanted["agent_id"])
-        return self._core.activity(f"scope-{derived_id(self._scope, 'activity')}")
+        return self._core.activity(activity_name(self._scope))
 
     # mem0's names
 
@@ -427,9 +446,21 @@ class ScopedMemory:
         return await self.forget(memory_id)
 
 
-def _date(items: Sequence[MemoryItem], created_at: datetime | None) -> None:
+def inside(handle: ScopedMemory) -> "tuple[Core, Chats, MemoryMetadata]":
+    """Return what a handle is made of, for the modules that stand above it."""
+    return handle._core, handle._chats, handle.scope  # noqa: SLF001 - its own module
+
+
+def _date(
+    items: Sequence[MemoryItem],
+    created_at: datetime | None,
+    expires: datetime | timedelta | None,
+) -> None:
     """Date new items; they are copies that nobody has seen."""
     if created_at is not None:
         moment = check_instant("created_at", created_at)
         for item in items:
             item.__dict__["created_at"] = item.__dict__["updated_at"] = moment
+    end = read_end(expires)
+    for item in items if end is not None else ():
+        item.__dict__["expires_at"] = end

@@ -23,9 +23,12 @@ from orbiter.memory.reports import StoreStats, Verification
 from orbiter.memory.stores import URL_VARIABLE, default_url, make_folder, store_at
 
 if TYPE_CHECKING:
+    from orbiter.memory.agent._audit import AuditLog
+    from orbiter.memory.audit import AuditMode
     from orbiter.memory.backends.postgres import PostgresMemoryStore
     from orbiter.memory.backends.redis import RedisMemoryStore
     from orbiter.memory.backends.sqlite import SQLiteMemoryStore
+    from orbiter.memory.erasure import Erasure
     from orbiter.memory.soul import Soul
     from orbiter.memory.summary import SummaryConfig
     from orbiter.memory.tokens import TokenCounter
@@ -48,7 +51,8 @@ class AgentMemory:
     with `summaries=None`, nothing does. *count_tokens* counts for budgets, in place of an
     estimate. *secret* keeps the beginning of contexts the same in all processes that share it, as
     providers' caches want it. On Postgres, *row_security* has the server itself hold every handle
-    to its user.
+    to its user. With *audit* `writes`, or `all` for reads as well, what is done is recorded in a
+    chain that shows whether anybody has changed it.
 
     Use it as `async with AgentMemory(…) as memory`, or close it; the first use opens it.
     """
@@ -65,11 +69,12 @@ class AgentMemory:
         count_tokens: "TokenCounter | None" = None,
         secret: bytes | None = None,
         row_security: bool = False,
+        audit: "AuditMode | None" = None,
     ) -> None:
         is_ours = url is None and not os.environ.get(URL_VARIABLE)
         address = default_url() if url is None else url
         model = _local_model() if embeddings == "auto" else embeddings
-        self._store = store_at(address, embeddings=model)
+        self._store = store_at(address, embeddings=model, audit=audit)
         self._url = _printable(address)
         scheme = self._url.partition("://")[0] if "://" in self._url else ""
         is_redis = scheme.startswith("redis")
@@ -138,8 +143,12 @@ class AgentMemory:
         session_id: str | None = None,
         task_id: str | None = None,
         agent_id: str | None = None,
+        by: str | None = None,
     ) -> ScopedMemory:
-        """Return a handle that reads and writes only what has these ids; name at least one."""
+        """Return a handle that reads and writes only what has these ids; name at least one.
+
+        *by* is who acts through it, for `history` and the audit log.
+        """
         given = (user_id, session_id, task_id, agent_id)
         for name, value in zip(SCOPE_FIELDS, given, strict=True):
             if value is not None:
@@ -153,15 +162,47 @@ class AgentMemory:
         whose = MemoryMetadata(
             user_id=user_id, session_id=session_id, task_id=task_id, agent_id=agent_id
         )
-        return ScopedMemory(self._core, self._chats, whose)
+        return ScopedMemory(self._core, self._chats, whose, by=by)
 
-    def unscoped(self) -> ScopedMemory:
+    def unscoped(self, *, by: str | None = None) -> ScopedMemory:
         """Return a handle on everyone's memories: for administration, never for an agent."""
-        return ScopedMemory(self._core, self._chats, MemoryMetadata())
+        return ScopedMemory(self._core, self._chats, MemoryMetadata(), by=by)
 
     def events(self) -> EventStream:
         """Return everything that happens through this object from now on, for `async for`."""
         return self._core.events.listen(MemoryMetadata())
+
+    # Letting go
+
+    @observed("store.erase")
+    async def erase(
+        self,
+        *,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        task_id: str | None = None,
+        agent_id: str | None = None,
+        by: str | None = None,
+    ) -> "Erasure":
+        """Remove for good all that has these ids, everywhere, and check that nothing is left.
+
+        Name at least one. It cannot be undone. The report is true if nothing was found any more,
+        neither in a table nor in the bytes of a file; if it is not, it says why, and calling again
+        goes on.
+        """
+        from orbiter.memory.agent._erasing import erase  # noqa: PLC0415 - seldom needed
+
+        whose = self.scope(
+            user_id=user_id, session_id=session_id, task_id=task_id, agent_id=agent_id
+        )
+        return await erase(self._core, self._chats, whose.scope, by=by)
+
+    @property
+    def audit(self) -> "AuditLog":
+        """What was done in this memory, if it was made with `audit=`."""
+        from orbiter.memory.agent._audit import AuditLog  # noqa: PLC0415
+
+        return AuditLog(self._core)
 
     # Looking after the store
 

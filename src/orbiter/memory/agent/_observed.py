@@ -7,7 +7,7 @@ much and what kind of error: never a text, an id or an address.
 
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Sized
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import wraps
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -42,6 +42,7 @@ def observed(
 ) -> Callable[[Callable[_P, Coroutine[Any, Any, _T]]], Callable[_P, Coroutine[Any, Any, _T]]]:
     """Tell an application that uses OpenTelemetry of each call of the decorated method.
 
+    What the call does is done in the name of whoever its handle says it acts for.
     Its span is `orbiter.memory.` and *operation*. Without OpenTelemetry it costs two lookups.
     """
 
@@ -50,6 +51,9 @@ def observed(
     ) -> Callable[_P, Coroutine[Any, Any, _T]]:
         @wraps(method)
         async def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+            if getattr(args[0], "_by", None) is not None and not _is_acting(args[0]):
+                with _acting(args[0]):
+                    return await call(*args, **kwargs)
             modules = sys.modules
             if "opentelemetry.trace" not in modules and "opentelemetry.metrics" not in modules:
                 return await method(*args, **kwargs)
@@ -65,6 +69,18 @@ def observed(
         return call
 
     return decorate
+
+
+def _is_acting(owner: Any) -> bool:
+    from orbiter.memory.audit import actor  # noqa: PLC0415 - few handles name somebody
+
+    return bool(actor() == owner._by)  # noqa: SLF001 - of a handle, which this decorates
+
+
+def _acting(owner: Any) -> AbstractContextManager[None]:
+    from orbiter.memory.audit import acting_as  # noqa: PLC0415
+
+    return acting_as(owner._by)  # noqa: SLF001
 
 
 @contextmanager

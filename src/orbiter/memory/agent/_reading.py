@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol
 
 from orbiter.memory.copies import copy_item
 from orbiter.memory.errors import AccessError, QueryError
 from orbiter.memory.items import HumanMemory, MemoryItem, MemoryMetadata
-from orbiter.memory.query import SCOPE_FIELDS
+from orbiter.memory.query import SCOPE_FIELDS, check_instant
+from orbiter.memory.trust import read_source, with_trust
 
 if TYPE_CHECKING:
     from orbiter.memory.messages import Format
@@ -18,11 +20,13 @@ __all__ = [
     "Given",
     "belongs",
     "check_given",
+    "check_is_free",
     "check_text",
     "derived_id",
     "labels",
     "narrowed",
     "read",
+    "read_end",
     "read_messages",
     "within",
 ]
@@ -61,6 +65,15 @@ def check_text(text: object) -> None:
         raise QueryError("there is nothing to remember: the text is empty")
 
 
+def check_is_free(item: MemoryItem) -> None:
+    """Raise `QueryError` for an item whose text follows from something else."""
+    if item.memory_type == "fact":
+        raise QueryError(
+            f"`{item.id}` is a fact, whose text says its value; "
+            "`facts.put(key, value)` records another, `facts.retract(id)` takes it back"
+        )
+
+
 def labels(
     tags: Sequence[str] | None,
     importance: float | None,
@@ -87,7 +100,26 @@ def labels(
         found["importance"] = importance
     if source is not None:
         found["source"] = check_given("source", source)
-    return found
+    return _sourced(found)
+
+
+def _sourced(extra: Mapping[str, object]) -> dict[str, object]:
+    """Return labels in which source and trust stand together; one without the other is no use."""
+    found = dict(extra)
+    label = found.get("source")
+    if isinstance(label, str) and label.strip():
+        found["source"] = read_source(label)
+    return with_trust(found)
+
+
+def read_end(expires: datetime | timedelta | None) -> datetime | None:
+    """Return the instant at which something is to be gone, given as one or as a time from now."""
+    if isinstance(expires, timedelta):
+        try:
+            return datetime.now(UTC) + expires
+        except OverflowError:
+            raise QueryError(f"`expires` is beyond all time: {expires}") from None
+    return None if expires is None else check_instant("expires", expires)
 
 
 def read(
@@ -155,7 +187,8 @@ def _dumped(what: object) -> Mapping[str, object]:
 
 
 def _placed(item: MemoryItem, scope: MemoryMetadata, extra: Mapping[str, object]) -> MemoryItem:
-    item.__dict__["metadata"] = within(scope, item.metadata, extra)  # it is a copy, and not changed
+    own = item.metadata.model_copy(update={"extra": _sourced(item.metadata.extra)})
+    item.__dict__["metadata"] = within(scope, own, extra)  # it is a copy, and not changed
     return item
 
 
@@ -173,7 +206,8 @@ def within(
                 f"`memory.scope({name}={has!r}, …)`"
             )
         fields[name] = has if wants is None else wants
-    return MemoryMetadata(**fields, extra={**own.extra, **extra})
+    both = {**own.extra, **extra}
+    return MemoryMetadata(**fields, extra=with_trust(both) if "trust" in extra else both)
 
 
 def belongs(item: MemoryItem, scope: MemoryMetadata) -> bool:

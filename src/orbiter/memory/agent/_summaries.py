@@ -1,7 +1,8 @@
 """Rolling summaries, made in the background and stored beside what they sum up.
 
 A summary is derived: a failing summarizer delays it, and no message is ever lost or changed. It is
-kept as a `draft`, which recall and conversations leave out, under an id of its chat's own.
+kept as a `draft`, which recall and conversations leave out, under an id of its chat's own. It
+carries the source of the least trusted message that ever went into it, and is never the system's.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus, role_
 from orbiter.memory.protocols import Summarizer
 from orbiter.memory.query import SCOPE_FIELDS
 from orbiter.memory.summary import SummaryConfig, check_trigger
+from orbiter.memory.trust import lowest_source
 
 __all__ = ["Summaries", "SummaryMemory"]
 
@@ -149,7 +151,7 @@ class Summaries:
         rolled = await sum_up(before, items, config, self._summarizer())
         if rolled is None:
             return last
-        made = _summary(key, scope, rolled, 0 if last is None else last.covered)
+        made = _summary(key, scope, rolled, last)
         try:
             await store.add(made, expected_version=0 if last is None else last.version)
         except VersionConflict:
@@ -185,7 +187,7 @@ class Summaries:
         if found is None or found.covers_to >= at:
             return
         key = _summary_id(to)
-        made = _summary(key, to, Rolled(found.summaries, [], found.covers_to), found.covered)
+        made = _summary(key, to, Rolled(found.summaries, [], found.covers_to), found)
         with suppress(VersionConflict):  # it has one already
             await store.add(made, expected_version=0)
 
@@ -238,12 +240,19 @@ def _summary_id(scope: MemoryMetadata) -> str:
     return derived_id(scope, "summary")
 
 
-def _summary(key: str, scope: MemoryMetadata, rolled: Rolled, covered: int) -> SummaryMemory:
+def _summary(
+    key: str, scope: MemoryMetadata, rolled: Rolled, last: SummaryMemory | None
+) -> SummaryMemory:
+    """Return the summary that goes on from *last*; it is worth no more than the worst in it."""
+    covered = 0 if last is None else last.covered
+    told = lowest_source(rolled.done if last is None else [*rolled.done, last])
+    fields = {name: getattr(scope, name) for name in SCOPE_FIELDS}
+    extra = {} if told is None else {"source": told[0], "trust": int(told[1])}
     try:
         return SummaryMemory(
             id=key,
             content=_text(rolled.summaries),
-            metadata=scope,
+            metadata=MemoryMetadata(**fields, extra=extra),
             summaries=rolled.summaries,
             covers_to=rolled.covers_to,
             covered=len(rolled.done) + covered,

@@ -8,6 +8,7 @@ from typing import Literal
 from orbiter.memory.calls import call_arguments, call_name
 from orbiter.memory.episodes import EpisodicMemory
 from orbiter.memory.errors import QueryError
+from orbiter.memory.facts import FactMemory, dated
 from orbiter.memory.fencing import Entry, Trust
 from orbiter.memory.items import MemoryItem, MemoryStatus, ToolMemory, calls_of, role_of
 
@@ -43,18 +44,19 @@ class Candidate:
 def default_trust(memory: MemoryItem | EpisodicMemory) -> Trust:
     """Return `medium` for what a person, the agent or the system said, `low` for all else.
 
-    A plain item counts as said by them unless its `metadata.extra["source"]` names another than
-    `user`, `agent` or `system`; a message does unless that is `tool`, `web` or `import`. Tools
-    bring in the outside world, and nobody vouches for where an interaction's text came from.
-    Nothing remembered is trusted highly unless the application says so.
+    A plain item or a fact counts as said by them unless its `metadata.extra["source"]` names
+    another than `user`, `agent` or `system`; a message does unless that is `tool`, `web` or
+    `import`, with or without a detail such as `web:example.com`. Tools bring in the outside world,
+    and nobody vouches for where an interaction's text came from. Nothing remembered is trusted
+    highly unless the application says so.
     """
     if not isinstance(memory, MemoryItem):
         return "low"
     source = memory.metadata.extra.get("source")
-    told = source.strip().casefold() if isinstance(source, str) else source
+    told = source.partition(":")[0].strip().casefold() if isinstance(source, str) else source
     if role_of(memory) in _SPEAKERS:
         return "low" if isinstance(told, str) and told in _OUTSIDE else "medium"
-    if role_of(memory) is None and memory.memory_type == "item":
+    if role_of(memory) is None and memory.memory_type in ("item", "fact"):
         return "medium" if told is None or (isinstance(told, str) and told in _INSIDE) else "low"
     return "low"
 
@@ -100,9 +102,15 @@ def message_entries(item: MemoryItem, trust: TrustRule) -> Iterator[Entry]:
     who, time, trusted = speaker(item), _minute(item.created_at), trust(item)
     calls: Sequence[dict[str, object]] = calls_of(item)
     if item.content or not calls:
-        yield Entry(item.content, who, time, trusted)
+        yield Entry(_told(item), who, time, trusted)
     for call in calls:
         yield Entry(call_arguments(call), f"{who} calls {call_name(call)}", time, trusted)
+
+
+def _told(item: MemoryItem) -> str:
+    """Return what an item says; a fact says when it holds."""
+    when = dated(item) if isinstance(item, FactMemory) else ""
+    return f"{item.content} ({when})" if when else item.content
 
 
 def speaker(item: MemoryItem) -> str:

@@ -8,6 +8,7 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from inspect import isawaitable
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -15,14 +16,16 @@ from typing import Protocol, runtime_checkable
 from orbiter.memory.context._entries import Memory
 from orbiter.memory.episodes import EpisodicMemory
 from orbiter.memory.errors import QueryError, SoulNotFoundError, StorageError
+from orbiter.memory.facts import FactMemory, holding
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.protocols import MemoryStore
-from orbiter.memory.query import Query
+from orbiter.memory.query import SCOPE_FIELDS, Query
 from orbiter.memory.soul import Soul
 
 _RACY_NS = 2_000_000_000
 _WORDS = 8  # of a query, each one search
 _PROBE = 20  # memories looked at for each word
+_FACTS = 5_000  # assertions of a scope that are looked at for those that hold
 _LONGEST = 4_000  # characters of a query; no memory holds more of it, no embedding takes more
 _WORD = re.compile(r"\w{4,}|[A-Z0-9][A-Z0-9]+")
 _COMMON = frozenset(
@@ -182,7 +185,7 @@ async def recall(
     elif isinstance(source, MemoryStore):
         asked = Query(metadata=check_scope(scope, "the store"))
         items = await _search(source, query, scope=asked.metadata, limit=limit)
-        found = items
+        items = found = await _that_hold(source, items, asked)
         foreign = [item for item in items if not asked.matches(item)]
     elif callable(source):
         coming = source(query, limit=limit)
@@ -197,6 +200,29 @@ async def recall(
         )
     shown = [memory for memory in found if not any(memory is other for other in foreign)]
     return shown[:limit], foreign
+
+
+async def _that_hold(store: MemoryStore, items: list[MemoryItem], asked: Query) -> list[MemoryItem]:
+    """Return *items* with what holds now in the place of each fact, if anything does."""
+    if not any(isinstance(item, FactMemory) for item in items):
+        return items
+    facts: dict[object, list[FactMemory]] = {}
+    for fact in await store.search(metadata=asked.metadata, memory_type="fact", limit=_FACTS):
+        if isinstance(fact, FactMemory) and asked.matches(fact):
+            facts.setdefault(_fact_key(fact), []).append(fact)
+    now = datetime.now(UTC)
+    found: dict[str, MemoryItem] = {}
+    for item in items:
+        holds: MemoryItem | None = item
+        if isinstance(item, FactMemory):
+            holds = holding(facts.get(_fact_key(item), ()), as_of=now, known_at=now)
+        if holds is not None:
+            found.setdefault(holds.id, holds)
+    return list(found.values())
+
+
+def _fact_key(fact: FactMemory) -> object:
+    return (*(getattr(fact.metadata, name) for name in SCOPE_FIELDS), fact.key)
 
 
 def _is_anothers(memory: Memory, scope: MemoryMetadata | None) -> bool:

@@ -16,6 +16,7 @@ from orbiter.memory.recall._modes import RecallMode
 from orbiter.memory.recall._notices import no_model_by_choice
 from orbiter.memory.recall._recall import RecallOptions, recall
 from orbiter.memory.recall._why import Reason, Why
+from orbiter.memory.trust import Trust
 
 __all__ = [
     "BoundRecall",
@@ -39,8 +40,9 @@ class BoundRecall:
 
     store: MemoryStore
     scope: MemoryMetadata
+    min_trust: Trust | str | int | None = None
 
     async def recall(self, query: str, *, limit: int) -> list[MemoryItem]:
         """Return at most *limit* items that answer *query*, best first."""
-        hits = await recall(self.store, query, scope=self.scope, k=limit)
-        return [hit.item for hit in hits]
+        hits = await recall(self.store, query, scope=self.scope, k=limit, min_trust=self.min_trust)
+        return [hit.shown for hit in hits]

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 from weakref import finalize
 
@@ -26,6 +27,8 @@ from orbiter.memory.protocols import (
 )
 from orbiter.memory.query import Query
 from orbiter.memory.ranking import fuse_ranks
+from orbiter.memory.recall._flooded import thinned, unflooded
+from orbiter.memory.recall._likeness import floods_in
 from orbiter.memory.recall._notices import say_once
 from orbiter.memory.recall._pool import Pool, is_talk, speaker_of
 from orbiter.memory.recall._question import Question, read, shortened
@@ -34,6 +37,8 @@ __all__ = ["Found", "gather", "nearest", "newest_of"]
 
 _MOST = 200
 """Candidates from words, and as many from meaning."""
+_DIFFERENT = 100
+"""How many of them must differ, or a flood of copies would leave no room for anything else."""
 _CHOSEN = 120
 """How many of both are weighed, each with what was said around it."""
 _NEWEST = 20
@@ -64,26 +69,25 @@ async def gather(
     """
     text = shortened(text)
     some = replace(asked, limit=max(_MOST, asked.limit))
-    matches = WordMatches([], {}, 0)
-    if isinstance(store, LexicalStore):
-        matches = await store.match_words(list(dict.fromkeys(words.terms(text))), some)
+    matches = await _by_words(store, text, some)
     newest = await newest_of(store, replace(asked, limit=_NEWEST))
     names = {name for item in (*matches.items, *newest) if (name := speaker_of(item)) is not None}
     question = read(text, speakers=names, now=now)
     meaning = await _meaning(store, question, some) if by_meaning else None
     dated = await _dated(store, question, asked)
+    near = [] if meaning is None else meaning.items
+    known = {item.id: item for item in (*matches.items, *near, *dated, *newest)}
+    floods = floods_in(known.values())
     best = fuse_ranks(
         {
-            "words": [item.id for item in matches.items],
-            "meaning": [] if meaning is None else [item.id for item in meaning.items],
-            "time": [item.id for item in dated],
+            "words": [item.id for item in thinned(matches.items, floods)],
+            "meaning": [item.id for item in thinned(near, floods)],
+            "time": [item.id for item in thinned(dated, floods)],
         }
     )
     chosen = [item_id for item_id, _ in best[: max(_CHOSEN, 2 * asked.limit)]]
     if len(chosen) < _NEWEST:
         chosen = list(dict.fromkeys((*chosen, *(item.id for item in newest))))
-    near = [] if meaning is None else meaning.items
-    known = {item.id: item for item in (*matches.items, *near, *dated, *newest)}
     stretches = await _around(store, [known[item_id] for item_id in chosen])
     items = [item for stretch in stretches for item in stretch]
     pool = Pool(
@@ -91,6 +95,7 @@ async def gather(
         frozenset(item.id for item in items if item.content.strip() and asked.matches(item)),
         matches.frequency,
         matches.passages,
+        floods=floods and floods_in((known | {item.id: item for item in items}).values()),
     )
     if meaning is None or not isinstance(store, VectorStore):
         return question, pool
@@ -102,6 +107,20 @@ async def gather(
         asked=meaning.words,
         asked_dimension=0 if store.embeddings is None else store.embeddings.detail_dimension,
     )
+
+
+async def _by_words(store: MemoryStore, text: str, asked: Query) -> WordMatches:
+    """Return what holds words of *text*, and how common these are."""
+    if not isinstance(store, LexicalStore):
+        return WordMatches([], {}, 0)
+    terms, answers = list(dict.fromkeys(words.terms(text))), list[WordMatches]()
+
+    async def ask(some: Query) -> Sequence[MemoryItem]:
+        answers.append(await store.match_words(terms, some))
+        return answers[-1].items
+
+    items = await unflooded(ask, asked, enough=_DIFFERENT)
+    return replace(answers[0], items=items)  # of these the counts hold: nothing was left out
 
 
 class _Meaning(NamedTuple):
@@ -126,9 +145,9 @@ async def nearest(
     question = read(shortened(text), speakers=names, now=now)
     some = replace(asked, limit=max(_MOST, asked.limit))
     found = await _meaning(store, question, some, is_all=True)
-    return question, [] if found is None else list(
-        zip(found.items, found.similarity.values(), strict=True)
-    )
+    return question, [] if found is None else [
+        (item, found.similarity[item.id]) for item in found.items
+    ]
 
 
 async def _meaning(
@@ -156,9 +175,15 @@ async def _meaning(
         if id(store) not in _stuck:
             finalize(store, _stuck.pop, id(store), None)
         _stuck[id(store)] = time.monotonic() + _PAUSE
-    near = await store.nearest(vector, asked)
-    similarity = {item.id: cosine for item, cosine in near}
-    return _Meaning(vector, asked_words, [item for item, _ in near], similarity)
+    similarity: dict[str, float] = {}
+
+    async def ask(some: Query) -> Sequence[MemoryItem]:
+        near = await store.nearest(vector, some)
+        similarity.update((item.id, cosine) for item, cosine in near)
+        return [item for item, _ in near]
+
+    items = await unflooded(ask, asked, enough=_DIFFERENT)
+    return _Meaning(vector, asked_words, items, similarity)
 
 
 async def _embedded(
@@ -230,7 +255,8 @@ async def _dated(store: MemoryStore, question: Question, asked: Query) -> list[M
             continue
         since = bounds[0] if asked.since is None else max(bounds[0], asked.since)
         until = bounds[1] if asked.until is None else min(bounds[1], asked.until)
-        items = await newest_of(store, replace(asked, limit=_DATED, since=since, until=until))
+        some = replace(asked, limit=_DATED, since=since, until=until)
+        items = await unflooded(partial(newest_of, store), some, enough=_DATED // 2)
         found += [item for item in items if since <= item.created_at < until]
     return found
 

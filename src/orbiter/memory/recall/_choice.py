@@ -1,15 +1,20 @@
 """From candidates with points to hits: the best that say different things, and what is left out."""
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from orbiter.memory.items import MemoryItem
 from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall._hits import Hit, LeftOut, LeftOutReason, Recalled
+from orbiter.memory.recall._likeness import Floods
 from orbiter.memory.recall._modes import RecallMode
 from orbiter.memory.recall._question import Question
 from orbiter.memory.recall._ranking import Scored, without_repeats
 from orbiter.memory.recall._why import Why, passage_of
+
+if TYPE_CHECKING:
+    from orbiter.memory.facts import FactSpan
 
 __all__ = ["MOST_LEFT_OUT", "Weighed", "choose"]
 
@@ -27,15 +32,16 @@ class Weighed(NamedTuple):
     """Best first."""
     why: Callable[[Scored], Why]
     has_evidence: Callable[[Scored], bool] = lambda _: True
-    keeps_repeats: bool = False
-    """Whether items that say the same have a place each."""
+    floods: Floods = MappingProxyType({})
+    """Which of them are copies of each other, for all their numbers."""
+    spans: "Mapping[str, FactSpan]" = MappingProxyType({})
+    """From when to when each fact among them held."""
 
 
 def choose(weighed: Weighed, *, k: int, mode: RecallMode, explain: bool) -> Recalled:
     """Return the best *k* hits of the candidates; with *explain*, also what is left out."""
     worthy = [one for one in weighed.scored if weighed.has_evidence(one)]
-    chosen: list[tuple[Scored, list[MemoryItem]]]
-    chosen = [(one, []) for one in worthy[:k]] if weighed.keeps_repeats else _distinct(worthy, k)
+    chosen = _distinct(worthy, k, weighed.floods)
     return Recalled(
         (
             Hit(
@@ -43,7 +49,8 @@ def choose(weighed: Weighed, *, k: int, mode: RecallMode, explain: bool) -> Reca
                 one.score,
                 weighed.why(one),
                 tuple(repeats),
-                passage_of(weighed.question, one.item),
+                _passage(weighed, one.item),
+                weighed.spans.get(one.item.id),
             )
             for one, repeats in chosen
         ),
@@ -52,6 +59,18 @@ def choose(weighed: Weighed, *, k: int, mode: RecallMode, explain: bool) -> Reca
         left_out=_left_out(weighed, worthy, chosen) if explain else (),
         question=weighed.told,
     )
+
+
+def _passage(weighed: Weighed, item: MemoryItem) -> str:
+    """Return what of an item answers the question; a fact with its dates."""
+    span = weighed.spans.get(item.id)
+    passage = passage_of(weighed.question, item)
+    if span is None:
+        return passage
+    from orbiter.memory.facts import dated  # noqa: PLC0415 - only where there are facts
+
+    when = dated(span)
+    return f"{passage} ({when})" if when else passage
 
 
 def _left_out(
@@ -67,12 +86,15 @@ def _left_out(
     )
 
 
-def _distinct(scored: list[Scored], k: int) -> list[tuple[Scored, list[MemoryItem]]]:
+def _distinct(
+    scored: list[Scored], k: int, floods: Floods
+) -> list[tuple[Scored, list[MemoryItem]]]:
     """Return the best *k* that say different things."""
     looked_at = 4 * k
     while True:
         best = scored[:looked_at]
-        chosen = without_repeats(best, {one.item.id: terms_of(one.item) for one in best}, limit=k)
+        terms = {one.item.id: terms_of(one.item) for one in best}
+        chosen = without_repeats(best, terms, limit=k, floods=floods)
         if len(chosen) == k or len(best) == len(scored):
             return chosen
         looked_at *= 4

@@ -2,11 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from orbiter.memory.copies import copy_item
 from orbiter.memory.items import MemoryItem
 from orbiter.memory.recall._modes import RecallMode
 from orbiter.memory.recall._why import Why, who_said
+
+if TYPE_CHECKING:
+    from orbiter.memory.facts import FactSpan
 
 __all__ = ["Hit", "LeftOut", "LeftOutReason", "Recalled"]
 
@@ -39,7 +43,19 @@ class Hit:
     repeats: tuple[MemoryItem, ...] = ()
     """Others that say the same, and were given no place of their own."""
     passage: str = ""
-    """The part of a long item that holds most of the question; all of a short one."""
+    """The part of a long item that holds most of the question; all of a short one. A fact has its
+    dates with it."""
+    span: "FactSpan | None" = None
+    """From when to when a fact holds, or held; nothing for other items."""
+
+    @property
+    def shown(self) -> MemoryItem:
+        """The item as a model should see it: a fact says until when it held, if it does not now."""
+        if self.span is None:
+            return self.item
+        shown = copy_item(self.item)
+        shown.__dict__.update(valid_from=self.span.start, valid_to=self.span.end)  # a copy
+        return shown
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "why", Why(self.why))  # a plain tuple will do

@@ -39,6 +39,8 @@ class Pool:
     asked: bytes = b""
     """The vectors of the question's words, where the model gives them."""
     asked_dimension: int = 0
+    floods: Mapping[str, int] = field(default_factory=dict)
+    """Items that are copies of many others, and which of the floods they belong to."""
 
     @property
     def items(self) -> list[MemoryItem]:

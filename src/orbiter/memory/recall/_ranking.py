@@ -2,20 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from types import MappingProxyType
 
-from orbiter.memory import words
 from orbiter.memory.items import MemoryItem
 from orbiter.memory.recall._features import Table
-from orbiter.memory.recall._pool import speaker_of
+from orbiter.memory.recall._likeness import Floods, are_alike, hinges, who_says
 
 __all__ = ["Scored", "score", "without_repeats"]
 
 _NEAR = 50
 """How far down the list a repeat may stand: what says the same scores the same, or nearly."""
-_ALIKE = 0.9
-"""Share of terms in common from which two items say the same."""
-_DENIALS = frozenset(("cannot", "never", "no", "none", "nobody", "nor", "not", "nothing"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,48 +43,39 @@ def score(table: Table, weights: Mapping[str, float], eligible: frozenset[str]) 
 
 
 def without_repeats(
-    scored: Sequence[Scored], terms: Mapping[str, frozenset[str]], *, limit: int
+    scored: Sequence[Scored],
+    terms: Mapping[str, frozenset[str]],
+    *,
+    limit: int,
+    floods: Floods = MappingProxyType({}),
 ) -> list[tuple[Scored, list[MemoryItem]]]:
     """Return at most *limit* items, each with those further down that say the same.
 
-    *terms* are the terms of each item, by id.
+    *terms* are the terms of each item, by id. All of one of the *floods* say the same.
     """
     chosen: list[tuple[Scored, list[MemoryItem]]] = []
+    flooded: dict[int, list[MemoryItem]] = {}
     for one in scored:
-        same = next(
-            (
-                repeats
-                for earlier, repeats in chosen[-_NEAR:]
-                if _is_alike(terms[earlier.item.id], terms[one.item.id])
-                and _who(earlier.item) == _who(one.item)
-                and _hinges(earlier.item.content) == _hinges(one.item.content)
-            ),
-            None,
-        )
+        flood = floods.get(one.item.id)
+        same = None if flood is None else flooded.get(flood)
+        if same is None:
+            near = chosen[-_NEAR:]
+            same = next((each for it, each in near if _is_repeat(it.item, one.item, terms)), None)
+        if same is None and len(chosen) == limit:
+            break
         if same is not None:
             same.append(one.item)
-        elif len(chosen) < limit:
-            chosen.append((one, []))
         else:
-            break
+            same = []
+            chosen.append((one, same))
+        if flood is not None:
+            flooded[flood] = same
     return chosen
 
 
-def _who(item: MemoryItem) -> tuple[str, str | None]:
-    return item.memory_type, speaker_of(item)
-
-
-@lru_cache(maxsize=4096)
-def _hinges(content: str) -> tuple[str, ...]:
-    """Return what makes two texts differ that have all other words in common: numbers and noes."""
-    return tuple(
-        "not" if is_denial else word
-        for word in words.tokens(content)
-        if (is_denial := word in _DENIALS or word.endswith("n't")) or any(map(str.isdigit, word))
+def _is_repeat(one: MemoryItem, other: MemoryItem, terms: Mapping[str, frozenset[str]]) -> bool:
+    return (
+        are_alike(terms[one.id], terms[other.id])
+        and who_says(one) == who_says(other)
+        and hinges(one.content) == hinges(other.content)
     )
-
-
-def _is_alike(one: frozenset[str], other: frozenset[str]) -> bool:
-    if not one or not other:
-        return False
-    return len(one & other) >= _ALIKE * len(one | other)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TypedDict
 
@@ -10,10 +11,12 @@ from orbiter.memory.items import MemoryMetadata, MemoryStatus
 from orbiter.memory.protocols import MemoryStore, VectorStore
 from orbiter.memory.query import SCOPE_FIELDS, Query, check_instant, check_size
 from orbiter.memory.recall._choice import Weighed, choose
+from orbiter.memory.recall._flooded import both
 from orbiter.memory.recall._hits import Recalled
 from orbiter.memory.recall._modes import RecallMode, check_mode, check_store
 from orbiter.memory.recall._notices import say_once
 from orbiter.memory.recall._weighing import Asked, by_all, by_meaning, by_time
+from orbiter.memory.trust import Trust, read_trust, trusted
 from orbiter.memory.words import tokens
 
 __all__ = ["RecallOptions", "check_scope", "recall"]
@@ -39,6 +42,7 @@ class RecallOptions(TypedDict, total=False):
     half_life_hours: float
     importance_weight: float
     now: datetime | None
+    min_trust: Trust | str | int | None
 
 
 async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh beside relevance
@@ -58,6 +62,7 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     half_life_hours: float = 24.0 * 30,
     importance_weight: float = 0.0,
     now: datetime | None = None,
+    min_trust: Trust | str | int | None = None,
 ) -> Recalled:
     """Return at most *k* items of *store* that answer *query*, best first, with reasons.
 
@@ -65,18 +70,21 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     filters are those of `search`; *where* compares keys of `metadata.extra`. With
     *recency_weight*, new memories gain so many points, half as many after *half_life_hours*; with
     *importance_weight*, `metadata.extra["importance"]` from 0 to 1 earns its share. *now* is when
-    the question is asked, for "last week".
+    the question is asked, for "last week". With *min_trust*, such as `"agent"`, what comes from a
+    source that is worth less is not there at all: see `orbiter.memory.trust`.
 
     What shares no word with the question, has none around it and means less than most candidates
     is left out, so that there may be fewer than *k*, or none. A question of nothing but names is
     answered by what these people said and what names them; one of nothing but common words, by
-    meaning alone. Of a very long query, the beginning and the end count.
+    meaning alone. Of a very long query, the beginning and the end count. Facts are judged as of
+    *now*: what holds comes before what held, and what was retracted never comes.
 
     *mode* `hybrid` goes by all of that; without an embedding model, or while it fails, by words
     and structure, and says so once. `words` does so at once and asks no model. `meaning` goes by
     vectors alone: a store without a model is an `UnsupportedError`, one that fails an
     `EmbeddingError`. `recent` is the newest items, newest first, whatever else they weigh; if
-    *query* has words to look for, those that hold any of them.
+    *query* has words to look for, those that hold any of them. What says the same, and a flood of
+    copies all the more, has one place in every mode.
 
     With *explain*, `left_out` of the answer holds the next best candidates.
     """
@@ -88,7 +96,9 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
         half_life_hours=half_life_hours,
         importance_weight=importance_weight,
     )
+    trust = None if min_trust is None else trusted(read_trust(min_trust))
     filters = Query("", scope, memory_type, status, k, since=since, until=until, where=where)
+    filters = replace(filters, where=both(filters.where, trust))
     if not isinstance(query, str):
         raise QueryError(f"`query` must be text, not {query!r}")
     Query(query)
@@ -104,19 +114,25 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
         half_life_hours=half_life_hours,
         importance_weight=importance_weight,
         explain=explain,
+        trusted=trust,
     )
     return choose(await _weighed(store, asked, mode), k=k, mode=mode, explain=explain)
 
 
 async def _weighed(store: MemoryStore, asked: Asked, mode: RecallMode) -> Weighed:
     if mode == "recent":
-        return await by_time(store, asked)
-    if mode == "meaning":
-        return await by_meaning(store, asked)
-    weighed = await by_all(store, asked, with_meaning=mode == "hybrid")
+        weighed = await by_time(store, asked)
+    elif mode == "meaning":
+        weighed = await by_meaning(store, asked)
+    else:
+        weighed = await by_all(store, asked, with_meaning=mode == "hybrid")
     if mode == "hybrid" and (not isinstance(store, VectorStore) or store.embeddings is None):
         say_once("no model", _NO_MODEL)
-    return weighed
+    if all(one.item.memory_type != "fact" for one in weighed.scored):
+        return weighed
+    from orbiter.memory.recall._facts import judged  # noqa: PLC0415 - few candidates are facts
+
+    return await judged(store, weighed, asked, is_ordered=mode == "recent")
 
 
 def check_scope(scope: object) -> None:

@@ -2,18 +2,38 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from orbiter.memory.items import MemoryItem
 from orbiter.memory.protocols import LexicalStore, MemoryStore
 from orbiter.memory.query import Query
 from orbiter.memory.recall._candidates import newest_of
 from orbiter.memory.recall._features import terms_of
+from orbiter.memory.recall._flooded import unflooded
+from orbiter.memory.recall._likeness import who_says, without_numbers
 
-__all__ = ["newest_that_hold"]
+__all__ = ["newest_that_differ", "newest_that_hold"]
 
+_FEW, _SOME, _MANY = 20, 250, 2_000
+"""How many are read at first, and then, if most say the same, to find some that differ."""
 _PAGE = 500
 _ALL = 10_000
 """Items that are read of a store which has no other filters than the basic ones."""
+
+
+async def newest_that_differ(
+    store: MemoryStore, terms: list[str], asked: Query, *, count: int
+) -> list[MemoryItem]:
+    """Return the newest items that match, with or without copies, *count* of which differ."""
+    ask = partial(newest_that_hold, store, terms)
+    found: Sequence[MemoryItem] = []
+    for size in (_FEW, _SOME, _MANY):
+        some = replace(asked, limit=max(size, 2 * count))
+        found = await (ask(some) if size == _FEW else unflooded(ask, some, enough=count))
+        texts = {(who_says(item), without_numbers(item.content)) for item in found}
+        if len(texts) >= count or len(found) != some.limit:
+            break
+    return list(found)
 
 
 async def newest_that_hold(store: MemoryStore, terms: list[str], asked: Query) -> list[MemoryItem]:
@@ -48,7 +68,7 @@ async def _matching(store: LexicalStore, terms: list[str], asked: Query) -> list
     If it has more than it returned, none of the newest is older than the oldest that would do
     among those: so the next question begins there, and fewer and fewer are left.
     """
-    limit = max(_PAGE, 2 * asked.limit)
+    limit = _PAGE + asked.limit
     since = asked.since
     while True:
         matches = await store.match_words(terms, replace(asked, limit=limit, since=since))

@@ -1,10 +1,10 @@
 """What each mode makes of a question: by all there is, by meaning alone, by time alone."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
+from orbiter.memory.filters import Where
 from orbiter.memory.items import MemoryItem
 from orbiter.memory.protocols import MemoryStore
 from orbiter.memory.query import Query
@@ -12,11 +12,12 @@ from orbiter.memory.ranking import recency
 from orbiter.memory.recall._candidates import gather, nearest
 from orbiter.memory.recall._choice import MOST_LEFT_OUT, Weighed
 from orbiter.memory.recall._features import UNRELATED, has_evidence, measure, standardise
+from orbiter.memory.recall._likeness import floods_in
 from orbiter.memory.recall._order import LOOKED_AT, order
 from orbiter.memory.recall._pool import is_talk
 from orbiter.memory.recall._question import in_words, read, shortened
 from orbiter.memory.recall._ranking import Scored
-from orbiter.memory.recall._recent import newest_that_hold
+from orbiter.memory.recall._recent import newest_that_differ
 from orbiter.memory.recall._why import Reason, Why, is_important, is_recent, means, reasons
 from orbiter.memory.words import terms
 
@@ -36,6 +37,8 @@ class Asked(NamedTuple):
     half_life_hours: float
     importance_weight: float
     explain: bool
+    trusted: Where | None = None
+    """The part of the filters that says how far a memory must be trusted."""
 
     def recency_of(self, item: MemoryItem) -> float:
         """Return how recent an item is, from 0 to 1."""
@@ -76,6 +79,7 @@ async def by_all(store: MemoryStore, asked: Asked, *, with_meaning: bool) -> Wei
         scored,
         lambda one: reasons(question, pool, table, one),
         is_worthy,
+        pool.floods,
     )
 
 
@@ -104,18 +108,16 @@ async def by_meaning(store: MemoryStore, asked: Asked) -> Weighed:
         found = [Reason(part, points, texts[part]) for part, points in one.points.items()]
         return Why(sorted(found, key=lambda reason: -abs(reason.points)))
 
-    return Weighed(question, in_words(question), sorted(scored, key=lambda one: -one.score), why)
+    best_first = sorted(scored, key=lambda one: -one.score)
+    return Weighed(question, in_words(question), best_first, why, floods=floods_in(items))
 
 
 async def by_time(store: MemoryStore, asked: Asked) -> Weighed:
     """Return the newest items, newest first, of those that hold a word of the question."""
     text = shortened(asked.text)
     more = MOST_LEFT_OUT if asked.explain else 0
-    found = await newest_that_hold(
-        store,
-        list(dict.fromkeys(terms(text))),
-        replace(asked.filters, limit=asked.filters.limit + more),
-    )
+    wanted = list(dict.fromkeys(terms(text)))
+    found = await newest_that_differ(store, wanted, asked.filters, count=asked.filters.limit + more)
     scored = [
         Scored(item, place, {"recency": asked.recency_of(item)}) for place, item in enumerate(found)
     ]
@@ -126,7 +128,7 @@ async def by_time(store: MemoryStore, asked: Asked) -> Weighed:
         told,
         scored,
         lambda one: Why([Reason("recency", one.score, is_recent(one.item))]),
-        keeps_repeats=True,
+        floods=floods_in(found),
     )
 
 

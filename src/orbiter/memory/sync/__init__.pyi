@@ -3,21 +3,26 @@
 import builtins
 import os
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
 from orbiter.memory import agent, episodic
 from orbiter.memory.agent import MemoryEvent
+from orbiter.memory.agent._evicting import Evicted
+from orbiter.memory.agent._facts import Source
 from orbiter.memory.agent._reading import Given
 from orbiter.memory.agent._results import Forgotten, Page, ScopeStats
+from orbiter.memory.audit import AuditEntry, AuditMode, AuditVerification
 from orbiter.memory.backends.postgres import PostgresMemoryStore
 from orbiter.memory.backends.redis import RedisMemoryStore
 from orbiter.memory.backends.sqlite import SQLiteMemoryStore
 from orbiter.memory.context import Context
 from orbiter.memory.conversation import OpenGroup
 from orbiter.memory.episodes import EpisodicMemory
+from orbiter.memory.erasure import Erasure
+from orbiter.memory.facts import FactConflict, FactEntry, FactMemory
 from orbiter.memory.filters import Where
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.messages import Format, ProviderMessages
@@ -31,8 +36,20 @@ from orbiter.memory.sync._loop import run as run
 from orbiter.memory.sync._proxies import Blocking
 from orbiter.memory.sync._streams import Stream as Stream
 from orbiter.memory.tokens import TokenCounter
+from orbiter.memory.trust import Trust
 
-__all__ = ["AgentMemory", "Chat", "ScopedMemory", "ShortTermMemoryManager", "Stream", "run"]
+__all__ = [
+    "AgentMemory",
+    "AuditLog",
+    "Chat",
+    "Facts",
+    "FactsView",
+    "PastMemory",
+    "ScopedMemory",
+    "ShortTermMemoryManager",
+    "Stream",
+    "run",
+]
 
 class AgentMemory(Blocking[agent.AgentMemory]):
     """Memory for agents, at the place that *url* names.
@@ -47,7 +64,8 @@ class AgentMemory(Blocking[agent.AgentMemory]):
     with `summaries=None`, nothing does. *count_tokens* counts for budgets, in place of an
     estimate. *secret* keeps the beginning of contexts the same in all processes that share it, as
     providers' caches want it. On Postgres, *row_security* has the server itself hold every handle
-    to its user.
+    to its user. With *audit* `writes`, or `all` for reads as well, what is done is recorded in a
+    chain that shows whether anybody has changed it.
 
     Use it as `with AgentMemory(…) as memory`, or close it; the first use opens it.
     """
@@ -64,6 +82,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         count_tokens: TokenCounter | None = None,
         secret: bytes | None = None,
         row_security: bool = False,
+        audit: AuditMode | None = None,
     ) -> None: ...
     @property
     def url(self) -> str:
@@ -89,12 +108,34 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         session_id: str | None = None,
         task_id: str | None = None,
         agent_id: str | None = None,
+        by: str | None = None,
     ) -> ScopedMemory:
-        """Return a handle that reads and writes only what has these ids; name at least one."""
-    def unscoped(self) -> ScopedMemory:
+        """Return a handle that reads and writes only what has these ids; name at least one.
+
+        *by* is who acts through it, for `history` and the audit log.
+        """
+    def unscoped(self, *, by: str | None = None) -> ScopedMemory:
         """Return a handle on everyone's memories: for administration, never for an agent."""
     def events(self) -> Stream[MemoryEvent]:
         """Return everything that happens through this object from now on, for a `for` loop."""
+    def erase(
+        self,
+        *,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        task_id: str | None = None,
+        agent_id: str | None = None,
+        by: str | None = None,
+    ) -> Erasure:
+        """Remove for good all that has these ids, everywhere, and check that nothing is left.
+
+        Name at least one. It cannot be undone. The report is true if nothing was found any more,
+        neither in a table nor in the bytes of a file; if it is not, it says why, and calling again
+        goes on.
+        """
+    @property
+    def audit(self) -> AuditLog:
+        """What was done in this memory, if it was made with `audit=`."""
     def stats(self) -> StoreStats:
         """Return how much the store holds, and what waits to be indexed."""
     def verify(self, *, repair: bool = False) -> Verification:
@@ -129,13 +170,15 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         source: str | None = None,
         extra: Mapping[str, object] | None = None,
         created_at: datetime | None = None,
+        expires: datetime | timedelta | None = None,
         idempotency_key: str | None = None,
         format: Format | None = None,
     ) -> MemoryItem:
         """Keep a text, an item or a provider's message; return it as stored, once it is durable.
 
         *tags*, *importance* (0 to 1) and *source* go to `metadata.extra`, with *extra*.
-        *created_at* is when it was said, if not now. A message may be a dict or what a provider's
+        *created_at* is when it was said, if not now. From *expires* on, an instant or a time from
+        now, it is gone for good. A message may be a dict or what a provider's
         client returns; *format* is whose it is, if it is to be taken for no other. Whatever is
         remembered under an *idempotency_key* first stays: calling again, after a timeout or a
         crash, stores nothing and returns that. An item of an id that is there already replaces it.
@@ -149,6 +192,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         source: str | None = None,
         extra: Mapping[str, object] | None = None,
         created_at: datetime | None = None,
+        expires: datetime | timedelta | None = None,
         format: Format | None = None,
     ) -> builtins.list[MemoryItem]:
         """Keep texts, items and messages in one step, all or none; return them as stored.
@@ -168,14 +212,16 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         recency_weight: float = 0.0,
         half_life_hours: float = ...,
         importance_weight: float = 0.0,
+        min_trust: Trust | str | None = None,
         explain: bool = False,
     ) -> Recalled:
         """Return at most *k* memories that answer *query*, best first, each with the reasons why.
 
         *mode* is `hybrid`, `words`, `meaning` or `recent`, the newest first. *since* and *until*
         bound the time, *where* filters by fields and by keys of `metadata.extra`, with operators
-        such as `{"price": {"$lt": 5}}`. With *explain*, `left_out` of the result says what came
-        next, and why it is not among them. See `docs/recall.md`.
+        such as `{"price": {"$lt": 5}}`. With *min_trust*, only what comes from such a source or a
+        better one: `user`, `agent`, `tool`, `import`, `web`. With *explain*, `left_out` of the
+        result says what came next, and why it is not among them. See `docs/recall.md`.
         """
     def get(self, item_id: str) -> MemoryItem | None:
         """Return the memory of that id, or `None` if there is none in this scope."""
@@ -189,11 +235,13 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         source: str | None = None,
         extra: Mapping[str, object] | None = None,
         status: MemoryStatus | None = None,
+        expires: datetime | timedelta | Literal["never"] | None = None,
         expected_version: int | None = None,
     ) -> MemoryItem:
         """Change what is given of a memory, and return it; the earlier version stays in `history`.
 
-        *extra* is added to what there is. With *expected_version* it is changed only if nobody
+        *extra* is added to what there is. *expires* is as for `remember`; `never` takes an end
+        away. With *expected_version* it is changed only if nobody
         changed it since; else `VersionConflict` is raised, and nothing is changed.
         """
     def forget(
@@ -265,6 +313,46 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         """List what is remembered, newest first; *filters* are `where`."""
     def delete(self, memory_id: str) -> Forgotten:
         """Forget one memory."""
+    @property
+    def facts(self) -> Facts:
+        """What is known to be true in this scope, since when, and what was true before."""
+    def as_of(self, moment: datetime) -> PastMemory:
+        """Return everything of this scope as it was stored at *moment*, to be read only.
+
+        What was purged, erased or has expired since is gone from the past, too.
+        """
+    def evict(
+        self,
+        *,
+        max_items: int | None = None,
+        max_bytes: int | None = None,
+        duplicates: bool = False,
+        half_life_hours: float = ...,
+        dry_run: bool = False,
+    ) -> Evicted:
+        """Forget what is worth least until the scope keeps its budget; return what, and why.
+
+        The worth of a memory is its importance, halved every *half_life_hours*. What has the
+        importance 1, facts that hold and system messages stay; a tool group goes whole. With
+        *duplicates*, of memories that say the same only the first stays. `restore` brings a
+        memory back. With *dry_run* nothing is forgotten.
+        """
+    def duplicates(self) -> builtins.list[tuple[MemoryItem, ...]]:
+        """Return groups of memories that say the same, the first of each group first."""
+    def quarantine(self, source: str, *, dry_run: bool = False) -> Forgotten:
+        """Hide everything that came from *source*, such as `web:example.com`, or all of `web`.
+
+        `release` brings back what was hidden, `undo` removes what it did for good reasons.
+        """
+    def release(self, source: str) -> int:
+        """Bring back what `quarantine` has hidden of *source*; return how many memories."""
+    def undo(
+        self, source: str, *, since: datetime | None = None, dry_run: bool = False
+    ) -> Forgotten:
+        """Take back everything that *source* added or changed, or did so *since* then.
+
+        What it added is forgotten, what it changed is again what it was before.
+        """
 
 class Chat(Blocking[agent.Chat]):
     """One conversation; `ScopedMemory.chat` makes it. Another chat's messages are never in it."""
@@ -316,12 +404,14 @@ class Chat(Blocking[agent.Chat]):
         budget: int | None = None,
         format: Format = "openai",
         memory_limit: int = 5,
+        min_trust: Trust | str | None = None,
     ) -> Context:
         """Return what the model should see: persona, summary, conversation, memories, the task.
 
         Without *task*, it is the newest message of the user. Never over *budget*, always legal in
         *format*. The summary stands for what is too old to be shown as it was said. Memories come
-        from the scope of the handle, so also from its other conversations.
+        from the scope of the handle, so also from its other conversations; with *min_trust*, only
+        such as come from so trusted a source.
         """
     def summary(self) -> str | None:
         """Return the rolling summary as it is stored, or `None` if there is none yet."""
@@ -333,6 +423,178 @@ class Chat(Blocking[agent.Chat]):
         """
     def fork(self, at: str | MemoryItem, *, chat_id: str | None = None) -> Chat:
         """Return a new chat with the messages up to and including *at*; this one stays as it is."""
+
+class Facts(Blocking[agent.Facts]):
+    """What is true in one scope; `ScopedMemory.facts` makes it. With *known_at*, only to read."""
+
+    def put(
+        self,
+        key: str,
+        value: object,
+        *,
+        valid_from: datetime | None = None,
+        valid_to: datetime | None = None,
+        source: Source | None = None,
+        importance: float | None = None,
+    ) -> FactMemory:
+        """Say that *key* is *value*, from now or *valid_from* on; return it as stored.
+
+        What held before is kept with its time. *source* is the memory or memories that say so,
+        of which the least trusted counts, or a label such as `web:example.com`. What holds already
+        is not recorded twice: it is returned, with the new source added.
+        """
+    def end(
+        self, key: str, *, at: datetime | None = None, source: Source | None = None
+    ) -> FactMemory | None:
+        """Say that nothing is true of *key* from now or *at* on; `None` if nothing was anyway."""
+    def revert(self, key: str) -> FactMemory | None:
+        """Retract what was said last of *key*; return what is true of it now."""
+    def retract(self, fact_id: str) -> FactMemory:
+        """Say that an assertion was wrong: it holds no more, at any time, as known from now on."""
+    def accept(self, fact_id: str) -> FactMemory:
+        """Make a draft a fact, known from now on; return it.
+
+        Where just that holds already, its sources are added there, and the draft is discarded.
+        """
+    def discard(self, fact_id: str) -> FactMemory:
+        """Turn a draft down; the same messages do not propose it again."""
+    def propose(
+        self,
+        key: str,
+        value: object,
+        *,
+        source: MemoryItem | Sequence[MemoryItem],
+        valid_from: datetime | None = None,
+        valid_to: datetime | None = None,
+        confidence: float | None = None,
+    ) -> FactMemory | None:
+        """Keep as a draft what memories seem to say; return it, or `None` if it is known.
+
+        It is since the newest of them was said, unless *valid_from* says otherwise. The same
+        memories propose the same once: not again what was accepted, discarded, retracted or
+        forgotten.
+        """
+    @property
+    def scope(self) -> MemoryMetadata:
+        """Whose facts these are."""
+    def get(
+        self, key: str, *, as_of: datetime | None = None, known_at: datetime | None = None
+    ) -> FactMemory | None:
+        """Return what is true of *key*: now or at *as_of*, as known now or at *known_at*."""
+    def all(
+        self, *, as_of: datetime | None = None, known_at: datetime | None = None
+    ) -> dict[str, FactMemory]:
+        """Return everything that is true, by key: now or at *as_of*, as known then."""
+    def keys(self) -> list[str]:
+        """Return the keys that anything was ever said of, also those whose facts have ended."""
+    def history(self, key: str) -> list[FactEntry]:
+        """Return every assertion, the one recorded first first, with the time for which it held.
+
+        Retracted ones are among them; what waits for a review, or did not pass it, is not.
+        """
+    def conflicts(self) -> list[FactConflict]:
+        """Return the contradictions; `retract` one side, and a conflict is settled."""
+    def drafts(self) -> list[FactMemory]:
+        """Return what waits for a review, oldest first: `accept` or `discard` each."""
+
+class FactsView(Blocking[agent.FactsView]):
+    """What is true in one scope, to be read.
+
+    With *known_at* it is read as it was known then, and later changes are not seen. *by* is who
+    acts, *clock* tells the time.
+    """
+
+    @property
+    def scope(self) -> MemoryMetadata:
+        """Whose facts these are."""
+    def get(
+        self, key: str, *, as_of: datetime | None = None, known_at: datetime | None = None
+    ) -> FactMemory | None:
+        """Return what is true of *key*: now or at *as_of*, as known now or at *known_at*."""
+    def all(
+        self, *, as_of: datetime | None = None, known_at: datetime | None = None
+    ) -> dict[str, FactMemory]:
+        """Return everything that is true, by key: now or at *as_of*, as known then."""
+    def keys(self) -> list[str]:
+        """Return the keys that anything was ever said of, also those whose facts have ended."""
+    def history(self, key: str) -> list[FactEntry]:
+        """Return every assertion, the one recorded first first, with the time for which it held.
+
+        Retracted ones are among them; what waits for a review, or did not pass it, is not.
+        """
+    def conflicts(self) -> list[FactConflict]:
+        """Return the contradictions; `retract` one side, and a conflict is settled."""
+    def drafts(self) -> list[FactMemory]:
+        """Return what waits for a review, oldest first: `accept` or `discard` each."""
+
+class PastMemory(Blocking[agent.PastMemory]):
+    """What was remembered in one scope at *moment*; `ScopedMemory.as_of` makes it."""
+
+    @property
+    def moment(self) -> datetime:
+        """When all this was so."""
+    @property
+    def scope(self) -> MemoryMetadata:
+        """Whose memories these are."""
+    @property
+    def facts(self) -> FactsView:
+        """What was true then, as it was known then."""
+    def get(self, item_id: str) -> MemoryItem | None:
+        """Return the memory of that id as it was, or `None` if there was none in this scope."""
+    def list(
+        self,
+        *,
+        query: str = "",
+        where: Where | None = None,
+        memory_type: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page:
+        """Return a page of what was remembered, newest first; *cursor* is `next` of the one before.
+
+        The filters hold of what a memory was then.
+        """
+    def __iter__(self) -> Stream[MemoryItem]:
+        """Yield all that was remembered, newest first."""
+    def recall(
+        self, query: str, *, k: int = 10, memory_type: str | None = None, where: Where | None = None
+    ) -> Recalled:
+        """Return at most *k* memories of then that answer *query* by their words, best first.
+
+        The newest 5,000 of the scope are looked at, and indexed for this one answer.
+        """
+
+class AuditLog(Blocking[agent.AuditLog]):
+    """The log of a memory that was made with `audit`; `AgentMemory.audit` returns it."""
+
+    def entries(
+        self,
+        *,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        task_id: str | None = None,
+        agent_id: str | None = None,
+        action: str | None = None,
+        item_id: str | None = None,
+        since: datetime | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> builtins.list[AuditEntry]:
+        """Return at most *limit* entries that match all that is given, newest first.
+
+        A user's entries are found by the digest of the name, which the log keeps in its place:
+        the entries of an erased user are still there for whoever knows the name. *item_id* finds
+        what was done to an item, its reads aside. *before* is the number of the last entry of a
+        page, to get the page of older ones.
+        """
+    def verify(self, *, head: str | None = None) -> AuditVerification:
+        """Follow the chain, and compare every item with what its entries say of it.
+
+        *head* is what `head()` returned at some time, and was kept elsewhere: without it nobody
+        can tell whether somebody has written the whole log anew.
+        """
+    def head(self) -> str:
+        """Return the hash of the last entry. Keep it where nobody who can write here can."""
 
 class ShortTermMemoryManager(Blocking[episodic.ShortTermMemoryManager]):
     """Remembers what one agent did and was told, for some hours.
@@ -396,6 +658,11 @@ class ShortTermMemoryManager(Blocking[episodic.ShortTermMemoryManager]):
         """Forget one memory, or all that match every filter given; return how many.
 
         A filter by time alone, and *everything*, also take what cannot be read any more.
+        """
+    def erase_agents(self, *patterns: str) -> Erasure:
+        """Remove for good what is kept here of every agent whose id matches one of *patterns*.
+
+        `*` stands for any characters. It is the place that is meant, not this agent alone.
         """
     def get_recent(self, hours: float = 2.0, limit: int | None = None) -> list[EpisodicMemory]:
         """Return the interactions of the last *hours*, newest first, at most *limit*."""

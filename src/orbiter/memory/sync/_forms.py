@@ -11,7 +11,16 @@ from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.sync._loop import close_at_exit, close_soon
 from orbiter.memory.sync._proxies import Blocking, blocking_form_of
 
-__all__ = ["AgentMemory", "Chat", "ScopedMemory", "ShortTermMemoryManager"]
+__all__ = [
+    "AgentMemory",
+    "AuditLog",
+    "Chat",
+    "Facts",
+    "FactsView",
+    "PastMemory",
+    "ScopedMemory",
+    "ShortTermMemoryManager",
+]
 
 
 # From the inside out: a form must be known before another hands it out.
@@ -29,6 +38,26 @@ class Chat(Blocking[agent.Chat]):
         # A branch that was made is a chat like any other: to fork again would make another one.
         branch: Any = value
         return lambda: self._other()._handle.chat(branch.id)  # noqa: SLF001 - two of a kind
+
+
+@blocking_form_of(agent.FactsView)
+class FactsView(Blocking[agent.FactsView]):
+    pass
+
+
+@blocking_form_of(agent.Facts)
+class Facts(Blocking[agent.Facts]):
+    pass
+
+
+@blocking_form_of(agent.PastMemory)
+class PastMemory(Blocking[agent.PastMemory]):
+    pass
+
+
+@blocking_form_of(agent.AuditLog)
+class AuditLog(Blocking[agent.AuditLog]):
+    pass
 
 
 @blocking_form_of(agent.ScopedMemory)

@@ -77,6 +77,8 @@ def blocking_form_of(twin: type) -> Callable[[_Class], _Class]:
                 setattr(form, name, _member(name, inspect.getattr_static(twin, name)))
         if "__init__" in vars(form):
             vars(form)["__init__"].__signature__ = inspect.signature(twin.__init__)  # type: ignore[misc]
+        if hasattr(twin, "__aiter__"):
+            form.__iter__ = _iterate  # type: ignore[attr-defined]
         if hasattr(twin, "__aenter__"):
             form.__enter__ = _enter  # type: ignore[attr-defined]
             form.__exit__ = _exit  # type: ignore[attr-defined]
@@ -187,6 +189,10 @@ def _returned(annotation: Any) -> Any:
 
 def _told(doc: str | None) -> str | None:
     return doc and doc.replace("`async for`", "a `for` loop").replace("async with", "with")
+
+
+def _iterate(self: Blocking[Any]) -> object:
+    return _handed_out(self, aiter)
 
 
 def _enter(self: Blocking[_T]) -> Blocking[_T]:

@@ -1,0 +1,107 @@
+"""`AuditLog`: what was written, read and erased in a memory, by whom, and whether it is true.
+
+It is everybody's, so it knows no scope: it is for whoever answers for the memory, never for an
+agent.
+"""
+
+import builtins
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeGuard, TypeVar
+
+from orbiter.memory.agent._core import Core, Store
+from orbiter.memory.agent._observed import observed
+from orbiter.memory.audit import AuditEntry, AuditVerification, silently
+from orbiter.memory.errors import UnsupportedError
+from orbiter.memory.items import MemoryMetadata
+
+if TYPE_CHECKING:
+    from orbiter.memory.backends._sql_audit import SQLAudit
+
+__all__ = ["AuditLog", "read_as_one"]
+
+_T = TypeVar("_T")
+
+
+class AuditLog:
+    """The log of a memory that was made with `audit`; `AgentMemory.audit` returns it."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def __repr__(self) -> str:
+        return f"AuditLog({self._core.store!r})"
+
+    async def _store(self) -> "SQLAudit":
+        await self._core.init()
+        store = self._core.store
+        if not _keeps_log(store):
+            raise UnsupportedError(f"{store!r} keeps no audit log; SQLite and Postgres do")
+        return store
+
+    @observed("audit.entries")
+    async def entries(  # noqa: PLR0913 - each narrows it down
+        self,
+        *,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        task_id: str | None = None,
+        agent_id: str | None = None,
+        action: str | None = None,
+        item_id: str | None = None,
+        since: datetime | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> builtins.list[AuditEntry]:
+        """Return at most *limit* entries that match all that is given, newest first.
+
+        A user's entries are found by the digest of the name, which the log keeps in its place:
+        the entries of an erased user are still there for whoever knows the name. *item_id* finds
+        what was done to an item, its reads aside. *before* is the number of the last entry of a
+        page, to get the page of older ones.
+        """
+        whose = MemoryMetadata(
+            user_id=user_id, session_id=session_id, task_id=task_id, agent_id=agent_id
+        )
+        return await (await self._store()).audit_entries(
+            metadata=whose, action=action, item_id=item_id, since=since, before=before, limit=limit
+        )
+
+    @observed("audit.verify")
+    async def verify(self, *, head: str | None = None) -> AuditVerification:
+        """Follow the chain, and compare every item with what its entries say of it.
+
+        *head* is what `head()` returned at some time, and was kept elsewhere: without it nobody
+        can tell whether somebody has written the whole log anew.
+        """
+        return await (await self._store()).verify_audit(head=head)
+
+    @observed("audit.head")
+    async def head(self) -> str:
+        """Return the hash of the last entry. Keep it where nobody who can write here can."""
+        return await (await self._store()).audit_head()
+
+
+async def read_as_one(
+    core: Core,
+    scope: MemoryMetadata,
+    call: str,
+    read: Callable[[], Awaitable[_T]],
+    ids: Callable[[_T], Iterable[str]],
+) -> _T:
+    """Return what *read* returns; if reads are logged, all that it reads is one entry.
+
+    The entry names *call* and the *ids* that were found.
+    """
+    store = await core.opened(scope)
+    if not _keeps_log(store) or store.audit != "all":
+        return await read()
+    with silently():
+        found = await read()
+    await store.log_read(call, ids(found), scope=scope)
+    return found
+
+
+def _keeps_log(store: Store) -> "TypeGuard[SQLAudit]":
+    # By what it can do: to ask for its class would load a database's driver.
+    return hasattr(store, "verify_audit")

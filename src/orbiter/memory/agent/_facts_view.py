@@ -1,0 +1,162 @@
+"""Reading what is true in one scope: now or then, as known now or then."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from orbiter.memory.agent._core import Core, Store
+from orbiter.memory.agent._messages import nothing_else
+from orbiter.memory.agent._observed import observed
+from orbiter.memory.agent._reading import check_given
+from orbiter.memory.facts import (
+    ALWAYS,
+    FactConflict,
+    FactEntry,
+    FactMemory,
+    by_key,
+    conflicts_in,
+    current,
+    entries,
+    holding,
+)
+from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.query import Query, check_instant
+
+if TYPE_CHECKING:
+    from orbiter.memory.agent._chats import Chats
+
+__all__ = ["FactsView"]
+
+_PAGE = 1_000
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class FactsView:
+    """What is true in one scope, to be read.
+
+    With *known_at* it is read as it was known then, and later changes are not seen. *by* is who
+    acts, *clock* tells the time.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        chats: "Chats",
+        scope: MemoryMetadata,
+        *,
+        known_at: datetime | None = None,
+        by: str | None = None,
+        clock: Callable[[], datetime] = _now,
+    ) -> None:
+        self._by = by
+        self._core = core
+        self._chats = chats
+        self._scope = scope
+        self._filter = scope if Query(metadata=scope).wanted else None
+        self._known_at = None if known_at is None else check_instant("known_at", known_at)
+        self._clock = clock
+
+    @property
+    def scope(self) -> MemoryMetadata:
+        """Whose facts these are."""
+        return self._scope
+
+    def __repr__(self) -> str:
+        named = Query(metadata=self._scope).wanted.items()
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in named)})"
+
+    async def _store(self) -> Store:
+        return await self._core.opened(self._scope)
+
+    # Reading
+
+    @observed("facts.get")
+    async def get(
+        self, key: str, *, as_of: datetime | None = None, known_at: datetime | None = None
+    ) -> FactMemory | None:
+        """Return what is true of *key*: now or at *as_of*, as known now or at *known_at*."""
+        check_given("key", key)
+        facts = await self._read(key)
+        moment, known = self._moments(facts, as_of, known_at)
+        return holding(facts, as_of=moment, known_at=known)
+
+    @observed("facts.all")
+    async def all(
+        self, *, as_of: datetime | None = None, known_at: datetime | None = None
+    ) -> dict[str, FactMemory]:
+        """Return everything that is true, by key: now or at *as_of*, as known then."""
+        facts = await self._read()
+        moment, known = self._moments(facts, as_of, known_at)
+        return current(facts, as_of=moment, known_at=known)
+
+    @observed("facts.keys")
+    async def keys(self) -> list[str]:
+        """Return the keys that anything was ever said of, also those whose facts have ended."""
+        return list(by_key(f for f in await self._read() if f.is_known(self._latest)))
+
+    @observed("facts.history")
+    async def history(self, key: str) -> list[FactEntry]:
+        """Return every assertion, the one recorded first first, with the time for which it held.
+
+        Retracted ones are among them; what waits for a review, or did not pass it, is not.
+        """
+        check_given("key", key)
+        return entries(await self._read(key), known_at=self._latest)
+
+    @observed("facts.conflicts")
+    async def conflicts(self) -> list[FactConflict]:
+        """Return the contradictions; `retract` one side, and a conflict is settled."""
+        return conflicts_in(await self._read(), known_at=self._latest)
+
+    @observed("facts.drafts")
+    async def drafts(self) -> list[FactMemory]:
+        """Return what waits for a review, oldest first: `accept` or `discard` each."""
+        found = await self._read(status=MemoryStatus.DRAFT)
+        return sorted(found, key=lambda fact: (fact.created_at, fact.id))
+
+    @property
+    def _latest(self) -> datetime:
+        """The instant of the newest knowledge: no end, unless this is the past."""
+        return self._known_at or datetime.max.replace(tzinfo=UTC)
+
+    def _moments(
+        self, facts: Sequence[FactMemory], as_of: datetime | None, known_at: datetime | None
+    ) -> tuple[datetime, datetime]:
+        """Return the moment asked for, and that of the knowledge."""
+        known = self._latest
+        if known_at is not None:
+            known = min(known, check_instant("known_at", known_at))
+        if as_of is not None:
+            return check_instant("as_of", as_of), known
+        # What is recorded has happened, even by a clock that is ahead of this one.
+        last = max((f.recorded_at for f in facts if f.is_known(known)), default=ALWAYS)
+        return max(self._known_at or self._clock(), last), known
+
+    async def _read(
+        self, key: str | None = None, *, status: MemoryStatus | None = None
+    ) -> list[FactMemory]:
+        """Return the assertions of just this scope, page by page."""
+        store = await self._store()
+        where: dict[str, object] = nothing_else(self._scope)
+        if key is not None:
+            where["fact"] = key
+        found: list[FactMemory] = []
+        before: MemoryItem | None = None
+        while True:
+            page = await store.search(
+                metadata=self._filter,
+                memory_type="fact",
+                status=status,
+                where=where or None,
+                limit=_PAGE,
+                before=before,
+            )
+            found += (
+                item for item in page if isinstance(item, FactMemory) and key in (None, item.key)
+            )
+            if len(page) < _PAGE:
+                return found
+            before = page[-1]

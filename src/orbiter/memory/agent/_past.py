@@ -1,0 +1,171 @@
+"""`PastMemory`: everything of a scope as it was stored at one moment, to be read and no more.
+
+What is shown belongs to the scope now and did then, as with `history`. What was purged, erased or
+has expired since is gone from the past, too.
+"""
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from orbiter.memory.agent._core import Core, versioned
+from orbiter.memory.agent._observed import observed
+from orbiter.memory.agent._results import Page
+from orbiter.memory.errors import QueryError
+from orbiter.memory.filters import Where
+from orbiter.memory.items import MemoryItem, MemoryMetadata
+from orbiter.memory.query import Query, check_instant, check_size
+
+if TYPE_CHECKING:
+    from orbiter.memory.agent._chats import Chats
+    from orbiter.memory.agent._facts_view import FactsView
+    from orbiter.memory.backends._sql_store import SQLMemoryStore
+    from orbiter.memory.recall import Recalled
+
+__all__ = ["PastMemory"]
+
+_PAGE = 1_000
+
+
+class PastMemory:
+    """What was remembered in one scope at *moment*; `ScopedMemory.as_of` makes it."""
+
+    def __init__(
+        self,
+        core: Core,
+        chats: "Chats",
+        scope: MemoryMetadata,
+        moment: datetime,
+        *,
+        by: str | None = None,
+    ) -> None:
+        self._core = core
+        self._chats = chats
+        self._by = by
+        self._scope = scope
+        self._filter = scope if Query(metadata=scope).wanted else None
+        self._moment = check_instant("moment", moment)
+
+    @property
+    def moment(self) -> datetime:
+        """When all this was so."""
+        return self._moment
+
+    @property
+    def scope(self) -> MemoryMetadata:
+        """Whose memories these are."""
+        return self._scope
+
+    def __repr__(self) -> str:
+        named = Query(metadata=self._scope).wanted.items()
+        who = "".join(f"{name}={value!r}, " for name, value in named)
+        return f"PastMemory({who}moment={self._moment.isoformat()!r})"
+
+    async def _store(self) -> "SQLMemoryStore":
+        return versioned(await self._core.opened(self._scope), "reading the past")
+
+    @property
+    def facts(self) -> "FactsView":
+        """What was true then, as it was known then."""
+        from orbiter.memory.agent._facts_view import FactsView  # noqa: PLC0415
+
+        return FactsView(self._core, self._chats, self._scope, known_at=self._moment, by=self._by)
+
+    @observed("past.get")
+    async def get(self, item_id: str) -> MemoryItem | None:
+        """Return the memory of that id as it was, or `None` if there was none in this scope."""
+        store = await self._store()
+        found = await store.as_of(self._moment, metadata=self._filter, item_ids=[item_id], limit=1)
+        return found[0] if found else None
+
+    @observed("past.list")
+    async def list(
+        self,
+        *,
+        query: str = "",
+        where: Where | None = None,
+        memory_type: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page:
+        """Return a page of what was remembered, newest first; *cursor* is `next` of the one before.
+
+        The filters hold of what a memory was then.
+        """
+        check_size("limit", limit)
+        if cursor is not None and await self.get(cursor) is None:
+            raise QueryError(f"`cursor` names `{cursor}`, which is not here; start anew without it")
+        store = await self._store()
+        found = await store.as_of(
+            self._moment,
+            metadata=self._filter,
+            memory_type=memory_type,
+            where=where,
+            query=query,
+            limit=limit + 1 if limit else 0,
+            before=cursor,
+        )
+        is_more = len(found) > limit
+        return Page(found[:limit], next=found[limit - 1].id if is_more else None)
+
+    async def __aiter__(self) -> AsyncIterator[MemoryItem]:
+        """Yield all that was remembered, newest first."""
+        store = await self._store()
+        last: MemoryItem | None = None
+        while page := await store.as_of(
+            self._moment, metadata=self._filter, limit=_PAGE, before=last
+        ):
+            for item in page:
+                yield item
+            last = page[-1]
+
+    @observed("past.recall")
+    async def recall(
+        self,
+        query: str,
+        *,
+        k: int = 10,
+        memory_type: str | None = None,
+        where: Where | None = None,
+    ) -> "Recalled":
+        """Return at most *k* memories of then that answer *query* by their words, best first.
+
+        The newest 5,000 of the scope are looked at, and indexed for this one answer.
+        """
+        # Here, as reading what was needs none of it.
+        from orbiter.memory.recall import Mirror, no_model_by_choice  # noqa: PLC0415
+
+        mirror = Mirror(_Then(await self._store(), self._moment))  # type: ignore[arg-type]  # it pages
+        try:
+            with no_model_by_choice():
+                return await mirror.recall(
+                    query,
+                    scope=self._filter,
+                    k=k,
+                    mode="words",
+                    now=self._moment,
+                    memory_type=memory_type,
+                    where=where,
+                )
+        finally:
+            await mirror.close()
+
+
+class _Then:
+    """A store as it was, as far as an index of it needs to read it."""
+
+    def __init__(self, store: "SQLMemoryStore", moment: datetime) -> None:
+        self._store = store
+        self._moment = moment
+
+    def __repr__(self) -> str:
+        return f"{self._store!r} as of {self._moment.isoformat()}"
+
+    async def search(
+        self,
+        *,
+        metadata: MemoryMetadata | None = None,
+        limit: int = 10,
+        before: MemoryItem | None = None,
+    ) -> list[MemoryItem]:
+        return await self._store.as_of(self._moment, metadata=metadata, limit=limit, before=before)

@@ -1,0 +1,180 @@
+"""Doubting a source: hide all that came from it, bring it back, or take back all that it did.
+
+A source is matched by the label that items carry, and by their type where they carry none. Each
+function works on one scope only, and on stores that keep what items were.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from orbiter.memory.agent._changes import versions
+from orbiter.memory.agent._core import Core, versioned
+from orbiter.memory.agent._results import Forgotten
+from orbiter.memory.copies import copy_item
+from orbiter.memory.filters import Condition, Where, parse_where
+from orbiter.memory.items import MemoryItem, MemoryMetadata
+from orbiter.memory.query import Query, check_instant
+from orbiter.memory.reports import ItemVersion
+from orbiter.memory.trust import from_source, read_source
+
+if TYPE_CHECKING:
+    from orbiter.memory.agent._chats import Chats
+    from orbiter.memory.backends._sql_store import SQLMemoryStore
+
+__all__ = ["QUARANTINE", "RELEASE", "UNDO", "quarantine", "release", "undo"]
+
+QUARANTINE, RELEASE, UNDO = "quarantine", "release", "undo"
+"""Who signs in the history of an item what is done here."""
+
+_PAGE = 500
+_OURS = frozenset((QUARANTINE, RELEASE))
+
+
+async def quarantine(
+    core: Core, chats: "Chats", scope: MemoryMetadata, source: str, *, dry_run: bool = False
+) -> Forgotten:
+    """Hide everything of *scope* that came from *source*; return what.
+
+    A kind such as `web` is all of the kind, `web:example.com` that alone. What comes from there
+    later is not hidden by itself.
+    """
+    where = from_source(read_source(source))
+    store = versioned(await core.opened(scope), "quarantine")
+    found: list[MemoryItem] = []
+    async for page in _pages(store, scope, where):
+        if not dry_run:
+            await chats.changed(store, page)
+            await store.delete_many([item.id for item in page], by=QUARANTINE)
+            await chats.changed(store, page)
+        found += page
+    if found and not dry_run:
+        core.events.tell_of("forgotten", found)
+    return Forgotten(tuple(found), dry_run)
+
+
+async def release(core: Core, chats: "Chats", scope: MemoryMetadata, source: str) -> int:
+    """Bring back what `quarantine` has hidden of *source*, and nothing that others forgot."""
+    where = from_source(read_source(source))
+    store = versioned(await core.opened(scope), "quarantine")
+    found: list[MemoryItem] = []
+    async for page in _pages(store, scope, where, deleted=True):
+        hidden = []
+        for item in page:
+            past = await versions(store, scope, item.id, "quarantine")
+            if past and past[-1].change == "deleted" and past[-1].by == QUARANTINE:
+                await store.restore(item.id, by=RELEASE)
+                hidden.append(item)
+        await chats.changed(store, hidden)
+        found += hidden
+    if found:
+        core.events.tell_of("restored", found)
+    return len(found)
+
+
+async def undo(
+    core: Core,
+    chats: "Chats",
+    scope: MemoryMetadata,
+    source: str,
+    *,
+    since: datetime | None = None,
+    dry_run: bool = False,
+) -> Forgotten:
+    """Take back what *source* added or changed, at *since* or later; return what it was.
+
+    What is left is what there would be if it had said nothing: what it added is forgotten, and
+    what it changed is again as it was before. What others forgot stays forgotten.
+    """
+    start = None if since is None else check_instant("since", since)
+    where = from_source(read_source(source))
+    condition = parse_where(where)
+    assert condition is not None  # noqa: S101 - a source is always asked for
+    store = versioned(await core.opened(scope), "undoing")
+    found: list[MemoryItem] = []
+    for is_deleted in (False, True):
+        async for page in _pages(store, scope, where, deleted=is_deleted):
+            undone = []
+            for item in page:
+                past = await versions(store, scope, item.id, "undoing")
+                target = _without(past, condition, start)
+                if target.is_as(item, is_deleted=is_deleted):
+                    continue
+                undone.append(item)
+                if not dry_run:
+                    await chats.changed(store, [item])
+                    await _put(store, scope, item, target)
+            if not dry_run:
+                await chats.changed(store, undone)
+            found += undone
+    if found and not dry_run:
+        core.events.tell_of("forgotten", found)
+    return Forgotten(tuple(found), dry_run)
+
+
+class _Target(NamedTuple):
+    """What an item would be without a source."""
+
+    item: MemoryItem | None
+    is_there: bool
+
+    def is_as(self, item: MemoryItem, *, is_deleted: bool) -> bool:
+        """Tell whether it is that already; of what stays forgotten, the text is let be."""
+        if is_deleted or not self.is_there:
+            return self.is_there is not is_deleted
+        return self.item is not None and _said(self.item) == _said(item)
+
+
+def _without(
+    past: Sequence[ItemVersion], is_of_source: Condition, since: datetime | None
+) -> _Target:
+    """Return what an item would be if a source had said nothing since then."""
+    said: MemoryItem | None = None
+    is_there, before = False, None
+    for each in past:
+        is_news = before is None or _said(each.item) != _said(before)
+        before = each.item
+        if each.change == "deleted":
+            is_there = is_there and each.by == QUARANTINE
+        elif is_news:
+            if is_of_source.matches(each.item) and (since is None or each.at >= since):
+                continue
+            said, is_there = each.item, True
+        elif each.change == "restored" and each.by not in _OURS:
+            is_there = said is not None
+    return _Target(said, is_there)
+
+
+def _said(item: MemoryItem) -> dict[str, object]:
+    """Return all of an item but what a store counts."""
+    return item.model_dump(exclude={"version", "updated_at"})
+
+
+async def _put(
+    store: "SQLMemoryStore", scope: MemoryMetadata, item: MemoryItem, target: _Target
+) -> None:
+    if target.item is None or not target.is_there:
+        await store.delete(item.id, by=UNDO)
+        return
+    within = scope if Query(metadata=scope).wanted else None
+    await store.add(copy_item(target.item), by=UNDO, within=within)
+
+
+async def _pages(
+    store: "SQLMemoryStore", scope: MemoryMetadata, where: Where, *, deleted: bool = False
+) -> AsyncIterator[list[MemoryItem]]:
+    """Yield all of a scope that comes from a source, page by page, whatever becomes of it."""
+    search = partial(
+        store.search,
+        metadata=scope if Query(metadata=scope).wanted else None,
+        where=where,
+        limit=_PAGE,
+        deleted=deleted,
+    )
+    page = await search()
+    while page:
+        yield page
+        if len(page) < _PAGE:
+            return
+        page = await search(before=page[-1])

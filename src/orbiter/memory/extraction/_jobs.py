@@ -1,0 +1,166 @@
+"""What waits to be extracted, kept in the store beside the messages: it survives everything.
+
+A job names the messages of one stretch of a conversation. Its id follows from where the stretch
+begins, so two that queue at once make one job. A worker claims it by writing its next version,
+which only one can, and for a time that is longer than an extraction may take.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Self
+
+from pydantic import Field
+
+from orbiter.memory.agent._reading import derived_id
+from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.query import SCOPE_FIELDS
+
+__all__ = ["ExtractionMemory", "ExtractionReport", "FailedJob", "cursor_id", "home_of", "job_for"]
+
+OPEN, DONE, FAILED, CURSOR = "open", "done", "failed", "cursor"
+MAX_ERROR = 500
+
+KEPT = timedelta(days=30)
+"""How long a job stays that is done: its cursor is behind it, and nobody asks for it again."""
+
+OVERLAP = timedelta(seconds=10)
+"""How much later than a newer message an older one may be stored: writers have clocks of their
+own. So far back a conversation is looked at again."""
+
+
+class ExtractionMemory(MemoryItem):
+    """A stretch of a conversation that waits for its facts, or how far a conversation has come.
+
+    `metadata.extra` has the state, as `extraction`, and as `due` the time from which on a worker
+    may take it, in seconds, by which stores find it.
+    """
+
+    memory_type: str = "extraction"
+    status: MemoryStatus = MemoryStatus.DRAFT
+    message_ids: list[str] = Field(default_factory=list)
+    """The messages to be read."""
+    last_id: str = ""
+    """The message that it reaches to."""
+    last_at: datetime = datetime.min.replace(tzinfo=UTC)
+    """When the newest message was written that it reaches to."""
+    recent: dict[str, datetime] = Field(default_factory=dict)
+    """The messages of the last moments before, and when they were written."""
+    queued: int = 0
+    """Of a cursor: how many jobs were made."""
+    attempts: int = 0
+    worker: str = ""
+    """Who is at it."""
+    error: str = ""
+    """Why it did not work the last time."""
+    proposed: int = 0
+    """How many drafts came of it."""
+
+    @property
+    def state(self) -> str:
+        """`open`, `done` or `failed`; or `cursor`."""
+        return str(self.metadata.extra.get("extraction"))
+
+    @property
+    def due(self) -> float:
+        """From when on it may be taken, in seconds since 1970."""
+        value = self.metadata.extra.get("due")
+        return float(value) if isinstance(value, int | float) else 0.0
+
+    def moved(self, state: str, *, due: float = 0.0, **changes: str | int | datetime) -> Self:
+        """Return a copy in that state, due then, with *changes*."""
+        extra = {**self.metadata.extra, "extraction": state, "due": due}
+        metadata = MemoryMetadata(**{**self.metadata.__dict__, "extra": extra})
+        news = {"metadata": metadata, "updated_at": datetime.now(UTC), **changes}
+        return self.model_copy(update=news, deep=True)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedJob:
+    """A stretch of a conversation that was given up."""
+
+    job_id: str
+    scope: MemoryMetadata
+    """The conversation."""
+    messages: int
+    attempts: int
+    error: str
+
+    def __str__(self) -> str:
+        return (
+            f"`{self.job_id}`, {self.messages} messages, given up after {self.attempts} attempts: "
+            f'{self.error}; try again with `await orchestrator.retry("{self.job_id}")`'
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractionReport:
+    """How far extraction has come. It is true if nothing failed."""
+
+    waiting: int
+    running: int
+    done: int
+    failed: tuple[FailedJob, ...]
+
+    def __bool__(self) -> bool:
+        return not self.failed
+
+    def __str__(self) -> str:
+        first = (
+            f"{self.waiting} waiting, {self.running} running, {self.done} done, "
+            f"{len(self.failed)} failed"
+        )
+        return "\n".join([first, *map(str, self.failed)])
+
+
+def cursor_id(conversation: MemoryMetadata) -> str:
+    """Return the id of what says how far a conversation has come."""
+    return derived_id(conversation, "extraction cursor")
+
+
+def job_for(
+    conversation: MemoryMetadata, after: ExtractionMemory | None, stretch: Sequence[MemoryItem]
+) -> ExtractionMemory:
+    """Return the job of the messages that follow *after*."""
+    recent = {} if after is None else dict(after.recent)
+    recent.update({item.id: item.created_at for item in stretch})
+    last_at = max(recent.values())
+    ids = [item.id for item in stretch if item.memory_type != "system" and item.content.strip()]
+    return ExtractionMemory(
+        id=derived_id(conversation, "extraction", "" if after is None else after.last_id),
+        content=f"extraction of {len(ids)} messages",
+        metadata=_with_state(conversation, OPEN),
+        message_ids=ids,
+        last_id=stretch[-1].id,
+        last_at=last_at,
+        recent={name: at for name, at in recent.items() if at >= last_at - OVERLAP},
+    )
+
+
+def cursor_at(
+    conversation: MemoryMetadata, before: ExtractionMemory | None, job: ExtractionMemory
+) -> ExtractionMemory:
+    """Return the cursor of a conversation of which *job* is queued, after *before*."""
+    return ExtractionMemory(
+        id=cursor_id(conversation),
+        content="extraction cursor",
+        metadata=_with_state(conversation, CURSOR),
+        last_id=job.last_id,
+        last_at=job.last_at,
+        recent=job.recent,
+        queued=(0 if before is None else before.queued) + 1,
+    )
+
+
+def _with_state(scope: MemoryMetadata, state: str) -> MemoryMetadata:
+    whose = {name: getattr(scope, name) for name in SCOPE_FIELDS}
+    return MemoryMetadata(**whose, extra={"extraction": state, "due": 0.0})
+
+
+def home_of(conversation: MemoryMetadata) -> MemoryMetadata:
+    """Return the scope that the facts of a conversation belong to: that of the handle it is of."""
+    whose = {name: getattr(conversation, name) for name in SCOPE_FIELDS}
+    narrow = "task_id" if whose["task_id"] is not None else "session_id"
+    if all(value is None for name, value in whose.items() if name != narrow):
+        return MemoryMetadata(**whose)  # else it would be everybody's
+    return MemoryMetadata(**{name: None if name == narrow else whose[name] for name in whose})

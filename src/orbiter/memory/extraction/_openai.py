@@ -1,0 +1,168 @@
+"""An extractor on any OpenAI-compatible chat endpoint, hosted or local.
+
+Every call ends within `deadline` seconds, retries included. Remembered text is data: it stands in
+the prompt fenced, and what comes back is checked as strictly as if a stranger had written it.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
+
+from orbiter.memory.errors import ExtractionError, QueryError
+from orbiter.memory.extraction._answers import read_answer, text_of
+from orbiter.memory.extraction._protocol import MAX_PROPOSALS, ProposedFact
+from orbiter.memory.facts import FactMemory, dated
+from orbiter.memory.fencing import NOTICE, Entry, new_mark, render
+from orbiter.memory.items import MemoryItem
+from orbiter.memory.query import check_size
+from orbiter.memory.trust import Trust, trust_of
+
+if TYPE_CHECKING:
+    import openai
+
+__all__ = ["OpenAIExtractor"]
+
+_TASK = """\
+You keep the long-term memory of an assistant. You are given messages of a conversation, and what
+is known already. Find lasting facts about the user and the user's world that the messages state:
+where they live, what they do, like, own, avoid, plan, whom they know. Leave out what holds only
+for this conversation, guesses, questions, and what is known already with the same value.
+
+Answer with one JSON object and nothing else, no text around it, no code fence:
+{"facts": [{"key": "home_city", "value": "Munich", "valid_from": "2024-03-01", "valid_to": null,
+"messages": ["m3"], "confidence": 0.9}]}
+
+key: short, lower case, with underscores; take a known key where one fits.
+value: any JSON value, as short as it can be.
+valid_from, valid_to: since when and until when it is true, as a date or ISO 8601 time, if the
+messages say so, else null. Reckon "last March" from the time of the message.
+messages: the names of the messages that state it, at least one, only names that are given.
+confidence: from 0 to 1.
+Without any such fact, answer {"facts": []}."""
+
+_TRUST = {Trust.USER: "high", Trust.AGENT: "medium", Trust.TOOL: "medium"}
+
+
+class OpenAIExtractor:
+    """Asks a chat model for facts.
+
+    Without `api_key` the variable `OPENAI_API_KEY` is read; a server of your own, named by
+    `base_url`, needs none. `timeout` bounds one attempt, `deadline` all of them. Of a message, the
+    first `max_chars` characters are sent; an answer of more than `max_facts` is refused.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: str = "gpt-4o-mini",
+        api_key: str | None = None,
+        base_url: str | None = None,
+        timeout: float = 30.0,
+        max_retries: int = 2,
+        deadline: float = 90.0,
+        max_facts: int = 50,
+        max_chars: int = 8_000,
+    ) -> None:
+        # Not at the top: `from orbiter.memory import *` must work without the extra.
+        try:
+            import openai  # noqa: PLC0415
+        except ModuleNotFoundError as exc:
+            raise ModuleNotFoundError(
+                "OpenAIExtractor needs openai: pip install 'orbiter-memory[openai]'"
+            ) from exc
+        for name, value in (("timeout", timeout), ("deadline", deadline)):
+            if not value > 0:
+                raise QueryError(f"`{name}` must be greater than 0 seconds, not {value}")
+        if not 0 < check_size("max_facts", max_facts) <= MAX_PROPOSALS:
+            raise QueryError(f"`max_facts` must be from 1 to {MAX_PROPOSALS}, not {max_facts}")
+        self._openai = openai
+        self.model = model
+        self.deadline = deadline
+        self._api_key = api_key
+        self._base_url = base_url
+        self._timeout = timeout
+        self._max_retries = check_size("max_retries", max_retries)
+        self._max_facts = max_facts
+        self._max_chars = check_size("max_chars", max_chars)
+
+    async def extract(
+        self, messages: Sequence[MemoryItem], known: Mapping[str, FactMemory]
+    ) -> list[ProposedFact]:
+        """Return the facts that the model finds in *messages*; anything else is an error."""
+        names = {f"m{number}": item for number, item in enumerate(messages, start=1)}
+        prompt = _prompt(names, known, self._max_chars)
+        answer = await self._ask(prompt)
+        told = f"`{self.model}` at {self._where()}"
+        ids = {name: item.id for name, item in names.items()}
+        return read_answer(text_of(answer, told), messages=ids, most=self._max_facts, told=told)
+
+    async def _ask(self, prompt: str) -> object:
+        openai, told = self._openai, f"`{self.model}` at {self._where()}"
+        try:
+            async with asyncio.timeout(self.deadline), self._client() as client:
+                return await client.chat.completions.create(
+                    model=self.model,
+                    messages=[
+                        {"role": "system", "content": f"{_TASK}\n\n{NOTICE}"},
+                        {"role": "user", "content": prompt},
+                    ],
+                )
+        except (TimeoutError, openai.APITimeoutError) as exc:
+            raise ExtractionError(
+                f"{told} gave no answer in time ({self._timeout:g} s a try, {self.deadline:g} s "
+                "in all); raise `timeout` or `deadline`"
+            ) from exc
+        except openai.APIStatusError as exc:
+            way = {401: "check `api_key`", 403: "check `api_key`", 404: "check `model`"}
+            cure = way.get(exc.status_code, "try again later")
+            raise ExtractionError(f"{told} answered {exc.status_code}; {cure}") from exc
+        except openai.APIConnectionError as exc:
+            raise ExtractionError(f"cannot reach {self._where()} for `{self.model}`") from exc
+        except openai.OpenAIError as exc:  # there is no key at all
+            raise ExtractionError(f"{told}: {exc}") from exc
+        except ValueError as exc:
+            raise ExtractionError(f"{told} answered with something that is not JSON") from exc
+
+    def __repr__(self) -> str:
+        return f"OpenAIExtractor(model={self.model!r}, base_url={self._where()!r})"
+
+    def _client(self) -> "openai.AsyncOpenAI":
+        # One for each call, as connections belong to one event loop; an extraction takes seconds.
+        return self._openai.AsyncOpenAI(
+            api_key=self._api_key or ("none" if self._base_url else None),
+            base_url=self._base_url,
+            timeout=self._timeout,
+            max_retries=self._max_retries,
+        )
+
+    def _where(self) -> str:
+        """Return the endpoint for people to read: a password in it is not shown."""
+        if self._base_url is None:
+            return "the OpenAI API"
+        parts = urlsplit(self._base_url)
+        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _prompt(names: Mapping[str, MemoryItem], known: Mapping[str, FactMemory], most: int) -> str:
+    """Return messages and facts as fenced entries; whatever stands in them stays an entry."""
+    mark = new_mark()
+    facts = [
+        Entry(
+            f"{key} = {json.dumps(fact.value, ensure_ascii=False)} {dated(fact)}".rstrip(),
+            source="known fact",
+            time=fact.recorded_at,
+        )
+        for key, fact in known.items()
+    ]
+    said = [
+        Entry(
+            item.content if len(item.content) <= most else f"{item.content[:most]} […]",
+            source=f"{name} {item.memory_type}",
+            time=item.created_at,
+            trust=_TRUST.get(trust_of(item), "low"),  # type: ignore[arg-type]  # our three words
+        )
+        for name, item in names.items()
+    ]
+    return render([*facts, *said], mark=mark)

@@ -1,0 +1,97 @@
+"""What an extractor must do, and what it proposes; whatever does it will serve."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, runtime_checkable
+
+from orbiter.memory._checks import Json, check_json
+from orbiter.memory.errors import ExtractionError
+from orbiter.memory.facts import MAX_VALUE, FactMemory, check_key
+from orbiter.memory.items import MemoryItem
+from orbiter.memory.query import check_instant
+
+__all__ = ["Extractor", "ProposedFact", "check_proposals"]
+
+MAX_PROPOSALS = 200
+"""Most facts that one extraction may propose: more are no facts, but a transcript."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedFact:
+    """What messages seem to say; a value that is checked when it is made."""
+
+    key: str
+    value: Json
+    message_ids: tuple[str, ...]
+    """The messages that say so, at least one."""
+    valid_from: datetime | None = None
+    """Since when it is true; `None` if that is not said, so since it was said."""
+    valid_to: datetime | None = None
+    confidence: float | None = None
+    """How sure the extractor is, from 0 to 1."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.key, str):
+            raise ExtractionError(f"a proposed key must be text, not {self.key!r}")
+        try:
+            check_key(self.key)
+            object.__setattr__(self, "value", check_json(self.value, max_bytes=MAX_VALUE))
+            for name in ("valid_from", "valid_to"):
+                moment = getattr(self, name)
+                if moment is not None:
+                    object.__setattr__(self, name, check_instant(name, moment))
+        except ValueError as exc:
+            raise ExtractionError(f"the proposed fact `{self.key[:40]}` is none: {exc}") from exc
+        self._check_span()
+        ids: object = self.message_ids
+        if isinstance(ids, str) or not isinstance(ids, Sequence) or not ids:
+            raise ExtractionError(f"the proposed fact `{self.key}` names no message that says it")
+        object.__setattr__(self, "message_ids", tuple(dict.fromkeys(ids)))
+        sure: object = self.confidence
+        if sure is not None and (
+            isinstance(sure, bool) or not isinstance(sure, int | float) or not 0 <= sure <= 1
+        ):
+            raise ExtractionError(
+                f"the confidence in `{self.key}` must be a number from 0 to 1, not {sure!r}"
+            )
+
+    def _check_span(self) -> None:
+        start, end = self.valid_from, self.valid_to
+        if start is not None and end is not None and end <= start:
+            raise ExtractionError(
+                f"the proposed fact `{self.key}` ends ({end.isoformat()}) before it begins"
+            )
+
+
+@runtime_checkable
+class Extractor(Protocol):
+    """Finds facts in messages."""
+
+    async def extract(
+        self, messages: Sequence[MemoryItem], known: Mapping[str, FactMemory]
+    ) -> Sequence[ProposedFact]:
+        """Return the facts that *messages* state, other than what is *known*, by key."""
+        ...
+
+
+def check_proposals(found: object, messages: Sequence[MemoryItem]) -> list[ProposedFact]:
+    """Return what an extractor found, or raise `ExtractionError` if that is not usable."""
+    if isinstance(found, str) or not isinstance(found, Sequence):
+        raise ExtractionError(f"the extractor gave no list of facts, but {type(found).__name__}")
+    if len(found) > MAX_PROPOSALS:
+        raise ExtractionError(
+            f"the extractor proposed {len(found)} facts at once, at most {MAX_PROPOSALS} are "
+            "taken; give it fewer messages"
+        )
+    ids = {message.id for message in messages}
+    for each in found:
+        if not isinstance(each, ProposedFact):
+            raise ExtractionError(f"the extractor gave {each!r} in place of a `ProposedFact`")
+        unknown = [name for name in each.message_ids if name not in ids]
+        if unknown:
+            raise ExtractionError(
+                f"the proposed fact `{each.key}` names the message {unknown[0]!r}, which is none "
+                "of those that were given"
+            )
+    return list(found)

@@ -1,0 +1,268 @@
+"""The queue: jobs are made, claimed, finished and tried again, each by one conditional write."""
+
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+
+from orbiter.memory.agent._core import Core, Store
+from orbiter.memory.agent._messages import read_back
+from orbiter.memory.agent._reading import belongs
+from orbiter.memory.errors import AccessError, ItemNotFoundError, VersionConflict
+from orbiter.memory.extraction._jobs import (
+    DONE,
+    FAILED,
+    KEPT,
+    MAX_ERROR,
+    OPEN,
+    OVERLAP,
+    ExtractionMemory,
+    ExtractionReport,
+    FailedJob,
+    cursor_at,
+    cursor_id,
+    job_for,
+)
+from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus, new_id
+from orbiter.memory.query import SCOPE_FIELDS, Query
+from orbiter.memory.reports import ConversationInfo
+
+__all__ = ["Queue"]
+
+_PAGE = 1_000
+_BACKLOG = 200
+_CURSORS = 200
+_MOST_CONVERSATIONS = 1_000_000
+_HIDDEN = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]+")
+
+
+class Queue:
+    """The jobs of one scope; any number of processes may share them."""
+
+    def __init__(
+        self,
+        core: Core,
+        scope: MemoryMetadata,
+        *,
+        clock: Callable[[], datetime],
+        batch: int,
+        lease: float,
+        max_attempts: int,
+        backoff: Callable[[int], float],
+    ) -> None:
+        self._core = core
+        self._scope = scope
+        self._filter = scope if Query(metadata=scope).wanted else None
+        self._clock = clock
+        self._batch = batch
+        self._lease = lease
+        self._max_attempts = max_attempts
+        self._backoff = backoff
+        self._worker = new_id()
+        self._backlog: deque[ExtractionMemory] = deque()
+
+    async def _store(self) -> Store:
+        return await self._core.opened(self._scope)
+
+    def now(self) -> float:
+        """Return the present instant in seconds."""
+        return self._clock().timestamp()
+
+    # Queueing
+
+    async def add(self, conversation: MemoryMetadata) -> int:
+        """Queue what was said since the last time; return how many jobs were made.
+
+        A crash between the job and the cursor loses nothing: the next call meets the job, and
+        goes on behind it.
+        """
+        store = await self._store()
+        made = 0
+        while True:
+            cursor = await _own(store, cursor_id(conversation), conversation)
+            since = None if cursor is None else cursor.last_at - OVERLAP
+            said, _ = await read_back(store, conversation, since=since)
+            new = [item for item in said if cursor is None or item.id not in cursor.recent]
+            if not new:
+                return made
+            is_alone = True
+            while new and is_alone:
+                job = job_for(conversation, cursor, new[: self._batch])
+                is_alone = await _added(store, job)
+                made += is_alone
+                kept = job if is_alone else await _own(store, job.id, conversation)
+                if kept is None:
+                    break
+                after = cursor_at(conversation, cursor, kept)
+                is_alone = await _added(store, after, over=cursor) and is_alone
+                cursor = await _own(store, after.id, conversation)
+                new = new[self._batch :]
+
+    async def add_new(self) -> int:
+        """Queue every conversation that has gone on since the last time."""
+        store = await self._store()
+        found = await store.conversations(metadata=self._filter, limit=_MOST_CONVERSATIONS)
+        made = 0
+        for start in range(0, len(found), _CURSORS):
+            part = {cursor_id(info.metadata): info for info in found[start : start + _CURSORS]}
+            known = await store.search(
+                metadata=self._filter, where={"id": {"$in": list(part)}}, limit=len(part)
+            )
+            cursors = {item.id: item for item in known}
+            for name, info in part.items():
+                if _has_gone_on(info, cursors.get(name)):
+                    made += await self.add(info.metadata)
+        return made
+
+    # Working
+
+    async def claim(self) -> ExtractionMemory | None:
+        """Take a job that is due, and nobody else's from then on; `None` if there is none."""
+        store = await self._store()
+        is_fresh = False
+        while True:
+            while self._backlog:
+                taken = await self._take(store, self._backlog.popleft())
+                if taken is not None:
+                    return taken
+            if is_fresh:
+                return None
+            due: dict[str, object] = {"extraction": OPEN, "due": {"$lte": self.now()}}
+            self._backlog.extend(sorted(await self._jobs(store, due), key=_order))
+            is_fresh = True
+
+    async def _take(self, store: Store, job: ExtractionMemory) -> ExtractionMemory | None:
+        if job.attempts >= self._max_attempts:  # each time it took its worker with it
+            error = job.error or "whoever worked on it was killed each time"
+            await _added(store, job.moved(FAILED, worker="", error=error), over=job)
+            return None
+        until = self.now() + self._lease
+        mine = job.moved(OPEN, due=until, attempts=job.attempts + 1, worker=self._worker)
+        if not await _added(store, mine, over=job):
+            return None
+        found = await store.get(job.id)
+        is_mine = isinstance(found, ExtractionMemory) and found.worker == self._worker
+        return found if is_mine else None  # type: ignore[return-value]  # told above
+
+    async def finish(self, job: ExtractionMemory, proposed: int) -> None:
+        """Note that a job is done."""
+        end = datetime.now(UTC) + KEPT
+        done = job.moved(DONE, worker="", error="", proposed=proposed, expires_at=end)
+        await _added(await self._store(), done, over=job)
+
+    async def fail(self, job: ExtractionMemory, error: str) -> None:
+        """Note what went wrong: it is tried again later, or given up."""
+        told = _HIDDEN.sub(" ", error)[:MAX_ERROR]
+        left = job.moved(FAILED, worker="", error=told)
+        if job.attempts < self._max_attempts:
+            again = self.now() + self._backoff(job.attempts)
+            left = job.moved(OPEN, due=again, worker="", error=told)
+        await _added(await self._store(), left, over=job)
+
+    async def release(self, job: ExtractionMemory) -> None:
+        """Give back what was taken, as if it had not been."""
+        left = job.moved(OPEN, due=self.now(), worker="", attempts=job.attempts - 1)
+        await _added(await self._store(), left, over=job)
+
+    async def retry(self, job_id: str) -> None:
+        """Have a job that was given up tried again, as if it were new."""
+        store = await self._store()
+        while True:
+            job = await store.get(job_id)
+            if not isinstance(job, ExtractionMemory) or not belongs(job, self._scope):
+                raise ItemNotFoundError(job_id, way="`report()` shows what failed")
+            if job.state != FAILED:
+                return
+            if await _added(store, job.moved(OPEN, due=self.now(), attempts=0), over=job):
+                return
+
+    async def next_due(self) -> float | None:
+        """Return when the next open job is due; `None` if there is none."""
+        jobs = await self._jobs(await self._store(), {"extraction": OPEN})
+        return min((job.due for job in jobs), default=None)
+
+    # Reporting
+
+    async def report(self) -> ExtractionReport:
+        """Return how far it has come."""
+        store, now = await self._store(), self.now()
+        waiting = running = queued = 0
+        failed: list[FailedJob] = []
+        async for job in self._every(store):
+            if job.state == FAILED:
+                whose = {name: getattr(job.metadata, name) for name in SCOPE_FIELDS}
+                failed.append(
+                    FailedJob(
+                        job.id,
+                        MemoryMetadata(**whose),
+                        len(job.message_ids),
+                        job.attempts,
+                        job.error,
+                    )
+                )
+            elif job.state == OPEN:
+                is_running = bool(job.worker) and job.due > now
+                running += is_running
+                waiting += not is_running
+            else:
+                queued += job.queued
+        done = max(0, queued - waiting - running - len(failed))
+        return ExtractionReport(waiting, running, done, tuple(reversed(failed)))
+
+    async def _every(self, store: Store) -> AsyncIterator[ExtractionMemory]:
+        """Yield cursors, and the jobs that are not done."""
+        before: MemoryItem | None = None
+        while True:
+            page = await store.search(
+                metadata=self._filter,
+                memory_type="extraction",
+                where={"extraction": {"$ne": DONE}},
+                limit=_PAGE,
+                before=before,
+            )
+            for item in page:
+                if isinstance(item, ExtractionMemory):
+                    yield item
+            if len(page) < _PAGE:
+                return
+            before = page[-1]
+
+    async def _jobs(self, store: Store, where: dict[str, object]) -> list[ExtractionMemory]:
+        found = await store.search(
+            metadata=self._filter,
+            memory_type="extraction",
+            status=MemoryStatus.DRAFT,
+            where=where,
+            limit=_BACKLOG,
+        )
+        return [job for job in found if isinstance(job, ExtractionMemory)]
+
+
+def _order(job: ExtractionMemory) -> tuple[float, datetime, str]:
+    return job.due, job.created_at, job.id
+
+
+def _has_gone_on(info: ConversationInfo, cursor: MemoryItem | None) -> bool:
+    return not isinstance(cursor, ExtractionMemory) or info.last_at > cursor.last_at
+
+
+async def _own(store: Store, item_id: str, conversation: MemoryMetadata) -> ExtractionMemory | None:
+    found = await store.get(item_id)
+    if found is None:
+        return None
+    if isinstance(found, ExtractionMemory) and all(
+        getattr(found.metadata, name) == getattr(conversation, name) for name in SCOPE_FIELDS
+    ):
+        return found
+    raise AccessError(f"`{item_id}` is taken by something else than an extraction; remove that")
+
+
+async def _added(
+    store: Store, item: ExtractionMemory, *, over: ExtractionMemory | None = None
+) -> bool:
+    """Write *item* over that very version, or as a new one; tell whether nobody was faster."""
+    try:
+        await store.add(item, expected_version=0 if over is None else over.version)
+    except VersionConflict:
+        return False
+    return True

@@ -1,0 +1,58 @@
+"""The memories of tests/agent, and a real HTTP server that speaks the chat API."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from tests.agent.conftest import (
+    alice,
+    any_alice,
+    any_memory,
+    any_url,
+    bob,
+    memory,
+    open_memory,
+    postgres_url,
+    url,
+    who,
+)
+from tests.extraction._server import ChatServer
+from tests.stores.conftest import postgres_dsn
+from tests.stores.postgres_recall import role_dsn
+
+from orbiter.memory import AgentMemory
+from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.testing.servers import postgres_server, redis_server
+
+__all__ = [
+    "alice",
+    "any_alice",
+    "any_memory",
+    "any_url",
+    "bob",
+    "memory",
+    "open_memory",
+    "postgres_dsn",
+    "postgres_server",
+    "postgres_url",
+    "redis_server",
+    "role_dsn",
+    "url",
+    "who",
+]
+
+
+@pytest.fixture
+def here(open_memory: Callable[..., AgentMemory]) -> ScopedMemory:
+    """Return a handle on a store of this process."""
+    return open_memory("memory://").scope(user_id="alice")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ChatServer]:
+    made = ChatServer()
+    listening = await asyncio.start_server(made.serve, "127.0.0.1", 0)
+    made.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
+    yield made
+    listening.close()
+    await listening.wait_closed()

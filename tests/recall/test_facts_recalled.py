@@ -1,0 +1,169 @@
+"""Facts in recall: what holds before what held, nothing that was wrong, each with its dates."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.recall.conftest import MODELS, Opening
+
+from orbiter.memory import MemoryItem, MemoryMetadata, MemoryStatus, SQLiteMemoryStore
+from orbiter.memory.context import ContextManager
+from orbiter.memory.facts import FactMemory
+from orbiter.memory.recall import BoundRecall, Hit, Recalled, RecallMode, recall
+from orbiter.memory.testing import HashEmbeddings
+
+ANN = MemoryMetadata(user_id="ann")
+NOW = datetime(2025, 6, 1, tzinfo=UTC)
+MODES: list[RecallMode] = ["hybrid", "words", "meaning", "recent"]
+
+
+def _day(year: int, month: int = 1, day: int = 1) -> datetime:
+    return datetime(year, month, day, tzinfo=UTC)
+
+
+def _fact(value: str, since: datetime, *, key: str = "home_city", **fields: Any) -> FactMemory:
+    settings = {"metadata": ANN, "recorded_at": since, "created_at": since, **fields}
+    return FactMemory(id=f"{key}-{value}", key=key, value=value, valid_from=since, **settings)
+
+
+PARIS = _fact("Paris", _day(2015))
+LIMA = _fact("Lima", _day(2020))
+BERLIN = _fact("Berlin", _day(2024, 3))
+
+
+def _values(found: Recalled) -> list[Any]:
+    return [hit.item.value for hit in found if isinstance(hit.item, FactMemory)]
+
+
+def _of(found: Recalled, value: str) -> Hit:
+    return next(hit for hit in found if getattr(hit.item, "value", None) == value)
+
+
+def _adds_up(found: Recalled) -> bool:
+    sums = [sum(reason.points for reason in hit.why) for hit in found]
+    is_sorted = [hit.score for hit in found] == sorted((h.score for h in found), reverse=True)
+    return is_sorted and [hit.score for hit in found] == pytest.approx(sums)
+
+
+@MODELS
+async def test_what_holds_comes_before_what_held_and_both_have_their_dates(
+    opened: Opening, model: HashEmbeddings | None
+) -> None:
+    async with opened(model) as store:
+        await store.add_many([BERLIN, PARIS, LIMA, MemoryItem(content="green tea", metadata=ANN)])
+
+        found = await recall(store, "What is my home city?", scope=ANN, now=NOW)
+        in_time = await recall(store, "my home city in 2016", scope=ANN, now=NOW)
+
+    assert _values(found) == ["Berlin", "Lima"]  # nothing but the key speaks for Paris
+    assert set(_values(in_time)) == {"Berlin", "Lima", "Paris"}
+    assert _values(in_time)[0] == "Berlin"
+    assert [hit.passage for hit in found[:2]] == [
+        "home city: Berlin (since 1 Mar 2024)",
+        "home city: Lima (2020 to 1 Mar 2024)",
+    ]
+    assert "holds since 1 Mar 2024" in [reason.text for reason in _of(found, "Berlin").why]
+    assert "held 2020 to 1 Mar 2024" in [reason.text for reason in _of(found, "Lima").why]
+    assert all(r.points < 0 for r in _of(found, "Lima").why if r.part == "fact")
+    assert _adds_up(found)
+    assert _adds_up(in_time)
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "words", "meaning"])
+async def test_what_holds_is_brought_in_where_only_what_held_was_found(mode: RecallMode) -> None:
+    async with SQLiteMemoryStore(":memory:", embeddings=HashEmbeddings(256)) as store:
+        await store.add_many([PARIS, LIMA, BERLIN])
+
+        found = await recall(store, "Lima", scope=ANN, mode=mode, k=2, now=NOW)
+        held = await recall(store, "Lima", scope=ANN, mode=mode, until=_day(2023), now=NOW)
+
+    assert _values(found) == ["Berlin", "Lima"]
+    assert _adds_up(found)
+    assert "Berlin" not in _values(held)  # a filter holds for what is brought in, too
+    assert "held 2020 to 1 Mar 2024" in [reason.text for reason in _of(held, "Lima").why]
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_what_was_retracted_proposed_or_never_held_does_not_come(mode: RecallMode) -> None:
+    wrong = _fact("Rome", _day(2025, 2), retracted_at=_day(2025, 3))
+    proposed = _fact("Oslo", _day(2025, 4), status=MemoryStatus.DRAFT)
+    corrected = _fact("Bern", _day(2024, 3), recorded_at=_day(2024, 2))
+    ended = _fact("", _day(2025, 1), key="car", is_end=True)
+    car = _fact("red", _day(2020), key="car")
+    async with SQLiteMemoryStore(":memory:", embeddings=HashEmbeddings(256)) as store:
+        await store.add_many([wrong, proposed, corrected, BERLIN, ended, car])
+
+        found = await recall(store, "home city", scope=ANN, mode=mode, now=NOW)
+        any_status = await recall(store, "home city", scope=ANN, mode=mode, status=None, now=NOW)
+        drafts = await recall(store, "Oslo", scope=ANN, mode=mode, status=MemoryStatus.DRAFT)
+        cars = await recall(store, "car", scope=ANN, mode=mode, now=NOW)
+
+    assert set(_values(found)) - {"red"} == {"Berlin"}
+    assert set(_values(any_status)) - {"red"} == {"Berlin"}
+    assert _values(drafts) == ["Oslo"]  # who reviews proposals asks for them
+    assert set(_values(cars)) - {"Berlin"} == {"red"}
+    assert "held 2020 to 2025" in [reason.text for reason in _of(cars, "red").why]
+
+
+async def test_every_scope_has_facts_of_its_own() -> None:
+    work = MemoryMetadata(user_id="ann", session_id="work")
+    async with SQLiteMemoryStore(":memory:") as store:
+        await store.add_many([LIMA, _fact("Berlin", _day(2024, 3), metadata=work)])
+
+        found = await recall(store, "home city", scope=ANN, mode="words", now=NOW)
+
+    assert {hit.passage for hit in found} == {
+        "home city: Lima (since 2020)",
+        "home city: Berlin (since 1 Mar 2024)",
+    }
+
+
+async def test_what_is_trusted_too_little_covers_nothing() -> None:
+    rumour = FactMemory(
+        key="home_city",
+        value="Atlantis",
+        valid_from=_day(2025),
+        recorded_at=_day(2025),
+        metadata=MemoryMetadata(user_id="ann", extra={"source": "web", "trust": 1}),
+    )
+    async with SQLiteMemoryStore(":memory:") as store:
+        await store.add_many([BERLIN, rumour])
+
+        found = await recall(store, "home city", scope=ANN, mode="words", now=NOW)
+        careful = await recall(
+            store, "home city", scope=ANN, mode="words", now=NOW, min_trust="agent"
+        )
+
+    assert _values(found)[0] == "Atlantis"
+    assert _values(careful) == ["Berlin"]
+    assert careful[0].passage.endswith("(since 1 Mar 2024)")
+
+
+async def test_recent_stays_in_the_order_of_time() -> None:
+    late = _fact("Rome", _day(2010), created_at=_day(2025, 5), recorded_at=_day(2025, 5))
+    async with SQLiteMemoryStore(":memory:") as store:
+        await store.add_many([BERLIN, late])
+
+        found = await recall(store, "", scope=ANN, mode="recent", now=NOW)
+
+    assert _values(found) == ["Rome", "Berlin"]
+    assert found[0].passage == "home city: Rome (2010 to 1 Mar 2024)"
+    assert _adds_up(found)
+
+
+@pytest.mark.parametrize("is_bound", [True, False], ids=["recall", "plain store"])
+async def test_a_context_shows_facts_with_their_dates(is_bound: bool) -> None:
+    since = datetime.now(UTC).replace(month=1, day=1, hour=0, minute=0, second=0, microsecond=0)
+    moved = _fact("Oslo", since - timedelta(days=1))
+    wrong = _fact("Rome", since, retracted_at=since)
+    async with SQLiteMemoryStore(":memory:") as store:
+        await store.add_many([PARIS, moved, wrong])
+        context = await ContextManager(None).assemble(
+            "What is my home city?",
+            long_term=BoundRecall(store, ANN) if is_bound else store,
+            scope=ANN,
+        )
+
+    assert f"home city: Oslo (since 31 Dec {since.year - 1})" in context.text
+    assert ("home city: Paris (2015 to 31 Dec" in context.text) is is_bound
+    assert "Rome" not in context.text
