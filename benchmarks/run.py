@@ -20,6 +20,7 @@ SCRIPTS = (
     *("sql_write", "sql_read", "sql_search", "postgres_write", "postgres_read", "episodic"),
     *("vectors", "recall_speed", "recall_quality", "first_use", "cli_start"),
     "agent_turn",
+    "migrate",
 )
 TAKES_DATA = frozenset(("tokens", "summary_coverage"))
 TAKES_FILES = frozenset(("recall_quality",))

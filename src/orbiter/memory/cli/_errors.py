@@ -29,9 +29,15 @@ INTERRUPTED, PIPE = 130, 141
 """What a shell reports for a process that Ctrl-C, or a reader who left, has ended."""
 
 _ADDRESS = re.compile(r"\b([a-z][a-z0-9+]*://)([^\s/@]*):[^\s@]*@", re.IGNORECASE)
-_NAMES = {"content": "the text", "created_at": "`--at`", "extra": "`--extra`"} | {
-    f"{name}_id": f"`--{name}`" for name in ("user", "session", "task", "agent")
-}
+_NAMES = {
+    "content": "the text",
+    "created_at": "`--at`",
+    "extra": "`--extra`",
+    "key": "KEY",
+    "value": "VALUE",
+    "valid_from": "`--valid-from`",
+    "valid_to": "`--valid-to`",
+} | {f"{name}_id": f"`--{name}`" for name in ("user", "session", "task", "agent")}
 """What the fields of a memory are called here."""
 _SHELL_WORDS = (
     ("`verify(repair=True)`, in a shell ", ""),
@@ -41,8 +47,26 @@ _SHELL_WORDS = (
     ("list() shows", "`orbiter-memory list` shows"),
     ("history() shows", "`orbiter-memory history` shows"),
     ('as `AgentMemory("sqlite:///file.db")` or', "with `--url` or"),
+    ("with `owner=…`", "with `--owner`"),
+    ('such as `format="mem0"`', "such as `--format mem0`"),
+    ("other formats are read by `import_file`", "`--format auto` reads other formats"),
+    ("nothing of others is read in here", "name its owner with `--user`, or give `--all`"),
+    ("`history(key)` and `drafts()` show", "`facts history KEY` and `review list` show"),
+    ("a draft is for `discard`", "a draft is for `orbiter-memory review discard`"),
+    ("is accepted; `retract` it", "is accepted; `orbiter-memory facts retract` takes it back"),
+    ("`valid_from`", "`--valid-from`"),
+    ("`valid_to`", "`--valid-to`"),
+    ("`source` must be", "`--source` must be"),
+    ("was given as `head`", "was given as `--head`"),
+    ('open it with `audit="writes"`', 'a program begins one with `AgentMemory(…, audit="writes")`'),
+    ("see `verify_audit()`", "`orbiter-memory audit verify` tells more"),
+    ("call `erase` again", "run `erase` again"),
+    ("call `erase` where", "run `erase` where"),
+    ("; call `verify`", "; see `orbiter-memory doctor`"),
+    ("; `verify` it", "; see `orbiter-memory doctor`"),
 )
 """What an error advises a programmer to do, and what that is in a shell."""
+_LIMIT = re.compile(r"(, or|; if you trust the file,) raise the limit with `Limits\(\w+=…\)`")
 _SECRET = re.compile(r"(?i)\b((?:ssl)?password|passwd|pwd)=[^\s&'\"`]+")
 
 
@@ -92,7 +116,7 @@ def in_shell_words(text: str) -> str:
     """Return *text* with the calls it advises as commands."""
     for call, words in _SHELL_WORDS:
         text = text.replace(call, words)
-    return text
+    return _LIMIT.sub("; if you trust it, unpack or split it, and import the parts", text)
 
 
 def _is_ours(error: BaseException) -> bool:
@@ -132,7 +156,7 @@ def _fault(fault: Any) -> str:
 def told_of(error: BaseException) -> str:
     """Return what went wrong, in one line for a person."""
     if _is_refused(error):
-        return "; ".join(_fault(each) for each in error.errors())  # type: ignore[attr-defined]  # pydantic's
+        return in_shell_words("; ".join(map(_fault, error.errors())))  # type: ignore[attr-defined]  # pydantic's
     text = in_shell_words(str(error)) or type(error).__name__
     if type(error).__name__ == "VersionConflict":
         return _conflict(error)

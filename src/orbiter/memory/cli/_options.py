@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -21,6 +21,7 @@ __all__ = [
     "Tags",
     "Until",
     "Where",
+    "read_end",
     "read_json",
     "read_stdin",
     "read_when",
@@ -68,6 +69,24 @@ def read_when(name: str, text: str | None) -> datetime | None:
         return parse_when(text)
     except ValueError as exc:
         raise UsageError(f"`--{name}`: {exc}") from None
+
+
+def read_end(name: str, text: str | None) -> datetime | None:
+    """Return the instant to come that an option names: a date, or how long from now (`30d`)."""
+    if text is None:
+        return None
+    now = datetime.now(UTC)
+    try:
+        end = parse_when(text, clock=lambda: now)
+        if text.strip()[-1:] in tuple("smhdwSMHDW"):  # no date ends so
+            end = now + (now - end)
+    except (ValueError, OverflowError):
+        raise UsageError(
+            f"`--{name}`: `{text}` is no time; write `30d`, `12h` or `2w` from now, or `2027-01-31`"
+        ) from None
+    if end <= now:
+        raise UsageError(f"`--{name}`: `{text}` is over already; write `30d`, or a day to come")
+    return end
 
 
 def read_json(name: str, text: str | None) -> dict[str, object] | None:

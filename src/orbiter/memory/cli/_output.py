@@ -117,7 +117,10 @@ class Output:
 
     @contextmanager
     def progress(self, what: str, *, unit: str) -> Iterator[Callable[[int, int], None]]:
-        """Show a bar with rate and time left while the block runs; call with done and total."""
+        """Show a bar with rate and time left while the block runs; call with done and total.
+
+        Without a *unit*, only how far it is: where one call counts bytes, and another memories.
+        """
         if not self.is_watched:
             yield lambda _done, _total: None
             return
@@ -126,7 +129,7 @@ class Output:
         columns: Sequence[bars.ProgressColumn] = (
             bars.TextColumn("{task.description}", markup=False),
             bars.BarColumn(bar_width=None),
-            bars.MofNCompleteColumn(),
+            bars.MofNCompleteColumn() if unit else bars.TaskProgressColumn(),
             bars.TextColumn("{task.fields[rate]}", markup=False),
             bars.TimeRemainingColumn(compact=True),
         )
@@ -139,7 +142,7 @@ class Output:
 
             def advance(done: int, total: int) -> None:
                 speed = shown.tasks[0].speed
-                rate = f"{speed:,.0f} {unit}/s" if speed else ""
+                rate = f"{speed:,.0f} {unit}/s" if speed and unit else ""
                 shown.update(task, completed=done, total=total or None, rate=rate)
 
             yield advance

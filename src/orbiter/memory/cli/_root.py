@@ -35,9 +35,23 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "history": ("changes", "Show every version of a memory and what changed."),
         "tail": ("watch", "Print new memories as they come, until Ctrl-C."),
     },
+    "Facts": {
+        "facts": ("knowing", "Show and change what is known to be true, and was."),
+        "review": ("knowing", "Accept or discard facts that were proposed."),
+    },
     "Conversations": {
         "chat": ("chats", "List and show conversations."),
         "context": ("chats", "Print what a model would be shown, under a budget."),
+    },
+    "In and out": {
+        "import": ("moving", "Bring in memories of other programs, or an export."),
+        "export": ("moving", "Write memories to a file that anybody can read."),
+        "migrate": ("moving", "Copy a store to another address."),
+    },
+    "Letting go": {
+        "evict": ("going", "Forget what is worth least until a budget is kept."),
+        "erase": ("going", "Erase everything of a scope for good, and check."),
+        "audit": ("going", "Show and check the record of what was done."),
     },
     "The store": {
         "stats": ("care", "Count memories: of a scope, and of the whole store."),

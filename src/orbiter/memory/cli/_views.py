@@ -11,11 +11,13 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
+    from orbiter.memory.facts import FactMemory
     from orbiter.memory.items import MemoryItem, MemoryMetadata
     from orbiter.memory.recall import Hit, LeftOut
 
 __all__ = [
     "as_json",
+    "dates_of",
     "entry",
     "facts",
     "hit_json",
@@ -63,10 +65,14 @@ def said(item: "MemoryItem") -> str:
 
 
 def facts(item: "MemoryItem", *, now: datetime | None = None) -> "Text":
-    """Return one dim line: id, age, version, kind, tags."""
+    """Return one dim line: id, age, version, kind, what is amiss with it, end, tags."""
     kind = "" if item.memory_type == "item" else f" · {item.memory_type}"
     version = f" · v{item.version}" if item.version > 1 else ""
-    line = styled((item.id, "dim"), (f" · {ago(item.created_at, now=now)}{version}{kind}", "dim"))
+    end = "" if item.expires_at is None else f" · until {moment(item.expires_at)}"
+    state = "" if item.status == "accepted" else f" · {item.status.value}"
+    state = " · retracted" if getattr(item, "retracted_at", None) else state  # a fact
+    told = f" · {ago(item.created_at, now=now)}{version}{kind}{state}{end}"
+    line = styled((item.id, "dim"), (told, "dim"))
     for tag in tags_of(item):
         line.append_text(styled((f"  #{one_line(tag)}", "magenta")))
     return line
@@ -104,6 +110,9 @@ def parts_of(item: "MemoryItem") -> list[tuple[str, str]]:
 
     What a program keeps in `extra` is named `extra.…`, so that it passes for nothing else.
     """
+    from orbiter.memory.facts import FactMemory  # noqa: PLC0415
+    from orbiter.memory.trust import trust_of  # noqa: PLC0415
+
     extra = dict(item.metadata.extra)
     tags = tags_of(item)
     if tags:
@@ -116,11 +125,33 @@ def parts_of(item: "MemoryItem") -> list[tuple[str, str]]:
         ("scope", whose(item.metadata) or "none"),
         ("created", moment(item.created_at)),
         ("changed", moment(item.updated_at) if item.updated_at != item.created_at else ""),
+        ("expires", "" if item.expires_at is None else moment(item.expires_at)),
         ("tags", " ".join(f"#{tag}" for tag in tags)),
     ]
+    if isinstance(item, FactMemory):
+        del extra["fact"]
+        found += [("key", item.key), *dates_of(item)]
+    if "source" in extra and extra.get("trust") == trust_of(item):  # what follows from the source
+        del extra["trust"]
+        found.append(("trust", trust_of(item).name.lower()))
     found += [(name, _value(extra.pop(name))) for name in ("importance", "source") if name in extra]
     found += [(f"extra.{name}", _value(value)) for name, value in sorted(extra.items())]
     return [(one_line(name), one_line(value)) for name, value in found if value != ""]
+
+
+def dates_of(fact: "FactMemory") -> list[tuple[str, str]]:
+    """Return from when to when a fact is said to hold, and since when that is known."""
+    from orbiter.memory.facts import ALWAYS  # noqa: PLC0415
+
+    found = [
+        # What nobody dated begins before every time zone does.
+        ("valid from", None if fact.valid_from == ALWAYS else fact.valid_from),
+        ("valid to", fact.valid_to),
+        ("recorded", fact.recorded_at),
+        ("retracted", fact.retracted_at),
+    ]
+    sources = [("from", " ".join(fact.source_ids))] if fact.source_ids else []
+    return [(name, moment(at)) for name, at in found if at is not None] + sources
 
 
 def _value(value: object) -> str:

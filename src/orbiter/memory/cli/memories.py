@@ -17,6 +17,7 @@ from orbiter.memory.cli._options import (
     Tags,
     Until,
     Where,
+    read_end,
     read_json,
     read_stdin,
     read_when,
@@ -55,6 +56,16 @@ _MOST_LEFT_OUT = 5
 """Candidates that came next and are told to a person; JSON has all."""
 
 
+class Level(StrEnum):
+    """What a source is worth, the best first."""
+
+    USER = "user"
+    AGENT = "agent"
+    TOOL = "tool"
+    IMPORT = "import"
+    WEB = "web"
+
+
 class Mode(StrEnum):
     """How memories are found."""
 
@@ -78,6 +89,9 @@ async def remember(  # noqa: PLR0913 - what may be kept with it
     at: Annotated[
         str | None, typer.Option(help="When it was: `2026-11-01`, `3d`; else now.")
     ] = None,
+    expires: Annotated[
+        str | None, typer.Option(help="When it is to be gone for good: `30d` from now, or a date.")
+    ] = None,
     key: Annotated[
         str | None, typer.Option(help="Stored once: the same key again stores nothing.")
     ] = None,
@@ -96,6 +110,7 @@ async def remember(  # noqa: PLR0913 - what may be kept with it
         "source": source,
         "extra": read_json("extra", extra),
         "created_at": read_when("at", at),
+        "expires": read_end("expires", expires),
     }
     # Before the store is opened: one bad line must neither make a file nor leave half of them.
     check_all(given, run.place.scope() or {}, labels)
@@ -121,6 +136,10 @@ async def recall(  # noqa: PLR0913 - the filters
     until: Until = None,
     where: Where = None,
     tag: Tagged = None,
+    min_trust: Annotated[
+        Level | None,
+        typer.Option("--min-trust", help="Only from such a source, or a better one."),
+    ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="All reasons with their points, and what came next.")
     ] = False,
@@ -131,6 +150,7 @@ async def recall(  # noqa: PLR0913 - the filters
         "since": read_when("since", since),
         "until": read_when("until", until),
         "where": read_where(where, tag),
+        "min_trust": None if min_trust is None else min_trust.value,
     }
     if mode is Mode.MEANING:
         from orbiter.memory.cli._checkup import check_model  # noqa: PLC0415 - slow to load

@@ -1,0 +1,117 @@
+"""Moving 100,000 memories from SQLite to Postgres and back, against `add_many` of the same.
+
+A move reads every record, writes it with its versions, reads all of them back and compares; it
+must take no more than twice the time in which `add_many` makes the same items and versions. What
+comes back must be the same, byte for byte.
+
+    python -m benchmarks.migrate
+"""
+
+import argparse
+import asyncio
+import hashlib
+import sys
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from benchmarks._async_timing import timed
+from benchmarks._databases import Database, PostgresDatabase, SQLiteDatabase
+from benchmarks._sql_data import items
+from benchmarks._timing import Table, duration, exit_code
+
+from orbiter.memory.items import MemoryItem
+from orbiter.memory.stores import store_at
+from orbiter.memory.transfer._migrate import Migration, migrate
+from orbiter.memory.transfer._native import MovableStore, pages_of
+
+COUNT = 100_000
+BATCH = 10_000
+BAR = 0.5
+VERSIONS = 10
+"""One of so many memories has an earlier version."""
+
+
+async def add_all(url: str, memories: Sequence[MemoryItem]) -> float:
+    """Return the seconds that `add_many` takes for all of them, some thousands in a call."""
+    seconds = 0.0
+    async with store_at(url) as store:
+        for start in range(0, len(memories), BATCH):
+            seconds += await timed(partial(store.add_many, memories[start : start + BATCH]))
+    return seconds
+
+
+async def change_some(url: str, memories: Sequence[MemoryItem]) -> float:
+    """Give some memories a past, and delete a few; return the seconds that takes."""
+    async with store_at(url) as store:
+        changed = [item.model_copy(update={"content": "changed"}) for item in memories[::VERSIONS]]
+        seconds = await timed(partial(store.add_many, changed))
+        ids = [item.id for item in memories[:: VERSIONS * 10]]
+        return seconds + await timed(partial(store.delete_many, ids))
+
+
+async def fingerprint(url: str) -> tuple[int, str]:
+    """Return how many records a store holds, and the digest of all their lines."""
+    count, digest = 0, hashlib.sha256()
+    store: MovableStore
+    async with store_at(url) as store:
+        async for page in pages_of(store):
+            for record in page:
+                digest.update(record.to_line().encode())
+                count += 1
+    return count, digest.hexdigest()
+
+
+async def race(sqlite: Database, postgres: Database, count: int) -> list[Table]:
+    memories = list(items(count))
+    first, last, between = sqlite.new(), sqlite.new(), postgres.new()
+    alone = {sqlite: sqlite.new(), postgres: postgres.new()}
+    adding = {
+        each: await add_all(url, memories) + await change_some(url, memories)
+        for each, url in alone.items()
+    }
+    await add_all(first, memories)
+    await change_some(first, memories)
+    table = Table(f"{count:,} memories from store to store", "move", "time", "`add_many` alone")
+    moves: list[Migration] = []
+    for source, target, kind in ((first, between, postgres), (between, last, sqlite)):
+        moved: list[Migration] = []
+
+        async def work(source: str = source, target: str = target) -> None:
+            moved.append(await migrate(source, target))  # noqa: B023 - called in this round
+
+        seconds = await timed(work)
+        moves += moved
+        ratio = adding[kind] / seconds
+        table.add(
+            f"to {kind.name}",
+            duration(seconds),
+            duration(adding[kind]),
+            measured=f"{ratio:.2f}x the speed",
+            bar=f">= {BAR}x",
+            ok=ratio >= BAR,
+        )
+    same = await fingerprint(first) == await fingerprint(last)
+    proof = Table("There and back", "what", "result")
+    proof.add("both moves", "", measured=f"{[*map(bool, moves)]}", bar="verified", ok=all(moves))
+    proof.add("all lines", "", measured="the same" if same else "differ", bar="the same", ok=same)
+    return [table, proof]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--count", type=int, default=COUNT, help="how many memories")
+    given = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        SQLiteDatabase(Path(folder)) as sqlite,
+        PostgresDatabase() as postgres,
+    ):
+        return exit_code(*asyncio.run(race(sqlite, postgres, given.count)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""`import_file` and `export_file`: a handle's memories from a file, and to one."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, cast
+
+from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.agent._handle import inside
+from orbiter.memory.errors import TransferError, UnsupportedError
+from orbiter.memory.query import Query
+from orbiter.memory.transfer._importing import import_into
+from orbiter.memory.transfer._known import NATIVE
+from orbiter.memory.transfer._limits import Limits
+from orbiter.memory.transfer._native import Exported, MovableStore, export_records
+from orbiter.memory.transfer._report import Imported
+from orbiter.memory.transfer._writing import WRITERS, RecordStore
+
+__all__ = ["WRITTEN", "export_file", "import_file"]
+
+WRITTEN: tuple[str, ...] = (NATIVE, *WRITERS)
+"""What `export_file` takes as `format`."""
+
+
+async def import_file(
+    handle: ScopedMemory,
+    path: str | os.PathLike[str],
+    *,
+    format: str = "auto",
+    owner: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    limits: Limits | None = None,
+) -> Imported:
+    """Store what the file, folder or archive at *path* holds as memories of the handle's scope.
+
+    *format* is one of `FORMATS`; `auto` looks at the file. *owner* says whose memories are taken
+    of a file that holds those of several people. Importing the same again stores nothing; what has
+    changed in the file is updated, and what was forgotten here stays forgotten. What cannot be
+    read is among the `problems` of the result, with its line, and the rest is stored.
+    *progress* is told how many bytes of how many are read.
+    """
+    core, chats, scope = inside(handle)
+    return await import_into(
+        core,
+        scope,
+        path,
+        format=format,
+        owner=owner,
+        progress=progress,
+        limits=limits,
+        changed=chats.changed,
+    )
+
+
+async def export_file(
+    handle: ScopedMemory,
+    target: str | os.PathLike[str] | IO[bytes],
+    *,
+    format: str = NATIVE,
+    progress: Callable[[int, int], None] | None = None,
+) -> Exported:
+    """Write the handle's memories to a new file, which appears when it is complete.
+
+    `jsonl` holds everything, earlier versions and forgotten memories included, and comes back
+    exactly; with a name that ends in `.gz` it is packed, and a binary file object takes it, too.
+    `csv`, `markdown` (a folder), `openai` (conversations) and `mcp` hold what is remembered now.
+    """
+    core, _, scope = inside(handle)
+    store = await core.opened(scope)
+    if not hasattr(store, "records"):
+        raise UnsupportedError(f"{store!r} cannot be walked; SQLite, Postgres and Redis can")
+    own = scope if Query(metadata=scope).wanted else None
+    total = await store.count(metadata=own)
+    path = Path(target) if isinstance(target, str | os.PathLike) else None
+    if format == NATIVE:
+        return await export_records(
+            cast("MovableStore", store),
+            path or cast("IO[bytes]", target),
+            metadata=own,
+            embedding_model=core.embeddings,
+            total=total,
+            progress=progress,
+        )
+    if format not in WRITERS:
+        names = "`, `".join(WRITTEN)
+        raise TransferError(f"there is no format `{format}` to write; use one of `{names}`")
+    if path is None:
+        raise TransferError(f"`{format}` needs the name of a file; only `{NATIVE}` takes a stream")
+    written = 0
+
+    def tell() -> None:
+        nonlocal written
+        written += 1
+        if progress is not None:
+            progress(written, max(total, written))
+
+    await WRITERS[format](cast("RecordStore", store), own, path, tell)
+    return Exported(written, 0, "", path)

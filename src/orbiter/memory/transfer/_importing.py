@@ -1,0 +1,126 @@
+"""What another program wrote becomes memories of one scope.
+
+Reading happens in a thread, so that the loop stays free, one batch ahead of the storing. Each
+batch is stored as one step; what is stored stays when a later one fails, and is found again.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import cast
+
+from orbiter.memory.agent._core import Core, Store, keeps_versions
+from orbiter.memory.errors import UnsupportedError
+from orbiter.memory.items import MemoryItem, MemoryMetadata
+from orbiter.memory.query import Query
+from orbiter.memory.transfer._known import NATIVE
+from orbiter.memory.transfer._limits import Limits
+from orbiter.memory.transfer._native import MovableStore, import_records, is_native
+from orbiter.memory.transfer._reading import IMPORTED, Reader, Ready
+from orbiter.memory.transfer._report import Imported, Report
+from orbiter.memory.transfer._source import open_source
+
+__all__ = ["import_into"]
+
+Changed = Callable[[Store, Sequence[MemoryItem]], Awaitable[None]]
+
+
+async def import_into(
+    core: Core,
+    scope: MemoryMetadata,
+    path: str | os.PathLike[str],
+    *,
+    format: str = "auto",
+    owner: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    limits: Limits | None = None,
+    changed: Changed | None = None,
+) -> Imported:
+    """Store what the file, folder or archive at *path* holds as memories of *scope*.
+
+    *owner* says whose memories are taken of a file that holds those of several. Importing the same
+    again stores nothing; what has changed in the file is updated, and what was forgotten here stays
+    forgotten. *progress* is told how many bytes of how many are read, *changed* which messages are
+    not what they were.
+    """
+    store = await core.opened(scope)
+    report = Report()
+    reader = Reader(path, scope, format=format, owner=owner, limits=limits, report=report)
+    loop = asyncio.get_running_loop()
+    pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="orbiter-memory-import")
+    try:
+        if format == NATIVE or (
+            format == "auto" and await loop.run_in_executor(pool, _is_ours, path, limits)
+        ):
+            own = scope if Query(metadata=scope).wanted else None
+            return await import_records(_movable(store), Path(path), scope=own, progress=progress)
+        await loop.run_in_executor(pool, reader.open)
+        coming = loop.run_in_executor(pool, reader.batch)
+        while batch := await coming:
+            coming = loop.run_in_executor(pool, reader.batch)
+            written, updated = await _store(store, scope, batch, report)
+            if updated and changed is not None:
+                await changed(store, updated)
+            if written:
+                core.events.tell_of("remembered", written)
+            if progress is not None:
+                progress(reader.tally.done, reader.tally.total)
+    finally:
+        reader.is_stopped = True
+        # Behind what the thread is at: it alone may close what it reads.
+        await asyncio.shield(loop.run_in_executor(pool, reader.close))
+        pool.shutdown(wait=False)
+    if progress is not None:
+        progress(reader.tally.total, reader.tally.total)
+    return report.finished()
+
+
+def _is_ours(path: str | os.PathLike[str], limits: Limits | None) -> bool:
+    with open_source(path, complain=lambda _place, _why: None, limits=limits) as source:
+        return is_native(source.head())
+
+
+def _movable(store: Store) -> MovableStore:
+    if hasattr(store, "put_records"):
+        return cast("MovableStore", store)
+    raise UnsupportedError(f"{store!r} cannot take in records; SQLite, Postgres and Redis can")
+
+
+async def _store(
+    store: Store, scope: MemoryMetadata, batch: Sequence[Ready], report: Report
+) -> tuple[list[MemoryItem], list[MemoryItem]]:
+    """Store what is new or changed; return all that was written, and what was there before."""
+    own = scope if Query(metadata=scope).wanted else None
+    wanted = {"id": {"$in": list({one.item.id for one in batch})}}
+    found = await store.search(metadata=own, where=wanted, limit=len(batch))
+    there = {item.id: item for item in found}
+    forgotten: set[str] = set()
+    if keeps_versions(store):
+        gone = await store.search(metadata=own, where=wanted, limit=len(batch), deleted=True)
+        forgotten = {item.id for item in gone}
+    written: dict[str, MemoryItem] = {}
+    updated: list[MemoryItem] = []
+    for one in batch:
+        item = one.item
+        before = written.get(item.id) or there.get(item.id)
+        if before is not None and before.metadata.extra.get(IMPORTED) == one.digest:
+            report.unchanged += 1
+        elif item.id in written:
+            report.skipped += 1
+            report.complain(f"`{one.key}`", "something else stands under the same name")
+        elif item.id in forgotten:
+            report.skipped += 1
+        else:
+            if before is not None:
+                # The rest is the file's; `created_at` is kept by the store.
+                item.__dict__["status"] = before.status
+                item.__dict__["updated_at"] = datetime.now(UTC)
+                updated.append(item)
+            written[item.id] = item
+    if written:
+        await store.add_many(list(written.values()), within=own)
+        report.stored += len(written)
+    return list(written.values()), updated

@@ -1,0 +1,257 @@
+"""Moving a whole store to another kind of store, exactly, and proving it.
+
+There is no file that says how far a move came. What is in the target already is left alone, so a
+move that was killed is simply made again, and goes on where it was.
+"""
+
+import asyncio
+import hashlib
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
+
+from orbiter.memory.errors import AccessError, QueryError, StorageError
+from orbiter.memory.items import MemoryMetadata
+from orbiter.memory.protocols import VersionedStore
+from orbiter.memory.records import Record
+from orbiter.memory.stores import store_at
+from orbiter.memory.transfer._native import pages_of
+
+if TYPE_CHECKING:
+    from orbiter.memory.backends.postgres import PostgresMemoryStore
+    from orbiter.memory.backends.redis import RedisMemoryStore
+    from orbiter.memory.backends.sqlite import SQLiteMemoryStore
+
+    _Store = PostgresMemoryStore | RedisMemoryStore | SQLiteMemoryStore
+
+__all__ = ["Migration", "migrate"]
+
+_T = TypeVar("_T")
+
+BATCH = 8_000
+"""Records that are written in one transaction, if they are short."""
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """What a move did. It is true if all of it was read back, and is the same."""
+
+    copied: int
+    """Records that were written, or put right, in the target."""
+    already_there: int
+    """Records that the target had, exactly so."""
+    left_out: int
+    """Soft-deleted items, if the target keeps none."""
+    checked: int
+    """Records that were read back from the target in the end."""
+    source_digest: str
+    """The sum of the SHA-256 of all records that were read from the source."""
+    target_digest: str
+    """The same of those that were read back from the target."""
+    is_complete: bool
+    """Whether the source holds as many items as it did when they were copied."""
+
+    @property
+    def verified(self) -> bool:
+        """Whether the target holds what the source does, by count and by digest."""
+        moved = self.copied + self.already_there
+        is_same = self.source_digest == self.target_digest and self.checked == moved
+        return is_same and self.is_complete
+
+    def __bool__(self) -> bool:
+        return self.verified
+
+
+async def migrate(
+    source_url: str,
+    target_url: str,
+    *,
+    progress: Progress | None = None,
+    scope: MemoryMetadata | None = None,
+) -> Migration:
+    """Copy everything, or what is of *scope*, from one store to another; say whether it is there.
+
+    Every item comes with its versions, its deletion, its times and its place among the others.
+    Killed at any moment, it may be called again: what is there already is left alone. In the end
+    all is read back from the target and compared with what was read from the source. Vectors are
+    not copied; the target makes its own. A Redis keeps no versions and nothing soft-deleted, so
+    there these are left out.
+
+    *progress* is called with records done and records in all, each counted twice: it is copied,
+    and it is read back. What is written to the source meanwhile may be missing in the target;
+    a second call brings it over.
+    """
+    source, target = _stores(source_url, target_url)
+    _check_different(source_url, target_url)
+    async with source, target:
+        held = _as_allowed(source, scope), _as_allowed(target, scope)
+        return await _Move(*held, scope, progress).run()
+
+
+class _Move:
+    def __init__(
+        self,
+        source: "_Store",
+        target: "_Store",
+        scope: MemoryMetadata | None,
+        progress: Progress | None,
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._scope = scope
+        self._progress = progress
+        self._keeps_all = isinstance(target, VersionedStore)
+        self._done = self._total = 0
+
+    async def run(self) -> Migration:
+        self._total = 2 * await _count(self._source, self._scope)
+        copied = left_out = 0
+        given = _Sum()
+        async with aclosing(_ahead(self._pages(self._source))) as pages:
+            async for page in pages:
+                fitting = self._fitting(page)
+                left_out += len(page) - len(fitting)
+                if fitting:
+                    copied += await self._target.put_records(fitting)
+                given.add(fitting)
+                self._tell(len(page))
+        found = await self._read_back(given.records)
+        unchanged = await _count(self._source, self._scope) == given.records + left_out
+        return Migration(
+            copied, given.records - copied, left_out, found.records, given.digest, found.digest,
+            unchanged,
+        )  # fmt: skip
+
+    def _pages(self, store: "_Store") -> AsyncGenerator[list[Record], None]:
+        return pages_of(store, metadata=self._scope, most=BATCH)
+
+    def _fitting(self, page: list[Record]) -> list[Record]:
+        """Return what the target can hold of a page."""
+        if self._keeps_all:
+            return page
+        return [record.present for record in page if not record.deleted]
+
+    async def _read_back(self, records: int) -> "_Sum":
+        """Read all that was to be moved from the target."""
+        found = _Sum()
+        is_alone = await _count(self._target, self._scope) == records
+        pages = self._pages(self._target) if is_alone else self._asked_for()
+        async with aclosing(_ahead(pages)) as ahead:
+            async for page in ahead:
+                found.add(page)
+                self._tell(len(page))
+        return found
+
+    async def _asked_for(self) -> AsyncGenerator[list[Record], None]:
+        """Yield what a target that holds more than that has of the source."""
+        async with aclosing(self._pages(self._source)) as pages:
+            async for page in pages:
+                ids = [record.id for record in self._fitting(page)]
+                yield await self._target.records(item_ids=ids, limit=len(ids), metadata=self._scope)
+
+    def _tell(self, records: int) -> None:
+        self._done += records
+        if self._progress is not None:
+            self._progress(self._done, max(self._total, self._done))
+
+
+class _Sum:
+    """The digest of records, whatever their order is."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self._sum = 0
+
+    def add(self, records: list[Record]) -> None:
+        self.records += len(records)
+        for record in records:
+            digest = hashlib.sha256(record.to_line().encode()).digest()
+            self._sum += int.from_bytes(digest)
+
+    @property
+    def digest(self) -> str:
+        return f"{self._sum % 2**256:064x}"
+
+
+async def _count(store: "_Store", scope: MemoryMetadata | None) -> int:
+    if isinstance(store, VersionedStore):
+        return await store.count(include_deleted=True, metadata=scope)
+    return await store.count(metadata=scope)
+
+
+async def _ahead(pages: AsyncGenerator[_T, None]) -> AsyncGenerator[_T, None]:
+    """Yield the same; while one is looked at, the next is on its way."""
+
+    async def following() -> _T | None:
+        return await anext(pages, None)
+
+    coming = asyncio.ensure_future(following())
+    try:
+        while (page := await coming) is not None:
+            coming = asyncio.ensure_future(following())
+            yield page
+    finally:
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
+        await pages.aclose()
+
+
+def _stores(source_url: str, target_url: str) -> "tuple[_Store, _Store]":
+    for url in (source_url, target_url):
+        if str(url).startswith("memory://") or url == ":memory:":
+            raise QueryError(
+                "`memory://` is gone with this process, so nothing can be moved from or to it"
+            )
+    source, target = store_at(source_url), store_at(target_url)
+    path = getattr(source, "db_path", None)
+    if path is not None and not Path(path).is_file():
+        raise StorageError(f"there is no `{path}` to be moved")
+    return source, target
+
+
+def _as_allowed(store: "_Store", scope: MemoryMetadata | None) -> "_Store":
+    """Return *store* as row-level security lets the user of *scope* see it.
+
+    A store that acts for nobody sees nothing, and moving nothing would seem to have gone well.
+    """
+    acting_for = getattr(store, "acting_for", None)
+    if acting_for is None:
+        return store
+    user = None if scope is None else scope.user_id
+    try:
+        held: PostgresMemoryStore = acting_for(user or "nobody")
+    except AccessError:  # there are no policies, or none that hold this role
+        return store
+    if user is None:
+        raise AccessError(
+            f"{store!r} shows each user's rows to that user only; name one in `scope`, or connect "
+            "by a role that bypasses row-level security"
+        )
+    return held
+
+
+def _check_different(source_url: str, target_url: str) -> None:
+    """Raise `QueryError` if both are one store: the copy would only look like one."""
+    if _identity(source_url) == _identity(target_url):
+        raise QueryError("both addresses are of one store; name another as the target")
+
+
+def _identity(url: str) -> object:
+    """Return what is the same of two addresses of one store, however they are written."""
+    path = getattr(store_at(url), "db_path", None)
+    if path is not None:
+        return os.path.realpath(path)
+    parts = urlsplit(url)
+    if "," in parts.netloc:  # several hosts
+        return url
+    scheme = parts.scheme.replace("postgresql", "postgres")
+    port = parts.port or (5432 if scheme == "postgres" else 6379)
+    host = "127.0.0.1" if parts.hostname in (None, "localhost", "::1") else parts.hostname
+    name = parts.path.strip("/") or ("0" if "redis" in scheme else parts.username)
+    return scheme, host, port, name, parts.query

@@ -1,0 +1,52 @@
+"""Whose memories are taken of a file that holds those of several people.
+
+Nothing of one person may come into another's scope because both stand in one file.
+"""
+
+from collections import Counter
+
+from orbiter.memory.errors import TransferError
+from orbiter.memory.transfer._formats import Complain, Found
+
+__all__ = ["Owners"]
+
+_MOST_NAMES = 1_000
+_SHOWN = 8
+
+
+class Owners:
+    """Takes what is the asked one's, or names nobody; counts the others."""
+
+    def __init__(self, owner: str | None, user_id: str | None) -> None:
+        self._wanted = user_id if owner is None else owner
+        self._user_id = user_id
+        self._is_any_taken = False
+        self._others: Counter[str] = Counter()
+
+    def takes(self, found: Found) -> bool:
+        """Tell whether a memory is taken; a handle that is for nobody takes everyone's."""
+        if self._wanted is None or not found.owners or self._wanted in found.owners:
+            self._is_any_taken = True
+            return True
+        name = ".".join(found.owners)
+        if name in self._others or len(self._others) < _MOST_NAMES:
+            self._others[name] += 1
+        return False
+
+    def user_of(self, found: Found) -> str | None:
+        """Return whose it becomes: the handle's, or, if that is for nobody, the one it names."""
+        if self._wanted is None and len(found.owners) == 1:
+            return found.owners[0]
+        return self._user_id
+
+    def tell(self, complain: Complain, name: str) -> None:
+        """Say what was left out; `TransferError` if that is all there is."""
+        if self._others and not self._is_any_taken:
+            names = "`, `".join(list(self._others)[:_SHOWN])
+            more = ", …" if len(self._others) > _SHOWN else ""
+            raise TransferError(
+                f"`{name}` holds nothing of `{self._wanted}`, only of `{names}`{more}; say whose "
+                "memories to take, with `owner=…`"
+            )
+        for other, count in self._others.items():
+            complain(f"`{other}`", f"{count:,} memories that are not `{self._wanted}`'s; not taken")

@@ -1,0 +1,84 @@
+"""What an import found, and what it could not read."""
+
+from dataclasses import dataclass, field
+
+__all__ = ["Imported", "Problem", "Report"]
+
+_MOST_PROBLEMS = 100
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something in a file that could not be read, or not as it stood."""
+
+    place: str
+    """Such as `line 17`, or `conversation 3, message 4`."""
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """What became of a file: `found` is all that follows it, together."""
+
+    format: str
+    found: int
+    """Memories in the file."""
+    stored: int
+    """Those that are new, or have changed since they were last imported."""
+    unchanged: int
+    """Those that were here already."""
+    skipped: int
+    """Those that are somebody else's, were forgotten here, or that no store can hold."""
+    problems: tuple[Problem, ...] = ()
+    """The first hundred."""
+    problem_count: int = 0
+    """How many there were in all."""
+
+    def __str__(self) -> str:
+        parts = [f"{self.stored:,} stored"]
+        parts += [f"{self.unchanged:,} unchanged"] if self.unchanged else []
+        parts += [f"{self.skipped:,} skipped"] if self.skipped else []
+        lines = [f"{self.format}: {self.found:,} found, {', '.join(parts)}"]
+        lines += [f"  {problem}" for problem in self.problems[:_SHOWN]]
+        more = self.problem_count - min(len(self.problems), _SHOWN)
+        return "\n".join(lines + ([f"  and {more:,} more problems"] if more else []))
+
+
+@dataclass(slots=True)
+class Report:
+    """An `Imported` in the making; the reader complains from a thread of its own."""
+
+    found: int = 0
+    stored: int = 0
+    unchanged: int = 0
+    skipped: int = 0
+    is_muted: bool = False
+    """Set while a file is only looked at: what is wrong with it is told when it is read."""
+    formats: list[str] = field(default_factory=list)
+    _problems: list[Problem] = field(default_factory=list)
+    _count: int = 0
+
+    def complain(self, place: str, why: str) -> None:
+        """Note a problem."""
+        problem = Problem(place, why)
+        if self.is_muted or problem in self._problems:  # a folder is looked through twice
+            return
+        self._count += 1
+        if len(self._problems) < _MOST_PROBLEMS:
+            self._problems.append(problem)
+
+    def finished(self) -> Imported:
+        """Return what was counted."""
+        return Imported(
+            format=", ".join(dict.fromkeys(self.formats)),
+            found=self.found,
+            stored=self.stored,
+            unchanged=self.unchanged,
+            skipped=self.skipped,
+            problems=tuple(self._problems),
+            problem_count=self._count,
+        )

@@ -1,0 +1,60 @@
+"""Files of other programs, written by hand, and what becomes of them."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from orbiter.memory import AgentMemory
+from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.items import MemoryItem
+from orbiter.memory.messages import Format, validate
+from orbiter.memory.transfer import Imported
+from orbiter.memory.transfer._importing import import_into
+
+FORMATS: tuple[Format, ...] = ("openai", "openai-responses", "anthropic", "gemini")
+
+
+async def take(memory: AgentMemory, handle: ScopedMemory, path: Path, **options: Any) -> Imported:
+    """Import a file as a handle does."""
+    report = await import_into(memory._core, handle.scope, path, **options)
+    assert report.found == report.stored + report.unchanged + report.skipped
+    return report
+
+
+async def everything(handle: ScopedMemory) -> list[MemoryItem]:
+    """Return all that is remembered, oldest first."""
+    return list(await handle.list(limit=10_000))[::-1]
+
+
+async def assert_legal(handle: ScopedMemory) -> None:
+    """Check that every conversation can be sent to every provider."""
+    told = await handle.chats(limit=1_000)
+    assert told
+    for each in told:
+        chat = handle.chat(each.metadata.session_id or "")
+        for format in FORMATS:
+            sent = await chat.messages(format=format)
+            assert sent.messages
+            assert validate(sent.messages, format) == []
+
+
+def lines(path: Path, values: Sequence[object]) -> Path:
+    """Write a value to a line; bytes as they are."""
+    raw = (each if isinstance(each, bytes) else json.dumps(each).encode() for each in values)
+    path.write_bytes(b"\n".join(raw) + b"\n")
+    return path
+
+
+def document(path: Path, value: object) -> Path:
+    """Write one value."""
+    path.write_text(json.dumps(value), encoding="utf-8")
+    return path
+
+
+def said(role: str, text: str) -> dict[str, object]:
+    return {"role": role, "content": text}
+
+
+def places(report: Imported) -> list[str]:
+    return [problem.place for problem in report.problems]
