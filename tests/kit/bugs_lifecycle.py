@@ -20,7 +20,7 @@ LIFECYCLE_BUGS = {
     ),
     "a closed store drops a batch": Bug(
         "a_closed_store_takes_no_batch",
-        "        kept: dict[str, MemoryItem] = {}\n",
+        "        self._opened()\n        kept: dict[str, MemoryItem] = {}\n",
         "        if self._file is None:\n            return\n"
         "        kept: dict[str, MemoryItem] = {}\n",
         (("        await self.add_many", "        self._opened()\n        await self.add_many"),),

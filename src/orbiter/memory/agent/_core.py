@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from orbiter.memory.backends._sql_store import SQLMemoryStore
     from orbiter.memory.backends.postgres import PostgresMemoryStore
     from orbiter.memory.episodic import ShortTermMemoryManager
-    from orbiter.memory.recall import Mirror, Recalled
+    from orbiter.memory.recall import Mirror
     from orbiter.memory.reports import ConversationInfo
 
 __all__ = [
@@ -185,22 +185,6 @@ class Core:
                 self._bound.popitem(last=False)
         self._bound.move_to_end(scope.user_id)
         return bound
-
-    async def as_one_read(
-        self,
-        store: Store,
-        scope: MemoryMetadata,
-        call: str,
-        read: "Callable[[], Awaitable[Recalled]]",
-    ) -> "Recalled":
-        """Return what *read* does; where reads are recorded, all that it reads is one of them."""
-        if getattr(store, "audit", None) != "all":
-            return await read()
-        from orbiter.memory.agent._audit import read_as_one  # noqa: PLC0415 - few memories do
-
-        return await read_as_one(
-            self, scope, call, read, lambda found: [hit.item.id for hit in found]
-        )
 
     # What stands beside the store
 

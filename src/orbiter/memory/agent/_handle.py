@@ -5,7 +5,7 @@ names is shown, changed or removed only if it is of the scope; another's is as g
 """
 
 import builtins
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime, timedelta
 from functools import partial
@@ -219,9 +219,21 @@ class ScopedMemory(LastingMemory):
             explain=explain,
         )
         with no_model_by_choice() if self._core.is_model_declined else nullcontext():
-            found = await self._core.as_one_read(store, self._scope, "recall", read)
+            found = await self._read_once(store, read)
         self._core.events.tell("recalled", self._scope, [hit.item.id for hit in found])
         return found
+
+    async def _read_once(
+        self, store: Store, read: "Callable[[], Awaitable[Recalled]]"
+    ) -> "Recalled":
+        """Recall; where reads are recorded, all that it reads is one of them."""
+        if getattr(store, "audit", None) != "all":
+            return await read()
+        from orbiter.memory.agent._audit import read_as_one  # noqa: PLC0415 - few memories do
+
+        return await read_as_one(
+            self._core, self._scope, "recall", read, lambda hits: [hit.item.id for hit in hits]
+        )
 
     # Looking, changing, forgetting
 
