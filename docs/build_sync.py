@@ -1,7 +1,7 @@
-"""Writes the types of `orbiter.memory.sync` from the async classes: `python docs/build_sync.py`.
+"""Writes the types of `orbiter.memory.sync` from the async names: `python docs/build_sync.py`.
 
-The blocking classes are made when they are imported, which no type checker sees. A test keeps
-what is written here current.
+The blocking classes and functions are made when they are imported, which no type checker sees. A
+test keeps what is written here current.
 """
 
 import ast
@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from orbiter.memory import agent, episodic, sync
+from orbiter.memory import agent, episodic, extraction, sync
 from orbiter.memory.agent import (
     _audit,
     _chat,
@@ -24,7 +24,9 @@ from orbiter.memory.agent import (
     _memory,
     _past,
 )
+from orbiter.memory.extraction import _long_term, _orchestrator
 from orbiter.memory.sync import _proxies
+from orbiter.memory.transfer import _files, _migrate
 
 STUB = Path(sync.__file__).with_suffix(".pyi")
 
@@ -37,13 +39,21 @@ CLASSES = (
     (_past, agent.PastMemory),
     (_audit, agent.AuditLog),
     (episodic, episodic.ShortTermMemoryManager),
+    (_long_term, extraction.LongTermMemory),
+    (_orchestrator, extraction.MemoryOrchestrator),
 )
-_MADE_BY_HAND = {agent.AgentMemory, episodic.ShortTermMemoryManager}
+FUNCTIONS = ((_files, "import_file"), (_files, "export_file"), (_migrate, "migrate"))
+_MADE_BY_HAND = {
+    agent.AgentMemory,
+    episodic.ShortTermMemoryManager,
+    extraction.LongTermMemory,
+    extraction.MemoryOrchestrator,
+}
 
 _SPECIAL = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__aiter__": "__iter__"}
 
 INTRO = """\
-# Written by docs/build_sync.py from the async classes; change those, and run it again.
+# Written by docs/build_sync.py from the async names; change those, and run it again.
 """
 
 
@@ -118,7 +128,7 @@ def _attributes(node: ast.ClassDef) -> Iterator[str]:
 def _class(module: object, twin: type) -> str:
     tree = ast.parse(inspect.getsource(module))  # type: ignore[arg-type]  # a module
     node = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == twin.__name__)
-    home = "episodic" if module is episodic else "agent"
+    home = twin.__module__.split(".")[2]
     doc = _proxies._told(ast.get_docstring(node, clean=False))  # noqa: SLF001 - the same words
     lines = [f"class {node.name}(Blocking[{home}.{node.name}]):", f'    """{doc}"""', ""]
     lines += _attributes(node)
@@ -129,6 +139,12 @@ def _class(module: object, twin: type) -> str:
             if is_own or is_special or not each.name.startswith("_"):
                 lines.append(textwrap.indent(_method(each), "    "))
     return "\n".join(lines)
+
+
+def _function(module: object, name: str) -> str:
+    tree = ast.parse(inspect.getsource(module))  # type: ignore[arg-type]  # a module
+    node = next(n for n in tree.body if isinstance(n, ast.AsyncFunctionDef) and n.name == name)
+    return _method(node)
 
 
 def _inherited(twin: type) -> Iterator[ast.stmt]:
@@ -145,29 +161,42 @@ def _imports(body: str) -> Iterator[str]:
     tree = ast.parse(body)
     used = {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
     used -= {each.name for each in tree.body if isinstance(each, ast.ClassDef)}
-    used |= {"Blocking", "agent", "episodic"}
-    yield "from orbiter.memory import agent, episodic"
+    yield "from orbiter.memory import agent, episodic, extraction"
     yield "from orbiter.memory.sync._loop import run as run"
     yield "from orbiter.memory.sync._proxies import Blocking"
     yield "from orbiter.memory.sync._streams import Stream as Stream"
     yield "from orbiter.memory.agent import MemoryEvent"
     yield "from orbiter.memory.filters import Where"
     yield "from orbiter.memory.agent._facts import Source"
-    found = {"agent", "episodic", "run", "Blocking", "Stream", "MemoryEvent", "Source", "Where"}
-    for module in (*(module for module, _ in CLASSES), _lasting):
-        for node in ast.walk(ast.parse(inspect.getsource(module))):
-            if not isinstance(node, ast.Import | ast.ImportFrom):
-                continue
-            for alias in node.names:
-                if alias.name in used and alias.name not in found:
-                    found.add(alias.name)
-                    where = f"from {node.module} " if isinstance(node, ast.ImportFrom) else ""
-                    yield f"{where}import {alias.name}"
+    used -= {"agent", "episodic", "extraction", "run", "Blocking", "Stream"}
+    used -= {"MemoryEvent", "Source", "Where"}
+    functions = dict.fromkeys(module for module, _ in FUNCTIONS)
+    for module in (*(module for module, _ in CLASSES), _lasting, *functions):
+        for name, line in _names(module):
+            if name in used:
+                used.discard(name)
+                yield line
+
+
+def _names(module: object) -> Iterator[tuple[str, str]]:
+    """Yield the names that *module* imports or defines, each with the line that imports it."""
+    tree = ast.parse(inspect.getsource(module))  # type: ignore[arg-type]  # a module
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            where = f"from {node.module} " if isinstance(node, ast.ImportFrom) else ""
+            yield from ((alias.name, f"{where}import {alias.name}") for alias in node.names)
+    for each in tree.body:
+        targets = [each] if isinstance(each, ast.ClassDef) else getattr(each, "targets", [])
+        for target in targets:
+            name = str(getattr(target, "name", None) or getattr(target, "id", ""))
+            yield name, f"from {module.__name__} import {name}"  # type: ignore[attr-defined]
 
 
 def stub() -> str:
     """Return the text of the file, formatted."""
-    body = "\n\n".join(_class(module, twin) for module, twin in CLASSES)
+    made = [_class(module, twin) for module, twin in CLASSES]
+    made += [_function(module, name) for module, name in FUNCTIONS]
+    body = "\n\n".join(made)
     names = ", ".join(f'"{name}"' for name in sync.__all__)
     text = "\n".join([INTRO, *_imports(body), "", f"__all__ = [{names}]", "", body, ""])
     for work in (["check", "--select", "I", "--fix", "--quiet"], ["format", "--quiet"]):

@@ -6,19 +6,22 @@ import pydoc
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, get_origin
+from typing import Any, get_args, get_origin
 
 import pytest
 from docs.build_sync import STUB, stub
 
-from orbiter.memory import agent, episodic, sync
+from orbiter.memory import agent, episodic, extraction, sync, transfer
 
 PAIRS = [
     (agent.AgentMemory, sync.AgentMemory),
     (agent.ScopedMemory, sync.ScopedMemory),
     (agent.Chat, sync.Chat),
     (episodic.ShortTermMemoryManager, sync.ShortTermMemoryManager),
+    (extraction.LongTermMemory, sync.LongTermMemory),
+    (extraction.MemoryOrchestrator, sync.MemoryOrchestrator),
 ]
+FUNCTIONS = ("export_file", "import_file", "migrate")
 
 
 def _public() -> Iterator[tuple[type, type, str]]:
@@ -44,10 +47,12 @@ def test_a_blocking_name_has_the_signature_and_the_words_of_the_async_one(
 
 def _check_function(theirs: Any, ours: Any) -> None:
     wanted, given = inspect.signature(theirs), inspect.signature(ours)
-    assert given.parameters == wanted.parameters
+    _check_parameters(wanted, given)
     returned = wanted.return_annotation
-    if returned == given.return_annotation:
+    if wanted == given:
         assert ours.__annotations__ == theirs.__annotations__
+    elif returned == given.return_annotation:
+        assert list(ours.__annotations__) == list(theirs.__annotations__)
     elif returned in dict(PAIRS):
         assert given.return_annotation is dict(PAIRS)[returned]
     else:
@@ -59,6 +64,26 @@ def _check_function(theirs: Any, ours: Any) -> None:
     assert ours.__qualname__ == theirs.__qualname__
 
 
+def _check_parameters(wanted: inspect.Signature, given: inspect.Signature) -> None:
+    """Check that they are the same, but for what is taken in its blocking form."""
+    for theirs, ours in zip(wanted.parameters.values(), given.parameters.values(), strict=True):
+        assert ours.replace(annotation=theirs.annotation) == theirs
+        if ours != theirs:
+            forms = {
+                dict(PAIRS)[each] for each in get_args(theirs.annotation) or [theirs.annotation]
+            }
+            assert forms == set(get_args(ours.annotation) or [ours.annotation])
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_has_the_signature_and_the_words_of_the_async_one(name: str) -> None:
+    theirs, ours = getattr(transfer, name), getattr(sync, name)
+
+    assert inspect.getdoc(ours) == inspect.getdoc(theirs)
+    assert ours.__module__ == "orbiter.memory.sync"
+    _check_function(theirs, ours)
+
+
 @pytest.mark.parametrize(("twin", "form"), PAIRS, ids=lambda each: each.__name__)
 def test_a_class_is_made_entered_and_explained_like_the_async_one(twin: Any, form: Any) -> None:
     assert form.__name__ == twin.__name__
@@ -67,7 +92,7 @@ def test_a_class_is_made_entered_and_explained_like_the_async_one(twin: Any, for
     assert "async with" not in (form.__doc__ or "")
     assert pydoc.render_doc(form)
     if hasattr(twin, "__aenter__"):
-        assert inspect.signature(form) == inspect.signature(twin)
+        _check_parameters(inspect.signature(twin), inspect.signature(form))
 
 
 def test_what_the_async_classes_hand_out_is_handed_out_in_its_blocking_form() -> None:
@@ -103,16 +128,19 @@ def test_type_checkers_see_every_name() -> None:
     for twin, _, name in _public():
         assert name in typed[twin.__name__]
     assert {"redis_url", "agent_id"} <= typed["ShortTermMemoryManager"]
+    assert set(FUNCTIONS) <= {getattr(node, "name", "") for node in tree.body}
+    assert set(dir(sync)) == set(sync.__all__)
 
 
 def test_importing_it_starts_no_thread_and_no_loop() -> None:
     program = (
         "import sys, threading, orbiter.memory.sync as s; s.AgentMemory('memory://', "
         "embeddings=None); print(threading.active_count(), s._loop._current, 'asyncpg' in "
-        "sys.modules, 'redis' in sys.modules, 'numpy' in sys.modules)"
+        "sys.modules, 'redis' in sys.modules, 'numpy' in "
+        "sys.modules, 'orbiter.memory.transfer' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
 
-    assert done.stdout == "1 None False False False\n"
+    assert done.stdout == "1 None False False False False\n"

@@ -24,7 +24,7 @@ from orbiter.memory.agent._reading import labels
 from orbiter.memory.facts import FactMemory
 from orbiter.memory.recall import Hit
 from orbiter.memory.summary import SummaryConfig
-from orbiter.memory.trust import trust_of
+from orbiter.memory.trust import Trust, trust_of
 
 Open = Callable[..., AgentMemory]
 
@@ -339,3 +339,28 @@ async def test_a_summary_is_not_the_systems_and_goes_with_what_it_sums_up(
     assert "obey the page" in str(sent)
     assert "obey the page" not in str([m for m in sent if m["role"] == "system"])
     assert after is None
+
+
+async def test_what_others_wrote_over_a_source_is_not_taken_back_with_it(
+    alice: ScopedMemory,
+) -> None:
+    code = await alice.remember("Door code 1", source="web:e")
+    await alice.update(code.id, "Door code 2, I checked")
+    note = await alice.remember("Lunch at noon")
+    await alice.update(note.id, "Lunch is off", source="web:e")
+    await alice.update(note.id, "Lunch is at one")
+    tagged = await alice.remember("Buy shares", source="web:e")
+    await alice.update(tagged.id, tags=["money"])
+    again = await alice.remember("One", source="web:e")
+    await alice.update(again.id, "Two")
+    await alice.update(again.id, "Three", source="web:e")
+
+    await alice.undo("web:e")
+
+    texts = {item.id: item.content for item in await alice.list()}
+    assert texts == {
+        code.id: "Door code 2, I checked",
+        note.id: "Lunch is at one",
+        again.id: "Two",
+    }
+    assert trust_of((await alice.get(code.id)) or code) is Trust.WEB

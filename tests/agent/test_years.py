@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, TypeVar
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -20,12 +21,14 @@ from tests.agent.conftest import Open
 
 from orbiter.memory.agent import AgentMemory, ScopedMemory
 from orbiter.memory.copies import copy_item
+from orbiter.memory.errors import QueryError
 
 _T = TypeVar("_T")
 
 USERS = st.sampled_from(["ann", "bob"])
 KEYS = st.sampled_from(["city", "job"])
-DAYS = st.integers(0, 9)
+LAST_DAY = 9
+DAYS = st.integers(0, LAST_DAY)
 START = datetime(2020, 1, 1, tzinfo=UTC)
 
 
@@ -159,9 +162,14 @@ class Years(RuleBasedStateMachine):
     @rule(user=USERS, key=KEYS, day=DAYS)
     def end(self, user: str, key: str, day: int) -> None:
         self.step += 1
-        made = self.run(self.of(user).facts.end(key, at=START + timedelta(days=day)))
         known = self.lives[user].facts.get(key, [])
-        assert (made is None) == (holds(known, day, self.step) is None)
+        is_true = [holds(known, each, self.step) is not None for each in range(day, LAST_DAY + 1)]
+        if any(is_true) and not is_true[0]:
+            with pytest.raises(QueryError, match="later `at`"):
+                self.run(self.of(user).facts.end(key, at=START + timedelta(days=day)))
+            return
+        made = self.run(self.of(user).facts.end(key, at=START + timedelta(days=day)))
+        assert (made is not None) is is_true[0]
         if made is not None:
             known.append(Said(None, day, self.step))
 

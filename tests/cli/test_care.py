@@ -48,7 +48,7 @@ def test_the_usual_place_is_not_made_by_looking_into_it(cli: Cli, tmp_path: Path
         result = cli(*args)
 
         assert result.exit_code == 1, args
-        assert "`orbiter-memory remember` makes one" in result.stderr
+        assert "`orbiter-memory remember` or `orbiter-memory import` makes one" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
     cli.remember("mine")

@@ -1,27 +1,16 @@
-"""`evict`, `erase`, `audit`: what goes, that nothing goes by accident, and the record of it."""
+"""`evict`, `erase`: what goes, and that nothing goes by accident."""
 
-import asyncio
 import json
-import sqlite3
 import sys
+from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Cli
 from tests.cli.terminal import environment, in_terminal
 
-from orbiter.memory import AgentMemory
+from orbiter.memory.cli._output import Output
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")
-
-
-def _begin_log(cli: Cli) -> None:
-    """Have a program begin the audit log of the store."""
-
-    async def begin() -> None:
-        async with AgentMemory(cli.url, embeddings=None, audit="writes") as memory:
-            await memory.scope(user_id="alice", by="job \x1b[2J").remember("tea")
-
-    asyncio.run(begin())
 
 
 def test_what_is_worth_least_goes_and_can_come_back(cli: Cli) -> None:
@@ -105,64 +94,33 @@ def test_an_erasure_has_the_name_typed(cli: Cli, monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_eviction_asks_and_takes_no_for_an_answer(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli.ok("remember", "tea", "coffee")
-    monkeypatch.setattr("orbiter.memory.cli.going.can_ask", lambda _: True)
+    talk = tmp_path / "talk.jsonl"
+    call = {"id": "1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    said = [
+        {"role": "user", "content": "And now?"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "sun"},
+        {"role": "assistant", "content": "It is sunny."},
+    ]
+    talk.write_text(json.dumps({"messages": said}), encoding="utf-8")
+    cli.ok("import", str(talk))
+    monkeypatch.setattr(Output, "draw", lambda _, *lines: drawn.extend(map(str, lines)))
+    drawn: list[str] = []
+    monkeypatch.setattr("orbiter.memory.cli._asking.can_ask", lambda _: True)
 
     no = cli("evict", "--max-items", "1", stdin="n\n")
+    many = cli("evict", "--max-items", "0", stdin="n\n")
     ended = cli("evict", "--max-items", "1", stdin="")
     kept = len(cli.json("list")["items"])
     yes = cli("evict", "--max-items", "1", stdin="y\n")
 
-    assert (no.exit_code, ended.exit_code, kept) == (1, 1, 2)
-    assert "Forget 1 memory of user `alice`? [y/N]" in no.stderr
+    assert (no.exit_code, ended.exit_code, kept) == (1, 1, 6)
+    assert "Forget 5 memories of user `alice`? [y/N]" in no.stderr
+    assert "Forget 6 memories of user `alice`? 5 shown. [y/N]" in many.stderr
+    assert any(line.endswith("  → weather") for line in drawn)
+    assert drawn[0].lstrip().startswith("0.")
     assert yes.exit_code == 0
     assert len(cli.json("list")["items"]) == 1
-
-
-def test_a_store_without_a_log_says_so(cli: Cli) -> None:
-    cli.remember("tea")
-
-    assert cli.ok("audit") == ""
-    for args in (["audit", "verify"], ["audit", "head"]):
-        result = cli(*args)
-        assert result.exit_code == 1
-        assert 'audit="writes"' in result.stderr
-
-
-def test_what_commands_write_is_in_the_log(cli: Cli) -> None:
-    _begin_log(cli)
-    item_id = cli.remember("coffee")
-    cli.ok("forget", item_id)
-    cli.ok("facts", "put", "home", "Berlin")
-
-    listed = [line.split("\t") for line in cli.ok("audit").splitlines()]
-    of_item = cli.json("audit", "list", "--item", item_id)
-    head = cli.ok("audit", "head").strip()
-    sound = cli.json("audit", "verify", "--head", head)
-
-    assert [row[2] for row in listed] == ["added", "deleted", "added", "added"]
-    assert [each["action"] for each in of_item] == ["deleted", "added"]
-    assert (sound["sound"], sound["head"]) == (True, head)
-    assert len(cli.ok("audit", "-n", "1", "--before", listed[0][0]).splitlines()) == 1
-    assert cli.ok("audit", "--action", "deleted").count("\n") == 1
-    assert "\x1b" not in cli.ok("audit")
-    assert cli("audit", "--action", "mislaid").exit_code == 2
-    assert cli.ok("audit", "--user", "bob") == ""
-
-
-def test_what_was_changed_behind_the_logs_back_is_told(cli: Cli) -> None:
-    _begin_log(cli)
-    with sqlite3.connect(cli.url) as connection:
-        connection.execute("UPDATE memory_items SET content = 'coffee'")
-    connection.close()
-
-    found = cli("audit", "verify")
-    noted = cli("audit", "verify", "--head", "0f" * 32, "--json")
-
-    assert (found.exit_code, noted.exit_code) == (1, 1)
-    assert "problem: item `" in found.stderr
-    assert found.stdout.startswith("✗ ")
-    problems = [each["what"] for each in json.loads(noted.stdout)["problems"]]
-    assert any("given as `--head`" in each for each in problems)

@@ -12,7 +12,8 @@ import pytest
 from tests.cli.conftest import Cli
 from tests.cli.terminal import COMMAND, environment, in_terminal
 
-from orbiter.memory.cli.moving import Source, Target
+from orbiter.memory.cli.importing import Source
+from orbiter.memory.cli.moving import Target
 from orbiter.memory.transfer import FORMATS, WRITTEN
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")
@@ -34,7 +35,7 @@ def _talk(path: Path, *lines: str, rounds: int = 2) -> str:
 
 def test_the_formats_are_those_that_can_be_read_and_written() -> None:
     assert {each.value for each in Source} == {"auto", *FORMATS}
-    assert {each.value for each in Target} == set(WRITTEN)
+    assert {each.value for each in Target} == {"auto", *WRITTEN}
 
 
 def test_a_file_is_brought_in_once_and_its_problems_are_told_by_place(
@@ -46,7 +47,7 @@ def test_a_file_is_brought_in_once_and_its_problems_are_told_by_place(
     again = cli("import", path, "--json")
 
     assert (first.exit_code, again.exit_code) == (1, 1)
-    assert first.stdout == "4 memories (openai): 4 stored, 0 there already\n"
+    assert first.stdout == "4 memories (openai): 4 new, 0 updated, 0 unchanged, 0 skipped\n"
     assert [line.partition(": ")[2][:7] for line in first.stderr.splitlines()] == [
         "line 3:",
         "line 4:",
@@ -74,7 +75,7 @@ def test_what_cannot_be_read_makes_no_store(cli: Cli, tmp_path: Path) -> None:
     for args, code, told in (
         (["import", str(tmp_path / "none.json")], 1, "is not there"),
         (["import", str(tmp_path / "none.json"), "--format", "jsonl"], 1, "is not there"),
-        (["import", str(junk)], 1, "`--format mem0`"),
+        (["import", str(junk)], 1, "with `--format`"),
         (["import", str(junk), "--format", "chatgpt"], 1, "UTF-8"),
         (["import", str(junk), "--format", "nothing"], 2, "nothing"),
         (["import", "-", "--format", "mem0"], 2, "save `mem0` as a file"),
@@ -105,9 +106,73 @@ def test_of_a_file_of_many_an_option_says_whose_to_take(cli: Cli, tmp_path: Path
     assert "`--owner`" in nobody.stderr
     assert "owner=" not in nobody.stderr
     assert [item["content"] for item in cli.json("list")["items"]] == ["ann likes tea"]
-    assert ann.stderr.count("not taken") == 2
+    assert ann.exit_code == 0
+    assert ann.stderr.count("note: ") == ann.stderr.count("not taken") == 2
     assert "`\\x1b[2J\\u{202e}`" in ann.stderr
     assert not {"\x1b", "\u202e"} & set(nobody.output + ann.output)
+
+
+def test_a_first_import_that_brings_nothing_makes_no_store(cli: Cli, tmp_path: Path) -> None:
+    theirs = tmp_path / "mem0.json"
+    memory = {"id": "1", "memory": "tea", "user_id": "bob"}
+    theirs.write_text(json.dumps({"results": [memory]}), encoding="utf-8")
+    broken = _talk(tmp_path / "talk.jsonl", '{"messages": 5}', rounds=0)
+    other = Cli(str(tmp_path / "other.db"))
+    other.ok("remember", "tea", "--user", "bob")
+    export = tmp_path / "bob.jsonl"
+    other.ok("export", str(export), "--user", "bob")
+    good = _talk(tmp_path / "good.jsonl")
+
+    for args in (
+        [str(theirs)],
+        [str(export)],
+        [good, str(theirs)],
+        [broken, "--format", "openai"],
+    ):
+        assert cli("import", *args).exit_code == 1, args
+        assert not Path(cli.url).exists(), args
+    assert cli("import", good, broken, "--format", "openai").stdout.count("4 new") == 1
+
+
+def test_stdin_takes_an_export_only_and_says_so(cli: Cli, tmp_path: Path) -> None:
+    for stdin in ('{"results": []}', ""):
+        result = cli("import", "-", stdin=stdin)
+        assert result.exit_code == 2
+        assert "write it to a file" in result.stderr
+    assert cli("import", "-", str(tmp_path), stdin="").exit_code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_several_files_are_brought_in_together_and_told_apart(cli: Cli, tmp_path: Path) -> None:
+    first, second = _talk(tmp_path / "a.jsonl"), _talk(tmp_path / "b.jsonl", "no json", rounds=3)
+
+    shown = cli("import", first, second, "--by", "carol")
+    told = json.loads(cli("import", first, second, "--json").stdout)
+    missing = cli("import", first, str(tmp_path / "none.jsonl"))
+    (*_, newest) = cli.json("history", cli.json("list")["items"][0]["id"])
+
+    assert shown.exit_code == 1
+    assert shown.stdout.splitlines()[1].startswith(
+        f"{second}: 6 memories (openai): 2 new, 0 updated, 4 unchanged"
+    )
+    assert f"problem: {second}: line 4: " in shown.stderr
+    assert (told["found"], told["unchanged"], told["problem_count"]) == (10, 10, 1)
+    assert [each["found"] for each in told["files"]] == [4, 6]
+    assert (missing.exit_code, missing.stdout) == (1, "")
+    assert newest["by"] == "carol"
+
+
+def test_the_name_of_an_export_says_what_it_is(cli: Cli, tmp_path: Path) -> None:
+    cli.remember("tea")
+
+    table = cli.json("export", str(tmp_path / "a.csv"))
+    notes = cli.json("export", f"{tmp_path / 'notes'}/")
+    unknown = cli("export", str(tmp_path / "a.docx"))
+
+    assert (table["format"], notes["format"]) == ("csv", "markdown")
+    assert (tmp_path / "notes").is_dir()
+    assert unknown.exit_code == 1
+    assert "`--format`, one of" in unknown.stderr
 
 
 def test_an_archive_that_is_refused_says_what_a_shell_can_do(cli: Cli, tmp_path: Path) -> None:
@@ -136,7 +201,7 @@ def test_an_export_comes_back_exactly_by_a_file_or_a_pipe(cli: Cli, tmp_path: Pa
     assert (told["records"], told["versions"], len(told["sha256"])) == (1, 1, 64)
     assert gzip.decompress(packed.read_bytes()).splitlines()[1] in lines.stdout_bytes
     assert come["stored"] == 1
-    assert "0 stored, 1 there already" in again
+    assert "0 new, 0 updated, 1 unchanged, 0 skipped" in again
     assert other.json("show", item_id) == cli.json("show", item_id)
     assert len(other.json("history", item_id)) == 2
 
@@ -150,7 +215,7 @@ def test_an_export_is_for_whom_it_belongs_to(cli: Cli, tmp_path: Path) -> None:
 
     assert refused.exit_code == 1
     assert "`--user`, or give `--all`" in refused.stderr
-    assert "1 there already" in cli.ok("import", path, "--all")
+    assert "1 unchanged" in cli.ok("import", path, "--all")
 
 
 def test_nothing_is_written_over_and_only_lines_go_to_stdout(cli: Cli, tmp_path: Path) -> None:

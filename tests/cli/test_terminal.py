@@ -109,6 +109,24 @@ def test_forgetting_by_filter_asks_and_takes_no_for_an_answer(cli: Cli) -> None:
     assert cli.json("list")["items"] == []
 
 
+def test_a_narrow_terminal_breaks_lines_at_words_and_no_hash(cli: Cli) -> None:
+    narrow = environment(cli.url, {"COLUMNS": "60"})
+
+    missing = in_terminal(["list"], narrow)
+    cli.remember("tea")
+    cli.ok("audit", "begin")
+    checked = in_terminal(["audit", "verify"], narrow)
+    head = cli.ok("audit", "head")
+
+    lines = missing.stdout.splitlines()
+    assert lines[0].startswith("error: there is no store at")
+    assert all(len(line) <= 60 or " " not in line for line in lines)
+    assert " ".join(lines).endswith(
+        "`orbiter-memory remember` or `orbiter-memory import` makes one"
+    )
+    assert head in checked.stdout
+
+
 def test_an_edit_without_text_opens_the_editor(cli: Cli, tmp_path: Path) -> None:
     item_id = cli.remember("first")
     editor = tmp_path / "editor"
@@ -160,7 +178,7 @@ def test_a_shell_completes_commands_and_options(tmp_path: Path) -> None:
     )
 
     commands, options = done.stdout.decode().splitlines()
-    assert commands == "remember recall restore review reindex"
+    assert commands == "remember recall restore review release reindex"
     assert options == "--explain"
 
 

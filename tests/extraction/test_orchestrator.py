@@ -75,7 +75,7 @@ async def test_what_is_new_in_any_conversation_is_read_once(any_alice: ScopedMem
     assert sorted(extractor.seen) == [["a is 1"], ["b is 2"], ["hello"]]
     assert await drafts(any_alice) == ["a=1", "b=2"]
     assert str(await work.report()) == "0 waiting, 0 running, 3 done, 0 failed"
-    kept = await any_alice.list(where={"extraction": {"$exists": True}})
+    kept = await any_alice.list(memory_type="extraction")
     ends = {(item.metadata.extra["extraction"], item.expires_at is None) for item in kept}
     assert ends == {("done", False), ("cursor", True)}
     await chat.add("c is 3")

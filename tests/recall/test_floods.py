@@ -198,3 +198,22 @@ def test_different_texts_on_one_subject_are_no_flood() -> None:
     texts = [f"We had to {one} the front door, then {two} it" for one in words for two in words]
 
     assert _floods(*texts) == []
+
+
+def test_a_running_word_makes_a_flood_as_a_running_number_does() -> None:
+    base = "The secret door code for the main entrance of our building in Hamburg is now 9999"
+    texts = [f"{base} {_word(n)}" for n in range(150)]
+    truth = "The door code of the office in Hamburg is 4711, Anna told me"
+    dinners = [f"Dinner with {_word(n)} was {_word(n + 500)}" for n in range(150)]
+
+    floods = floods_in(
+        [MemoryItem(id=str(n), content=t) for n, t in enumerate([*texts, truth, *dinners])]
+    )
+
+    assert {floods.get(str(n)) for n in range(150)} == {0}
+    assert not any(str(n) in floods for n in range(150, 301))
+
+
+def _word(number: int) -> str:
+    """Return a word that begins with any letter and is another for each number."""
+    return "".join(chr(97 + (number * 7919 >> shift) % 26) for shift in (0, 3, 6, 9, 1))

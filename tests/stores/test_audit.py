@@ -246,7 +246,10 @@ async def test_moved_and_replaced_records_are_logged_with_all_they_were(
     await store.put_records(records)
     await store.put_records(records)
     await store.add(note("changed here", "a"))
+    further = await store.records()
     await store.put_records(records)
+    await store.put_records(records, overwrite=True)
+    await store.put_records(further)
 
     actions = [(each.action, *each.item_ids, each.version) for each in await log(store)]
 
@@ -260,6 +263,7 @@ async def test_moved_and_replaced_records_are_logged_with_all_they_were(
         ("added", "a", 1),
         ("deleted", "a", 2),
         ("restored", "a", 3),
+        ("updated", "a", 4),
     ]
     assert await store.verify_audit()
 

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from tests.stores._audit_places import ANN, BOB, Place, Store, busy, note, place, store, told, url
 
-from orbiter.memory import SQLiteMemoryStore
+from orbiter.memory import MemoryMetadata, SQLiteMemoryStore
 from orbiter.memory.audit import AuditEntry, AuditProblem, canonical, chain
+from orbiter.memory.backends import _audit_checks, _audit_log, _audit_reading
 from orbiter.memory.backends._audit_checks import ChainCheck, Findings, some_entries
 from orbiter.memory.backends._audit_rows import COLUMNS
 from orbiter.memory.backends._audit_spelling import Fields
+from orbiter.memory.records import Record
 
 __all__ = ["place", "store", "url"]
 
@@ -156,7 +158,9 @@ async def test_a_change_of_a_row_behind_the_logs_back_is_found(place: Place) -> 
             "deleted": "1",
             "version": "7",
         }
+        ended = {"ended_at": "'2020-01-01T00:00:00.000000+00:00'", "ended_by": "'somebody'"}
         for table, item in (("memory_items", ""), ("memory_versions", " AND version = 1")):
+            columns |= ended if item else {}
             cast = ", ".join(f"CAST({name} AS TEXT)" for name in columns)
             (row,) = await place.rows(f"SELECT {cast} FROM {table} WHERE id = 'a'{item}")
             for (column, value), was in zip(columns.items(), row, strict=True):
@@ -168,13 +172,101 @@ async def test_a_change_of_a_row_behind_the_logs_back_is_found(place: Place) -> 
                 await place.run(f"UPDATE {table} SET {column} = {old} WHERE id = 'a'{again}")
                 assert not await told(store), (table, column)
         await place.run("DELETE FROM memory_versions WHERE id = 'a'")
-        assert await told(store) == ["item `a` has lost version 1"]
+        assert "item `a` has lost version 1" in await told(store)
         await place.run("DELETE FROM memory_items WHERE id = 'a'")
         assert await told(store) == ["item `a` was removed behind the log's back"]
         await place.run("UPDATE memory_audit_salts SET salt = 'x' WHERE id = 'b'")
         assert "in version 1" in (await told(store))[1]
         await place.run("DELETE FROM memory_audit_salts WHERE id = 'b'")
         assert "lost its salt" in (await told(store))[1]
+
+
+async def test_a_change_of_when_an_item_came_is_found(place: Place) -> None:
+    async with place.store(audit="writes") as store:
+        await store.add(note("dated", "a", created_at=datetime(2020, 1, 1, tzinfo=UTC)))
+        third = note("third", "b", version=3)
+        await store.put_records([Record(third)])
+        assert await store.verify_audit()
+        (came,) = await place.rows("SELECT CAST(ended_at AS TEXT) FROM memory_versions")
+
+        for change, back in (
+            ("SET ended_at = '2019-01-01T00:00:00.000000+00:00'", f"SET ended_at = '{came[0]}'"),
+            ("SET ended_by = 'x'", "SET ended_by = NULL"),
+            ("SET version = -1", "SET version = 0"),
+        ):
+            await place.run(f"UPDATE memory_versions {change}")
+            assert [what.startswith("item `a` was changed") for what in await told(store)] == [True]
+            await place.run(f"UPDATE memory_versions {back}")
+            assert await store.verify_audit()
+
+        forged = "INSERT INTO memory_versions (id, version, ended_at"
+        when = "'2020-01-01T00:00:00.000000+00:00'"
+        await place.run(
+            f"{forged}) VALUES ('b', 0, {when})",
+            f"{forged}, content, memory_type, status, metadata, extra_json, created_at, updated_at,"
+            f" deleted) VALUES ('b', 1, {when}, 'forged', 'human', 'accepted', '{{}}', '{{}}',"
+            f" {when}, {when}, 0)",
+        )
+        assert any("item `b` was changed" in what and "version 1" in what
+                   for what in await told(store))  # fmt: skip
+        await place.run("DELETE FROM memory_versions WHERE id = 'b' AND version = 1")
+        assert any("item `b` was changed" in what for what in await told(store))
+
+
+async def test_who_is_erased_has_signed_nothing_and_that_is_no_alarm(place: Place) -> None:
+    async with place.store(audit="writes") as store:
+        await store.add(note("bob's", "a", BOB), by="ann")
+        await store.add(note("bob's second", "a", BOB), by="ann")
+        await store.add(note("ann's", "b"))
+        assert await store.erase(metadata=MemoryMetadata(user_id="ann"))
+
+        assert await told(store) == []
+        assert await place.rows("SELECT 1 FROM memory_versions WHERE ended_by = 'ann'") == []
+
+
+async def test_an_item_that_is_over_and_two_of_its_id_are_no_alarm(place: Place) -> None:
+    over = datetime.now(UTC) - timedelta(seconds=1)
+    async with place.store(audit="writes") as store:
+        await store.add(note("short", "a", expires_at=over))
+        await store.add_many([note("one", "a"), note("two", "a")])
+        await store.add(note("going on", "b", expires_at=datetime.now(UTC) + timedelta(days=1)))
+        await store.add_many([note("b1", "b"), note("b2", "b")])
+
+        assert await told(store) == []
+        actions = [(each.action, each.version) for each in await store.audit_entries(item_id="b")]
+        assert actions == [("updated", 3), ("updated", 2), ("added", 1)]
+
+
+async def test_a_beginning_that_was_broken_off_finds_what_has_changed_since(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (_audit_log, _audit_reading, _audit_checks):
+        monkeypatch.setattr(module, "CHUNK", 3)
+    async with place.store() as store:
+        await store.add_many([note("text", f"{number}") for number in range(8)])
+        await store.add(note("second", "2"))
+        store._audit = "writes"
+        last = await store._write(
+            lambda: store._log.begin(store._operations.dialect, "", sees_all=True)
+        )
+        assert last == "2"
+    async with place.store() as store:  # nobody logs: it has not begun
+        assert store.audit is None
+        await store.add(note("changed", "0"))
+        await store.delete("1")
+        await store.purge()
+        await store.delete("2")
+        await store.purge()
+        await store.add(note("another", "2"))
+
+    async with place.store(audit="writes") as store:
+        assert await told(store) == []
+        assert {each.action for each in await store.audit_entries(item_id="0")} == {
+            "found",
+            "purged",
+        }
+        await place.run("UPDATE memory_items SET content = 'forged' WHERE id = '0'")
+        assert len(await told(store)) == 1
 
 
 async def test_the_log_refuses_to_be_changed_by_mistake(place: Place, store: Store) -> None:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -119,7 +120,9 @@ async def test_what_differs_is_replaced_and_what_is_the_same_is_left_alone(
         for item_id in spoiled:
             await target.add(HumanMemory(id=item_id, content="spoiled", metadata=BOB))
 
-        assert await target.put_records(records) == len(spoiled)
+        kept = await target.put_records(records)
+        assert (kept, {*kept.conflicts}) == (0, {*spoiled})
+        assert await target.put_records(records, overwrite=True) == len(spoiled)
 
         assert await lines(target) == [record.to_line() for record in records]
         assert await target.search(query="spoiled") == []
@@ -190,6 +193,43 @@ async def test_a_plain_row_is_spelled_as_its_item_is(stores: Stores, kind: str) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
+async def test_the_first_and_the_last_instant_are_moved(stores: Stores, kind: str) -> None:
+    times = [
+        datetime.min.replace(tzinfo=UTC),
+        datetime(999, 2, 3, tzinfo=UTC),
+        datetime.max.replace(tzinfo=UTC),
+    ]
+    records = [
+        Record(HumanMemory(id=f"{n}", content="", created_at=time, updated_at=time))
+        for n, time in enumerate(times)
+    ]
+    store = await stores(kind)
+    await store.put_records(records)
+
+    found = await store.records()
+
+    assert [*map(Record.to_line, found)] == [*map(Record.to_line, records)]
+    assert [record.item.created_at for record in found] == times
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_many_and_long_records_are_written_in_order(stores: Stores, kind: str) -> None:
+    # As many as go in statements of each size, and some too long to go together.
+    lengths = [*[1] * 1115, *[300_000] * 12, *[1] * 3]
+    came = datetime(2026, 1, 1, tzinfo=UTC)
+    records = [
+        Record(HumanMemory(id=f"{n:05}", content="x" * length), recorded_at=came)
+        for n, length in enumerate(lengths)
+    ]
+    store = await stores(kind)
+    await store.put_records(records)
+
+    found = await store.records(limit=2000)
+
+    assert [record.digest for record in found] == [record.digest for record in records]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 async def test_pages_go_on_from_an_id(stores: Stores, kind: str) -> None:
     store = await stores(kind)
     await store.add_many([HumanMemory(id=f"{n}", content="x") for n in (3, 1, 2, 5, 4)])
@@ -250,7 +290,7 @@ async def test_redis_keeps_the_present_item_and_its_number(
         await redis.add(HumanMemory(id=deleted.id, content="is deleted elsewhere"))
         await redis.add(HumanMemory(id=present[0].id, content="differs"))
 
-        assert await redis.put_records(records) == len(present) + 1
+        assert await redis.put_records(records, overwrite=True) == len(present) + 1
         assert await redis.put_records(records) == 0
 
         found = await everything(redis)

@@ -18,7 +18,7 @@ FORMATS: tuple[Format, ...] = ("openai", "openai-responses", "anthropic", "gemin
 async def take(memory: AgentMemory, handle: ScopedMemory, path: Path, **options: Any) -> Imported:
     """Import a file as a handle does."""
     report = await import_into(memory._core, handle.scope, path, **options)
-    assert report.found == report.stored + report.unchanged + report.skipped
+    assert report.found == report.stored + report.updated + report.unchanged + report.skipped
     return report
 
 

@@ -178,7 +178,7 @@ async def test_the_whole_export_is_read_and_nothing_else_in_it(
     report = await take(memory, alice, path)
 
     assert report.format == "chatgpt"
-    assert report.problems == ()
+    assert places(report) == ["`file-1.png`"]  # what holds nothing to remember is not missed
     text = " ".join(item.content for item in await everything(alice))
     assert "In the second file" in text
     assert "example.com" not in text
@@ -230,6 +230,7 @@ async def test_trees_that_are_none_are_read_as_far_as_they_go(
     }
     assert places(report) == [
         "conversation 1",
+        "conversation 2",
         "conversation 3, message `s`",
         "conversation 4",
         "conversation 5",

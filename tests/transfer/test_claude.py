@@ -157,21 +157,32 @@ async def test_the_whole_export_brings_what_claude_kept_in_mind(
     memory: AgentMemory, alice: ScopedMemory, tmp_path: Path
 ) -> None:
     path = tmp_path / "data.zip"
+    plan = {"uuid": "d1", "filename": "plan.md", "content": "Pack.", "created_at": "2024-06-02"}
+    empty = {"uuid": "d2", "filename": "photo.png", "content": ""}
+    projects = [
+        {"uuid": "p1", "name": "Trip", "prompt_template": "Be brief.", "docs": [plan, empty]},
+        {"uuid": "p2", "name": "Bare", "docs": []},
+    ]
     minds = [{"conversations_memory": "Likes tea.", "project_memories": {"p1": "Ships on Monday."}}]
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("conversations.json", json.dumps([_rich()]))
         file.writestr("memories.json", json.dumps(minds))
         file.writestr("users.json", '[{"uuid": "acc-1", "email_address": "alice@example.com"}]')
-        file.writestr("projects.json", "[]")
+        file.writestr("projects.json", json.dumps(projects))
 
     report = await take(memory, alice, path)
 
     assert report.format == "claude-ai"
     kept = [i for i in await everything(alice) if i.memory_type == "item"]
     assert [(i.content, i.metadata.extra.get("project")) for i in kept] == [
+        ("Pack.", "Trip"),
         ("Likes tea.", None),
         ("Ships on Monday.", "p1"),
+        ("Be brief.", "Trip"),
     ]
+    assert kept[0].metadata.extra["title"] == "plan.md"
+    assert kept[0].created_at == datetime(2024, 6, 2, tzinfo=UTC)
+    assert places(report) == ["conversation 1, message 5", "projects.json, project 1, document 2"]
     assert (await take(memory, alice, path)).stored == 0
 
 
@@ -305,6 +316,7 @@ async def test_a_folder_of_projects_is_read_file_by_file(
     assert places(report) == [
         "-home-tea/s-1/subagents/agent-a7.jsonl, line 2",
         "-home-tea/s-1/subagents/agent-a7.jsonl, line 3",
+        "`-home-tea/notes.txt`",
     ]
     side = await alice.chat("claude-code:s-1/a7").items()
     assert [item.content for item in side] == ["Count the cups"]

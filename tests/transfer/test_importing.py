@@ -3,8 +3,10 @@ import gzip
 import json
 import os
 import signal
+import sqlite3
 import sys
 import zipfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -72,7 +74,8 @@ async def test_what_changed_in_the_file_is_updated_and_what_is_new_is_added(
     path = _talk(tmp_path / "tea.jsonl", "Which tea?", "Sencha.", "Thanks.")
     report = await take(memory, alice, path, changed=note)
 
-    assert (report.stored, report.unchanged) == (2, 1)
+    assert (report.stored, report.updated, report.unchanged) == (1, 1, 1)
+    assert str(report) == "openai: 3 found, 1 stored, 1 updated, 1 unchanged"
     items = await everything(alice)
     assert [(item.content, item.version) for item in items] == [
         ("Which tea?", 1),
@@ -98,6 +101,9 @@ async def test_what_its_owner_changed_or_forgot_is_left_alone(
     report = await take(memory, alice, path)
 
     assert (report.stored, report.unchanged, report.skipped) == (0, 2, 1)
+    assert report.forgotten == 1
+    assert "1 were forgotten here and stay so" in str(report)
+    assert "`restore`" in str(report)
     assert [item.content for item in await everything(alice)] == ["one, as I see it", "two"]
     await take(memory, alice, _talk(path, "one", "2", "three"))
     assert [(item.content, item.status) for item in await everything(alice)] == [
@@ -142,14 +148,20 @@ async def test_a_folder_may_hold_files_of_many_formats(simple: AgentMemory, tmp_
     (folder / "more.jsonl.gz").write_bytes(gzip.compress(packed.read_bytes()))
     packed.unlink()
     (folder / "note.md").write_text("# Tea\n\nfrom a note\n")
-    (folder / "photo.jpg").write_bytes(b"\xff\xd8\xff")
+    for name in ("photo.jpg", "song.mp3"):
+        (folder / name).write_bytes(b"\xff\xd8\xff" * 5)
+    (folder / "empty.json").write_text(" \n")
     (folder / "broken.gz").write_bytes(b"\x1f\x8b nothing")
 
     report = await take(simple, alice, folder)
 
     assert report.format == "openai, markdown"
     assert report.stored == 3
-    assert places(report) == ["`broken` and 1 others"]
+    assert [str(each) for each in report.problems] == [
+        "`broken`: not read: `broken.gz` is damaged or cut off: Unknown compression method",
+        "`empty.json`: not read: it is empty",
+        "`photo.jpg`, `song.mp3`: not read: it is binary, or no UTF-8 text",
+    ]
     assert (await take(simple, alice, folder)).stored == 0
 
 
@@ -170,8 +182,22 @@ async def test_nothing_known_is_said_so(simple: AgentMemory, tmp_path: Path) -> 
     path = document(tmp_path / "a.json", {"what": "ever"})
     (tmp_path / "empty.jsonl").touch()
 
-    for name in ("a.json", "empty.jsonl"):
-        with pytest.raises(TransferError, match="of no known format"):
+    (tmp_path / "rows.csv").write_text("id,text\n1,tea\n2,cake\n")
+    (tmp_path / "prose.txt").write_text("Tea, as it was.\nAnd cake.\n")
+    (tmp_path / "photo.bin").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
+    (tmp_path / "folder").mkdir()
+    with closing(sqlite3.connect(tmp_path / "threads.db")) as made:
+        made.execute("CREATE TABLE checkpoints (thread_id)")
+    for name, what in {
+        "a.json": "it is JSON with `what`",
+        "empty.jsonl": "it is empty",
+        "rows.csv": "it looks like CSV",
+        "prose.txt": "it is plain text",
+        "photo.bin": "it is binary",
+        "folder": "it holds no files",
+        "threads.db": "it is a SQLite file with the tables `checkpoints`",
+    }.items():
+        with pytest.raises(TransferError, match=f"of no known format: {what}.*`mem0`"):
             await take(simple, alice, tmp_path / name)
     with pytest.raises(TransferError, match="there is no format `gpt`; use `auto`, or one of"):
         await take(simple, alice, path, format="gpt")

@@ -96,8 +96,8 @@ async def test_an_agent_file_has_blocks_and_a_legal_conversation(
     async with memory:
         done = await import_file(alice, tmp_path / "sam.af")
         again = await import_file(alice, tmp_path / "sam.af")
-        # The agent's name is the session's and the agent's.
-        talk = memory.scope(user_id="alice", agent_id="sam").chat("sam")
+        # The agent's name is the session's, behind the format's, and the agent's.
+        talk = memory.scope(user_id="alice", agent_id="sam").chat("letta:sam")
         sent = await talk.messages()
         blocks = [item for item in await alice.list() if "block" in item.metadata.extra]
 
@@ -127,14 +127,15 @@ async def test_notes_come_with_their_front_matter(
         done = await import_file(alice, notes, format="markdown")
         items = {item.metadata.extra["note"]: item for item in await alice.list()}
 
-    assert done.stored == 3
+    assert done.stored == 5
     tea = items["tea.md"]
     assert tea.content == "# Tea\n\nGreen."
     assert tea.created_at == datetime(2024, 3, 5, tzinfo=UTC)
     assert tea.metadata.extra["tags"] == ["drink", "green"]
     assert tea.metadata.extra["trust"] == 2  # a file cannot make itself trusted
     assert items["inner/plain.md"].content == "Just a line"
-    assert {problem.place for problem in done.problems} == {"`bad.md`", "`bomb.md`"}
+    told = {problem.place for problem in done.problems}
+    assert told == {"`bad.md`", "`bomb.md`", "`picture.png`"}
 
 
 async def test_no_cell_of_a_table_is_a_formula(
@@ -205,7 +206,7 @@ async def test_a_file_that_is_there_is_never_overwritten(
     (tmp_path / "link.csv").symlink_to(tmp_path / "elsewhere.csv")
     async with memory:
         await alice.remember("x")
-        for name, format in (("mine.csv", "csv"), ("link.csv", "csv"), ("mine.csv", "markdown")):
+        for name, format in (("mine.csv", "csv"), ("link.csv", "csv"), (".", "markdown")):
             with pytest.raises(TransferError, match="exists already"):
                 await export_file(alice, tmp_path / name, format=format)
         with pytest.raises(TransferError, match=r"no format `word`.*`csv`"):

@@ -171,3 +171,13 @@ async def test_messages_that_are_none_are_told_by_their_lines(
         "line 5",
     ]
     assert "unknown role 'pirate'" in report.problems[0].why
+
+
+async def test_a_result_of_no_name_is_read(
+    memory: AgentMemory, alice: ScopedMemory, tmp_path: Path
+) -> None:
+    path = lines(tmp_path / "a.jsonl", [said("user", "Hi"), said("function", "4")])
+
+    report = await take(memory, alice, path)
+
+    assert (report.stored, report.problems) == (2, ())

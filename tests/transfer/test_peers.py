@@ -72,13 +72,13 @@ async def test_sessions_of_the_agents_sdk_are_legal_conversations(
         again = await import_file(alice, made / "agents.db")
         chats = {info.metadata.session_id for info in await alice.chats()}
         for format in ("openai", "openai-responses", "anthropic", "gemini"):
-            sent = await alice.chat("holiday").messages(format=format)
+            sent = await alice.chat("openai-agents:holiday").messages(format=format)
             assert not validate(sent.messages, format)
-        said = [item.content for item in await alice.chat("holiday").items()]
+        said = [item.content for item in await alice.chat("openai-agents:holiday").items()]
 
     assert done.format == "openai-agents"
     assert (done.problems, again.stored) == ((), 0)
-    assert chats == {"holiday", "work"}
+    assert chats == {"openai-agents:holiday", "openai-agents:work"}
     assert [text for text in said if text] == [
         "What is the weather in Rome and Oslo?",
         "sunny",
@@ -95,7 +95,7 @@ async def test_mem0s_memories_come_with_their_metadata_and_no_one_elses(
         done = await import_file(alice, made / "mem0.json")
         again = await import_file(alice, made / "mem0.json")
         tea = (await alice.list(query="green tea"))[0]
-        trip = await memory.scope(user_id="alice", session_id="trip").list()
+        trip = await memory.scope(user_id="alice", session_id="mem0:trip").list()
 
         assert await _texts(alice) == {"Alice likes green tea", "Alice flies on Monday"}
     assert (done.format, done.stored, done.skipped, again.stored) == ("mem0", 2, 1, 0)

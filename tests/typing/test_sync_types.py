@@ -1,5 +1,7 @@
 """What type checkers are told of the blocking classes: checked by mypy, and run once as well."""
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import assert_type
 
 import pytest
@@ -17,17 +19,33 @@ from orbiter.memory import (
     ScopeStats,
     StoreStats,
 )
+from orbiter.memory.extraction import ProposedFact
+from orbiter.memory.facts import FactMemory
 from orbiter.memory.recall import Recalled
 from orbiter.memory.reports import ConversationInfo
 from orbiter.memory.sync import (
     AgentMemory,
     Chat,
+    Facts,
+    LongTermMemory,
+    MemoryOrchestrator,
     ScopedMemory,
     ShortTermMemoryManager,
     Stream,
+    export_file,
+    import_file,
     run,
 )
 from orbiter.memory.testing import HashEmbeddings
+from orbiter.memory.transfer import Exported, Imported
+
+
+class _Silent:
+    async def extract(
+        self, messages: Sequence[MemoryItem], known: Mapping[str, FactMemory]
+    ) -> list[ProposedFact]:
+        del messages, known
+        return []
 
 
 def test_the_blocking_names_have_the_types_they_claim() -> None:
@@ -63,6 +81,20 @@ def test_the_blocking_names_have_the_types_they_claim() -> None:
             assert_type(stream, Stream[EpisodicMemory])
         assert_type(memory.stats(), StoreStats)
         assert_type(run(memory.store.count()), int)
+        known = LongTermMemory(alice, _Silent())
+        assert_type(known.facts, Facts)
+        assert_type(known.extract([item]), list[FactMemory])
+        with MemoryOrchestrator(memory, _Silent()) as jobs:
+            assert_type(jobs, MemoryOrchestrator)
+            assert_type(jobs.enqueue(chat), int)
+
+
+def test_what_moves_memories_has_the_types_it_claims(tmp_path: Path) -> None:
+    with AgentMemory(tmp_path / "a.db", embeddings=None) as memory:
+        alice = memory.scope(user_id="alice")
+        path = tmp_path / "alice.jsonl"
+        assert_type(export_file(alice, path), Exported)
+        assert_type(import_file(alice, path), Imported)
 
 
 def test_a_misspelt_name_is_an_error_for_both() -> None:

@@ -18,7 +18,7 @@ from orbiter.memory.facts import (
     dated,
     entries,
     holding,
-    newest,
+    said_last,
     same_value,
     show_value,
     span_of,
@@ -134,14 +134,23 @@ def test_conflicts_are_those_of_the_rule(given_facts: list[FactMemory]) -> None:
             is_last_word = not any(
                 f.valid_from == earlier.valid_from for f in before[before.index(earlier) + 1 :]
             )
-            if is_last_word and later.covers(earlier.valid_from) and _differ(earlier, later):
+            is_over = later.is_end and earlier.valid_from > later.valid_from
+            is_within = (
+                not later.is_end
+                and earlier.valid_to is not None
+                and earlier.valid_from < later.valid_from < earlier.valid_to
+                and (later.valid_to is not None or later.valid_from < earlier.recorded_at)
+            )
+            has_begun = is_last_word and later.covers(earlier.valid_from) and not is_over
+            if (has_begun or is_within) and _differ(earlier, later):
                 expected.add((earlier.id, later.id, "same time"))
         held = max(
             (f for f in before if f.covers(later.valid_from)),
             key=lambda f: (f.valid_from, f.recorded_at, f.id),
             default=None,
         )
-        if held and held.valid_from < later.valid_from and _differ(held, later):
+        is_told = held is not None and (held.id, later.id, "same time") in expected
+        if held and held.valid_from < later.valid_from and _differ(held, later) and not is_told:
             worth = {"web": 1, "agent": 4, None: 5}
             sources = [f.metadata.extra.get("source") for f in (later, held)]
             if worth[sources[0]] < worth[sources[1]]:
@@ -213,8 +222,8 @@ def test_what_is_retracted_was_known_until_then() -> None:
 
     assert holding([wrong, right], as_of=day(2), known_at=day(2)) is wrong
     assert holding([wrong, right], as_of=day(2), known_at=day(3)) is right
-    assert newest([wrong, right], known_at=day(2)) is wrong
-    assert newest([wrong, right], known_at=day(3)) is right
+    assert said_last([wrong, right], known_at=day(2)) == [wrong]
+    assert said_last([wrong, right], known_at=day(3)) == [right]
     assert [str(e) for e in entries([wrong, right], known_at=day(3))] == [
         "Berlin, since 2024",
         "Rome, retracted 4 Jan 2024",

@@ -173,6 +173,8 @@ def acting_as(name: str | None) -> Iterator[None]:
         check_name(name, max_chars=256)
     except ValueError as exc:
         raise QueryError(f"`by` must be a name: {exc}") from None
+    if name.startswith("~"):  # so that nobody else signs as a call of the library does
+        raise QueryError(f"`by` must not begin with `~`, which is reserved: `{name}`")
     token = _actor.set(name)
     try:
         yield

@@ -13,7 +13,7 @@ _KINDS = ("items", "forgotten", "versions", "vectors", "cached", "episodes", "ke
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """What `erase` removed and checked. It is true when nothing is left."""
+    """What `erase` removed and checked, or would remove. It is true when nothing is left."""
 
     items: int = 0
     """Items that could still be read."""
@@ -39,9 +39,11 @@ class Erasure:
     """Words, slices and names that were looked for; they were held in memory only."""
     problems: tuple[str, ...] = ()
     """What is still there, or could not be made sure of, and the way out."""
+    dry_run: bool = False
+    """Whether it was only counted, and nothing was touched."""
 
     def __bool__(self) -> bool:
-        return not self.problems
+        return not self.problems and not (self.dry_run and self.total)
 
     @property
     def total(self) -> int:
@@ -50,8 +52,8 @@ class Erasure:
 
     def __add__(self, other: Self) -> Self:
         """Return both as one: the same scope, erased in two places."""
-        summed = {each.name: getattr(self, each.name) + getattr(other, each.name) for each in _ALL}
-        return type(self)(**summed)
+        summed = {each.name: getattr(self, each.name) + getattr(other, each.name) for each in _SUMS}
+        return type(self)(**summed, dry_run=self.dry_run or other.dry_run)
 
     def __str__(self) -> str:
         gone = [f"  {kind:<10}{getattr(self, kind):>9,}" for kind in _KINDS if getattr(self, kind)]
@@ -59,9 +61,12 @@ class Erasure:
         asked += [f"{len(self.files)} files ({self.bytes_read:,} bytes)"] if self.files else []
         looked = f"looked for {self.probes} traces in {' and '.join(asked)}" if asked else ""
         head = f"erased {self.total:,}" if self.total else "there was nothing to erase"
+        if self.dry_run:
+            would = f"would erase {self.total:,}" if self.total else "there is nothing to erase"
+            return "\n".join([would, *gone])
         tail = "nothing is left" if self else f"{len(self.problems)} left to do"
         lines = [head, *gone, *([looked] if looked else []), tail]
         return "\n".join([*lines, *(f"  - {problem}" for problem in self.problems)])
 
 
-_ALL = fields(Erasure)
+_SUMS = tuple(each for each in fields(Erasure) if each.name != "dry_run")

@@ -25,7 +25,10 @@ from orbiter.memory.items import (
     load_item,
 )
 
-__all__ = ["PastVersion", "Record"]
+__all__ = ["MOST_VERSIONS", "PastVersion", "Record", "Written"]
+
+MOST_VERSIONS = 2**31 - 2
+"""The highest version that a record may have: every store can count on from there."""
 
 _KNOWN = (SystemMemory, HumanMemory, AIMemory, ToolMemory)
 _OWN = ("tool_calls", "tool_call_id", "tool_name", "is_error")
@@ -35,6 +38,27 @@ _VERSION_KEYS = frozenset(("deleted", "ended_at", "ended_by", "item"))
 _spell = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), allow_nan=False, sort_keys=True
 ).encode
+
+
+class Written(int):
+    """How many records were written; it is a number, and knows which were left alone."""
+
+    conflicts: tuple[str, ...]
+    """Ids of items that went on by themselves in the store, and so stayed as they are."""
+
+    def __new__(cls, written: int, conflicts: Sequence[str] = ()) -> "Written":
+        """Return the number with the ids."""
+        made = super().__new__(cls, written)
+        made.conflicts = tuple(conflicts)
+        return made
+
+
+def check_version(item_id: str, version: int) -> None:
+    """Raise `InvalidItemError` if no store can count on from *version*."""
+    if not 1 <= version <= MOST_VERSIONS:
+        raise InvalidItemError(
+            f"`{item_id}` has version {version}; versions are from 1 to {MOST_VERSIONS:,}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +78,9 @@ class PastVersion:
 class Record:
     """An item, whether it is soft-deleted, and its earlier versions, oldest first.
 
-    *recorded_at* is when the store wrote the first version, where it has noted that: it does if
-    the item dates itself otherwise. *recorded_by* is who was named as `by=` then. A record is not
+    *recorded_at* is when the store wrote the first of these versions, where it has noted that: it
+    does if the item dates itself otherwise, and if there were versions before that are not among
+    these. *recorded_by* is who was named as `by=` then. A record is not
     changed once it is made.
     """
 
@@ -76,6 +101,7 @@ class Record:
         self._versions: tuple[PastVersion, ...] | None = tuple(versions)
         self.recorded_at = None if recorded_at is None else to_utc(recorded_at)
         self.recorded_by = recorded_by
+        check_version(item.id, item.version)
         last = 0
         for past in self.versions:
             if past.item.id != item.id or not last < past.item.version < item.version:
@@ -101,6 +127,12 @@ class Record:
     def id(self) -> str:
         """The id of the item."""
         return self.item.id
+
+    @property
+    def ends_at(self) -> datetime | None:
+        """When the item is over; then it is gone, whatever still holds it."""
+        end: object = self.item.expires_at
+        return end if isinstance(end, datetime) else None  # a kind of item may call another so
 
     @property
     def items(self) -> list[MemoryItem]:

@@ -1,14 +1,10 @@
 """How recent activity is named: by what its scope names, so that all of one user's is found."""
 
-from hashlib import blake2b
-
+from orbiter.memory.backends._episodes.names import OURS, part_of
 from orbiter.memory.items import MemoryMetadata
 from orbiter.memory.query import SCOPE_FIELDS, Query
 
 __all__ = ["OURS", "activity_name", "part_of"]
-
-OURS = "scope-"
-"""How the names begin that are made of scopes."""
 
 
 def activity_name(scope: MemoryMetadata) -> str:
@@ -21,8 +17,3 @@ def activity_name(scope: MemoryMetadata) -> str:
     if set(wanted) == {"agent_id"} and not wanted["agent_id"].startswith(OURS):
         return wanted["agent_id"]
     return OURS + "-".join(part_of(name, wanted.get(name)) for name in SCOPE_FIELDS)
-
-
-def part_of(name: str, value: str | None) -> str:
-    """Return the part of a name that stands for one field of a scope."""
-    return "0" if value is None else blake2b(f"{name}:{value}".encode(), digest_size=12).hexdigest()

@@ -5,6 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from orbiter.memory.agent._bookkeeping import free_messages
 from orbiter.memory.agent._core import Core, Store
 from orbiter.memory.items import MemoryItem, role_of
 from orbiter.memory.protocols import Summarizer
@@ -60,10 +61,14 @@ class Chats:
         return made
 
     async def changed(self, store: Store, items: Sequence[MemoryItem]) -> None:
-        """Forget the summaries of conversations that *items* belong to."""
+        """Forget the summaries of conversations that *items* belong to.
+
+        If these are jobs, what they were to read is found again.
+        """
         said = [item for item in items if role_of(item) is not None]
         if said:
             await self.summaries.forget(store, said)
+        await free_messages(store, items)
 
     async def settle(self) -> None:
         """Wait until no summary is under way."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from orbiter.memory._caches import clear_all
 from orbiter.memory.agent._activity import OURS, activity_name, part_of
-from orbiter.memory.agent._core import Core, Store
+from orbiter.memory.agent._core import Core, Store, keeps_versions
 from orbiter.memory.agent._reading import derived_id
 from orbiter.memory.erasure import Erasure
 from orbiter.memory.errors import EmptyFilterError, MemoryError, QueryError
@@ -36,15 +36,26 @@ def _activity_names(scope: MemoryMetadata) -> list[str]:
 
 
 async def erase(
-    core: Core, chats: "Chats", scope: MemoryMetadata, *, by: str | None = None
+    core: Core,
+    chats: "Chats",
+    scope: MemoryMetadata,
+    *,
+    by: str | None = None,
+    dry_run: bool = False,
 ) -> Erasure:
     """Remove for good all that *scope* names, wherever it is; return what was done, and if all is.
 
-    What is written for it after the call began may stay.
+    What is written for it after the call began may stay. With *dry_run*, only count.
     """
     if not Query(metadata=scope).wanted:
         raise EmptyFilterError()
     store = await core.opened(scope)
+    if dry_run:
+        items = await store.count(metadata=scope)
+        every = items
+        if keeps_versions(store):
+            every = await store.count(include_deleted=True, metadata=scope)
+        return Erasure(items=items, forgotten=every - items, dry_run=True)
     erasing = cast("_Erasing", store)
     done = await _erase_activity(core, scope)
     cached = 0 if core.is_indexed else await _forget_cached(core, store, scope)

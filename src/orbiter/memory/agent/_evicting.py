@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from orbiter.memory.agent._changes import pages
 from orbiter.memory.agent._core import Core, Store, keeps_versions
-from orbiter.memory.agent._worth import Eviction, Unit, Walk, all_of, holding_facts
+from orbiter.memory.agent._reading import RESERVED
+from orbiter.memory.agent._worth import Eviction, Unit, Walk, all_of, is_fact
 from orbiter.memory.errors import QueryError
 from orbiter.memory.items import MemoryItem, MemoryMetadata, role_of
 from orbiter.memory.query import check_size
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EVICT", "Evicted", "Eviction", "duplicates", "evict"]
 
-EVICT = "evict"
+EVICT = f"{RESERVED}evict"
 """Who signs in the history of an item that it was evicted."""
 
 _BATCH = 500
@@ -67,10 +68,11 @@ async def evict(  # noqa: PLR0913 - the budgets, and what counts
 ) -> Evicted:
     """Forget what is worth least until *scope* keeps its budget; return what, and why.
 
-    Importance 1 is pinned; that, facts that hold, system messages and summaries stay. A tool group
-    goes whole or not at all. With *duplicates*, of memories that say the same and are no part of a
-    conversation, only the first stays. `restore` brings a memory back, where the store keeps what
-    was deleted; its room is free once that is purged.
+    Importance 1 is pinned; that, facts, proposals and system messages stay. A tool group goes
+    whole or not at all. Summaries and jobs of extraction are no memories, and do not count. With
+    *duplicates*, of memories that say the same and are no part of a conversation, only the first
+    stays. `restore` brings a memory back, where the store keeps what was deleted; its room is free
+    once that is purged.
     """
     if max_items is None and max_bytes is None and not duplicates:
         raise QueryError("`evict` needs a budget: give `max_items`, `max_bytes` or `duplicates`")
@@ -81,7 +83,7 @@ async def evict(  # noqa: PLR0913 - the budgets, and what counts
     store = await core.opened(scope)
     moment = datetime.now(UTC) if now is None else now
     budget = _Budget(max_items, max_bytes)
-    walk = Walk(store, scope, moment, half_life_hours, await holding_facts(store, scope, moment))
+    walk = Walk(store, scope, moment, half_life_hours)
     if duplicates:
         walk.copies = frozenset([each async for each in _copies(store, walk)])
     async for unit, can_go in walk.units():
@@ -107,7 +109,8 @@ async def duplicates(core: Core, scope: MemoryMetadata) -> list[tuple[MemoryItem
     alike = _likeness()
     async for page in pages(store, all_of(scope), are_removed=False):
         for item in page:
-            alike.add(item)
+            if not is_fact(item):  # a value that held twice is no copy
+                alike.add(item)
     groups: list[tuple[MemoryItem, ...]] = []
     for ids in alike.groups():
         found: list[MemoryItem] = []
@@ -121,8 +124,8 @@ async def duplicates(core: Core, scope: MemoryMetadata) -> list[tuple[MemoryItem
 
 
 async def _copies(store: Store, walk: Walk) -> AsyncIterator[str]:
-    """Yield the ids of what says the same as an earlier memory; talk is full of such, and stays."""
-    alike = _likeness()
+    """Yield the ids of copies to the letter of an earlier memory; talk is full of such, and stays."""
+    alike = _likeness(exact=True)
     async for page in pages(store, all_of(walk.scope), are_removed=False):
         for item in page:
             is_talk = role_of(item) is not None and item.metadata.session_id is not None
@@ -133,10 +136,10 @@ async def _copies(store: Store, walk: Walk) -> AsyncIterator[str]:
             yield item_id
 
 
-def _likeness() -> "Likeness":
+def _likeness(*, exact: bool = False) -> "Likeness":
     from orbiter.memory.recall._likeness import Likeness  # noqa: PLC0415 - not every eviction needs it
 
-    return Likeness()
+    return Likeness(exact=exact)
 
 
 # What goes

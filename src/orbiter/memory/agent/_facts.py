@@ -4,15 +4,18 @@ Every change adds an assertion or closes one; nothing is overwritten. Facts are 
 handle's scope: those of one of its sessions are that session's.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 
+from orbiter.memory._assertions import NO_END
+from orbiter.memory.agent._asserting import assertion, nothing_yet, span_said
 from orbiter.memory.agent._changes import change
-from orbiter.memory.agent._core import Store, keeps_versions
+from orbiter.memory.agent._core import Store, find, keeps_versions
 from orbiter.memory.agent._facts_view import FactsView
 from orbiter.memory.agent._observed import observed
-from orbiter.memory.agent._proposing import proposal
+from orbiter.memory.agent._proposing import Given, is_alike, is_known, proposal
 from orbiter.memory.agent._reading import belongs, check_given, labels
 from orbiter.memory.copies import copy_item
 from orbiter.memory.errors import (
@@ -26,23 +29,34 @@ from orbiter.memory.facts import (
     ALWAYS,
     MAX_SOURCES,
     FactMemory,
+    FactSpan,
     holding,
     latest,
-    newest,
+    said_already,
+    said_last,
     same_value,
+    span_of,
+    timeline,
 )
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.query import SCOPE_FIELDS, check_instant
-from orbiter.memory.trust import lowest_source, parse_source, source_of, trust_of
+from orbiter.memory.trust import (
+    SOURCE_KINDS,
+    lowest_source,
+    parse_source,
+    source_of,
+    trust_of,
+)
 
 __all__ = ["Facts"]
 
 _TICK = timedelta(microseconds=1)
+_LIKE_ID = re.compile(r"~?[0-9a-f]{32}")
 _TRIES = 100
 """How often a change is made anew when others were faster."""
 
 Source = MemoryItem | Sequence[MemoryItem] | str
-"""What a fact is taken from: memories, or a label such as `web:example.com`."""
+"""What a fact is taken from: memories, the id of one, or a label such as `web:example.com`."""
 
 
 class Facts(FactsView):
@@ -64,22 +78,23 @@ class Facts(FactsView):
         """Say that *key* is *value*, from now or *valid_from* on; return it as stored.
 
         What held before is kept with its time. *source* is the memory or memories that say so,
-        of which the least trusted counts, or a label such as `web:example.com`. What holds already
-        is not recorded twice: it is returned, with the new source added.
+        of which the least trusted counts, the id of one, or a label such as `web:example.com`.
+        What holds already for all that time is not recorded twice: it is returned, with the new
+        source added. What held once, and no more, is recorded, and `conflicts` shows it.
         """
-        ids, extra = self._provenance(source, importance)
         store = await self._writable()
+        ids, extra = await self._provenance(store, source, importance)
         facts = await self._read(check_given("key", key))
         now = self._after(facts)
-        made = FactMemory(
+        made = assertion(
             key=key,
             value=value,
-            **_span(valid_from, valid_to, now),
+            **span_said(valid_from, valid_to, now),
             recorded_at=now,
             source_ids=ids,
             metadata=self._labelled(extra),
         )
-        held = await self._confirmed(store, made, facts, now)
+        held = await self._confirmed(store, made, facts, now, is_whole=True)
         if held is not None:
             return held
         await store.add(made, expected_version=0)
@@ -90,15 +105,22 @@ class Facts(FactsView):
     async def end(
         self, key: str, *, at: datetime | None = None, source: Source | None = None
     ) -> FactMemory | None:
-        """Say that nothing is true of *key* from now or *at* on; `None` if nothing was anyway."""
-        ids, extra = self._provenance(source, None)
+        """Say that what is true of *key* now, or at *at*, is over from then on.
+
+        A value that begins later is still true from its time on. Returns `None` if nothing is true
+        of the key then or later; where something is true only later, it is a `QueryError`.
+        """
         store = await self._writable()
+        ids, extra = await self._provenance(store, source, None)
         facts = await self._read(check_given("key", key))
         now = self._after(facts)
         moment = now if at is None else check_instant("at", at)
         if holding(facts, as_of=moment, known_at=now) is None:
+            for span in timeline(facts, known_at=now):
+                if span.start > moment:
+                    raise nothing_yet(key, moment, span, now)
             return None
-        made = FactMemory(
+        made = assertion(
             key=key,
             is_end=True,
             valid_from=moment,
@@ -112,28 +134,34 @@ class Facts(FactsView):
 
     @observed("facts.revert")
     async def revert(self, key: str) -> FactMemory | None:
-        """Retract what was said last of *key*; return what is true of it now."""
+        """Retract what was said last of *key*; return what is true of it now.
+
+        Where several said just the same at once, all of that is retracted.
+        """
         check_given("key", key)
         store = await self._writable()
         tries = _TRIES
         while True:
             facts = await self._read(key)
             now = self._after(facts)
-            last = newest(facts, known_at=now)
-            if last is None:
-                return None
-            twin = copy_item(last)
-            twin.retracted_at = now
+            last = said_last(facts, known_at=now)
             try:
-                await store.add(twin, expected_version=last.version)
+                for said in last:
+                    await self._take_back(store, said, now)
             except VersionConflict:  # another was faster, and something else was said last
                 tries -= 1
                 if not tries:
                     raise
                 continue
-            self._core.events.tell_of("updated", [twin])
-            left = [fact for fact in facts if fact.id != last.id]
+            gone = {fact.id for fact in last}
+            left = [fact for fact in facts if fact.id not in gone]
             return holding(left, as_of=now, known_at=now)
+
+    async def _take_back(self, store: Store, said: FactMemory, now: datetime) -> None:
+        twin = copy_item(said)
+        twin.retracted_at = now
+        await store.add(twin, expected_version=said.version)
+        self._core.events.tell_of("updated", [twin])
 
     @observed("facts.retract")
     async def retract(self, fact_id: str) -> FactMemory:
@@ -209,21 +237,22 @@ class Facts(FactsView):
         """Keep as a draft what memories seem to say; return it, or `None` if it is known.
 
         It is since the newest of them was said, unless *valid_from* says otherwise. The same
-        memories propose the same once: not again what was accepted, discarded, retracted or
-        forgotten.
+        memories propose the same value for the same time once: not again what was accepted,
+        discarded, retracted or forgotten. What no time is given for is taken for a draft that
+        waits for the same value.
         """
-        ids, extra = self._provenance(source, None)
+        store = await self._writable()
+        said = [source] if isinstance(source, MemoryItem) else list(source)
+        ids, extra = await self._provenance(store, said, None)
         if not ids:
             raise QueryError("a proposal needs the memories that it is taken from: `source=`")
-        said = [source] if isinstance(source, MemoryItem) else source
-        store = await self._writable()
         facts = await self._read(check_given("key", key))
         now = self._after(facts)
         made = proposal(
-            FactMemory(
+            assertion(
                 key=key,
                 value=value,
-                **_span(valid_from, valid_to, max(item.created_at for item in said)),
+                **span_said(valid_from, valid_to, max(item.created_at for item in said)),
                 recorded_at=now,
                 source_ids=ids,
                 status=MemoryStatus.DRAFT,
@@ -232,11 +261,12 @@ class Facts(FactsView):
             self._scope,
             confidence,
         )
-        held = holding(facts, as_of=made.valid_from, known_at=now)
-        if held is not None and same_value(held.value, made.value):
+        given = Given(start=valid_from is not None, end=valid_to is not None)
+        if is_known(made, facts, given, now=now):
             return None
-        alike = [f for f in facts if not f.is_end and same_value(f.value, made.value)]
-        for fact in alike:
+        for fact in facts:
+            if not is_alike(fact, made, given):
+                continue
             if fact.status is MemoryStatus.DRAFT:
                 return fact
             if not set(made.source_ids).isdisjoint(fact.source_ids):
@@ -274,15 +304,25 @@ class Facts(FactsView):
         Else what a machine says whose clock is slow would be past as soon as it is said.
         """
         last = max((latest(fact) for fact in facts), default=ALWAYS)
-        return max(self._clock(), last + _TICK) if last > ALWAYS else self._clock()
+        if last == ALWAYS:
+            return self._clock()
+        return max(self._clock(), last + _TICK if last < NO_END else last)
 
     def _labelled(self, extra: dict[str, object]) -> MemoryMetadata:
         return MemoryMetadata(**{n: getattr(self._scope, n) for n in SCOPE_FIELDS}, extra=extra)
 
-    def _provenance(
-        self, source: Source | None, importance: float | None
+    async def _provenance(
+        self, store: Store, source: Source | None, importance: float | None
     ) -> tuple[list[str], dict[str, object]]:
         """Return the ids of the memories, and what `metadata.extra` tells of source and trust."""
+        if isinstance(source, str) and source.partition(":")[0] not in SOURCE_KINDS:
+            found = await find(store, source, self._scope) if source else None
+            if found is None and _LIKE_ID.fullmatch(source):
+                raise QueryError(
+                    f"`source` looks like the id of a memory, but there is no `{source}` in this "
+                    "scope; a label of your own is better as `user:…`, `tool:…` or `import:…`"
+                )
+            source = source if found is None else found
         if source is None or isinstance(source, str):
             extra = labels(None, importance, source, None)
             if source is not None:
@@ -301,11 +341,27 @@ class Facts(FactsView):
         return list(dict.fromkeys(item.id for item in items))[:MAX_SOURCES], extra
 
     async def _confirmed(
-        self, store: Store, said: FactMemory, facts: Sequence[FactMemory], now: datetime
+        self,
+        store: Store,
+        said: FactMemory,
+        facts: Sequence[FactMemory],
+        now: datetime,
+        *,
+        is_whole: bool = False,
     ) -> FactMemory | None:
-        """Return what holds, with the sources of *said*, if *said* says nothing else."""
+        """Return what holds, with the sources of *said*, if *said* says nothing else.
+
+        If it *is_whole*, it counts for all its time until now, not only for its beginning.
+        """
         held = holding(facts, as_of=said.valid_from, known_at=now)
-        if held is None or held.valid_to != said.valid_to or not same_value(held.value, said.value):
+        if held is not None:
+            is_same = held.valid_to == said.valid_to and same_value(held.value, said.value)
+            span = span_of(held, facts, as_of=said.valid_from, known_at=now)
+            if not is_same or (is_whole and _ends_before(span, said.valid_to, now)):
+                held = None
+        if held is None and is_whole:
+            held = said_already(said, facts, known_at=now)
+        if held is None:
             return None
         news = {n: v for n, v in said.metadata.extra.items() if n not in ("source", "trust")}
         if trust_of(said) > trust_of(held):  # what two say is worth what the better one is
@@ -332,18 +388,11 @@ class Facts(FactsView):
         return item  # type: ignore[return-value]  # told above
 
 
-def _span(
-    valid_from: datetime | None, valid_to: datetime | None, said: datetime
-) -> dict[str, datetime | None]:
-    """Return from when to when it holds, if it is said at that instant.
-
-    Of what is over by then, nobody knows since when it held.
-    """
-    end = None if valid_to is None else check_instant("valid_to", valid_to)
-    start = said if end is None or end > said else ALWAYS
-    if valid_from is not None:
-        start = check_instant("valid_from", valid_from)
-    return {"valid_from": start, "valid_to": end}
+def _ends_before(span: FactSpan, end: datetime | None, now: datetime) -> bool:
+    """Tell whether a time is over before *end*, or by now if that is open."""
+    if span.end is None:
+        return False
+    return span.end <= now if end is None else span.end < end
 
 
 class _RetractedError(Exception):

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from orbiter.memory.agent._activity import activity_name
+from orbiter.memory.agent._bookkeeping import count_jobs, is_job, without_jobs
 from orbiter.memory.agent._changes import change, pages, restore, versions
 from orbiter.memory.agent._core import (
     Core,
@@ -30,9 +31,11 @@ from orbiter.memory.agent._observed import observed
 from orbiter.memory.agent._reading import (
     Given,
     check_given,
+    check_has_no_review,
     check_is_free,
     check_text,
     derived_id,
+    edited,
     labels,
     read,
     read_end,
@@ -266,16 +269,21 @@ class ScopedMemory(LastingMemory):
         if content is not None:
             check_text(content)
         if not more and content is None and status is None and expires is None:
-            raise QueryError("there is nothing to change; give `content`, `tags=` or others")
-        end = None if expires == "never" else read_end(expires)
+            raise QueryError(
+                "there is nothing to change; give `content`, `tags=` or others; "
+                '`expires="never"` takes an end away'
+            )
+        end = None if expires == "never" else read_end(expires, ways=", a timedelta or `never`")
 
         def edit(item: MemoryItem) -> None:
             if content is not None:
                 check_is_free(item)
                 item.content = content
-            if more:
-                item.metadata = within(self._scope, item.metadata, more)
+            marks = {**more, **edited(item, content, source)}
+            if marks:
+                item.metadata = within(self._scope, item.metadata, marks)
             if status is not None and status != item.status:
+                check_has_no_review(item)
                 item.transition(status)
             if expires is not None:
                 item.expires_at = end
@@ -321,11 +329,13 @@ class ScopedMemory(LastingMemory):
             if found and not dry_run:
                 await self._remove(store, found)
         else:
-            asked = Query(query, self._filter, memory_type, since=since, until=until, where=where)
+            # What waits to be extracted goes with its conversation, but says nothing by itself.
+            what = without_jobs(where, memory_type) if query else where
+            asked = Query(query, self._filter, memory_type, since=since, until=until, where=what)
             async for page in pages(store, asked, are_removed=not dry_run):
                 if not dry_run:
                     await self._remove(store, page)
-                found += page
+                found += page if memory_type is not None else (i for i in page if not is_job(i))
         if found and not dry_run:
             self._core.events.tell_of("forgotten", found)
         return Forgotten(tuple(found), dry_run)
@@ -368,7 +378,7 @@ class ScopedMemory(LastingMemory):
         """Return a page of what is remembered, newest first; *cursor* is `next` of the one before.
 
         With *forgotten*, of what `restore` can bring back instead. What is written meanwhile
-        shifts no page.
+        shifts no page. What waits to be extracted is shown only as `memory_type="extraction"`.
         """
         check_size("limit", limit)
         store = await self._store()
@@ -384,7 +394,7 @@ class ScopedMemory(LastingMemory):
             status=status,
             since=since,
             until=until,
-            where=where,
+            where=without_jobs(where, memory_type),
             limit=limit + 1 if limit else 0,
             before=cursor,
         )
@@ -399,8 +409,8 @@ class ScopedMemory(LastingMemory):
         forgotten = None
         if keeps_versions(store):
             every = await store.count(include_deleted=True, metadata=self._filter)
-            forgotten = every - items
-        return ScopeStats(items, forgotten)
+            forgotten = every - items - await count_jobs(store, self._filter, deleted=True)
+        return ScopeStats(items - await count_jobs(store, self._filter), forgotten)
 
     def events(self) -> EventStream:
         """Return what happens in this scope from now on, for `async for`."""

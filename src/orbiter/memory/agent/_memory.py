@@ -13,7 +13,7 @@ from orbiter.memory.agent._core import Core
 from orbiter.memory.agent._events import EventStream
 from orbiter.memory.agent._handle import ScopedMemory
 from orbiter.memory.agent._observed import observed
-from orbiter.memory.agent._reading import check_given
+from orbiter.memory.agent._reading import RESERVED, check_given
 from orbiter.memory.backends._addresses import shown
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.items import MemoryMetadata
@@ -162,11 +162,11 @@ class AgentMemory:
         whose = MemoryMetadata(
             user_id=user_id, session_id=session_id, task_id=task_id, agent_id=agent_id
         )
-        return ScopedMemory(self._core, self._chats, whose, by=by)
+        return ScopedMemory(self._core, self._chats, whose, by=_check_actor(by))
 
     def unscoped(self, *, by: str | None = None) -> ScopedMemory:
         """Return a handle on everyone's memories: for administration, never for an agent."""
-        return ScopedMemory(self._core, self._chats, MemoryMetadata(), by=by)
+        return ScopedMemory(self._core, self._chats, MemoryMetadata(), by=_check_actor(by))
 
     def events(self) -> EventStream:
         """Return everything that happens through this object from now on, for `async for`."""
@@ -183,19 +183,20 @@ class AgentMemory:
         task_id: str | None = None,
         agent_id: str | None = None,
         by: str | None = None,
+        dry_run: bool = False,
     ) -> "Erasure":
         """Remove for good all that has these ids, everywhere, and check that nothing is left.
 
         Name at least one. It cannot be undone. The report is true if nothing was found any more,
         neither in a table nor in the bytes of a file; if it is not, it says why, and calling again
-        goes on.
+        goes on. With *dry_run* nothing is touched: the items and the forgotten ones are counted.
         """
         from orbiter.memory.agent._erasing import erase  # noqa: PLC0415 - seldom needed
 
         whose = self.scope(
-            user_id=user_id, session_id=session_id, task_id=task_id, agent_id=agent_id
+            user_id=user_id, session_id=session_id, task_id=task_id, agent_id=agent_id, by=by
         )
-        return await erase(self._core, self._chats, whose.scope, by=by)
+        return await erase(self._core, self._chats, whose.scope, by=by, dry_run=dry_run)
 
     @property
     def audit(self) -> "AuditLog":
@@ -278,6 +279,13 @@ def _local_model() -> Embeddings | None:
 def _printable(url: str | os.PathLike[str]) -> str:
     text = str(url)
     return shown(text) if "://" in text and text.startswith(_SERVERS) else text
+
+
+def _check_actor(by: str | None) -> str | None:
+    """Return who acts, or raise `QueryError` for a name that the library signs with itself."""
+    if by is not None and check_given("by", by).startswith(RESERVED):
+        raise QueryError(f"`by` must not begin with `{RESERVED}`, which is reserved: `{by}`")
+    return by
 
 
 def _nothing() -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from orbiter.memory.agent._bookkeeping import without_jobs
 from orbiter.memory.agent._core import Core, versioned
 from orbiter.memory.agent._observed import observed
 from orbiter.memory.agent._results import Page
@@ -67,9 +68,9 @@ class PastMemory:
     @property
     def facts(self) -> "FactsView":
         """What was true then, as it was known then."""
-        from orbiter.memory.agent._facts_view import FactsView  # noqa: PLC0415
+        from orbiter.memory.agent._past_facts import PastFacts  # noqa: PLC0415
 
-        return FactsView(self._core, self._chats, self._scope, known_at=self._moment, by=self._by)
+        return PastFacts(self._core, self._chats, self._scope, known_at=self._moment, by=self._by)
 
     @observed("past.get")
     async def get(self, item_id: str) -> MemoryItem | None:
@@ -100,7 +101,7 @@ class PastMemory:
             self._moment,
             metadata=self._filter,
             memory_type=memory_type,
-            where=where,
+            where=without_jobs(where, memory_type),
             query=query,
             limit=limit + 1 if limit else 0,
             before=cursor,

@@ -16,13 +16,16 @@ if TYPE_CHECKING:
     from orbiter.memory.messages import Format
 
 __all__ = [
+    "EDITED",
     "RESERVED",
     "Given",
     "belongs",
     "check_given",
+    "check_has_no_review",
     "check_is_free",
     "check_text",
     "derived_id",
+    "edited",
     "labels",
     "narrowed",
     "read",
@@ -46,6 +49,9 @@ Given = str | MemoryItem | Mapping[str, object] | Dumpable
 RESERVED = "~"
 """How ids begin that are derived from names: no handle takes such an id from outside, or anybody
 who knows the names could take it before its owner does."""
+
+EDITED = "edited"
+"""The key in `metadata.extra` that says that the text is not its source's any more."""
 
 _ROLES = ("user", "human", "assistant", "ai", "system", "tool")
 
@@ -72,6 +78,27 @@ def check_is_free(item: MemoryItem) -> None:
             f"`{item.id}` is a fact, whose text says its value; "
             "`facts.put(key, value)` records another, `facts.retract(id)` takes it back"
         )
+
+
+def check_has_no_review(item: MemoryItem) -> None:
+    """Raise `QueryError` for an item whose status is changed by a review."""
+    if item.memory_type == "fact":
+        raise QueryError(
+            f"`{item.id}` is a fact, whose status changes with what is known: `facts.accept(id)` "
+            "or `facts.discard(id)` for a draft, `facts.retract(id)` for what is accepted"
+        )
+
+
+def edited(item: MemoryItem, content: str | None, source: str | None) -> dict[str, object]:
+    """Return the mark of a text that is no longer its source's own words, if that changes.
+
+    The label stays, as an edit makes nothing more trusted; but what somebody else wrote over it is
+    not taken back with the source.
+    """
+    if source is not None:
+        return {EDITED: False} if item.metadata.extra.get(EDITED) else {}
+    is_labelled = content is not None and item.metadata.extra.get("source")
+    return {EDITED: True} if is_labelled else {}
 
 
 def labels(
@@ -112,14 +139,31 @@ def _sourced(extra: Mapping[str, object]) -> dict[str, object]:
     return with_trust(found)
 
 
-def read_end(expires: datetime | timedelta | None) -> datetime | None:
-    """Return the instant at which something is to be gone, given as one or as a time from now."""
+def read_end(
+    expires: datetime | timedelta | str | None, *, ways: str = " or a timedelta"
+) -> datetime | None:
+    """Return the instant at which something is to be gone, given as one or as a time from now.
+
+    *ways* says what it may be but a datetime.
+    """
+    if expires is None:
+        return None
+    now = datetime.now(UTC)
     if isinstance(expires, timedelta):
         try:
-            return datetime.now(UTC) + expires
+            end = now + expires
         except OverflowError:
             raise QueryError(f"`expires` is beyond all time: {expires}") from None
-    return None if expires is None else check_instant("expires", expires)
+    elif isinstance(expires, datetime):
+        end = check_instant("expires", expires)
+    else:
+        raise QueryError(f"`expires` must be a datetime{ways}, not {expires!r}")
+    if end <= now:
+        raise QueryError(
+            f"`expires` is in the past: {end.isoformat(timespec='seconds')}; give a time to come, "
+            "or `forget` what is over"
+        )
+    return end
 
 
 def read(

@@ -9,15 +9,18 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from orbiter.memory.agent._bookkeeping import NO_JOB
 from orbiter.memory.agent._changes import versions
 from orbiter.memory.agent._core import Core, versioned
+from orbiter.memory.agent._reading import EDITED, RESERVED
 from orbiter.memory.agent._results import Forgotten
 from orbiter.memory.copies import copy_item
+from orbiter.memory.errors import QueryError
 from orbiter.memory.filters import Condition, Where, parse_where
 from orbiter.memory.items import MemoryItem, MemoryMetadata
 from orbiter.memory.query import Query, check_instant
 from orbiter.memory.reports import ItemVersion
-from orbiter.memory.trust import from_source, read_source
+from orbiter.memory.trust import SOURCE_KINDS, from_source, read_source, source_of
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._chats import Chats
@@ -25,10 +28,11 @@ if TYPE_CHECKING:
 
 __all__ = ["QUARANTINE", "RELEASE", "UNDO", "quarantine", "release", "undo"]
 
-QUARANTINE, RELEASE, UNDO = "quarantine", "release", "undo"
-"""Who signs in the history of an item what is done here."""
+QUARANTINE, RELEASE, UNDO = (f"{RESERVED}{name}" for name in ("quarantine", "release", "undo"))
+"""Who signs in the history of an item what is done here: a name that nobody else may take."""
 
 _PAGE = 500
+_TOLD = 20
 _OURS = frozenset((QUARANTINE, RELEASE))
 
 
@@ -49,6 +53,8 @@ async def quarantine(
             await store.delete_many([item.id for item in page], by=QUARANTINE)
             await chats.changed(store, page)
         found += page
+    if not found:
+        await _check_known(store, scope, source)
     if found and not dry_run:
         core.events.tell_of("forgotten", found)
     return Forgotten(tuple(found), dry_run)
@@ -68,7 +74,9 @@ async def release(core: Core, chats: "Chats", scope: MemoryMetadata, source: str
                 hidden.append(item)
         await chats.changed(store, hidden)
         found += hidden
-    if found:
+    if not found:
+        await _check_known(store, scope, source)
+    else:
         core.events.tell_of("restored", found)
     return len(found)
 
@@ -108,6 +116,8 @@ async def undo(
             if not dry_run:
                 await chats.changed(store, undone)
             found += undone
+    if not found:
+        await _check_known(store, scope, source)
     if found and not dry_run:
         core.events.tell_of("forgotten", found)
     return Forgotten(tuple(found), dry_run)
@@ -138,7 +148,8 @@ def _without(
         if each.change == "deleted":
             is_there = is_there and each.by == QUARANTINE
         elif is_news:
-            if is_of_source.matches(each.item) and (since is None or each.at >= since):
+            is_own = is_of_source.matches(each.item) and not each.item.metadata.extra.get(EDITED)
+            if is_own and (since is None or each.at >= since):
                 continue
             said, is_there = each.item, True
         elif each.change == "restored" and each.by not in _OURS:
@@ -161,6 +172,26 @@ async def _put(
     await store.add(copy_item(target.item), by=UNDO, within=within)
 
 
+async def _check_known(store: "SQLMemoryStore", scope: MemoryMetadata, source: str) -> None:
+    """Raise `QueryError` for a source that nothing ever came from, if its kind is none of ours.
+
+    Then it is most likely misspelt, and whoever doubts it believes that it is hidden.
+    """
+    label = read_source(source)
+    if label.partition(":")[0] in SOURCE_KINDS:
+        return
+    for is_deleted in (False, True):
+        async for _ in _pages(store, scope, from_source(label), deleted=is_deleted):
+            return
+    known: set[str] = set()
+    async for page in _pages(store, scope, {}):
+        known.update(map(source_of, page))
+    told = "`, `".join(sorted(known)[:_TOLD])
+    there = f"there are `{told}`" if known else "nothing is remembered here"
+    more = f" and {len(known) - _TOLD} more" if len(known) > _TOLD else ""
+    raise QueryError(f"nothing came from the source `{source}`; {there}{more}")
+
+
 async def _pages(
     store: "SQLMemoryStore", scope: MemoryMetadata, where: Where, *, deleted: bool = False
 ) -> AsyncIterator[list[MemoryItem]]:
@@ -168,7 +199,7 @@ async def _pages(
     search = partial(
         store.search,
         metadata=scope if Query(metadata=scope).wanted else None,
-        where=where,
+        where={"$and": [where, NO_JOB]},
         limit=_PAGE,
         deleted=deleted,
     )

@@ -8,15 +8,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple
 
+from orbiter.memory.agent._bookkeeping import NOT_OURS
 from orbiter.memory.agent._changes import pages
 from orbiter.memory.agent._core import Store
 from orbiter.memory.calls import call_id
 from orbiter.memory.facts import FactMemory
-from orbiter.memory.items import MemoryItem, MemoryMetadata, calls_of, result_id, role_of
+from orbiter.memory.items import (
+    MemoryItem,
+    MemoryMetadata,
+    MemoryStatus,
+    calls_of,
+    result_id,
+    role_of,
+)
 from orbiter.memory.query import SCOPE_FIELDS, Query
 from orbiter.memory.ranking import recency
 
-__all__ = ["Eviction", "EvictionReason", "Unit", "Walk", "all_of", "holding_facts"]
+__all__ = ["Eviction", "EvictionReason", "Unit", "Walk", "all_of", "is_fact"]
 
 _IMPORTANCE = 0.5
 """What a memory counts for of which nobody said how important it is."""
@@ -61,7 +69,6 @@ class Walk:
     scope: MemoryMetadata
     now: datetime
     half_life_hours: float
-    holding: frozenset[str]
     copies: frozenset[str] = frozenset()
 
     async def units(self) -> AsyncIterator[tuple[Unit, bool]]:
@@ -99,43 +106,26 @@ class Walk:
         return _importance(item) * age
 
     def must_stay(self, item: MemoryItem) -> bool:
-        """Tell whether it is pinned, holds, instructs the model, or is made of others."""
-        return (
-            _importance(item) >= 1
-            or item.id in self.holding
-            or item.memory_type == "summary"
-            or role_of(item) == "system"
-        )
+        """Tell whether it is pinned, a fact, or instructs the model."""
+        return _importance(item) >= 1 or is_fact(item) or role_of(item) == "system"
 
     def is_copy(self, unit: Unit) -> bool:
         """Tell whether it goes in any case: an earlier one says the same."""
         return all(each.id in self.copies for each in unit.members)
 
 
-async def holding_facts(store: Store, scope: MemoryMetadata, now: datetime) -> frozenset[str]:
-    """Return the ids of the facts that hold, end something, or will hold."""
-    best: dict[tuple[object, ...], FactMemory] = {}
-    coming: set[str] = set()
-    async for page in pages(store, all_of(scope, "fact"), are_removed=False):
-        for fact in page:
-            if not isinstance(fact, FactMemory) or not fact.is_known(now):
-                continue
-            if fact.valid_from > now:
-                coming.add(fact.id)
-            elif fact.covers(now):
-                known = best.get(key := (*_whose(fact), fact.key))
-                if known is None or _rank(known) < _rank(fact):
-                    best[key] = fact
-    return frozenset(coming.union(fact.id for fact in best.values()))
+def is_fact(item: MemoryItem) -> bool:
+    """Tell whether *item* is a fact or waits to be one; what was turned down is neither.
+
+    Each assertion has a say in what is true at some time, also one that others cover or that was
+    retracted: it was known once.
+    """
+    return isinstance(item, FactMemory) and item.status is not MemoryStatus.DISCARD
 
 
-def _rank(fact: FactMemory) -> tuple[datetime, datetime, str]:
-    return fact.valid_from, fact.recorded_at, fact.id
-
-
-def all_of(scope: MemoryMetadata, memory_type: str | None = None) -> Query:
-    """Return the question for everything of a scope."""
-    return Query(metadata=scope if Query(metadata=scope).wanted else None, memory_type=memory_type)
+def all_of(scope: MemoryMetadata) -> Query:
+    """Return the question for everything of a scope, but for what the library keeps for itself."""
+    return Query(metadata=scope if Query(metadata=scope).wanted else None, where=NOT_OURS)
 
 
 def _whose(item: MemoryItem) -> tuple[object, ...]:

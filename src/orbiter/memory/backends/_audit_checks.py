@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from orbiter.memory.audit import REMOVALS, START, AuditProblem, chain, item_digest
-from orbiter.memory.backends._audit_reading import CHUNK, AuditTables, Head, complete
+from orbiter.memory.backends._audit_reading import CHUNK, AuditTables, Head, whole
 from orbiter.memory.backends._audit_rows import COLUMNS, from_bytes
 from orbiter.memory.backends._audit_spelling import Fields, as_bytes
 from orbiter.memory.backends._rows import COLUMNS as ITEM
@@ -204,7 +204,7 @@ def judge(findings: Findings, item_id: str, found: Logged) -> None:
     elif (salt := found.salts.get(item_id)) is None:
         tell("has lost its salt, so that nobody can tell what it was")
     else:
-        there = {_number(each): each for each in (*complete(past, item), item)}
+        there = {_number(each): each for each in whole(past, item)}
         newest = max(expected)
         if _number(item) != newest:
             tell(
@@ -213,8 +213,7 @@ def judge(findings: Findings, item_id: str, found: Logged) -> None:
             )
         for place, fields in there.items():
             digest, entry = expected.get(place, ("", number))
-            # What is older than its first entry is from before the log.
-            if place >= min(expected) and item_digest(salt, fields) != digest:
+            if item_digest(salt, fields) != digest:
                 tell(f"was changed behind the log's back, in version {place}", entry)
         for place in expected.keys() - there.keys():
             tell(f"has lost version {place}", expected[place][1])

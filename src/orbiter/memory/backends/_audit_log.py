@@ -8,7 +8,7 @@ logged, whatever was asked for.
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
@@ -21,7 +21,8 @@ from orbiter.memory.audit import (
     item_digest,
     scope_digest,
 )
-from orbiter.memory.backends._audit_reading import CHUNK, AuditTables, Head, complete
+from orbiter.memory.backends import _audit_checks as checks
+from orbiter.memory.backends._audit_reading import CHUNK, AuditTables, Head, whole
 from orbiter.memory.backends._audit_rows import COLUMNS, to_row
 from orbiter.memory.backends._audit_spelling import Fields
 from orbiter.memory.backends._rows import COLUMNS as ITEM
@@ -50,8 +51,8 @@ class State(NamedTuple):
     is_deleted: bool
     digest: str
     metadata: bytes | None
-    past: tuple[str, ...] = ()
-    """The digests of earlier versions, where these may change, too."""
+    whole: tuple[str, ...] = ()
+    """The digests of all versions, where earlier ones may change or go, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +135,38 @@ class Log(AuditTables):
                 "begin; open the store once with `audit` by a role that bypasses it"
             )
         added = Chain(head, dialect)
+        if len(ids) < CHUNK and head.number:
+            yield from self._find_again(added, dialect)
         yield from self._note(added, dialect, ids, {}, Note((), arrival="found"))
         if len(ids) < CHUNK:
             assert head.key is not None  # noqa: S101 - made above
             added.add("began", count=0, digest=hashlib.sha256(head.key.encode()).hexdigest())
         yield from added.finish(begins=len(ids) < CHUNK)
         return ids[-1] if len(ids) == CHUNK else None
+
+    def _find_again(self, added: Chain, dialect: Dialect) -> Steps[None]:
+        """Log what has changed of items that were found: until the log has begun nobody tells it.
+
+        It may have been long, if whoever began was killed.
+        """
+        last = b""
+        while names := (yield from checks.some_ids(self, last)):
+            last = names[-1]
+            ids = [name.decode() for name in names]
+            found = yield from checks.logged(self, dialect, ids)
+            changed: list[str] = []
+            for item_id in ids:
+                findings = checks.Findings()
+                checks.judge(findings, item_id, found)
+                if findings.problems:
+                    changed.append(item_id)
+                    added.add("purged", item_ids=(item_id,))
+            there = [item_id for item_id in changed if item_id in found.items]
+            if there:
+                note = Note((), arrival="found")
+                known = dict.fromkeys(there, 0)
+                yield from self._note_versions(added, dialect, known, {}, there, note)
+            yield from added.flush()
 
     # Writing and reading
 
@@ -188,14 +215,30 @@ class Log(AuditTables):
         yield from added.finish()
 
     def _states(
-        self, dialect: Dialect, ids: Sequence[str], *, is_deep: bool
+        self,
+        dialect: Dialect,
+        ids: Sequence[str],
+        *,
+        is_deep: bool,
+        before: Mapping[str, State] | None = None,
     ) -> Steps[dict[str, State]]:
+        """Return what items are; all they were, too, where that may not stay.
+
+        What has an end may be over, and then another of its id has begun.
+        """
         items = yield from self.items(dialect, ids)
-        past = (yield from self.versions(dialect, list(items))) if is_deep and items else {}
-        return {
-            item_id: _state(item, complete(past.get(item_id, ()), item))
+        deep = [
+            item_id
             for item_id, item in items.items()
-        }
+            if is_deep or _end(item) is not None or (before and _is_deep(before.get(item_id)))
+        ]
+        past = (yield from self.versions(dialect, deep)) if deep else {}
+        states = {item_id: _state(item) for item_id, item in items.items()}
+        for item_id in deep:
+            versions = whole(past.get(item_id, ()), items[item_id])
+            digests = tuple(item_digest(b"", each) for each in versions)
+            states[item_id] = states[item_id]._replace(whole=digests)
+        return states
 
     def _note(
         self,
@@ -206,7 +249,7 @@ class Log(AuditTables):
         note: Note,
     ) -> Steps[int]:
         """Log what has become of *ids*; return how many of them were removed."""
-        after = yield from self._states(dialect, ids, is_deep=note.is_deep)
+        after = yield from self._states(dialect, ids, is_deep=note.is_deep, before=before)
         removed = 0
         known: dict[str, int] = {}
         anew: list[str] = []
@@ -217,7 +260,7 @@ class Log(AuditTables):
             if was is None:
                 known[item_id] = 0
                 continue
-            if now is not None and not note.is_deep and now.version > was.version:
+            if now is not None and _goes_on(was, now):
                 known[item_id] = was.version
                 continue
             # It is gone, with all it was; perhaps there is another of its id by now.
@@ -256,15 +299,21 @@ class Log(AuditTables):
         ids = list(known)
         items = yield from self.items(dialect, ids)
         salts = yield from self._salted(dialect, ids)
-        several = [item_id for item_id in ids if _number(items[item_id]) > known[item_id] + 1]
-        past = (yield from self.versions(dialect, several)) if several else {}
+        past: dict[str, list[Fields]] = {}
+        new = [item_id for item_id in ids if not known[item_id]]
+        if new:
+            past |= yield from self.versions(dialect, new)
+        if len(new) < len(ids):
+            changed = [item_id for item_id in ids if known[item_id]]
+            since = min(known[item_id] for item_id in changed)
+            past |= yield from self.versions(dialect, changed, since=since)
         for item_id in ids:
             was = None if item_id in anew else before.get(item_id)
             was_deleted = None if was is None else was.is_deleted
             arrival = note.arrival
             if item_id in anew and note.removal == "erased":
                 arrival = "kept"
-            for fields in (*complete(past.get(item_id, ()), items[item_id]), items[item_id]):
+            for fields in whole(past.get(item_id, ()), items[item_id]):
                 if _number(fields) <= known[item_id]:
                     continue
                 is_deleted = fields[_DELETED] == b"1"
@@ -303,10 +352,18 @@ def _number(fields: Fields) -> int:
     return int(fields[_VERSION] or 0)
 
 
-def _state(fields: Fields, past: Sequence[Fields]) -> State:
-    digest, *digests = (item_digest(b"", each) for each in (fields, *past))
+def _state(fields: Fields) -> State:
     is_deleted = fields[_DELETED] == b"1"
-    return State(_number(fields), is_deleted, digest, fields[_METADATA], tuple(digests))
+    return State(_number(fields), is_deleted, item_digest(b"", fields), fields[_METADATA])
+
+
+def _is_deep(state: State | None) -> bool:
+    return state is not None and bool(state.whole)
+
+
+def _goes_on(was: State, now: State) -> bool:
+    """Tell whether an item has newer versions, and all that it had before."""
+    return now.version > was.version and now.whole[: len(was.whole)] == was.whole
 
 
 def _end(fields: Fields) -> datetime | None:

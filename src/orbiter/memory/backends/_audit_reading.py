@@ -4,10 +4,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from orbiter.memory.backends._audit_spelling import Fields, Spelling, as_bytes
+from orbiter.memory.backends._rows import COLUMNS
 from orbiter.memory.backends._sql import Args, Dialect, Statement, Steps
 
 CHUNK = 500
 """Items or entries that are read at a time."""
+
+_TYPE, _VERSION = (COLUMNS.index(name) for name in ("memory_type", "version"))
 
 
 class Head(NamedTuple):
@@ -61,13 +64,17 @@ class AuditTables:
         rows = yield Statement(f"SELECT {self.spelling.item} FROM memory_items WHERE {where}", args)
         return {(row[0] or b"").decode(): row for row in map(as_bytes, rows)}
 
-    def versions(self, dialect: Dialect, ids: Sequence[str]) -> Steps[dict[str, list[Fields]]]:
-        """Return the earlier versions of items, oldest first; see `complete`."""
+    def versions(
+        self, dialect: Dialect, ids: Sequence[str], *, since: int = 0
+    ) -> Steps[dict[str, list[Fields]]]:
+        """Return the earlier versions of items, oldest first, from a number on; see `whole`."""
         args = Args(dialect)
         where = self.spelling.among("id", args, ids)
+        if since:
+            where += f" AND memory_versions.version >= {args.bind(since)}"
         rows = yield Statement(
-            f"SELECT {self.spelling.item} FROM memory_versions WHERE {where}"
-            " AND memory_type IS NOT NULL ORDER BY memory_versions.version",
+            f"SELECT {self.spelling.version} FROM memory_versions WHERE {where}"
+            " ORDER BY memory_versions.version",
             args,
         )
         found: dict[str, list[Fields]] = {}
@@ -76,10 +83,25 @@ class AuditTables:
         return found
 
 
-def complete(past: Sequence[Fields], item: Fields) -> list[Fields]:
-    """Return earlier versions with what each leaves out because the next one has it, too."""
-    whole: list[Fields] = []
+def whole(past: Sequence[Fields], item: Fields) -> list[Fields]:
+    """Return all versions of an item, oldest first, the present one last, as digests are made.
+
+    Earlier ones with what they leave out because the next one has it, too. Behind its columns each
+    has what tells how it began: the number of every row before it, back to the last version there
+    was, with when and by whom that was ended. So no row is in none of them.
+    """
+    versions: list[Fields] = []
     for row in reversed(past):
-        item = tuple(new if old is None else old for old, new in zip(row, item, strict=True))
-        whole.append(item)
-    return whole[::-1]
+        if row[_TYPE] is not None:  # else it only tells how the next one began
+            newer = versions[-1] if versions else item
+            columns = zip(row[: len(item)], newer, strict=True)
+            versions.append(tuple(new if old is None else old for old, new in columns))
+    versions = [*versions[::-1], item]
+    begins: list[bytes | None] = []
+    found: list[Fields] = []
+    for row in past:
+        if row[_TYPE] is not None:
+            found.append((*versions[len(found)], *begins))
+            begins = []
+        begins += (row[_VERSION], *row[len(item) :])
+    return [*found, (*item, *begins)]

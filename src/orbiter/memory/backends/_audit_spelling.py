@@ -12,7 +12,7 @@ Fields = tuple[bytes | None, ...]
 """Columns of a row, as bytes."""
 
 NUMBERS = ("number", "version", "total", "deleted", "begun")
-TIMES = ("created_at", "updated_at")
+TIMES = ("created_at", "updated_at", "ended_at")
 
 
 class Spelling(ABC):
@@ -47,8 +47,13 @@ class Spelling(ABC):
 
     @property
     def item(self) -> str:
-        """What is selected of an item or an earlier version of it."""
+        """What is selected of an item."""
         return self.columns(COLUMNS)
+
+    @property
+    def version(self) -> str:
+        """What is selected of an earlier version: the same, and when and by whom it was ended."""
+        return self.columns((*COLUMNS, "ended_at", "ended_by"))
 
 
 class SQLiteSpelling(Spelling):

@@ -281,9 +281,10 @@ class Operations:
         where = self._matching(metadata, 1, args)
         if deleted_before is not None:
             moment = args.bind(self._dialect.instant(deleted_before))
+            # What was brought here without its past was deleted when it was changed last.
             where += (
-                " AND EXISTS (SELECT 1 FROM memory_versions AS v WHERE v.id = memory_items.id"
-                f" AND v.version = memory_items.version - 1 AND v.ended_at < {moment})"
+                " AND coalesce((SELECT max(v.ended_at) FROM memory_versions AS v"
+                f" WHERE v.id = memory_items.id), updated_at) < {moment}"
             )
         return (yield from self._dialect.purge(where, args))
 

@@ -53,12 +53,15 @@ def versions_of(dialect: Dialect, wanted: dict[Any, str], last: tuple[str, int])
 
 
 def ids_of(dialect: Dialect, wanted: dict[Any, str]) -> Steps[list[str]]:
-    """Return the ids of all items that are, or ever were, of a scope."""
+    """Return the ids of all items that are, or ever were, of a scope, or signed by its name."""
     args = Args(dialect)
     where = scoped(dialect, wanted, args)
+    theirs = where
+    if len(wanted) == 1:
+        theirs = f"({where}) OR ended_by = {args.bind(next(iter(wanted.values())))}"
     rows = yield Statement(
         f"SELECT id FROM memory_items WHERE {where}"
-        f" UNION SELECT id FROM memory_versions WHERE {where} ORDER BY 1",
+        f" UNION SELECT id FROM memory_versions WHERE {theirs} ORDER BY 1",
         args,
     )
     return [row[0] for row in rows]
@@ -113,25 +116,28 @@ def remove(dialect: Dialect, wanted: dict[Any, str]) -> Steps[Erasure]:
 def _remove_versions(dialect: Dialect, wanted: dict[Any, str], item_id: str) -> Steps[None]:
     """Remove the versions of an item, another's by now, that were of the scope.
 
-    A version leaves out what the next one has, too: where that goes, it is written out.
+    A version leaves out what the next one has, too: where that goes, it is written out. When the
+    next one began stays, without anything else: it was not there before.
     """
     args = Args(dialect)
     where = scoped(dialect, wanted, args)
     item = args.bind(item_id)
     rows = yield Statement(
-        f"SELECT version, content, extra_json, CASE WHEN {where} THEN 1 ELSE 0 END"
-        f" FROM memory_versions WHERE id = {item} AND memory_type IS NOT NULL"
+        f"SELECT version, content, extra_json, CASE WHEN {where} THEN 1 ELSE 0 END, ended_at,"
+        f" ended_by FROM memory_versions WHERE id = {item} AND memory_type IS NOT NULL"
         " ORDER BY version DESC",
         args,
     )
     content = extra = None
     is_cut = False
-    for version, own_content, own_extra, is_theirs in rows:
+    ends: list[tuple[Any, ...]] = []
+    for version, own_content, own_extra, is_theirs, *ended in rows:
         if own_content is not None:
             content = own_content
         if own_extra is not None:
             extra = own_extra
         if is_theirs:
+            ends += [] if is_cut else [(item_id, version, *ended)]
             is_cut = True
         elif is_cut:
             given = Args(dialect)
@@ -140,3 +146,17 @@ def _remove_versions(dialect: Dialect, wanted: dict[Any, str], item_id: str) -> 
             yield Statement(f"UPDATE memory_versions SET {fields} WHERE {which}", given)
             is_cut = False
     yield Statement(f"DELETE FROM memory_versions WHERE {where} AND id = {item}", args)
+    if ends:  # as new rows: no policy lets a row be changed into one that is nobody's
+        values = ", ".join(dialect.parameter(number) for number in (1, 2, 3, 4))
+        yield Statement(
+            f"INSERT INTO memory_versions (id, version, ended_at, ended_by) VALUES ({values})",
+            ends,
+            many=True,
+        )
+    if is_cut:  # also when the first of all was written
+        args = Args(dialect, [item_id])
+        yield Statement(
+            f"DELETE FROM memory_versions WHERE id = {dialect.parameter(1)} AND version <"
+            f" {args.bind(ends[-1][1])}",
+            args,
+        )

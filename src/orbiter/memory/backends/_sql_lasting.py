@@ -17,7 +17,7 @@ from orbiter.memory.query import Query, check_instant, check_size
 if TYPE_CHECKING:
     from orbiter.memory.backends._probes import Probes
     from orbiter.memory.erasure import Erasure
-    from orbiter.memory.records import Record
+    from orbiter.memory.records import Record, Written
 
 _T = TypeVar("_T")
 
@@ -132,13 +132,20 @@ class SQLLasting(SQLAudit):
         return found
 
     async def put_records(
-        self, records: "Sequence[Record]", *, within: MemoryMetadata | None = None
-    ) -> int:
+        self,
+        records: "Sequence[Record]",
+        *,
+        within: MemoryMetadata | None = None,
+        overwrite: bool = False,
+    ) -> "Written":
         """Write records exactly as they are, all or none; return how many were not there so.
 
-        New ones come after what is there, in the order given. One that is there and differs is
-        replaced, with its history, and keeps its place; an identical one is left alone. With
-        *within*, neither a record nor what it would replace may be another's: that is an
+        New ones come after what is there, in the order given. One that is there and goes on from
+        it, with the same versions so far and then more, takes its place; an identical one is left
+        alone. Where the item here went on by itself it stays, forgotten or not: the answer names
+        it among its `conflicts`. With *overwrite* it is replaced, too, with its history.
+
+        With *within*, neither a record nor what it would replace may be another's: that is an
         `AccessError`, and nothing is written.
         """
         from orbiter.memory.backends import _sql_records  # noqa: PLC0415
@@ -148,7 +155,12 @@ class SQLLasting(SQLAudit):
         written = await self._write(
             self._audited(
                 lambda: _sql_records.put(
-                    dialect, dialect.keeping, given, wanted, exact_extra=self._exact_extra
+                    dialect,
+                    dialect.keeping,
+                    given,
+                    wanted,
+                    exact_extra=self._exact_extra,
+                    overwrite=overwrite,
                 ),
                 ids=[record.id for record in given],
                 is_deep=True,

@@ -1,8 +1,10 @@
 """Items as they were stored at a moment, from what `memory_versions` keeps of them.
 
-A version is in force from the moment the one before it ended. The first is in force from when it
-was written: that is noted where an item dates itself otherwise, and else it is `created_at`. What
-was removed for good has no past, and what is another's now has none here.
+A version is in force from the moment the one before it ended, also where of that one nothing is
+left but when it ended: it was another's and is erased, or was never brought along. Such a row, with
+a number below that of the first version, also notes when an item came that dates itself otherwise;
+else it is `created_at`, or `updated_at` if the first version that is known is not the first there
+was. What was removed for good has no past, and what is another's now has none here.
 """
 
 from collections.abc import Sequence
@@ -49,12 +51,17 @@ def as_of(
         for row in rows:
             item = decode(row[: len(READ)])
             # What an item was while it was another's is not shown either.
-            if asked.matches(item) and (item.expires_at is None or item.expires_at > moment):
+            if asked.matches(item) and not _was_over(item, moment):
                 found.append(item)
         if len(rows) < size:
             break
         last = (rows[-1][-2], rows[-1][-1])
     return found[: asked.limit]
+
+
+def _was_over(item: MemoryItem, moment: datetime) -> bool:
+    end: object = item.expires_at
+    return isinstance(end, datetime) and end <= moment  # a kind of item may call another so
 
 
 def _cursor(dialect: Dialect, item_id: str) -> Steps[_Place]:
@@ -87,21 +94,23 @@ def _select(
         conditions.append(f"(created_at, {dialect.place}) < ({there})")
     then = [
         "i.came <= " + at,
+        "(v.id IS NULL OR v.memory_type IS NOT NULL)",  # else nobody knows what it was
         f"coalesce(v.deleted, {deleted}) = 0",
     ]
     if asked.memory_type is not None:
         then.append(f"coalesce(v.memory_type, i.memory_type) = {args.bind(asked.memory_type)}")
     came = (
-        "coalesce((SELECT ended_at FROM memory_versions AS b"
-        " WHERE b.id = memory_items.id AND b.version = 0), created_at) AS came"
+        "coalesce((SELECT CASE WHEN b.memory_type IS NULL THEN b.ended_at WHEN b.version > 1"
+        " THEN b.updated_at ELSE memory_items.created_at END FROM memory_versions AS b"
+        " WHERE b.id = memory_items.id ORDER BY b.version LIMIT 1),"
+        " CASE WHEN version > 1 THEN updated_at ELSE created_at END) AS came"
     )
     return Statement(
         f"SELECT {', '.join(map(_then, _columns(dialect)))}, i.created_at, i.place"
         f" FROM (SELECT *, {dialect.place} AS place, {came} FROM memory_items"
         f" WHERE {' AND '.join(conditions)}) AS i"
         " LEFT JOIN memory_versions AS v ON v.id = i.id AND v.version = (SELECT min(w.version)"
-        " FROM memory_versions AS w WHERE w.id = i.id AND w.memory_type IS NOT NULL"
-        f" AND w.ended_at > {at})"
+        f" FROM memory_versions AS w WHERE w.id = i.id AND w.ended_at > {at})"
         f" WHERE {' AND '.join(then)}"
         f" ORDER BY i.created_at DESC, i.place DESC LIMIT {size}",
         args,

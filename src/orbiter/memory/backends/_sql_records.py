@@ -1,14 +1,17 @@
 """Items with all they were, out of a SQL store and into one, exactly and without a second copy.
 
-Writing leaves alone what is there already, so a move that broke off is simply made again.
+Writing leaves alone what is there already, so a move that broke off is simply made again. What
+went on by itself since, here, stays, too.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
 from orbiter.memory._checks import to_utc
+from orbiter.memory.backends._continuing import is_over, joined
 from orbiter.memory.backends._rows import READ, Row, encode
 from orbiter.memory.backends._sql import MAX_LIMIT, Args, Dialect, Statement, Steps
 from orbiter.memory.backends._stored_records import (
@@ -18,11 +21,11 @@ from orbiter.memory.backends._stored_records import (
     KeptVersion,
     Note,
     StoredRecord,
-    moment,
+    whose_row,
 )
 from orbiter.memory.errors import AccessError, InvalidItemError, QueryError
 from orbiter.memory.items import MemoryItem
-from orbiter.memory.records import PastVersion, Record
+from orbiter.memory.records import PastVersion, Record, Written, check_version
 
 _CAME = DELETED + 1
 _by_place = itemgetter(DELETED + 3)
@@ -32,9 +35,36 @@ _OUTER = ", ".join((*READ, "deleted"))
 class Keeping(ABC):
     """How one database writes records."""
 
+    arrivals = (
+        "LEFT JOIN (SELECT id AS noted, ended_at AS came, ended_by AS came_by"
+        " FROM memory_versions WHERE version = 0) AS b ON b.noted = i.id"
+    )
+    """How rows called `i` get to know when they came, and by whom: `came` and `came_by`."""
+
+    def columns(self, dialect: Dialect) -> str:
+        """Return how the columns `READ` are read; times may be read as text."""
+        return dialect.columns
+
+    def instant(self, column: str) -> str:
+        """Return how a time is read."""
+        return column
+
     @abstractmethod
     def versions_of(self, args: Args, item_ids: Sequence[str]) -> str:
         """Return the condition that picks the rows of `memory_versions` of ids."""
+
+    def take(
+        self,
+        dialect: Dialect,
+        item_ids: Sequence[str],
+        keep: Callable[[str], Kept],  # noqa: ARG002
+    ) -> Steps[set[str]]:
+        """Lock what has these ids; return those that were written here, as they had no row.
+
+        *keep* tells what is written of an id.
+        """
+        yield from dialect.hold_several(item_ids)
+        return set()
 
     @abstractmethod
     def insert(self, kept: Sequence[Kept]) -> Steps[None]:
@@ -93,10 +123,9 @@ def _select(
     dialect: Dialect, keeping: Keeping, where: str, args: Args, tail: str = ""
 ) -> Steps[list[StoredRecord]]:
     rows = yield Statement(
-        f"SELECT {_OUTER}, came, came_by, place FROM (SELECT {dialect.columns}, deleted,"
+        f"SELECT {_OUTER}, came, came_by, place FROM (SELECT {keeping.columns(dialect)}, deleted,"
         f" {dialect.place} AS place FROM memory_items WHERE {where} {tail}) AS i"
-        " LEFT JOIN (SELECT id AS noted, ended_at AS came, ended_by AS came_by"
-        " FROM memory_versions WHERE version = 0) AS b ON b.noted = i.id",
+        f" {keeping.arrivals}",
         args,
     )
     rows = sorted(rows, key=_by_place)  # most often they are; a database would copy them for it
@@ -107,8 +136,8 @@ def _select(
     args = Args(dialect)
     where = keeping.versions_of(args, changed)
     past = yield Statement(
-        f"SELECT {dialect.columns}, deleted, ended_at, ended_by FROM memory_versions"
-        f" WHERE {where} AND version > 0 ORDER BY id, version DESC",
+        f"SELECT {keeping.columns(dialect)}, deleted, {keeping.instant('ended_at')}, ended_by"
+        f" FROM memory_versions WHERE {where} AND version > 0 ORDER BY id, version DESC",
         args,
     )
     grouped: dict[str, list[Sequence[Any]]] = {}
@@ -119,17 +148,21 @@ def _select(
 
 def _record(row: Sequence[Any], past: Sequence[Sequence[Any]]) -> StoredRecord:
     """Return a record; *past* are its earlier versions, the newest first."""
-    came = row[_CAME]
-    recorded = None if came is None else (moment(came), row[_CAME + 1])
+    came, came_by = row[_CAME], row[_CAME + 1]
+    if not past:
+        return StoredRecord(row, (), came, came_by)
     versions: list[Sequence[Any]] = []
     whole: Sequence[Any] = row
+    begins: tuple[Any, Any] | None = None
     for each in past:
-        if each[2] is None:  # only tells who wrote the next, as its own version was never kept
+        if each[2] is None:  # only tells when and by whom the next was written
+            begins = begins or (each[-2], each[-1])
             continue
+        begins = None
         whole = [old if old is not None else new for old, new in zip(each, whole, strict=False)]
         whole[-1] = each[-1]
         versions.append(whole)
-    return StoredRecord(row, versions[::-1], recorded)
+    return StoredRecord(row, versions[::-1], *(begins or (came, came_by)))
 
 
 def _within(record: StoredRecord, wanted: Mapping[Any, str]) -> StoredRecord:
@@ -143,7 +176,15 @@ def _within(record: StoredRecord, wanted: Mapping[Any, str]) -> StoredRecord:
     ]
     if len(own) == len(record.past):
         return record
-    return StoredRecord(record.row, own)
+    before = None
+    for row in record.past:
+        if own and row is own[0]:
+            break
+        before = row
+    if before is None:
+        return StoredRecord(record.row, own, record.came, record.recorded_by)
+    # The first that is left began when the one before it ended, whosever that was.
+    return StoredRecord(record.row, own, before[-2], before[-1])
 
 
 def _is_as(item: MemoryItem, wanted: Mapping[Any, str]) -> bool:
@@ -160,32 +201,92 @@ def put(
     wanted: Mapping[Any, str],
     *,
     exact_extra: bool,
-) -> Steps[int]:
-    """Write records, all or none; return how many were not there already, exactly so."""
+    overwrite: bool,
+) -> Steps[Written]:
+    """Write records, all or none; return how many were not there already, exactly so.
+
+    What is there is read while nobody else can change it, so what others wrote is not lost.
+    """
     given = {record.id: record for record in records}
     for record in records if wanted else ():
         if not all(_is_as(item, wanted) for item in record.items):
             raise AccessError(f"`{record.id}` is another's; nothing was written")
     if wanted:
         yield from dialect.claim(list(given))
-    yield from dialect.hold_several(list(given))
-    found = yield from _there(dialect, keeping, list(given))
+    kept = _Written(given, exact_extra)
+    taken = yield from keeping.take(dialect, list(given), kept.item)
+    others = [item_id for item_id in given if item_id not in taken]
+    found = (yield from _there(dialect, keeping, others)) if others else []
     there = {record.id: record for record in found}
     for record in there.values() if wanted else ():
         if not _is_as(record.item, wanted):
             raise AccessError(f"the id `{record.id}` is taken; nothing was written")
     new = [record for record in given.values() if record.id not in there]
-    changed = [
-        record for record in given.values() if record.id in there and record != there[record.id]
+    differing = [
+        (there[record.id], record)
+        for record in given.values()
+        if record.id in there and record != there[record.id]
     ]
-    versions: list[KeptVersion] = []
-    notes: list[Note] = []
-    for several, write in ((changed, keeping.replace), (new, keeping.insert)):
+    changed, conflicts = _decided(differing, overwrite=overwrite)
+    kept.change(changed)
+    missing = [record for record in new if record.id not in taken]
+    for several, write in ((changed, keeping.replace), (missing, keeping.insert)):
         if several:
-            yield from write([_keep(each, versions, notes, exact_extra) for each in several])
+            yield from write([kept.item(each.id) for each in several])
+    versions, notes = kept.past([*changed, *new])
     if versions or notes:
         yield from keeping.add_past(versions, notes)
-    return len(new) + len(changed)
+    return Written(len(new) + len(changed), conflicts)
+
+
+def _decided(
+    differing: Sequence[tuple[Record, Record]], *, overwrite: bool
+) -> tuple[list[Record], list[str]]:
+    """Return what is written over what is there, and the ids of what stays as it is there."""
+    changed: list[Record] = []
+    conflicts: list[str] = []
+    for there, record in differing:
+        if overwrite or is_over(there):
+            changed.append(record)
+        elif (whole := joined(there, record)) is None:
+            conflicts.append(record.id)
+        elif whole != there:
+            changed.append(record if whole == record else whole)
+    return changed, conflicts
+
+
+class _Written:
+    """What is written of records, made when it is asked for, and once."""
+
+    def __init__(self, given: Mapping[str, Record], exact_extra: bool) -> None:  # noqa: FBT001
+        self._given = dict(given)
+        self._exact_extra = exact_extra
+        self._items: dict[str, Kept] = {}
+        self._past: dict[str, tuple[list[KeptVersion], list[Note]]] = {}
+
+    def item(self, item_id: str) -> Kept:
+        """Return the row of an item."""
+        if item_id not in self._items:
+            past = self._past[item_id] = ([], [])
+            self._items[item_id] = _keep(self._given[item_id], *past, self._exact_extra)
+        return self._items[item_id]
+
+    def change(self, records: Sequence[Record]) -> None:
+        """Have these written in the place of what was given for their ids."""
+        for record in records:
+            if self._given[record.id] is not record:
+                self._given[record.id] = record
+                self._items.pop(record.id, None)
+
+    def past(self, records: Sequence[Record]) -> tuple[list[KeptVersion], list[Note]]:
+        """Return what is written of the past of items whose rows were asked for."""
+        versions: list[KeptVersion] = []
+        notes: list[Note] = []
+        for record in records:
+            older, came = self._past[record.id]
+            versions += older
+            notes += came
+        return versions, notes
 
 
 def _keep(
@@ -195,31 +296,74 @@ def _keep(
     exact_extra: bool,  # noqa: FBT001 - private
 ) -> Kept:
     """Return what is written of an item; add what is written of its past."""
-    kept = record.plain() if isinstance(record, StoredRecord) else None
-    past = record.plain_past() if kept is not None and isinstance(record, StoredRecord) else None
+    already = len(versions)
+    kept: Kept | None = None
+    past: Sequence[KeptVersion] | None = ()
+    came: str | datetime | None
+    if isinstance(record, StoredRecord):
+        kept, came = record.plain(), record.came
+        if record.past and kept is not None:
+            past = record.plain_past()
+    else:
+        came = record.recorded_at
     if kept is None or past is None:
         row = encode(record.item, exact_extra=exact_extra)
         kept = Kept(*row, int(record.deleted), record.item.version)
-        past = []
         for version in reversed(record.versions):
             older = encode(version.item, exact_extra=exact_extra)
-            past.append(_keep_version(version, older, row))
+            versions.append(_keep_version(version, older, row))
             row = older
-    versions += past
-    if record.recorded_at is not None:
-        notes.append(Note(kept.id, kept.metadata, record.recorded_at, record.recorded_by))
+    else:
+        versions += past
+    numbers = [each.version for each in versions[already:]]
+    first = min(numbers, default=kept.version)
+    if came is not None and first == 1:
+        notes.append(Note(kept.id, kept.metadata, came, record.recorded_by))
+    elif came is not None:
+        versions.append(_ended(kept.id, first - 1, record.items[0], came, record.recorded_by))
+    if kept.version - first > len(numbers):
+        versions += _gaps(record)
     return kept
 
 
+def _gaps(record: Record) -> list[KeptVersion]:
+    """Return rows for versions that are not known, which tell when the next ones began.
+
+    That is not known either, but the item says when it was changed; it was not there before.
+    """
+    found = []
+    for past, following in zip(record.versions, record.items[1:], strict=True):
+        if following.version > past.item.version + 1:
+            ended = max(to_utc(past.ended_at), following.updated_at)
+            found.append(_ended(record.id, following.version - 1, following, ended))
+    return found
+
+
+def _ended(
+    item_id: str,
+    version: int,
+    following: MemoryItem,
+    ended_at: str | datetime,
+    ended_by: str | None = None,
+) -> KeptVersion:
+    """Return the row of a version of which nothing is known but when and by whom it was ended."""
+    times = following.created_at, following.updated_at
+    return KeptVersion(
+        item_id, version, None, None, None, None, None, *times, None, ended_at, ended_by
+    )
+
+
 def _keep_version(past: PastVersion, older: Row, newer: Row) -> KeptVersion:
+    # Another user's version may be erased by somebody who does not see this one: it stays whole.
+    is_whole = whose_row(older.metadata) != whose_row(newer.metadata)
     return KeptVersion(
         older.id,
         past.item.version,
-        None if older.content == newer.content else older.content,
+        None if older.content == newer.content and not is_whole else older.content,
         older.memory_type,
         older.status,
         older.metadata,
-        None if older.extra_json == newer.extra_json else older.extra_json,
+        None if older.extra_json == newer.extra_json and not is_whole else older.extra_json,
         older.created_at,
         older.updated_at,
         int(past.deleted),
@@ -236,4 +380,6 @@ def check_records(records: object) -> list[Record]:
     for each in given:
         if not isinstance(each, Record):
             raise InvalidItemError(f"`records` must hold records only, not {each!r}")
+        number = each.row[VERSION] if isinstance(each, StoredRecord) else each.item.version
+        check_version(each.id, number)
     return given

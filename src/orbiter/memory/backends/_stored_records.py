@@ -12,7 +12,7 @@ from json.encoder import encode_basestring as _quoted
 from typing import Any, NamedTuple
 
 from orbiter.memory._checks import to_utc
-from orbiter.memory.backends._rows import _KINDS, READ, _plain_who, _scope, decode, iso
+from orbiter.memory.backends._rows import _KINDS, ENDS, READ, _plain_who, _scope, decode, iso
 from orbiter.memory.items import MemoryItem
 from orbiter.memory.query import SCOPE_FIELDS
 from orbiter.memory.records import PastVersion, Record
@@ -22,7 +22,6 @@ DELETED = len(READ)
 """Where a row has its version, and behind the columns of an item, whether it is deleted."""
 
 _spell = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
-_WIDTH = len(iso(datetime.now(UTC)))
 
 
 class Kept(NamedTuple):
@@ -45,7 +44,7 @@ class Note(NamedTuple):
 
     id: str
     metadata: str
-    came: datetime
+    came: str | datetime
     came_by: str | None
 
 
@@ -55,13 +54,14 @@ class KeptVersion(NamedTuple):
     id: str
     version: int
     content: str | None
-    memory_type: str
-    status: str
-    metadata: str
+    memory_type: str | None
+    """Without it the row only tells when and by whom the next version was written."""
+    status: str | None
+    metadata: str | None
     extra_json: str | None
     created_at: str | datetime
     updated_at: str | datetime
-    deleted: int
+    deleted: int | None
     ended_at: str | datetime
     ended_by: str | None
 
@@ -69,17 +69,18 @@ class KeptVersion(NamedTuple):
 class StoredRecord(Record):
     """A record as it was read; the item and its versions are made when they are asked for."""
 
-    __slots__ = ("past", "row")
+    __slots__ = ("_times", "came", "past", "row")
 
     def __init__(
         self,
         row: Sequence[Any],
         past: Sequence[Sequence[Any]] = (),
-        recorded: tuple[datetime, str | None] | None = None,
+        came: str | datetime | None = None,
+        recorded_by: str | None = None,
     ) -> None:
         """*row* holds the columns `READ`, and whether it is deleted; so do those of *past*.
 
-        These also tell when and by whom they were ended.
+        These also tell when and by whom they were ended. *came* is `recorded_at` as it was read.
         """
         self.row = row
         self.past = past
@@ -87,7 +88,14 @@ class StoredRecord(Record):
         self._versions: tuple[PastVersion, ...] | None = None
         self._line: str | None = None
         self.deleted = bool(row[DELETED])
-        self.recorded_at, self.recorded_by = recorded or (None, None)
+        self._times: tuple[str, str] | None = None
+        self.came = came
+        self.recorded_by = recorded_by
+
+    @property
+    def recorded_at(self) -> datetime | None:  # type: ignore[override]  # nobody writes it
+        """When the store wrote the first version, where it has noted that."""
+        return None if self.came is None else moment(self.came)
 
     @property
     def item(self) -> MemoryItem:
@@ -111,13 +119,22 @@ class StoredRecord(Record):
         """The id of the item."""
         return str(self.row[0])
 
+    @property
+    def ends_at(self) -> datetime | None:
+        """When the item is over."""
+        return super().ends_at if self.row[5].startswith(ENDS) else None
+
     def _spelled(self) -> str:
-        item = _plain_item(self.row)
+        # Kept, as a target is often given what the line says.
+        self._times = times = _times(self.row)
+        item = None if times is None else _plain_item(self.row, times)
         if item is None or self.recorded_by is not None:
             return super()._spelled()
         deleted = '"deleted":true,' if self.deleted else ""
-        at = self.recorded_at
-        came = "" if at is None else f',"recorded_at":"{_spell_instant(at)}"'
+        came = ""
+        if self.came is not None:
+            self.came = spell_instant(self.came)
+            came = f',"recorded_at":"{self.came}"'
         if not self.past:
             return f'{{{deleted}"item":{item}{came}}}'
         versions = [_plain_version(row) for row in self.past]
@@ -131,8 +148,9 @@ class StoredRecord(Record):
         who = _plain_scope(row)
         if who is None:
             return None
+        created, updated = self._times or row[6:8]
         return Kept(
-            row[0], row[1], row[2], row[3], who[0], "{}", row[6], row[7], row[DELETED],
+            row[0], row[1], row[2], row[3], who[0], "{}", created, updated, row[DELETED],
             row[VERSION],
         )  # fmt: skip
 
@@ -144,10 +162,12 @@ class StoredRecord(Record):
             who = _plain_scope(row)
             if who is None:
                 return None
-            content = None if row[1] == newer[1] else row[1]
+            is_whole = whose_row(row[4]) != whose_row(newer[4])
+            content = None if row[1] == newer[1] and not is_whole else row[1]
+            extra = "{}" if is_whole else None
             found.append(
                 KeptVersion(
-                    row[0], row[VERSION], content, row[2], row[3], who[0], None, row[6], row[7],
+                    row[0], row[VERSION], content, row[2], row[3], who[0], extra, row[6], row[7],
                     row[DELETED], row[-2], row[-1],
                 )
             )  # fmt: skip
@@ -163,6 +183,13 @@ def _plain_scope(row: Sequence[Any]) -> tuple[str, str] | None:
 
 
 @lru_cache(maxsize=1024)
+def whose_row(metadata: str) -> str | None:
+    """Return the user whom the metadata of a row names."""
+    owner = json.loads(metadata).get("user_id")
+    return owner if isinstance(owner, str) else None
+
+
+@lru_cache(maxsize=1024)
 def _spellings(metadata: str) -> tuple[str, str] | None:
     """Return plain metadata as a row has it, and as a record does; rows repeat them."""
     scope = _scope(metadata)
@@ -172,18 +199,12 @@ def _spellings(metadata: str) -> tuple[str, str] | None:
     return who, _spell(json.loads(who))
 
 
-def _plain_item(row: Sequence[Any]) -> str | None:
+def _plain_item(row: Sequence[Any], times: tuple[str, str]) -> str | None:
     """Return what a record says of an item with nothing unusual in it; else `None`."""
     who = _plain_scope(row)
     if who is None:
         return None
-    created, updated = row[6], row[7]
-    if type(created) is datetime:
-        same = created == updated
-        created = _spell_instant(created)
-        updated = created if same else _spell_instant(updated)
-    elif len(created) != _WIDTH or len(updated) != _WIDTH:  # not as a store writes it
-        return None
+    created, updated = times
     return (
         f'{{"content":{_quoted(row[1])},"created_at":"{created}","id":{_quoted(row[0])},'
         f'"memory_type":"{row[2]}","metadata":{who[1]},"status":"{row[3]}",'
@@ -191,17 +212,34 @@ def _plain_item(row: Sequence[Any]) -> str | None:
     )
 
 
+def _times(row: Sequence[Any]) -> tuple[str, str] | None:
+    """Return both times of a row as stores write them; `None` if one of them is unusual."""
+    created, updated = row[6], row[7]
+    at = _spelled_instant(created)
+    changed = at if created == updated else _spelled_instant(updated)
+    return None if at is None or changed is None else (at, changed)
+
+
 def _plain_version(row: Sequence[Any]) -> str | None:
-    item = _plain_item(row)
+    times = _times(row)
+    item = None if times is None else _plain_item(row, times)
     if item is None:
         return None
     deleted = '"deleted":true,' if row[DELETED] else ""
     by = "" if row[-1] is None else f'"ended_by":{_spell(row[-1])},'
-    return f'{{{deleted}"ended_at":"{_spell_instant(moment(row[-2]))}",{by}"item":{item}}}'
+    return f'{{{deleted}"ended_at":"{spell_instant(row[-2])}",{by}"item":{item}}}'
 
 
-def _spell_instant(instant: datetime) -> str:
-    return iso(instant if instant.tzinfo is UTC else to_utc(instant))
+def _spelled_instant(value: str | datetime) -> str | None:
+    """Return a time of a row as stores write it; `None` if there is something unusual in it."""
+    if isinstance(value, str):
+        return value if value[10:11] == "T" and value[26:] == "+00:00" else None
+    return value.isoformat(timespec="microseconds") if value.tzinfo is UTC else None
+
+
+def spell_instant(value: str | datetime) -> str:
+    """Return a time of a row as stores write it."""
+    return _spelled_instant(value) or iso(moment(value))
 
 
 def moment(value: str | datetime) -> datetime:

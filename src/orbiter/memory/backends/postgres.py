@@ -16,7 +16,7 @@ from orbiter.memory.audit import AuditMode
 from orbiter.memory.backends._addresses import check_address, shown
 from orbiter.memory.backends._batches import Batches
 from orbiter.memory.backends._embedder import Embedder, check_embeddings
-from orbiter.memory.backends._postgres import erasing, schema, upkeep
+from orbiter.memory.backends._postgres import erasing, orphans, schema, upkeep
 from orbiter.memory.backends._postgres.dialect import PartitionedDialect, PostgresDialect, folded
 from orbiter.memory.backends._postgres.driver import Driver
 from orbiter.memory.backends._postgres.pool import (
@@ -377,10 +377,15 @@ class PostgresMemoryStore(PostgresRecall):
     async def erase(self, *, metadata: MemoryMetadata, by: str | None = None) -> Erasure:
         """Remove for good all that *metadata* names, and make sure; see `SQLMemoryStore.erase`.
 
-        With row-level security a store that acts for nobody acts for the user who is named.
+        With row-level security a store that acts for nobody acts for the user who is named, and
+        one that acts for another refuses.
         """
+        user_id = Query(metadata=metadata).wanted.get("user_id")
+        if self._principal is not None and user_id not in (None, self._principal):
+            raise AccessError(
+                f"{self!r} sees nothing of `{user_id}`; erase it by `acting_for({user_id!r})`"
+            )
         if self._layout.is_held and self._principal is None:
-            user_id = Query(metadata=metadata).wanted.get("user_id")
             if user_id is None:
                 raise AccessError(
                     f"{self!r} acts for nobody and sees nothing; name a `user_id` to erase"
@@ -396,8 +401,14 @@ class PostgresMemoryStore(PostgresRecall):
 
     async def _scrub(self, wanted: dict[Any, str], probes: Probes) -> Erasure:
         scope = MemoryMetadata.model_validate(wanted)
-        scrubbing = Scrubbing(self._driver, self._opened, self._read)
-        return await scrubbing.run(wanted, probes, lambda: self._index_words(Query(metadata=scope)))
+        scrubbing = Scrubbing(self._driver, self._dialect, self._opened, self._read)
+
+        async def forget() -> None:
+            await self._index_words(Query(metadata=scope))
+            while await self._together(lambda: orphans.sweep(self._dialect)):
+                pass
+
+        return await scrubbing.run(wanted, probes, forget)
 
     # Looking after the tables
 
@@ -417,6 +428,16 @@ class PostgresMemoryStore(PostgresRecall):
     async def vacuum(self) -> None:
         """Give the room of what was purged back to the file system; locks the tables meanwhile."""
         await self._maintain("VACUUM (FULL, ANALYZE) {}")
+
+    async def _count_anew(self) -> None:
+        """Tell the planner of many rows that were just written, as it would learn in a while."""
+
+        async def attempt() -> None:
+            async with self._driver.lease(self._opened()) as connection:
+                # A role that does not own the tables is warned, and nothing else happens.
+                await connection.execute("ANALYZE memory_items, memory_versions")
+
+        await self._driver.retry(attempt)
 
     async def _maintain(self, command: str) -> None:
         async def attempt() -> None:

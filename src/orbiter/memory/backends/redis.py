@@ -26,7 +26,7 @@ from orbiter.memory.errors import EmptyFilterError, InvalidItemError
 from orbiter.memory.filters import Where
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.query import SCOPE_FIELDS, Query, check_size
-from orbiter.memory.records import Record
+from orbiter.memory.records import Record, Written
 from orbiter.memory.reports import SPOKEN, ConversationInfo
 
 __all__ = ["MAX_BATCH", "RedisMemoryStore"]
@@ -206,13 +206,18 @@ class RedisMemoryStore:
         return await records.read(self._items, wanted, last, limit)
 
     async def put_records(
-        self, records: Sequence[Record], *, within: MemoryMetadata | None = None
-    ) -> int:
+        self,
+        records: Sequence[Record],
+        *,
+        within: MemoryMetadata | None = None,
+        overwrite: bool = False,
+    ) -> Written:
         """Write the present items of records; return how many were not there so.
 
         Versions are not kept, only how many there were; the item of a soft-deleted record is
-        removed. What is there and differs is replaced, what is identical left alone. The version
-        numbers follow in a second step. *within* as for `add`.
+        removed. What is identical is left alone. What is there and is an earlier version of a
+        record is replaced; anything else that has changed here stays, unless *overwrite*, and the
+        answer names it among its `conflicts`. *within* as for `add`.
         """
         from orbiter.memory.backends._redis import records as moving  # noqa: PLC0415
         from orbiter.memory.backends._sql_records import check_records  # noqa: PLC0415
@@ -223,7 +228,8 @@ class RedisMemoryStore:
                 f"{len(given):,} records in one step, at most {MAX_BATCH:,} are allowed; split them"
             )
         self._items.check()
-        return await moving.put(self._items, given, Query(metadata=within).wanted)
+        wanted = Query(metadata=within).wanted
+        return await moving.put(self._items, given, wanted, overwrite=overwrite)
 
     # Reading
 

@@ -125,6 +125,13 @@ class SQLiteMemoryStore(SQLMemoryStore):
     async def _open(self) -> None:
         await self._file.init()
 
+    def _leave_chores(self) -> None:
+        """Leave indexing and sweeping to whoever opens the file next; for one who moves it all.
+
+        Said before it is opened. A search finds what is not indexed all the same.
+        """
+        self._file.does_chores = False
+
     async def close(self) -> None:
         """Finish what is under way and close the file; `init` opens it again."""
         await self._stop_embedding()

@@ -49,6 +49,9 @@ _SHELL_WORDS = (
     ('as `AgentMemory("sqlite:///file.db")` or', "with `--url` or"),
     ("with `owner=…`", "with `--owner`"),
     ('such as `format="mem0"`', "such as `--format mem0`"),
+    ('`format="markdown"`', "`--format markdown`"),
+    ("choose it as well, one of", "choose it with `--format`, one of"),
+    ("give that name as its format", "give that name with `--format`"),
     ("other formats are read by `import_file`", "`--format auto` reads other formats"),
     ("nothing of others is read in here", "name its owner with `--user`, or give `--all`"),
     ("`history(key)` and `drafts()` show", "`facts history KEY` and `review list` show"),
@@ -58,7 +61,9 @@ _SHELL_WORDS = (
     ("`valid_to`", "`--valid-to`"),
     ("`source` must be", "`--source` must be"),
     ("was given as `head`", "was given as `--head`"),
-    ('open it with `audit="writes"`', 'a program begins one with `AgentMemory(…, audit="writes")`'),
+    ('open it with `audit="writes"`', "`orbiter-memory audit begin` begins one"),
+    ("import it with `memory.scope(user_id=…)` to say whose they are", "say whose with `--user`"),
+    ("`unscoped()` is nobody", "`--all` is nobody"),
     ("see `verify_audit()`", "`orbiter-memory audit verify` tells more"),
     ("call `erase` again", "run `erase` again"),
     ("call `erase` where", "run `erase` where"),
@@ -84,12 +89,25 @@ def without_passwords(text: str) -> str:
 
 
 def say(text: str, *, kind: str = "error") -> None:
-    """Write one line about what happened to stderr."""
+    """Write one line about what happened to stderr; a terminal gets it wrapped at words."""
     try:
-        sys.stderr.write(f"{kind}: {clean(without_passwords(text))}\n")
+        told = f"{kind}: {clean(without_passwords(text))}"
+        sys.stderr.write(f"{_wrapped(told) if sys.stderr.isatty() else told}\n")
         sys.stderr.flush()
     except (BrokenPipeError, ValueError):  # whoever read it has gone, and nobody else can be told
         pass
+
+
+def _wrapped(text: str) -> str:
+    import shutil  # noqa: PLC0415 - for people only
+    import textwrap  # noqa: PLC0415
+
+    wide = max(shutil.get_terminal_size().columns, 20)
+    lines = (
+        textwrap.wrap(line, wide, break_long_words=False, break_on_hyphens=False)
+        for line in text.split("\n")
+    )
+    return "\n".join("\n".join(line) for line in lines)
 
 
 def is_debugging() -> bool:

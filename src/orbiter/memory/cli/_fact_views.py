@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from orbiter.memory.cli._output import Output, styled
 from orbiter.memory.cli._text import ago, dumps, moment, one_line, shortened
-from orbiter.memory.cli._views import as_json, entry
+from orbiter.memory.cli._views import as_json, entry, source_of
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -101,5 +101,6 @@ def conflict_lines(each: "FactConflict") -> "list[Text]":
     for fact in (each.earlier, each.later):
         span = f"  {when(fact)}".rstrip()
         lines.append(styled(f"{shortened(value_of(fact), 200)}", (span, "cyan")))
-        lines.append(styled((f"{fact.id} · recorded {ago(fact.recorded_at)}", "dim")))
+        told = f"{fact.id} · recorded {ago(fact.recorded_at)} · {source_of(fact)}"
+        lines.append(styled((told, "dim")))
     return lines

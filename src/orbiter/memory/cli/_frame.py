@@ -9,7 +9,7 @@ import inspect
 import os
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,11 +21,13 @@ from orbiter.memory.cli._output import Output
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory, ScopedMemory
+    from orbiter.memory.audit import AuditMode
 
 __all__ = ["SCOPES", "Place", "Run", "command", "is_missing", "new_app", "os_user"]
 
 SCOPES = ("user", "session", "task", "agent")
 _ENV = "ORBITER_MEMORY_"
+_MAKERS = ("remember", "import")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Place:
     session: str | None = None
     task: str | None = None
     agent: str | None = None
+    by: str | None = None
     everyone: bool = False
 
     def setting(self, name: str) -> tuple[str | None, str]:
@@ -88,6 +91,8 @@ class Run:
 
     place: Place
     out: Output
+    makers: tuple[str, ...] = _MAKERS
+    """Commands that make a store, for those who look into one that is not there."""
 
     @asynccontextmanager
     async def memory(
@@ -98,21 +103,39 @@ class Run:
         A file that is not there is made only with *creates*: neither a typing mistake nor a look
         around must leave an empty store behind.
         """
-        memory = self.unopened(meaning=meaning, persona=persona)
-        if not creates and is_missing(memory):
-            raise FileNotFoundError(
-                f"there is no store at `{memory.url}` yet; `orbiter-memory remember` makes one"
-            )
-        async with memory:
-            yield memory
+        from orbiter.memory.audit import acting_as  # noqa: PLC0415 - `--help` needs none of it
 
-    def unopened(self, *, meaning: bool = True, persona: Path | None = None) -> "AgentMemory":
+        memory = self.unopened(meaning=meaning, persona=persona)
+        if not creates:
+            self.check_there(memory)
+        by = self.place.setting("by")[0]
+        memory.unscoped(by=by)  # refuses a name that is none, before a file is made
+        # Around everything, and not in the handle: whoever acts signs what is imported, too.
+        with nullcontext() if by is None else acting_as(by):
+            async with memory:
+                yield memory
+
+    def check_there(self, memory: "AgentMemory") -> None:
+        """Raise `FileNotFoundError` if *memory* is a file that does not exist yet."""
+        if is_missing(memory):
+            ways = " or ".join(f"`orbiter-memory {each}`" for each in self.makers)
+            raise FileNotFoundError(f"there is no store at `{memory.url}` yet; {ways} makes one")
+
+    def unopened(
+        self,
+        *,
+        meaning: bool = True,
+        persona: Path | None = None,
+        audit: "AuditMode | None" = None,
+    ) -> "AgentMemory":
         """Return the memory that the options name, not yet opened."""
-        from orbiter.memory.agent import AgentMemory  # noqa: PLC0415 - `--help` needs none of it
+        from orbiter.memory.agent import AgentMemory  # noqa: PLC0415
 
         url = self.place.setting("url")[0]
         is_wanted = self.place.has_model() and meaning
-        return AgentMemory(url, embeddings="auto" if is_wanted else None, persona=persona)
+        return AgentMemory(
+            url, embeddings="auto" if is_wanted else None, persona=persona, audit=audit
+        )
 
     @asynccontextmanager
     async def scoped(
@@ -166,6 +189,7 @@ _WHOSE = {
     "session": _option("--session", text=f"Only this session. [env: {_ENV}SESSION]"),
     "task": _option("--task", text=f"Only this task. [env: {_ENV}TASK]"),
     "agent": _option("--agent", text=f"Only this agent. [env: {_ENV}AGENT]"),
+    "by": _option("--by", text=f"Who does this, for `history`. [env: {_ENV}BY]"),
 }
 _ALL = {"everyone": _option("--all", text="Everyone's memories, of any scope.", kind=bool)}
 _JSON = {"as_json": _option("--json", text="Print JSON.", kind=bool)}
@@ -181,8 +205,12 @@ def command(
     scope: bool = True,
     everyone: bool = True,
     json: bool = True,
+    makers: tuple[str, ...] = _MAKERS,
 ) -> Callable[[_Command], _Command]:
-    """Add a function to *app* as the command *name*, with the shared options it needs."""
+    """Add a function to *app* as the command *name*, with the shared options it needs.
+
+    *makers* are the commands that make the store which it does not find.
+    """
     shared: dict[str, Any] = {}
     for wanted, options in (
         (url, _URL),
@@ -207,7 +235,7 @@ def command(
         def called(**given: Any) -> None:
             taken = {each: given.pop(each) for each in shared}
             out = Output(is_json=taken.pop("as_json", False))
-            code = _run(function, Run(Place(**taken), out), given)
+            code = _run(function, Run(Place(**taken), out, makers), given)
             raise typer.Exit(code)
 
         called.__name__ = function.__name__

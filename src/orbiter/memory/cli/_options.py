@@ -13,6 +13,7 @@ from orbiter.memory.cli._errors import UsageError
 from orbiter.memory.cli._text import parse_when
 
 __all__ = [
+    "DryRun",
     "Format",
     "Id",
     "Kind",
@@ -21,6 +22,7 @@ __all__ = [
     "Tags",
     "Until",
     "Where",
+    "Yes",
     "read_end",
     "read_json",
     "read_stdin",
@@ -46,6 +48,8 @@ Kind = Annotated[
 Tagged = Annotated[
     list[str] | None, typer.Option("--tag", help="Has this tag; may be repeated: has them all.")
 ]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Tags = Annotated[list[str] | None, typer.Option("--tag", help="A tag; may be repeated.")]
 
 

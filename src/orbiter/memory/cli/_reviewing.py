@@ -41,7 +41,7 @@ _QUOTED = 3
 """Memories that are shown of those a proposal was taken from."""
 
 
-@command(review, "all", everyone=False)
+@command(review, "all", everyone=False, makers=("facts put",))
 async def review_all(run: Run) -> None:
     """Go through all proposals, one question each."""
     if not can_ask(run.out):
@@ -100,7 +100,7 @@ def _answer() -> Literal["accept", "discard", "skip", "quit"]:
             return answer  # type: ignore[return-value]  # one of them
 
 
-@command(review, "list", everyone=False)
+@command(review, "list", everyone=False, makers=("facts put",))
 async def list_drafts(run: Run) -> None:
     """List what was proposed and waits for a word."""
     async with run.scoped(meaning=False) as memory:
@@ -113,13 +113,13 @@ async def list_drafts(run: Run) -> None:
         run.out.note(f"nothing waits for a review of {run.place.told()}")
 
 
-@command(review, "accept", everyone=False)
+@command(review, "accept", everyone=False, makers=("facts put",))
 async def accept(run: Run, item_ids: Ids) -> None:
     """Take proposals for true."""
     await _decide(run, item_ids, "accept")
 
 
-@command(review, "discard", everyone=False)
+@command(review, "discard", everyone=False, makers=("facts put",))
 async def discard(run: Run, item_ids: Ids) -> None:
     """Reject proposals; the same messages do not propose them again."""
     await _decide(run, item_ids, "discard")

@@ -44,14 +44,20 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "context": ("chats", "Print what a model would be shown, under a budget."),
     },
     "In and out": {
-        "import": ("moving", "Bring in memories of other programs, or an export."),
+        "import": ("importing", "Bring in memories of other programs, or an export."),
         "export": ("moving", "Write memories to a file that anybody can read."),
         "migrate": ("moving", "Copy a store to another address."),
+    },
+    "Doubt": {
+        "quarantine": ("doubting", "Hide everything that came from a source."),
+        "release": ("doubting", "Bring back what was hidden of a source."),
+        "undo": ("doubting", "Take back everything that a source added or changed."),
+        "duplicates": ("doubting", "Show memories that say the same."),
     },
     "Letting go": {
         "evict": ("going", "Forget what is worth least until a budget is kept."),
         "erase": ("going", "Erase everything of a scope for good, and check."),
-        "audit": ("going", "Show and check the record of what was done."),
+        "audit": ("auditing", "Show and check the record of what was done."),
     },
     "The store": {
         "stats": ("care", "Count memories: of a scope, and of the whole store."),

@@ -27,6 +27,8 @@ __all__ = [
     "parts_of",
     "print_items",
     "said",
+    "source_of",
+    "state_of",
     "whose",
 ]
 
@@ -64,13 +66,26 @@ def said(item: "MemoryItem") -> str:
     return text
 
 
+def state_of(item: "MemoryItem") -> str:
+    """Return why an item does not hold: `draft`, `discarded`, `retracted`; nothing if it does."""
+    if getattr(item, "retracted_at", None):  # a fact
+        return "retracted"
+    return "" if item.status == "accepted" else str(item.status.value)
+
+
+def source_of(item: "MemoryItem") -> str:
+    """Return where an item comes from: its label, or what its type tells."""
+    from orbiter.memory import trust  # noqa: PLC0415
+
+    return one_line(trust.source_of(item))
+
+
 def facts(item: "MemoryItem", *, now: datetime | None = None) -> "Text":
     """Return one dim line: id, age, version, kind, what is amiss with it, end, tags."""
     kind = "" if item.memory_type == "item" else f" · {item.memory_type}"
     version = f" · v{item.version}" if item.version > 1 else ""
     end = "" if item.expires_at is None else f" · until {moment(item.expires_at)}"
-    state = "" if item.status == "accepted" else f" · {item.status.value}"
-    state = " · retracted" if getattr(item, "retracted_at", None) else state  # a fact
+    state = f" · {state_of(item)}" if state_of(item) else ""
     told = f" · {ago(item.created_at, now=now)}{version}{kind}{state}{end}"
     line = styled((item.id, "dim"), (told, "dim"))
     for tag in tags_of(item):
@@ -102,7 +117,8 @@ def print_items(out: Output, items: Sequence["MemoryItem"]) -> None:
 
 
 def _row(item: "MemoryItem") -> tuple[object, ...]:
-    return item.id, moment(item.created_at), item.memory_type, said(item)
+    kind = f"{item.memory_type} {state_of(item)}".rstrip()
+    return item.id, moment(item.created_at), kind, said(item)
 
 
 def parts_of(item: "MemoryItem") -> list[tuple[str, str]]:

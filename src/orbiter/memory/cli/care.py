@@ -8,7 +8,7 @@ import typer
 
 from orbiter.memory.cli._checkup import Check, examine
 from orbiter.memory.cli._errors import ERROR
-from orbiter.memory.cli._frame import Run, command, is_missing, new_app
+from orbiter.memory.cli._frame import Run, command, new_app
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import one_line, size
 from orbiter.memory.cli._views import entry
@@ -90,8 +90,7 @@ async def reindex(run: Run) -> None:
     """Build the search structures anew."""
     # Not opened first: a store whose vectors are of another model is what this is for.
     memory = run.unopened()
-    if is_missing(memory):
-        raise FileNotFoundError(f"there is no store at `{memory.url}` yet")
+    run.check_there(memory)
     embedded = 0
     try:
         if getattr(memory.store, "embeddings", None) is not None:

@@ -1,16 +1,18 @@
 """Changing memories and undoing it: `edit`, `forget`, `restore`, `history`."""
 
-import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from orbiter.memory.cli._asking import is_agreed
 from orbiter.memory.cli._editor import in_editor
 from orbiter.memory.cli._errors import ERROR, NOT_FOUND, NotThereError, UsageError, say
 from orbiter.memory.cli._frame import Run, command, new_app
 from orbiter.memory.cli._missing import not_there, past_of
 from orbiter.memory.cli._options import (
+    DryRun,
     Id,
     Kind,
     Since,
@@ -18,15 +20,17 @@ from orbiter.memory.cli._options import (
     Tags,
     Until,
     Where,
+    Yes,
+    read_end,
     read_json,
     read_stdin,
     read_when,
     read_where,
 )
 from orbiter.memory.cli._output import styled
-from orbiter.memory.cli._text import counted, moment, one_line
+from orbiter.memory.cli._text import counted, moment, one_line, shortened
 from orbiter.memory.cli._versions import CHANGES, differences
-from orbiter.memory.cli._views import as_json, entry, print_items
+from orbiter.memory.cli._views import as_json, entry, print_items, said
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
@@ -39,7 +43,7 @@ app = new_app()
 
 
 @command(app, "edit")
-async def edit(
+async def edit(  # noqa: PLR0913 - what may be changed
     run: Run,
     item_id: Id,
     text: Annotated[
@@ -51,6 +55,9 @@ async def edit(
     importance: Annotated[float | None, typer.Option(help="From 0 to 1.")] = None,
     source: Annotated[str | None, typer.Option(help="Where it comes from.")] = None,
     extra: Annotated[str | None, typer.Option(help="More to keep with it: a JSON object.")] = None,
+    expires: Annotated[
+        str | None, typer.Option(help="When it is to be gone: `30d` from now, a date, or `never`.")
+    ] = None,
     expect: Annotated[
         int | None, typer.Option(help="Only if it still has this version; else exit 4.")
     ] = None,
@@ -61,7 +68,10 @@ async def edit(
     labels = read_json("extra", extra) or None
     if extra is not None and labels is None:
         raise UsageError("`--extra` is empty; there is nothing to keep")
-    has_labels = bool(tag) or importance is not None or source is not None or labels is not None
+    end: datetime | Literal["never"] | None = "never"
+    if (expires or "").strip().lower() != "never":
+        end = read_end("expires", expires)
+    has_labels = bool(tag) or any(x is not None for x in (importance, source, labels, end))
     async with run.scoped() as memory:
         if text == "-":
             text = read_stdin().strip()
@@ -81,6 +91,7 @@ async def edit(
                 importance=importance,
                 source=source,
                 extra=labels,
+                expires=end,
                 expected_version=expect,
             )
         except ItemNotFoundError:
@@ -111,8 +122,8 @@ async def forget(  # noqa: PLR0913 - the filters
     everything: Annotated[
         bool, typer.Option("--everything", help="All memories of the scope.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
 ) -> int:
     """Remove memories so that they can be restored."""
     ids = [
@@ -141,7 +152,8 @@ async def forget(  # noqa: PLR0913 - the filters
             gone = list((await memory.forget(**filters, dry_run=dry_run or not yes)).items)  # type: ignore[arg-type]  # told above
             missing = []
             if gone and not dry_run and not yes:
-                if not _is_agreed(run, gone):
+                lines = [shortened(said(item), 200) for item in gone]
+                if not is_agreed(run.out, f"forget {counted(len(gone))}", lines):
                     return ERROR
                 # These and no others: what came meanwhile was not asked about.
                 gone, _ = await _forget_ids(memory, [item.id for item in gone], dry_run=False)
@@ -166,19 +178,6 @@ async def _forget_ids(
         if not found.items:
             missing.append(item_id)
     return gone, missing
-
-
-def _is_agreed(run: Run, items: Sequence["MemoryItem"]) -> bool:
-    if not (sys.stdin.isatty() and run.out.is_watched):
-        raise UsageError(
-            f"this would forget {counted(len(items))}; give `--yes`, or try `--dry-run`"
-        )
-    for item in items[:5]:
-        run.out.draw(styled(("  ", ""), one_line(item.content)[:200]))
-    more = f" ({len(items) - 5} more)" if len(items) > 5 else ""
-    sys.stderr.write(f"Forget {counted(len(items))}{more}? [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 @command(app, "restore")

@@ -1,41 +1,32 @@
-"""What has to go, and the record of it: `evict`, `erase`, `audit`."""
+"""What has to go: `evict`, `erase`."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orbiter.memory.cli._asking import ask, can_ask
+from orbiter.memory.cli._asking import ask, can_ask, is_agreed
 from orbiter.memory.cli._errors import ERROR, UsageError, in_shell_words, say
 from orbiter.memory.cli._frame import SCOPES, Run, command, new_app
-from orbiter.memory.cli._groups import without_a_name
-from orbiter.memory.cli._options import Since, read_when
+from orbiter.memory.cli._options import DryRun, Yes
 from orbiter.memory.cli._output import styled
-from orbiter.memory.cli._text import ago, counted, moment, one_line, shortened, size
-from orbiter.memory.cli._views import entry
+from orbiter.memory.cli._text import counted, one_line, shortened, size
+from orbiter.memory.cli._views import entry, said
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from orbiter.memory.agent import ScopedMemory
     from orbiter.memory.agent._evicting import Evicted, Eviction
-    from orbiter.memory.audit import AuditEntry
 
 __all__ = ["app"]
 
 app = new_app()
-audit = new_app()
-app.add_typer(
-    audit,
-    name="audit",
-    cls=without_a_name(lambda: "list"),
-    help="Show and check the record of what was done.\n\nWithout a command, it lists it.",
-)
 
-_BEGIN = 'a program begins one with `AgentMemory(…, audit="writes")`'
-_SHOWN = 5
-"""Memories that are shown before someone is asked whether they may go."""
 _WIDE = 79
 """Letters of a text: one less than there are of a text that is longer."""
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+_PAGE = 500
+"""Memories that are read at once."""
 
 
 @command(app, "evict", everyone=False)
@@ -69,12 +60,15 @@ async def evict(
     async with run.scoped(meaning=False) as memory:
         is_kept = (await memory.stats()).forgotten is not None  # not by a Redis
         found = await memory.evict(**asked, dry_run=dry_run or not yes)
+        told = await _told(memory, found, are_gone=yes and not dry_run and is_kept)
         if len(found) and not dry_run and not yes:
-            if not _is_agreed(run, found, "" if is_kept else " for good"):
+            what = f"{counted(len(found))} of {run.place.told()}{'' if is_kept else ' for good'}"
+            lines = [f"{each.worth:.3f}  {told[each.id]}" for each in found]
+            if not is_agreed(run.out, f"forget {what}", lines):
                 run.out.note("nothing was forgotten")
                 return ERROR
             found = await memory.evict(**asked)
-    _print_evicted(run, found, dry_run=dry_run)
+    _print_evicted(run, found, told, dry_run=dry_run)
     left = f"{found.kept:,} ({size(found.kept_bytes)})"
     if dry_run:
         run.out.note(f"{len(found):,} would be forgotten, {left} would stay")
@@ -87,37 +81,36 @@ async def evict(
     return 0
 
 
-def _is_agreed(run: Run, found: "Evicted", how: str) -> bool:
-    what = f"{counted(len(found))} of {run.place.told()}{how}"
-    if not can_ask(run.out):
-        raise UsageError(f"this would forget {what}; give `--yes`, or try `--dry-run`")
-    for each in found.items[:_SHOWN]:
-        run.out.draw(styled(f"  {_said(each)}"))
-    more = f" ({len(found) - _SHOWN:,} more)" if len(found) > _SHOWN else ""
-    return (ask(f"Forget {what}{more}? [y/N]") or "").lower() in ("y", "yes")
+async def _told(memory: "ScopedMemory", found: "Evicted", *, are_gone: bool) -> "Mapping[str, str]":
+    """Return what each memory says, cut off where it is longer; of a call, which tools."""
+    told = {each.id: shortened(one_line(each.text), _WIDE) for each in found}
+    silent = [item_id for item_id, text in told.items() if not text]
+    for start in range(0, len(silent), _PAGE):
+        some = silent[start : start + _PAGE]
+        page = await memory.list(where={"id": {"$in": some}}, limit=_PAGE, forgotten=are_gone)
+        told |= {item.id: said(item) for item in page}
+    return told
 
 
-def _said(each: "Eviction") -> str:
-    """Return the beginning of what a memory says; it is cut off where it is longer."""
-    return shortened(one_line(each.text), _WIDE)
+def _print_evicted(run: Run, found: "Evicted", told: "Mapping[str, str]", *, dry_run: bool) -> None:
+    def text(each: "Eviction") -> str:  # one that came after the question is told as it is
+        return told.get(each.id) or shortened(one_line(each.text), _WIDE)
 
-
-def _print_evicted(run: Run, found: "Evicted", *, dry_run: bool) -> None:
     if run.out.is_json:
         run.out.data({**asdict(found), "dry_run": dry_run})
     elif run.out.is_plain():
-        run.out.rows((each.id, f"{each.worth:.3f}", each.reason, each.text) for each in found)
+        run.out.rows((each.id, f"{each.worth:.3f}", each.reason, text(each)) for each in found)
     else:
         for each in found:
             why = "says what another says" if each.reason == "duplicate" else size(each.bytes)
-            lines = [styled(_said(each)), styled((f"{each.id} · {why}", "dim"))]
+            lines = [styled(text(each)), styled((f"{each.id} · {why}", "dim"))]
             run.out.show(entry(styled((f"{each.worth:.3f}", "yellow")), lines))
 
 
 @command(app, "erase", everyone=False)
 async def erase(run: Run, *, dry_run: DryRun = False, yes: Yes = False) -> int:
     """Erase everything of a scope for good, and check."""
-    scope = run.place.scope() or {}
+    scope: dict[str, Any] = run.place.scope() or {}
     if not any(getattr(run.place, name) for name in SCOPES):
         raise UsageError("say whose, with `--user` or another; nothing is erased by default")
     async with run.memory(meaning=False) as memory:
@@ -133,7 +126,7 @@ async def erase(run: Run, *, dry_run: DryRun = False, yes: Yes = False) -> int:
         if not yes and not _is_meant(run, what, scope):
             run.out.note("nothing was erased")
             return ERROR
-        done = await memory.erase(**scope)
+        done = await memory.erase(**scope, by=run.place.setting("by")[0])
     problems = [in_shell_words(each) for each in done.problems]
     if run.out.is_json:
         run.out.data(
@@ -156,102 +149,3 @@ def _is_meant(run: Run, what: str, scope: dict[str, str]) -> bool:
         raise UsageError(f"this would erase {what} for good; give `--yes`, or try `--dry-run`")
     run.out.draw(styled(("!", "bold red"), f" This erases {what} for good."))
     return ask(f"Type `{one_line(name)}` to go on:") == name
-
-
-@command(audit, "list")
-async def list_audit(
-    run: Run,
-    *,
-    action: Annotated[
-        str | None, typer.Option(help="Only `added`, `updated`, `deleted`, `read`, `erased`, …")
-    ] = None,
-    item: Annotated[str | None, typer.Option(help="Only what was done to this memory.")] = None,
-    since: Since = None,
-    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most so many.")] = 20,
-    before: Annotated[
-        int | None, typer.Option(min=1, help="Go on before this number, the last of a page.")
-    ] = None,
-) -> None:
-    """List what was done, newest first."""
-    from orbiter.memory.audit import ACTIONS  # noqa: PLC0415 - `--help` needs it not
-
-    if action is not None and action not in ACTIONS:
-        raise UsageError(f"`--action` is one of {', '.join(ACTIONS)}, not `{action}`")
-    asked: dict[str, Any] = {
-        **(run.place.scope() or {}),
-        "action": action,
-        "item_id": item,
-        "since": read_when("since", since),
-        "before": before,
-    }
-    async with run.memory(meaning=False) as memory:
-        found = await memory.audit.entries(**asked, limit=limit)
-    if run.out.is_json:
-        run.out.data([asdict(each) for each in found])
-    elif run.out.is_plain():
-        run.out.rows(
-            (each.number, moment(each.at), each.action, each.by or "", " ".join(each.item_ids))
-            for each in found
-        )
-    else:
-        for each in found:
-            _show_entry(run, each)
-    if not found:
-        told = run.place.told()
-        run.out.note(f"nothing is logged of {told}; `--all` looks at everyone's, and {_BEGIN}")
-
-
-def _show_entry(run: Run, each: "AuditEntry") -> None:
-    by = f" by {one_line(each.by)}" if each.by else ""
-    call = f" ({one_line(each.call)})" if each.call else ""
-    version = f" · v{each.version}" if each.version else ""
-    many = f" · {counted(each.count)}" if each.count != len(each.item_ids) else ""
-    ids = shortened(one_line(" ".join(each.item_ids)), 2 * run.out.console.width)
-    head = styled((each.action, "bold"), f"{call}{by}", (f"  {ago(each.at)}{version}{many}", "dim"))
-    lines = [head, styled((ids, "dim"))] if ids else [head]
-    run.out.show(entry(styled((f"{each.number:>4}", "cyan")), lines))
-
-
-@command(audit, "verify", scope=False)
-async def verify_audit(
-    run: Run,
-    *,
-    head: Annotated[
-        str | None, typer.Option(help="A head you noted: finds a log that was written anew.")
-    ] = None,
-) -> int:
-    """Check that nobody changed the record, or a memory behind its back."""
-    async with run.memory(meaning=False) as memory:
-        found = await memory.audit.verify(head=head)
-    problems = [in_shell_words(str(each)) for each in found.problems]
-    if run.out.is_json:
-        told = [
-            asdict(each) | {"what": text}
-            for each, text in zip(found.problems, problems, strict=True)
-        ]
-        run.out.data({**asdict(found), "problems": told, "sound": bool(found)})
-        return 0 if found else ERROR
-    checked = f"{counted(found.entries, 'entry', 'entries')}, {counted(found.items)} compared"
-    mark = ("✓ ", "green") if found else ("✗ ", "bold red")
-    run.out.show(styled(mark, f"{checked}: {'sound' if found else 'not as it was written'}"))
-    run.out.show(styled((f"head {found.head}", "dim")))
-    for problem in problems:
-        say(one_line(problem), kind="problem")
-    return 0 if found else ERROR
-
-
-@command(audit, "head", scope=False)
-async def audit_head(run: Run) -> None:
-    """Print the hash of the last entry, to be noted elsewhere."""
-    from orbiter.memory.audit import START  # noqa: PLC0415
-    from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415
-
-    async with run.memory(meaning=False) as memory:
-        head = await memory.audit.head()
-        url = memory.url
-    if head == START:
-        raise UnsupportedError(f"there is no audit log at `{url}`; {_BEGIN}")
-    if run.out.is_json:
-        run.out.data({"head": head})
-    else:
-        run.out.text(head)

@@ -21,7 +21,7 @@ from orbiter.memory.cli._options import Id, read_stdin, read_when
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._reviewing import review
 from orbiter.memory.cli._text import dumps, one_line
-from orbiter.memory.cli._views import as_json, entry
+from orbiter.memory.cli._views import as_json, entry, source_of
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._facts import Facts
@@ -49,6 +49,9 @@ Origin = Annotated[
 ]
 
 
+_MAKERS = ("facts put",)
+
+
 def _print(run: Run, found: "FactMemory | None", told: str = "") -> None:
     """Print one fact, or that there is none."""
     if run.out.is_json:
@@ -57,7 +60,7 @@ def _print(run: Run, found: "FactMemory | None", told: str = "") -> None:
         print_facts(run.out, [found], [told or when(found)])
 
 
-@command(facts, "list", everyone=False)
+@command(facts, "list", everyone=False, makers=_MAKERS)
 async def list_facts(run: Run, *, as_of: AsOf = None, known_at: KnownAt = None) -> None:
     """List what holds, or held at a moment."""
     moment, known = read_when("as-of", as_of), read_when("known-at", known_at)
@@ -72,7 +75,7 @@ async def list_facts(run: Run, *, as_of: AsOf = None, known_at: KnownAt = None) 
         run.out.note(f"no facts of {told}; `orbiter-memory facts put KEY VALUE` records one")
 
 
-@command(facts, "get", everyone=False)
+@command(facts, "get", everyone=False, makers=_MAKERS)
 async def get_fact(run: Run, key: Key, *, as_of: AsOf = None, known_at: KnownAt = None) -> None:
     """Print the value of a fact, as it is or was."""
     moment, known = read_when("as-of", as_of), read_when("known-at", known_at)
@@ -106,7 +109,7 @@ async def _must_know(run: Run, known: "Facts", key: str) -> None:
         raise await _unknown(run, known, key)
 
 
-@command(facts, "put", everyone=False)
+@command(facts, "put", everyone=False, makers=_MAKERS)
 async def put_fact(
     run: Run,
     key: Key,
@@ -137,7 +140,7 @@ async def put_fact(
     _print(run, fact)
 
 
-@command(facts, "end", everyone=False)
+@command(facts, "end", everyone=False, makers=_MAKERS)
 async def end_fact(
     run: Run,
     key: Key,
@@ -155,7 +158,7 @@ async def end_fact(
         run.out.note(f"nothing was true of `{key}` anyway")
 
 
-@command(facts, "history", everyone=False)
+@command(facts, "history", everyone=False, makers=_MAKERS)
 async def fact_history(run: Run, key: Key) -> None:
     """Show everything that was ever said of a fact."""
     async with run.scoped(meaning=False) as memory:
@@ -168,7 +171,7 @@ async def fact_history(run: Run, key: Key) -> None:
         print_facts(run.out, [each.fact for each in found], [held(each) for each in found])
 
 
-@command(facts, "revert", everyone=False)
+@command(facts, "revert", everyone=False, makers=_MAKERS)
 async def revert_fact(run: Run, key: Key) -> None:
     """Take back what was recorded last of a fact."""
     async with run.scoped(meaning=False) as memory:
@@ -179,7 +182,7 @@ async def revert_fact(run: Run, key: Key) -> None:
         run.out.note(f"nothing is true of `{key}` now")
 
 
-@command(facts, "retract", everyone=False)
+@command(facts, "retract", everyone=False, makers=_MAKERS)
 async def retract_fact(run: Run, item_id: Id) -> None:
     """Take back one assertion by its id: it was wrong."""
     async with run.scoped(meaning=False) as memory:
@@ -187,7 +190,7 @@ async def retract_fact(run: Run, item_id: Id) -> None:
     _print(run, fact, "retracted")
 
 
-@command(facts, "conflicts", everyone=False)
+@command(facts, "conflicts", everyone=False, makers=_MAKERS)
 async def fact_conflicts(run: Run) -> None:
     """Show what contradicts what."""
     async with run.scoped(meaning=False) as memory:
@@ -196,9 +199,10 @@ async def fact_conflicts(run: Run) -> None:
         run.out.data([conflict_json(each) for each in found])
         return
     if run.out.is_plain():
+        pairs = ((one, one.earlier, one.later) for one in found)
         run.out.rows(
-            (each.key, each.reason, old.id, value_of(old), new.id, value_of(new))
-            for each, old, new in ((one, one.earlier, one.later) for one in found)
+            (each.key, each.reason, *_side(old), *_side(new), source_of(old), source_of(new))
+            for each, old, new in pairs
         )
         return
     for each in found:
@@ -207,3 +211,7 @@ async def fact_conflicts(run: Run) -> None:
         run.out.note("`orbiter-memory facts retract ID` takes back what is wrong")
     else:
         run.out.note("nothing contradicts anything")
+
+
+def _side(fact: "FactMemory") -> tuple[str, str]:
+    return fact.id, value_of(fact)

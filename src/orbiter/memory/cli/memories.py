@@ -1,7 +1,8 @@
 """Putting memories in and finding them: `remember`, `recall`, `list`, `show`."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -40,7 +41,7 @@ from orbiter.memory.cli._views import (
 from orbiter.memory.cli._waiting import PATIENCE, embed_waiting, note_waiting
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent import Page, ScopedMemory
+    from orbiter.memory.agent import Page
     from orbiter.memory.items import MemoryItem
 
 __all__ = ["app"]
@@ -54,6 +55,12 @@ _FEW = 10
 """Memories that the next `recall` may embed: loading the model takes longer than they do."""
 _MOST_LEFT_OUT = 5
 """Candidates that came next and are told to a person; JSON has all."""
+
+
+AsOf = Annotated[
+    str | None,
+    typer.Option("--as-of", help="As it was stored then: `2026-11-01`, `3d`, `yesterday`."),
+]
 
 
 class Level(StrEnum):
@@ -140,18 +147,22 @@ async def recall(  # noqa: PLR0913 - the filters
         Level | None,
         typer.Option("--min-trust", help="Only from such a source, or a better one."),
     ] = None,
+    as_of: AsOf = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="All reasons with their points, and what came next.")
     ] = False,
 ) -> None:
     """Find the memories that answer a question, with reasons."""
-    filters: dict[str, Any] = {
-        "memory_type": kind,
+    filters: dict[str, Any] = {"memory_type": kind, "where": read_where(where, tag)}
+    bounds: dict[str, Any] = {
         "since": read_when("since", since),
         "until": read_when("until", until),
-        "where": read_where(where, tag),
         "min_trust": None if min_trust is None else min_trust.value,
+        "explain": explain,
     }
+    then = read_when("as-of", as_of)
+    if then is not None:
+        _check_past(**bounds, mode=mode in (Mode.MEANING, Mode.RECENT))
     if mode is Mode.MEANING:
         from orbiter.memory.cli._checkup import check_model  # noqa: PLC0415 - slow to load
 
@@ -159,9 +170,12 @@ async def recall(  # noqa: PLR0913 - the filters
     asked = read_stdin().strip() if query == "-" else query
     waiting = 0
     async with run.both() as (store, memory):
-        if mode in (Mode.HYBRID, Mode.MEANING):
-            waiting = await embed_waiting(run.out, store, within=PATIENCE)
-        found = await memory.recall(asked, k=k, mode=mode.value, explain=explain, **filters)
+        if then is not None:
+            found = await memory.as_of(then).recall(asked, k=k, **filters)
+        else:
+            if mode in (Mode.HYBRID, Mode.MEANING):
+                waiting = await embed_waiting(run.out, store, within=PATIENCE)
+            found = await memory.recall(asked, k=k, mode=mode.value, **filters, **bounds)
     note_waiting(waiting)
     if run.out.is_json:
         run.out.data(
@@ -187,6 +201,16 @@ async def recall(  # noqa: PLR0913 - the filters
         run.out.note("nothing found; `--all` looks at everyone's, `list` shows what there is")
 
 
+def _check_past(**given: object) -> None:
+    """Raise `UsageError` for options that the past does not take."""
+    for name, value in given.items():
+        if value not in (None, False):
+            raise UsageError(
+                f"`--as-of` and `--{name.replace('_', '-')}` exclude each other; the past is "
+                "looked through by words, `--type`, `--tag` and `--where`"
+            )
+
+
 @command(app, "list")
 async def list_(  # noqa: PLR0913 - the filters
     run: Run,
@@ -200,6 +224,7 @@ async def list_(  # noqa: PLR0913 - the filters
     forgotten: Annotated[
         bool, typer.Option("--forgotten", help="What was forgotten and can be restored.")
     ] = False,
+    as_of: AsOf = None,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -217,16 +242,22 @@ async def list_(  # noqa: PLR0913 - the filters
         "query": query,
         "where": read_where(where, tag),
         "memory_type": kind,
-        "since": read_when("since", since),
-        "until": read_when("until", until),
-        "forgotten": forgotten,
         "limit": _PAGE if is_all else limit or _SCREEN,
         "cursor": cursor,
     }
+    bounds: dict[str, Any] = {
+        "since": read_when("since", since),
+        "until": read_when("until", until),
+        "forgotten": forgotten,
+    }
+    then = read_when("as-of", as_of)
+    if then is not None:
+        _check_past(**bounds)
     shown: list[MemoryItem] = []
     count, after = 0, None
     async with run.scoped(meaning=False) as memory:
-        async for page in _pages(memory, asked, goes_on=is_all):
+        ask = partial(memory.list, **bounds) if then is None else memory.as_of(then).list
+        async for page in _pages(ask, asked, goes_on=is_all):
             count, after = count + len(page), page.next
             if run.out.is_json:
                 shown += page
@@ -242,11 +273,11 @@ async def list_(  # noqa: PLR0913 - the filters
 
 
 async def _pages(
-    memory: "ScopedMemory", asked: dict[str, Any], *, goes_on: bool
+    ask: "Callable[..., Awaitable[Page]]", asked: dict[str, Any], *, goes_on: bool
 ) -> "AsyncIterator[Page]":
     """Yield the page that is asked for, and with *goes_on* all that follow."""
     while True:
-        page = await memory.list(**asked)
+        page = await ask(**asked)
         yield page
         if page.next is None or not goes_on:
             return

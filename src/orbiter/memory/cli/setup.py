@@ -39,7 +39,7 @@ def config(run: Run) -> None:
     rows: list[tuple[str, str | None, str]] = [
         ("url", shown(url) if is_server else without_passwords(url), origin)
     ]
-    rows += [(name, *run.place.setting(name)) for name in SCOPES]
+    rows += [(name, *run.place.setting(name)) for name in (*SCOPES, "by")]
     rows.append(("model", *_model(run)))
     rows.append(("color", *_color()))
     rows.append(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Literal
 
 from orbiter.memory.calls import call_arguments, call_name
@@ -109,7 +109,7 @@ def message_entries(item: MemoryItem, trust: TrustRule) -> Iterator[Entry]:
 
 def _told(item: MemoryItem) -> str:
     """Return what an item says; a fact says when it holds."""
-    when = dated(item) if isinstance(item, FactMemory) else ""
+    when = dated(item, now=datetime.now(UTC)) if isinstance(item, FactMemory) else ""
     return f"{item.content} ({when})" if when else item.content
 
 

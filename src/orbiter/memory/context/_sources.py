@@ -13,6 +13,7 @@ from inspect import isawaitable
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from orbiter.memory._assertions import NO_END, assertions, judged_at
 from orbiter.memory.context._entries import Memory
 from orbiter.memory.episodes import EpisodicMemory
 from orbiter.memory.errors import QueryError, SoulNotFoundError, StorageError
@@ -25,7 +26,6 @@ from orbiter.memory.soul import Soul
 _RACY_NS = 2_000_000_000
 _WORDS = 8  # of a query, each one search
 _PROBE = 20  # memories looked at for each word
-_FACTS = 5_000  # assertions of a scope that are looked at for those that hold
 _LONGEST = 4_000  # characters of a query; no memory holds more of it, no embedding takes more
 _WORD = re.compile(r"\w{4,}|[A-Z0-9][A-Z0-9]+")
 _COMMON = frozenset(
@@ -204,18 +204,19 @@ async def recall(
 
 async def _that_hold(store: MemoryStore, items: list[MemoryItem], asked: Query) -> list[MemoryItem]:
     """Return *items* with what holds now in the place of each fact, if anything does."""
-    if not any(isinstance(item, FactMemory) for item in items):
+    keys = sorted({item.key for item in items if isinstance(item, FactMemory)})
+    if not keys:
         return items
     facts: dict[object, list[FactMemory]] = {}
-    for fact in await store.search(metadata=asked.metadata, memory_type="fact", limit=_FACTS):
-        if isinstance(fact, FactMemory) and asked.matches(fact):
-            facts.setdefault(_fact_key(fact), []).append(fact)
+    for fact in await assertions(store, asked, keys):
+        facts.setdefault(_fact_key(fact), []).append(fact)
     now = datetime.now(UTC)
     found: dict[str, MemoryItem] = {}
     for item in items:
         holds: MemoryItem | None = item
         if isinstance(item, FactMemory):
-            holds = holding(facts.get(_fact_key(item), ()), as_of=now, known_at=now)
+            of_key = facts.get(_fact_key(item), [])
+            holds = holding(of_key, as_of=judged_at(of_key, now), known_at=NO_END)
         if holds is not None:
             found.setdefault(holds.id, holds)
     return list(found.values())

@@ -12,11 +12,12 @@ from typing import Self
 
 from pydantic import Field
 
+from orbiter.memory.agent._bookkeeping import JOB, cursor_id
 from orbiter.memory.agent._reading import derived_id
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.query import SCOPE_FIELDS
 
-__all__ = ["ExtractionMemory", "ExtractionReport", "FailedJob", "cursor_id", "home_of", "job_for"]
+__all__ = ["ExtractionMemory", "ExtractionReport", "FailedJob", "home_of", "job_for"]
 
 OPEN, DONE, FAILED, CURSOR = "open", "done", "failed", "cursor"
 MAX_ERROR = 500
@@ -28,6 +29,12 @@ OVERLAP = timedelta(seconds=10)
 """How much later than a newer message an older one may be stored: writers have clocks of their
 own. So far back a conversation is looked at again."""
 
+RECENT = 200
+"""Most messages that a cursor knows by their ids: of more in the last moments, the newest. What is
+older than these counts as seen. Those of one instant are all known, or some might be missed."""
+
+_FIRST = datetime.min.replace(tzinfo=UTC)
+
 
 class ExtractionMemory(MemoryItem):
     """A stretch of a conversation that waits for its facts, or how far a conversation has come.
@@ -36,18 +43,20 @@ class ExtractionMemory(MemoryItem):
     may take it, in seconds, by which stores find it.
     """
 
-    memory_type: str = "extraction"
+    memory_type: str = JOB
     status: MemoryStatus = MemoryStatus.DRAFT
     message_ids: list[str] = Field(default_factory=list)
     """The messages to be read."""
     last_id: str = ""
     """The message that it reaches to."""
-    last_at: datetime = datetime.min.replace(tzinfo=UTC)
+    last_at: datetime = _FIRST
     """When the newest message was written that it reaches to."""
     recent: dict[str, datetime] = Field(default_factory=dict)
-    """The messages of the last moments before, and when they were written."""
-    queued: int = 0
-    """Of a cursor: how many jobs were made."""
+    """Its messages, or of a cursor those of the last moments, and when they were written."""
+    seen_to: datetime = _FIRST
+    """Of a cursor: what was written before that counts as seen."""
+    messages: int = 0
+    """Of a cursor: how many the conversation had when it was last looked at."""
     attempts: int = 0
     worker: str = ""
     """Who is at it."""
@@ -66,6 +75,10 @@ class ExtractionMemory(MemoryItem):
         """From when on it may be taken, in seconds since 1970."""
         value = self.metadata.extra.get("due")
         return float(value) if isinstance(value, int | float) else 0.0
+
+    def has_seen(self, message: MemoryItem) -> bool:
+        """Tell of a cursor whether it is past a message."""
+        return message.id in self.recent or message.created_at < self.seen_to
 
     def moved(self, state: str, *, due: float = 0.0, **changes: str | int | datetime) -> Self:
         """Return a copy in that state, due then, with *changes*."""
@@ -113,18 +126,10 @@ class ExtractionReport:
         return "\n".join([first, *map(str, self.failed)])
 
 
-def cursor_id(conversation: MemoryMetadata) -> str:
-    """Return the id of what says how far a conversation has come."""
-    return derived_id(conversation, "extraction cursor")
-
-
 def job_for(
     conversation: MemoryMetadata, after: ExtractionMemory | None, stretch: Sequence[MemoryItem]
 ) -> ExtractionMemory:
     """Return the job of the messages that follow *after*."""
-    recent = {} if after is None else dict(after.recent)
-    recent.update({item.id: item.created_at for item in stretch})
-    last_at = max(recent.values())
     ids = [item.id for item in stretch if item.memory_type != "system" and item.content.strip()]
     return ExtractionMemory(
         id=derived_id(conversation, "extraction", "" if after is None else after.last_id),
@@ -132,8 +137,8 @@ def job_for(
         metadata=_with_state(conversation, OPEN),
         message_ids=ids,
         last_id=stretch[-1].id,
-        last_at=last_at,
-        recent={name: at for name, at in recent.items() if at >= last_at - OVERLAP},
+        last_at=max(item.created_at for item in stretch),
+        recent={item.id: item.created_at for item in stretch},
     )
 
 
@@ -141,14 +146,24 @@ def cursor_at(
     conversation: MemoryMetadata, before: ExtractionMemory | None, job: ExtractionMemory
 ) -> ExtractionMemory:
     """Return the cursor of a conversation of which *job* is queued, after *before*."""
+    known, last_at, seen_to = dict(job.recent), job.last_at, _FIRST
+    if before is not None:
+        known |= before.recent
+        last_at, seen_to = max(last_at, before.last_at), before.seen_to
+    seen_to = max(seen_to, last_at - OVERLAP if last_at - _FIRST > OVERLAP else _FIRST)
+    known = {name: at for name, at in known.items() if at >= seen_to}
+    if len(known) > RECENT:
+        seen_to = sorted(known.values())[-RECENT]
+        known = {name: at for name, at in known.items() if at >= seen_to}
     return ExtractionMemory(
         id=cursor_id(conversation),
         content="extraction cursor",
         metadata=_with_state(conversation, CURSOR),
         last_id=job.last_id,
-        last_at=job.last_at,
-        recent=job.recent,
-        queued=(0 if before is None else before.queued) + 1,
+        last_at=last_at,
+        recent=known,
+        seen_to=seen_to,
+        messages=0 if before is None else before.messages,
     )
 
 

@@ -7,7 +7,12 @@ from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.agent._facts import Facts
 from orbiter.memory.agent._reading import belongs
 from orbiter.memory.errors import AccessError, ExtractionError, QueryError
-from orbiter.memory.extraction._protocol import Extractor, ProposedFact, check_proposals
+from orbiter.memory.extraction._protocol import (
+    Extractor,
+    ProposedFact,
+    check_extractor,
+    check_proposals,
+)
 from orbiter.memory.facts import FactMemory
 from orbiter.memory.items import MemoryItem
 
@@ -21,6 +26,12 @@ class LongTermMemory:
     """The facts of a handle's scope, and what proposes them from its messages."""
 
     def __init__(self, handle: ScopedMemory, extractor: Extractor) -> None:
+        if not isinstance(handle, ScopedMemory):
+            raise QueryError(
+                f"facts belong to somebody, so `LongTermMemory` needs a handle such as "
+                f"`memory.scope(user_id=…)`, not {handle!r}"
+            )
+        check_extractor(extractor)
         self._handle = handle
         self._extractor = extractor
         self._facts = handle.facts

@@ -5,15 +5,15 @@ the prompt fenced, and what comes back is checked as strictly as if a stranger h
 """
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 from orbiter.memory.errors import ExtractionError, QueryError
 from orbiter.memory.extraction._answers import read_answer, text_of
+from orbiter.memory.extraction._known import told_facts
 from orbiter.memory.extraction._protocol import MAX_PROPOSALS, ProposedFact
-from orbiter.memory.facts import FactMemory, dated
+from orbiter.memory.facts import FactMemory
 from orbiter.memory.fencing import NOTICE, Entry, new_mark, render
 from orbiter.memory.items import MemoryItem
 from orbiter.memory.query import check_size
@@ -50,7 +50,8 @@ class OpenAIExtractor:
 
     Without `api_key` the variable `OPENAI_API_KEY` is read; a server of your own, named by
     `base_url`, needs none. `timeout` bounds one attempt, `deadline` all of them. Of a message, the
-    first `max_chars` characters are sent; an answer of more than `max_facts` is refused.
+    first `max_chars` characters are sent; of what is known already, at most 100 facts, first those
+    that the messages speak of, then the newest. An answer of more than `max_facts` is refused.
     """
 
     def __init__(
@@ -149,12 +150,8 @@ def _prompt(names: Mapping[str, MemoryItem], known: Mapping[str, FactMemory], mo
     """Return messages and facts as fenced entries; whatever stands in them stays an entry."""
     mark = new_mark()
     facts = [
-        Entry(
-            f"{key} = {json.dumps(fact.value, ensure_ascii=False)} {dated(fact)}".rstrip(),
-            source="known fact",
-            time=fact.recorded_at,
-        )
-        for key, fact in known.items()
+        Entry(text, source="known fact", time=fact.recorded_at)
+        for fact, text in told_facts(known, names.values())
     ]
     said = [
         Entry(

@@ -17,7 +17,7 @@ from orbiter.memory.agent import AgentMemory, Chat, ScopedMemory
 from orbiter.memory.errors import MemoryError, QueryError
 from orbiter.memory.extraction._jobs import ExtractionMemory, ExtractionReport, home_of
 from orbiter.memory.extraction._long_term import LongTermMemory
-from orbiter.memory.extraction._protocol import Extractor
+from orbiter.memory.extraction._protocol import Extractor, check_extractor
 from orbiter.memory.extraction._queue import Queue
 from orbiter.memory.items import MemoryItem, MemoryMetadata
 from orbiter.memory.query import SCOPE_FIELDS, check_size
@@ -65,7 +65,13 @@ class MemoryOrchestrator:
         for name, seconds in waits.items():
             if not seconds > 0:
                 raise QueryError(f"`{name}` must be greater than 0 seconds, not {seconds}")
+        check_extractor(extractor)
         handle = memory.unscoped() if isinstance(memory, AgentMemory) else memory
+        if not isinstance(handle, ScopedMemory):
+            raise QueryError(
+                "`MemoryOrchestrator` needs an `AgentMemory`, or a handle such as "
+                f"`memory.scope(user_id=…)`, not {handle!r}"
+            )
         self._core = handle._core  # noqa: SLF001 - it works below the handle, on its store
         self._chats = handle._chats  # noqa: SLF001
         self._by = handle._by  # noqa: SLF001

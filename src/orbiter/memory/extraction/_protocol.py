@@ -3,15 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from inspect import iscoroutinefunction, unwrap
 from typing import Protocol, runtime_checkable
 
 from orbiter.memory._checks import Json, check_json
-from orbiter.memory.errors import ExtractionError
+from orbiter.memory.errors import ExtractionError, QueryError
 from orbiter.memory.facts import MAX_VALUE, FactMemory, check_key
 from orbiter.memory.items import MemoryItem
 from orbiter.memory.query import check_instant
 
-__all__ = ["Extractor", "ProposedFact", "check_proposals"]
+__all__ = ["Extractor", "ProposedFact", "check_extractor", "check_proposals"]
 
 MAX_PROPOSALS = 200
 """Most facts that one extraction may propose: more are no facts, but a transcript."""
@@ -73,6 +74,24 @@ class Extractor(Protocol):
     ) -> Sequence[ProposedFact]:
         """Return the facts that *messages* state, other than what is *known*, by key."""
         ...
+
+
+def check_extractor(extractor: object) -> None:
+    """Raise `QueryError` for what has no `async def extract`: else every job would fail."""
+    method = getattr(extractor, "extract", None)
+    if isinstance(extractor, type) or not _is_async(method):
+        what = extractor.__name__ if isinstance(extractor, type) else type(extractor).__name__
+        way = f"; make one: `{what}(…)`" if isinstance(extractor, type) else ""
+        raise QueryError(
+            f"`{what}` is no extractor, which has `async def extract(self, messages, known)`{way}"
+        )
+
+
+def _is_async(method: object) -> bool:
+    if not callable(method):
+        return False
+    call = getattr(method, "__call__", None)  # noqa: B004 - an object may be called, too
+    return iscoroutinefunction(unwrap(method)) or iscoroutinefunction(call)
 
 
 def check_proposals(found: object, messages: Sequence[MemoryItem]) -> list[ProposedFact]:

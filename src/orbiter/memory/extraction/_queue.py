@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 
+from orbiter.memory.agent._bookkeeping import cursor_id
 from orbiter.memory.agent._core import Core, Store
 from orbiter.memory.agent._messages import read_back
 from orbiter.memory.agent._reading import belongs
@@ -15,12 +16,10 @@ from orbiter.memory.extraction._jobs import (
     KEPT,
     MAX_ERROR,
     OPEN,
-    OVERLAP,
     ExtractionMemory,
     ExtractionReport,
     FailedJob,
     cursor_at,
-    cursor_id,
     job_for,
 )
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus, new_id
@@ -70,33 +69,37 @@ class Queue:
 
     # Queueing
 
-    async def add(self, conversation: MemoryMetadata) -> int:
+    async def add(self, conversation: MemoryMetadata, *, messages: int | None = None) -> int:
         """Queue what was said since the last time; return how many jobs were made.
 
-        A crash between the job and the cursor loses nothing: the next call meets the job, and
-        goes on behind it.
+        *messages* is how many the conversation has, if that is known. A crash between the jobs
+        and the cursor loses nothing: the next call meets the jobs, and goes on behind them.
         """
         store = await self._store()
         made = 0
         while True:
             cursor = await _own(store, cursor_id(conversation), conversation)
-            since = None if cursor is None else cursor.last_at - OVERLAP
+            since = None if cursor is None else cursor.seen_to
             said, _ = await read_back(store, conversation, since=since)
-            new = [item for item in said if cursor is None or item.id not in cursor.recent]
-            if not new:
-                return made
-            is_alone = True
-            while new and is_alone:
-                job = job_for(conversation, cursor, new[: self._batch])
-                is_alone = await _added(store, job)
-                made += is_alone
-                kept = job if is_alone else await _own(store, job.id, conversation)
-                if kept is None:
+            new = [item for item in said if cursor is None or not cursor.has_seen(item)]
+            reached = cursor
+            while new:
+                job = job_for(conversation, reached, new[: self._batch])
+                is_mine = await _added(store, job)
+                made += is_mine
+                kept = job if is_mine else await _own(store, job.id, conversation)
+                if kept is None:  # it was there a moment ago
                     break
-                after = cursor_at(conversation, cursor, kept)
-                is_alone = await _added(store, after, over=cursor) and is_alone
-                cursor = await _own(store, after.id, conversation)
-                new = new[self._batch :]
+                reached = cursor_at(conversation, reached, kept)
+                past = reached.has_seen
+                new = new[self._batch :] if is_mine else [i for i in new if not past(i)]
+            if reached is not None and messages not in (None, reached.messages):
+                reached = reached.model_copy(update={"messages": messages})
+            is_kept = (
+                reached is None or reached is cursor or await _added(store, reached, over=cursor)
+            )
+            if is_kept and not new:
+                return made
 
     async def add_new(self) -> int:
         """Queue every conversation that has gone on since the last time."""
@@ -111,7 +114,7 @@ class Queue:
             cursors = {item.id: item for item in known}
             for name, info in part.items():
                 if _has_gone_on(info, cursors.get(name)):
-                    made += await self.add(info.metadata)
+                    made += await self.add(info.metadata, messages=info.items)
         return made
 
     # Working
@@ -186,7 +189,7 @@ class Queue:
     async def report(self) -> ExtractionReport:
         """Return how far it has come."""
         store, now = await self._store(), self.now()
-        waiting = running = queued = 0
+        waiting = running = done = 0
         failed: list[FailedJob] = []
         async for job in self._every(store):
             if job.state == FAILED:
@@ -205,18 +208,16 @@ class Queue:
                 running += is_running
                 waiting += not is_running
             else:
-                queued += job.queued
-        done = max(0, queued - waiting - running - len(failed))
+                done += job.state == DONE
         return ExtractionReport(waiting, running, done, tuple(reversed(failed)))
 
     async def _every(self, store: Store) -> AsyncIterator[ExtractionMemory]:
-        """Yield cursors, and the jobs that are not done."""
+        """Yield jobs, and cursors."""
         before: MemoryItem | None = None
         while True:
             page = await store.search(
                 metadata=self._filter,
                 memory_type="extraction",
-                where={"extraction": {"$ne": DONE}},
                 limit=_PAGE,
                 before=before,
             )
@@ -243,7 +244,12 @@ def _order(job: ExtractionMemory) -> tuple[float, datetime, str]:
 
 
 def _has_gone_on(info: ConversationInfo, cursor: MemoryItem | None) -> bool:
-    return not isinstance(cursor, ExtractionMemory) or info.last_at > cursor.last_at
+    # One that comes late is not the newest, but one more.
+    return (
+        not isinstance(cursor, ExtractionMemory)
+        or info.last_at > cursor.last_at
+        or info.items != cursor.messages
+    )
 
 
 async def _own(store: Store, item_id: str, conversation: MemoryMetadata) -> ExtractionMemory | None:

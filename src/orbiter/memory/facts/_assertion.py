@@ -13,7 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from orbiter.memory._checks import Json, check_json, check_name, to_utc
+from orbiter.memory._checks import MAX_DEPTH, Json, check_json, check_name, to_utc
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 
 __all__ = [
@@ -47,7 +47,16 @@ def check_key(value: str) -> str:
 
 
 def _check_value(value: object) -> Json:
-    return check_json(value, max_bytes=MAX_VALUE)
+    return check_json(_with_lists(value, MAX_DEPTH), max_bytes=MAX_VALUE)
+
+
+def _with_lists(value: object, deep: int) -> object:
+    """Return *value* with lists in the place of tuples, which are the same as JSON."""
+    if deep and isinstance(value, dict):
+        return {key: _with_lists(inner, deep - 1) for key, inner in value.items()}
+    if deep and isinstance(value, list | tuple):
+        return [_with_lists(inner, deep - 1) for inner in value]
+    return value
 
 
 def _check_id(value: str) -> str:

@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Iterable
 from datetime import datetime
 
-from orbiter.memory.facts._assertion import ALWAYS, FactMemory
+from orbiter.memory.facts._assertion import ALWAYS, FactMemory, same_value
 from orbiter.memory.facts._spans import FactEntry, FactSpan
 from orbiter.memory.items import MemoryStatus
 
@@ -14,9 +14,10 @@ __all__ = [
     "entries",
     "holding",
     "latest",
-    "newest",
     "rank",
     "recording",
+    "said_already",
+    "said_last",
     "span_of",
     "timeline",
 ]
@@ -109,9 +110,39 @@ def entries(facts: Iterable[FactMemory], *, known_at: datetime) -> list[FactEntr
     return [FactEntry(fact, tuple(spans.get(fact.id, ()))) for fact in sorted(said, key=recording)]
 
 
-def newest(facts: Iterable[FactMemory], *, known_at: datetime) -> FactMemory | None:
-    """Return what was recorded last, of what was known at *known_at*."""
-    return max((fact for fact in facts if fact.is_known(known_at)), key=recording, default=None)
+def said_last(facts: Iterable[FactMemory], *, known_at: datetime) -> list[FactMemory]:
+    """Return what was recorded last, and what says just the same and was recorded before it.
+
+    Such as several say at once; said one after the other, it is recorded once.
+    """
+    live = sorted((fact for fact in facts if fact.is_known(known_at)), key=recording)
+    found = live[-1:]
+    for before in reversed(live[:-1]):
+        if not _says_same(before, found[-1]) or not before.covers(found[-1].valid_from):
+            break
+        found.append(before)
+    return found
+
+
+def said_already(
+    said: FactMemory, facts: Iterable[FactMemory], *, known_at: datetime
+) -> FactMemory | None:
+    """Return the assertion that says just what *said* does, if none of that time came after it."""
+    live = sorted((fact for fact in facts if fact.is_known(known_at)), key=recording)
+    for fact in reversed(live):
+        if _says_same(fact, said) and fact.valid_from == said.valid_from:
+            return fact
+        if fact.covers(said.valid_from) or said.covers(fact.valid_from):
+            return None
+    return None
+
+
+def _says_same(one: FactMemory, other: FactMemory) -> bool:
+    return (
+        one.is_end == other.is_end
+        and one.valid_to == other.valid_to
+        and same_value(one.value, other.value)
+    )
 
 
 def latest(fact: FactMemory) -> datetime:

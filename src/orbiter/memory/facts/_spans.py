@@ -40,13 +40,18 @@ class FactEntry:
         return f"{told(self.fact)}, {held}".removesuffix(", ")
 
 
-def dated(what: FactMemory | FactSpan) -> str:
-    """Return when a fact holds: `since 1 Mar 2024`, `2020 to 2024`, `until 2024`, or nothing."""
+def dated(what: FactMemory | FactSpan, *, now: datetime | None = None) -> str:
+    """Return when a fact holds: `since 1 Mar 2024`, `2020 to 2024`, `until 2024`, or nothing.
+
+    As seen from *now*, what is to come is `from 1 Jan 2029`.
+    """
     if isinstance(what, FactMemory):
         what = FactSpan(what, what.valid_from, what.valid_to)
     start, end = what.start, what.end
     if start == ALWAYS:
         return "" if end is None else f"until {_day(end)}"
+    if end is None and now is not None and start > now:
+        return f"from {_date(start)}"
     if end is None:
         return f"since {_day(start)}"
     if start.date() == end.date():

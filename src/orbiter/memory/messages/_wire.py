@@ -212,7 +212,8 @@ def build(kind: type[_Item], index: int, **fields: Any) -> _Item:
     except ValidationError as exc:
         first = exc.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise MessageError(f"message {index}: `{where}`: {first['msg']}") from exc
+        why = first["msg"].removeprefix("Value error, ")
+        raise MessageError(f"message {index}: `{where}`: {why}") from exc
 
 
 def json_text(value: object) -> str:

@@ -1,6 +1,7 @@
 """From candidates with points to hits: the best that say different things, and what is left out."""
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,6 +37,8 @@ class Weighed(NamedTuple):
     """Which of them are copies of each other, for all their numbers."""
     spans: "Mapping[str, FactSpan]" = MappingProxyType({})
     """From when to when each fact among them held."""
+    now: datetime | None = None
+    """When it is asked, for what is told of that."""
 
 
 def choose(weighed: Weighed, *, k: int, mode: RecallMode, explain: bool) -> Recalled:
@@ -69,7 +72,7 @@ def _passage(weighed: Weighed, item: MemoryItem) -> str:
         return passage
     from orbiter.memory.facts import dated  # noqa: PLC0415 - only where there are facts
 
-    when = dated(span)
+    when = dated(span, now=weighed.now)
     return f"{passage} ({when})" if when else passage
 
 

@@ -1,18 +1,19 @@
 """Which items say the same: pairs that repeat each other, and floods of copies. Pure functions.
 
-Two texts of the same words repeat each other, unless they differ in a number or in a no. Of more
-than `SERIES` texts that differ in numbers only, each says hardly more than the others: a running
-number must not buy a place for every copy. Items of different users never repeat each other.
+Two texts repeat each other if they have the same words in the same order; case, plain punctuation
+and articles aside. Who owes whom, a sign or a single other word makes them two. Only among more
+than `SERIES` that are nearly alike does each say hardly more than the others: neither a running
+number nor a running word may buy a place for every copy. Items of different users never repeat
+each other.
 """
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
-from zlib import adler32, crc32
+from zlib import crc32
 
 from orbiter.memory import words
 from orbiter.memory.items import MemoryItem
@@ -27,6 +28,7 @@ __all__ = [
     "are_alike",
     "floods_in",
     "hinges",
+    "said",
     "who_says",
     "without_numbers",
 ]
@@ -40,12 +42,22 @@ Floods = Mapping[str, int]
 """The ids of items that belong to a flood, and which one that is."""
 
 _ALIKE = 0.9
-"""Share of terms in common from which two items say the same."""
+"""Share of terms in common from which two items nearly say the same."""
+_VARIED = 0.75
+"""The same for texts of a flood in which a word is another each time."""
+_SAID = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*|[-+\u2212]?\d+(?:[.,:/-]\d+)*|[^\w\s]")
+_PLAIN = frozenset(".,!?;:'\"()\u2026\u2018\u2019\u201c\u201d-\u2013\u2014")
+_FILLERS = frozenset(("a", "an", "the"))
+_SKETCHES = 3
+_MIXED = 0x9E3779B1
+"""Odd, so that multiplying by it only changes the order."""
 _DENIALS = frozenset(("cannot", "never", "no", "none", "nobody", "nor", "not", "nothing"))
 _SKETCHED = 200
 """Characters of a text that are enough to see that two may be alike."""
 _MOST_KINDS = 64
 """Different texts of one sketch that others are compared with."""
+_CENTRES = 3
+"""How many of them are tried as the middle of a flood of words that vary."""
 _LONG_WORDS = re.compile(r"[a-z]{4,}")
 DIGITS = re.compile(r"\d+")
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -58,11 +70,11 @@ def who_says(item: MemoryItem) -> _Who:
     return item.memory_type, speaker_of(item), item.metadata.user_id
 
 
-def are_alike(one: frozenset[str], other: frozenset[str]) -> bool:
+def are_alike(one: frozenset[str], other: frozenset[str], share: float = _ALIKE) -> bool:
     """Tell whether texts of these terms have nearly all of them in common."""
     if not one or not other:
         return False
-    return len(one & other) >= _ALIKE * len(one | other)
+    return len(one & other) >= share * len(one | other)
 
 
 @lru_cache(maxsize=4096)
@@ -75,33 +87,70 @@ def hinges(content: str) -> tuple[str, ...]:
     )
 
 
+@lru_cache(maxsize=4096)
+def said(content: str) -> tuple[str, ...]:
+    """Return what a text says, in order: its words, numbers and signs.
+
+    Letters of either case are the same, but for a word like `hunteR`, where case means something.
+    """
+    found = []
+    for word in _SAID.findall(content):
+        plain = word.casefold()
+        is_ordinary = word in (plain, word.upper(), word.capitalize())
+        token = plain if is_ordinary else word
+        if token not in _PLAIN and token not in _FILLERS:
+            found.append(token)
+    return tuple(found)
+
+
 def floods_in(items: Iterable[MemoryItem]) -> Floods:
     """Return the floods among *items*, numbered; most often there are none."""
-    by_sketch: dict[tuple[str, str], list[MemoryItem]] = {}
-    for item in items:
-        by_sketch.setdefault(_sketch(item.content), []).append(item)
+    left = list(items)
     found: dict[str, int] = {}
-    number = 0
-    for alike in by_sketch.values():
-        if len(alike) <= FLOOD:
-            continue
-        for same in _same_words(alike):
-            for flood in _same_claim(same):
-                found |= dict.fromkeys((item.id for item in flood), number)
-                number += 1
+    known: list[_Wording] = []
+    for place in range(_SKETCHES):
+        by_sketch: dict[int, list[MemoryItem]] = {}
+        for item in left:
+            by_sketch.setdefault(_sketches(item.content)[place], []).append(item)
+        many = [alike for alike in by_sketch.values() if len(alike) > FLOOD]
+        floods = [
+            flood for alike in many for same in _same_words(alike) for flood in _same_claim(same)
+        ]
+        taken = {item.id for flood in floods for item in flood}
+        rest = [item for item in left if item.id not in taken]
+        if len(rest) > SERIES and not place:
+            many.sort(key=len, reverse=True)
+            heads = (next((i for i in alike if i.id not in taken), None) for alike in many)
+            floods += _varied(rest, [head for head in heads if head is not None])
+        for flood in floods:
+            found |= dict.fromkeys((item.id for item in flood), _numbered(flood[0], known))
+        if not many:
+            break
+        left = [item for item in left if item.id not in found]
     return found
 
 
-@lru_cache(maxsize=4096)
-def _sketch(content: str) -> tuple[str, str]:
-    """Return what nearly all copies of a text have in common, and few other texts: two words.
+def _numbered(item: MemoryItem, known: "list[_Wording]") -> int:
+    """Return the number of a flood: that of one that another sketch has shown, or a new one."""
+    wording = _of(item)._replace(numbers=_numbers(item.content))
+    for number, other in enumerate(known):
+        if other.numbers == wording.numbers and other.is_like(wording, _VARIED):
+            return number
+    known.append(wording)
+    return len(known) - 1
 
-    They are the first and the last by the alphabet, so that a word more or less seldom matters.
-    It must cost next to nothing, as it is asked of every candidate of every question.
+
+@lru_cache(maxsize=4096)
+def _sketches(content: str) -> tuple[int, ...]:
+    """Return marks, each of which nearly all copies of a text share, and few other texts do.
+
+    Another word more or less changes few of them, and hardly ever all. It must cost next to
+    nothing, as it is asked of every candidate of every question.
     """
     start = content[:_SKETCHED].lower()
-    found = _LONG_WORDS.findall(start) or _LETTERS.findall(start) or [content.strip()]
-    return min(found), max(found)
+    found = set(_LONG_WORDS.findall(start) or _LETTERS.findall(start) or [content.strip()])
+    marks = [crc32(word.encode()) for word in found]
+    return min(marks), max(marks), min(mark * _MIXED & 0xFFFFFFFF for mark in marks)
 
 
 def _same_words(items: Sequence[MemoryItem]) -> list[list[MemoryItem]]:
@@ -111,12 +160,29 @@ def _same_words(items: Sequence[MemoryItem]) -> list[list[MemoryItem]]:
     for item in items:
         copies = who_says(item), item.content.casefold()
         if copies not in exact:
-            wording = _Wording(copies[0], *_wording(item.content.casefold()))
+            wording = _of(item)
             exact[copies] = next((each for known, each in kinds if known.is_like(wording)), [])
             if not exact[copies] and len(kinds) < _MOST_KINDS:
                 kinds.append((wording, exact[copies]))
         exact[copies].append(item)
     return [group for _, group in kinds if len(group) > FLOOD]
+
+
+def _varied(items: Sequence[MemoryItem], centres: Sequence[MemoryItem]) -> list[list[MemoryItem]]:
+    """Return floods in which a word is another each time: more than `SERIES` round one text."""
+    floods: list[list[MemoryItem]] = []
+    left = [(item, _of(item)) for item in items]
+    for centre in centres[:_CENTRES]:
+        about = _of(centre)
+        flood = [item for item, wording in left if about.is_like(wording, _VARIED)]
+        if len(flood) > SERIES:
+            floods.append(flood)
+            left = [each for each in left if not about.is_like(each[1], _VARIED)]
+    return floods
+
+
+def _of(item: MemoryItem) -> "_Wording":
+    return _Wording(who_says(item), *_wording(item.content.casefold()))
 
 
 class _Wording(NamedTuple):
@@ -127,11 +193,12 @@ class _Wording(NamedTuple):
     rest: str
     """The text itself, where it has no terms to compare."""
     noes: int
+    numbers: tuple[str, ...] = ()
 
-    def is_like(self, other: "_Wording") -> bool:
+    def is_like(self, other: "_Wording", share: float = _ALIKE) -> bool:
         """Tell whether both say the same, but for their numbers."""
-        is_same = self[2:] == other[2:] and self.who == other.who
-        return is_same and (self.terms == other.terms or are_alike(self.terms, other.terms))
+        is_same = self.who == other.who and self.rest == other.rest and self.noes == other.noes
+        return is_same and (self.terms == other.terms or are_alike(self.terms, other.terms, share))
 
 
 @lru_cache(maxsize=4096)
@@ -190,50 +257,26 @@ def _numbers(content: str) -> tuple[str, ...]:
 
 
 class Likeness:
-    """Groups the items of a scope that say the same; of each it holds its terms and not its text.
+    """Groups the items of a scope that say the same; it holds digests, and no text.
 
-    Only what is of the same scope and says the same numbers and noes is alike.
+    With *exact*, only texts that are equal but for white space are the same: what one of them may
+    be given up for.
     """
 
-    def __init__(self) -> None:
-        self._groups: list[list[str]] = []
-        self._terms: list[frozenset[int]] = []
-        self._by_text: dict[tuple[object, ...], int] = {}
-        self._by_term: dict[tuple[object, ...], list[int]] = {}
+    def __init__(self, *, exact: bool = False) -> None:
+        self._is_exact = exact
+        self._groups: dict[tuple[object, ...], list[str]] = {}
 
     def add(self, item: MemoryItem) -> None:
         """Put an item into its group, or begin one."""
-        text = item.content.casefold().strip()
+        text = " ".join(item.content.split())
         if not text:
             return
+        what = text if self._is_exact else "\0".join(said(text)) or text
         whose = (*(getattr(item.metadata, name) for name in SCOPE_FIELDS), *who_says(item))
-        of_text = (whose, blake2b(text.encode(), digest_size=16).digest())
-        place = self._by_text.get(of_text)
-        if place is None:
-            place = self._by_text[of_text] = self._find(text, whose)
-        self._groups[place].append(item.id)
-
-    def _find(self, text: str, whose: tuple[object, ...]) -> int:
-        terms = frozenset(map(_number, set(words.terms(text))))
-        # Of sets that have so much in common, the lowest few hold a number that both have.
-        lowest = sorted(terms)[: len(terms) - math.ceil(_ALIKE * len(terms)) + 1]
-        keys = [(whose, hinges(text), term) for term in lowest]
-        for key in keys:
-            for place in self._by_term.get(key, ()):
-                if len(terms & self._terms[place]) >= _ALIKE * len(terms | self._terms[place]):
-                    return place
-        place = len(self._groups)
-        self._groups.append([])
-        self._terms.append(terms)
-        for key in keys:
-            self._by_term.setdefault(key, []).append(place)
-        return place
+        key = (whose, blake2b(what.encode(), digest_size=16).digest())
+        self._groups.setdefault(key, []).append(item.id)
 
     def groups(self) -> list[list[str]]:
         """Return the ids of each group of more than one, in the order in which they were added."""
-        return [group for group in self._groups if len(group) > 1]
-
-
-def _number(term: str) -> int:
-    data = term.encode()
-    return crc32(data) << 32 | adler32(data)
+        return [group for group in self._groups.values() if len(group) > 1]

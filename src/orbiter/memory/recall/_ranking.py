@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from orbiter.memory.items import MemoryItem
 from orbiter.memory.recall._features import Table
-from orbiter.memory.recall._likeness import Floods, are_alike, hinges, who_says
+from orbiter.memory.recall._likeness import Floods, said, who_says
 
 __all__ = ["Scored", "score", "without_repeats"]
 
@@ -75,7 +75,7 @@ def without_repeats(
 
 def _is_repeat(one: MemoryItem, other: MemoryItem, terms: Mapping[str, frozenset[str]]) -> bool:
     return (
-        are_alike(terms[one.id], terms[other.id])
+        terms[one.id] == terms[other.id]
         and who_says(one) == who_says(other)
-        and hinges(one.content) == hinges(other.content)
+        and said(one.content) == said(other.content)
     )

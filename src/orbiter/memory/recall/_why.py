@@ -11,6 +11,8 @@ from orbiter.memory.recall._question import Question, written
 from orbiter.memory.recall._ranking import Scored
 
 __all__ = [
+    "FACT",
+    "HOLDS",
     "Reason",
     "Why",
     "is_important",
@@ -43,11 +45,15 @@ class Why(tuple[Reason, ...]):
     __slots__ = ()
 
     def __str__(self) -> str:
-        """Return at most three reasons for the item, in about a hundred characters."""
+        """Return at most three reasons for the item, in about a hundred characters.
+
+        The first is the time of a fact, if that is told: without it, what is over would look true.
+        """
         strongest = max((reason.points for reason in self), default=0.0)
         least = max(_SHOWN, _WEAK * strongest)
-        told: list[str] = []
-        for text in _kinds(reason for reason in self if reason.points >= least):
+        told = [reason.text for reason in self if reason.part == FACT and reason.text != HOLDS]
+        others = (reason for reason in self if reason.points >= least and reason.text not in told)
+        for text in _kinds(others):
             if len(told) < _MOST_TOLD and len("; ".join((*told, text))) <= _LONGEST:
                 told.append(text)
             elif not told:
@@ -58,6 +64,10 @@ class Why(tuple[Reason, ...]):
         return format(str(self), spec)
 
 
+FACT = "fact"
+"""The part that tells for how long a fact holds."""
+HOLDS = "holds"
+"""What it tells of a fact without dates."""
 _LONGEST = 100
 _MOST_TOLD = 3
 _SHOWN = 0.005

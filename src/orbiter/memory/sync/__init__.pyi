@@ -1,14 +1,14 @@
-# Written by docs/build_sync.py from the async classes; change those, and run it again.
+# Written by docs/build_sync.py from the async names; change those, and run it again.
 
 import builtins
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import IO, Any, Literal, Self
 
-from orbiter.memory import agent, episodic
+from orbiter.memory import agent, episodic, extraction
 from orbiter.memory.agent import MemoryEvent
 from orbiter.memory.agent._evicting import Evicted
 from orbiter.memory.agent._facts import Source
@@ -22,6 +22,8 @@ from orbiter.memory.context import Context
 from orbiter.memory.conversation import OpenGroup
 from orbiter.memory.episodes import EpisodicMemory
 from orbiter.memory.erasure import Erasure
+from orbiter.memory.extraction._jobs import ExtractionReport
+from orbiter.memory.extraction._protocol import Extractor
 from orbiter.memory.facts import FactConflict, FactEntry, FactMemory
 from orbiter.memory.filters import Where
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
@@ -36,6 +38,10 @@ from orbiter.memory.sync._loop import run as run
 from orbiter.memory.sync._proxies import Blocking
 from orbiter.memory.sync._streams import Stream as Stream
 from orbiter.memory.tokens import TokenCounter
+from orbiter.memory.transfer._limits import Limits
+from orbiter.memory.transfer._migrate import Migration, Progress
+from orbiter.memory.transfer._native import Exported
+from orbiter.memory.transfer._report import Imported
 from orbiter.memory.trust import Trust
 
 __all__ = [
@@ -44,10 +50,15 @@ __all__ = [
     "Chat",
     "Facts",
     "FactsView",
+    "LongTermMemory",
+    "MemoryOrchestrator",
     "PastMemory",
     "ScopedMemory",
     "ShortTermMemoryManager",
     "Stream",
+    "export_file",
+    "import_file",
+    "migrate",
     "run",
 ]
 
@@ -126,12 +137,13 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         task_id: str | None = None,
         agent_id: str | None = None,
         by: str | None = None,
+        dry_run: bool = False,
     ) -> Erasure:
         """Remove for good all that has these ids, everywhere, and check that nothing is left.
 
         Name at least one. It cannot be undone. The report is true if nothing was found any more,
         neither in a table nor in the bytes of a file; if it is not, it says why, and calling again
-        goes on.
+        goes on. With *dry_run* nothing is touched: the items and the forgotten ones are counted.
         """
     @property
     def audit(self) -> AuditLog:
@@ -282,7 +294,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         """Return a page of what is remembered, newest first; *cursor* is `next` of the one before.
 
         With *forgotten*, of what `restore` can bring back instead. What is written meanwhile
-        shifts no page.
+        shifts no page. What waits to be extracted is shown only as `memory_type="extraction"`.
         """
     def stats(self) -> ScopeStats:
         """Return how much is remembered here."""
@@ -440,15 +452,23 @@ class Facts(Blocking[agent.Facts]):
         """Say that *key* is *value*, from now or *valid_from* on; return it as stored.
 
         What held before is kept with its time. *source* is the memory or memories that say so,
-        of which the least trusted counts, or a label such as `web:example.com`. What holds already
-        is not recorded twice: it is returned, with the new source added.
+        of which the least trusted counts, the id of one, or a label such as `web:example.com`.
+        What holds already for all that time is not recorded twice: it is returned, with the new
+        source added. What held once, and no more, is recorded, and `conflicts` shows it.
         """
     def end(
         self, key: str, *, at: datetime | None = None, source: Source | None = None
     ) -> FactMemory | None:
-        """Say that nothing is true of *key* from now or *at* on; `None` if nothing was anyway."""
+        """Say that what is true of *key* now, or at *at*, is over from then on.
+
+        A value that begins later is still true from its time on. Returns `None` if nothing is true
+        of the key then or later; where something is true only later, it is a `QueryError`.
+        """
     def revert(self, key: str) -> FactMemory | None:
-        """Retract what was said last of *key*; return what is true of it now."""
+        """Retract what was said last of *key*; return what is true of it now.
+
+        Where several said just the same at once, all of that is retracted.
+        """
     def retract(self, fact_id: str) -> FactMemory:
         """Say that an assertion was wrong: it holds no more, at any time, as known from now on."""
     def accept(self, fact_id: str) -> FactMemory:
@@ -471,8 +491,9 @@ class Facts(Blocking[agent.Facts]):
         """Keep as a draft what memories seem to say; return it, or `None` if it is known.
 
         It is since the newest of them was said, unless *valid_from* says otherwise. The same
-        memories propose the same once: not again what was accepted, discarded, retracted or
-        forgotten.
+        memories propose the same value for the same time once: not again what was accepted,
+        discarded, retracted or forgotten. What no time is given for is taken for a draft that
+        waits for the same value.
         """
     @property
     def scope(self) -> MemoryMetadata:
@@ -697,3 +718,140 @@ class ShortTermMemoryManager(Blocking[episodic.ShortTermMemoryManager]):
         With *since*, first those that are there already, so that nothing falls between a look
         back and the start of the stream.
         """
+
+class LongTermMemory(Blocking[extraction.LongTermMemory]):
+    """The facts of a handle's scope, and what proposes them from its messages."""
+
+    def __init__(self, handle: ScopedMemory, extractor: Extractor) -> None: ...
+    @property
+    def facts(self) -> Facts:
+        """What is true, and what waits for a review."""
+    def extract(self, messages: Sequence[MemoryItem]) -> list[FactMemory]:
+        """Have facts proposed from stored messages; return the drafts, which wait for a review.
+
+        Each names the messages that it comes from, and is worth no more than the least trusted of
+        them. It may be repeated: the same messages propose the same once, and nothing that was
+        accepted, discarded or forgotten. A failing extractor is an `ExtractionError`; then nothing
+        is proposed.
+        """
+    def drafts(self) -> list[FactMemory]:
+        """Return what waits for a review, oldest first."""
+    def accept(self, fact_id: str) -> FactMemory:
+        """Make a draft a fact that is known from now on."""
+    def discard(self, fact_id: str) -> FactMemory:
+        """Turn a draft down."""
+    def recall(self, query: str, *, k: int = 10) -> Recalled:
+        """Return at most *k* memories that answer *query*, facts among them, best first."""
+
+class MemoryOrchestrator(Blocking[extraction.MemoryOrchestrator]):
+    """Has an extractor propose facts from conversations; the drafts wait for a review.
+
+    *memory* is an `AgentMemory`, or the handle of those whose conversations these are. A job is
+    up to *batch* messages; *concurrency* of them are worked on at a time, each for at most
+    *timeout* seconds. One that fails is tried again after *backoff* seconds, then twice as many
+    and so on up to *max_backoff*, and given up after *max_attempts*. In the background the queue
+    is looked at every *poll* seconds.
+    """
+
+    def __init__(
+        self,
+        memory: AgentMemory | ScopedMemory,
+        extractor: Extractor,
+        *,
+        batch: int = 50,
+        concurrency: int = 2,
+        timeout: float = 120.0,
+        max_attempts: int = 5,
+        backoff: float = 5.0,
+        max_backoff: float = 3600.0,
+        poll: float = 5.0,
+        clock: Callable[[], datetime] = ...,
+        pause: Callable[[float], Awaitable[None]] = ...,
+        dice: Callable[[], float] = ...,
+    ) -> None: ...
+    def enqueue(self, chat: Chat) -> int:
+        """Queue what was said in *chat* since the last time; return how many jobs that makes."""
+    def enqueue_new(self) -> int:
+        """Queue every conversation that has gone on since the last time; return how many jobs."""
+    def report(self) -> ExtractionReport:
+        """Return what waits, what is done, and what failed, why, and how to try it again."""
+    def retry(self, job_id: str) -> None:
+        """Queue a job again that was given up."""
+    def run(self, *, until_empty: bool = True) -> None:
+        """Work on the queue until nothing waits in it, not even for another attempt.
+
+        With `until_empty=False`, go on until cancelled.
+        """
+    def start(self) -> None:
+        """Work on the queue in the background until `close`, or until the memory is closed."""
+    def close(self) -> None:
+        """Give back what is under way, and stop. May be repeated."""
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+def import_file(
+    handle: ScopedMemory,
+    path: str | os.PathLike[str],
+    *,
+    format: str = "auto",
+    owner: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    limits: Limits | None = None,
+) -> Imported:
+    """Store what the file, folder or archive at *path* holds as memories of the handle's scope.
+
+    *format* is one of `FORMATS`; `auto` looks at the file. *owner* says whose memories are taken
+    of a file that holds those of several people. Importing the same again stores nothing; what has
+    changed in the file is updated, and what was forgotten here stays forgotten. What cannot be
+    read is among the `problems` of the result, with its line, and the rest is stored. A handle of
+    `unscoped()` takes only files that say whose each memory is, or that `export_file` wrote.
+    *progress* is told how many bytes of how many are read.
+    """
+
+def export_file(
+    handle: ScopedMemory,
+    target: str | os.PathLike[str] | IO[bytes],
+    *,
+    format: str = ...,
+    progress: Callable[[int, int], None] | None = None,
+) -> Exported:
+    """Write the handle's memories to a new file, which appears when it is complete.
+
+    `jsonl` holds everything, earlier versions and forgotten memories included, and comes back
+    exactly; a binary file object takes it, too. `csv`, `markdown` (a folder), `openai`
+    (conversations) and `mcp` hold what is remembered now: of facts, those that hold. `auto` goes by
+    the ending: `.csv` is a table, a name that ends in `/` a folder of notes, `.jsonl` or no ending
+    is `jsonl`. A name that ends in `.gz` is packed. An ending that contradicts *format* is a
+    `TransferError`.
+    """
+
+def migrate(
+    source_url: str,
+    target_url: str,
+    *,
+    progress: Progress | None = None,
+    scope: MemoryMetadata | None = None,
+    overwrite: bool = False,
+) -> Migration:
+    """Copy everything, or what is of *scope*, from one store to another; say whether it is there.
+
+    Every item comes with its versions, its deletion, its times and its place among the others.
+    Killed at any moment, it may be called again: what is there already is left alone. In the end
+    all is read back from the target and compared with what was read from the source. Vectors are
+    not copied; the target makes its own, and a SQLite file indexes its texts when it is next open.
+    A Redis keeps no versions and nothing soft-deleted, so there these are left out.
+
+    An item that is in the target is replaced if the source only knows more of it: the same
+    versions, and newer or older ones. If it went on by itself there, it stays, forgotten or not;
+    it is counted as `kept`, named in `conflicts`, and makes the answer false. With *overwrite* it
+    becomes what it is in the source, with its history.
+
+    *progress* is called with records done and records in all, each counted twice: it is copied,
+    and it is read back. What is written to the source meanwhile may be missing in the target;
+    a second call brings it over.
+    """

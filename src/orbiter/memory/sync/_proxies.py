@@ -2,28 +2,34 @@
 
 No method is written down here. `blocking_form_of` looks at the async class and gives the blocking
 one what it finds: a coroutine function becomes a method that waits, an async iterator a `Stream`,
-`async with` becomes `with`, and what has a blocking form itself is handed out in it.
+`async with` becomes `with`, and what has a blocking form itself is handed out in it, and taken in
+it. `waiting_form_of` does so for one function.
 """
 
 import inspect
 import os
 from collections.abc import AsyncIterator, Callable
-from functools import wraps
+from functools import reduce, wraps
+from operator import or_
 from threading import RLock
-from types import TracebackType
+from types import TracebackType, UnionType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 
 from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.sync._loop import call, in_callback
 from orbiter.memory.sync._streams import Stream
 
-__all__ = ["Blocking", "blocking_form_of"]
+__all__ = ["Blocking", "blocking_form_of", "taken", "waiting_form_of"]
 
 _T = TypeVar("_T")
 _Class = TypeVar("_Class", bound="type[Blocking[Any]]")
 
 _forms: dict[type, "type[Blocking[Any]]"] = {}
 _making = RLock()
+
+
+class _GivenToAsyncError(UnsupportedError, AttributeError):
+    """A blocking object stands where an async one is needed; so it is for `hasattr`, too."""
 
 
 class Blocking(Generic[_T]):
@@ -59,10 +65,18 @@ class Blocking(Generic[_T]):
             # Attributes that the async object got when it was made; methods are found before.
             if not name.startswith("_") and name in vars(self._twin):
                 return getattr(self._twin, name)
+            # What async code would work on; one that is not made yet has no twin either.
+            if name in vars(vars(self).get("_twin", Blocking)) and not name.startswith("__"):
+                raise _GivenToAsyncError(
+                    f"a blocking `{type(self).__name__}` was given to something async; "
+                    "`orbiter.memory.sync` has blocking forms of `import_file`, `export_file`, "
+                    "`migrate`, `LongTermMemory` and `MemoryOrchestrator`"
+                )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
-        return repr(self._twin)
+        # Where it stands in an error of async code, the reader sees that it is the blocking one.
+        return f"sync.{self._twin!r}"
 
 
 def blocking_form_of(twin: type) -> Callable[[_Class], _Class]:
@@ -76,7 +90,7 @@ def blocking_form_of(twin: type) -> Callable[[_Class], _Class]:
             if not name.startswith("_"):
                 setattr(form, name, _member(name, inspect.getattr_static(twin, name)))
         if "__init__" in vars(form):
-            vars(form)["__init__"].__signature__ = inspect.signature(twin.__init__)  # type: ignore[misc]
+            vars(form)["__init__"].__signature__ = _signature(twin.__init__)  # type: ignore[misc]
         if hasattr(twin, "__aiter__"):
             form.__iter__ = _iterate  # type: ignore[attr-defined]
         if hasattr(twin, "__aenter__"):
@@ -99,18 +113,49 @@ def _member(name: str, member: object) -> Any:
 
 def _waiting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Blocking[Any], /, *args: object, **kwargs: object) -> object:
-        bound = getattr(self._other(), name)
-        given = {key: _guarded(value) for key, value in kwargs.items()}
-        value = call(lambda: bound(*args, **given))
+        value = _wait(getattr(self._other(), name), args, kwargs)
         form = _forms.get(type(value))
         return value if form is None else _of(form, value, self._again(value))
 
     return _dressed(method, function)
 
 
+def waiting_form_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what calls the async *function* with blocking objects, and waits."""
+
+    def waiting(*args: object, **kwargs: object) -> object:
+        return _wait(function, args, kwargs)
+
+    waiting = _dressed(waiting, function)
+    waiting.__module__ = __package__
+    return waiting
+
+
+def _wait(
+    function: Callable[..., Any], args: tuple[object, ...], kwargs: dict[str, object]
+) -> object:
+    given = [taken(value) for value in args]
+    named = {key: _guarded(taken(value)) for key, value in kwargs.items()}
+    return call(lambda: function(*given, **named))
+
+
+def taken(value: object) -> object:
+    """Return the async object behind *value*, if it is a blocking one, else *value*."""
+    if isinstance(value, Blocking):
+        return value._other()  # noqa: SLF001 - the two make one class
+    if type(value) in _forms:
+        raise UnsupportedError(
+            f"an async `{type(value).__name__}` was given to something that blocks; use that of "
+            "`orbiter.memory.sync`, or `await` the async form"
+        )
+    return value
+
+
 def _on_loop(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Blocking[Any], /, *args: object, **kwargs: object) -> object:
-        return _handed_out(self, lambda twin: getattr(twin, name)(*args, **kwargs))
+        given = [taken(value) for value in args]
+        named = {key: taken(value) for key, value in kwargs.items()}
+        return _handed_out(self, lambda twin: getattr(twin, name)(*given, **named))
 
     return _dressed(method, function)
 
@@ -170,16 +215,28 @@ def _dressed(method: Callable[..., Any], function: Callable[..., Any]) -> Callab
     method = wraps(function)(method)
     # Frameworks look behind `__wrapped__`, and would take the method for a coroutine function.
     del method.__wrapped__
-    signature = inspect.signature(function)
-    returned = _returned(signature.return_annotation)
-    method.__signature__ = signature.replace(return_annotation=returned)  # type: ignore[attr-defined]
-    method.__annotations__ = {**function.__annotations__, "return": returned}
+    signature = _signature(function)
+    method.__signature__ = signature  # type: ignore[attr-defined]
+    named = {name: each.annotation for name, each in signature.parameters.items()}
+    known = {name: named.get(name, kind) for name, kind in function.__annotations__.items()}
+    method.__annotations__ = {**known, "return": signature.return_annotation}
     method.__doc__ = _told(function.__doc__)
     return method
 
 
-def _returned(annotation: Any) -> Any:
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of *function* as it is in the blocking form."""
+    found = inspect.signature(function)
+    parameters = [
+        each.replace(annotation=_typed(each.annotation)) for each in found.parameters.values()
+    ]
+    return found.replace(parameters=parameters, return_annotation=_typed(found.return_annotation))
+
+
+def _typed(annotation: Any) -> Any:
     """Return *annotation* as it is in the blocking class."""
+    if isinstance(annotation, UnionType):
+        return reduce(or_, map(_typed, get_args(annotation)))
     kind = get_origin(annotation) or annotation
     if not isinstance(kind, type) or not issubclass(kind, AsyncIterator):
         return _forms.get(kind, annotation) if isinstance(kind, type) else annotation

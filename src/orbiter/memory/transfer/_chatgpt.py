@@ -7,6 +7,7 @@ read: hidden messages, other branches, and the model's thoughts, which are kept 
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import PurePosixPath
 
 from orbiter.memory.items import (
@@ -18,7 +19,7 @@ from orbiter.memory.items import (
     ToolMemory,
 )
 from orbiter.memory.transfer._formats import Complain, Found, SourceFile
-from orbiter.memory.transfer._shapes import as_object, first_text, instant
+from orbiter.memory.transfer._shapes import as_object, first_text, instant, safely
 from orbiter.memory.transfer._threads import Thread, digest, made, start_of
 
 __all__ = ["ChatGPT"]
@@ -98,7 +99,8 @@ class _Conversation:
         )
         yield from self._instructions(branch, told)
         for (key, message), at in zip(shown, times, strict=True):
-            item = self._item(key, message)
+            place = f"{self._place}, message `{key[:40]}`"
+            item = safely(partial(self._item, key, message), self._complain, place)
             if item is None:
                 continue
             about = as_object(message.get("metadata"))
@@ -126,6 +128,9 @@ class _Conversation:
             if message := as_object(node.get("message")):
                 path.append((at, message))
             at = node.get("parent")
+        if isinstance(at, str) and at not in self._nodes:
+            why = f"its branch breaks off: `{at[:40]}` and what was before it are not in the file"
+            self._complain(self._place, why)
         return path[::-1]
 
     def _last_leaf(self) -> str | None:

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import PurePosixPath
 
-from orbiter.memory.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata, ToolMemory
+from orbiter.memory.items import AIMemory, HumanMemory, MemoryItem, ToolMemory
 from orbiter.memory.transfer._chatgpt import conversations
+from orbiter.memory.transfer._claude_beside import kept_in_mind, project
 from orbiter.memory.transfer._formats import Complain, Found, SourceFile
 from orbiter.memory.transfer._shapes import as_object, compact, first_text, instant, plain_text
 from orbiter.memory.transfer._threads import Thread, digest, made, start_of
@@ -17,6 +18,7 @@ from orbiter.memory.transfer._threads import Thread, digest, made, start_of
 __all__ = ["ClaudeAI"]
 
 _MOST_OPEN = 100
+_PROJECT = (b'"docs"', b'"prompt_template"')
 
 Record = Mapping[str, object]
 
@@ -29,7 +31,8 @@ class ClaudeAI:
     def recognises(self, source: SourceFile, head: bytes) -> bool:
         """Tell by the messages."""
         if head:
-            return b'"chat_messages"' in head and head.lstrip()[:1] in (b"[", b"{")
+            is_known = b'"chat_messages"' in head or all(mark in head for mark in _PROJECT)
+            return is_known and head.lstrip()[:1] in (b"[", b"{")
         return any(
             "chat_messages" in as_object(next(member.elements(), None))
             for member in conversations(source)
@@ -42,13 +45,20 @@ class ClaudeAI:
             for value in member.elements():
                 number += 1
                 record = as_object(value)
-                if not isinstance(record.get("chat_messages"), list):
+                if member is source and isinstance(record.get("docs"), list):
+                    yield from project(record, f"project {number}", complain)
+                elif not isinstance(record.get("chat_messages"), list):
                     complain(f"conversation {number}", "it has no list of `chat_messages`")
-                    continue
-                yield from _read(record, f"conversation {number}", complain)
+                else:
+                    yield from _read(record, f"conversation {number}", complain)
         for member in source.members():
-            if PurePosixPath(member.name).name == "memories.json":
-                yield from _memories(member, complain)
+            path = PurePosixPath(member.name)
+            if path.name == "memories.json":
+                yield from kept_in_mind(member, complain)
+            elif member is not source and "projects" in (path.stem, path.parent.name):
+                for place, value in enumerate(member.elements(), 1):
+                    where = f"{member.name}, project {place}"
+                    yield from project(as_object(value), where, complain)
 
 
 def _read(record: Record, place: str, complain: Complain) -> Iterator[Found]:
@@ -193,21 +203,6 @@ def _result(
         tool_name=name,
         is_error=block.get("is_error") is True,
     )
-
-
-def _memories(source: SourceFile, complain: Complain) -> Iterator[Found]:
-    """Yield what Claude keeps in mind of all conversations, and of each project."""
-    for value in source.elements():
-        record = as_object(value)
-        projects = as_object(record.get("project_memories"))
-        for key, text in {"": record.get("conversations_memory"), **projects}.items():
-            if not isinstance(text, str) or not text.strip():
-                continue
-            extra = {"kind": "memory"} | ({"project": key[:200]} if key else {})
-            about = MemoryMetadata(extra=extra)
-            item = made(MemoryItem, complain, source.name, content=text, metadata=about)
-            if item is not None:
-                yield Found(item, f"memory/{key}")
 
 
 def _text(message: Record) -> str:

@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TypeVar
 
-from orbiter.memory.errors import MessageError
 from orbiter.memory.items import MemoryItem, MemoryMetadata, ToolMemory, calls_of
 from orbiter.memory.messages import from_messages
 from orbiter.memory.transfer._formats import Complain, Found, SourceFile
-from orbiter.memory.transfer._shapes import as_object, first_text, instant
+from orbiter.memory.transfer._shapes import UNREADABLE, as_object, first_text, instant, reason
 from orbiter.memory.transfer._threads import Thread, cut, made
 
 __all__ = ["ClaudeCode"]
@@ -119,8 +118,8 @@ class _Transcript:
             content = cut(content, self._complain, place)
         try:
             items = from_messages([{"role": record["type"], "content": content}], "anthropic")
-        except MessageError as exc:
-            self._complain(place, str(exc).removeprefix("message 0: "))
+        except UNREADABLE as exc:
+            self._complain(place, reason(exc).removeprefix("message 0: "))
             return
         id = first_text(record, "uuid") or str(number)
         items = [item for item in items if item.content.strip() or item.native or calls_of(item)]

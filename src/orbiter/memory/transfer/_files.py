@@ -6,20 +6,22 @@ from pathlib import Path
 from typing import IO, cast
 
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.agent._handle import inside
-from orbiter.memory.errors import TransferError, UnsupportedError
+from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.query import Query
+from orbiter.memory.transfer._endings import AUTO, format_for
+from orbiter.memory.transfer._given import inside_of
 from orbiter.memory.transfer._importing import import_into
 from orbiter.memory.transfer._known import NATIVE
 from orbiter.memory.transfer._limits import Limits
 from orbiter.memory.transfer._native import Exported, MovableStore, export_records
+from orbiter.memory.transfer._remembered import RecordStore
 from orbiter.memory.transfer._report import Imported
-from orbiter.memory.transfer._writing import WRITERS, RecordStore
+from orbiter.memory.transfer._writing import WRITERS
 
 __all__ = ["WRITTEN", "export_file", "import_file"]
 
 WRITTEN: tuple[str, ...] = (NATIVE, *WRITERS)
-"""What `export_file` takes as `format`."""
+"""What `export_file` takes as `format`, beside `auto`."""
 
 
 async def import_file(
@@ -36,10 +38,11 @@ async def import_file(
     *format* is one of `FORMATS`; `auto` looks at the file. *owner* says whose memories are taken
     of a file that holds those of several people. Importing the same again stores nothing; what has
     changed in the file is updated, and what was forgotten here stays forgotten. What cannot be
-    read is among the `problems` of the result, with its line, and the rest is stored.
+    read is among the `problems` of the result, with its line, and the rest is stored. A handle of
+    `unscoped()` takes only files that say whose each memory is, or that `export_file` wrote.
     *progress* is told how many bytes of how many are read.
     """
-    core, chats, scope = inside(handle)
+    core, chats, scope = inside_of(handle, asked="import_file")
     return await import_into(
         core,
         scope,
@@ -56,23 +59,27 @@ async def export_file(
     handle: ScopedMemory,
     target: str | os.PathLike[str] | IO[bytes],
     *,
-    format: str = NATIVE,
+    format: str = AUTO,
     progress: Callable[[int, int], None] | None = None,
 ) -> Exported:
     """Write the handle's memories to a new file, which appears when it is complete.
 
     `jsonl` holds everything, earlier versions and forgotten memories included, and comes back
-    exactly; with a name that ends in `.gz` it is packed, and a binary file object takes it, too.
-    `csv`, `markdown` (a folder), `openai` (conversations) and `mcp` hold what is remembered now.
+    exactly; a binary file object takes it, too. `csv`, `markdown` (a folder), `openai`
+    (conversations) and `mcp` hold what is remembered now: of facts, those that hold. `auto` goes by
+    the ending: `.csv` is a table, a name that ends in `/` a folder of notes, `.jsonl` or no ending
+    is `jsonl`. A name that ends in `.gz` is packed. An ending that contradicts *format* is a
+    `TransferError`.
     """
-    core, _, scope = inside(handle)
+    format = format_for(target, format, known=WRITTEN)
+    core, _, scope = inside_of(handle, asked="export_file")
     store = await core.opened(scope)
     if not hasattr(store, "records"):
         raise UnsupportedError(f"{store!r} cannot be walked; SQLite, Postgres and Redis can")
     own = scope if Query(metadata=scope).wanted else None
     total = await store.count(metadata=own)
     path = Path(target) if isinstance(target, str | os.PathLike) else None
-    if format == NATIVE:
+    if format == NATIVE or path is None:  # only that takes a stream
         return await export_records(
             cast("MovableStore", store),
             path or cast("IO[bytes]", target),
@@ -81,11 +88,6 @@ async def export_file(
             total=total,
             progress=progress,
         )
-    if format not in WRITERS:
-        names = "`, `".join(WRITTEN)
-        raise TransferError(f"there is no format `{format}` to write; use one of `{names}`")
-    if path is None:
-        raise TransferError(f"`{format}` needs the name of a file; only `{NATIVE}` takes a stream")
     written = 0
 
     def tell() -> None:
@@ -95,4 +97,6 @@ async def export_file(
             progress(written, max(total, written))
 
     await WRITERS[format](cast("RecordStore", store), own, path, tell)
+    if progress is not None:
+        progress(written, written)  # what is left out will not come any more
     return Exported(written, 0, "", path)

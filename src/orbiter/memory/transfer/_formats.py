@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from orbiter.memory.items import MemoryItem
+from orbiter.memory.transfer._limits import Limits
 
 __all__ = ["Complain", "Found", "ReadableFormat", "SourceFile"]
 
@@ -38,6 +39,16 @@ class SourceFile(Protocol):
         """A file on disk with its bytes, for what a database must open itself."""
         ...
 
+    @property
+    def limits(self) -> Limits:
+        """How much of it may be read at a time."""
+        ...
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nobody waits for it any more."""
+        ...
+
     def head(self) -> bytes:
         """Return how it begins: 64 KiB at most, as UTF-8 where it is text."""
         ...
@@ -55,6 +66,10 @@ class SourceFile(Protocol):
 
         Without such an array it yields the document, or what stands there, itself.
         """
+        ...
+
+    def listed(self, key: str) -> Iterator[object]:
+        """Yield the elements of the array under *key* in the document; none if there is none."""
         ...
 
     def document(self) -> object:

@@ -4,10 +4,8 @@ Reading happens in a thread, so that the loop stays free, one batch ahead of the
 batch is stored as one step; what is stored stays when a later one fails, and is found again.
 """
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
@@ -16,10 +14,13 @@ from orbiter.memory.agent._core import Core, Store, keeps_versions
 from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.items import MemoryItem, MemoryMetadata
 from orbiter.memory.query import Query
+from orbiter.memory.transfer._aside import Aside
+from orbiter.memory.transfer._extras import IMPORTED
+from orbiter.memory.transfer._given import check_path
 from orbiter.memory.transfer._known import NATIVE
 from orbiter.memory.transfer._limits import Limits
 from orbiter.memory.transfer._native import MovableStore, import_records, is_native
-from orbiter.memory.transfer._reading import IMPORTED, Reader, Ready
+from orbiter.memory.transfer._reading import Reader, Ready
 from orbiter.memory.transfer._report import Imported, Report
 from orbiter.memory.transfer._source import open_source
 
@@ -46,21 +47,29 @@ async def import_into(
     forgotten. *progress* is told how many bytes of how many are read, *changed* which messages are
     not what they were.
     """
+    check_path(path)
     store = await core.opened(scope)
     report = Report()
-    reader = Reader(path, scope, format=format, owner=owner, limits=limits, report=report)
-    loop = asyncio.get_running_loop()
-    pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="orbiter-memory-import")
+    own = scope if Query(metadata=scope).wanted else None
+    reader = Reader(
+        path,
+        scope,
+        format=format,
+        owner=owner,
+        limits=limits,
+        report=report,
+        needs_owner=own is None,
+    )
+    aside = Aside()
     try:
-        if format == NATIVE or (
-            format == "auto" and await loop.run_in_executor(pool, _is_ours, path, limits)
-        ):
-            own = scope if Query(metadata=scope).wanted else None
-            return await import_records(_movable(store), Path(path), scope=own, progress=progress)
-        await loop.run_in_executor(pool, reader.open)
-        coming = loop.run_in_executor(pool, reader.batch)
+        if format == NATIVE or (format == "auto" and await aside.run(_is_ours, path, limits)):
+            return await import_records(
+                _movable(store), Path(path), scope=own, progress=progress, limits=limits
+            )
+        await aside.run(reader.open)
+        coming = aside.run(reader.batch)
         while batch := await coming:
-            coming = loop.run_in_executor(pool, reader.batch)
+            coming = aside.run(reader.batch)
             written, updated = await _store(store, scope, batch, report)
             if updated and changed is not None:
                 await changed(store, updated)
@@ -69,10 +78,8 @@ async def import_into(
             if progress is not None:
                 progress(reader.tally.done, reader.tally.total)
     finally:
-        reader.is_stopped = True
-        # Behind what the thread is at: it alone may close what it reads.
-        await asyncio.shield(loop.run_in_executor(pool, reader.close))
-        pool.shutdown(wait=False)
+        reader.tally.is_stopped = True
+        await aside.leave(reader.close)
     if progress is not None:
         progress(reader.tally.total, reader.tally.total)
     return report.finished()
@@ -113,6 +120,7 @@ async def _store(
             report.complain(f"`{one.key}`", "something else stands under the same name")
         elif item.id in forgotten:
             report.skipped += 1
+            report.forgotten += 1
         else:
             if before is not None:
                 # The rest is the file's; `created_at` is kept by the store.
@@ -122,5 +130,6 @@ async def _store(
             written[item.id] = item
     if written:
         await store.add_many(list(written.values()), within=own)
-        report.stored += len(written)
+        report.updated += len(updated)
+        report.stored += len(written) - len(updated)
     return list(written.values()), updated

@@ -8,7 +8,7 @@ from orbiter.memory.transfer._json_values import json_value
 from orbiter.memory.transfer._limits import Limits
 from orbiter.memory.transfer._scanner import BrokenError, Scanner
 
-__all__ = ["JsonStream", "parsed", "too_long"]
+__all__ = ["JsonStream", "parsed", "parsed_text", "too_long"]
 
 
 def too_long(what: str, limits: Limits) -> str:
@@ -27,6 +27,12 @@ def parsed(raw: bytes, place: str, *, limits: Limits, complain: Complain) -> obj
         complain(place, f"{count} {what} that no store can hold, replaced by U+FFFD")
 
     return json_value(raw, limits, replaced)
+
+
+def parsed_text(text: object, place: str, limits: Limits, complain: Complain) -> object:
+    """Return the value that a text in another file is, under the same rules."""
+    raw = text.encode(errors="replace") if isinstance(text, str) else text
+    return parsed(raw if isinstance(raw, bytes) else b"", place, limits=limits, complain=complain)
 
 
 class JsonStream:
@@ -49,7 +55,9 @@ class JsonStream:
         except BrokenError as exc:
             self._complain(f"line {exc.line}", f"{exc}; what follows was not read")
 
-    def elements(self, keys: tuple[str, ...], document: Callable[[], object]) -> Iterator[object]:
+    def elements(
+        self, keys: tuple[str, ...], document: Callable[[], object] | None
+    ) -> Iterator[object]:
         """Yield the elements of the array, or of the one under *keys*; else the *document*."""
         scanner = self._scanner
         try:
@@ -59,9 +67,9 @@ class JsonStream:
                 if scanner.peek():
                     self._complain(f"line {scanner.line}", "something stands behind the array")
             elif first == b"{" and keys:
-                if not (yield from self._under(keys)):
+                if not (yield from self._under(keys)) and document is not None:
                     yield document()
-            elif first:
+            elif first and document is not None:
                 yield document()
         except BrokenError as exc:
             self._complain(f"line {exc.line}", f"{exc}; what follows was not read")

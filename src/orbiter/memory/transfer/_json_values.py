@@ -8,15 +8,16 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import NoReturn
 
 from orbiter.memory.transfer._limits import Limits
 
-__all__ = ["OPEN_OR_CLOSED", "MoreFollowsError", "json_value"]
+__all__ = ["MoreFollowsError", "bracket_steps", "check_shape", "json_value"]
 
-OPEN_OR_CLOSED = re.compile(rb'(?:[^"\[\]{}]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL)
-"""Everything up to the next bracket that stands in no string, or to a string that has no end."""
-
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[{]}"))
 _UNSTORABLE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 _BAD_CHARACTERS = re.compile("[\0\ud800-\udfff]")
 _INSTEAD = "\N{REPLACEMENT CHARACTER}"
@@ -39,9 +40,7 @@ def json_value(raw: bytes, limits: Limits, replaced: Callable[[int], None]) -> o
         raise ValueError(
             f"it is not UTF-8: byte 0x{raw[exc.start]:02x} at position {exc.start}"
         ) from None
-    # Before the parser, whose own stack is the next limit.
-    if raw.count(b"[") + raw.count(b"{") > limits.depth and depth_of(raw) > limits.depth:
-        raise ValueError(f"it nests deeper than {limits.depth} levels")
+    check_shape(raw, limits)
     try:
         value: object = _decoder(limits.digits).decode(text)
     except json.JSONDecodeError as exc:
@@ -55,19 +54,33 @@ def json_value(raw: bytes, limits: Limits, replaced: Callable[[int], None]) -> o
     return value
 
 
+def check_shape(raw: bytes, limits: Limits) -> None:
+    """Raise `ValueError` for JSON that would take more than it weighs: too deep, or of too many.
+
+    That is seen before the parser, which makes every value, and whose own stack has an end.
+    """
+    bare = raw
+    if _nodes(raw) > limits.nodes and _nodes(bare := _STRING.sub(b"", raw)) > limits.nodes:
+        raise ValueError(
+            f"it holds more than {limits.nodes:,} values; "
+            "if you trust the file, raise the limit with `Limits(nodes=…)`"
+        )
+    if bare.count(b"[") + bare.count(b"{") > limits.depth and depth_of(bare) > limits.depth:
+        raise ValueError(f"it nests deeper than {limits.depth} levels")
+
+
+def _nodes(raw: bytes) -> int:
+    return raw.count(b",") + raw.count(b"[") + raw.count(b"{")
+
+
 def depth_of(raw: bytes) -> int:
     """Return how deep the brackets of *raw* nest."""
-    deepest = depth = at = 0
-    while (at := _end(OPEN_OR_CLOSED, raw, at)) < len(raw):
-        depth += 1 if raw[at] in b"[{" else -1
-        deepest = max(depth, deepest)
-        at += 1
-    return deepest
+    return max(accumulate(bracket_steps(raw)), default=0)
 
 
-def _end(pattern: re.Pattern[bytes], raw: bytes, at: int) -> int:
-    found = pattern.match(raw, at)
-    return found.end() if found else len(raw)
+def bracket_steps(raw: bytes) -> Sequence[int]:
+    """Return 1 for each bracket outside of strings that opens, -1 for each that closes."""
+    return memoryview(_STRING.sub(b"", raw).translate(_STEPS, _NO_BRACKETS)).cast("b")
 
 
 def _decoder(digits: int) -> json.JSONDecoder:

@@ -7,7 +7,7 @@ from orbiter.memory.errors import TransferError
 from orbiter.memory.transfer._formats import ReadableFormat
 from orbiter.memory.transfer._opened import OpenedFile
 
-__all__ = ["FORMATS", "NATIVE", "format_named", "recognised"]
+__all__ = ["COMPANIONS", "FORMATS", "NAMES_OWNERS", "NATIVE", "format_named", "recognised"]
 
 _HOMES = {
     "chatgpt": ("_chatgpt", "ChatGPT"),
@@ -26,6 +26,24 @@ first."""
 
 NATIVE = "jsonl"
 """Our own format, which is read by itself: it holds records, not memories of somebody's."""
+
+COMPANIONS = {
+    "chatgpt": (
+        "chat.html",
+        "conversation_asset_file_names.json",
+        "export_manifest.json",
+        "message_feedback.json",
+        "model_comparisons.json",
+        "shared_conversations.json",
+        "user.json",
+        "user_settings.json",
+    ),
+    "claude-ai": ("users.json",),
+}
+"""Files of an export that hold nothing to remember, so that nobody misses them."""
+
+NAMES_OWNERS = frozenset(("mem0", "langgraph"))
+"""Formats whose files may say whose each memory is."""
 
 FORMATS: tuple[str, ...] = (NATIVE, *_HOMES)
 """What `import_file` takes as `format`, beside `auto`."""

@@ -1,13 +1,13 @@
 """LangGraph's store in SQLite: `store(prefix, key, value, …)`, one JSON object to a row."""
 
-import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from orbiter.memory.errors import TransferError
 from orbiter.memory.items import MemoryItem, MemoryMetadata
 from orbiter.memory.transfer._formats import Complain, Found, SourceFile
+from orbiter.memory.transfer._json_stream import parsed_text
 from orbiter.memory.transfer._shapes import as_object, compact, first_text, instant, safely
 from orbiter.memory.transfer._tables import SQLITE, columns, opened
 
@@ -26,12 +26,12 @@ class LangGraphStore:
         """Tell by the table."""
         if not head.startswith(SQLITE):
             return False
-        with opened(source.path) as connection:
+        with opened(source) as connection:
             return columns(connection, "store") >= _COLUMNS
 
     def read(self, source: SourceFile, complain: Complain) -> Iterator[Found]:
         """Yield the rows in the order of their creation."""
-        with opened(source.path) as connection:
+        with opened(source) as connection:
             have = columns(connection, "store")
             if not have >= _COLUMNS:
                 raise TransferError(f"`{source.name}` has no table `store(prefix, key, value)`")
@@ -40,18 +40,23 @@ class LangGraphStore:
                 name if name in have else "NULL"
                 for name in ("created_at", "updated_at", "expires_at")
             ]
+            if columns(connection, "checkpoints"):
+                why = "what a checkpointer keeps of its threads is not read, only the store"
+                complain("table `checkpoints`", why)
             rows = connection.execute(
                 f"SELECT {', '.join(wanted)} FROM store ORDER BY {wanted[3]}, prefix, key"  # noqa: S608 - names of our own
             )
             for row in rows:
-                found = safely(partial(_found, row), complain, f"row `{row[0]}` `{row[1]}`")
+                place = f"row `{row[0]}` `{row[1]}`"
+                parse = partial(parsed_text, place=place, limits=source.limits, complain=complain)
+                found = safely(partial(_found, row, parse), complain, place)
                 if found is not None:
                     yield found
 
 
-def _found(row: sqlite3.Row | tuple[object, ...]) -> Found:
+def _found(row: sqlite3.Row | tuple[object, ...], parse: Callable[[object], object]) -> Found:
     prefix, key, value, created, updated, expires = row
-    record = _object(value)
+    record = _object(value, parse)
     labels = [label for label in str(prefix).split(".") if label]
     at = instant(created)
     times: dict[str, object] = (
@@ -66,11 +71,9 @@ def _found(row: sqlite3.Row | tuple[object, ...]) -> Found:
     return Found(item, compact([labels, str(key)]), tuple(labels))
 
 
-def _object(value: object) -> Mapping[str, object]:
+def _object(value: object, parse: Callable[[object], object]) -> Mapping[str, object]:
     try:
-        found = json.loads(value if isinstance(value, str | bytes) else "")
-    except RecursionError:
-        raise ValueError("its value nests too deep") from None
+        found = parse(value)
     except ValueError as exc:
         raise ValueError(f"its value is no JSON: {exc}") from None
     if not isinstance(found, Mapping):

@@ -6,23 +6,28 @@ share `blocks`. Some files are JSON that holds the JSON as a text.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 
 from orbiter.memory.items import MemoryItem, MemoryMetadata
 from orbiter.memory.messages import from_messages
 from orbiter.memory.transfer._formats import Complain, Found, SourceFile
+from orbiter.memory.transfer._json_stream import parsed_text
 from orbiter.memory.transfer._shapes import (
+    UNREADABLE,
     as_object,
     compact,
     first_text,
     instant,
+    later,
     plain_text,
+    reason,
     safely,
 )
 
 __all__ = ["Letta"]
 
+_SHOWN = 80
 _TEXT_FIELDS = ("message", "content")
 """Where Letta wraps what a user said in JSON: `{"type": "user_message", "message": …}`."""
 
@@ -42,8 +47,8 @@ class Letta:
         document = source.document()
         if isinstance(document, str):
             try:
-                document = json.loads(document)
-            except (ValueError, RecursionError) as exc:
+                document = parsed_text(document, "the file", source.limits, complain)
+            except ValueError as exc:
                 complain("the file", f"it holds a text that is no JSON: {exc}")
         file = as_object(document)
         agents = file.get("agents")
@@ -97,17 +102,18 @@ def _messages(
     for number, message in enumerate(messages):
         at = instant(message.get("created_at")) or last
         if last is not None and at is not None and at <= last:
-            at = last + timedelta(microseconds=1)  # the file's order is the conversation's
+            at = later(last, 1)  # the file's order is the conversation's
         last = at
-        whose = MemoryMetadata(session_id=agent, agent_id=agent)
+        place = f"message {number} of `{agent[:_SHOWN]}`"
         try:
+            whose = MemoryMetadata(session_id=agent, agent_id=agent)
             items = from_messages([_as_chat(message)], "openai", metadata=whose)
-        except ValueError as exc:  # a message of no known shape, or one that no store can hold
-            complain(f"message {number} of `{agent}`", f"{exc}")
+        except UNREADABLE as exc:  # a message of no known shape, or one that no store can hold
+            complain(place, reason(exc))
             continue
-        for place, item in enumerate(items):
+        for part, item in enumerate(items):
             own = first_text(message, "id") or str(number)
-            yield Found(_dated(item, at), compact(["message", agent, own, place]))
+            yield Found(_dated(item, at), compact(["message", agent, own, part]))
 
 
 def _as_chat(message: Mapping[str, object]) -> dict[str, object]:

@@ -11,7 +11,7 @@ from orbiter.memory.items import MemoryItem, MemoryMetadata
 from orbiter.memory.transfer._formats import Complain, Found, SourceFile
 from orbiter.memory.transfer._shapes import as_object, compact, instant, plain_text, safely
 
-__all__ = ["McpMemory", "observation_of"]
+__all__ = ["McpMemory", "observation_of", "relation_of"]
 
 
 class McpMemory:
@@ -58,9 +58,14 @@ def _relation(record: Mapping[str, object]) -> Iterator[Found]:
     ends = [record.get(name) for name in ("from", "relationType", "to")]
     if all(isinstance(end, str) and end for end in ends):
         words = [str(end) for end in ends]
-        extra = {"relation": dict(zip(("from", "relationType", "to"), words, strict=True))}
-        said = f"{words[0]} {words[1].replace('_', ' ')} {words[2]}"
+        said, extra = relation_of(words[0], words[1], words[2])
         yield _found(said, extra, ["relation", *words], record)
+
+
+def relation_of(begin: str, kind: str, end: str) -> tuple[str, dict[str, object]]:
+    """Return what a relation says, and what `metadata.extra` holds of it."""
+    relation = {"from": begin, "relationType": kind, "to": end}
+    return f"{begin} {kind.replace('_', ' ')} {end}", {"relation": relation}
 
 
 def _found(

@@ -1,7 +1,8 @@
 """Moving a whole store to another kind of store, exactly, and proving it.
 
 There is no file that says how far a move came. What is in the target already is left alone, so a
-move that was killed is simply made again, and goes on where it was.
+move that was killed is simply made again, and goes on where it was. So is what was changed there
+since: no move takes anything away.
 """
 
 import asyncio
@@ -10,16 +11,17 @@ import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from orbiter.memory.errors import AccessError, QueryError, StorageError
 from orbiter.memory.items import MemoryMetadata
 from orbiter.memory.protocols import VersionedStore
-from orbiter.memory.records import Record
+from orbiter.memory.records import Record, Written
 from orbiter.memory.stores import store_at
-from orbiter.memory.transfer._native import pages_of
+from orbiter.memory.transfer._native import MOST_TOLD, pages_of
 
 if TYPE_CHECKING:
     from orbiter.memory.backends.postgres import PostgresMemoryStore
@@ -40,7 +42,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """What a move did. It is true if all of it was read back, and is the same."""
+    """What a move did. It is true if the target holds all of it, exactly so."""
 
     copied: int
     """Records that were written, or put right, in the target."""
@@ -51,21 +53,31 @@ class Migration:
     checked: int
     """Records that were read back from the target in the end."""
     source_digest: str
-    """The sum of the SHA-256 of all records that were read from the source."""
+    """The sum of the SHA-256 of all records that were read from the source, `kept` and `ended`
+    ones aside."""
     target_digest: str
     """The same of those that were read back from the target."""
     is_complete: bool
     """Whether the source holds as many items as it did when they were copied."""
+    kept: int = 0
+    """Items that went on by themselves in the target, and so were left as they are there."""
+    conflicts: tuple[str, ...] = ()
+    """The ids of the first hundred of these."""
+    ended: int = 0
+    """Items that were copied, and were over by themselves before they could be read back."""
 
     @property
     def verified(self) -> bool:
-        """Whether the target holds what the source does, by count and by digest."""
-        moved = self.copied + self.already_there
+        """Whether the target holds what the source does, by count and by digest.
+
+        Items that were `kept` aside: they are not the copy's fault, and make the move false.
+        """
+        moved = self.copied + self.already_there - self.ended
         is_same = self.source_digest == self.target_digest and self.checked == moved
         return is_same and self.is_complete
 
     def __bool__(self) -> bool:
-        return self.verified
+        return self.verified and not self.kept
 
 
 async def migrate(
@@ -74,14 +86,20 @@ async def migrate(
     *,
     progress: Progress | None = None,
     scope: MemoryMetadata | None = None,
+    overwrite: bool = False,
 ) -> Migration:
     """Copy everything, or what is of *scope*, from one store to another; say whether it is there.
 
     Every item comes with its versions, its deletion, its times and its place among the others.
     Killed at any moment, it may be called again: what is there already is left alone. In the end
     all is read back from the target and compared with what was read from the source. Vectors are
-    not copied; the target makes its own. A Redis keeps no versions and nothing soft-deleted, so
-    there these are left out.
+    not copied; the target makes its own, and a SQLite file indexes its texts when it is next open.
+    A Redis keeps no versions and nothing soft-deleted, so there these are left out.
+
+    An item that is in the target is replaced if the source only knows more of it: the same
+    versions, and newer or older ones. If it went on by itself there, it stays, forgotten or not;
+    it is counted as `kept`, named in `conflicts`, and makes the answer false. With *overwrite* it
+    becomes what it is in the source, with its history.
 
     *progress* is called with records done and records in all, each counted twice: it is copied,
     and it is read back. What is written to the source meanwhile may be missing in the target;
@@ -89,9 +107,12 @@ async def migrate(
     """
     source, target = _stores(source_url, target_url)
     _check_different(source_url, target_url)
+    for store in (source, target):
+        if leave_chores := getattr(store, "_leave_chores", None):
+            leave_chores()  # they would stand between one page and the next
     async with source, target:
         held = _as_allowed(source, scope), _as_allowed(target, scope)
-        return await _Move(*held, scope, progress).run()
+        return await _Move(*held, scope, progress, overwrite=overwrite).run()
 
 
 class _Move:
@@ -101,7 +122,12 @@ class _Move:
         target: "_Store",
         scope: MemoryMetadata | None,
         progress: Progress | None,
+        *,
+        overwrite: bool,
     ) -> None:
+        self._overwrite = overwrite
+        self._kept: set[str] = set()
+        self._ends: list[datetime] = []
         self._source = source
         self._target = target
         self._scope = scope
@@ -113,38 +139,71 @@ class _Move:
         self._total = 2 * await _count(self._source, self._scope)
         copied = left_out = 0
         given = _Sum()
-        async with aclosing(_ahead(self._pages(self._source))) as pages:
+        async with aclosing(_ahead(self._given(given))) as pages:
+            async for fitting, others in pages:
+                left_out += others
+                if fitting:
+                    written = await self._target.put_records(fitting, overwrite=self._overwrite)
+                    copied += written
+                    self._leave_out(fitting, written, given)
+                self._tell(len(fitting) + others)
+        count_anew = getattr(self._target, "_count_anew", None)
+        if count_anew is not None and copied >= BATCH:
+            await count_anew()  # or each page that is read back would be sorted out of all
+        found = await self._read_back(given.records)
+        unchanged = await self._is_complete(given.records + len(self._kept) + left_out)
+        present = given.records - copied
+        ended = given.take_out_ended(found)
+        return Migration(
+            copied, present, left_out, found.records, given.digest, found.digest,
+            unchanged, len(self._kept), tuple(sorted(self._kept)[:MOST_TOLD]), ended,
+        )  # fmt: skip
+
+    async def _is_complete(self, seen: int) -> bool:
+        """Tell whether the source holds what was seen of it, but for what is over by now."""
+        before = self._over()
+        count = await _count(self._source, self._scope)
+        return seen - self._over() <= count <= seen - before
+
+    def _over(self) -> int:
+        now = datetime.now(UTC)
+        return sum(1 for end in self._ends if end <= now)
+
+    def _leave_out(self, records: list[Record], written: int, given: "_Sum") -> None:
+        """Take out of the sum what stays in the target as it is there."""
+        kept = set(written.conflicts if isinstance(written, Written) else ())
+        if kept:
+            given.take_out([self._held(record) for record in records if record.id in kept])
+            self._kept |= kept
+
+    async def _given(self, given: "_Sum") -> AsyncGenerator[tuple[list[Record], int], None]:
+        """Yield what is to be copied, page by page, and how many are left out; add it up."""
+        async with aclosing(self._pages(self._source)) as pages:
             async for page in pages:
                 fitting = self._fitting(page)
-                left_out += len(page) - len(fitting)
-                if fitting:
-                    copied += await self._target.put_records(fitting)
-                given.add(fitting)
-                self._tell(len(page))
-        found = await self._read_back(given.records)
-        unchanged = await _count(self._source, self._scope) == given.records + left_out
-        return Migration(
-            copied, given.records - copied, left_out, found.records, given.digest, found.digest,
-            unchanged,
-        )  # fmt: skip
+                self._ends += [end for record in page if (end := record.ends_at) is not None]
+                given.add([self._held(record) for record in fitting])  # while another is written
+                yield fitting, len(page) - len(fitting)
 
     def _pages(self, store: "_Store") -> AsyncGenerator[list[Record], None]:
         return pages_of(store, metadata=self._scope, most=BATCH)
 
     def _fitting(self, page: list[Record]) -> list[Record]:
         """Return what the target can hold of a page."""
-        if self._keeps_all:
-            return page
-        return [record.present for record in page if not record.deleted]
+        return page if self._keeps_all else [record for record in page if not record.deleted]
+
+    def _held(self, record: Record) -> Record:
+        """Return what the target holds of a record that it was given."""
+        return record if self._keeps_all else record.present
 
     async def _read_back(self, records: int) -> "_Sum":
         """Read all that was to be moved from the target."""
         found = _Sum()
-        is_alone = await _count(self._target, self._scope) == records
+        is_alone = await _count(self._target, self._scope) == records + len(self._kept)
         pages = self._pages(self._target) if is_alone else self._asked_for()
         async with aclosing(_ahead(pages)) as ahead:
             async for page in ahead:
-                found.add(page)
+                found.add([record for record in page if record.id not in self._kept])
                 self._tell(len(page))
         return found
 
@@ -167,16 +226,36 @@ class _Sum:
     def __init__(self) -> None:
         self.records = 0
         self._sum = 0
+        self._ending: dict[str, Record] = {}
 
     def add(self, records: list[Record]) -> None:
         self.records += len(records)
-        for record in records:
-            digest = hashlib.sha256(record.to_line().encode()).digest()
-            self._sum += int.from_bytes(digest)
+        self._sum += sum(map(_number, records))
+        self._ending |= {each.id: each for each in records if each.ends_at is not None}
+
+    def take_out(self, records: list[Record]) -> None:
+        self.records -= len(records)
+        self._sum -= sum(map(_number, records))
+
+    def take_out_ended(self, found: "_Sum") -> int:
+        """Take out what is over by now and so was not found; return how much."""
+        now = datetime.now(UTC)
+        gone = [
+            record
+            for item_id, record in self._ending.items()
+            if item_id not in found._ending and record.ends_at is not None  # noqa: SLF001 - its own kind
+            if record.ends_at <= now
+        ]
+        self.take_out(gone)
+        return len(gone)
 
     @property
     def digest(self) -> str:
         return f"{self._sum % 2**256:064x}"
+
+
+def _number(record: Record) -> int:
+    return int.from_bytes(hashlib.sha256(record.to_line().encode()).digest())
 
 
 async def _count(store: "_Store", scope: MemoryMetadata | None) -> int:
@@ -238,7 +317,7 @@ def _as_allowed(store: "_Store", scope: MemoryMetadata | None) -> "_Store":
 
 def _check_different(source_url: str, target_url: str) -> None:
     """Raise `QueryError` if both are one store: the copy would only look like one."""
-    if _identity(source_url) == _identity(target_url):
+    if _identity(source_url) == _identity(target_url) or _is_one_file(source_url, target_url):
         raise QueryError("both addresses are of one store; name another as the target")
 
 
@@ -251,7 +330,20 @@ def _identity(url: str) -> object:
     if "," in parts.netloc:  # several hosts
         return url
     scheme = parts.scheme.replace("postgresql", "postgres")
-    port = parts.port or (5432 if scheme == "postgres" else 6379)
-    host = "127.0.0.1" if parts.hostname in (None, "localhost", "::1") else parts.hostname
-    name = parts.path.strip("/") or ("0" if "redis" in scheme else parts.username)
-    return scheme, host, port, name, parts.query
+    said = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    host, port = parts.hostname or said.get("host"), parts.port or said.get("port")
+    host = "127.0.0.1" if host in (None, "localhost", "::1") else host
+    if "redis" in scheme:
+        number = said.get("db") or parts.path.strip("/") or "0"
+        return scheme.replace("rediss", "redis"), host, int(port or 6379), number
+    name = parts.path.strip("/") or said.get("dbname") or said.get("database") or parts.username
+    # The rest of what is said is how to get there; these say which tables are meant.
+    return scheme, host, int(port or 5432), name, said.get("search_path"), said.get("options")
+
+
+def _is_one_file(source_url: str, target_url: str) -> bool:
+    """Tell whether both are names of one file, which may have several."""
+    paths = [getattr(store_at(url), "db_path", None) for url in (source_url, target_url)]
+    if None in paths or not all(Path(path).exists() for path in paths):  # type: ignore[arg-type]  # no `None`
+        return False
+    return Path(paths[0]).samefile(paths[1])  # type: ignore[arg-type]  # the same

@@ -10,26 +10,24 @@ import hashlib
 import json
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import aclosing, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any, Protocol, cast
 
-from orbiter.memory.errors import (
-    AccessError,
-    InvalidItemError,
-    MemoryError,
-    QueryError,
-    TransferError,
-)
+from orbiter.memory.errors import MemoryError, QueryError, TransferError
 from orbiter.memory.items import MemoryMetadata
 from orbiter.memory.protocols import Embeddings, VersionedStore
 from orbiter.memory.query import Query
-from orbiter.memory.records import Record
+from orbiter.memory.records import Record, Written
 from orbiter.memory.reports import StoreStats
-from orbiter.memory.transfer._report import Imported
+from orbiter.memory.transfer._aside import each_aside
+from orbiter.memory.transfer._limits import Limits
+from orbiter.memory.transfer._record_lines import FORMAT, FORMAT_VERSION, is_native, record_pages
+from orbiter.memory.transfer._report import Imported, Problem
+from orbiter.memory.transfer._source import Tally
 from orbiter.memory.transfer._target import new_file
 
 __all__ = [
@@ -43,19 +41,16 @@ __all__ = [
     "pages_of",
 ]
 
-FORMAT = "orbiter-memory records"
-"""What the first line of a file calls it."""
-
-FORMAT_VERSION = 1
-
-MOST_LINE = 256 * 2**20
-"""Bytes of the longest line that is read: an item of a megabyte with some hundred versions."""
-
 PAGE = 500
 """Records that are read, or written, at a time."""
 
 PAGE_LENGTH = 4 * 2**20
 """Characters that are in memory at a time, unless a single record is longer."""
+
+MOST_TOLD = 100
+"""Items that a report names of those that stayed as they were."""
+
+_WENT_ON = "it has changed here since, and stays as it is; `overwrite=True` replaces it"
 
 Progress = Callable[[int, int], None]
 """Called with the records that are done, and those there are in all, as far as that is known."""
@@ -76,9 +71,16 @@ class MovableStore(Protocol):
         ...
 
     async def put_records(
-        self, records: Sequence[Record], *, within: MemoryMetadata | None = None
+        self,
+        records: Sequence[Record],
+        *,
+        within: MemoryMetadata | None = None,
+        overwrite: bool = False,
     ) -> int:
-        """Write records exactly, all or none; return how many were not there so."""
+        """Write records exactly, all or none; return how many were not there so.
+
+        What went on by itself here stays, unless *overwrite*; a `Written` names it.
+        """
         ...
 
 
@@ -254,137 +256,64 @@ async def import_records(
     *,
     scope: MemoryMetadata | None = None,
     progress: Progress | None = None,
+    overwrite: bool = False,
+    limits: Limits | None = None,
 ) -> Imported:
     """Put what `export_records` wrote into *store*, exactly as it was.
 
-    It may be repeated: what is there already, exactly so, is left alone; what is there and differs
-    becomes what the file says. With *scope*, a file that holds anything of others is refused with
-    an `AccessError`.
+    It may be repeated: what is there already, exactly so, is left alone, and what the file knows
+    newer versions of goes on to them. What has changed here by itself stays as it is, is counted
+    as skipped, and told; with *overwrite* it becomes what the file says. With *scope*, a file that
+    holds anything of others is refused with an `AccessError`.
 
     A file is read through before anything is stored: one that is damaged, cut off, or of a format
     that this version does not know is refused with a `TransferError`, and nothing is stored. A
     stream (`-` or a file object) can be read once only: there, what came before the damage is
-    stored, and importing the whole file later is safe.
+    stored, and importing the whole file later is safe. *limits* says how much of it is read before
+    it counts as hostile; without, a line may have 256 MB.
     """
     path = _path(source)
-    expected = 0
+    expected = seen = stored = 0
+    kept: list[str] = []
     if path is not None:
-        with _readable(path, path) as file:
-            for record, _ in _read(file, scope):
-                expected += record is not None
-    seen = stored = length = 0
-    batch: list[Record] = []
-    with _readable(source, path) as file:
-        for record, size in _read(file, scope):
-            if record is not None:
-                batch.append(record)
-                length += size
-            if batch and (record is None or len(batch) == PAGE or length > PAGE_LENGTH):
-                stored += await store.put_records(batch, within=scope)
-                seen += len(batch)
-                batch, length = [], 0
-                if progress is not None:
-                    progress(seen, max(expected, seen))
-    return Imported(format="jsonl", found=seen, stored=stored, unchanged=seen - stored, skipped=0)
-
-
-def is_native(head: bytes) -> bool:
-    """Tell whether a file that begins with *head* is one of ours."""
-    return f'"format":"{FORMAT}"'.encode() in head.partition(b"\n")[0]
-
-
-@contextmanager
-def _readable(source: str | Path | IO[bytes], path: Path | None) -> Iterator[IO[bytes]]:
-    if path is None:
-        yield sys.stdin.buffer if source == "-" else cast("IO[bytes]", source)
-        return
-    try:
-        with path.open("rb") as file:
-            is_packed = file.peek(2)[:2] == b"\x1f\x8b"
-            with gzip.GzipFile(fileobj=file) if is_packed else nullcontext(file) as lines:
-                yield cast("IO[bytes]", lines)
-    except MemoryError:
-        raise
-    except (EOFError, gzip.BadGzipFile) as exc:
-        raise TransferError(f"`{path}` is cut off or damaged: {exc}") from None
-    except OSError as exc:
-        raise TransferError(f"`{path}` cannot be read: {exc.strerror or exc}") from exc
-
-
-def _read(file: IO[bytes], scope: MemoryMetadata | None) -> Iterator[tuple[Record | None, int]]:
-    """Yield the records of a file with their bytes, and `None` in the end.
-
-    Whatever is wrong is a `TransferError` that names the line.
-    """
-    wanted = Query(metadata=scope).wanted
-    digest, number, seen = hashlib.sha256(), 0, 0
-    while line := file.readline(MOST_LINE + 1):
-        number += 1
-        if len(line) > MOST_LINE:
-            raise TransferError(f"line {number} is longer than {MOST_LINE:,} bytes")
-        if not line.endswith(b"\n"):
-            raise TransferError(f"the file is cut off in line {number}; export it again")
-        if number == 1:
-            _check_header(line)
-        elif line.startswith(b'{"end":'):
-            _check_end(line, seen, digest.hexdigest(), number)
-            if file.readline(1):
-                raise TransferError(f"line {number + 1} comes after the end of the file")
-            yield None, 0
-            return
-        else:
-            record = _record(line, number)
-            for item in record.items if wanted else ():
-                if any(getattr(item.metadata, name) != value for name, value in wanted.items()):
-                    raise AccessError(
-                        f"line {number}: `{record.id}` is not of this scope; nothing of others "
-                        "is read in here"
-                    )
-            seen += 1
-            yield record, len(line)
-        digest.update(line)
-    raise TransferError(
-        f"the file is cut off after line {number}; export it again" if number else "it is empty"
+        async with aclosing(_read_aside(path, path, scope, limits)) as pages:
+            async for page in pages:
+                expected += len(page)
+    async with aclosing(_read_aside(source, path, scope, limits)) as pages:
+        async for page in pages:
+            written = await store.put_records(page, within=scope, overwrite=overwrite)
+            stored += written
+            kept += _kept(written)
+            seen += len(page)
+            if progress is not None:
+                progress(seen, max(expected, seen))
+    return Imported(
+        format="jsonl",
+        found=seen,
+        stored=stored,
+        unchanged=seen - stored - len(kept),
+        skipped=len(kept),
+        problems=tuple(Problem(f"item `{item_id}`", _WENT_ON) for item_id in kept[:MOST_TOLD]),
+        problem_count=len(kept),
     )
 
 
-def _record(line: bytes, number: int) -> Record:
-    try:
-        return Record.from_line(line)
-    except InvalidItemError as exc:
-        raise TransferError(f"line {number}: {exc}") from exc
+def _read_aside(
+    source: str | Path | IO[bytes],
+    path: Path | None,
+    scope: MemoryMetadata | None,
+    limits: Limits | None,
+) -> AsyncGenerator[list[Record], None]:
+    """Yield the records of a file page by page; they are read and made in a thread."""
+    tally = Tally()
+
+    def stop() -> None:
+        tally.is_stopped = True
+
+    page = (PAGE, PAGE_LENGTH)
+    pages = record_pages(source, path, scope=scope, limits=limits, page=page, tally=tally)
+    return each_aside(pages, stop=stop)
 
 
-def _check_header(line: bytes) -> None:
-    header = _loaded(line)
-    if header.get("format") != FORMAT:
-        raise TransferError(
-            f"line 1 does not say `{FORMAT}`: this is no export of orbiter-memory; other formats "
-            "are read by `import_file`"
-        )
-    found = header.get("format_version")
-    if not isinstance(found, int) or not 1 <= found <= FORMAT_VERSION:
-        raise TransferError(
-            f"the file has format {found!r}, this version of orbiter-memory knows "
-            f"{FORMAT_VERSION}; upgrade with: pip install -U orbiter-memory"
-        )
-
-
-def _check_end(line: bytes, seen: int, digest: str, number: int) -> None:
-    stated = _loaded(line).get("end")
-    if not isinstance(stated, dict):
-        raise TransferError(f"line {number} is no end of a file")
-    if stated.get("records") != seen or stated.get("sha256") != digest:
-        raise TransferError(
-            f"line {number}: the file was changed since it was written: it holds {seen} records, "
-            f"{stated.get('records')} are stated, and the digest "
-            + ("is right" if stated.get("sha256") == digest else "is another")
-        )
-
-
-def _loaded(line: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        found = None
-    return found if isinstance(found, dict) else {}
+def _kept(written: int) -> tuple[str, ...]:
+    return written.conflicts if isinstance(written, Written) else ()

@@ -1,8 +1,8 @@
 """Sessions of the OpenAI Agents SDK in SQLite: `agent_messages`, a Responses item to a row."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
+from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
@@ -10,11 +10,21 @@ from orbiter.memory.errors import TransferError
 from orbiter.memory.items import MemoryItem, MemoryMetadata
 from orbiter.memory.messages import from_messages
 from orbiter.memory.transfer._formats import Complain, Found, SourceFile
-from orbiter.memory.transfer._shapes import compact, instant
+from orbiter.memory.transfer._json_stream import parsed_text
+from orbiter.memory.transfer._limits import Limits
+from orbiter.memory.transfer._shapes import (
+    UNREADABLE,
+    compact,
+    instant,
+    later,
+    reason,
+    safely,
+)
 from orbiter.memory.transfer._tables import SQLITE, columns, opened
 
 __all__ = ["OpenAIAgents"]
 
+_SHOWN = 80
 _COLUMNS = {"id", "session_id", "message_data"}
 
 
@@ -27,12 +37,12 @@ class OpenAIAgents:
         """Tell by the table."""
         if not head.startswith(SQLITE):
             return False
-        with opened(source.path) as connection:
+        with opened(source) as connection:
             return columns(connection, "agent_messages") >= _COLUMNS
 
     def read(self, source: SourceFile, complain: Complain) -> Iterator[Found]:
         """Yield the messages, session by session."""
-        with opened(source.path) as connection:
+        with opened(source) as connection:
             have = columns(connection, "agent_messages")
             if not have >= _COLUMNS:
                 raise TransferError(f"`{source.name}` has no table `agent_messages`")
@@ -42,29 +52,36 @@ class OpenAIAgents:
                 " ORDER BY session_id, id"
             )
             for session, those in groupby(rows, key=lambda row: str(row[0])):
-                for turn in _turns(session, those, complain):
-                    yield from _found(session, turn, complain)
+                make = partial(MemoryMetadata, session_id=session)
+                whose = safely(make, complain, f"session `{session[:_SHOWN]}`")
+                if whose is not None:
+                    for turn in _turns(session[:_SHOWN], those, source.limits, complain):
+                        yield from _found(whose, turn, complain)
 
 
 class _Row(NamedTuple):
-    number: int
+    number: object
     message: Mapping[str, object]
     at: datetime | None
 
 
 def _turns(
-    session: str, rows: Iterable[tuple[str, int, object, object]], complain: Complain
+    session: str,
+    rows: Iterable[tuple[str, object, object, object]],
+    limits: Limits,
+    complain: Complain,
 ) -> Iterator[list[_Row]]:
     """Yield what belongs together: calls, their results and reasoning stand in several rows."""
     turn: list[_Row] = []
     for _, number, data, created in rows:
+        place = f"message {str(number)[:_SHOWN]} of session `{session}`"
         try:
-            message = json.loads(data if isinstance(data, str | bytes) else "")
-        except (ValueError, RecursionError) as exc:
-            complain(f"message {number} of session `{session}`", f"it is no JSON: {exc}")
+            message = parsed_text(data, place, limits, complain)
+        except ValueError as exc:
+            complain(place, f"{exc}")
             continue
         if not isinstance(message, Mapping):
-            complain(f"message {number} of session `{session}`", "it is no JSON object")
+            complain(place, "it is no JSON object")
             continue
         if message.get("role") in ("user", "system", "developer") and turn:
             yield turn
@@ -74,22 +91,25 @@ def _turns(
         yield turn
 
 
-def _found(session: str, turn: Sequence[_Row], complain: Complain) -> Iterator[Found]:
-    whose = MemoryMetadata(session_id=session)
+def _found(whose: MemoryMetadata, turn: Sequence[_Row], complain: Complain) -> Iterator[Found]:
+    session = str(whose.session_id)
     try:
         items = from_messages([row.message for row in turn], "openai-responses", metadata=whose)
-    except ValueError as exc:  # a message of no known shape, or one that no store can hold
+    except UNREADABLE as exc:  # a message of no known shape, or one that no store can hold
         if len(turn) > 1:  # only what cannot be read is left out
             for row in turn:
-                yield from _found(session, [row], complain)
+                yield from _found(whose, [row], complain)
         else:
-            complain(f"message {turn[0].number} of session `{session}`", f"{exc}")
+            place = f"message {str(turn[0].number)[:_SHOWN]} of session `{session[:_SHOWN]}`"
+            complain(place, reason(exc))
         return
-    for place, item in enumerate(items):
+    number = turn[0].number
+    for part, item in enumerate(items):
         # Rows have whole seconds; their order is kept within them.
-        at = turn[0].at and turn[0].at + timedelta(microseconds=turn[0].number + place)
+        at = turn[0].at and later(turn[0].at, part + (number if isinstance(number, int) else 0))
         dated = item if at is None else _dated(item, at)
-        yield Found(dated, compact([session, turn[0].number, place]))
+        own = number if isinstance(number, int) else str(number)
+        yield Found(dated, compact([session, own, part]))
 
 
 def _dated(item: MemoryItem, at: datetime) -> MemoryItem:

@@ -8,11 +8,17 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import PurePosixPath
 
-from orbiter.memory.errors import MessageError
 from orbiter.memory.items import MemoryItem, ToolMemory, calls_of
 from orbiter.memory.messages import from_messages
 from orbiter.memory.transfer._formats import Complain, Found, SourceFile
-from orbiter.memory.transfer._shapes import as_object, compact, first_text, instant
+from orbiter.memory.transfer._shapes import (
+    UNREADABLE,
+    as_object,
+    compact,
+    first_text,
+    instant,
+    reason,
+)
 from orbiter.memory.transfer._threads import Thread, cut, digest, start_of
 
 __all__ = ["OpenAIMessages"]
@@ -93,8 +99,8 @@ class _Reading:
             if isinstance(text := message.get("content"), str):
                 message["content"] = cut(text, self._complain, place)
             items = from_messages([message], "openai")
-        except MessageError as exc:
-            self._complain(place, str(exc).removeprefix("message 0: "))
+        except UNREADABLE as exc:
+            self._complain(place, reason(exc).removeprefix("message 0: "))
             return
         for item in items:
             self._name_tool(item)
@@ -111,7 +117,7 @@ class _Reading:
             name = first_text(message, "name")
             open_calls = [id for id, tool in self._tools.items() if tool == name]
             message = {**message, "role": "tool", "tool_call_id": (open_calls or [""])[-1]}
-            del message["name"]
+            message.pop("name", None)
         return message
 
     def _name_tool(self, item: MemoryItem) -> None:

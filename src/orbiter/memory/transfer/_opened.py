@@ -42,6 +42,7 @@ class OpenedFile:
         limits: Limits,
         complain: Complain,
         on_disk: Callable[[], Path],
+        is_stopped: Callable[[], bool],
         members: "Callable[[], Iterator[OpenedFile]] | None" = None,
     ) -> None:
         self._name = name
@@ -50,6 +51,7 @@ class OpenedFile:
         self._complain = complain
         self._on_disk = on_disk
         self._members = members
+        self._is_stopped = is_stopped
 
     @property
     def name(self) -> str:
@@ -60,6 +62,16 @@ class OpenedFile:
     def path(self) -> Path:
         """A file on disk with its bytes."""
         return self._on_disk()
+
+    @property
+    def limits(self) -> Limits:
+        """How much of it may be read at a time."""
+        return self._limits
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nobody waits for it any more."""
+        return self._is_stopped()
 
     @property
     def is_container(self) -> bool:
@@ -141,6 +153,10 @@ class OpenedFile:
         Without such an array it yields the document, or what stands there, itself.
         """
         yield from self._stream().elements(keys, self.document)
+
+    def listed(self, key: str) -> Iterator[object]:
+        """Yield the elements of the array under *key* in the document; none if there is none."""
+        yield from self._stream().elements((key,), None)
 
     def document(self) -> object:
         """Return the one JSON value that the file is; `TransferError` if it is none."""

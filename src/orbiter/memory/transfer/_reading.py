@@ -1,40 +1,43 @@
 """A file as batches of items ready for the store: read, placed and named in one thread.
 
-A file says what there is, never whose it is: everything lands in the caller's scope, under ids
-made of that scope, the format and the file's own names. So the same file gives the same ids.
+A file says what there is, never whose it is: everything lands in the caller's scope. Its id is
+made of the scope that it ends up in, the format, and the file's names for it and for its owner. So
+the same file gives the same ids, whoever imports it for the same person.
 """
 
 import json
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from hashlib import blake2b
-
-from pydantic import ValidationError
+from pathlib import PurePosixPath
 
 from orbiter.memory.agent._reading import derived_id
 from orbiter.memory.errors import TransferError
-from orbiter.memory.items import MemoryItem, MemoryMetadata
+from orbiter.memory.items import MemoryItem, MemoryMetadata, SystemMemory
+from orbiter.memory.transfer._extras import IMPORTED, checked
 from orbiter.memory.transfer._formats import Found
-from orbiter.memory.transfer._known import format_named, recognised
+from orbiter.memory.transfer._known import COMPANIONS, NAMES_OWNERS, format_named, recognised
 from orbiter.memory.transfer._limits import Limits
 from orbiter.memory.transfer._opened import OpenedFile
-from orbiter.memory.transfer._owners import Owners
+from orbiter.memory.transfer._owners import Owners, needs_a_user
 from orbiter.memory.transfer._report import Report
+from orbiter.memory.transfer._shapes import UNREADABLE, reason
 from orbiter.memory.transfer._source import Tally, open_source
+from orbiter.memory.transfer._threads import LONGEST_NAME, digest
+from orbiter.memory.transfer._unknown import looks_like, unknown
 from orbiter.memory.trust import Trust
 
-__all__ = ["IMPORTED", "Reader", "Ready"]
-
-IMPORTED = "imported"
-"""The key of `metadata.extra` with the digest of what the file said: an import changes an item
-only when the file has changed, and leaves alone what its owner made of it since."""
+__all__ = ["Reader", "Ready"]
 
 _OURS = frozenset(("id", "metadata", "created_at", "updated_at", "version"))
 """Fields that a file does not decide; time and whose it is are looked at apart."""
+_PLAIN = ("content", "created_at", "updated_at", "expires_at", "status")
 _MOST_ITEMS = 400
 _MOST_BYTES = 4 * 2**20
+_MOST_NAMES = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +61,21 @@ class Reader:
         owner: str | None,
         limits: Limits | None,
         report: Report,
+        needs_owner: bool = False,
     ) -> None:
+        """Prepare it; with *needs_owner*, what would be nobody's is refused."""
         self._path = path
         self._scope = scope
         self._format = format
-        self._owners = Owners(owner, scope.user_id)
+        self._owners = Owners(owner, scope.user_id, needs_owner=needs_owner)
+        self._needs_owner = needs_owner
         self._limits = limits
         self._report = report
         self._stack = ExitStack()
         self._found: Iterator[tuple[str, Found]] = iter(())
-        self._strange: list[str] = []
+        self._strange: dict[str, list[str]] = {}
+        """By what is the matter with them: the files that are not read."""
         self.tally = Tally()
-        self.is_stopped = False
-        """Set from outside, to read no further."""
 
     def open(self) -> None:
         """Open the file and see what it is."""
@@ -83,13 +88,16 @@ class Reader:
         report.is_muted = True
         sources = self._sources(source)
         if not sources:
-            raise TransferError(
-                f'`{source.name}` is of no known format; name one, such as `format="mem0"`'
-            )
+            raise unknown(source)
+        if self._needs_owner and not NAMES_OWNERS & {format for _, format in sources}:
+            raise needs_a_user(source.name)
+        members = source.opened_members() if source.is_container else ()
+        self.tally.unread = dict.fromkeys(member.name for member in members)
         report.is_muted = False
-        if self._strange:
-            others = f" and {len(self._strange) - 1} others" if self._strange[1:] else ""
-            report.complain(f"`{self._strange[0]}`{others}", "of no known format; not read")
+        for why, names in self._strange.items():
+            report.complain(_listed(names), f"not read: {why}")
+            for name in names:
+                self.tally.unread.pop(name, None)
         report.formats += [format for _, format in sources]
         self.tally.done = 0
         self._found = self._read(source.name, sources)
@@ -103,11 +111,13 @@ class Reader:
             return [(source, whole)]
         found = []
         for member in source.opened_members() if source.is_container else ():
-            format = None
-            with suppress(TransferError):  # damaged, so it is not known either
+            try:
                 format = recognised(member)
+                why = looks_like(member) if format is None else ""
+            except TransferError as exc:  # damaged, so it is not known either
+                format, why = None, str(exc)
             if format is None:
-                self._strange.append(member.name)
+                self._strange.setdefault(why, []).append(member.name)
             else:
                 found.append((member, format))
         return found
@@ -129,61 +139,107 @@ class Reader:
                     raise
                 report.complain(source.name, str(exc))
         self._owners.tell(report.complain, name)
+        known = {each for _, format in sources for each in COMPANIONS.get(format, ())}
+        left = [each for each in self.tally.unread if PurePosixPath(each).name not in known]
+        if left:
+            formats = "`, `".join(dict.fromkeys(report.formats))
+            report.complain(_listed(left), f"not read: no part of `{formats}`")
 
     def batch(self) -> list[Ready]:
         """Return the next items; none at the end."""
         ready: list[Ready] = []
         size = 0
-        while not self.is_stopped and len(ready) < _MOST_ITEMS and size < _MOST_BYTES:
+        while not self.tally.is_stopped and len(ready) < _MOST_ITEMS and size < _MOST_BYTES:
             try:
                 format, found = next(self._found)
             except StopIteration:
                 break
-            except ValidationError as exc:
-                first = exc.errors(include_url=False, include_input=False)[0]
-                raise TransferError(f"the file cannot be read on: {first['msg']}") from exc
-            try:
-                one, length = self._ready(format, found)
-            except ValueError as exc:
+            except TransferError:
+                if self._is_given_up():
+                    break
+                raise
+            except UNREADABLE as exc:
+                raise TransferError(f"the file cannot be read on: {reason(exc)}") from exc
+            place = f"`{found.key[:80]}`"
+            end = found.item.expires_at
+            if end is not None and end <= datetime.now(UTC):
                 self._report.skipped += 1
-                self._report.complain(f"`{found.key[:80]}`", f"it cannot be stored: {exc}")
+                self._report.complain(place, f"it is over since {end:%Y-%m-%d %H:%M} UTC")
+                continue
+            try:
+                one, length = self._ready(format, found, place)
+            except UNREADABLE as exc:
+                self._report.skipped += 1
+                self._report.complain(place, f"it cannot be stored: {reason(exc)}")
                 continue
             ready.append(one)
             size += length
         return ready
 
-    def _ready(self, format: str, found: Found) -> tuple[Ready, int]:
+    def _is_given_up(self) -> bool:
+        return self.tally.is_stopped
+
+    def _ready(self, format: str, found: Found, place: str) -> tuple[Ready, int]:
         item = found.item
         # Else its time is that of the reading, which is another each time.
         is_dated = "created_at" in item.model_fields_set
         own = item.metadata
         said = {name: value for name, value in item.__dict__.items() if name not in _OURS}
         said |= {"created_at": item.created_at} if is_dated else {}
-        whose = (own.session_id, own.task_id, own.agent_id, own.extra)
-        raw = json.dumps([said, whose], sort_keys=True, default=str).encode()
+        beside = (own.session_id, own.task_id, own.agent_id, own.extra)
+        raw = json.dumps([said, beside], sort_keys=True, default=str).encode()
         digest = blake2b(raw, digest_size=8).hexdigest()
-        labels = {"source": f"import:{format}", "trust": int(Trust.IMPORT), IMPORTED: digest}
-        item.__dict__["metadata"] = self._placed(found, labels)
-        item.__dict__["id"] = derived_id(self._scope, "import", format, found.key)
+        extra = checked(own.extra, format, self._report.complain, place)
+        extra |= {"source": f"import:{format}", "trust": int(Trust.IMPORT), IMPORTED: digest}
+        whose = self._placed(format, found, extra)
+        if isinstance(item, SystemMemory) and not self._is_named(format, whose):
+            item = _unsaid(item, whose)
+        item.__dict__["metadata"] = whose
+        item.__dict__["id"] = derived_id(whose, "import", format, found.key, *found.owners)
         item.__dict__["version"] = 1
         return Ready(item, digest, found.key[:80]), len(raw)
 
-    def _placed(self, found: Found, labels: dict[str, object]) -> MemoryMetadata:
+    def _placed(self, format: str, found: Found, extra: dict[str, object]) -> MemoryMetadata:
         """Return whose the item is: the scope's; what that leaves open, the file may name."""
         scope, own = self._scope, found.item.metadata
-        session, task = own.session_id, own.task_id
+        session, task = _named(format, own.session_id), own.task_id
         if scope.session_id is not None:
             # A conversation in a session is a task of it, as `chat` has it.
-            session, task = scope.session_id, own.task_id or own.session_id
+            session, task = scope.session_id, _named(format, own.task_id or own.session_id)
         return MemoryMetadata(
             user_id=self._owners.user_of(found),
             session_id=session,
             task_id=task if scope.task_id is None else scope.task_id,
             agent_id=own.agent_id if scope.agent_id is None else scope.agent_id,
-            extra={**own.extra, **labels},
+            extra=extra,
         )
+
+    def _is_named(self, format: str, whose: MemoryMetadata) -> bool:
+        """Tell whether an item is in a conversation that the import has named."""
+        chat = whose.session_id if self._scope.session_id is None else whose.task_id
+        is_own = self._scope.session_id is None or self._scope.task_id is None
+        return is_own and chat is not None and chat.startswith(f"{format}:")
 
     def close(self) -> None:
         """Close the file, and remove what was unpacked of it."""
         self._found = iter(())
         self._stack.close()
+
+
+def _named(format: str, name: str | None) -> str | None:
+    """Return what a conversation is called here: as none of the caller's own is."""
+    if not name or name.startswith(f"{format}:"):
+        return name or None
+    return f"{format}:{name if len(name) <= LONGEST_NAME else digest(name, size=16)}"
+
+
+def _unsaid(item: SystemMemory, whose: MemoryMetadata) -> MemoryItem:
+    """Return what a file would have the system say as a plain item: here it is no system."""
+    whose.extra["role"] = "system"
+    fields = {name: item.__dict__[name] for name in _PLAIN if name in item.__dict__}
+    return MemoryItem(**fields, metadata=whose)
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES:,} others" if len(names) > _MOST_NAMES else ""
+    return ", ".join(f"`{name}`" for name in names[:_MOST_NAMES]) + more

@@ -28,11 +28,15 @@ class Imported:
     found: int
     """Memories in the file."""
     stored: int
-    """Those that are new, or have changed since they were last imported."""
+    """Those that are new."""
+    updated: int = 0
+    """Those that have changed since they were last imported."""
     unchanged: int
     """Those that were here already."""
     skipped: int
-    """Those that are somebody else's, were forgotten here, or that no store can hold."""
+    """Those that are somebody else's, were forgotten here, are over, or that no store can hold."""
+    forgotten: int = 0
+    """How many of those skipped were forgotten here; `restore` brings one back."""
     problems: tuple[Problem, ...] = ()
     """The first hundred."""
     problem_count: int = 0
@@ -40,9 +44,13 @@ class Imported:
 
     def __str__(self) -> str:
         parts = [f"{self.stored:,} stored"]
+        parts += [f"{self.updated:,} updated"] if self.updated else []
         parts += [f"{self.unchanged:,} unchanged"] if self.unchanged else []
         parts += [f"{self.skipped:,} skipped"] if self.skipped else []
         lines = [f"{self.format}: {self.found:,} found, {', '.join(parts)}"]
+        if self.forgotten:
+            ways = "`list(forgotten=True)` shows them, `restore` brings one back"
+            lines.append(f"  {self.forgotten:,} were forgotten here and stay so; {ways}")
         lines += [f"  {problem}" for problem in self.problems[:_SHOWN]]
         more = self.problem_count - min(len(self.problems), _SHOWN)
         return "\n".join(lines + ([f"  and {more:,} more problems"] if more else []))
@@ -54,8 +62,10 @@ class Report:
 
     found: int = 0
     stored: int = 0
+    updated: int = 0
     unchanged: int = 0
     skipped: int = 0
+    forgotten: int = 0
     is_muted: bool = False
     """Set while a file is only looked at: what is wrong with it is told when it is read."""
     formats: list[str] = field(default_factory=list)
@@ -77,8 +87,10 @@ class Report:
             format=", ".join(dict.fromkeys(self.formats)),
             found=self.found,
             stored=self.stored,
+            updated=self.updated,
             unchanged=self.unchanged,
             skipped=self.skipped,
+            forgotten=self.forgotten,
             problems=tuple(self._problems),
             problem_count=self._count,
         )

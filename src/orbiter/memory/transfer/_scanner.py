@@ -5,12 +5,21 @@ that one bad element does not keep the next from being read.
 """
 
 import re
+import sys
 from collections.abc import Iterator
+from itertools import accumulate
 
-from orbiter.memory.transfer._json_values import OPEN_OR_CLOSED
+from orbiter.memory.transfer._json_values import bracket_steps
 
 __all__ = ["BrokenError", "Scanner", "raw_lines"]
 
+_TEXT = rb'(?:[^"MARKS]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+'
+_OPEN_OR_CLOSED = re.compile(_TEXT.replace(b"MARKS", rb"\[\]{}"), re.DOTALL)
+"""Everything up to the next bracket that stands in no string, or to a string that has no end."""
+_WHOLE_STRINGS = re.compile(_TEXT.replace(b"MARKS", b""), re.DOTALL)
+_WINDOW = 2**16
+_SHORT = 2**10
+_MANY = 2**12
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _STRING_REST = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 _SCALAR = re.compile(rb'[^ \t\r\n,:"\[\]{}]++')
@@ -114,6 +123,8 @@ class _Walk:
         self._is_begun = first != b'"'
         self._is_string = False
         self._depth = 0
+        self._steps = 0
+        self._is_near = False
 
     def on(self, data: bytes, at: int) -> tuple[int, bool]:
         """Return how far it goes in *data* from *at*, and whether it ends there."""
@@ -131,7 +142,8 @@ class _Walk:
                 if not self._depth:
                     return at, True
                 continue
-            at = _end(OPEN_OR_CLOSED, data, at)
+            if self._depth:
+                at = _end(_OPEN_OR_CLOSED, data, self._leap(data, at))
             if at == len(data):
                 break
             mark = data[at : at + 1]
@@ -144,9 +156,23 @@ class _Walk:
                 return at, True
         return at, False
 
+    def _leap(self, data: bytes, at: int) -> int:
+        """Return how far it surely goes: millions of brackets, one by one, would take a minute."""
+        self._steps += 1
+        if self._steps % _MANY or self._is_near:
+            return at
+        while (end := _end(_WHOLE_STRINGS, data, at, at + _WINDOW)) - at >= _SHORT:
+            steps = bracket_steps(data[at:end])
+            if min(accumulate(steps), default=0) <= -self._depth:
+                self._is_near = True
+                break
+            self._depth += sum(steps)
+            at = end
+        return at
 
-def _end(pattern: re.Pattern[bytes], data: bytes, at: int) -> int:
-    found = pattern.match(data, at)
+
+def _end(pattern: re.Pattern[bytes], data: bytes, at: int, to: int = sys.maxsize) -> int:
+    found = pattern.match(data, at, to)
     return found.end() if found else at
 
 

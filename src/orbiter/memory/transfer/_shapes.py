@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -10,9 +10,22 @@ from pydantic import ValidationError
 from orbiter.memory._checks import to_utc
 from orbiter.memory.transfer._formats import Complain
 
-__all__ = ["as_object", "compact", "first_text", "instant", "plain_text", "safely"]
+__all__ = [
+    "UNREADABLE",
+    "as_object",
+    "compact",
+    "first_text",
+    "instant",
+    "later",
+    "plain_text",
+    "reason",
+    "safely",
+]
 
 _T = TypeVar("_T")
+
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What making an item of a foreign value may raise: some file has a shape nobody thought of."""
 
 _MILLISECONDS = 1e11
 """As seconds this is the year 5138, so a larger number counts milliseconds."""
@@ -43,6 +56,14 @@ def instant(value: object) -> datetime | None:
     return None
 
 
+def later(at: datetime, microseconds: int) -> datetime:
+    """Return the time that is so much later, or the last there is."""
+    try:
+        return at + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)
+
+
 def first_text(record: Mapping[str, object], *names: str) -> str:
     """Return the first of the named fields that is a text with something in it."""
     for name in names:
@@ -67,12 +88,17 @@ def safely(make: Callable[[], _T], complain: Complain, place: str) -> _T | None:
     """Return what *make* makes; complain of what no store can hold, as a too long text."""
     try:
         return make()
-    except ValueError as exc:
-        complain(place, f"it cannot be stored: {_why(exc)}")
+    except UNREADABLE as exc:
+        complain(place, f"it cannot be stored: {reason(exc)}")
         return None
 
 
-def _why(error: ValueError) -> str:
+def reason(error: Exception) -> str:
+    """Return why something cannot be made an item, in one line."""
+    if isinstance(error, RecursionError):
+        return "it nests too deep"
+    if not isinstance(error, ValueError):
+        return f"it has no shape that is known ({type(error).__name__}: {error})"
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]

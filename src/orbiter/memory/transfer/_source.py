@@ -30,14 +30,20 @@ _CHUNK = 2**18
 
 
 class Tally:
-    """How many bytes of how many have been read, as far as that can be told."""
+    """How many bytes of how many have been read, as far as that can be told, and which files."""
 
     def __init__(self) -> None:
         self.total = 0
         self.done = 0
+        self.is_stopped = False
+        """Set from outside, to read no further."""
+        self.unread: dict[str, None] = {}
+        """The files of a folder or an archive that nobody has looked into, in their order."""
 
     def add(self, count: int) -> None:
-        """Count *count* bytes more."""
+        """Count *count* bytes more; a `TransferError` if nobody waits for them any more."""
+        if self.is_stopped:
+            raise TransferError("the import was given up")
         self.done = min(self.done + count, self.total)
 
 
@@ -64,6 +70,17 @@ class _Opening:
         self._tally = tally
         self._folder = folder
         self._unpacked: dict[str, Path] = {}
+
+    def _is_stopped(self) -> bool:
+        return self._tally.is_stopped
+
+    def _looked(self, name: str, chunks: Callable[[], Iterator[bytes]]) -> Iterator[bytes]:
+        self._tally.unread.pop(name, None)
+        return chunks()
+
+    def _found(self, name: str, path: Callable[[], Path]) -> Path:
+        self._tally.unread.pop(name, None)
+        return path()
 
     def at(self, path: Path) -> OpenedFile:
         if path.is_dir():
@@ -93,6 +110,7 @@ class _Opening:
             limits=self._limits,
             complain=self._complain,
             on_disk=lambda: path,
+            is_stopped=self._is_stopped,
             members=members,
         )
 
@@ -102,10 +120,11 @@ class _Opening:
             return self._packed(name.removesuffix(".gz"), str(path), chunks, complain)
         return OpenedFile(
             name,
-            partial(_chunks, path, self._tally),
+            partial(self._looked, name, partial(_chunks, path, self._tally)),
             limits=self._limits,
             complain=complain,
-            on_disk=lambda: path,
+            on_disk=partial(self._found, name, lambda: path),
+            is_stopped=self._is_stopped,
         )
 
     def _packed(
@@ -113,10 +132,11 @@ class _Opening:
     ) -> OpenedFile:
         return OpenedFile(
             name,
-            chunks,
+            partial(self._looked, name, chunks),
             limits=self._limits,
             complain=complain,
-            on_disk=partial(self._unpack, key, chunks),
+            on_disk=partial(self._found, name, partial(self._unpack, key, chunks)),
+            is_stopped=self._is_stopped,
         )
 
     def _unpack(self, key: str, chunks: Callable[[], Iterator[bytes]]) -> Path:

@@ -1,34 +1,65 @@
 """New files that hold memories: for their owner alone, complete or not there at all."""
 
+import gzip
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
-from orbiter.memory.errors import TransferError
+from orbiter.memory.errors import MemoryError, TransferError
 
 __all__ = ["new_file", "new_folder"]
 
 
 @contextmanager
-def new_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that has its name once all is written; what is there is never overwritten."""
+def new_file(path: Path, *, may_pack: bool = False) -> Iterator[IO[bytes]]:
+    """Open a file that has its name once all is written; what is there is never overwritten.
+
+    With *may_pack*, a name that ends in `.gz` gets a packed file.
+    """
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    with _told(path):
+        try:
+            _check_free(path)
+            flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
+            with os.fdopen(os.open(part, flags, 0o600), "wb") as file:
+                if may_pack and path.suffix.lower() == ".gz":
+                    with _packed(file) as packed:
+                        yield packed
+                else:
+                    yield file
+                file.flush()
+                os.fsync(file.fileno())
+            _name(part, path)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Turn what goes wrong into a `TransferError` that names the file, and whose fault it is."""
     try:
-        if os.path.lexists(path):
-            raise TransferError(f"`{path}` exists already; choose another name")
-        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
-        with os.fdopen(os.open(part, flags, 0o600), "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        _name(part, path)
+        yield
+    except TransferError:
+        raise
+    except MemoryError as exc:
+        # The store's error may be an `OSError`, too, and is none of this file's.
+        raise TransferError(f"`{path}` was not written: {exc}") from exc
     except OSError as exc:
         raise TransferError(f"`{path}` cannot be written: {exc.strerror or exc}") from exc
-    finally:
-        part.unlink(missing_ok=True)
+
+
+def _check_free(path: Path) -> None:
+    if os.path.lexists(path):
+        raise TransferError(f"`{path}` exists already; choose another name")
+
+
+def _packed(file: IO[bytes]) -> IO[bytes]:
+    # Without name and time: the same memories make the same bytes.
+    packed = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0, compresslevel=6)
+    return cast("IO[bytes]", packed)
 
 
 def _name(part: Path, path: Path) -> None:
@@ -46,17 +77,15 @@ def _name(part: Path, path: Path) -> None:
 def new_folder(path: Path) -> Iterator[Path]:
     """Make a folder that has its name once all is in it."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        if os.path.lexists(path):
-            raise TransferError(f"`{path}` exists already; choose another name")
-        part.mkdir(mode=0o700)
-        yield part
-        part.rename(path)  # refused if a folder with something in it has come into being
-    except OSError as exc:
-        raise TransferError(f"`{path}` cannot be written: {exc.strerror or exc}") from exc
-    finally:
-        if part.exists():
-            _remove(part)
+    with _told(path):
+        try:
+            _check_free(path)
+            part.mkdir(mode=0o700)
+            yield part
+            part.rename(path)  # refused if a folder with something in it has come into being
+        finally:
+            if part.exists():
+                _remove(part)
 
 
 def _remove(folder: Path) -> None:

@@ -15,13 +15,13 @@ from pydantic import ValidationError
 from orbiter.memory.items import MemoryItem, MemoryMetadata
 from orbiter.memory.transfer._formats import Complain, Found
 
-__all__ = ["Thread", "cut", "digest", "made", "start_of"]
+__all__ = ["LONGEST_NAME", "Thread", "cut", "digest", "made", "start_of"]
 
 _Item = TypeVar("_Item", bound=MemoryItem)
 
 _TICK = timedelta(microseconds=1)
 _END = datetime.max.replace(tzinfo=UTC) - _TICK
-_LONGEST_NAME = 200
+LONGEST_NAME = 200
 _LONGEST_TITLE = 500
 
 
@@ -83,7 +83,7 @@ class Thread:
     @property
     def session(self) -> str:
         """What its session is called: of a kind that no caller's own session is."""
-        name = self.id if len(self.id) <= _LONGEST_NAME else digest(self.id, size=16)
+        name = self.id if len(self.id) <= LONGEST_NAME else digest(self.id, size=16)
         return f"{self.format}:{name}"
 
     def found(

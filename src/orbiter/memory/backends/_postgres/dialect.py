@@ -168,7 +168,6 @@ class PostgresDialect(Dialect):
     def _sweep(self, rows: Rows) -> Steps[int]:
         if not rows:
             return 0
-        yield Statement(LOCKED, [sorted({owner for owner, _ in rows})])
         args = Args(self)
         where = self.by_ids(args, [item_id for _, item_id in rows])
         return (yield from self.purge(f"{where} AND {over()}", args))
@@ -288,8 +287,28 @@ class PostgresDialect(Dialect):
         return int(rows[0][0])
 
     def purge(self, condition: str, args: Sequence[Any]) -> Steps[int]:
-        """Remove rows; a trigger takes along what is kept beside them."""
-        return (yield from self.changes(f"DELETE FROM memory_items WHERE {condition}", args))
+        """Remove rows; a trigger takes along what is kept beside them.
+
+        Rows are locked in the order of ids, as they are written, and then their owners: what
+        somebody is making of these rows is there, and seen, before they go.
+        """
+        rows = yield from self._hold(condition, args)
+        if not rows:
+            return 0
+        yield Statement(LOCKED, [sorted({owner for owner, _ in rows})])
+        there = Args(self)
+        where = self.by_ids(there, [item_id for _, item_id in rows])
+        return (yield from self.changes(f"DELETE FROM memory_items WHERE {where}", there))
+
+    def _hold(self, condition: str, args: Sequence[Any]) -> Steps[Rows]:
+        """Lock the rows of which *condition* holds; return their owners and ids."""
+        return (
+            yield Statement(
+                f"SELECT {self.owner}, id FROM memory_items WHERE {condition}"
+                " ORDER BY id FOR UPDATE",
+                args,
+            )
+        )
 
 
 class PartitionedDialect(PostgresDialect):
@@ -349,6 +368,17 @@ class PartitionedDialect(PostgresDialect):
             "SELECT 1 FROM memory_ids WHERE id = ANY ($1::text[]) ORDER BY id FOR UPDATE",
             [list(item_ids)],
         )
+
+    def _hold(self, condition: str, args: Sequence[Any]) -> Steps[Rows]:
+        """Lock ids before their rows: whoever moves a row does, too."""
+        ids = yield Statement(
+            "SELECT id FROM memory_ids WHERE id IN"
+            f" (SELECT id FROM memory_items WHERE {condition}) ORDER BY id FOR UPDATE",
+            args,
+        )
+        held = Args(self, args)
+        where = self.by_ids(held, [row[0] for row in ids])
+        return (yield from super()._hold(f"({condition}) AND {where}", held)) if ids else ()
 
     @cache  # noqa: B019 - there is one dialect of each kind, for as long as the process lives
     def _sql(self, *, many: bool, fold: bool, again: bool) -> str:

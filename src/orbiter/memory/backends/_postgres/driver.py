@@ -2,7 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orbiter.memory.backends._addresses import scrubbed
@@ -134,8 +135,7 @@ class Driver:
             if statement.many:
                 await connection.executemany(statement.sql, statement.args)
                 return ()
-            rows: Rows = await connection.fetch(statement.sql, *statement.args)
-            return rows
+            return with_zones(await connection.fetch(statement.sql, *statement.args))
 
     async def execute(self, connection: Any, script: str) -> None:
         async with asyncio.timeout(self.statement_timeout):
@@ -212,6 +212,8 @@ class Driver:
                 f"{self.store} let others write first for {self._retry_for:g} s: {text}; nothing "
                 "was written: try again"
             )
+        if state == "22003":
+            text += "; an item cannot have more versions: add it under another id"
         if state == "53200":
             text += "; raise `max_locks_per_transaction` of the server, or make fewer partitions"
         if not state or state.startswith(_PASSING):
@@ -220,6 +222,33 @@ class Driver:
                 "runs there. A write may or may not have been carried out: if in doubt, add again"
             )
         return StorageError(f"{self.store}: {text}")
+
+
+def with_zones(rows: Rows) -> Rows:
+    """Return *rows* with every time in UTC.
+
+    The driver writes the first and the last instant there is as `-infinity` and `infinity`, and
+    reads these without a zone.
+    """
+    if not rows:
+        return rows
+    times = [n for n, value in enumerate(rows[0]) if value is None or type(value) is datetime]
+    bare = {
+        place
+        for n in times
+        for place, row in enumerate(rows)
+        if type(row[n]) is datetime and row[n].tzinfo is None
+    }
+    if not bare:
+        return rows
+    return [_in_utc(row) if place in bare else row for place, row in enumerate(rows)]
+
+
+def _in_utc(row: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(
+        value.replace(tzinfo=UTC) if type(value) is datetime and value.tzinfo is None else value
+        for value in row
+    )
 
 
 def _way(text: str) -> str:

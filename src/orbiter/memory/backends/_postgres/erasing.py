@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from orbiter.memory.backends import _sql_erasing
+from orbiter.memory.backends._postgres import orphans as stray
 from orbiter.memory.backends._postgres.derived import OWNER
 from orbiter.memory.backends._postgres.dialect import PostgresDialect
 from orbiter.memory.backends._probes import Probe
@@ -50,6 +51,8 @@ class Ours(NamedTuple):
 
 def remove(dialect: PostgresDialect, wanted: dict[Any, str]) -> Steps[Erasure]:
     """Remove the rows and versions of a scope; triggers take along what stands beside them."""
+    # All at once, in the order in which everybody locks: items that are another's by now, too.
+    yield from dialect.hold_several((yield from _sql_erasing.ids_of(dialect, wanted)))
     args = Args(dialect)
     where = scoped(dialect, wanted, args)
     vectors = yield Statement(
@@ -203,7 +206,7 @@ def owned(table: Ours, user_id: str) -> Steps[int]:
 
 
 def look(
-    wanted: dict[Any, str], probes: list[Probe], item_ids: list[str]
+    dialect: PostgresDialect, wanted: dict[Any, str], probes: list[Probe], item_ids: list[str]
 ) -> Steps[tuple[int, list[str]]]:
     """Return how many tables there are, and what is left where."""
     texts = [each.trace.decode(errors="replace") for each in probes if not each.is_term]
@@ -225,6 +228,9 @@ def look(
         is_beside = table.has_id and table.name != "memory_items"
         if is_beside and (left := (yield from orphans(table, item_ids))):
             problems.append(f"{left} rows of `{table.name}` belong to nothing; `verify` it")
+    for name, left in (yield from stray.count(dialect)).items():
+        if left and not any(f"`{name}`" in problem for problem in problems):
+            problems.append(f"{left} rows of `{name}` belong to nothing; call `erase` again")
     found[SAMPLES] = yield from statistics(texts)
     asked = sorted({probe for several in found.values() for probe in several})
     held: set[str] = set()

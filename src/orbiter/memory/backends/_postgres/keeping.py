@@ -1,11 +1,13 @@
 """How Postgres writes records exactly: by the thousand, past the trigger that notes arrivals."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from orbiter.memory.backends._postgres.derived import LOCKED, OWNER, columns
 from orbiter.memory.backends._postgres.schema import DIGEST
-from orbiter.memory.backends._rows import Row
-from orbiter.memory.backends._sql import Args, Statement, Steps
+from orbiter.memory.backends._rows import READ, Row, iso
+from orbiter.memory.backends._sql import Args, Dialect, Statement, Steps
 from orbiter.memory.backends._sql_records import Keeping
 from orbiter.memory.backends._stored_records import Kept, KeptVersion, Note, moment
 from orbiter.memory.errors import AccessError
@@ -28,7 +30,6 @@ _KINDS = {
     "deleted": "integer",
     "version": "integer",
     "place": "bigint",
-    "folded": "text",
 }
 _GIVEN = (
     "SELECT * FROM unnest("
@@ -40,10 +41,15 @@ _NUMBERED = (
     "numbered AS MATERIALIZED (SELECT *, coalesce(place, nextval('memory_items_seq')) AS seq"
     " FROM (SELECT * FROM given ORDER BY n) AS ordered)"
 )
+# By itself: a policy looks for the row, which a statement that writes both does not see.
 _FOLD = (
-    "folding AS (INSERT INTO memory_folded (id, digest, folded)"
-    f" SELECT id, {DIGEST}, folded FROM given WHERE folded IS NOT NULL ON CONFLICT (id)"
-    " DO UPDATE SET digest = excluded.digest, folded = excluded.folded)"
+    f"INSERT INTO memory_folded (id, digest, folded) SELECT id, {DIGEST}, folded"
+    " FROM unnest($1::text[], $2::text[], $3::text[]) AS given (id, content, folded)"
+    " ON CONFLICT (id) DO UPDATE SET digest = excluded.digest, folded = excluded.folded"
+)
+_NUMBERS = (
+    "SELECT number FROM (SELECT nextval('memory_items_seq') AS number"
+    " FROM generate_series(1, $1)) AS numbers ORDER BY 1"
 )
 _VALUES = _COLUMNS.replace("metadata", "metadata::jsonb")
 _VERSION_KINDS = {
@@ -76,18 +82,74 @@ _INSERT_NOTES = (
 )
 
 
+_FIRST = iso(datetime.min.replace(tzinfo=UTC))
+_LAST = iso(datetime.max.replace(tzinfo=UTC))
+
+
+def _spelled(column: str) -> str:
+    spelling = '\'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"\''
+    # `to_char` has no word for infinity, which the driver takes the first and last instant for.
+    return (
+        f"CASE WHEN {column} IS NOT NULL THEN"
+        f" coalesce(to_char({column} AT TIME ZONE 'UTC', {spelling}),"
+        f" CASE WHEN {column} = 'infinity' THEN '{_LAST}' ELSE '{_FIRST}' END) END"
+    )
+
+
 class PostgresKeeping(Keeping):
     """Whole tables."""
 
+    # One by one: else every page reads all versions, to join them at once.
+    arrivals = (
+        f"LEFT JOIN LATERAL (SELECT {_spelled('ended_at')} AS came, ended_by AS came_by"
+        " FROM memory_versions WHERE id = i.id AND version = 0 LIMIT 1) AS b ON true"
+    )
+
     _insert = (
         f"WITH given AS ({_GIVEN}), {_NUMBERED}, put AS (INSERT INTO memory_items"
-        f" ({_COLUMNS}, seq) SELECT {_VALUES}, seq FROM numbered ORDER BY id"
-        f" ON CONFLICT (id) DO NOTHING RETURNING id), {_FOLD} SELECT id FROM put"
+        f" AS m ({_COLUMNS}, seq) SELECT {_VALUES}, seq FROM numbered ORDER BY id"
+        " ON CONFLICT (id) DO UPDATE SET version = m.version WHERE false RETURNING m.id)"
+        " SELECT id FROM put"
     )
+
+    def columns(self, dialect: Dialect) -> str:
+        """Return the columns with times as text."""
+        times = ", ".join(f"{self.instant(name)} AS {name}" for name in READ[6:8])
+        return dialect.columns.replace(", ".join(READ[6:8]), times)
+
+    def instant(self, column: str) -> str:
+        """Return a time as a record has it: the server spells it in a third of Python's time."""
+        return _spelled(column)
 
     def versions_of(self, args: Args, item_ids: Sequence[str]) -> str:
         """Return the condition that picks versions."""
         return f"id = ANY ({args.bind(list(item_ids))}::text[])"
+
+    def take(
+        self, dialect: Dialect, item_ids: Sequence[str], keep: Callable[[str], Kept]
+    ) -> Steps[set[str]]:
+        """Write those that are not there and lock the others, all in the order of ids.
+
+        So does everybody: two who write the same ids wait for each other, and never in a circle.
+        """
+        args = Args(dialect)
+        where = dialect.by_ids(args, item_ids)
+        known = yield Statement(f"SELECT count(*) FROM memory_items WHERE {where}", args)
+        if known[0][0] == len(item_ids):
+            yield from dialect.hold_several(item_ids)
+            return set()
+        kept = [keep(item_id) for item_id in item_ids]
+        batches = list(_cut(kept))
+        places: dict[str, int] = {}
+        if len(batches) > 1:  # one statement numbers its rows as they were given
+            numbers = yield Statement(_NUMBERS, [len(kept)])
+            places = {each.id: row[0] for each, row in zip(kept, numbers, strict=True)}
+            batches = list(_cut(sorted(kept, key=lambda each: each.id)))
+        written: set[str] = set()
+        yield Statement(MOVING)
+        for batch in batches:
+            written |= yield from self._write(batch, places)
+        return written
 
     def insert(self, kept: Sequence[Kept]) -> Steps[None]:
         """Write new rows by the thousand."""
@@ -96,33 +158,44 @@ class PostgresKeeping(Keeping):
     def replace(self, kept: Sequence[Kept]) -> Steps[None]:
         """Remove the rows, and all that is derived with them, and write them at their places."""
         ids = [each.id for each in kept]
-        gone = yield Statement(
-            "DELETE FROM memory_items WHERE id = ANY ($1::text[]) RETURNING id, seq", [ids]
+        held = yield Statement(
+            f"SELECT {OWNER.format('')}, id, seq FROM memory_items WHERE id = ANY ($1::text[])"
+            " ORDER BY id FOR UPDATE",
+            [ids],
         )
-        yield from self._put(kept, {row[0]: row[1] for row in gone})
+        yield Statement(LOCKED, [sorted({row[0] for row in held})])
+        # An item whose past alone differs is the same to the audit log, and keeps its salt.
+        salts = yield Statement(
+            "SELECT id, salt FROM memory_audit_salts WHERE id = ANY ($1::text[])", [ids]
+        )
+        yield Statement("DELETE FROM memory_items WHERE id = ANY ($1::text[])", [ids])
+        yield from self._put(kept, {row[1]: row[2] for row in held})
+        if salts:
+            yield Statement(
+                "INSERT INTO memory_audit_salts (id, salt)"
+                " SELECT * FROM unnest($1::text[], $2::text[]) ON CONFLICT DO NOTHING",
+                columns(salts, 2),
+            )
 
     def _put(self, kept: Sequence[Kept], places: dict[str, int]) -> Steps[None]:
-        from orbiter.memory.backends._postgres.dialect import folded  # noqa: PLC0415 - a circle
-
         yield Statement(MOVING)
         for batch in _cut(kept):
-            values = [
-                (
-                    *each[:6],
-                    moment(each.created_at),
-                    moment(each.updated_at),
-                    each.deleted,
-                    each.version,
-                    places.get(each.id),
-                    folded(each.content),
-                )
-                for each in batch
-            ]
-            there = yield Statement(self._insert, list(zip(*values, strict=True)))
-            if len(there) < len(batch):  # row-level security hides it, or it was just written
-                written = {row[0] for row in there}
+            written = yield from self._write(batch, places)
+            if len(written) < len(batch):  # it was just written
                 taken = next(each.id for each in batch if each.id not in written)
                 raise AccessError(f"the id `{taken}` is taken; nothing was written")
+
+    def _write(self, batch: Sequence[Kept], places: dict[str, int]) -> Steps[set[str]]:
+        """Write those that are not there, lock the others; return the ids of the first."""
+        from orbiter.memory.backends._postgres.dialect import folded  # noqa: PLC0415 - a circle
+
+        rows = yield Statement(self._insert, _bound(batch, places))
+        written = {row[0] for row in rows}
+        texts = [(each.id, each.content, folded(each.content)) for each in batch]
+        texts = [each for each in texts if each[2] is not None and each[0] in written]
+        if texts:
+            yield Statement(_FOLD, list(zip(*texts, strict=True)))
+        return written
 
     def add_past(self, versions: Sequence[KeptVersion], notes: Sequence[Note]) -> Steps[None]:
         """Write versions and notes by the thousand."""
@@ -137,7 +210,8 @@ class PostgresKeeping(Keeping):
             ]
             yield Statement(_INSERT_VERSIONS, list(zip(*timed, strict=True)))
         for several in _cut(notes):
-            yield Statement(_INSERT_NOTES, list(zip(*several, strict=True)))
+            dated = [each._replace(came=moment(each.came)) for each in several]
+            yield Statement(_INSERT_NOTES, list(zip(*dated, strict=True)))
 
 
 class PartitionedKeeping(PostgresKeeping):
@@ -146,12 +220,29 @@ class PartitionedKeeping(PostgresKeeping):
     _insert = (
         f"WITH given AS (SELECT *, coalesce(metadata::jsonb->>'user_id', '') AS user_key"
         f" FROM ({_GIVEN}) AS given), {_NUMBERED},"
-        " own AS (INSERT INTO memory_ids (id, user_key) SELECT id, user_key FROM given"
-        " ORDER BY id ON CONFLICT (id) DO NOTHING RETURNING id),"
+        " own AS (INSERT INTO memory_ids AS i (id, user_key) SELECT id, user_key FROM given"
+        " ORDER BY id ON CONFLICT (id) DO UPDATE SET user_key = i.user_key WHERE false"
+        " RETURNING i.id),"
         f" put AS (INSERT INTO memory_items ({_COLUMNS}, seq, user_key)"
         f" SELECT {_VALUES}, seq, user_key FROM numbered JOIN own USING (id) ORDER BY id"
-        f" RETURNING id), {_FOLD} SELECT id FROM put"
+        " RETURNING id) SELECT id FROM put"
     )
+
+
+def _bound(batch: Sequence[Kept], places: dict[str, int]) -> list[tuple[Any, ...]]:
+    """Return what is bound for rows, by the column."""
+    values = [
+        (
+            *each[:6],
+            moment(each.created_at),
+            moment(each.updated_at),
+            each.deleted,
+            each.version,
+            places.get(each.id),
+        )
+        for each in batch
+    ]
+    return list(zip(*values, strict=True))
 
 
 def _cut(rows: Sequence[_Row]) -> Iterator[list[_Row]]:
@@ -160,7 +251,7 @@ def _cut(rows: Sequence[_Row]) -> Iterator[list[_Row]]:
     size = 0
     for row in rows:
         batch.append(row)
-        size += sum(len(value) for value in row if type(value) is str)
+        size += sum([len(value) for value in row if type(value) is str])
         if len(batch) >= BATCH or size >= MOST_TEXT:
             yield batch
             batch, size = [], 0

@@ -6,12 +6,16 @@ from time import monotonic
 from typing import Any, Protocol, TypeVar
 
 from orbiter.memory.backends._postgres import erasing
+from orbiter.memory.backends._postgres.dialect import PostgresDialect
 from orbiter.memory.backends._postgres.driver import Driver
 from orbiter.memory.backends._probes import Probes
 from orbiter.memory.backends._sql import Steps
 from orbiter.memory.erasure import Erasure
 
 _T = TypeVar("_T")
+
+RENEWING = 0x6F72626974657202
+"""The advisory lock of whoever builds indexes anew: "orbiter" and a two."""
 
 PAUSE = 0.05
 
@@ -34,22 +38,27 @@ class Read(Protocol):
 class Scrubbing:
     """One cleaning of one database."""
 
-    def __init__(self, driver: Driver, pool: Callable[[], Any], read: Read) -> None:
+    def __init__(
+        self, driver: Driver, dialect: PostgresDialect, pool: Callable[[], Any], read: Read
+    ) -> None:
         self._driver = driver
+        self._dialect = dialect
         self._pool = pool
         self._read = read
 
     async def run(
-        self, wanted: dict[Any, str], probes: Probes, index: Callable[[], Awaitable[None]]
+        self, wanted: dict[Any, str], probes: Probes, forget: Callable[[], Awaitable[None]]
     ) -> Erasure:
-        """Clean the tables and look for *probes*; *index* takes what waits out of the indexes."""
+        """Clean the tables and look for *probes*; *forget* removes what is of nothing by now."""
         traces = probes.taken()
-        await index()
+        await forget()
         try:
             problems = await self._clean()
         except self._driver.failures as exc:
             problems = [f"{self._driver.translate(exc)}; then call `erase` again"]
-        tables, left = await self._read(lambda: erasing.look(wanted, traces, probes.ids))
+        tables, left = await self._read(
+            lambda: erasing.look(self._dialect, wanted, traces, probes.ids)
+        )
         return Erasure(tables=tables, probes=len(traces), problems=(*problems, *left))
 
     async def _clean(self) -> list[str]:
@@ -98,11 +107,21 @@ class Scrubbing:
         return False
 
     async def _renew_indexes(self) -> None:
-        left = await self._read(lambda: erasing.rows(erasing.UNFINISHED))
         there = await self._read(lambda: erasing.rows(erasing.LEAVES, [*erasing.KEYED]))
-        commands = [f"DROP INDEX IF EXISTS {row[0]}" for row in left]
-        commands += [f"REINDEX INDEX CONCURRENTLY {row[0]}" for row in there]
-        await self._execute(commands)
+        async with self._driver.lease(self._pool()) as connection:
+            # One at a time: what another is just making looks like what a crash left behind. To
+            # wait inside the server would hold up the one that is at it.
+            while not await connection.fetchval(  # noqa: ASYNC110 - another process has it
+                f"SELECT pg_try_advisory_lock({RENEWING})"
+            ):
+                await asyncio.sleep(PAUSE)
+            try:
+                for row in await connection.fetch(erasing.UNFINISHED):
+                    await connection.execute(f"DROP INDEX IF EXISTS {row[0]}")
+                for row in there:
+                    await connection.execute(f"REINDEX INDEX CONCURRENTLY {row[0]}")
+            finally:
+                await connection.execute(f"SELECT pg_advisory_unlock({RENEWING})")
 
     async def _execute(self, commands: list[str]) -> None:
         # Each takes as long as it takes, and none can be part of a transaction.

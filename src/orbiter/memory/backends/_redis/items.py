@@ -14,7 +14,7 @@ from typing import Any
 
 from orbiter.memory.backends._redis.commands import Command, Script
 from orbiter.memory.backends._redis.link import link_to
-from orbiter.memory.backends._redis.scripts import CLEAR, COUNT, DELETE, HEAD, PAGE, PUT
+from orbiter.memory.backends._redis.scripts import CLEAR, COUNT, DELETE, HEAD, MOVE, PAGE, PUT
 from orbiter.memory.backends._rows import Row, decode, end_of
 from orbiter.memory.errors import (
     AccessError,
@@ -174,12 +174,36 @@ class RedisItems:
 
     async def rows_of(self, item_ids: Sequence[str]) -> list[list[Any]]:
         """Return the rows of those ids that are there."""
+        return [row for row, _ in await self.stamped_rows_of(item_ids)]
+
+    async def stamped_rows_of(self, item_ids: Sequence[str]) -> list[tuple[list[Any], str]]:
+        """Return the rows of those ids that are there, each with the stamp of its last write."""
         if not item_ids:
             self.check()
             return []
         keys = (f"{self._root}item:{item_id}" for item_id in item_ids)
         values = await self._call(("MGET", *keys))
-        return [_timed(_row(value)) for value in values if value is not None]
+        there = [value for value in values if value is not None]
+        return [(_timed(_row(value)), value[28:41].decode()) for value in there]
+
+    async def move(
+        self, rows: Sequence[tuple[Row, str, int]], wanted: Mapping[ScopeField, str]
+    ) -> set[str]:
+        """Write rows over what was last written with a stamp, with a version; 0 only removes it.
+
+        Return the ids of those that are there with another stamp by now, and stay.
+        """
+        args = [*self._once(), self._ttl_ms, -1]
+        args.append("\0".join(f"{name}:{value}" for name, value in wanted.items()))
+        first = len(args) + 1
+        for row, stamp, version in rows:
+            args += (row.id, _digits(row.created_at), _end(row), _scopes(row))
+            args += (_body(row) if version else "", stamp, f"{version:08x}")
+        found: bytes = await self._call(MOVE.call(self._keys({}), args))
+        if not found.startswith(b"="):
+            taken = rows[(-int(found) - first) // 7][0].id
+            raise AccessError(f"`{taken}` is another's; nothing was written")
+        return set(found[1:].decode().split("\n")) - {""}
 
     # Reading
 

@@ -5,33 +5,21 @@ an item of its id, that goes. The number of versions stays.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
-from orbiter.memory.backends._redis.commands import Script
+from orbiter.memory.backends._continuing import is_over, joined
 from orbiter.memory.backends._redis.items import RedisItems
-from orbiter.memory.backends._rows import ENDS, encode
+from orbiter.memory.backends._rows import Row, encode
 from orbiter.memory.backends._stored_records import StoredRecord
-from orbiter.memory.errors import AccessError
+from orbiter.memory.errors import AccessError, StorageError
 from orbiter.memory.items import MemoryItem
-from orbiter.memory.records import Record
+from orbiter.memory.records import Record, Written
 
 CHUNK = 500
-"""Items that one call reads or numbers, some milliseconds of the server's time."""
+"""Items that one call reads, some milliseconds of the server's time."""
 
-NUMBER = Script.of(
-    """
-local root = string.sub(KEYS[1], 1, -4)
-for n = 1, #ARGV, 2 do
-    local key = root .. 'item:' .. ARGV[n]
-    if redis.call('EXISTS', key) == 1 then
-        redis.call('SETRANGE', key, 41, string.format('%08x', tonumber(ARGV[n + 1])))
-    end
-end
-return 1
-"""
-)
-"""Arguments: for each item its id and the version that it is to have."""
+ROUNDS = 20
+"""How often what others write meanwhile is looked at again."""
 
 
 async def read(
@@ -62,38 +50,63 @@ async def read_some(
 
 def _records(rows: Sequence[list[Any]]) -> list[Record]:
     records = (StoredRecord((*row, 0)) for row in rows)
-    return [record for record in records if not _is_over(record)]
-
-
-def _is_over(record: StoredRecord) -> bool:
-    if not record.row[5].startswith(ENDS):
-        return False
-    end = record.item.expires_at
-    return isinstance(end, datetime) and end <= datetime.now(UTC)
+    return [record for record in records if not is_over(record)]
 
 
 def _is_as(item: MemoryItem, wanted: Mapping[Any, str]) -> bool:
     return all(getattr(item.metadata, name) == value for name, value in wanted.items())
 
 
-async def put(items: RedisItems, records: Sequence[Record], wanted: Mapping[Any, str]) -> int:
-    """Write the present items of records; return how many were not there so."""
-    given = {record.id: record.present for record in records}
-    there = {record.id: record for record in await read_some(items, {}, list(given))}
-    for record in (*given.values(), *there.values()) if wanted else ():
-        if not _is_as(record.item, wanted):
-            raise AccessError(f"`{record.id}` is another's; nothing was written")
-    gone = [key for key, record in given.items() if record.deleted and key in there]
-    new = [record for record in given.values() if not record.deleted]
-    new = [record for record in new if there.get(record.id) != record]
-    # An update would keep the time of the item that is there.
-    await items.delete([*gone, *(record.id for record in new if record.id in there)])
-    if new:
-        await items.put([encode(record.item) for record in new], wanted=wanted)
-    numbered = [record for record in new if record.item.version > 1]
-    for start in range(0, len(numbered), CHUNK):
-        args: list[str] = []
-        for record in numbered[start : start + CHUNK]:
-            args += (record.id, str(record.item.version))
-        await items.run(NUMBER, args)
-    return len(gone) + len(new)
+async def put(
+    items: RedisItems, records: Sequence[Record], wanted: Mapping[Any, str], *, overwrite: bool
+) -> Written:
+    """Write the present items of records; return how many were not there so.
+
+    What is decided of an item holds while nobody writes it: else it is looked at again.
+    """
+    given = {record.id: record for record in records}
+    written, conflicts = 0, []
+    for _ in range(ROUNDS):
+        there = await _stamped(items, list(given))
+        for record in (*given.values(), *(old for old, _ in there.values())) if wanted else ():
+            if not _is_as(record.item, wanted):
+                raise AccessError(f"`{record.id}` is another's; nothing was written")
+        moved: list[tuple[Row, str, int]] = []
+        for record in given.values():
+            old, stamp = there.get(record.id, (None, ""))
+            if _is_held(record, old):
+                continue
+            if overwrite or _goes_on(record, old):
+                version = 0 if record.deleted else record.item.version
+                moved.append((encode(record.item), stamp, version))
+            else:
+                conflicts.append(record.id)
+        if not moved:
+            return Written(written, conflicts)
+        met = await items.move(moved, wanted)
+        written += len(moved) - len(met)
+        given = {item_id: given[item_id] for item_id in given if item_id in met}
+        if not given:
+            return Written(written, conflicts)
+    raise StorageError(f"`{next(iter(given))}` is written again and again; try it later")
+
+
+async def _stamped(
+    items: RedisItems, item_ids: Sequence[str]
+) -> dict[str, tuple[StoredRecord, str]]:
+    found: dict[str, tuple[StoredRecord, str]] = {}
+    for start in range(0, len(item_ids), CHUNK):
+        for row, stamp in await items.stamped_rows_of(item_ids[start : start + CHUNK]):
+            found[row[0]] = StoredRecord((*row, 0)), stamp
+    return found
+
+
+def _goes_on(record: Record, old: Record | None) -> bool:
+    if old is None or is_over(old):
+        return True
+    return joined(old, record, keeps_versions=False) is not None
+
+
+def _is_held(record: Record, old: Record | None) -> bool:
+    """Tell whether there is nothing to be written of a record."""
+    return old is None if record.deleted else old == record.present

@@ -146,14 +146,14 @@ local function walk(low, high, is_forward, most, visit)
 end
 """
 
-PUT = Script.of(
+_PUTTING = (
     _BASE
     + _ONCE
     + """
 local ttl, expected = tonumber(ARGV[3]), tonumber(ARGV[4])
 trim(64)
 if ARGV[5] ~= '' then
-    for number = 6, #ARGV, 5 do
+    for number = 6, #ARGV, each do
         local head = head_of(ARGV[number])
         local has = head and '\\0' .. head.scopes .. '\\0'
         for part in head and string.gmatch(ARGV[5], '[^%z]+') or function() end do
@@ -233,17 +233,58 @@ local function put(id, created, ending, scopes, body)
     enter(all, 0, place, death)
     for_each(scopes, function(key) enter(key, 0, place, death) end)
 end
-for number = 6, #ARGV, 5 do put(unpack(ARGV, number, number + 4)) end
+"""
+)
+
+_PUT_DONE = """
 keep_stamp(stamp)
 -- Where items without an end keep the indexes alive, what is over must still be taken out.
 if has_endless or redis.call('PTTL', all) == -1 then redis.call('PERSIST', expiry) end
-return '-1'
 """
+
+PUT = Script.of(
+    "local each = 5"
+    + _PUTTING
+    + "for number = 6, #ARGV, each do put(unpack(ARGV, number, number + 4)) end"
+    + _PUT_DONE
+    + "return '-1'"
 )
 """Arguments: token, ms to remember it, ms to live or 0, expected version or -1, the scopes that an
 item must have to be replaced; then for each item its id, `created_at`, the ms at which it is over
 or nothing, scopes and body. Answers -1, the version that was not expected, or the place of an id
 that is another's, negated."""
+
+MOVE = Script.of(
+    "local each = 7"
+    + _PUTTING
+    + """
+local kept = {}
+for number = 6, #ARGV, each do
+    local id, known, version = ARGV[number], ARGV[number + 5], ARGV[number + 6]
+    local head = head_of(id)
+    if known == (head and string.format('%013x', head.stamp) or '') then
+        if head then -- a write over it would keep its time and its number
+            remove(id, head)
+            life = {}
+        end
+        if ARGV[number + 4] ~= '' then
+            put(unpack(ARGV, number, number + 4))
+            if redis.call('EXISTS', root .. 'item:' .. id) == 1 then
+                redis.call('SETRANGE', root .. 'item:' .. id, 41, version)
+            end
+        end
+    else
+        kept[#kept + 1] = id
+    end
+end
+"""
+    + _PUT_DONE
+    + "return answer('=' .. table.concat(kept, '\\n'))"
+)
+"""Arguments: those of `PUT`; each item has two more: the stamp of the last write of the item that
+it replaces, nothing if there is none; and its version in 8 hex digits. Without a body
+it only goes. Answers with `=` and the ids of those that were written meanwhile, one a line, which
+are as they were; or as `PUT` does where an id is another's."""
 
 PAGE = Script.of(
     _BASE

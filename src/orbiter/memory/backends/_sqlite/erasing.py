@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from orbiter.memory.backends import _sql_erasing
+from orbiter.memory.backends._episodes import names
 from orbiter.memory.backends._probes import Probe, Probes, found_in
 from orbiter.memory.backends._sql import Args, Statement, Steps
 from orbiter.memory.backends._sql_erasing import scoped
@@ -53,6 +54,14 @@ def take(connection: sqlite3.Connection, wanted: dict[Any, str], probes: Probes)
         waiting = f"SELECT {column} FROM {table} WHERE typeof({column}) = 'text' LIMIT {_SOME}"
         for (text,) in connection.execute(waiting):
             probes.add_text(text)
+    which, whose = _activity(wanted)
+    rows = connection.execute(
+        f"SELECT agent_id, body FROM episodic_memories WHERE {which} LIMIT {_SOME}", whose
+    )
+    for agent_id, body in rows:
+        if agent_id != wanted.get("agent_id"):
+            probes.add_id(agent_id)
+        probes.add_text(body)
     if "user_id" in wanted:
         probes.add_term(terms.owner(wanted["user_id"]))
 
@@ -67,9 +76,17 @@ def remove(wanted: dict[Any, str]) -> Steps[Erasure]:
         args,
     )
     counts = yield from _sql_erasing.remove(args.dialect, wanted)
+    which, whose = _activity(wanted)
+    yield Statement(f"DELETE FROM episodic_memories WHERE {which}", whose)
+    episodes = yield Statement("SELECT changes()")
     # They name users. Who holds vectors in memory and is behind by these reads all of them again.
     yield Statement("DELETE FROM memory_changes")
-    return replace(counts, vectors=int(vectors[0][0]))
+    return replace(counts, vectors=int(vectors[0][0]), episodes=int(episodes[0][0]))
+
+
+def _activity(wanted: dict[Any, str]) -> tuple[str, list[str | None]]:
+    """Return the condition that a row is recent activity of a scope, and what it binds."""
+    return "(agent_id GLOB ?1 OR agent_id = ?2)", [names.pattern_of(wanted), names.own_name(wanted)]
 
 
 def drop_owners(connection: sqlite3.Connection) -> None:

@@ -63,6 +63,8 @@ class SQLiteFile:
         self._process = 0
         self._starting = Lock()
         self._identity = upkeep.Identity(self._path)
+        self.does_chores = True
+        """Whether the writer indexes and sweeps when it is idle; said before the file is opened."""
 
     def __repr__(self) -> str:
         return self._owner
@@ -141,7 +143,7 @@ class SQLiteFile:
             self._writer = Writer(
                 _weakly(self._connect_writer),
                 group,
-                chore,
+                chore if self.does_chores else _no_chore,
                 rest=seconds_to_next,
                 name=f"{name} writer",
             )
@@ -262,6 +264,10 @@ def _weakly(connect: Callable[[], sqlite3.Connection]) -> Callable[[], sqlite3.C
 
 def _nothing(_: sqlite3.Connection) -> None:
     pass
+
+
+def _no_chore(_: sqlite3.Connection, *, is_idle: bool) -> bool:  # noqa: ARG001 - a `Chore`
+    return False
 
 
 def _run_group(

@@ -1,0 +1,43 @@
+"""What `import_file` and `export_file` were given, checked before anything is opened."""
+
+import os
+from typing import TYPE_CHECKING
+
+from orbiter.memory.agent import AgentMemory, ScopedMemory
+from orbiter.memory.agent._handle import inside
+from orbiter.memory.errors import QueryError
+from orbiter.memory.items import MemoryMetadata
+
+if TYPE_CHECKING:
+    from orbiter.memory.agent._chats import Chats
+    from orbiter.memory.agent._core import Core
+
+__all__ = ["check_path", "inside_of"]
+
+
+def inside_of(handle: object, *, asked: str) -> "tuple[Core, Chats, MemoryMetadata]":
+    """Return what a handle is made of; `QueryError` if it is none. *asked* is who asks."""
+    if isinstance(handle, ScopedMemory):
+        return inside(handle)
+    if isinstance(handle, AgentMemory):
+        raise QueryError(
+            f"`{asked}` needs to know whose memories: give it `memory.scope(user_id=…)`, not the "
+            "`AgentMemory`; everyone's are behind `memory.unscoped()`"
+        )
+    if type(handle).__module__ == "orbiter.memory.sync":  # by name, as it stands above this
+        return inside(handle)  # type: ignore[arg-type]  # which says who takes a blocking one
+    raise QueryError(
+        f"`{asked}` takes a handle such as `memory.scope(user_id=…)` first, not a "
+        f"`{type(handle).__name__}`"
+    )
+
+
+def check_path(path: object) -> None:
+    """Raise `QueryError` for what is no name of a file."""
+    if isinstance(path, dict | list):
+        raise QueryError(
+            f"`import_file` reads files, not a `{type(path).__name__}`; write it to one first: "
+            '`json.dump(found, open("found.json", "w"), default=str)`'
+        )
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise QueryError(f"`import_file` takes the path of a file or a folder, not {path!r}")

@@ -1,0 +1,83 @@
+"""`audit`: how the record begins, what is in it, and that it is not tampered with."""
+
+import asyncio
+import json
+import sqlite3
+
+from tests.cli.conftest import Cli
+
+from orbiter.memory import AgentMemory
+
+
+def _begin_log(cli: Cli) -> None:
+    """Have a program begin the audit log of the store."""
+
+    async def begin() -> None:
+        async with AgentMemory(cli.url, embeddings=None, audit="writes") as memory:
+            await memory.scope(user_id="alice", by="job \x1b[2J").remember("tea")
+
+    asyncio.run(begin())
+
+
+def test_a_store_without_a_log_says_so_in_the_same_words(cli: Cli) -> None:
+    cli.remember("tea")
+    way = "`orbiter-memory audit begin` begins one"
+    told = f"error: there is no audit log at `{cli.url}`; {way}\n"
+
+    for args in (["audit"], ["audit", "verify"], ["audit", "head"]):
+        result = cli(*args)
+        assert (result.exit_code, result.stdout, result.stderr) == (1, "", told)
+
+
+def test_a_log_is_begun_once_and_takes_in_what_is_there(cli: Cli) -> None:
+    missing = cli("audit", "begin")
+    cli.ok("remember", "tea", "coffee")
+    cli.ok("forget", cli.remember("gone"))
+
+    first = cli.ok("audit", "begin")
+    second = cli.json("audit", "begin")
+    cli.ok("remember", "later", "--by", "night job")
+    newest = cli.json("audit", "-n", "1")
+
+    assert missing.exit_code == 1
+    assert first == "✓ 3 memories taken in; what is written from now on is logged\n"
+    assert second == {"began": False, "items": 0}
+    assert (newest[0]["action"], newest[0]["by"]) == ("added", "night job")
+    assert cli.ok("audit", "verify").startswith("✓ ")
+
+
+def test_what_commands_write_is_in_the_log(cli: Cli) -> None:
+    _begin_log(cli)
+    item_id = cli.remember("coffee")
+    cli.ok("forget", item_id)
+    cli.ok("facts", "put", "home", "Berlin")
+
+    listed = [line.split("\t") for line in cli.ok("audit").splitlines()]
+    of_item = cli.json("audit", "list", "--item", item_id)
+    head = cli.ok("audit", "head").strip()
+    sound = cli.json("audit", "verify", "--head", head)
+
+    assert [row[2] for row in listed] == ["added", "deleted", "added", "added"]
+    assert [each["action"] for each in of_item] == ["deleted", "added"]
+    assert (sound["sound"], sound["head"]) == (True, head)
+    assert len(cli.ok("audit", "-n", "1", "--before", listed[0][0]).splitlines()) == 1
+    assert cli.ok("audit", "--action", "deleted").count("\n") == 1
+    assert "\x1b" not in cli.ok("audit")
+    assert cli("audit", "--action", "mislaid").exit_code == 2
+    assert cli.ok("audit", "--user", "bob") == ""
+
+
+def test_what_was_changed_behind_the_logs_back_is_told(cli: Cli) -> None:
+    _begin_log(cli)
+    with sqlite3.connect(cli.url) as connection:
+        connection.execute("UPDATE memory_items SET content = 'coffee'")
+    connection.close()
+
+    found = cli("audit", "verify")
+    noted = cli("audit", "verify", "--head", "0f" * 32, "--json")
+
+    assert (found.exit_code, noted.exit_code) == (1, 1)
+    assert "problem: item `" in found.stderr
+    assert found.stdout.startswith("✗ ")
+    problems = [each["what"] for each in json.loads(noted.stdout)["problems"]]
+    assert any("given as `--head`" in each for each in problems)
