@@ -12,7 +12,8 @@ from tests.stores.test_postgres_security import plain_role, run
 
 from orbiter.memory import AgentMemory, CachedEmbeddings, EmptyFilterError, MemoryMetadata
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.agent._erasing import activity_name, erase
+from orbiter.memory.agent._activity import activity_name
+from orbiter.memory.agent._erasing import erase
 from orbiter.memory.errors import QueryError
 from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.testing import HashEmbeddings

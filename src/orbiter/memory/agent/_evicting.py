@@ -124,7 +124,7 @@ async def duplicates(core: Core, scope: MemoryMetadata) -> list[tuple[MemoryItem
 
 
 async def _copies(store: Store, walk: Walk) -> AsyncIterator[str]:
-    """Yield the ids of copies to the letter of an earlier memory; talk is full of such, and stays."""
+    """Yield the ids of exact copies of an earlier memory; talk is full of such, and stays."""
     alike = _likeness(exact=True)
     async for page in pages(store, all_of(walk.scope), are_removed=False):
         for item in page:
