@@ -17,7 +17,7 @@ demo: $(VENV)/.core ## set up, then take the tour of the command line
 	@$(BIN)/orbiter-memory demo
 
 test: check ## set up, then check and test everything
-	ORBITER_REQUIRE_SERVERS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	ORBITER_REQUIRE_SERVERS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
 
 check: $(VENV)/.dev ## only format, lint, types and import layers
 	$(BIN)/ruff format --check .

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.stores.test_past import now
@@ -22,6 +23,7 @@ from orbiter.memory import (
     StorageError,
 )
 from orbiter.memory.agent._activity import activity_name
+from orbiter.memory.backends._redis.items import RedisItems
 from orbiter.memory.episodic import ShortTermMemoryManager
 from orbiter.memory.records import MOST_VERSIONS, PastVersion, Record
 from orbiter.memory.stores import store_at
@@ -156,6 +158,32 @@ async def test_what_others_write_meanwhile_is_not_lost(
     present = (await the(target)).item
     assert present.content == "mine 7"
     assert present.version in (9, 10)
+
+
+async def test_redis_looks_again_at_what_was_written_in_between(
+    source: SQLiteMemoryStore, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("there", "there", "new"):
+        await source.add(said("moved", name))
+    first, *_ = (await the(source, "there")).items
+    async with RedisMemoryStore(redis_server.url(12)) as redis:
+        await redis.clear()
+        await redis.put_records([Record(first)])
+        move = RedisItems.move
+        met: list[set[str]] = []
+
+        async def later(self: RedisItems, *args: Any) -> set[str]:
+            if not met:
+                await redis.add_many([said("mine", "there"), said("mine", "new")])
+            met.append(await move(self, *args))
+            return met[-1]
+
+        monkeypatch.setattr(RedisItems, "move", later)
+        written = await redis.put_records(await source.records())
+
+        assert (met, written, {*written.conflicts}) == ([{"there", "new"}], 0, {"there", "new"})
+        assert {item.content for item in await redis.search()} == {"mine"}
+        await redis.clear()
 
 
 async def test_versions_of_another_stay_where_one_scope_is_moved(

@@ -17,8 +17,9 @@ from orbiter.memory.backends._addresses import check_address, shown
 from orbiter.memory.backends._batches import Batches
 from orbiter.memory.backends._embedder import Embedder, check_embeddings
 from orbiter.memory.backends._postgres import erasing, orphans, schema, upkeep
-from orbiter.memory.backends._postgres.dialect import PartitionedDialect, PostgresDialect, folded
+from orbiter.memory.backends._postgres.dialect import PartitionedDialect, PostgresDialect
 from orbiter.memory.backends._postgres.driver import Driver
+from orbiter.memory.backends._postgres.folding import folded
 from orbiter.memory.backends._postgres.pool import (
     Fate,
     is_answer,

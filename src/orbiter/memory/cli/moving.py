@@ -83,6 +83,10 @@ async def migrate(
     run: Run,
     source: Annotated[str, typer.Argument(metavar="SRC", help="Where the memories are.")],
     target: Annotated[str, typer.Argument(metavar="DST", help="Where they shall be, too.")],
+    *,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace what went on by itself in DST.")
+    ] = False,
 ) -> int:
     """Copy a store to another address."""
     from orbiter.memory.transfer import migrate as copy  # noqa: PLC0415
@@ -90,7 +94,7 @@ async def migrate(
     for name, url in (("SRC", source), ("DST", target)):
         _check_address(name, url)
     with run.out.progress("copying", unit="") as advance:
-        done = await copy(source, target, progress=advance)
+        done = await copy(source, target, progress=advance, overwrite=overwrite)
     _tell_migration(run, done)
     return 0 if done else ERROR
 
@@ -119,6 +123,10 @@ def _tell_migration(run: Run, done: "Migration") -> None:
     told = f"{done.copied:,} copied, {done.already_there:,} there already"
     left = f", {done.left_out:,} forgotten left out" if done.left_out else ""
     run.out.show(styled(told + left))
-    mark = ("✓ ", "green") if done else ("✗ ", "bold red")
-    word = "verified" if done else "and they are not the same: run it again"
+    if done.kept:
+        some = ", ".join(map(one_line, done.conflicts[:5]))
+        kept = f"{counted(done.kept)} went on by itself in DST and stayed: {some}"
+        run.out.show(styled(("! ", "yellow"), f"{kept}; `--overwrite` replaces it"))
+    mark = ("✓ ", "green") if done.verified else ("✗ ", "bold red")
+    word = "verified" if done.verified else "and they are not the same: run it again"
     run.out.show(styled(mark, f"{done.checked:,} read back, {word}"))

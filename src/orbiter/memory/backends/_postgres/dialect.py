@@ -7,6 +7,7 @@ from typing import Any
 
 from orbiter.memory.backends import _sql
 from orbiter.memory.backends._postgres.derived import LOCKED
+from orbiter.memory.backends._postgres.folding import folded
 from orbiter.memory.backends._postgres.keeping import PartitionedKeeping, PostgresKeeping
 from orbiter.memory.backends._postgres.living import living, over
 from orbiter.memory.backends._postgres.schema import DIGEST, FOLDED, field
@@ -468,15 +469,6 @@ def _given(*, many: bool, fold: bool) -> str:
         return f"SELECT * FROM {rows}"
     named = (f"${n}::{kind} AS {name}" for n, (name, kind) in enumerate(given.items(), 1))
     return f"SELECT {', '.join(named)}, 1 AS n"
-
-
-def folded(content: str) -> str | None:
-    """Return the case-folded text, unless ASCII's lower case is the same."""
-    if content.isascii():
-        return None
-    text = content.casefold()
-    # Bytes know no letters beyond ASCII.
-    return None if text.encode() == content.encode().lower() else text
 
 
 _COMMON = "etaoinshrdlu "

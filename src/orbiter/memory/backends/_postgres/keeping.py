@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from orbiter.memory.backends._postgres.derived import LOCKED, OWNER, columns
+from orbiter.memory.backends._postgres.folding import folded
 from orbiter.memory.backends._postgres.schema import DIGEST
 from orbiter.memory.backends._rows import READ, Row, iso
 from orbiter.memory.backends._sql import Args, Dialect, Statement, Steps
@@ -187,8 +188,6 @@ class PostgresKeeping(Keeping):
 
     def _write(self, batch: Sequence[Kept], places: dict[str, int]) -> Steps[set[str]]:
         """Write those that are not there, lock the others; return the ids of the first."""
-        from orbiter.memory.backends._postgres.dialect import folded  # noqa: PLC0415 - a circle
-
         rows = yield Statement(self._insert, _bound(batch, places))
         written = {row[0] for row in rows}
         texts = [(each.id, each.content, folded(each.content)) for each in batch]
