@@ -59,7 +59,7 @@ SQL_BUGS = {
         "purge_spares", "        if deleted_before is not None:\n", "        if False:\n"
     ),
     "purge turns time around": Bug(
-        "purge_spares", "v.ended_at < {moment}", "v.ended_at > {moment}"
+        "purge_spares", "updated_at) < {moment}", "updated_at) > {moment}"
     ),
     "purge takes a filter that names nobody": Bug(
         "purge_refuses",
