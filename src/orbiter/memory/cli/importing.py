@@ -98,7 +98,7 @@ async def import_(
                             done.append((path, found))
                     if sum(each.stored + each.updated for _, each in done) > _FEW:
                         waiting = await embed_waiting(run.out, store)
-                except BaseException:
+                except BaseException:  # Ctrl-C, too: it is told, and goes on
                     _tell(run, done)  # what is stored stays, whatever became of the rest
                     raise
     _tell(run, done)

@@ -6,8 +6,6 @@ the prompt fenced, and what comes back is checked as strictly as if a stranger h
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit, urlunsplit
 
 from orbiter.memory.errors import ExtractionError, QueryError
 from orbiter.memory.extraction._answers import read_answer, text_of
@@ -17,10 +15,8 @@ from orbiter.memory.facts import FactMemory
 from orbiter.memory.fencing import NOTICE, Entry, new_mark, render
 from orbiter.memory.items import MemoryItem
 from orbiter.memory.query import check_size
+from orbiter.memory.summarizers._chat_service import ChatService
 from orbiter.memory.trust import Trust, trust_of
-
-if TYPE_CHECKING:
-    import openai
 
 __all__ = ["OpenAIExtractor"]
 
@@ -45,7 +41,7 @@ Without any such fact, answer {"facts": []}."""
 _TRUST = {Trust.USER: "high", Trust.AGENT: "medium", Trust.TOOL: "medium"}
 
 
-class OpenAIExtractor:
+class OpenAIExtractor(ChatService):
     """Asks a chat model for facts.
 
     Without `api_key` the variable `OPENAI_API_KEY` is read; a server of your own, named by
@@ -66,25 +62,16 @@ class OpenAIExtractor:
         max_facts: int = 50,
         max_chars: int = 8_000,
     ) -> None:
-        # Not at the top: `from orbiter.memory import *` must work without the extra.
-        try:
-            import openai  # noqa: PLC0415
-        except ModuleNotFoundError as exc:
-            raise ModuleNotFoundError(
-                "OpenAIExtractor needs openai: pip install 'orbiter-memory[openai]'"
-            ) from exc
-        for name, value in (("timeout", timeout), ("deadline", deadline)):
-            if not value > 0:
-                raise QueryError(f"`{name}` must be greater than 0 seconds, not {value}")
+        super().__init__(
+            model=model,
+            api_key=api_key,
+            base_url=base_url,
+            timeout=timeout,
+            max_retries=max_retries,
+            deadline=deadline,
+        )
         if not 0 < check_size("max_facts", max_facts) <= MAX_PROPOSALS:
             raise QueryError(f"`max_facts` must be from 1 to {MAX_PROPOSALS}, not {max_facts}")
-        self._openai = openai
-        self.model = model
-        self.deadline = deadline
-        self._api_key = api_key
-        self._base_url = base_url
-        self._timeout = timeout
-        self._max_retries = check_size("max_retries", max_retries)
         self._max_facts = max_facts
         self._max_chars = check_size("max_chars", max_chars)
 
@@ -125,25 +112,6 @@ class OpenAIExtractor:
             raise ExtractionError(f"{told}: {exc}") from exc
         except ValueError as exc:
             raise ExtractionError(f"{told} answered with something that is not JSON") from exc
-
-    def __repr__(self) -> str:
-        return f"OpenAIExtractor(model={self.model!r}, base_url={self._where()!r})"
-
-    def _client(self) -> "openai.AsyncOpenAI":
-        # One for each call, as connections belong to one event loop; an extraction takes seconds.
-        return self._openai.AsyncOpenAI(
-            api_key=self._api_key or ("none" if self._base_url else None),
-            base_url=self._base_url,
-            timeout=self._timeout,
-            max_retries=self._max_retries,
-        )
-
-    def _where(self) -> str:
-        """Return the endpoint for people to read: a password in it is not shown."""
-        if self._base_url is None:
-            return "the OpenAI API"
-        parts = urlsplit(self._base_url)
-        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def _prompt(names: Mapping[str, MemoryItem], known: Mapping[str, FactMemory], most: int) -> str:

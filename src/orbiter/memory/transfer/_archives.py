@@ -44,7 +44,7 @@ def _reading(path: Path) -> Iterator[None]:
         EOFError,
         zlib.error,
         zipfile.BadZipFile,
-        NotImplementedError,
+        NotImplementedError,  # what zipfile says of a way of packing that it does not know
         RuntimeError,
     ) as exc:
         raise TransferError(f"`{path.name}` is damaged or cut off: {exc}") from exc

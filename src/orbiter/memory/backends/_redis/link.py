@@ -157,7 +157,7 @@ class RedisLink:
         line = self._line(user)
         try:
             return [key async for key in line.client.scan_iter(match=pattern, count=500)]
-        except Exception as exc:
+        except Exception as exc:  # whatever the driver raises is told in our words
             raise translated(exc, self.address) from exc
 
     async def leave(self, user: object) -> None:
