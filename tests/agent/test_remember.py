@@ -173,6 +173,48 @@ async def test_a_key_stores_once_however_many_try_at_the_same_time(
     assert stored[0].version == 1
 
 
+async def test_a_key_stores_a_list_once_all_or_none(any_alice: ScopedMemory) -> None:
+    first = await any_alice.remember_many(["one", "two"], idempotency_key="k", tags=["t"])
+    again = await any_alice.remember_many(["three"], idempotency_key="k")
+    single = await any_alice.remember("alone", idempotency_key="k")
+    nothing = await any_alice.remember_many([], idempotency_key="empty")
+
+    assert [item.content for item in first] == ["one", "two"]
+    assert again == first
+    assert single.id not in {item.id for item in first}, "the key of a list is another's"
+    assert nothing == []
+    assert sorted(await contents(any_alice)) == ["alone", "one", "two"]
+    for bad in ("", 7):
+        with pytest.raises(ValueError, match="idempotency_key"):
+            await any_alice.remember_many(["x"], idempotency_key=bad)  # type: ignore[arg-type]  # wrong on purpose
+
+
+async def test_a_list_that_was_forgotten_is_not_stored_again_under_its_key(
+    alice: ScopedMemory,
+) -> None:
+    first = await alice.remember_many(["one", "two"], idempotency_key="k")
+    await alice.forget(first[0])
+
+    again = await alice.remember_many(["one", "two"], idempotency_key="k")
+
+    assert [item.content for item in again] == ["two"]
+    assert await contents(alice) == ["two"]
+
+
+async def test_a_list_is_stored_once_however_many_try_at_the_same_time(
+    url: str, open_memory: Open, who: str
+) -> None:
+    handles = [open_memory(url).scope(user_id=who) for _ in range(2)]
+
+    tries = [
+        h.remember_many(["one", "two"], idempotency_key="k") for _ in range(5) for h in handles
+    ]
+    stored = await asyncio.gather(*tries)
+
+    assert len({tuple(item.id for item in items) for items in stored}) == 1
+    assert sorted(await contents(handles[0])) == ["one", "two"]
+
+
 async def test_the_same_key_is_another_in_another_scope(
     any_alice: ScopedMemory, any_bob: ScopedMemory
 ) -> None:

@@ -113,7 +113,10 @@ class Events:
         """Tell everyone who listens to *scope*, which has no `extra`."""
         if not self._streams:
             return
-        event = MemoryEvent(kind, datetime.now(UTC), scope, tuple(item_ids), detail)
+        self.pass_on(MemoryEvent(kind, datetime.now(UTC), scope, tuple(item_ids), detail))
+
+    def pass_on(self, event: MemoryEvent) -> None:
+        """Tell an event as it is to everyone who listens to its scope."""
         for stream in list(self._streams):
             if stream._is_closed:  # noqa: SLF001 - of this module
                 self._streams.discard(stream)

@@ -28,6 +28,7 @@ from orbiter.memory.agent._core import (
 from orbiter.memory.agent._events import EventStream
 from orbiter.memory.agent._lasting import LastingMemory
 from orbiter.memory.agent._observed import observed
+from orbiter.memory.agent._once import keep_once
 from orbiter.memory.agent._reading import (
     Given,
     check_given,
@@ -123,7 +124,7 @@ class ScopedMemory(LastingMemory):
         return item
 
     @observed("remember_many")
-    async def remember_many(
+    async def remember_many(  # noqa: PLR0913 - as for `remember`
         self,
         things: Sequence[Given],
         *,
@@ -133,11 +134,14 @@ class ScopedMemory(LastingMemory):
         extra: Mapping[str, object] | None = None,
         created_at: datetime | None = None,
         expires: datetime | timedelta | None = None,
+        idempotency_key: str | None = None,
         format: "Format | None" = None,
     ) -> builtins.list[MemoryItem]:
         """Keep texts, items and messages in one step, all or none; return them as stored.
 
-        Everything else is for each of them, as in `remember`.
+        Whatever is remembered under an *idempotency_key* first stays, all of it: calling again
+        stores nothing, and returns what is still there of that. Everything else is for each of
+        them, as in `remember`.
         """
         if isinstance(things, str) or not isinstance(things, Sequence):
             raise QueryError("`remember_many` takes a list; for one there is `remember`")
@@ -145,6 +149,11 @@ class ScopedMemory(LastingMemory):
         items = read_messages(things, self._scope, more, format, as_human=False)
         _date(items, created_at, expires)
         store = await self._store()
+        if idempotency_key is not None:
+            stored, is_new = await keep_once(store, self._scope, items, idempotency_key)
+            if is_new:
+                self._core.events.tell_of("remembered", stored)
+            return stored
         if any(isinstance(thing, MemoryItem) for thing in things):
             return await self._replace(store, items)
         await store.add_many(items)

@@ -1,8 +1,10 @@
 """`AgentMemory`: one address, and from it everything an agent needs to remember."""
 
+import inspect
 import os
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +22,13 @@ from orbiter.memory.items import MemoryMetadata
 from orbiter.memory.protocols import Embeddings, Summarizer, VectorStore
 from orbiter.memory.query import SCOPE_FIELDS
 from orbiter.memory.reports import StoreStats, Verification
-from orbiter.memory.stores import URL_VARIABLE, default_url, make_folder, store_at
+from orbiter.memory.stores import (
+    URL_VARIABLE,
+    default_url,
+    is_of_server,
+    make_folder,
+    store_at,
+)
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._audit import AuditLog
@@ -42,7 +50,9 @@ class AgentMemory:
     """Memory for agents, at the place that *url* names.
 
     `sqlite:///agent.db` or a path is a file, `memory://` is this process, `postgresql://…` a
-    database for many machines, `redis://…` the shared short-term tier. Without *url* it is
+    database for many machines, `redis://…` the shared short-term tier, and `http://…` or
+    `https://…` a server of memories, of which *token* is a key, by default that in
+    `ORBITER_MEMORY_TOKEN`; all other options are then the server's own. Without *url* it is
     `ORBITER_MEMORY_URL`, or a file in the user's data directory.
 
     *embeddings* are the local model if the extra `[local]` is installed, none with `None`, or your
@@ -57,10 +67,21 @@ class AgentMemory:
     Use it as `async with AgentMemory(…) as memory`, or close it; the first use opens it.
     """
 
+    def __new__(
+        cls, url: str | os.PathLike[str] | None = None, *_args: object, **_options: object
+    ) -> Self:
+        """Return a memory; at the address of a server, it is that of `orbiter.memory.client`."""
+        address = os.environ.get(URL_VARIABLE) if url is None else url
+        if cls is AgentMemory and is_of_server(address):
+            # By its name, as it stands above this.
+            cls = import_module("orbiter.memory.client").RemoteMemory  # noqa: PLW0642
+        return super().__new__(cls)
+
     def __init__(  # noqa: PLR0913 - each is a setting people look for
         self,
         url: str | os.PathLike[str] | None = None,
         *,
+        token: str | None = None,
         embeddings: Embeddings | Literal["auto"] | None = "auto",
         episodic: str | None = None,
         persona: "str | Path | Soul | None" = None,
@@ -73,6 +94,11 @@ class AgentMemory:
     ) -> None:
         is_ours = url is None and not os.environ.get(URL_VARIABLE)
         address = default_url() if url is None else url
+        if token is not None:
+            raise QueryError(
+                "`token` is the key of a server, as in `AgentMemory('https://…', token=…)`; "
+                "leave it out for a store of your own"
+            )
         model = _local_model() if embeddings == "auto" else embeddings
         self._store = store_at(address, embeddings=model, audit=audit)
         self._url = _printable(address)
@@ -162,11 +188,14 @@ class AgentMemory:
         whose = MemoryMetadata(
             user_id=user_id, session_id=session_id, task_id=task_id, agent_id=agent_id
         )
-        return ScopedMemory(self._core, self._chats, whose, by=_check_actor(by))
+        return self._handle(whose, _check_actor(by))
 
     def unscoped(self, *, by: str | None = None) -> ScopedMemory:
         """Return a handle on everyone's memories: for administration, never for an agent."""
-        return ScopedMemory(self._core, self._chats, MemoryMetadata(), by=_check_actor(by))
+        return self._handle(MemoryMetadata(), _check_actor(by))
+
+    def _handle(self, whose: MemoryMetadata, by: str | None) -> ScopedMemory:
+        return ScopedMemory(self._core, self._chats, whose, by=by)
 
     def events(self) -> EventStream:
         """Return everything that happens through this object from now on, for `async for`."""
@@ -265,6 +294,10 @@ class AgentMemory:
         if isinstance(self._store, RedisMemoryStore):
             raise UnsupportedError(f"{self._store!r} has no {what}; SQLite and Postgres have")
         return self._store
+
+
+# What `help` and others show of a class is its `__new__`; people look for the options.
+AgentMemory.__new__.__signature__ = inspect.signature(AgentMemory.__init__)  # type: ignore[attr-defined]
 
 
 def _local_model() -> Embeddings | None:

@@ -66,7 +66,9 @@ class AgentMemory(Blocking[agent.AgentMemory]):
     """Memory for agents, at the place that *url* names.
 
     `sqlite:///agent.db` or a path is a file, `memory://` is this process, `postgresql://…` a
-    database for many machines, `redis://…` the shared short-term tier. Without *url* it is
+    database for many machines, `redis://…` the shared short-term tier, and `http://…` or
+    `https://…` a server of memories, of which *token* is a key, by default that in
+    `ORBITER_MEMORY_TOKEN`; all other options are then the server's own. Without *url* it is
     `ORBITER_MEMORY_URL`, or a file in the user's data directory.
 
     *embeddings* are the local model if the extra `[local]` is installed, none with `None`, or your
@@ -85,6 +87,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         self,
         url: str | os.PathLike[str] | None = None,
         *,
+        token: str | None = None,
         embeddings: Embeddings | Literal["auto"] | None = "auto",
         episodic: str | None = None,
         persona: str | Path | Soul | None = None,
@@ -205,11 +208,14 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         extra: Mapping[str, object] | None = None,
         created_at: datetime | None = None,
         expires: datetime | timedelta | None = None,
+        idempotency_key: str | None = None,
         format: Format | None = None,
     ) -> builtins.list[MemoryItem]:
         """Keep texts, items and messages in one step, all or none; return them as stored.
 
-        Everything else is for each of them, as in `remember`.
+        Whatever is remembered under an *idempotency_key* first stays, all of it: calling again
+        stores nothing, and returns what is still there of that. Everything else is for each of
+        them, as in `remember`.
         """
     def recall(
         self,

@@ -114,10 +114,15 @@ def _member(name: str, member: object) -> Any:
 def _waiting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Blocking[Any], /, *args: object, **kwargs: object) -> object:
         value = _wait(getattr(self._other(), name), args, kwargs)
-        form = _forms.get(type(value))
+        form = _form_for(type(value))
         return value if form is None else _of(form, value, self._again(value))
 
     return _dressed(method, function)
+
+
+def _form_for(kind: type) -> "type[Blocking[Any]] | None":
+    """Return the blocking form of a class, or of what it is a kind of, such as one on a server."""
+    return next((_forms[each] for each in kind.__mro__ if each in _forms), None)
 
 
 def waiting_form_of(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -143,7 +148,7 @@ def taken(value: object) -> object:
     """Return the async object behind *value*, if it is a blocking one, else *value*."""
     if isinstance(value, Blocking):
         return value._other()  # noqa: SLF001 - the two make one class
-    if type(value) in _forms:
+    if _form_for(type(value)) is not None:
         raise UnsupportedError(
             f"an async `{type(value).__name__}` was given to something that blocks; use that of "
             "`orbiter.memory.sync`, or `await` the async form"
@@ -186,7 +191,7 @@ def _handed_out(owner: Blocking[Any], take: Callable[[Any], Any]) -> object:
     value = make()
     if isinstance(value, AsyncIterator):
         return Stream(value, owner)
-    form = _forms.get(type(value))
+    form = _form_for(type(value))
     return value if form is None else _of(form, value, make)
 
 

@@ -1,0 +1,66 @@
+"""What a call over the wire is: which method of which object, as which request."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from orbiter.memory.keys import Role
+from orbiter.memory.wire._codecs import Codec
+
+__all__ = ["REQUIRED", "Operation", "Param", "Target"]
+
+Target = Literal["memory", "scope", "chat", "facts", "past", "past_facts", "audit"]
+"""The class a call belongs to: `AgentMemory`, `ScopedMemory`, `Chat`, `Facts`, …"""
+
+REQUIRED: Any = object()
+"""The default of a parameter that has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One argument of a call, and where a request carries it."""
+
+    name: str
+    codec: Codec[Any]
+    place: Literal["path", "query", "body", "header"]
+    default: Any = REQUIRED
+    header: str = ""
+    wire: str = ""
+    """What it is called in a path or a query, if not as in the call."""
+
+    @property
+    def wire_name(self) -> str:
+        """What it is called on the wire."""
+        return self.header or self.wire or self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One call: the method *name* of the *target*, as a request."""
+
+    name: str
+    target: Target
+    verb: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+    path: str
+    """Below `/v1`, with `{name}` for each parameter in it; a segment is percent-encoded as one."""
+    role: Role
+    params: tuple[Param, ...]
+    """The arguments of the method; those of its object are in `TARGET_PARAMS`."""
+    returns: Codec[Any]
+    status: int = 200
+    is_safe_to_repeat: bool = True
+    """Whether a client may send it again when no answer came, whatever it says.
+
+    One that is not may be sent again if it has an `idempotency_key`.
+    """
+    is_absent_404: bool = False
+    """Whether `None` is told by a 404, whose problem is of the type `ItemNotFoundError`."""
+
+    @property
+    def is_change(self) -> bool:
+        """Whether it may write anything but the log of reads."""
+        return self.role != "read" and not (self.verb == "GET" or self.target == "audit")
+
+    @property
+    def id(self) -> str:
+        """A name that no other call has: `chat.add`."""
+        return f"{self.target}.{self.name}"

@@ -1,0 +1,267 @@
+"""The table of all calls: the server routes by it, and the client has its methods from it."""
+
+from typing import Any
+
+from orbiter.memory.query import SCOPE_FIELDS
+from orbiter.memory.wire import _answers as answers
+from orbiter.memory.wire._codecs import (
+    FLAG,
+    INSTANT,
+    JSON,
+    NOTHING,
+    NUMBER,
+    TEXT,
+    WHOLE,
+    Codec,
+    choice,
+    enveloped,
+    list_of,
+    optional,
+)
+from orbiter.memory.wire._found import CONTEXT, RECALLED
+from orbiter.memory.wire._items import (
+    FACT,
+    GIVEN,
+    ITEM,
+    ITEM_OR_ID,
+    SOURCE,
+    SOURCES,
+    THINGS,
+    WHAT,
+)
+from orbiter.memory.wire._labels import EXPIRES, EXTRA, STATUS, TRUST, WHERE
+from orbiter.memory.wire._operations import REQUIRED, Operation, Param, Target
+from orbiter.memory.wire._tags import ETAG
+
+__all__ = ["OPERATIONS", "REST_ONLY", "TARGET_PARAMS", "operations_of"]
+
+FORMAT = choice("openai", "openai-responses", "anthropic", "gemini")
+_MODE = choice("hybrid", "words", "meaning", "recent")
+_GROUP = choice("drop", "keep", "complete")
+_WORDS = list_of(TEXT)
+_NO = False
+_CHAT_ID: Codec[Any] = Codec(lambda chat: chat.id, TEXT.load, TEXT.schema)
+"""A `Chat` crosses as its name; the client makes its own of it."""
+
+
+def _body(name: str, codec: Codec[Any], default: Any = REQUIRED) -> Param:
+    return Param(name, optional(codec) if default is None else codec, "body", default)
+
+
+def _query(name: str, codec: Codec[Any], default: Any = REQUIRED) -> Param:
+    return Param(name, optional(codec) if default is None else codec, "query", default)
+
+
+def _path(name: str, *, wire: str = "") -> Param:
+    return Param(name, TEXT, "path", wire=wire)
+
+
+_MOMENT = (_query("moment", INSTANT),)
+TARGET_PARAMS: dict[Target, tuple[Param, ...]] = {
+    "memory": (),
+    "scope": (),
+    "facts": (),
+    "audit": (),
+    "chat": (_path("chat_id"),),
+    "past": _MOMENT,
+    "past_facts": _MOMENT,
+}
+"""What names the object of a call, beside its scope."""
+
+_LABELS = (
+    _body("tags", _WORDS, None),
+    _body("importance", NUMBER, None),
+    _body("source", TEXT, None),
+    _body("extra", EXTRA, None),
+)
+_ID = _path("item_id")
+_KEY = _path("key")
+_FACT_ID = _path("fact_id")
+_ONCE = _body("idempotency_key", TEXT, None)
+_DRY_RUN = _body("dry_run", FLAG, _NO)
+_KNOWN = (_query("as_of", INSTANT, None), _query("known_at", INSTANT, None))
+_SCOPE = tuple(_body(name, TEXT, None) for name in SCOPE_FIELDS)
+_CONTEXT = (
+    _body("task", TEXT, None),
+    _body("budget", WHOLE, None),
+    _body("format", FORMAT, "openai"),
+    _body("memory_limit", WHOLE, 5),
+    _body("min_trust", TRUST, None),
+)
+_LISTED = (
+    _query("query", TEXT, ""),
+    _query("where", WHERE, None),
+    _query("memory_type", TEXT, None),
+)
+_PAGED = (_query("limit", WHOLE, 50), _query("cursor", TEXT, None))
+_SPAN = (_query("since", INSTANT, None), _query("until", INSTANT, None))
+
+_MEMORY = (
+    Operation("erase", "memory", "POST", "erase", "admin",
+              (*_SCOPE, _body("by", TEXT, None), _DRY_RUN), answers.ERASURE,
+              is_safe_to_repeat=False),
+    Operation("stats", "memory", "GET", "store/stats", "admin", (), answers.STORE_STATS),
+    Operation("verify", "memory", "POST", "store/verify", "admin",
+              (_body("repair", FLAG, _NO),), answers.VERIFICATION),
+    Operation("reindex", "memory", "POST", "store/reindex", "admin", (), answers.COUNT),
+    Operation("settle", "memory", "POST", "store/settle", "admin", (), NOTHING),
+)  # fmt: skip
+
+_SCOPED = (
+    Operation("remember", "scope", "POST", "memories", "write",
+              (_body("what", GIVEN), *_LABELS, _body("created_at", INSTANT, None),
+               _body("expires", EXPIRES, None), _ONCE, _body("format", FORMAT, None)),
+              ITEM, 201, is_safe_to_repeat=False),
+    Operation("remember_many", "scope", "POST", "memories/batch", "write",
+              (_body("things", THINGS), *_LABELS, _body("created_at", INSTANT, None),
+               _body("expires", EXPIRES, None), _ONCE, _body("format", FORMAT, None)),
+              answers.ITEMS, 201, is_safe_to_repeat=False),
+    Operation("list", "scope", "GET", "memories", "read",
+              (*_LISTED, _query("status", STATUS, None), *_SPAN, _query("forgotten", FLAG, _NO),
+               *_PAGED), answers.PAGE),
+    Operation("get", "scope", "GET", "memories/{item_id}", "read", (_ID,), ITEM,
+              is_absent_404=True),
+    Operation("update", "scope", "PATCH", "memories/{item_id}", "write",
+              (_ID, _body("content", TEXT, None), *_LABELS, _body("status", STATUS, None),
+               _body("expires", EXPIRES, None),
+               Param("expected_version", optional(ETAG), "header", None, "If-Match")),
+              ITEM, is_safe_to_repeat=False),
+    Operation("restore", "scope", "POST", "memories/{item_id}/restore", "write",
+              (_ID, _body("version", WHOLE, None)), ITEM, is_safe_to_repeat=False),
+    Operation("history", "scope", "GET", "memories/{item_id}/history", "read", (_ID,),
+              answers.VERSIONS),
+    Operation("forget", "scope", "POST", "forget", "write",
+              (_body("item", ITEM_OR_ID, None), _body("query", TEXT, ""),
+               _body("where", WHERE, None), _body("memory_type", TEXT, None),
+               _body("since", INSTANT, None), _body("until", INSTANT, None),
+               _body("everything", FLAG, _NO), _DRY_RUN),
+              answers.FORGOTTEN, is_safe_to_repeat=False),
+    Operation("recall", "scope", "POST", "recall", "read",
+              (_body("query", TEXT, ""), _body("k", WHOLE, 10), _body("mode", _MODE, "hybrid"),
+               _body("memory_type", TEXT, None), _body("since", INSTANT, None),
+               _body("until", INSTANT, None), _body("where", WHERE, None),
+               _body("recency_weight", NUMBER, 0.0), _body("half_life_hours", NUMBER, 24.0 * 30),
+               _body("importance_weight", NUMBER, 0.0), _body("min_trust", TRUST, None),
+               _body("explain", FLAG, _NO)), RECALLED),
+    Operation("stats", "scope", "GET", "stats", "read", (), answers.SCOPE_STATS),
+    Operation("chats", "scope", "GET", "chats", "read", (_query("limit", WHOLE, 50),),
+              answers.CONVERSATIONS),
+    Operation("evict", "scope", "POST", "evict", "write",
+              (_body("max_items", WHOLE, None), _body("max_bytes", WHOLE, None),
+               _body("duplicates", FLAG, _NO), _body("half_life_hours", NUMBER, 24.0 * 90),
+               _DRY_RUN), answers.EVICTED, is_safe_to_repeat=False),
+    Operation("duplicates", "scope", "GET", "duplicates", "read", (), answers.DUPLICATES),
+    Operation("quarantine", "scope", "POST", "quarantine", "write",
+              (_body("source", TEXT), _DRY_RUN), answers.FORGOTTEN, is_safe_to_repeat=False),
+    Operation("release", "scope", "POST", "release", "write", (_body("source", TEXT),),
+              answers.COUNT, is_safe_to_repeat=False),
+    Operation("undo", "scope", "POST", "undo", "write",
+              (_body("source", TEXT), _body("since", INSTANT, None), _DRY_RUN),
+              answers.FORGOTTEN, is_safe_to_repeat=False),
+)  # fmt: skip
+
+_CHAT = (
+    Operation("add", "chat", "POST", "chats/{chat_id}/messages", "write",
+              (_body("what", WHAT), _body("format", FORMAT, None), _ONCE), answers.ITEMS, 201,
+              is_safe_to_repeat=False),
+    Operation("messages", "chat", "GET", "chats/{chat_id}/messages", "read",
+              (_query("format", FORMAT, "openai"), _query("rounds", WHOLE, None),
+               _query("budget", WHOLE, None)), answers.MESSAGES),
+    Operation("items", "chat", "GET", "chats/{chat_id}/items", "read",
+              (_query("rounds", WHOLE, None), _query("budget", WHOLE, None),
+               _query("open_group", _GROUP, "drop")), answers.ITEMS),
+    Operation("context", "chat", "POST", "chats/{chat_id}/context", "read", _CONTEXT,
+              CONTEXT),
+    Operation("summary", "chat", "GET", "chats/{chat_id}/summary", "read", (),
+              enveloped("summary", optional(TEXT))),
+    Operation("summarize", "chat", "POST", "chats/{chat_id}/summary", "write", (),
+              enveloped("summary", optional(TEXT))),
+    Operation("fork", "chat", "POST", "chats/{chat_id}/fork", "write",
+              (_body("at", ITEM_OR_ID), _body("chat_id", TEXT, None)),
+              enveloped("chat_id", _CHAT_ID), 201, is_safe_to_repeat=False),
+)  # fmt: skip
+
+_FACTS = (
+    Operation("put", "facts", "PUT", "facts/{key}", "write",
+              (_KEY, _body("value", JSON), _body("valid_from", INSTANT, None),
+               _body("valid_to", INSTANT, None), _body("source", SOURCE, None),
+               _body("importance", NUMBER, None)), FACT),
+    Operation("end", "facts", "POST", "facts/{key}/end", "write",
+              (_KEY, _body("at", INSTANT, None), _body("source", SOURCE, None)),
+              enveloped("fact", optional(FACT)), is_safe_to_repeat=False),
+    Operation("revert", "facts", "POST", "facts/{key}/revert", "write", (_KEY,),
+              enveloped("fact", optional(FACT)), is_safe_to_repeat=False),
+    Operation("retract", "facts", "POST", "assertions/{fact_id}/retract", "write", (_FACT_ID,),
+              FACT),
+    Operation("accept", "facts", "POST", "fact-drafts/{fact_id}/accept", "write", (_FACT_ID,),
+              FACT),
+    Operation("discard", "facts", "POST", "fact-drafts/{fact_id}/discard", "write", (_FACT_ID,),
+              FACT),
+    Operation("propose", "facts", "POST", "fact-drafts", "write",
+              (_body("key", TEXT), _body("value", JSON), _body("source", SOURCES),
+               _body("valid_from", INSTANT, None), _body("valid_to", INSTANT, None),
+               _body("confidence", NUMBER, None)),
+              enveloped("fact", optional(FACT)), is_safe_to_repeat=False),
+)  # fmt: skip
+
+
+def _views(target: Target, before: str) -> tuple[Operation, ...]:
+    """Return the calls that read facts, of today or of a moment in the past."""
+    return (
+        Operation("get", target, "GET", f"{before}facts/{{key}}", "read", (_KEY, *_KNOWN), FACT,
+                  is_absent_404=True),
+        Operation("all", target, "GET", f"{before}facts", "read", _KNOWN, answers.FACTS_BY_KEY),
+        Operation("history", target, "GET", f"{before}facts/{{key}}/history", "read", (_KEY,),
+                  answers.ENTRIES),
+        Operation("keys", target, "GET", f"{before}fact-keys", "read", (), answers.KEYS),
+        Operation("conflicts", target, "GET", f"{before}fact-conflicts", "read", (),
+                  answers.CONFLICTS),
+        Operation("drafts", target, "GET", f"{before}fact-drafts", "read", (), answers.FACTS),
+    )  # fmt: skip
+
+
+_PAST = (
+    Operation("list", "past", "GET", "past/memories", "read", (*_LISTED, *_PAGED), answers.PAGE),
+    Operation("get", "past", "GET", "past/memories/{item_id}", "read", (_ID,), ITEM,
+              is_absent_404=True),
+    Operation("recall", "past", "POST", "past/recall", "read",
+              (_body("query", TEXT), _body("k", WHOLE, 10), _body("memory_type", TEXT, None),
+               _body("where", WHERE, None)), RECALLED),
+)  # fmt: skip
+
+_AUDIT = (
+    Operation("entries", "audit", "GET", "audit", "admin",
+              (*(_query(each.name, TEXT, None) for each in _SCOPE), _query("action", TEXT, None),
+               _query("item_id", TEXT, None), _query("since", INSTANT, None),
+               _query("before", WHOLE, None), _query("limit", WHOLE, 100)),
+              enveloped("entries", list_of(answers.AUDIT_ENTRY))),
+    Operation("verify", "audit", "POST", "audit/verify", "admin", (_body("head", TEXT, None),),
+              answers.AUDIT_VERIFICATION),
+    Operation("head", "audit", "GET", "audit/head", "admin", (), enveloped("head", TEXT)),
+)  # fmt: skip
+
+OPERATIONS: tuple[Operation, ...] = (
+    *_MEMORY,
+    *_SCOPED,
+    *_CHAT,
+    *_FACTS,
+    *_views("facts", ""),
+    *_PAST,
+    *_views("past_facts", "past/"),
+    *_AUDIT,
+)
+"""Every call, once."""
+
+REST_ONLY: tuple[Operation, ...] = (
+    Operation("forget", "scope", "DELETE", "memories/{item_id}", "write",
+              (_path("item", wire="item_id"), _query("dry_run", FLAG, _NO)), answers.FORGOTTEN,
+              is_safe_to_repeat=False),
+    Operation("context", "scope", "POST", "context", "read",
+              (*_CONTEXT, _body("chat_id", TEXT, None)), CONTEXT),
+)  # fmt: skip
+"""Requests that are other ways to make a call of the table."""
+
+
+def operations_of(target: Target) -> dict[str, Operation]:
+    """Return the calls of one class by the name of the method."""
+    return {each.name: each for each in OPERATIONS if each.target == target}
