@@ -5,8 +5,8 @@ import pytest
 
 pytest_plugins = ["pytester"]
 
-# The plugin of a peer, which takes seconds to load; also in the runs that tests start.
-os.environ["PYTEST_ADDOPTS"] = "-p no:langsmith_plugin"
+# Plugins of a peer and of a tool that take seconds to load; also in the runs that tests start.
+os.environ["PYTEST_ADDOPTS"] = "-p no:langsmith_plugin -p no:schemathesis"
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -144,16 +144,17 @@ def test_an_edit_without_text_opens_the_editor(cli: Cli, tmp_path: Path) -> None
 def test_the_tour_fits_a_narrow_terminal_and_leaves_nothing_behind(tmp_path: Path) -> None:
     env = environment("/nowhere/at/all.db", {"TMPDIR": str(tmp_path), "COLUMNS": "50"})
 
-    seen = in_terminal(["demo", "--fast"], env)
+    seen = in_terminal(["demo", "--fast"], env, typed="n\n")
 
     lines = STYLE.sub("", seen.stdout).splitlines()
     assert seen.code == 0, seen.stdout
     assert max(map(len, lines)) <= 50
     for part in ("get_weather", "allergic", "of 480 tokens", "{+150+}", "bob    finds  nothing"):
         assert part in "\n".join(lines)
-    assert [line for line in lines if line.startswith("   orbiter-memory ")][2:] == [
-        line for line in lines if "orbiter-memory doctor" in line
+    assert [line.split()[1] for line in lines if line.startswith("   orbiter-memory ")] == [
+        *("remember", "recall", "doctor", "demo")
     ]
+    assert "Open the dashboard on sample data? [Y/n]" in lines[-1]
     assert list(tmp_path.glob("orbiter-memory-*")) == []
 
 

@@ -10,7 +10,7 @@ import os
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory, ScopedMemory
     from orbiter.memory.audit import AuditMode
 
-__all__ = ["SCOPES", "Place", "Run", "command", "is_missing", "new_app", "os_user"]
+__all__ = ["SCOPES", "Place", "Run", "command", "is_missing", "is_served", "new_app", "os_user"]
 
 SCOPES = ("user", "session", "task", "agent")
 _ENV = "ORBITER_MEMORY_"
@@ -35,6 +35,7 @@ class Place:
     """Which store, and whose memories in it, as the options say."""
 
     url: str | None = None
+    token: str | None = field(default=None, repr=False)
     model: str | None = None
     user: str | None = None
     session: str | None = None
@@ -130,9 +131,15 @@ class Run:
     ) -> "AgentMemory":
         """Return the memory that the options name, not yet opened."""
         from orbiter.memory.agent import AgentMemory  # noqa: PLC0415
+        from orbiter.memory.stores import is_of_server  # noqa: PLC0415
 
         url = self.place.setting("url")[0]
         is_wanted = self.place.has_model() and meaning
+        if url is not None and is_of_server(url):  # which has its own model
+            token = self.place.setting("token")[0]
+            return AgentMemory(url, token=token, persona=persona, audit=audit)
+        if self.place.token:
+            raise UsageError("`--token` is the key of a server; leave it out, or give its `--url`")
         return AgentMemory(
             url, embeddings="auto" if is_wanted else None, persona=persona, audit=audit
         )
@@ -157,8 +164,17 @@ class Run:
 
 def is_missing(memory: "AgentMemory") -> bool:
     """Tell whether *memory* is a file that does not exist yet."""
+    if is_served(memory):
+        return False
     path = getattr(memory.store, "db_path", ":memory:")
     return path != ":memory:" and not Path(path).exists()
+
+
+def is_served(memory: "AgentMemory") -> bool:
+    """Tell whether *memory* is behind a server, which has a store and a model of its own."""
+    from orbiter.memory.stores import is_of_server  # noqa: PLC0415
+
+    return is_of_server(memory.url)
 
 
 def os_user() -> str | None:
@@ -181,7 +197,8 @@ def _option(*names: str, text: str, kind: Any = str | None) -> Any:
 
 
 _URL = {
-    "url": _option("--url", text=f"Address or path of the store. [env: {_ENV}URL]"),
+    "url": _option("--url", text=f"Address or path of the store, or a server. [env: {_ENV}URL]"),
+    "token": _option("--token", text=f"Key of the server. [env: {_ENV}TOKEN]"),
     "model": _option("--model", text=f"`auto` or `none`: words only. [env: {_ENV}MODEL]"),
 }
 _WHOSE = {

@@ -65,6 +65,15 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "backup": ("care", "Copy the store to a new file while it is in use."),
         "bench": ("bench", "Measure this computer on a store that is thrown away."),
     },
+    "Serve": {
+        "serve": ("serving", "Serve REST, MCP and the dashboard, until Ctrl-C."),
+        "keys": ("unlocking", "Make, list and revoke the keys of the server."),
+        "mcp": ("connecting", "Serve memories to an agent over stdin and stdout, by MCP."),
+        "install": (
+            "connecting",
+            "Write this memory into the configuration of an agent's program.",
+        ),
+    },
 }
 COMMANDS = {name: found for part in SECTIONS.values() for name, found in part.items()}
 

@@ -4,6 +4,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from orbiter.memory.cli._errors import say
+from orbiter.memory.cli._frame import is_served
 from orbiter.memory.cli._text import counted
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ async def embed_waiting(
 
     It ends before that when nothing more can be done now: the model fails, or refuses a text.
     """
+    if is_served(memory):  # it has a process that goes on
+        return 0
     store = memory.store
     embed = getattr(store, "catch_up", None)
     if embed is None or getattr(store, "embeddings", None) is None:

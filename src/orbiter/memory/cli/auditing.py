@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orbiter.memory.cli._errors import ERROR, UsageError, in_shell_words, say
-from orbiter.memory.cli._frame import Run, command, new_app
+from orbiter.memory.cli._frame import Run, command, is_served, new_app
 from orbiter.memory.cli._groups import without_a_name
 from orbiter.memory.cli._options import Since, read_when
 from orbiter.memory.cli._output import styled
@@ -34,6 +34,8 @@ def _has_log(memory: "AgentMemory") -> bool:
     """Tell whether an open store keeps a log; `UnsupportedError` if it never can."""
     from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415 - `--help` needs it not
 
+    if is_served(memory):  # and says so itself if it keeps none
+        return True
     if not hasattr(memory.store, "verify_audit"):
         raise UnsupportedError(f"`{memory.url}` can keep no audit log; SQLite and Postgres can")
     return getattr(memory.store, "audit", None) is not None
@@ -51,6 +53,11 @@ def _no_log(memory: "AgentMemory") -> "UnsupportedError":
 async def begin_audit(run: Run) -> None:
     """Begin the record; what is there already is taken in."""
     async with run.memory(meaning=False) as memory:
+        if is_served(memory):
+            raise UsageError(
+                f"whether `{memory.url}` keeps a record is decided there; run `orbiter-memory "
+                "audit begin` on its store"
+            )
         is_begun = _has_log(memory)
         there = await memory.unscoped().stats()
     taken = 0 if is_begun else there.items + (there.forgotten or 0)

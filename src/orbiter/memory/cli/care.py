@@ -8,7 +8,7 @@ import typer
 
 from orbiter.memory.cli._checkup import Check, examine
 from orbiter.memory.cli._errors import ERROR
-from orbiter.memory.cli._frame import Run, command, new_app
+from orbiter.memory.cli._frame import Run, command, is_served, new_app
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import one_line, size
 from orbiter.memory.cli._views import entry
@@ -93,7 +93,7 @@ async def reindex(run: Run) -> None:
     run.check_there(memory)
     embedded = 0
     try:
-        if getattr(memory.store, "embeddings", None) is not None:
+        if is_served(memory) or getattr(memory.store, "embeddings", None) is not None:
             with run.out.progress("embedding", unit="memories") as advance:
                 embedded = await memory.reindex(progress=advance)
         found = await memory.verify(repair=True)

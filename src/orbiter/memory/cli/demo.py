@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
+from orbiter.memory.cli._asking import ask, can_ask
 from orbiter.memory.cli._bar import token_bar
 from orbiter.memory.cli._checkup import is_installed
 from orbiter.memory.cli._demo_data import CHAT, FACTS, SECRET, SOUL, TASK
@@ -73,9 +74,12 @@ class Stage:
 
 @command(app, "demo", url=False, json=False)
 async def demo(
-    run: Run,  # noqa: ARG001 - every command has one
+    run: Run,
     *,
     fast: Annotated[bool, typer.Option("--fast", help="Without pauses.")] = False,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard", help="Only the dashboard, on sample data.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", hidden=True)] = False,
 ) -> None:
     """Take a tour on sample data; nothing of yours is touched."""
@@ -84,6 +88,9 @@ async def demo(
     if as_json:  # taken, so that this is said and not that there is no such option
         raise UsageError("`demo` is for people and has no JSON; leave `--json` out")
     warnings.simplefilter("ignore")  # the tour itself tells what is missing
+    if dashboard:
+        await _show_dashboard(run)
+        return
     is_seen = sys.stdout.isatty()
     stage = Stage(_console(), paces=1.0 if is_seen and not fast else 0.0)
     with TemporaryDirectory(prefix="orbiter-memory-") as folder:
@@ -100,6 +107,27 @@ async def demo(
             await _isolate(stage, memory)
         await _elsewhere(stage, path)
     _close(stage)
+    if can_ask(run.out) and is_installed("server"):
+        answer = ask("\n   Open the dashboard on sample data? [Y/n]")
+        if answer is not None and answer.lower() in ("", "y", "yes"):
+            await _show_dashboard(run)
+
+
+async def _show_dashboard(run: Run) -> None:
+    """Serve a sample until Ctrl-C, from a folder that is thrown away."""
+    from orbiter.memory.cli._serving import until_stopped  # noqa: PLC0415 - an extra
+
+    from orbiter.memory.agent import AgentMemory  # noqa: PLC0415
+    from orbiter.memory.cli._sample import fill  # noqa: PLC0415
+    from orbiter.memory.server import Settings  # noqa: PLC0415
+
+    with TemporaryDirectory(prefix="orbiter-memory-") as folder:
+        soul = Path(folder) / "SOUL.md"
+        soul.write_text(SOUL, encoding="utf-8")
+        async with AgentMemory(Path(folder) / "sample.db", persona=soul) as memory:
+            await fill(memory)
+            settings = Settings(port=0)
+            await until_stopped(run, memory, settings=settings, keys=None, open_page=True)
 
 
 def _console() -> "Console":
@@ -220,6 +248,7 @@ def _close(stage: Stage) -> None:
         ('orbiter-memory remember "I love hiking"', "keep something"),
         ('orbiter-memory recall "outdoor activities"', "find it again, with reasons"),
         ("orbiter-memory doctor", "see that all is well"),
+        ("orbiter-memory demo --dashboard", "look at it in a browser"),
     ):
         told = f"{text:<44}" if stage.width >= _WIDTH else text
         stage.show(styled((told, "bold cyan"), (f"  {why}", "dim")), seconds=0)

@@ -39,6 +39,9 @@ def config(run: Run) -> None:
     rows: list[tuple[str, str | None, str]] = [
         ("url", shown(url) if is_server else without_passwords(url), origin)
     ]
+    key, source = run.place.setting("token")
+    if key is not None:
+        rows.append(("token", "given, and not shown", source))
     rows += [(name, *run.place.setting(name)) for name in (*SCOPES, "by")]
     rows.append(("model", *_model(run)))
     rows.append(("color", *_color()))

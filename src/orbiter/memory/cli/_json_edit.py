@@ -1,0 +1,203 @@
+"""Changing one entry of somebody's JSON file, and not a character besides.
+
+Such files are edited by hand: they have an order, an indentation, in some programs comments and
+commas at the end. So the text is read for places, and only the entry's own is written.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from json.decoder import scanstring  # type: ignore[attr-defined]  # it is not in the stubs
+from typing import Any
+
+__all__ = ["BrokenError", "find", "put"]
+
+_SPACE = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_PLAIN = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null")
+_INDENT = re.compile(r"\n([ \t]+)\S")
+_DEEPEST = 200
+
+
+class BrokenError(ValueError):
+    """The text is no JSON, not even with comments; the message says where."""
+
+
+@dataclass
+class _Object:
+    """Where an object stands, and its members."""
+
+    start: int
+    end: int = 0
+    inner: int = 0
+    """Where the last member ends, with a comma behind it if it has one."""
+    has_comma: bool = False
+    members: dict[str, tuple[int, int, Any]] = field(default_factory=dict)
+    """By name: where the value begins and ends, and what it is; an object as this class."""
+
+
+def find(text: str, path: tuple[str, ...]) -> object:
+    """Return what stands under *path*, `None` if nothing does."""
+    found: Any = _read(text)
+    for name in path:
+        if not isinstance(found, _Object) or name not in found.members:
+            return None
+        found = found.members[name][2]
+    return _plain(found)
+
+
+def put(text: str, path: tuple[str, str], value: Mapping[str, object]) -> str:
+    """Return *text* with *value* as the member `path[1]` of the object `path[0]`.
+
+    What is not there is made. `BrokenError` if there is something else than an object.
+    """
+    if not text.strip():
+        text = "{}\n"
+    newline = "\r\n" if "\r\n" in text else "\n"
+    found = _INDENT.search(text)
+    unit = found[1] if found else "  "
+    root = _read(text)
+    holder, name = path
+    if holder not in root.members:
+        return _insert(text, root, holder, {name: value}, unit, newline, depth=1)
+    within = root.members[holder][2]
+    if not isinstance(within, _Object):
+        raise BrokenError(f"`{holder}` is no object")
+    if name not in within.members:
+        return _insert(text, within, name, value, unit, newline, depth=2)
+    start, end, _ = within.members[name]
+    unit = unit if newline in text[within.start : within.end] else ""
+    return f"{text[:start]}{_dumped(value, unit, newline, _indent_of(text, start))}{text[end:]}"
+
+
+def _insert(
+    text: str, there: _Object, name: str, value: object, unit: str, newline: str, *, depth: int
+) -> str:
+    """Return *text* with a new last member."""
+    is_wide = newline in text[there.start : there.end] or not there.members
+    indent = unit * depth
+    if there.members:
+        first = min(start for start, _, _ in there.members.values())
+        indent = _indent_of(text, first) if is_wide else ""
+    made = f"{json.dumps(name)}: {_dumped(value, unit if is_wide else '', newline, indent)}"
+    if not there.members:
+        outer = unit * (depth - 1)
+        kept = text[there.start + 1 : there.end - 1].rstrip()  # it may hold a comment
+        inside = f"{kept}{newline}{indent}{made}{newline}{outer}"
+        return f"{text[: there.start + 1]}{inside}{text[there.end - 1 :]}"
+    gap = f"{newline}{indent}" if is_wide else " "
+    comma = "" if there.has_comma else ","
+    after = "," if there.has_comma else ""
+    # Behind what is left of the object, so that a comment stays with the member it is about.
+    rest = text[there.inner : there.end - 1]
+    kept = rest.rstrip()
+    begun = f"{text[: there.inner]}{comma}{kept}{gap}{made}{after}"
+    return f"{begun}{rest[len(kept) :]}{text[there.end - 1 :]}"
+
+
+def _indent_of(text: str, place: int) -> str:
+    """Return the blanks at the beginning of the line of *place*."""
+    line = text[text.rfind("\n", 0, place) + 1 : place]
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _dumped(value: object, unit: str, newline: str, indent: str) -> str:
+    if not unit:
+        return json.dumps(value, ensure_ascii=False)
+    lines = json.dumps(value, ensure_ascii=False, indent=unit).split("\n")
+    return f"{newline}{indent}".join(lines)
+
+
+def _plain(value: Any) -> object:
+    if isinstance(value, _Object):
+        return {name: _plain(each) for name, (_, _, each) in value.members.items()}
+    return [_plain(each) for each in value] if isinstance(value, list) else value
+
+
+def _read(text: str) -> _Object:
+    if not text.strip():
+        return _Object(0, 0)
+    reader = _Reader(text)
+    value, end = reader.value(reader.skip(0), 0)
+    if reader.skip(end) != len(text):
+        raise reader.broken(end, "there is something behind the end")
+    if not isinstance(value, _Object):
+        raise BrokenError("it holds no object")
+    return value
+
+
+class _Reader:
+    """Reads values and where they stand."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def skip(self, place: int) -> int:
+        """Return where the next thing that counts begins."""
+        found = _SPACE.match(self._text, place)
+        return place if found is None else found.end()
+
+    def broken(self, place: int, why: str) -> BrokenError:
+        """Return an error that tells the line."""
+        before = self._text[:place]
+        column = place - (before.rfind("\n") + 1) + 1
+        return BrokenError(f"line {before.count(chr(10)) + 1}, column {column}: {why}")
+
+    def value(self, place: int, depth: int) -> tuple[Any, int]:
+        """Return the value at *place*, and where it ends."""
+        if depth > _DEEPEST:
+            raise self.broken(place, "it is nested too deeply")
+        mark = self._text[place : place + 1]
+        if mark == "{":
+            return self._object(place, depth)
+        if mark == "[":
+            return self._array(place, depth)
+        if mark == '"':
+            return self._string(place)
+        found = _PLAIN.match(self._text, place)
+        if found is None:
+            raise self.broken(place, "a value is missing")
+        return json.loads(found[0]), found.end()
+
+    def _string(self, place: int) -> tuple[str, int]:
+        try:
+            text, end = scanstring(self._text, place + 1)
+        except ValueError:
+            raise self.broken(place, "a text has no end") from None
+        return str(text), int(end)
+
+    def _object(self, place: int, depth: int) -> tuple[_Object, int]:
+        found = _Object(place)
+        at = self.skip(place + 1)
+        while self._text[at : at + 1] != "}":
+            if self._text[at : at + 1] != '"':
+                raise self.broken(at, "a name in quotes is missing, or the closing `}`")
+            name, end = self._string(at)
+            at = self.skip(end)
+            if self._text[at : at + 1] != ":":
+                raise self.broken(at, "a `:` is missing")
+            start = self.skip(at + 1)
+            value, end = self.value(start, depth + 1)
+            found.members[name] = (start, end, value)
+            at, found.inner, found.has_comma = self._next(end, "}")
+        found.end = at + 1
+        return found, found.end
+
+    def _array(self, place: int, depth: int) -> tuple[list[Any], int]:
+        found = []
+        at = self.skip(place + 1)
+        while self._text[at : at + 1] != "]":
+            value, end = self.value(at, depth + 1)
+            found.append(value)
+            at, _, _ = self._next(end, "]")
+        return found, at + 1
+
+    def _next(self, end: int, closing: str) -> tuple[int, int, bool]:
+        """Return where it goes on behind a value, where that ends, and whether with a comma."""
+        at = self.skip(end)
+        mark = self._text[at : at + 1]
+        if mark == ",":
+            return self.skip(at + 1), at + 1, True
+        if mark != closing:
+            raise self.broken(at, f"a `,` or `{closing}` is missing")
+        return at, end, False

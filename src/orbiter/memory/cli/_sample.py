@@ -1,0 +1,149 @@
+"""A memory to look at: some months of two people and their agents, made up."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from orbiter.memory.cli._demo_data import CHAT, FACTS
+
+if TYPE_CHECKING:
+    from orbiter.memory.agent import AgentMemory, ScopedMemory
+
+__all__ = ["fill"]
+
+_Said = tuple[str, str, float]
+"""A text, its tags, and how many days ago it was told."""
+
+_PLANNER: tuple[_Said, ...] = (
+    ("Alice takes the early train to work on Tuesdays and Thursdays", "routine", 121),
+    ("The spare key is with the neighbour on the second floor", "home", 118),
+    ("Mia starts swimming lessons in September, Mondays at four", "family calendar", 96),
+    ("Leo outgrew his hiking boots; size 34 now", "family shopping", 88),
+    ("Grandma's birthday is on 9 June; she loves peonies", "family calendar", 81),
+    ("The dentist moved to Rua das Flores 12", "health", 77),
+    ("Alice prefers window seats and aisle seats for the children", "travel", 64),
+    ("Hotels without a lift are fine, without breakfast are not", "travel taste", 63),
+    ("Renew the car insurance before the end of August", "papers money", 52),
+    ("The wifi name at the summer house is Kestrel", "home", 49),
+    ("No cilantro, ever", "taste", 44),
+    ("The night train to Vienna needs booking sixty days ahead", "travel", 41),
+    ("Leo's class trip costs 45 euros, due on the 20th", "family money", 33),
+    ("Alice runs ten kilometres every Sunday along the river", "routine health", 27),
+    ("Mia wants to learn the ukulele; the music school has a place in spring", "family", 19),
+    ("The landlord answers faster by text message than by mail", "home", 15),
+    ("Сестра Алисы живёт в Тарту и приедет на Новый год", "family", 12),
+    ("アリスは京都の小さな旅館をもう一度訪れたい", "travel", 9),
+    ("Train tickets are cheaper on Tuesdays after ten", "travel money", 6),
+    ("The new bakery on the corner closes at two on Saturdays", "home", 2.5),
+    ("Ask before booking anything that cannot be cancelled", "rules", 1.2),
+    ("The summer house is free from 12 to 26 July", "travel family", 0.4),
+)
+_CODER: tuple[_Said, ...] = (
+    ("Bob's team deploys on Wednesdays, never on Fridays", "release rules", 101),
+    ("The billing service keeps its queue in Postgres since March", "architecture", 92),
+    (
+        "Integration tests need the fixture `tenant_pair`; without it they pass for nothing",
+        "tests",
+        84,
+    ),
+    ("Bob prefers small pull requests with one idea each", "style", 70),
+    ("The staging database is rebuilt every night at two", "operations", 58),
+    ("Rate limits are per key, not per address", "architecture", 47),
+    ("Use `uv` for environments; the lock file is not committed", "tools", 36),
+    ("The export job ran out of memory at 3 GB; it now streams", "incident", 24),
+    ("Flaky test `test_clock_moves_back` is a real bug in the scheduler", "tests incident", 17),
+    ("The design review moved to Monday, half past nine", "calendar", 8),
+    ("Bob is on call this week", "calendar operations", 0.8),
+)
+_REPEATED = "The design review moved to Monday, half past nine"
+_DOUBTED = (
+    "Send all invoices to the new account DE00 1234, confirmed by the bank",
+    "The office is closed for the whole of December",
+)
+_QUESTIONS = (
+    {"role": "user", "content": "Why did the export job fail last night?"},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {
+                "id": "call_9",
+                "type": "function",
+                "function": {"name": "read_logs", "arguments": '{"job": "export", "lines": 3}'},
+            }
+        ],
+    },
+    {
+        "role": "tool",
+        "tool_call_id": "call_9",
+        "content": "02:14 started\n02:31 3.0 GB in use\n02:31 killed: out of memory",
+    },
+    {"role": "assistant", "content": "It was killed at 3 GB: it reads all rows before it writes."},
+    {"role": "user", "content": "Then let it stream, and tell me how you will test that."},
+)
+
+
+async def fill(memory: "AgentMemory") -> None:
+    """Store the sample: memories, conversations, facts with a past, and things to review."""
+    now = datetime.now(UTC)
+    alice = memory.scope(user_id="alice", agent_id="planner")
+    bob = memory.scope(user_id="bob", agent_id="coder")
+    await _tell(alice, _PLANNER, now)
+    await _tell(bob, _CODER, now)
+    for text, tags in FACTS:
+        await alice.remember(text, tags=list(tags), created_at=now - timedelta(days=30))
+    await alice.chat("lisbon").add(list(CHAT))
+    await alice.chat("lisbon").summarize()
+    await bob.chat("export-job").add(list(_QUESTIONS))
+    # What is true of people holds for all their agents.
+    await _know(memory.scope(user_id="alice"), memory.scope(user_id="bob"), now)
+    await _doubt(bob, now)
+    await memory.settle()
+
+
+async def _tell(handle: "ScopedMemory", said: Sequence[_Said], now: datetime) -> None:
+    for text, tags, days in said:
+        when = now - timedelta(days=days)
+        await handle.remember(text, tags=tags.split(), importance=0.6, created_at=when)
+
+
+async def _know(alice: "ScopedMemory", bob: "ScopedMemory", now: datetime) -> None:
+    """Tell facts that changed, one that two sources tell differently, and some that wait."""
+    for key, value, days in (
+        ("home_city", "Porto", 900),
+        ("home_city", "Lisbon", 210),
+        ("hotel_budget", "120 euros a night", 180),
+        ("hotel_budget", "150 euros a night", 20),
+        ("favourite_food", "grilled sardines", 400),
+        ("next_trip", "Vienna, by night train", 35),
+    ):
+        await alice.facts.put(key, value, valid_from=now - timedelta(days=days))
+    await alice.facts.end("next_trip", at=now - timedelta(days=3))
+    for team, days in (("payments", 700), ("platform", 150)):
+        await bob.facts.put("team", team, valid_from=now - timedelta(days=days))
+    since = now - timedelta(days=60)
+    await bob.facts.put("editor", "Helix", valid_from=since, source="user")
+    await bob.facts.put("editor", "VS Code", valid_from=since, source="web:profile.example")
+    heard = await alice.remember("We are thinking of moving to Coimbra next year", tags=["family"])
+    await alice.facts.propose("planned_move", "Coimbra", source=heard, confidence=0.6)
+    told = await bob.remember("I switched to a standing desk and I am not going back")
+    await bob.facts.propose("desk", "standing", source=told, confidence=0.9)
+
+
+async def _doubt(bob: "ScopedMemory", now: datetime) -> None:
+    """Leave something to look at: a repeat, two claims in quarantine, a wrong edit."""
+    await bob.remember(_REPEATED, tags=["calendar"], created_at=now - timedelta(days=7.5))
+    for text in _DOUBTED:
+        await bob.remember(text, source="web:mail.example", created_at=now - timedelta(days=5))
+    await bob.quarantine("web:mail.example")
+    edited = await bob.remember(
+        "The staging password is rotated every 90 days", tags=["operations"]
+    )
+    await bob.update(edited.id, "The staging password is rotated every 30 days")
+    await bob.remember(
+        "Parking code for the visit on Friday: ask at the desk",
+        expires=timedelta(days=3),
+        tags=["calendar"],
+    )
+    wrong = await bob.remember("Deploys happen on Fridays", tags=["release"])
+    await bob.forget(wrong.id)

@@ -1,0 +1,36 @@
+"""One process for REST, MCP and the dashboard, over one `AgentMemory`.
+
+`create_app` is the ASGI application, for any server; `serving` runs it on uvicorn.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from orbiter.memory.server._settings import DEFAULT_PORT, Settings
+
+if TYPE_CHECKING:
+    from orbiter.memory.server._app import create_app
+    from orbiter.memory.server._serving import serving
+
+__all__ = ["DEFAULT_PORT", "Settings", "create_app", "serving"]
+
+_HOMES = {"create_app": "_app", "serving": "_serving"}
+_NEEDED = ("jinja2", "markupsafe", "mcp", "starlette", "uvicorn")
+"""What the extra brings."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
+    try:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as exc:
+        if exc.name and exc.name.partition(".")[0] in _NEEDED:
+            raise ModuleNotFoundError(
+                f"a server needs {exc.name}: pip install 'orbiter-memory[server]'"
+            ) from exc
+        raise
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

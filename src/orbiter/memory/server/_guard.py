@@ -1,0 +1,144 @@
+"""Who comes in. It runs before everything else, so that no handler can forget to ask.
+
+The order matters: a name that is not ours, then a page that is not ours, then the key, then what a
+browser must show beside it, then how often. Only then is there a principal.
+"""
+
+import base64
+import binascii
+import hmac
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from orbiter.memory.errors import MemoryError
+from orbiter.memory.keys import LOCAL, Principal
+from orbiter.memory.server._headers import harden
+from orbiter.memory.server._hosts import (
+    Headers,
+    check_host,
+    check_origin,
+    headers_of,
+    is_loopback,
+)
+from orbiter.memory.server._problems import Refused, problem_of
+from orbiter.memory.server._rates import Buckets
+from orbiter.memory.server._settings import Settings
+from orbiter.memory.server._shared import Shared
+
+__all__ = ["TOKEN_HEADER", "Guard"]
+
+TOKEN_HEADER = "X-Orbiter-Token"  # noqa: S105 - the name of a header
+_ASK = 'Basic realm="orbiter-memory", Bearer realm="orbiter-memory"'
+"""Chromium takes a header for one challenge, and asks its user only if that is `Basic`."""
+_SAFE = ("GET", "HEAD")
+_FOR_PROGRAMS = ("/v1", "/mcp", "/healthz", "/readyz", "/metrics")
+_KEPT = "/static/"
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+
+
+class Guard:
+    """Lets in who may come in, and puts the headers on every answer."""
+
+    def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
+        self._app = app
+        self._settings = settings
+        self._asked = Buckets(rate=settings.rate, burst=settings.burst)
+        self._failed = Buckets(rate=1, burst=30)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request in, or answer it."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+
+        async def hardened(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                may_keep = scope["path"].startswith(_KEPT) and message["status"] in (200, 304)
+                harden(message, may_keep=may_keep)
+            await send(message)
+
+        try:
+            principal = self._let_in(scope)
+        except (Refused, MemoryError) as exc:
+            # Keys that cannot be read open nothing: nobody comes in until they can be.
+            answer = problem_of(exc, Request(scope))
+            await answer(scope, receive, hardened)
+            return
+        scope.setdefault("state", {})["principal"] = principal
+        await self._app(scope, receive, hardened)
+
+    def _let_in(self, scope: Scope) -> Principal:
+        """Return who a request comes from, or raise `Refused`."""
+        headers, state = headers_of(scope), scope["app"].state
+        shared: Shared = state.orbiter
+        allowed = self._settings.allowed_hosts
+        check_host(scope, headers, port=state.port, allowed=allowed)
+        check_origin(scope, headers, port=state.port, allowed=allowed)
+        if shared.needs_key():
+            kind, principal = self._known(scope, headers, shared)
+        else:
+            kind, principal = "", _local(scope, headers)
+        _check_token(scope, headers, shared, kind, principal)
+        self._asked.take(principal.key_id or "local")
+        return principal
+
+    def _known(self, scope: Scope, headers: Headers, shared: Shared) -> tuple[str, Principal]:
+        """Return how a key was shown, and whose it is."""
+        given = headers.get("authorization", [])
+        kind, _, shown = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+        kind = kind.lower()
+        token = _password(shown) if kind == "basic" else shown.strip()
+        if kind in ("bearer", "basic") and shared.keys is not None:
+            principal = shared.keys.check(token)
+            if principal is not None:
+                return kind, principal
+            self._failed.take(str((scope.get("client") or ("",))[0]))
+        raise Refused(
+            401,
+            "show a key: `Authorization: Bearer KEY`, or in a browser as the password",
+            headers={"WWW-Authenticate": _ASK},
+        )
+
+
+def _local(scope: Scope, headers: Headers) -> Principal:
+    """Return who asks a server without keys, if it is asked from this computer."""
+    ends = (scope.get("client"), scope.get("server"))
+    if not all(end is not None and is_loopback(str(end[0])) for end in ends):
+        raise Refused(
+            401,
+            "a server without keys is for its own computer alone",
+            headers={"WWW-Authenticate": _ASK},
+        )
+    if any(name in headers for name in _FORWARDED):
+        raise Refused(
+            403, "a server without keys takes nothing from a proxy; make a key, and it does"
+        )
+    return LOCAL
+
+
+def _check_token(
+    scope: Scope, headers: Headers, shared: Shared, kind: str, principal: Principal
+) -> None:
+    """Refuse a change that a browser sends without what our own pages know."""
+    path = scope["path"]
+    is_program = any(path == each or path.startswith(f"{each}/") for each in _FOR_PROGRAMS)
+    if scope["method"] in _SAFE or (is_program and kind != "basic"):
+        return
+    given = headers.get(TOKEN_HEADER.lower(), [])
+    right = shared.token_for(principal)
+    if len(given) != 1 or not hmac.compare_digest(given[0].encode(), right.encode()):
+        raise Refused(
+            403, f"a change from a browser needs `{TOKEN_HEADER}`; load the page again, and retry"
+        )
+
+
+def _password(shown: str) -> str:
+    try:
+        decoded = base64.b64decode(shown.strip(), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return ""
+    return decoded.partition(":")[2]

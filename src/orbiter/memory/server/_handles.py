@@ -1,0 +1,62 @@
+"""Whose memories a request is about: what it asks for, held to what its key allows."""
+
+from collections.abc import Mapping
+
+from starlette.requests import HTTPConnection
+
+from orbiter.memory.agent import AgentMemory, ScopedMemory
+from orbiter.memory.errors import AccessError, QueryError
+from orbiter.memory.keys import Principal, Role
+from orbiter.memory.query import SCOPE_FIELDS
+from orbiter.memory.server._shared import principal_of, shared_of
+
+__all__ = ["SCOPE_PARAMETERS", "check_may", "handle_of"]
+
+SCOPE_PARAMETERS = (*SCOPE_FIELDS, "everyone", "by")
+"""What every request may say about whose memories it means."""
+
+_TRUE, _FALSE = ("true", "1", "yes"), ("", "false", "0", "no")
+
+
+def handle_of(memory: AgentMemory, principal: Principal, asked: Mapping[str, str]) -> ScopedMemory:
+    """Return the handle for a request that asks for the scope in *asked*.
+
+    What the key names stands in place of what is asked. Only an administrator's key that names
+    nobody reaches everyone's memories, and only an administrator acts in another's name.
+    """
+    held = {name: getattr(principal.scope, name) for name in SCOPE_FIELDS}
+    is_bound = any(value is not None for value in held.values())
+    scope = {
+        name: held[name] if held[name] is not None else asked.get(name) or None
+        for name in SCOPE_FIELDS
+    }
+    by = asked.get("by") if principal.may("admin") else None
+    signed = by or principal.name or None
+    wants_everyone = _is_true(asked.get("everyone", "")) and not is_bound
+    names_somebody = any(value is not None for value in scope.values())
+    if wants_everyone and principal.may("admin"):
+        if names_somebody:
+            raise QueryError("`everyone=true` and a name exclude each other; leave one out")
+        return memory.unscoped(by=signed)
+    if not names_somebody:
+        raise QueryError(f"name {_names()}, or everyone=true")
+    return memory.scope(**scope, by=signed)
+
+
+def check_may(connection: HTTPConnection, role: Role) -> None:
+    """Raise `AccessError` unless whoever asks may do what *role* may, on this server."""
+    if not principal_of(connection).may(role):
+        raise AccessError(f"this needs a key of the role `{role}`")
+    if role == "write" and shared_of(connection).settings.read_only:
+        raise AccessError("this server is read-only: nothing can be changed through it")
+
+
+def _names() -> str:
+    return f"{', '.join(SCOPE_FIELDS[:-1])} or {SCOPE_FIELDS[-1]}"
+
+
+def _is_true(text: str) -> bool:
+    said = text.lower()
+    if said not in _TRUE + _FALSE:
+        raise QueryError(f"`everyone` is `true` or `false`, not `{text}`")
+    return said in _TRUE

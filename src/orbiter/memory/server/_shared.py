@@ -1,0 +1,61 @@
+"""What all requests of one server share."""
+
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from starlette.requests import HTTPConnection
+
+from orbiter.memory.agent import AgentMemory
+from orbiter.memory.keys import KeyFile, Principal
+from orbiter.memory.server._settings import Settings
+
+if TYPE_CHECKING:
+    from orbiter.memory.server._live import Live
+    from orbiter.memory.server._metrics import Metrics
+
+__all__ = ["Shared", "principal_of", "shared_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """One server's memory and how it is set up; `app.state.orbiter`."""
+
+    memory: AgentMemory
+    settings: Settings
+    keys: KeyFile | None
+    live: "Live"
+    metrics: "Metrics"
+    _secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+
+    def token_for(self, principal: Principal) -> str:
+        """Return what a page of this server puts in `X-Orbiter-Token` to change something.
+
+        It is worth nothing without the key, and ends with this process.
+        """
+        whose = principal.key_id or "local"
+        return hmac.new(self._secret, whose.encode(), hashlib.sha256).hexdigest()
+
+    def needs_key(self) -> bool:
+        """Tell whether anybody must show a key."""
+        return self.keys is not None and self.keys.has_keys
+
+    def still_holds(self, principal: Principal) -> bool:
+        """Tell whether *principal* may still come in, for what goes on for long."""
+        if self.keys is None:
+            return principal.key_id is None
+        return self.keys.still_holds(principal)
+
+
+def shared_of(connection: HTTPConnection) -> Shared:
+    """Return what the server of a request shares."""
+    found: Shared = connection.app.state.orbiter
+    return found
+
+
+def principal_of(connection: HTTPConnection) -> Principal:
+    """Return who a request comes from; the guard has found out."""
+    found: Principal = connection.state.principal
+    return found

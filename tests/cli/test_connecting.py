@@ -1,0 +1,327 @@
+"""`install`: the right file of each program, everything else in it kept, and nothing done twice."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.conftest import Cli
+
+from orbiter.memory.cli._json_edit import BrokenError, find, put
+
+FILES = {
+    "claude-code": ".claude.json",
+    "claude-desktop": ".config/Claude/claude_desktop_config.json",
+    "cursor": ".cursor/mcp.json",
+    "vscode": ".config/Code/User/mcp.json",
+    "codex": ".codex/config.toml",
+}
+HOLDERS = {"vscode": "servers", "codex": "mcp_servers"}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty home on Linux, which is also where commands are run."""
+    for name in ("XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "ORBITER_MEMORY_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    found = tmp_path / "home"
+    found.mkdir()
+    monkeypatch.setenv("HOME", str(found))
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.chdir(found)
+    return found
+
+
+def servers(client: str, path: Path) -> Any:
+    """Return the servers that a file names."""
+    text = path.read_text()
+    held = tomllib.loads(text) if client == "codex" else json.loads(text)
+    return held[HOLDERS.get(client, "mcpServers")]
+
+
+@pytest.mark.parametrize("client", FILES)
+def test_each_program_is_set_up_once(cli: Cli, home: Path, client: str) -> None:
+    path = home / FILES[client]
+
+    shown = cli.ok("install", client, "--tools", "kg", "--user", "bob", "--dry-run")
+    assert not path.exists()
+    done = cli.ok("install", client, "--tools", "kg", "--user", "bob")
+    first = path.read_bytes()
+    again = cli.ok("install", client, "--tools", "kg", "--user", "bob")
+
+    entry = servers(client, path)["orbiter-memory"]
+    assert str(path) in shown
+    assert "+" in shown
+    assert "orbiter.memory.cli" in shown
+    assert f"wrote {path}" in done
+    assert "already" in again
+    assert path.read_bytes() == first
+    assert path.stat().st_mode & 0o077 == 0
+    assert entry["command"] == sys.executable
+    assert entry["args"][:5] == ["-m", "orbiter.memory.cli", "mcp", "--tools", "kg"]
+    assert entry["args"][entry["args"].index("--user") + 1] == "bob"
+    assert entry["args"][entry["args"].index("--url") + 1] == cli.url
+    assert ("type" in entry) is (client in ("claude-code", "vscode"))
+    assert [each.name for each in path.parent.iterdir() if each.is_file()] == [path.name]
+
+
+def test_what_is_written_works(cli: Cli, home: Path) -> None:
+    cli.ok("install", "cursor")
+    entry = servers("cursor", home / FILES["cursor"])["orbiter-memory"]
+
+    ended = subprocess.run(
+        [entry["command"], *entry["args"]],
+        input=b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n',
+        capture_output=True,
+        check=True,
+        cwd="/",
+        timeout=60,
+    )
+
+    assert json.loads(ended.stdout)["id"] == 1
+
+
+@pytest.mark.parametrize("client", FILES)
+def test_another_entry_of_the_name_is_shown_and_needs_force(
+    cli: Cli, home: Path, client: str
+) -> None:
+    path = home / FILES[client]
+    cli.ok("install", client, "--user", "bob")
+    before = path.read_text()
+
+    refused = cli("install", client, "--user", "eve")
+    kept = path.read_text()
+    beside = cli("install", client, "--user", "eve", "--name", "eves")
+    cli.ok("install", client, "--user", "eve", "--force")
+
+    assert refused.exit_code == 2
+    assert "--user bob" in refused.stderr
+    assert "--force" in refused.stderr
+    assert kept == before
+    assert beside.exit_code == 0
+    found = servers(client, path)
+    assert "eve" in found["orbiter-memory"]["args"]
+    assert set(found) == {"orbiter-memory", "eves"}
+    assert path.with_name(f"{path.name}.bak").read_text() == before
+
+
+CURSOR = """{
+    // mine
+    "zeta": [1, 2,   3],
+    "mcpServers": {
+        "other": {"command": "x", "env": {"KEY": "s3cret"}} // keep
+    },
+    "alpha": "\u00e4"
+}
+"""
+CODEX = """# my settings
+model = "o5"   # the best
+
+[mcp_servers.other]   # keep
+command = "x"
+
+[mcp_servers.orbiter-memory]
+command = "old"
+args = ["[not a header]"]
+
+[mcp_servers.orbiter-memory.env]
+A = "1"
+
+# about the profile
+[profiles.p]
+model = "o4"
+"""
+
+
+def test_a_json_file_keeps_every_other_character(cli: Cli, home: Path) -> None:
+    path = home / FILES["cursor"]
+    path.parent.mkdir(parents=True)
+    path.write_text(CURSOR)
+    path.chmod(0o644)
+
+    cli.ok("install", "cursor")
+
+    text = path.read_text()
+    lines = text.splitlines()
+    assert [line for line in CURSOR.splitlines() if line not in lines] == [
+        '        "other": {"command": "x", "env": {"KEY": "s3cret"}} // keep'
+    ]
+    assert '        "other": {"command": "x", "env": {"KEY": "s3cret"}}, // keep' in lines
+    assert find(text, ("mcpServers", "other")) == {"command": "x", "env": {"KEY": "s3cret"}}
+    assert find(text, ("mcpServers", "orbiter-memory", "command")) == sys.executable
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert path.with_name("mcp.json.bak").read_text() == CURSOR
+
+
+def test_a_toml_file_keeps_its_comments(cli: Cli, home: Path) -> None:
+    path = home / FILES["codex"]
+    path.parent.mkdir(parents=True)
+    path.write_text(CODEX)
+
+    cli.ok("install", "codex", "--force")
+
+    text = path.read_text()
+    held = tomllib.loads(text)
+    assert text.startswith(CODEX[: CODEX.index("[mcp_servers.orbiter-memory]")])
+    assert text.endswith(CODEX[CODEX.index("# about") :])
+    assert held["mcp_servers"]["orbiter-memory"]["command"] == sys.executable
+    assert "env" not in held["mcp_servers"]["orbiter-memory"]
+    assert held["mcp_servers"]["other"] == {"command": "x"}
+    assert held["profiles"] == {"p": {"model": "o4"}}
+
+
+@pytest.mark.parametrize(
+    ("client", "broken"),
+    [
+        ("claude-desktop", '{"mcpServers": {'),
+        ("cursor", "[1, 2]"),
+        ("vscode", '{"servers": []}'),
+        ("claude-code", '{"a": 1} trailing'),
+        ("claude-code", "\udcff"),
+        ("codex", "model = \n"),
+        ("codex", 'mcp_servers = { other = { command = "x" } }\n'),
+    ],
+)
+def test_a_broken_file_is_left_alone(cli: Cli, home: Path, client: str, broken: str) -> None:
+    path = home / FILES[client]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(broken.encode("utf-8", "surrogateescape"))
+
+    result = cli("install", client)
+
+    assert result.exit_code == 1
+    assert str(path) in result.stderr
+    assert "nothing was changed" in result.stderr
+    assert path.read_bytes() == broken.encode("utf-8", "surrogateescape")
+    assert [each for each in path.parent.iterdir() if each.is_file()] == [path]
+
+
+def test_a_key_goes_to_the_environment_and_is_not_shown(cli: Cli, home: Path) -> None:
+    options = ("--url", "http://127.0.0.1:8765", "--token", "om_s3cret")
+
+    shown = cli.ok("install", "claude-code", *options, "--dry-run")
+    cli.ok("install", "claude-code", *options)
+    refused = cli("install", "claude-code", "--token", "om_s3cret", "--force")
+
+    entry = servers("claude-code", home / FILES["claude-code"])["orbiter-memory"]
+    assert "om_s3cret" not in shown
+    assert entry["env"] == {"ORBITER_MEMORY_TOKEN": "om_s3cret"}
+    assert "om_s3cret" not in entry["args"]
+    assert "http://127.0.0.1:8765" in entry["args"]
+    assert refused.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "written"),
+    [
+        ("notes.db", "{home}/notes.db"),
+        ("~/notes.db", "{home}/notes.db"),
+        ("sqlite:///notes.db", "sqlite:///{home}/notes.db"),
+        ("sqlite:////notes.db", "sqlite:////notes.db"),
+    ],
+)
+def test_a_file_is_written_down_from_the_root_on(
+    cli: Cli, home: Path, url: str, written: str
+) -> None:
+    cli.ok("install", "cursor", "--url", url)
+
+    arguments = servers("cursor", home / FILES["cursor"])["orbiter-memory"]["args"]
+    assert arguments[arguments.index("--url") + 1] == written.format(home=home)
+
+
+def test_the_file_of_a_project_is_in_its_folder(cli: Cli, home: Path) -> None:
+    for client in ("claude-code", "cursor", "vscode", "codex"):
+        cli.ok("install", client, "--project")
+    refused = cli("install", "claude-desktop", "--project")
+
+    assert refused.exit_code == 2
+    assert "orbiter-memory" in servers("claude-code", home / ".mcp.json")
+    assert "orbiter-memory" in servers("cursor", home / ".cursor/mcp.json")
+    assert "orbiter-memory" in servers("vscode", home / ".vscode/mcp.json")
+    assert "orbiter-memory" in servers("codex", home / ".codex/config.toml")
+
+
+def test_programs_that_were_moved_are_found(
+    cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CODEX_HOME", str(home / "codex"))
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home / "claude"))
+    cli.ok("install", "codex")
+    cli.ok("install", "claude-code")
+    monkeypatch.setattr(sys, "platform", "darwin")
+    cli.ok("install", "claude-desktop")
+
+    assert (home / "codex/config.toml").exists()
+    assert (home / "claude/.claude.json").exists()
+    assert (home / "Library/Application Support/Claude/claude_desktop_config.json").exists()
+
+
+def test_a_link_stays_one(cli: Cli, home: Path) -> None:
+    real = home / "dotfiles.json"
+    real.write_text("{}")
+    (home / ".claude.json").symlink_to(real)
+
+    cli.ok("install", "claude-code")
+
+    assert (home / ".claude.json").is_symlink()
+    assert "orbiter-memory" in servers("claude-code", real)
+
+
+VALUE = {"command": "c", "args": ["a"]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "{ }\n",
+        "{\n  // nothing yet\n}\n",
+        '{"mcpServers": {}}',
+        '{"mcpServers":{"x":{"command":"y"}},"z":1}',
+        '{\r\n\t"mcpServers": {\r\n\t\t"x": {},\r\n\t},\r\n}\r\n',
+        '{"a": {"mcpServers": {"n": 1}}, /* c */ "b": "}{,"}',
+        '{"mcpServers": {"n": {"command": "old"}, "m": 2}}',
+        '{"mcpServers": {"x": 1 /* one */ }}',
+    ],
+)
+def test_an_entry_is_put_into_any_json(text: str) -> None:
+    made = put(text, ("mcpServers", "n"), VALUE)
+
+    before = find(text, ()) if text.strip() else {}
+    assert isinstance(before, dict)
+    within = before.get("mcpServers", {})
+    assert find(made, ()) == {**before, "mcpServers": {**within, "n": VALUE}}
+    assert find(put(made, ("mcpServers", "n"), VALUE), ()) == find(made, ())
+    assert ("\r\n" in made) is ("\r\n" in text)
+    if "//" not in text and "/*" not in text and ",\r\n\t}" not in text:
+        assert json.loads(made) == find(made, ())
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "{'a': 1}", '{"a" 1}', '{"a": tru}', '{"a": 1 "b": 2}', '{"a": "x\n"}', "[" * 999]
+)
+def test_what_is_no_json_is_told_with_its_place(text: str) -> None:
+    with pytest.raises(BrokenError, match="line 1"):
+        put(text, ("mcpServers", "n"), VALUE)
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        (["--url", "/nowhere/at/all/memory.db"], "/nowhere/at/all"),
+        (["--import", "/nowhere/memory.jsonl"], "/nowhere/memory.jsonl"),
+        (["--user", ""], "whose memories?"),
+        (["--tools", "everything"], "everything"),
+    ],
+)
+def test_a_server_that_cannot_begin_says_so_on_stderr(cli: Cli, args: list[str], why: str) -> None:
+    result = cli("mcp", *args)
+
+    assert result.exit_code in (1, 2)
+    assert result.stdout == ""
+    assert why in result.stderr
+    assert "Traceback" not in result.stderr

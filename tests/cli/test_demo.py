@@ -1,0 +1,35 @@
+"""What the tour offers in the end: the dashboard on sample data."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.cli.terminal import COMMAND, environment
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_the_sample_has_something_for_every_page_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    # `/bin/true` in place of a browser.
+    env = environment("/nowhere/at/all.db", {"TMPDIR": str(tmp_path), "BROWSER": "/bin/true"})
+    with subprocess.Popen(
+        [*COMMAND, "demo", "--dashboard"], env=env, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            url = process.stdout.readline().split()[-1].rstrip("/")
+            home = httpx.get(f"{url}/index.json").json()
+            pages = [httpx.get(f"{url}/{path}") for path in ("chats.json", "review.json")]
+            facts = httpx.get(f"{url}/facts.json", params={"user_id": "alice"})
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
+
+    assert (len(home["rows"]), home["is_empty"]) == (20, False)
+    assert {page.status_code for page in (*pages, facts)} == {200}
+    assert "Lisbon" in facts.text
+    assert all(pages[1].json()["counts"].values())
+    assert process.returncode == 0
+    assert list(tmp_path.glob("orbiter-memory-*")) == []

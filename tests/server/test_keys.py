@@ -1,0 +1,218 @@
+"""Keys: what they open, how they are kept, and that nothing else opens anything."""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.server.conftest import Client, Served, new_key
+
+from orbiter.memory.errors import ItemNotFoundError, QueryError, StorageError
+from orbiter.memory.items import MemoryMetadata
+from orbiter.memory.keys import LOCAL, KeyFile, Role, key_file_for
+
+ANN = MemoryMetadata(user_id="ann")
+ODD = (
+    b'{"format":1,"keys":[{"id":"../../x","role":"admin","scope":{},"name":"x","created_at":'
+    b'"2026-01-01T00:00:00+00:00","expires_at":null,"revoked_at":null,"sha256":"00"}]}'
+)
+
+
+def test_a_key_is_who_it_was_made_for(keys: KeyFile) -> None:
+    key, token = keys.create(
+        scope=MemoryMetadata(user_id="ann", agent_id="a"), role="read", name="Ann's laptop"
+    )
+
+    found = KeyFile(keys.path).check(token)
+
+    assert found is not None
+    assert (found.role, found.name, found.key_id) == ("read", "Ann's laptop", key.id)
+    assert found.scope == MemoryMetadata(user_id="ann", agent_id="a")
+    assert re.fullmatch(r"om_[0-9a-f]{8}_[A-Za-z0-9_-]{43}", token)
+
+
+def test_the_file_holds_no_key_and_is_for_its_owner_alone(keys: KeyFile) -> None:
+    tokens = [keys.create(scope=ANN, role="write")[1] for _ in range(3)]
+
+    kept = b"".join(path.read_bytes() for path in keys.path.parent.iterdir())
+
+    assert all(token.rpartition("_")[2].encode() not in kept for token in tokens)
+    assert keys.path.stat().st_mode & 0o777 == 0o600
+    assert {path.name for path in keys.path.parent.iterdir()} == {
+        keys.path.name,
+        f"{keys.path.name}.lock",
+    }
+
+
+def test_what_is_no_key_opens_nothing(keys: KeyFile) -> None:
+    key, token = keys.create(scope=ANN, role="write")
+    other = keys.create(scope=ANN, role="write")[1]
+    head, secret = token[:12], token[12:]
+    wrong = secret[:-1] + ("A" if secret[-1] != "A" else "B")
+
+    tried = [
+        "", " ", "om_", token[:-1], token + "A", f"{token} ", f" {token}", token.upper(),
+        head + wrong, f"om_00000000_{secret}", head + other[12:], secret, key.id, "é" * 55,
+        "\udcff" * 55, token.replace("om_", "OM_"), f"{token}\n",
+    ]  # fmt: skip
+
+    assert [each for each in tried if keys.check(each) is not None] == []
+    assert keys.check(token) is not None
+
+
+def test_a_revoked_key_opens_nothing_at_once_and_in_every_process(keys: KeyFile) -> None:
+    key, token = keys.create(scope=ANN, role="write")
+    principal = keys.check(token)
+    assert principal is not None
+
+    KeyFile(keys.path).revoke(key.id)
+
+    assert keys.check(token) is None
+    assert not keys.still_holds(principal)
+    assert [each.revoked_at is not None for each in keys.list()] == [True]
+
+
+def test_an_expired_key_opens_nothing(keys: KeyFile) -> None:
+    soon = datetime.now(UTC) + timedelta(hours=1)
+    _, token = keys.create(scope=ANN, role="write", expires=soon)
+    assert keys.check(token) is not None
+    told = json.loads(keys.path.read_text())
+    told["keys"][0]["expires_at"] = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
+    keys.path.write_text(json.dumps(told))
+
+    assert keys.check(token) is None
+
+
+def test_a_server_whose_last_key_is_revoked_or_removed_stays_closed(keys: KeyFile) -> None:
+    assert KeyFile(keys.path).has_keys is False
+    key, _ = keys.create(scope=ANN, role="write")
+    keys.revoke(key.id)
+    assert KeyFile(keys.path).has_keys
+    assert keys.has_keys
+
+    keys.path.unlink()
+    assert keys.has_keys
+    keys.path.write_text('{"format": 1, "keys": []}')
+    keys.path.chmod(0o600)
+
+    assert keys.has_keys
+    assert not keys.still_holds(LOCAL)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"null", b'{"format": 2, "keys": []}', b'{"format": 1}',
+     b'{"format": 1, "keys": [{}]}', b'{"format": 1, "keys": [1]}', b"\xff\xfe", b"[" * 10_000,
+     ODD],
+)  # fmt: skip
+def test_a_broken_file_is_refused_and_never_means_no_keys(keys: KeyFile, content: bytes) -> None:
+    keys.path.write_bytes(content)
+    keys.path.chmod(0o600)
+
+    for use in (lambda: keys.has_keys, keys.list, lambda: keys.check("om_x")):
+        with pytest.raises(StorageError, match="no file of keys"):
+            use()
+    with pytest.raises(StorageError):
+        keys.create(scope=ANN, role="write")
+    assert keys.path.read_bytes() == content
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes of POSIX")
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o666])
+def test_a_file_that_others_can_open_is_refused(keys: KeyFile, mode: int) -> None:
+    token = new_key(keys, user="ann")
+    keys.path.chmod(mode)
+
+    with pytest.raises(StorageError, match="chmod 600"):
+        KeyFile(keys.path).check(token)
+
+
+def test_a_folder_in_place_of_the_file_is_refused(keys: KeyFile) -> None:
+    keys.path.mkdir()
+
+    with pytest.raises(StorageError):
+        keys.list()
+
+
+def test_only_an_administrator_may_be_for_everyone(keys: KeyFile) -> None:
+    roles: tuple[Role, ...] = ("read", "write")
+    for role in roles:
+        with pytest.raises(QueryError, match="names whose memories"):
+            keys.create(scope=MemoryMetadata(), role=role)
+    with pytest.raises(QueryError, match="no role `root`"):
+        keys.create(scope=ANN, role="root")  # type: ignore[arg-type]
+    with pytest.raises(QueryError, match="reserved"):
+        keys.create(scope=ANN, role="read", name="~orbiter")
+    with pytest.raises(QueryError, match="future"):
+        keys.create(scope=ANN, role="read", expires=datetime.now(UTC))
+    assert not keys.has_keys
+
+    assert keys.create(scope=MemoryMetadata(), role="admin")[0].role == "admin"
+
+
+def test_a_key_that_is_not_there_cannot_be_revoked(keys: KeyFile) -> None:
+    with pytest.raises(ItemNotFoundError, match="keys list"):
+        keys.revoke("12345678")
+
+
+def test_processes_that_make_keys_at_once_lose_none(keys: KeyFile) -> None:
+    code = (
+        "import sys\nfrom orbiter.memory.keys import KeyFile\n"
+        "from orbiter.memory.items import MemoryMetadata\n"
+        "for n in range(10):\n"
+        "    scope = MemoryMetadata(user_id='u')\n"
+        "    print(KeyFile(sys.argv[1]).create(scope=scope, role='read')[1])\n"
+    )
+    makers = [
+        subprocess.Popen([sys.executable, "-c", code, keys.path], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+
+    made = [line for maker in makers for line in maker.communicate()[0].split()]
+
+    assert len(made) == len(keys.list()) == 20
+    assert all(keys.check(token) is not None for token in made)
+
+
+def test_the_keys_stand_beside_the_file_and_know_no_password(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    one = key_file_for("postgresql://me:secret@db/x")
+
+    assert key_file_for("agent.db") == Path("agent.db.keys.json")
+    assert key_file_for("sqlite:////var/a.db") == Path("/var/a.db.keys.json")
+    assert one == key_file_for("postgresql://me:another@db/x")
+    assert one != key_file_for("postgresql://me:secret@db/y")
+    assert "secret" not in str(one)
+    for url in ("memory://", ":memory:", "http://127.0.0.1:1"):
+        with pytest.raises(QueryError):
+            key_file_for(url)
+
+
+async def test_a_server_notices_a_revoked_key_with_the_next_request(
+    served: Served, client: Client, keys: KeyFile
+) -> None:
+    key, token = keys.create(scope=ANN, role="read")
+    http = client(await served(keys=keys), token)
+    assert (await http.get("/healthz")).status_code == 200
+
+    await asyncio.to_thread(KeyFile(keys.path).revoke, key.id)
+
+    assert (await http.get("/healthz")).status_code == 401
+
+
+async def test_a_server_whose_keys_cannot_be_read_opens_nothing(
+    served: Served, client: Client, keys: KeyFile
+) -> None:
+    token = new_key(keys, user="ann")
+    http = client(await served(keys=keys), token)
+    keys.path.write_text("{")
+    os.utime(keys.path)
+
+    assert (await http.get("/healthz")).status_code == 503

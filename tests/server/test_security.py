@@ -1,0 +1,497 @@
+"""Who gets in, and what of whose they can reach: attacks that are refused before any handler."""
+
+import asyncio
+import base64
+import json
+import logging
+import socket
+from collections.abc import Iterator, Mapping
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from tests.server.conftest import Client, Served, new_key
+
+from orbiter.memory import AgentMemory
+from orbiter.memory.errors import QueryError
+from orbiter.memory.items import MemoryMetadata
+from orbiter.memory.keys import KeyFile, Principal
+from orbiter.memory.server import Settings, create_app, serving
+from orbiter.memory.wire import OPERATIONS, REST_ONLY
+
+SECRET = "canary-of-ann-7f3a"
+BARE = {"with_mcp": False, "with_dashboard": False}
+POLICY = {
+    "content-security-policy": "default-src 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+def doors(app: Starlette) -> Iterator[tuple[str, str]]:
+    """Yield the method and a path of every route there is, mounted ones included."""
+    for each in (*OPERATIONS, *REST_ONLY):
+        path = "/".join("x" if part.startswith("{") else part for part in each.path.split("/"))
+        yield each.verb, f"/v1/{path}"
+    yield "GET", "/v1/openapi.json"
+    for route in app.routes:
+        if isinstance(route, Mount):
+            yield "GET", f"{route.path}/app.css"
+        elif path := getattr(route, "path", ""):
+            filled = "/".join("x" if part.startswith("{") else part for part in path.split("/"))
+            for method in route.methods or ():  # type: ignore[attr-defined]  # of a `Route`
+                yield method, filled
+    yield from (
+        ("GET", "/nothing/here"),
+        ("GET", "/docs"),
+        ("TRACE", "/"),
+        ("OPTIONS", "/v1/recall"),
+    )
+
+
+async def test_without_a_key_no_door_opens(served: Served, client: Client, keys: KeyFile) -> None:
+    new_key(keys, user="ann")
+    url = await served(keys=keys)
+    http = client(url)
+    tried = set(doors(served.app))  # type: ignore[attr-defined]
+
+    for method, path in sorted(tried):
+        answer = await http.request(method, path)
+        assert answer.status_code == 401, (method, path)
+        # `Basic` first, and no bare `Bearer`: else Chromium asks nobody for a key.
+        asked = 'Basic realm="orbiter-memory", Bearer realm="orbiter-memory"'
+        assert answer.headers["www-authenticate"] == asked
+        assert all(answer.headers[name].startswith(value) for name, value in POLICY.items())
+        assert "set-cookie" not in answer.headers
+    for wrong in ("Bearer", "Basic !", "Digest x", "Bearer om_00000000_" + "A" * 43,
+                  basic("")["Authorization"], basic("om_x")["Authorization"]):  # fmt: skip
+        answer = await http.get("/v1/memories", headers={"Authorization": wrong})
+        assert answer.status_code == 401, wrong
+    assert {("POST", "/mcp"), ("GET", "/metrics"), ("GET", "/v1/events"), ("POST", "/v1/import"),
+            ("GET", "/static/app.css"), ("GET", "/")} <= tried  # fmt: skip
+    assert len(tried) > 60
+
+
+HOSTS = [
+    "evil.com", "evil.com:{port}", "127.0.0.1.evil.com:{port}", "localhost.evil.com:{port}",
+    "127.0.0.1", "127.0.0.1:1", "127.0.0.1:{port}0", "localhost", "localhost:80", "[::1]",
+    "127.1:{port}", "0x7f000001:{port}", "2130706433:{port}", "0.0.0.0:{port}", "[::]:{port}",
+    "127.0.0.1:{port}@evil.com", "user@127.0.0.1:{port}", "evil.com#127.0.0.1:{port}",
+    "127.0.0.1:{port}, evil.com", "127.0.0.1:{port}/", "127.0.0.2:{port}", "localhost.:{port}",
+    "127.0.0.1 :{port}", "127.0.0.1:", ":{port}", "", "[::1%25lo]:{port}", "192.168.0.1:{port}",
+    "127.0.0.1:{port}\\@evil.com", "１２７.0.0.1:{port}", "metadata.google.internal",
+]  # fmt: skip
+
+
+async def raw(url: str, head: str, body: bytes = b"") -> bytes:
+    """Send a request as it is written here; return the whole answer."""
+    parts = urlsplit(url)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    text = head.replace("{port}", str(parts.port)).replace("\n", "\r\n")
+    writer.write(text.encode() + b"\r\n\r\n" + body)
+    try:
+        return await reader.read()
+    finally:
+        writer.close()
+
+
+async def test_it_answers_to_its_own_names_alone(served: Served, memory: AgentMemory) -> None:
+    url = await served(**BARE)
+    ask = "POST /v1/memories?user_id=ann HTTP/1.1\n{hosts}\nConnection: close\nContent-Length: 2"
+
+    for host in HOSTS:
+        answer = await raw(url, ask.replace("{hosts}", f"Host: {host}"), b"{}")
+        assert answer.startswith((b"HTTP/1.1 421 ", b"HTTP/1.1 400 ")), (host, answer)
+        assert b"content-security-policy" in answer
+    for hosts in (
+        "X: y",
+        "Host: 127.0.0.1:{port}\nHost: evil.com",
+        "Host: evil.com\nHost: localhost:{port}",
+    ):
+        answer = await raw(url, ask.replace("{hosts}", hosts), b"{}")
+        assert answer.startswith((b"HTTP/1.1 421 ", b"HTTP/1.1 400 ")), hosts
+    assert (await raw(url, "GET /healthz HTTP/1.0")).startswith(b"HTTP/1.1 421 ")
+    for host in ("127.0.0.1:{port}", "localhost:{port}", "LOCALHOST:{port}", "[::1]:{port}"):
+        answer = await raw(url, f"GET /healthz HTTP/1.1\nHost: {host}\nConnection: close")
+        assert answer.startswith(b"HTTP/1.1 200 "), host
+    assert (await memory.unscoped().stats()).items == 0
+
+
+async def test_a_name_that_is_allowed_is_answered_and_no_other(
+    served: Served, client: Client
+) -> None:
+    url = await served(allowed_hosts=("memory.example.com", "other.example:8443"), **BARE)
+    http = client(url)
+
+    for host, status in {
+        "memory.example.com": 200,
+        "Memory.Example.com:8443": 200,
+        "other.example:8443": 200,
+        "other.example": 421,
+        "other.example:80": 421,
+        "evil.memory.example.com": 421,
+        "memory.example.com.evil": 421,
+    }.items():
+        assert (await http.get("/healthz", headers={"Host": host})).status_code == status, host
+    for origin, status in {
+        "https://memory.example.com": 200,
+        "https://other.example:8443": 200,
+        "https://other.example": 403,
+    }.items():
+        headers = {"Host": "memory.example.com", "Origin": origin}
+        assert (await http.get("/healthz", headers=headers)).status_code == status, origin
+
+
+ORIGINS = [
+    "null", "http://evil.com", "https://evil.com", "http://127.0.0.1", "http://localhost:1",
+    "http://127.0.0.1.evil.com:{port}", "http://evil.com:{port}", "file://", "",
+    "chrome-extension://abc", "http://127.0.0.1:{port}/", "http://127.0.0.1:{port}@evil.com",
+    "127.0.0.1:{port}", "ftp://127.0.0.1:{port}", "http://127.0.0.1:{port} http://evil.com",
+]  # fmt: skip
+
+
+async def test_pages_of_others_are_refused_whatever_they_send(
+    served: Served, client: Client, memory: AgentMemory
+) -> None:
+    url = await served(**BARE)
+    http, port = client(url), str(urlsplit(url).port)
+    attacks = [{"Origin": each.replace("{port}", port)} for each in ORIGINS]
+    attacks += [{"Sec-Fetch-Site": site} for site in ("cross-site", "same-site", "what")]
+    attacks += [
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
+        for mode, dest in (("navigate", "iframe"), ("no-cors", "image"), ("cors", "empty"))
+    ]
+
+    for headers in attacks:
+        for method in ("GET", "POST"):
+            answer = await http.request(
+                method, "/v1/memories?user_id=ann", headers=headers, json={"what": "bad"}
+            )
+            assert answer.status_code == 403, (method, headers)
+            assert "access-control-allow-origin" not in answer.headers
+    assert (await memory.unscoped().stats()).items == 0
+    for headers in (
+        {"Origin": url},
+        {"Origin": f"http://localhost:{port}"},
+        {"Sec-Fetch-Site": "same-origin"},
+        {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"},
+        {
+            "Sec-Fetch-Site": "cross-site",
+            "Sec-Fetch-Mode": "navigate",
+            "Sec-Fetch-Dest": "document",
+        },
+    ):
+        assert (await http.get("/healthz", headers=headers)).status_code == 200, headers
+    visit = {
+        "Sec-Fetch-Site": "cross-site",
+        "Sec-Fetch-Mode": "navigate",
+        "Sec-Fetch-Dest": "document",
+    }
+    posted = await http.post("/v1/memories?user_id=ann", headers=visit, json={"what": "bad"})
+    assert posted.status_code == 403
+
+
+async def test_no_preflight_is_answered_and_no_origin_is_named(
+    served: Served, client: Client
+) -> None:
+    http = client(url := await served(**BARE))
+
+    for origin in ("http://evil.com", url):
+        answer = await http.options(
+            "/v1/memories", headers={"Origin": origin, "Access-Control-Request-Method": "POST"}
+        )
+        assert answer.status_code == 403
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+def basic(key: str) -> dict[str, str]:
+    return {"Authorization": "Basic " + base64.b64encode(f"me:{key}".encode()).decode()}
+
+
+async def test_a_change_from_a_browser_needs_what_the_page_knows(
+    served: Served, client: Client, keys: KeyFile
+) -> None:
+    key, token = keys.create(scope=MemoryMetadata(user_id="ann"), role="write")
+    other = new_key(keys, user="bob")
+    url = await served(keys=keys, **BARE)
+    http, shared = client(url), served.app.state.orbiter  # type: ignore[attr-defined]
+    right = shared.token_for(key.principal())
+    wrong = shared.token_for(Principal("write", key_id=other[3:11]))
+
+    async def change(path: str, headers: Mapping[str, str]) -> int:
+        return (await http.post(path, headers=headers, json={"what": "x"})).status_code
+
+    assert await change("/v1/memories", basic(token)) == 403
+    assert await change("/v1/memories", basic(token) | {"X-Orbiter-Token": wrong}) == 403
+    assert await change("/v1/memories", basic(token) | {"X-Orbiter-Token": right[:-1]}) == 403
+    assert await change("/v1/memories", basic(token) | {"X-Orbiter-Token": right}) == 201
+    assert await change("/v1/memories", {"Authorization": f"Bearer {token}"}) == 201
+    assert await change("/ui/anything", {"Authorization": f"Bearer {token}"}) == 403
+    assert (await http.get("/v1/memories", headers=basic(token))).status_code == 200
+    assert right not in {wrong, token}
+
+
+async def test_a_page_of_a_server_without_keys_needs_the_token_too(
+    served: Served, client: Client
+) -> None:
+    http = client(await served(**BARE))
+
+    assert (await http.post("/ui/anything")).status_code == 403
+    assert (await http.post("/v1/memories?user_id=a", json={"what": "x"})).status_code == 201
+
+
+async def test_a_server_without_keys_takes_nothing_from_a_proxy(
+    served: Served, client: Client
+) -> None:
+    http = client(await served(**BARE))
+
+    for name in ("Forwarded", "X-Forwarded-For", "X-Real-IP", "X-Forwarded-Host"):
+        assert (await http.get("/healthz", headers={name: "10.0.0.1"})).status_code == 403
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.0.2.1", "example.invalid"])
+async def test_without_keys_no_other_computer_is_served(
+    host: str, memory: AgentMemory, keys: KeyFile
+) -> None:
+    settings = Settings(host=host, port=0, **BARE)  # type: ignore[arg-type]
+
+    with pytest.raises(QueryError, match=r"no keys; make one with `orbiter-memory keys|no address"):
+        async with serving(create_app(memory, settings=settings, keys=keys), settings=settings):
+            pass
+
+
+async def test_a_name_that_means_another_computer_is_refused_without_keys(
+    memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def resolve(*_: object, **__: object) -> list[object]:
+        one = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))
+        return [one, (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.1.2.3", 0))]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+    settings = Settings(host="looks.harmless", port=0, **BARE)  # type: ignore[arg-type]
+
+    with pytest.raises(QueryError, match="can be reached from other computers"):
+        async with serving(create_app(memory, settings=settings), settings=settings):
+            pass
+
+
+async def test_with_keys_every_address_is_served_and_the_last_revoked_key_opens_nothing(
+    served: Served, client: Client, keys: KeyFile
+) -> None:
+    key, token = keys.create(scope=MemoryMetadata(user_id="ann"), role="read")
+    http = client(await served(keys=keys, host="0.0.0.0", **BARE), token)
+    assert (await http.get("/healthz")).status_code == 200
+
+    keys.revoke(key.id)
+
+    assert (await http.get("/healthz")).status_code == 401
+    assert (await http.get("/healthz", headers={"Authorization": ""})).status_code == 401
+
+
+@pytest.fixture
+async def tenants(
+    served: Served, client: Client, keys: KeyFile
+) -> tuple[httpx.AsyncClient, httpx.AsyncClient, str]:
+    """Return clients of ann and bob, and the id of a memory of ann's that holds the canary."""
+    url = await served(keys=keys, with_dashboard=False)
+    ann, bob = (client(url, new_key(keys, user=each)) for each in ("ann", "bob"))
+    made = await ann.post("/v1/memories", json={"what": f"ann knows {SECRET}", "tags": [SECRET]})
+    await ann.put("/v1/facts/home", json={"value": SECRET})
+    await ann.post(f"/v1/chats/{SECRET}/messages", json={"what": f"{SECRET} said"})
+    return ann, bob, made.json()["id"]
+
+
+WHOSE = {"user_id": "ann", "everyone": "true", "by": "ann"}
+
+
+async def test_the_key_stands_in_place_of_whatever_a_request_says(
+    tenants: tuple[httpx.AsyncClient, httpx.AsyncClient, str], memory: AgentMemory
+) -> None:
+    _, bob, _ = tenants
+    before = (await memory.scope(user_id="ann").stats()).items
+
+    found = [
+        await bob.get("/v1/memories", params=WHOSE),
+        await bob.get("/v1/memories", headers={"X-User-Id": "ann", "user_id": "ann"}),
+        await bob.post("/v1/recall", params=WHOSE, json={"query": SECRET}),
+        await bob.post("/v1/recall", json={"query": "knows", "where": {"user_id": "ann"}}),
+        await bob.get("/v1/stats", params=WHOSE),
+        await bob.get("/v1/facts", params=WHOSE),
+        await bob.get("/v1/chats", params=WHOSE),
+        await bob.get("/v1/export", params=WHOSE),
+        await bob.post("/v1/context", params=WHOSE, json={"task": f"what is {SECRET}"}),
+    ]
+    made = await bob.post("/v1/memories", params=WHOSE, json={"what": "bob was here"})
+    item = {"memory_type": "item", "content": "mine", "metadata": {"user_id": "ann"}}
+    forged = await bob.post("/v1/memories", json={"what": item})
+
+    asked = json.dumps([SECRET, f"what is {SECRET}"])
+    for answer in found:
+        assert answer.status_code in (200, 403, 422), answer.text
+        assert SECRET not in answer.text.replace(f"what is {SECRET}", ""), asked
+    assert made.status_code == 201
+    assert made.json()["metadata"]["user_id"] == "bob"
+    assert forged.status_code in (403, 422) or forged.json()["metadata"]["user_id"] == "bob"
+    assert (await memory.scope(user_id="ann").stats()).items == before
+
+
+async def test_what_is_anothers_is_not_there_at_all(
+    tenants: tuple[httpx.AsyncClient, httpx.AsyncClient, str], memory: AgentMemory
+) -> None:
+    ann, bob, item_id = tenants
+    before = (await ann.get("/v1/export")).text
+    missing = "01a1e10f8ce6700096f24aa2659cd480"
+
+    for method, path, body in (
+        ("GET", "", None),
+        ("PATCH", "", {"content": "taken"}),
+        ("DELETE", "", None),
+        ("POST", "/restore", {}),
+        ("GET", "/history", None),
+    ):
+        answers = [
+            await bob.request(method, f"/v1/memories/{each}{path}", json=body, params=WHOSE)
+            for each in (item_id, missing)
+        ]
+        there, not_there = ((each.status_code, each.text) for each in answers)
+        assert there == (not_there[0], not_there[1].replace(missing, item_id)), (method, path)
+        assert there[0] in (404, 200)  # an empty history is one
+        assert SECRET not in there[1]
+    after = (await ann.get("/v1/export")).text
+    lines, now = (
+        [json.loads(line) for line in text.splitlines()[1:-1]] for text in (before, after)
+    )
+    assert lines == now
+
+
+async def test_nothing_of_one_tenant_reaches_another_by_any_way(
+    tenants: tuple[httpx.AsyncClient, httpx.AsyncClient, str],
+    client: Client,
+    keys: KeyFile,
+    served: Served,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ann, bob, item_id = tenants
+    caplog.set_level(logging.DEBUG)
+    told: list[str] = []
+    listening = asyncio.Event()
+
+    async def listen() -> None:
+        async with bob.stream("GET", "/v1/events", params=WHOSE) as answer:
+            listening.set()
+            async for line in answer.aiter_lines():
+                told.append(line)
+                if "remembered" in line and line.startswith("data"):
+                    return
+
+    task = asyncio.create_task(listen())
+    await listening.wait()
+    await ann.post("/v1/memories", json={"what": f"again {SECRET}"})
+    await ann.get(f"/v1/memories/{SECRET}")
+    for method, path in sorted(set(doors(served.app))):  # type: ignore[attr-defined]
+        if path not in ("/v1/events", "/metrics"):
+            answer = await bob.request(method, path.replace("/x", f"/{item_id}"), params=WHOSE)
+            told += [answer.text, str(answer.headers)]
+    await bob.post("/v1/memories", json={"what": "the end"})
+    await asyncio.wait_for(task, 30)
+    admin = client(str(bob.base_url), new_key(keys, "admin"))
+    metrics = (await admin.get("/metrics")).text
+
+    assert SECRET not in "\n".join(told)
+    for hidden in (SECRET, item_id, "ann", "bob"):
+        assert hidden not in metrics
+    assert 'route="/v1/memories/{item_id}"' in metrics
+    ours = [each for each in caplog.records if not each.name.startswith(("httpx", "httpcore"))]
+    assert SECRET not in "\n".join(each.getMessage() for each in ours)
+
+
+async def test_no_key_and_no_content_is_ever_logged(
+    served: Served,
+    client: Client,
+    keys: KeyFile,
+    memory: AgentMemory,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="orbiter")
+    caplog.set_level(logging.DEBUG, logger="uvicorn")
+    token = new_key(keys, user="ann")
+    http = client(await served(keys=keys, with_log=True, **BARE), token)
+
+    async def broken(*_: object, **__: object) -> None:
+        raise RuntimeError(f"a driver says {SECRET}")
+
+    await http.post("/v1/memories", json={"what": SECRET})
+    await http.get("/v1/memories", params={"query": SECRET, "user_id": SECRET})
+    await http.get("/healthz", headers={"Authorization": f"Bearer {token[:-1]}"})
+    monkeypatch.setattr(memory.store, "get", broken)
+    answer = await http.get(f"/v1/memories/{SECRET}")
+
+    assert answer.status_code == 500
+    assert SECRET not in answer.text
+    assert "RuntimeError at test_security.py" in caplog.text
+    assert "GET /v1/memories/{item_id} 500" in caplog.text
+    for hidden in (SECRET, token, token[:-1], token[12:]):
+        assert hidden not in caplog.text
+    assert token not in repr(served.app.state.orbiter)  # type: ignore[attr-defined]
+
+
+async def test_a_role_does_what_it_may_and_no_more(
+    served: Served, client: Client, keys: KeyFile
+) -> None:
+    url = await served(keys=keys, **BARE)
+    reader, writer = (client(url, new_key(keys, each, "ann")) for each in ("read", "write"))
+    bound, admin = client(url, new_key(keys, "admin", "ann")), client(url, new_key(keys, "admin"))
+
+    async def statuses(method: str, path: str, **more: object) -> list[int]:
+        clients = (reader, writer, bound, admin)
+        return [(await each.request(method, path, **more)).status_code for each in clients]  # type: ignore[arg-type]
+
+    named = {"params": {"user_id": "ann"}}
+    assert await statuses("GET", "/v1/memories", **named) == [200] * 4
+    made = await statuses("POST", "/v1/memories", json={"what": "x"}, **named)
+    assert made == [403, 201, 201, 201]
+    assert await statuses("GET", "/metrics") == [403, 403, 403, 200]
+    assert await statuses("GET", "/v1/store/stats") == [403, 403, 403, 200]
+    everyone = {"everyone": "true"}
+    answers = [await each.get("/v1/memories", params=everyone) for each in (bound, admin)]
+    found = [each.json()["items"] for each in answers]
+    assert [len(each) for each in found] == [3, 3]
+    assert (await admin.get("/v1/memories")).status_code == 422
+
+
+async def test_a_read_only_server_changes_nothing(
+    served: Served, client: Client, memory: AgentMemory
+) -> None:
+    http = client(await served(read_only=True, **BARE))
+    named = {"user_id": "ann"}
+
+    for path, body in (("memories", {"what": "x"}), ("forget", {"everything": True})):
+        assert (await http.post(f"/v1/{path}", params=named, json=body)).status_code == 403
+    assert (await http.post("/v1/import", params=named, content=b"{}")).status_code == 403
+    assert (await http.get("/v1/memories", params=named)).status_code == 200
+    assert (await memory.unscoped().stats()).items == 0
+
+
+async def test_a_websocket_is_refused(served: Served) -> None:
+    url = await served(**BARE)
+    answer = await raw(
+        url,
+        "GET /v1/events?user_id=a HTTP/1.1\nHost: evil.com\nConnection: Upgrade\n"
+        "Upgrade: websocket\nSec-WebSocket-Version: 13\n"
+        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\nConnection: close",
+    )
+    sent: list[dict[str, object]] = []
+
+    async def send(message: dict[str, object]) -> None:
+        sent.append(message)
+
+    await served.app({"type": "websocket", "headers": []}, None, send)  # type: ignore[attr-defined]
+
+    assert answer.startswith(b"HTTP/1.1 421 ")
+    assert sent == [{"type": "websocket.close", "code": 1008}]

@@ -1,0 +1,199 @@
+"""Memories in and out over the wire: streamed, held to the key's scope, leaving no file behind."""
+
+import asyncio
+import io
+import json
+import tempfile
+import zipfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.server.conftest import Client, Served, new_key, until
+
+from orbiter.memory import AgentMemory
+from orbiter.memory.errors import StorageError
+from orbiter.memory.keys import KeyFile
+from orbiter.memory.server import _transfers
+
+BARE = {"with_mcp": False, "with_dashboard": False}
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of this test's temporary files, which is empty in the end."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def lines(answer: httpx.Response) -> list[dict[str, object]]:
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+async def test_what_is_exported_comes_back_exactly_and_nothing_is_left_behind(
+    served: Served, client: Client, memory: AgentMemory, temporary: Path
+) -> None:
+    http = client(await served(**BARE))
+    ann = memory.scope(user_id="ann")
+    item = await ann.remember("likes tea", tags=["taste"])
+    await ann.update(item.id, "likes green tea")
+    await memory.scope(user_id="bob").remember("not hers")
+
+    out = await http.get("/v1/export", params={"user_id": "ann"})
+    await ann.forget(everything=True)
+    await memory.erase(user_id="ann")
+    back = await http.post("/v1/import", params={"user_id": "ann"}, content=out.content)
+
+    assert out.headers["content-disposition"] == 'attachment; filename="memories.jsonl"'
+    assert "not hers" not in out.text
+    assert lines(back)[-1]["report"]["stored"] == 1  # type: ignore[index]
+    assert all(set(line) == {"read", "of"} for line in lines(back)[:-1])
+    assert [each.content for each in await ann.list()] == ["likes green tea"]
+    assert len(await ann.history(item.id)) == 2
+    assert list(temporary.iterdir()) == []
+
+
+async def test_every_format_is_written(
+    served: Served, client: Client, memory: AgentMemory, temporary: Path
+) -> None:
+    http = client(await served(**BARE))
+    ann = memory.scope(user_id="ann")
+    await ann.remember("likes tea")
+    await ann.chat("c").add([{"role": "user", "content": "hello"}])
+
+    found = {
+        format: await http.get("/v1/export", params={"user_id": "ann", "format": format})
+        for format in ("jsonl", "csv", "openai", "mcp", "markdown", "exe")
+    }
+
+    assert found.pop("exe").status_code == 422
+    assert {each.status_code for each in found.values()} == {200}
+    assert "likes tea" in found["csv"].text
+    assert found["csv"].headers["x-orbiter-records"] == "2"
+    names = zipfile.ZipFile(io.BytesIO(found["markdown"].content)).namelist()
+    assert any(name.endswith(".md") for name in names)
+    assert found["markdown"].headers["content-disposition"].endswith('"memories.zip"')
+    assert list(temporary.iterdir()) == []
+
+
+async def test_a_file_goes_to_the_scope_of_the_key_whoever_it_names(
+    served: Served, client: Client, memory: AgentMemory, keys: KeyFile
+) -> None:
+    await memory.scope(user_id="ann").remember("hers")
+    http = client(await served(keys=keys, **BARE), new_key(keys, user="bob"))
+    admin = client(str(http.base_url), new_key(keys, "admin"))
+    out = await admin.get("/v1/export", params={"everyone": "true"})
+    assert "hers" in out.text
+    before = await memory.scope(user_id="ann").list()
+
+    asked = {"user_id": "ann", "everyone": "true"}
+    answer = await http.post("/v1/import", params=asked, content=out.content)
+    other = await http.post(
+        "/v1/import",
+        params={**asked, "format": "mem0", "name": "../../ann.json"},
+        content=json.dumps([{"id": "1", "memory": "from mem0", "user_id": "ann"}]).encode(),
+    )
+
+    assert {answer.status_code, other.status_code} <= {200, 403, 422}
+    assert await memory.scope(user_id="ann").list() == before
+    mine = {item.content for item in await memory.scope(user_id="bob").list()}
+    assert mine <= {"hers", "from mem0"}
+
+
+@pytest.mark.parametrize(
+    ("content", "format"), [(b"", "auto"), (b"{", "jsonl"), (b"\x00\x01", "auto"), (b"{}", "what")]
+)
+async def test_what_is_no_file_is_refused_with_its_reason(
+    served: Served, client: Client, temporary: Path, content: bytes, format: str
+) -> None:
+    http = client(await served(**BARE))
+
+    asked = {"user_id": "ann", "format": format}
+    answer = await http.post("/v1/import", params=asked, content=content)
+
+    report = lines(answer)[-1] if answer.status_code == 200 else None
+    assert answer.status_code == 422 or report["report"]["problem_count"]  # type: ignore[index]
+    assert str(temporary) not in answer.text
+    assert list(temporary.iterdir()) == []
+
+
+async def test_an_import_may_be_larger_than_a_request_and_not_than_its_limit(
+    served: Served, client: Client, memory: AgentMemory, temporary: Path
+) -> None:
+    http = client(await served(max_body=1_000, max_import=20_000, **BARE))
+    ann = memory.scope(user_id="ann")
+    await ann.remember("x" * 5_000)
+    out = (await http.get("/v1/export", params={"user_id": "ann"})).content
+    await memory.erase(user_id="ann")
+
+    async def long() -> AsyncIterator[bytes]:
+        for _ in range(10):
+            yield out
+
+    fits = await http.post("/v1/import", params={"user_id": "ann"}, content=out)
+    cut = await http.post("/v1/import", params={"user_id": "ann"}, content=long())
+
+    assert lines(fits)[-1]["report"]["stored"] == 1  # type: ignore[index]
+    assert cut.status_code == 413
+    assert list(temporary.iterdir()) == []
+
+
+async def test_a_sender_or_reader_who_leaves_leaves_no_file(
+    served: Served, client: Client, memory: AgentMemory, temporary: Path
+) -> None:
+    url = await served(**BARE)
+    app = served.app  # type: ignore[attr-defined]
+    await memory.scope(user_id="ann").remember_many(["x" * 100_000] * 20)
+    sent = asyncio.Event()
+
+    async def stuck() -> AsyncIterator[bytes]:
+        yield b"x" * 10_000
+        sent.set()
+        await asyncio.Event().wait()
+
+    async with httpx.AsyncClient(base_url=url) as http:
+        sending = asyncio.create_task(
+            http.post("/v1/import", params={"user_id": "ann"}, content=stuck())
+        )
+        await sent.wait()
+        await until(lambda: list(temporary.iterdir()))
+        (folder,) = temporary.iterdir()
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert {each.stat().st_mode & 0o777 for each in folder.iterdir()} <= {0o600}
+        sending.cancel()
+        async with http.stream("GET", "/v1/export", params={"user_id": "ann"}) as answer:
+            assert answer.status_code == 200
+            await anext(answer.aiter_raw())
+    await until(lambda: not list(temporary.iterdir()) and not app.state.transfers)
+
+
+async def test_more_transfers_than_the_disk_is_to_hold_are_put_off(
+    served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    http = client(await served(**BARE))
+    monkeypatch.setattr(_transfers, "_AT_ONCE", 0)
+
+    answer = await http.get("/v1/export", params={"user_id": "ann"})
+
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "5"
+
+
+async def test_what_goes_wrong_in_the_middle_is_told_in_the_stream(
+    served: Served, client: Client, memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def breaks(*_: object, progress: object, **__: object) -> None:
+        progress(1, 2)  # type: ignore[operator]
+        await asyncio.sleep(0.05)
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(_transfers, "import_file", breaks)
+    http = client(await served(**BARE))
+
+    answer = await http.post("/v1/import", params={"user_id": "ann"}, content=b"{}")
+
+    assert lines(answer)[0] == {"read": 1, "of": 2}
+    assert lines(answer)[-1]["error"]["detail"] == "the disk is full"  # type: ignore[index]
