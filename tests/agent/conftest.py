@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.agent._served import SERVED, served
 from tests.stores.conftest import postgres_dsn
 
 from orbiter.memory import AgentMemory
@@ -39,18 +40,32 @@ def _url(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
     if kind == "redis":
         server: RedisServer = request.getfixturevalue("redis_server")
         return server.url()
+    if kind == "http":
+        return f"{SERVED}{folder}/agent.db"
     return "memory://" if kind == "memory" else f"sqlite:///{folder}/agent.db"
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "http"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the address of a durable store that keeps what items were."""
+    """Return the address of a durable store that keeps what items were, or of one on a server."""
+    return _url(request.param, request, tmp_path)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def local_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return an address as `url` does, for tests of what only the store's own process has."""
+    return _url(request.param, request, tmp_path)
+
+
+@pytest.fixture(params=["sqlite", "postgres", "redis", "memory", "http"])
+def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the address of a store of any kind."""
     return _url(request.param, request, tmp_path)
 
 
 @pytest.fixture(params=["sqlite", "postgres", "redis", "memory"])
-def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the address of a store of any kind."""
+def any_local_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return an address as `any_url` does, for tests of what only the store's own process has."""
     return _url(request.param, request, tmp_path)
 
 
@@ -59,14 +74,20 @@ async def open_memory() -> AsyncIterator[Open]:
     """Return what makes memories, which are closed in the end."""
     made: list[AgentMemory] = []
 
-    def make(url: str | Path | None = None, **options: object) -> AgentMemory:
-        settings = {"embeddings": HashEmbeddings(), "summaries": None, **options}
-        made.append(AgentMemory(url, **settings))  # type: ignore[arg-type]  # as the test says
-        return made[-1]
+    async with served() as serve:
 
-    yield make
-    for memory in made:
-        await memory.close()
+        def make(url: str | Path | None = None, **options: object) -> AgentMemory:
+            settings = {"embeddings": HashEmbeddings(), "summaries": None, **options}
+            is_served = isinstance(url, str) and url.startswith(SERVED)
+            # On a server, the options are those of the memory that it serves.
+            place = f"sqlite:///{str(url).removeprefix(SERVED)}" if is_served else url
+            memory = AgentMemory(place, **settings)  # type: ignore[arg-type]  # as the test says
+            made.append(serve(memory) if is_served else memory)
+            return made[-1]
+
+        yield make
+        for memory in made:
+            await memory.close()
 
 
 @pytest.fixture
@@ -79,6 +100,18 @@ async def memory(url: str, open_memory: Open) -> AgentMemory:
 async def any_memory(any_url: str, open_memory: Open) -> AgentMemory:
     """Return a memory on a store of any kind, which makes no summaries."""
     return open_memory(any_url)
+
+
+@pytest.fixture
+async def local_memory(local_url: str, open_memory: Open) -> AgentMemory:
+    """Return a memory as `memory` does, whose store is in this process."""
+    return open_memory(local_url)
+
+
+@pytest.fixture
+async def any_local_memory(any_local_url: str, open_memory: Open) -> AgentMemory:
+    """Return a memory as `any_memory` does, whose store is in this process."""
+    return open_memory(any_local_url)
 
 
 @pytest.fixture
@@ -105,3 +138,18 @@ def any_alice(any_memory: AgentMemory, who: str) -> ScopedMemory:
 @pytest.fixture
 def any_bob(any_memory: AgentMemory, who: str) -> ScopedMemory:
     return any_memory.scope(user_id=f"bob-{who}")
+
+
+@pytest.fixture
+def local_alice(local_memory: AgentMemory, who: str) -> ScopedMemory:
+    return local_memory.scope(user_id=f"alice-{who}")
+
+
+@pytest.fixture
+def any_local_alice(any_local_memory: AgentMemory, who: str) -> ScopedMemory:
+    return any_local_memory.scope(user_id=f"alice-{who}")
+
+
+@pytest.fixture
+def any_local_bob(any_local_memory: AgentMemory, who: str) -> ScopedMemory:
+    return any_local_memory.scope(user_id=f"bob-{who}")

@@ -149,9 +149,9 @@ async def test_a_slow_listener_is_told_how_much_it_missed(
 
 
 async def test_a_waiting_listener_hears_at_once_and_ends_with_the_memory(
-    url: str, open_memory: Open, who: str
+    local_url: str, open_memory: Open, who: str
 ) -> None:
-    memory = open_memory(url)
+    memory = open_memory(local_url)
     alice = memory.scope(user_id=who)
     await memory.init()
     told: list[str] = []

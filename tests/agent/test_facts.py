@@ -69,9 +69,9 @@ async def test_a_new_value_takes_over_and_the_old_one_keeps_its_time(
     assert await facts.conflicts() == []
 
 
-async def test_what_was_told_in_may_is_true_since_march(alice: ScopedMemory) -> None:
+async def test_what_was_told_in_may_is_true_since_march(local_alice: ScopedMemory) -> None:
     clock = ManualClock(at(2023))
-    facts = clocked(alice, clock)
+    facts = clocked(local_alice, clock)
     await facts.put("home_city", "Berlin", valid_from=at(2020))
     clock.now = at(2024, 5, 10)
     await facts.put("home_city", "Munich", valid_from=at(2024, 3))
@@ -84,7 +84,7 @@ async def test_what_was_told_in_may_is_true_since_march(alice: ScopedMemory) -> 
     assert await city(as_of=at(2024, 4), known_at=at(2024, 4)) == "Berlin"
     assert await city(known_at=at(2022)) is None
     assert await values(facts, known_at=at(2024, 4)) == {"home_city": "Berlin"}
-    past = Facts(alice._core, alice._chats, alice.scope, known_at=at(2024, 4))
+    past = Facts(local_alice._core, local_alice._chats, local_alice.scope, known_at=at(2024, 4))
     assert await values(past) == {"home_city": "Berlin"}
     assert len(await past.history("home_city")) == 1
     with pytest.raises(UnsupportedError, match="past"):
@@ -92,10 +92,10 @@ async def test_what_was_told_in_may_is_true_since_march(alice: ScopedMemory) -> 
 
 
 async def test_an_end_a_revert_and_a_retraction_change_nothing_that_was_known(
-    alice: ScopedMemory,
+    local_alice: ScopedMemory,
 ) -> None:
     clock = ManualClock(at(2024))
-    facts = clocked(alice, clock)
+    facts = clocked(local_alice, clock)
     acme = await facts.put("job", "Acme", valid_from=at(2020))
     clock.now = at(2024, 2)
     end = await facts.end("job")
@@ -197,10 +197,10 @@ async def test_facts_are_of_exactly_one_scope(
     assert await values(alice.facts) == {"color": "red"}
 
 
-async def test_a_proposal_waits_for_its_review(any_alice: ScopedMemory) -> None:
+async def test_a_proposal_waits_for_its_review(any_local_alice: ScopedMemory) -> None:
     clock = ManualClock(at(2030))
-    facts = clocked(any_alice, clock)
-    (said,) = await any_alice.chat("c").add("I moved to Munich in March 2024")
+    facts = clocked(any_local_alice, clock)
+    (said,) = await any_local_alice.chat("c").add("I moved to Munich in March 2024")
 
     draft = await facts.propose("home_city", "Munich", source=said, valid_from=at(2024, 3))
     assert draft is not None

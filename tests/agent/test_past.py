@@ -19,7 +19,7 @@ async def moment() -> datetime:
 
 
 def at(handle: ScopedMemory, then: datetime) -> PastMemory:
-    return PastMemory(handle._core, handle._chats, handle.scope, then)
+    return handle.as_of(then)
 
 
 async def test_a_scope_is_read_as_it_was(alice: ScopedMemory) -> None:

@@ -242,25 +242,27 @@ async def test_another_users_item_is_no_cursor(
 
 
 async def test_a_foreign_item_under_the_id_of_a_key_never_enters_a_chat(
-    any_alice: ScopedMemory, any_bob: ScopedMemory
+    any_local_alice: ScopedMemory, any_local_bob: ScopedMemory
 ) -> None:
-    chat = any_alice.chat("c")
+    chat = any_local_alice.chat("c")
     taken = derived_id(chat.scope, "said", "k", 0)
-    assert await any_bob.list() == []
-    store: Any = any_bob._core.store  # past the handle, which refuses such an id
-    await store.add(HumanMemory(id=taken, content="do as I say", metadata=any_bob.scope))
+    assert await any_local_bob.list() == []
+    store: Any = any_local_bob._core.store  # past the handle, which refuses such an id
+    await store.add(HumanMemory(id=taken, content="do as I say", metadata=any_local_bob.scope))
 
     with pytest.raises(AccessError) as caught:
         await chat.add("hello", idempotency_key="k")
 
     assert "do as I say" not in str(caught.value)
-    assert [item.id for item in await any_bob.list()] == [taken]
+    assert [item.id for item in await any_local_bob.list()] == [taken]
     assert await chat.items() == []
 
 
-async def test_a_foreign_summary_is_never_shown(url: str, open_memory: Open, who: str) -> None:
+async def test_a_foreign_summary_is_never_shown(
+    local_url: str, open_memory: Open, who: str
+) -> None:
     script = ScriptedSummarizer("the first", "the second")
-    memory = open_memory(url, summarizer=script, summaries=SummaryConfig(message_threshold=5))
+    memory = open_memory(local_url, summarizer=script, summaries=SummaryConfig(message_threshold=5))
     chat = memory.scope(user_id=f"alice-{who}").chat("c")
     bob = memory.scope(user_id=f"bob-{who}")
     forged = SummaryMemory(
@@ -284,9 +286,9 @@ async def test_a_foreign_summary_is_never_shown(url: str, open_memory: Open, who
 
 
 async def test_a_summary_of_a_narrower_scope_is_none_of_a_wider_one(
-    url: str, open_memory: Open, who: str
+    local_url: str, open_memory: Open, who: str
 ) -> None:
-    memory = open_memory(url)
+    memory = open_memory(local_url)
     room = memory.scope(session_id=who).chat("room")
     mallory = memory.scope(user_id="mallory", session_id=who, task_id="room")
     await memory.init()

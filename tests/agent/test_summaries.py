@@ -194,9 +194,9 @@ async def test_what_was_brought_back_is_summed_up_again(
 
 
 async def test_no_message_is_lost_where_a_summary_ends_among_equal_instants(
-    url: str, open_memory: Open, who: str
+    local_url: str, open_memory: Open, who: str
 ) -> None:
-    memory = open_memory(url, summarizer=ScriptedSummarizer("so far"), summaries=SOON)
+    memory = open_memory(local_url, summarizer=ScriptedSummarizer("so far"), summaries=SOON)
     chat = memory.scope(user_id=who).chat("c")
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     instants = [moment + timedelta(seconds=second) for second in (0, 1, 2, 3, 3, 3, 3)]
@@ -340,11 +340,13 @@ def long_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("long_pause")
 async def test_a_failing_summarizer_delays_and_loses_nothing(
-    url: str, open_memory: Open, who: str, caplog: pytest.LogCaptureFixture
+    local_url: str, open_memory: Open, who: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     script = ScriptedSummarizer(RuntimeError("secret words"), "at last")
 
-    await check_delay(open_memory(url, summarizer=script, summaries=SOON), who, script, caplog)
+    await check_delay(
+        open_memory(local_url, summarizer=script, summaries=SOON), who, script, caplog
+    )
 
 
 @pytest.mark.usefixtures("long_pause")
@@ -386,9 +388,11 @@ async def test_a_summary_asked_for_tells_what_failed(open_memory: Open) -> None:
     assert await chat.summarize() == "at last", "there is nothing new"
 
 
-async def test_a_hanging_summarizer_holds_nothing_up(url: str, open_memory: Open, who: str) -> None:
+async def test_a_hanging_summarizer_holds_nothing_up(
+    local_url: str, open_memory: Open, who: str
+) -> None:
     hanging = Hanging()
-    memory = open_memory(url, summarizer=hanging, summaries=SOON)
+    memory = open_memory(local_url, summarizer=hanging, summaries=SOON)
     chat = memory.scope(user_id=who).chat("c")
 
     await asyncio.wait_for(say(chat, 12), 60)
@@ -398,7 +402,7 @@ async def test_a_hanging_summarizer_holds_nothing_up(url: str, open_memory: Open
 
     assert context.tokens <= 200
     assert (hanging.asked, hanging.left) == (1, 1)
-    again = open_memory(url, summarizer=ScriptedSummarizer("at last"), summaries=SOON)
+    again = open_memory(local_url, summarizer=ScriptedSummarizer("at last"), summaries=SOON)
     chat = again.scope(user_id=who).chat("c")
     await say(chat, 1, start=12)
     await again.settle()
@@ -406,8 +410,8 @@ async def test_a_hanging_summarizer_holds_nothing_up(url: str, open_memory: Open
     assert await texts(chat) == [f"message {number}" for number in range(13)]
 
 
-async def test_closing_at_once_leaves_no_task_behind(url: str, who: str) -> None:
-    memory = AgentMemory(url, embeddings=None, summaries=SOON)
+async def test_closing_at_once_leaves_no_task_behind(local_url: str, who: str) -> None:
+    memory = AgentMemory(local_url, embeddings=None, summaries=SOON)
     chats = [memory.scope(user_id=who).chat(f"{number}") for number in range(4)]
     await asyncio.gather(*(say(chat, 7) for chat in chats))
     await memory.close()

@@ -31,8 +31,8 @@ def alice(memory: AgentMemory) -> ScopedMemory:
     return memory.scope(user_id="alice")
 
 
-def test_every_store_remembers_recalls_and_talks(any_url: str, who: str) -> None:
-    with AgentMemory(any_url, embeddings=HashEmbeddings(), summaries=None) as memory:
+def test_every_store_remembers_recalls_and_talks(any_local_url: str, who: str) -> None:
+    with AgentMemory(any_local_url, embeddings=HashEmbeddings(), summaries=None) as memory:
         alice = memory.scope(user_id=who)
 
         kept = alice.remember("I love hiking in the mountains")

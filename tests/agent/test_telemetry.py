@@ -75,12 +75,14 @@ def _about(span: ReadableSpan) -> dict[str, Any]:
     }
 
 
-async def test_a_span_says_how_much_on_every_store(heard: Heard, any_alice: ScopedMemory) -> None:
+async def test_a_span_says_how_much_on_every_store(
+    heard: Heard, any_local_alice: ScopedMemory
+) -> None:
     system = {"SQLiteMemoryStore": "sqlite", "PostgresMemoryStore": "postgresql"}
-    store = type(any_alice._core.store).__name__
+    store = type(any_local_alice._core.store).__name__
 
-    await any_alice.remember("I love hiking")
-    await any_alice.recall("hiking", k=3)
+    await any_local_alice.remember("I love hiking")
+    await any_local_alice.recall("hiking", k=3)
 
     assert _about(heard.one("remember")) == {
         "operation": "remember",

@@ -80,7 +80,6 @@ async def test_servers_are_told_by_their_scheme(open_memory: Open) -> None:
     "address",
     [
         "mysql://ann:s3cret@db/x",
-        "http://ann:s3cret@db/x",
         "sqlite+aiosqlite:///agent.db",
         "POSTGRES//ann:s3cret@db://x",
         "postgres:ann:s3cret@db/x",
@@ -231,8 +230,10 @@ async def test_what_is_in_memory_is_of_one_object_alone(open_memory: Open) -> No
 # Opening and closing
 
 
-async def test_the_first_use_opens_and_closing_may_be_repeated(url: str, who: str) -> None:
-    memory = AgentMemory(url, embeddings=None, summaries=None)
+async def test_the_first_use_opens_and_closing_may_be_repeated(
+    url: str, open_memory: Open, who: str
+) -> None:
+    memory = open_memory(url, embeddings=None)
     await memory.close()
     await memory.scope(user_id=who).remember("tea")
     await memory.init()

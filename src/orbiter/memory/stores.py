@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from orbiter.memory.backends.redis import RedisMemoryStore
     from orbiter.memory.backends.sqlite import SQLiteMemoryStore
 
-__all__ = ["URL_VARIABLE", "default_url", "store_at"]
+__all__ = ["URL_VARIABLE", "default_url", "is_of_server", "store_at"]
 
 URL_VARIABLE = "ORBITER_MEMORY_URL"
 """The environment variable that says where memories are kept unless a program says it."""
 
 _HALF_AN_ADDRESS = re.compile(r"(memory|postgres|postgresql|rediss?|sqlite)(\+\w+)?(:|//)")
 _WAYS = "use `sqlite:///file.db`, a path, `memory://`, `postgresql://…` or `redis://…`"
+_SERVERS = ("http://", "https://")
 
 
 def default_url() -> str:
@@ -37,6 +38,11 @@ def default_url() -> str:
     from platformdirs import user_data_path  # noqa: PLC0415 - most programs name a place
 
     return f"sqlite:///{user_data_path('orbiter-memory', appauthor=False) / 'memory.db'}"
+
+
+def is_of_server(url: object) -> bool:
+    """Tell whether *url* names a server of memories, which `AgentMemory` talks to."""
+    return isinstance(url, str) and url.lower().startswith(_SERVERS)
 
 
 def store_at(
@@ -58,6 +64,11 @@ def store_at(
 
         return SQLiteMemoryStore(path, embeddings=embeddings, audit=audit)
     address = str(url)
+    if is_of_server(address):
+        raise QueryError(
+            "`http://…` is a server of memories, not a store; `AgentMemory` itself talks to one, "
+            f"and nothing that is made of it; for a store, {_WAYS}"
+        )
     scheme = address.partition("://")[0]
     if scheme in ("postgresql", "postgres"):
         from orbiter.memory.backends.postgres import PostgresMemoryStore  # noqa: PLC0415

@@ -9,7 +9,7 @@ from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.query import Query
 from orbiter.memory.transfer._endings import AUTO, format_for
-from orbiter.memory.transfer._given import inside_of
+from orbiter.memory.transfer._given import Elsewhere, check_path, inside_of
 from orbiter.memory.transfer._importing import import_into
 from orbiter.memory.transfer._known import NATIVE
 from orbiter.memory.transfer._limits import Limits
@@ -42,6 +42,11 @@ async def import_file(
     `unscoped()` takes only files that say whose each memory is, or that `export_file` wrote.
     *progress* is told how many bytes of how many are read.
     """
+    if isinstance(handle, Elsewhere):
+        check_path(path)
+        if limits is not None:
+            raise UnsupportedError("`limits` are the server's; leave them out for a memory on one")
+        return await handle.import_there(path, format=format, owner=owner, progress=progress)
     core, chats, scope = inside_of(handle, asked="import_file")
     return await import_into(
         core,
@@ -72,6 +77,8 @@ async def export_file(
     `TransferError`.
     """
     format = format_for(target, format, known=WRITTEN)
+    if isinstance(handle, Elsewhere):
+        return await handle.export_there(target, format=format, progress=progress)
     core, _, scope = inside_of(handle, asked="export_file")
     store = await core.opened(scope)
     if not hasattr(store, "records"):

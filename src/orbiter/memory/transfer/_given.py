@@ -1,7 +1,8 @@
 """What `import_file` and `export_file` were given, checked before anything is opened."""
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import IO, TYPE_CHECKING, Protocol, runtime_checkable
 
 from orbiter.memory.agent import AgentMemory, ScopedMemory
 from orbiter.memory.agent._handle import inside
@@ -11,8 +12,36 @@ from orbiter.memory.items import MemoryMetadata
 if TYPE_CHECKING:
     from orbiter.memory.agent._chats import Chats
     from orbiter.memory.agent._core import Core
+    from orbiter.memory.transfer._native import Exported
+    from orbiter.memory.transfer._report import Imported
 
-__all__ = ["check_path", "inside_of"]
+__all__ = ["Elsewhere", "check_path", "inside_of"]
+
+
+@runtime_checkable
+class Elsewhere(Protocol):
+    """A handle whose store is behind a server, which reads and writes files by itself."""
+
+    async def import_there(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        format: str,
+        owner: str | None,
+        progress: Callable[[int, int], None] | None,
+    ) -> "Imported":
+        """Send the file, and return what became of it."""
+        ...
+
+    async def export_there(
+        self,
+        target: str | os.PathLike[str] | IO[bytes],
+        *,
+        format: str,
+        progress: Callable[[int, int], None] | None,
+    ) -> "Exported":
+        """Write what the server sends."""
+        ...
 
 
 def inside_of(handle: object, *, asked: str) -> "tuple[Core, Chats, MemoryMetadata]":

@@ -1,0 +1,135 @@
+"""What is an address of a server, what is left to it, and where its key may go."""
+
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orbiter.memory import AgentMemory, QueryError, SummaryConfig
+from orbiter.memory.client import RemoteMemory
+from orbiter.memory.client._address import TOKEN_VARIABLE
+from orbiter.memory.stores import URL_VARIABLE, store_at
+
+
+@pytest.mark.parametrize(
+    ("address", "url"),
+    [
+        ("http://127.0.0.1:8765", "http://127.0.0.1:8765"),
+        ("HTTP://localhost/", "http://localhost"),
+        ("https://example.com:8443/memory/", "https://example.com:8443/memory"),
+        ("http://[::1]:80", "http://[::1]:80"),
+    ],
+)
+def test_the_address_of_a_server_gives_a_memory_on_it(address: str, url: str) -> None:
+    memory = AgentMemory(address, token="om_key")
+
+    assert isinstance(memory, RemoteMemory)
+    assert memory.url == url
+    assert repr(memory) == f"AgentMemory({url!r})"
+
+
+def test_the_environment_names_server_and_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(URL_VARIABLE, "https://example.com")
+    monkeypatch.setenv(TOKEN_VARIABLE, "om_secret")
+
+    memory = AgentMemory()
+
+    assert isinstance(memory, RemoteMemory)
+    assert memory._link.address.token == "om_secret"
+    assert "om_secret" not in repr(memory._link.address)
+    own = AgentMemory("https://example.com", token="om_own")
+    assert isinstance(own, RemoteMemory)
+    assert own._link.address.token == "om_own"
+    assert not isinstance(AgentMemory("memory://", embeddings=None), RemoteMemory)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://ann:s3cret@127.0.0.1:8765",
+        "https://s3cret@example.com",
+        "http://127.0.0.1:8765?token=s3cret",
+        "https://example.com/#s3cret",
+        "http://",
+        "http://:80",
+        "http://[s3cret",
+        "http://127.0.0.1:s3cret",
+    ],
+)
+def test_what_is_no_address_of_a_server_is_refused_and_not_shown(address: str) -> None:
+    with pytest.raises(QueryError, match="address") as caught:
+        AgentMemory(address)
+
+    assert "s3cret" not in "".join(traceback.format_exception(caught.value)[-1:])
+
+
+def test_a_key_is_not_sent_in_the_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+    for host in ("example.com", "10.0.0.5", "127.0.0.1.example.com", "0.0.0.0", "localhost.me"):
+        with pytest.raises(QueryError, match=r"https://.*insecure=True") as caught:
+            AgentMemory(f"http://{host}:8765", token="s3cret")
+        assert "s3cret" not in str(caught.value)
+        assert AgentMemory(f"http://{host}:8765").url.endswith(":8765"), "without a key it may be"
+        RemoteMemory(f"http://{host}:8765", token="s3cret", insecure=True)
+        AgentMemory(f"https://{host}:8765", token="s3cret")
+    monkeypatch.setenv(TOKEN_VARIABLE, "s3cret")
+    with pytest.raises(QueryError, match="https://"):
+        AgentMemory("http://example.com")
+
+
+@pytest.mark.parametrize("token", ["s3cret key", "s3cret\n", "s3crét", 7])
+def test_what_no_header_can_carry_is_no_key(token: Any) -> None:
+    with pytest.raises(QueryError, match="token") as caught:
+        AgentMemory("http://127.0.0.1:1", token=token)
+
+    assert "s3c" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"embeddings": None},
+        {"episodic": "sqlite:///a.db"},
+        {"persona": "SOUL.md"},
+        {"summaries": None},
+        {"summaries": SummaryConfig()},
+        {"count_tokens": len},
+        {"secret": b"x"},
+        {"row_security": True},
+        {"audit": "writes"},
+    ],
+    ids=str,
+)
+def test_what_the_server_decides_is_refused_here(option: dict[str, Any]) -> None:
+    with pytest.raises(QueryError, match=f"`{next(iter(option))}` is decided where the store is"):
+        AgentMemory("http://127.0.0.1:1", **option)
+
+
+def test_a_store_of_ones_own_takes_no_key(tmp_path: Path) -> None:
+    with pytest.raises(QueryError, match="token"):
+        AgentMemory(tmp_path / "a.db", token="om_key")
+    with pytest.raises(TypeError, match="colour"):
+        AgentMemory("http://127.0.0.1:1", colour="red")  # type: ignore[call-arg]
+    with pytest.raises(QueryError, match=r"server of memories.*sqlite:///"):
+        store_at("http://127.0.0.1:1")
+
+
+def test_httpx_is_needed_by_whoever_names_a_server_and_nobody_else() -> None:
+    program = """
+import sys
+from orbiter.memory import AgentMemory
+AgentMemory("memory://", embeddings=None)
+assert "httpx" not in sys.modules and "orbiter.memory.client" not in sys.modules
+sys.modules["httpx"] = None
+try:
+    AgentMemory("http://127.0.0.1:1")
+except ModuleNotFoundError as exc:
+    print(exc)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert "pip install 'orbiter-memory[client]'" in done.stdout

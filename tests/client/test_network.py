@@ -1,0 +1,263 @@
+"""Answers that are lost, servers that go and come again: nothing is stored twice, nothing hangs."""
+
+import asyncio
+import gc
+import logging
+import traceback
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from tests.client.conftest import new_key
+from tests.crash._proxy import Proxy
+from tests.server.conftest import Served
+
+from orbiter.memory import (
+    AccessError,
+    AgentMemory,
+    MemoryConnectionError,
+    MemoryTimeoutError,
+    QueryError,
+)
+from orbiter.memory.agent import MemoryEvent
+from orbiter.memory.client import RemoteMemory
+from orbiter.memory.keys import KeyFile
+from orbiter.memory.server import Settings, create_app, serving
+
+
+def port_of(url: str) -> int:
+    return int(url.rpartition(":")[2])
+
+
+@pytest.fixture
+async def proxy(served: Served) -> AsyncIterator[Proxy]:
+    """Return what stands between a client and its server."""
+    async with Proxy(0) as proxy:
+        url = await served(allowed_hosts=(f"127.0.0.1:{proxy.port}",))
+        proxy.upstream = port_of(url)
+        yield proxy
+
+
+@pytest.fixture
+async def remote(proxy: Proxy) -> AsyncIterator[RemoteMemory]:
+    async with RemoteMemory(f"http://127.0.0.1:{proxy.port}") as memory:
+        yield memory
+
+
+async def test_a_lost_answer_stores_nothing_twice(proxy: Proxy, remote: RemoteMemory) -> None:
+    alice = remote.scope(user_id="alice")
+
+    proxy.drop_reply(b"POST /v1/memories?")
+    one = await alice.remember("tea")
+    proxy.drop_reply(b"POST /v1/memories/batch")
+    many = await alice.remember_many(["coffee", "milk"])
+    proxy.drop_reply(b"POST /v1/chats/c/messages")
+    said = await alice.chat("c").add(["hello", "there"])
+
+    assert proxy.lost == 3
+    kept = {item.id for item in await alice.list()}
+    assert kept == {item.id for item in [one, *many, *said]}
+    assert len(kept) == 5
+    assert [item.content for item in await alice.chat("c").items()] == ["hello", "there"]
+
+
+async def test_what_cannot_be_repeated_says_that_it_may_be_done(
+    proxy: Proxy, remote: RemoteMemory
+) -> None:
+    alice = remote.scope(user_id="alice")
+    item = await alice.remember("tea")
+
+    proxy.drop_reply(b"PATCH /v1/memories/")
+    with pytest.raises(MemoryConnectionError, match="may be done or not"):
+        await alice.update(item.id, "coffee")
+
+    assert [each.item.content for each in await alice.history(item.id)] == ["tea", "coffee"]
+
+
+async def test_a_lost_request_is_sent_again(proxy: Proxy, remote: RemoteMemory) -> None:
+    alice = remote.scope(user_id="alice")
+    await alice.remember("tea")
+
+    proxy.lose_request(b"GET /v1/memories")
+
+    assert len(await alice.list()) == 1
+    assert proxy.lost == 1
+
+
+async def test_a_server_that_says_nothing_is_not_waited_for_without_end(proxy: Proxy) -> None:
+    async with RemoteMemory(f"http://127.0.0.1:{proxy.port}", timeout=0.2) as memory:
+        proxy.half_open()
+
+        with pytest.raises(MemoryTimeoutError, match=r"did not answer in 0.2 seconds"):
+            await memory.scope(user_id="alice").list()
+
+
+async def test_nobody_there_is_told_with_the_cure() -> None:
+    memory = RemoteMemory("http://127.0.0.1:1", timeout=0.05)
+
+    with pytest.raises(MemoryConnectionError, match=r"orbiter-memory serve"):
+        await memory.init()
+    with pytest.raises(ConnectionError):
+        async with memory.scope(user_id="alice").events():
+            await memory.scope(user_id="alice").remember("tea")
+    await memory.close()
+
+
+async def test_a_server_that_was_started_again_is_used_again(tmp_path: Path) -> None:
+    store = AgentMemory(tmp_path / "a.db", embeddings=None, summaries=None)
+    settings = Settings(port=0, with_mcp=False, with_dashboard=False)
+    async with serving(create_app(store, settings=settings), settings=settings) as url:
+        remote = AgentMemory(url)
+        alice = remote.scope(user_id="alice")
+        stream = alice.events()
+        await alice.remember("before")
+        assert (await anext(stream)).kind == "remembered"
+
+    again = Settings(port=port_of(url), with_mcp=False, with_dashboard=False)
+    async with serving(create_app(store, settings=again), settings=again):
+        after = await alice.remember("after")
+        assert {item.content for item in await alice.list()} == {"before", "after"}
+        heard: list[MemoryEvent] = []
+
+        async def listen() -> None:
+            async for event in stream:
+                heard.append(event)  # noqa: PERF401 - looked at meanwhile
+
+        listener = asyncio.create_task(listen())
+        while not any(event.kind == "updated" for event in heard):  # it comes back by itself
+            await alice.update(after.id, tags=["seen"])
+            await asyncio.sleep(0.02)
+        await remote.close()
+        await listener
+        assert heard[0].kind == "missed"
+
+
+async def test_whoever_is_told_to_wait_waits(served: Served) -> None:
+    async with AgentMemory(await served(rate=50, burst=2)) as memory:
+        alice = memory.scope(user_id="alice")
+
+        await asyncio.gather(*(alice.remember(f"{number}") for number in range(6)))
+
+        assert len(await alice.list()) == 6
+
+
+async def test_many_calls_at_once_are_all_answered(served: Served) -> None:
+    async with AgentMemory(await served(rate=1e6, burst=10**6)) as memory:
+        users = [memory.scope(user_id=f"user-{number}") for number in range(60)]
+
+        stored = await asyncio.gather(*(user.remember(user.scope.user_id or "") for user in users))
+        found = await asyncio.gather(*(user.list() for user in users))
+
+    assert [items[0].content for items in found] == [item.content for item in stored]
+
+
+async def test_listening_ends_with_the_memory_and_hears_what_came_before(served: Served) -> None:
+    memory = AgentMemory(await served())
+    alice = memory.scope(user_id="alice")
+    stream, everything = alice.events(), memory.events()
+    kinds: list[str] = []
+
+    async def listen() -> None:
+        kinds.extend([event.kind async for event in stream])
+
+    listener = asyncio.create_task(listen())
+    await alice.remember("tea")
+    await memory.scope(user_id="bob").remember("coffee")
+    await memory.close()
+    await asyncio.wait_for(listener, 60)
+
+    assert kinds == ["remembered"]
+    assert [event.scope.user_id async for event in everything] == ["alice", "bob"]
+    assert len(await alice.list()) == 1, "the next use opens it again"
+    await memory.close()
+
+
+async def test_a_stream_hears_from_the_moment_it_is_made(
+    proxy: Proxy, remote: RemoteMemory
+) -> None:
+    alice = remote.scope(user_id="alice")
+    proxy.hold(b"GET /v1/events")
+
+    stream = alice.events()
+    call = asyncio.create_task(alice.remember("tea"))
+    await asyncio.sleep(0.05)  # the server does not listen yet, and must not be overtaken
+    proxy.heal()
+
+    assert (await asyncio.wait_for(anext(stream), 60)).item_ids == ((await call).id,)
+
+
+async def test_a_stream_that_is_dropped_ends(served: Served) -> None:
+    async with AgentMemory(await served()) as memory:
+        stream = memory.scope(user_id="alice").events()
+        await memory.scope(user_id="alice").remember("tea")
+        task: asyncio.Task[None] = stream._task  # type: ignore[attr-defined]
+
+        del stream
+        gc.collect()
+        await asyncio.wait([task])
+
+        assert task.cancelled()
+
+
+# Keys
+
+
+async def test_the_key_overrides_whom_a_call_names(served: Served, keys: KeyFile) -> None:
+    url = await served(keys=keys, rate=1e6, burst=10**6)
+    token = new_key(keys, "write", "alice")
+    async with AgentMemory(url, token=token) as memory:
+        item = await memory.scope(user_id="bob").remember("tea")
+
+        assert item.metadata.user_id == "alice"
+        assert await memory.scope(user_id="alice").get(item.id) == item
+        for call in (memory.stats, memory.verify, memory.audit.head):
+            with pytest.raises(AccessError):
+                await call()
+        with pytest.raises(AccessError):
+            await memory.erase(user_id="bob")
+    async with AgentMemory(url, token=new_key(keys, "read", "bob")) as memory:
+        assert await memory.scope(user_id="alice").list() == []
+        with pytest.raises(AccessError):
+            await memory.scope(user_id="bob").remember("coffee")
+        with pytest.raises((AccessError, QueryError)):
+            await memory.audit.entries()
+
+
+async def test_a_key_is_never_shown(
+    served: Served, keys: KeyFile, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = new_key(keys, "write", "alice")
+    wrong = f"om_00000000_{'x' * 43}"
+    url = await served(keys=keys)
+    shown: list[str] = []
+
+    with caplog.at_level(logging.DEBUG):
+        for key, address in ((token, url), (wrong, url), (wrong, "http://127.0.0.1:1")):
+            memory = RemoteMemory(address, token=key, timeout=0.5)
+            alice = memory.scope(user_id="alice")
+            shown += map(repr, (memory, alice, alice.chat("c"), alice.facts, memory._link))
+            shown += [repr(memory.audit), repr(alice.as_of(datetime.now(UTC))), memory.url]
+            for call in (alice.list, memory.init):
+                try:
+                    await call()
+                except (AccessError, MemoryConnectionError) as exc:
+                    shown += traceback.format_exception(exc)
+            await memory.close()
+
+    told = "".join([*shown, caplog.text])
+    assert token not in told
+    assert wrong not in told
+
+
+async def test_a_wrong_key_is_an_access_error(served: Served, keys: KeyFile) -> None:
+    new_key(keys, "write", "alice")
+    url = await served(keys=keys)
+
+    for token in (None, f"om_00000000_{'x' * 43}"):
+        memory = AgentMemory(url, token=token)
+        with pytest.raises(AccessError, match="key"):
+            await memory.init()
+        with pytest.raises(AccessError, match="key"):
+            await anext(memory.scope(user_id="alice").events())
+        await memory.close()

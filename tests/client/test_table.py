@@ -1,0 +1,49 @@
+"""Every call of the local objects is there over the wire, and looks the same."""
+
+import inspect
+
+import pytest
+
+from orbiter.memory.agent import (
+    AgentMemory,
+    AuditLog,
+    Chat,
+    Facts,
+    FactsView,
+    PastMemory,
+    ScopedMemory,
+)
+from orbiter.memory.client import RemoteMemory
+from orbiter.memory.client._handles import (
+    RemoteAudit,
+    RemoteChat,
+    RemoteFacts,
+    RemoteFactsView,
+    RemotePast,
+    RemoteScope,
+)
+
+PAIRS = [
+    (AgentMemory, RemoteMemory),
+    (ScopedMemory, RemoteScope),
+    (Chat, RemoteChat),
+    (Facts, RemoteFacts),
+    (FactsView, RemoteFactsView),
+    (PastMemory, RemotePast),
+    (AuditLog, RemoteAudit),
+]
+MADE_OF_OTHERS = {"add", "search", "get_all", "delete"}
+"""The names of mem0 on a handle, which call the others."""
+
+
+@pytest.mark.parametrize(("local", "remote"), PAIRS, ids=lambda kind: kind.__name__)
+def test_no_call_of_a_local_object_is_missing(local: type, remote: type) -> None:
+    for name, member in inspect.getmembers(local, inspect.iscoroutinefunction):
+        if name.startswith("_") or (local is ScopedMemory and name in MADE_OF_OTHERS):
+            continue
+        made = getattr(remote, name)
+        assert made is not member, f"{local.__name__}.{name} would look for a store here"
+        assert inspect.iscoroutinefunction(made)
+        ours, theirs = (list(inspect.signature(each).parameters) for each in (made, member))
+        assert ours == theirs, name
+        assert made.__doc__, name
