@@ -1,0 +1,51 @@
+"""The memory as tools, resources and prompts of the Model Context Protocol.
+
+`build` makes a server over whatever handle a call is for; how messages reach it is for the caller.
+Whose memories a call is about is decided there, and never by the model that calls. The protocol's
+SDK is loaded by `build`, so that nobody pays for it who serves nothing.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, get_args
+
+from orbiter.memory.errors import QueryError
+
+if TYPE_CHECKING:
+    from mcp.server.mcpserver import Context
+
+    from orbiter.memory.agent import ScopedMemory
+    from orbiter.memory.mcp._server import MemoryServer
+
+__all__ = ["PROFILES", "HandleOfCall", "Profile", "build"]
+
+Profile = Literal["memory", "kg", "openai"]
+"""Which tools a model is given: those of this library, a knowledge graph's, or OpenAI's two."""
+
+PROFILES: tuple[Profile, ...] = get_args(Profile)
+"""All of them."""
+
+HandleOfCall = Callable[["Context"], "ScopedMemory"]
+"""Returns whose memories a call is about; over HTTP, `request_context.request` is its request."""
+
+
+def build(
+    handle_of_call: HandleOfCall,
+    *,
+    tools: Profile = "memory",
+    read_only: bool = False,
+    name: str = "orbiter-memory",
+) -> "MemoryServer":
+    """Return a server with the *tools* of a profile; with *read_only*, only those that read."""
+    if tools not in PROFILES:
+        raise QueryError(f"`tools` must be one of `{'`, `'.join(PROFILES)}`, not `{tools}`")
+    try:
+        import mcp  # noqa: F401, PLC0415
+    except ModuleNotFoundError as exc:
+        if exc.name != "mcp":
+            raise
+        raise ModuleNotFoundError(
+            "the Model Context Protocol needs its SDK: pip install 'orbiter-memory[server]'"
+        ) from exc
+    from orbiter.memory.mcp._build import build_server  # noqa: PLC0415 - it loads the SDK
+
+    return build_server(handle_of_call, tools=tools, read_only=read_only, name=name)

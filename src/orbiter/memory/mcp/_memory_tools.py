@@ -1,0 +1,261 @@
+"""The seven tools of the profile `memory`: what a model needs to remember, and nothing more."""
+
+from typing import TYPE_CHECKING, Annotated
+
+from mcp.server.mcpserver import Context
+from mcp_types import CallToolResult
+from pydantic import Field
+
+from orbiter.memory.errors import ItemNotFoundError, QueryError
+from orbiter.memory.filters import Where
+from orbiter.memory.mcp._callers import source_of_call
+from orbiter.memory.mcp._memory_shapes import (
+    Added,
+    ContextText,
+    Deleted,
+    Hit,
+    Hits,
+    Importance,
+    Kind,
+    Listed,
+    Part,
+    Since,
+    Tags,
+    Texts,
+)
+from orbiter.memory.mcp._once import remember_once
+from orbiter.memory.mcp._shown import (
+    Memory,
+    entry_of,
+    fenced,
+    known,
+    share,
+    shown,
+    within_budget,
+)
+from orbiter.memory.mcp._tools import Definition, answer
+
+if TYPE_CHECKING:
+    from orbiter.memory.agent import ScopedMemory
+    from orbiter.memory.items import MemoryItem
+    from orbiter.memory.mcp import HandleOfCall
+
+__all__ = ["MemoryTools"]
+
+_MOST_HITS = 50
+_PART = 12_000
+"""Characters that `memory_get` returns at a time."""
+
+
+class MemoryTools:
+    """The tools over the handle of each call."""
+
+    def __init__(self, handle_of_call: "HandleOfCall") -> None:
+        self._handle_of_call = handle_of_call
+
+    def definitions(self) -> list[Definition]:
+        """Return the tools, those that read first."""
+        return [
+            Definition(
+                self.memory_search,
+                "Search memory",
+                "Find memories that answer a question, best first. Search before you answer from "
+                "memory or add. Filters: type, tags (all of them), since (ISO date).",
+                reads=True,
+            ),
+            Definition(
+                self.memory_context,
+                "Context for a task",
+                "Get what is known about a task as one text of at most `budget` tokens. Call it "
+                "when you begin.",
+                reads=True,
+            ),
+            Definition(
+                self.memory_get,
+                "Read a memory",
+                "Read one memory. A long one comes in parts: repeat with `offset` = next_offset.",
+                reads=True,
+            ),
+            Definition(
+                self.memory_list,
+                "List memories",
+                "List memories, newest first; `cursor` is `next` of the page before.",
+                reads=True,
+            ),
+            Definition(
+                self.memory_add,
+                "Remember",
+                "Store what will matter later: preferences, decisions, facts, lessons. Each text "
+                "one statement that is clear by itself. The same again is stored once.",
+            ),
+            Definition(
+                self.memory_update,
+                "Correct a memory",
+                "Change what is given of a memory; the old version is kept. With expected_version "
+                "it fails if somebody else changed it since you read it.",
+                destroys=True,
+            ),
+            Definition(
+                self.memory_delete,
+                "Forget a memory",
+                "Remove a memory that is wrong or unwanted. A person can restore it.",
+                destroys=True,
+            ),
+        ]
+
+    async def memory_search(
+        self,
+        ctx: Context,
+        query: str,
+        k: Annotated[int, Field(ge=1, le=_MOST_HITS)] = 8,
+        type: Kind = "",
+        tags: Tags = None,
+        since: Since = None,
+    ) -> Annotated[CallToolResult, Hits]:
+        """Find memories that answer a question."""
+        handle = self._handle_of_call(ctx)
+        found = await handle.recall(
+            query, k=k, memory_type=type or None, where=_tagged(tags), since=since
+        )
+        most = share(len(found))
+        hits = []
+        for hit in found:
+            long = len(hit.item.content) > most
+            text = hit.passage if long and hit.passage and len(hit.passage) <= most else None
+            one = shown(hit.item, text=text, most=most)
+            fields = {**one.model_dump(), "is_cut": True if long else None}
+            if hit.span is not None and not long:
+                fields["text"] = entry_of(hit.shown).content  # a fact says until when it held
+            hits.append(Hit(**fields, score=round(hit.score, 3), why=str(hit.why)))
+        if not hits:
+            return answer(Hits(results=[]), "nothing is remembered that answers this")
+        entries = [
+            entry_of(each.item, text=f"{hit.text} ({hit.why})")
+            for each, hit in zip(found, hits, strict=True)
+        ]
+        return answer(Hits(results=hits), fenced(entries) + _rest(hits))
+
+    async def memory_context(
+        self,
+        ctx: Context,
+        task: str,
+        budget: Annotated[int, Field(ge=100, le=20_000)] = 1_500,
+    ) -> Annotated[CallToolResult, ContextText]:
+        """Return what is known about a task."""
+        handle = self._handle_of_call(ctx)
+        if not task.strip():
+            raise QueryError("`task` must say what is to be done")
+        found = await handle.recall(task, k=min(_MOST_HITS, max(8, budget // 40)))
+        entries = [known(hit, names_id=False) for hit in found]
+        text, tokens, kept = within_budget(entries, budget)
+        told = ContextText(
+            text=text,
+            tokens=tokens,
+            ids=[found[place].item.id for place in kept],
+            left_out=len(found) - len(kept),
+        )
+        nothing = "nothing is remembered about this"
+        if found:
+            nothing = f"nothing fits in {budget} tokens; ask with more, or use `memory_search`"
+        return answer(told, text or nothing)
+
+    async def memory_get(
+        self, ctx: Context, id: str, offset: Annotated[int, Field(ge=0)] = 0
+    ) -> Annotated[CallToolResult, Part]:
+        """Return one memory, or a part of it."""
+        item = await _must_get(self._handle_of_call(ctx), id)
+        end = offset + _PART
+        text = item.content[offset:end]
+        if offset and not text:
+            raise QueryError(f"the memory has {len(item.content)} characters; `offset` is beyond")
+        is_more = end < len(item.content)
+        fields = {**shown(item, text=text).model_dump(), "text": text, "is_cut": is_more or None}
+        part = Part(**fields, next_offset=end if is_more else None)
+        rest = f"\n{len(item.content) - end} characters more: offset {end}" if is_more else ""
+        return answer(part, fenced([entry_of(item, text=text)]) + rest)
+
+    async def memory_list(
+        self,
+        ctx: Context,
+        type: Kind = "",
+        tags: Tags = None,
+        since: Since = None,
+        limit: Annotated[int, Field(ge=1, le=100)] = 20,
+        cursor: str = "",
+    ) -> Annotated[CallToolResult, Listed]:
+        """Return a page of memories."""
+        page = await self._handle_of_call(ctx).list(
+            memory_type=type or None,
+            where=_tagged(tags),
+            since=since,
+            limit=limit,
+            cursor=cursor or None,
+        )
+        most = share(len(page))
+        listed = [shown(item, most=most) for item in page]
+        if not listed:
+            return answer(Listed(memories=[]), "there are no memories here")
+        entries = [entry_of(item, text=one.text) for item, one in zip(page, listed, strict=True)]
+        more = f"\nmore: cursor {page.next}" if page.next else ""
+        found = Listed(memories=listed, next=page.next)
+        return answer(found, fenced(entries) + _rest(listed) + more)
+
+    async def memory_add(
+        self, ctx: Context, texts: Texts, tags: Tags = None, importance: Importance = None
+    ) -> Annotated[CallToolResult, Added]:
+        """Store texts, each as a memory."""
+        handle = self._handle_of_call(ctx)
+        if any(not text.strip() for text in texts):
+            raise QueryError("a text is empty; nothing was stored")
+        source = source_of_call(ctx)
+        stored = [
+            await remember_once(
+                handle, text, kind="mcp", tags=tags, importance=importance, source=source
+            )
+            for text in texts
+        ]
+        ids = [item.id for item in stored]
+        return answer(Added(ids=ids), f"remembered as {', '.join(ids)}")
+
+    async def memory_update(
+        self,
+        ctx: Context,
+        id: str,
+        text: str = "",
+        tags: Tags = None,
+        importance: Importance = None,
+        expected_version: Annotated[int | None, Field(ge=1)] = None,
+    ) -> Annotated[CallToolResult, Memory]:
+        """Change a memory."""
+        if not text and tags is None and importance is None:
+            raise QueryError("give `text`, `tags` or `importance`; there is nothing to change")
+        item = await self._handle_of_call(ctx).update(
+            id, text or None, tags=tags, importance=importance, expected_version=expected_version
+        )
+        return answer(shown(item), f"changed; {item.id} has version {item.version} now")
+
+    async def memory_delete(self, ctx: Context, id: str) -> Annotated[CallToolResult, Deleted]:
+        """Forget a memory."""
+        if not await self._handle_of_call(ctx).forget(id):
+            raise ItemNotFoundError(id)
+        way = f"orbiter-memory restore {id}"
+        return answer(
+            Deleted(id=id, restore=way), f"forgotten; a person brings it back with `{way}`"
+        )
+
+
+async def _must_get(handle: "ScopedMemory", item_id: str) -> "MemoryItem":
+    item = await handle.get(item_id)
+    if item is None:
+        raise ItemNotFoundError(item_id)
+    return item
+
+
+def _tagged(tags: list[str] | None) -> Where | None:
+    return {"$and": [{"tags": {"$contains": tag}} for tag in tags]} if tags else None
+
+
+def _rest(memories: "list[Hit] | list[Memory]") -> str:
+    """Return how to read the whole of what was cut."""
+    is_cut = any(each.is_cut for each in memories)
+    return "\nlong texts are cut; `memory_get` has the whole" if is_cut else ""

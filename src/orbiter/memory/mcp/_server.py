@@ -1,0 +1,85 @@
+"""The SDK's server with our manners: errors that help, resources that know who asks, read only."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.lowlevel.helper_types import ReadResourceContents
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
+from mcp.server.mcpserver.tools import Tool
+from mcp_types import CallToolResult, InputRequiredResult, Resource, ResourceTemplate
+
+from orbiter.memory.errors import ItemNotFoundError, MemoryError, QueryError
+from orbiter.memory.mcp._errors import refused, told_of
+from orbiter.memory.mcp._resources import MIME, RESOURCES, TEMPLATES, read
+
+if TYPE_CHECKING:
+    from orbiter.memory.mcp import HandleOfCall
+
+__all__ = ["MemoryServer"]
+
+
+class MemoryServer(MCPServer[dict[str, Any]]):
+    """A server over the memories of whoever calls."""
+
+    def __init__(
+        self,
+        handle_of_call: "HandleOfCall",
+        *,
+        name: str,
+        version: str,
+        instructions: str,
+        tools: Sequence[Tool],
+        withheld: Iterable[str],
+    ) -> None:
+        """Serve *tools*; those *withheld* are known, and refused."""
+        super().__init__(
+            name,
+            title="Memory",
+            version=version,
+            instructions=instructions,
+            tools=list(tools),
+            log_level="WARNING",
+            subscriptions=False,
+        )
+        self._handle_of_call = handle_of_call
+        self._withheld = frozenset(withheld)
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        """Call a tool; what goes wrong is an answer that says so."""
+        if name in self._withheld:
+            return refused(f"`{name}` writes, and this memory may only be read here")
+        known = [tool.name for tool in await self.list_tools()]
+        if name not in known:
+            listed = "`, `".join(known)
+            return refused(f"there is no tool `{name[:80]}`; there are `{listed}`")
+        try:
+            # Models write `null` for what they leave out.
+            given = {name: value for name, value in arguments.items() if value is not None}
+            return await super().call_tool(name, given, context)
+        except ToolError as exc:
+            return refused(told_of(exc.__cause__ or exc))
+
+    async def list_resources(self) -> list[Resource]:
+        """Return what can be read as it is."""
+        return list(RESOURCES)
+
+    async def list_resource_templates(self) -> list[ResourceTemplate]:
+        """Return what can be read by its id."""
+        return list(TEMPLATES)
+
+    async def read_resource(
+        self, uri: object, context: Context | None = None
+    ) -> Iterable[ReadResourceContents]:
+        """Return a resource of the scope that the call is for."""
+        if context is None:
+            raise ResourceError("a resource is read by a call, which says whose it is")
+        try:
+            text = await read(self._handle_of_call(context), str(uri))
+        except (ItemNotFoundError, QueryError) as exc:
+            raise ResourceNotFoundError(told_of(exc)) from exc
+        except MemoryError as exc:
+            raise ResourceError(told_of(exc)) from exc
+        return [ReadResourceContents(content=text, mime_type=MIME)]

@@ -1,0 +1,89 @@
+"""`orbiter-memory mcp` as a process of its own: stdout is the protocol's alone."""
+
+import asyncio
+import json
+from pathlib import Path
+
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters
+from tests.cli.terminal import COMMAND, environment, in_pipe
+from tests.mcp.conftest import ERAS, call, refusal
+
+from orbiter.memory import AgentMemory
+from orbiter.memory.mcp import build
+
+ENTITY = {"name": "Ann", "entityType": "person", "observations": ["likes tea"]}
+
+
+def server(path: Path, *args: str, env: dict[str, str] | None = None) -> StdioServerParameters:
+    """Return how a client starts a server on the store at *path*, as alice."""
+    return StdioServerParameters(
+        command=COMMAND[0],
+        args=[*COMMAND[1:], "mcp", *args],
+        env=environment(str(path), env),
+    )
+
+
+async def test_what_one_process_adds_another_recalls(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+
+    async with Client(server(path), mode="legacy") as client:
+        added = await call(client, "memory_add", texts="the tea is in the left drawer")
+    async with Client(server(path, "--read-only"), mode="auto") as client:
+        found = await call(client, "memory_search", query="where is the tea?")
+        told = await refusal(client, "memory_add", texts="x")
+    recalled = in_pipe(["recall", "where is the tea?"], environment(str(path)))
+
+    assert [each["id"] for each in found["results"]] == added["ids"]
+    assert "may only be read" in told
+    assert "the tea is in the left drawer" in recalled.stdout
+
+
+async def test_several_processes_write_one_graph_at_once_and_lose_nothing(tmp_path: Path) -> None:
+    path, file = tmp_path / "memory.db", tmp_path / "memory.jsonl"
+    file.write_text(json.dumps({"type": "entity", **ENTITY}))
+
+    async def write(number: int) -> None:
+        parameters = server(path, "--tools", "kg", env={"MEMORY_FILE_PATH": str(file)})
+        async with Client(parameters, mode=ERAS[number % 2]) as client:
+            more = [{"entityName": "Ann", "contents": [f"saw {number}.{n}"]} for n in range(7)]
+            await asyncio.gather(
+                *(call(client, "add_observations", observations=[one]) for one in more)
+            )
+
+    await asyncio.gather(*map(write, range(3)))
+    async with AgentMemory(path, embeddings=None) as memory:
+        alice = memory.scope(user_id="alice")
+        async with Client(build(lambda _: alice, tools="kg")) as client:
+            graph = await call(client, "read_graph")
+
+    [ann] = graph["entities"]
+    seen = {f"saw {number}.{n}" for number in range(3) for n in range(7)}
+    assert set(ann["observations"]) == {"likes tea", *seen}
+    assert len(ann["observations"]) == 22
+
+
+def test_stdout_is_the_protocol_alone_and_the_end_of_stdin_is_the_end(tmp_path: Path) -> None:
+    start = {
+        "jsonrpc": "2.0",
+        "id": 7,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"},
+        },
+    }
+    file = tmp_path / "memory.jsonl"
+    file.write_text(f"{json.dumps({'type': 'entity', **ENTITY})}\n{{broken\n")
+
+    ended = in_pipe(
+        ["mcp", "--import", str(file)],
+        environment(str(tmp_path / "memory.db"), {"PYTHONWARNINGS": "always"}),
+        stdin=f"{json.dumps(start)}\n",
+    )
+
+    assert ended.code == 0
+    answers = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert [each["id"] for each in answers] == [7]
+    assert "1 memories taken in" in ended.stderr
