@@ -24,6 +24,7 @@ __all__ = [
     "MemoryStore",
     "PagedStore",
     "Summarizer",
+    "VectorReader",
     "VectorStore",
     "VersionedStore",
 ]
@@ -168,6 +169,18 @@ class VectorStore(Protocol):
 
     async def catch_up(self, *, within: float | None = None) -> int:
         """Index and embed what waits, for at most *within* seconds; return how many items wait."""
+        ...
+
+
+@runtime_checkable
+class VectorReader(Protocol):
+    """A store whose vectors can be had, as for a map of its items."""
+
+    async def vectors(self, item_ids: Sequence[str]) -> dict[str, bytes]:
+        """Return, for each item that has them, the vectors of its passages, in order.
+
+        They are of length 1, as little-endian float32, one after the other.
+        """
         ...
 
 

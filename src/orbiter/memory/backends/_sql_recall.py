@@ -119,6 +119,10 @@ class SQLRecall(ABC):
         """Return the cosine of each item that has vectors; `None` if the model is not there."""
 
     @abstractmethod
+    async def _vectors(self, model: Model, item_ids: Sequence[str]) -> dict[str, bytes] | None:
+        """Return the vectors of each item that has any; `None` if the model is not there."""
+
+    @abstractmethod
     async def _details(
         self, model: Model, item_ids: Sequence[str]
     ) -> dict[str, list[bytes]] | None:
@@ -233,6 +237,14 @@ class SQLRecall(ABC):
             return self._similarities(model, vector, ids)
 
         return await self._with_model(ask) or {}
+
+    async def vectors(self, item_ids: Sequence[str]) -> dict[str, bytes]:
+        """Return the vectors of each of the items that has any: those of its passages, in order.
+
+        They are of length 1, as little-endian float32, one after the other.
+        """
+        ids = check_several_ids(item_ids)
+        return await self._with_model(lambda model: self._vectors(model, ids)) or {}
 
     async def details(self, item_ids: Sequence[str]) -> dict[str, list[bytes]]:
         """Return the details of each of the items that has them: those of its passages, in order.

@@ -31,7 +31,7 @@ from orbiter.memory.backends._sqlite.file import SQLiteFile, call_each
 from orbiter.memory.backends._sqlite.matching import match
 from orbiter.memory.backends._sqlite.purging import forget_some
 from orbiter.memory.backends._sqlite.run import run, run_as_one
-from orbiter.memory.backends._sqlite.shelves import Shelves, similarities
+from orbiter.memory.backends._sqlite.shelves import Shelves, similarities, vectors_of
 from orbiter.memory.backends._sqlite.threads import Work
 from orbiter.memory.backends._sqlite.words import check, index_some, merge_some, rebuild
 from orbiter.memory.errors import MemoryTimeoutError, NotInitializedError, StorageError
@@ -313,6 +313,9 @@ class SQLiteMemoryStore(SQLMemoryStore):
     ) -> dict[str, float] | None:
         ask = partial(similarities, model=model, vector=vector, item_ids=item_ids)
         return await self._file.read(ask)
+
+    async def _vectors(self, model: Model, item_ids: Sequence[str]) -> dict[str, bytes] | None:
+        return await self._file.read(partial(vectors_of, model=model, item_ids=item_ids))
 
     async def _details(
         self, model: Model, item_ids: Sequence[str]

@@ -19,6 +19,7 @@ from orbiter.memory.backends._postgres import (
     models,
     schema,
     terms,
+    vector_reading,
     vectors,
 )
 from orbiter.memory.backends._postgres.dialect import PostgresDialect
@@ -271,6 +272,11 @@ class PostgresRecall(SQLMemoryStore):
         towards = check_vector(vector, model.dimension)
         return await self._read(
             lambda: vectors.similarities(self._dialect, self._kind, model, towards, item_ids)
+        )
+
+    async def _vectors(self, model: Model, item_ids: Sequence[str]) -> dict[str, bytes] | None:
+        return await self._read(
+            lambda: vector_reading.read(self._dialect, self._kind, model, item_ids)
         )
 
     async def _details(

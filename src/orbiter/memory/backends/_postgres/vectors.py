@@ -84,7 +84,7 @@ class Nearest:
         if self.is_large:
             return []
         rows = yield self._exact(compiled, where)
-        if len(rows) < min(self._limit, size) and not (yield from _is_there(self._model)):
+        if len(rows) < min(self._limit, size) and not (yield from has_model(self._model)):
             return None
         return [(row[: len(READ)], row[-1]) for row in rows]
 
@@ -95,7 +95,7 @@ class Nearest:
         rows = yield from self._walk(compiled, where)
         if len(rows) < self._limit:
             rows = yield self._exact(compiled, where)
-        if len(rows) < self._limit and not (yield from _is_there(self._model)):
+        if len(rows) < self._limit and not (yield from has_model(self._model)):
             return None
         return [(row[: len(READ)], row[-1]) for row in rows]
 
@@ -191,7 +191,7 @@ class Nearest:
                 if key not in best or cosine > best[key][0]:
                     best[key] = (cosine, row[3], row[4])
             last = (rows[-1][0], rows[-1][1], rows[-1][2])
-        if not (yield from _is_there(self._model)):
+        if not (yield from has_model(self._model)):
             return None
         ranked = sorted(best, key=best.__getitem__, reverse=True)[: self._limit]
         return (yield from self._rows({key[1]: best[key][0] for key in ranked}, ranked))
@@ -219,7 +219,7 @@ def similarities(
         value = f"1 - ({kind.vector(model.dimension)} <=> (SELECT $2::text::vector))"
         args.append(written(towards, kind))
     found: dict[str, float] = {}
-    for part in _parts(item_ids):
+    for part in parts(item_ids):
         # A vector of what the item was before it changed does not count.
         rows = yield Statement(
             f"SELECT id, {value} FROM (SELECT id, {dialect.owner} AS user_key"
@@ -233,16 +233,16 @@ def similarities(
         for item_id, near in rows:
             cosine = near if kind.is_vector else _product(near, towards)
             found[item_id] = max(cosine, found.get(item_id, cosine))
-    return found if (yield from _is_there(model)) else None
+    return found if (yield from has_model(model)) else None
 
 
-def _is_there(model: Model) -> Steps[bool]:
+def has_model(model: Model) -> Steps[bool]:
     """Tell whether what was read before was all: the vectors of a model go after the model."""
     rows = yield Statement("SELECT 1 FROM memory_models WHERE number = $1", [model.key])
     return bool(rows)
 
 
-def _parts(item_ids: Sequence[str]) -> Iterator[Sequence[str]]:
+def parts(item_ids: Sequence[str]) -> Iterator[Sequence[str]]:
     return (item_ids[at : at + CHUNK] for at in range(0, len(item_ids), CHUNK))
 
 

@@ -267,16 +267,22 @@ def similarities(
     """Return the cosine of each item that has vectors; `None` if the model is not there."""
     from orbiter.memory.backends._vectors.blobs import best_cosines  # noqa: PLC0415 - needs numpy
 
+    found = vectors_of(connection, model, item_ids)
+    if found is None:
+        return None
+    cosines = best_cosines(vector, list(found.values()), dimension=model.dimension)
+    return dict(zip(found, cosines, strict=True))
+
+
+def vectors_of(
+    connection: sqlite3.Connection, model: Model, item_ids: Sequence[str]
+) -> dict[str, bytes] | None:
+    """Return the vectors of each item that has any; `None` if the model is not there."""
     connection.execute("BEGIN")
     try:
         if connection.execute(_IS_HERE, [model.key]).fetchone() is None:
             return None
-        rows = connection.execute(
-            _VECTORS_OF,
-            [model.key, json.dumps(item_ids)],
-        ).fetchall()
+        return dict(connection.execute(_VECTORS_OF, [model.key, json.dumps(item_ids)]).fetchall())
     finally:
         if connection.in_transaction:
             connection.execute("COMMIT")
-    cosines = best_cosines(vector, [blob for _, blob in rows], dimension=model.dimension)
-    return dict(zip((item_id for item_id, _ in rows), cosines, strict=True))

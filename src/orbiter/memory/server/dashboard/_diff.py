@@ -1,0 +1,114 @@
+"""What changed from one version of a text to the next, word by word. Pure functions.
+
+A text may be as long as a book, and comparing takes the square of what differs. So what is equal at
+both ends is set aside first, and a middle that is still long is told as taken out and put in.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Literal
+
+__all__ = ["Piece", "word_diff"]
+
+_WORD = re.compile(r"\s+|\w+(?:[:.’'-]\w+)*|[^\w\s]")
+"""Blanks, words, such as `20:30` and `it's`, and what stands between them."""
+
+_MOST_COMPARED = 1_500
+"""Words of a middle that are compared one by one."""
+
+_AROUND = 160
+"""Letters of what stayed the same that are shown on each side of a change."""
+
+_LONGEST = 4_000
+"""Letters of one change that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some text that stayed, went or came."""
+
+    kind: Literal["same", "removed", "added"]
+    text: str
+
+
+def word_diff(old: str, new: str) -> list[Piece]:
+    """Return what *old* and *new* have in common and what not, in reading order.
+
+    Equal texts give one piece that is the same, and two empty ones give none. Long pieces are
+    shortened in the middle with `…`.
+    """
+    before, after = _WORD.findall(old), _WORD.findall(new)
+    head = _common(before, after)
+    tail = _common(before[head:][::-1], after[head:][::-1])
+    was, now = before[head : len(before) - tail], after[head : len(after) - tail]
+    pieces = [Piece("same", "".join(before[:head]))]
+    pieces += _compared(was, now)
+    pieces.append(Piece("same", "".join(before[len(before) - tail :])))
+    return list(_shortened(_joined(pieces)))
+
+
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many words both begin with."""
+    count = 0
+    for mine, theirs in zip(one, other, strict=False):
+        if mine != theirs:
+            break
+        count += 1
+    return count
+
+
+def _compared(was: Sequence[str], now: Sequence[str]) -> Iterator[Piece]:
+    if max(len(was), len(now)) > _MOST_COMPARED:
+        yield Piece("removed", "".join(was))
+        yield Piece("added", "".join(now))
+        return
+    matcher = SequenceMatcher(None, was, now, autojunk=False)
+    for what, start, end, from_, to in matcher.get_opcodes():
+        if what == "equal":
+            yield Piece("same", "".join(was[start:end]))
+            continue
+        yield Piece("removed", "".join(was[start:end]))
+        yield Piece("added", "".join(now[from_:to]))
+
+
+def _joined(pieces: Sequence[Piece]) -> list[Piece]:
+    """Return the pieces that hold something, with a lone blank between changes made part of them.
+
+    Two words that changed side by side read better as one change than as two.
+    """
+    full = [piece for piece in pieces if piece.text]
+    found: list[Piece] = []
+    removed = added = ""
+    for place, piece in enumerate(full):
+        is_last = place == len(full) - 1
+        if piece.kind == "removed":
+            removed += piece.text
+        elif piece.kind == "added":
+            added += piece.text
+        elif piece.text.isspace() and removed and added and not is_last:
+            removed, added = removed + piece.text, added + piece.text
+        else:
+            found += _changes(removed, added)
+            removed = added = ""
+            found.append(piece)
+    return found + _changes(removed, added)
+
+
+def _changes(removed: str, added: str) -> list[Piece]:
+    both = [Piece("removed", removed), Piece("added", added)]
+    return [piece for piece in both if piece.text]
+
+
+def _shortened(pieces: list[Piece]) -> Iterator[Piece]:
+    for place, piece in enumerate(pieces):
+        text = piece.text
+        if piece.kind != "same" or len(pieces) == 1:
+            yield Piece(piece.kind, text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
+        elif len(text) <= 2 * _AROUND + 1:
+            yield piece
+        else:
+            head = "" if place == 0 else text[:_AROUND]
+            tail = "" if place == len(pieces) - 1 else text[-_AROUND:]
+            yield Piece("same", f"{head}…{tail}")

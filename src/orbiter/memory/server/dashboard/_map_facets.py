@@ -1,0 +1,76 @@
+"""What colours a map: for each facet its values, and which of them each memory has."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+from orbiter.memory.items import MemoryItem
+from orbiter.memory.server.dashboard._render import environment, visible
+
+__all__ = ["FACETS", "facet"]
+
+_NAMED = 7
+"""Values of a facet with a colour of their own; what remains shares one."""
+
+_AGES = (
+    (timedelta(hours=1), "last hour"),
+    (timedelta(days=1), "last day"),
+    (timedelta(days=7), "last week"),
+    (timedelta(days=30), "last month"),
+    (timedelta(days=365), "last year"),
+    (timedelta.max, "older"),
+)
+
+
+def _first_tag(item: MemoryItem) -> str | None:
+    tags = item.metadata.extra.get("tags")
+    first = tags[0] if isinstance(tags, list) and tags else None
+    return first if isinstance(first, str) else None
+
+
+FACETS: Mapping[str, Callable[[MemoryItem], str | None]] = {
+    "type": lambda item: item.memory_type,
+    "user": lambda item: item.metadata.user_id,
+    "agent": lambda item: item.metadata.agent_id,
+    "session": lambda item: item.metadata.session_id,
+    "tag": _first_tag,
+    "age": lambda item: _age(datetime.now(UTC) - item.created_at),
+}
+
+
+def facet(name: str, items: Sequence[MemoryItem]) -> dict[str, object]:
+    """Return the values, their counts and tints, and of each item which value it has."""
+    values = [FACETS[name](item) or "" for item in items]
+    counts = Counter(values)
+    if name == "age":
+        order = [each for _, each in _AGES if each in counts]
+        tints = [f"a{at}" for at in range(len(order))]
+    else:
+        ranked = [value for value, _ in counts.most_common()]
+        order = ranked if len(ranked) <= _NAMED + 1 else ranked[:_NAMED]
+        tints = [_tint(name, value, at) for at, value in enumerate(order)]
+    index = {value: at for at, value in enumerate(order)}
+    told = [visible(value[:60]) or f"no {name}" for value in order]
+    numbers = [counts[value] for value in order]
+    if len(order) < len(counts):
+        told.append(f"{len(counts) - len(order)} others")
+        tints.append("c7")
+        numbers.append(len(items) - sum(numbers))
+    return {
+        "values": told,
+        "counts": numbers,
+        "tints": tints,
+        "of": [index.get(value, len(order)) for value in values],
+    }
+
+
+def _tint(name: str, value: str, at: int) -> str:
+    # A type has the colour that it has everywhere; others get theirs in turn, so that no two of
+    # the frequent ones share it.
+    if name == "type":
+        return str(environment().filters["colour"](value))
+    return f"c{at % 8}" if value else "c7"
+
+
+def _age(age: timedelta) -> str:
+    return next(name for most, name in _AGES if age < most)

@@ -1,0 +1,102 @@
+"""The page of memories on the move: what it offers, and what is gone for good."""
+
+from tests.dashboard._visitor import Visitor
+from tests.server.conftest import Client, Served, new_key
+
+from orbiter.memory import AgentMemory
+from orbiter.memory.keys import KeyFile
+from orbiter.memory.transfer import FORMATS, WRITTEN
+
+ANN = {"user_id": "ann"}
+
+
+async def test_the_page_offers_every_format_and_its_links_work(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    await memory.scope(**ANN).remember("Mia hates peanuts")
+    await memory.scope(user_id="ben").remember("Ben's own")
+    visitor = Visitor(client(await served()))
+
+    page, twin = await visitor.look("/data", **ANN), await visitor.twin("/data", **ANN)
+    table = await visitor.http.get("/v1/export?format=csv&user_id=ann")
+
+    assert list(twin["read"]) == list(FORMATS)  # type: ignore[call-overload]
+    assert list(twin["written"]) == list(WRITTEN)  # type: ignore[call-overload]
+    assert all(told for told in twin["read"].values())  # type: ignore[attr-defined]
+    assert "/v1/export?format=csv&amp;user_id=ann" in page
+    assert "peanuts" in table.text
+    assert "Ben" not in table.text
+
+
+async def test_erasing_is_counted_first_and_needs_the_name(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    await memory.scope(**ANN).remember("Mia hates peanuts")
+    await memory.scope(user_id="ben").remember("Ben's own")
+    visitor = Visitor(client(await served()))
+
+    counted = await visitor.http.get("/ui/data/erase", params=ANN)
+    mistyped = await visitor.send("/ui/data/erase", ANN, typed="anne")
+    still = len(await memory.scope(**ANN).list())
+    nobody = await visitor.send("/ui/data/erase", {}, typed="")
+    erased = await visitor.send("/ui/data/erase", ANN, typed="ann")
+    nothing = await visitor.http.get("/ui/data/erase", params=ANN)
+
+    assert "This would erase" in counted.text
+    assert mistyped.status_code in (400, 422)
+    assert "type `ann`" in mistyped.json()["detail"]
+    assert still == 1
+    assert nobody.status_code in (400, 422)
+    assert "nothing is left" in erased.text
+    assert "Proven:" in erased.text
+    assert "There is nothing to erase" in nothing.text
+    assert [item.content for item in await memory.unscoped().list()] == ["Ben's own"]
+
+
+async def test_a_budget_is_counted_first(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    ann = memory.scope(**ANN)
+    for number in range(4):
+        await ann.remember(f"Thing {number}")
+    visitor = Visitor(client(await served()))
+
+    counted = await visitor.send("/ui/data/evict", ANN, max_items="1")
+    before = len(await ann.list())
+    await visitor.send("/ui/data/evict", ANN, max_items="1", sure="yes")
+    everyone = await visitor.send("/ui/data/evict", {}, max_items="1")
+
+    assert '<strong class="number">3</strong> would be forgotten' in counted.text
+    assert (before, len(await ann.list())) == (4, 1)
+    assert everyone.status_code in (400, 422)
+
+
+async def test_nobody_erases_what_their_key_does_not_open(
+    memory: AgentMemory, keys: KeyFile, served: Served, client: Client
+) -> None:
+    await memory.scope(**ANN).remember("Mia hates peanuts")
+    url = await served(keys=keys)
+    writer = Visitor(client(url, new_key(keys, user="ann")))
+    bens = Visitor(client(url, new_key(keys, "admin", user="ben")))
+
+    page = await writer.look("/data")
+    refused = await writer.send("/ui/data/erase", ANN, typed="ann")
+    foreign = await bens.send("/ui/data/erase", ANN, typed="ann")
+
+    assert "erase-title" not in page
+    assert refused.status_code == 403
+    assert foreign.status_code in (400, 422)
+    assert "your key is for `user_id` `ben`" in foreign.json()["detail"]
+    assert len(await memory.scope(**ANN).list()) == 1
+
+
+async def test_what_goes_wrong_after_the_answer_began_is_told_in_it(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    visitor = Visitor(client(await served()))
+
+    answer = await visitor.send("/ui/review/doubt", ANN, source="nowhere <b>")
+
+    assert answer.status_code == 200
+    assert 'class="notice bad"' in answer.text
+    assert "nowhere &lt;b&gt;" in answer.text

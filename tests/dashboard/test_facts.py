@@ -1,0 +1,173 @@
+"""The page of facts: what holds, what held, and changes to it."""
+
+import json
+from datetime import UTC, datetime
+
+from tests.dashboard._visitor import Visitor
+from tests.server.conftest import Client, Served, new_key
+
+from orbiter.memory import AgentMemory
+from orbiter.memory.keys import KeyFile
+from orbiter.memory.server.dashboard._ticks import ticks_of
+from orbiter.memory.server.dashboard._timeline import axis_of, row_of
+
+ANN = {"user_id": "ann"}
+HOSTILE = "<script>alert(1)</script>\u202egnp"
+
+
+def _day(year: int, month: int = 1, day: int = 1) -> datetime:
+    return datetime(year, month, day, tzinfo=UTC)
+
+
+async def test_the_page_draws_a_time_line_for_each_key(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    facts = memory.scope(**ANN).facts
+    await facts.put("city", "Berlin", valid_from=_day(2019))
+    await facts.put("city", "Lisbon", valid_from=_day(2024, 3))
+    wrong = await facts.put("phone", "000", valid_from=_day(2020))
+    await facts.retract(wrong.id)
+    await memory.scope(agent_id="nova", **ANN).facts.put("tone", "warm")
+    visitor = Visitor(client(await served()))
+
+    page = await visitor.look("/facts", **ANN)
+    twin = await visitor.twin("/facts", **ANN)
+
+    rows = {row["key"]: row for row in twin["rows"]}  # type: ignore[attr-defined]
+    assert (rows["city"]["value"], rows["city"]["when"]) == ("Lisbon", "since 1 Mar 2024")
+    assert [shape[0] for shape in rows["city"]["shapes"]] == ["past", "now"]
+    assert [shape[0] for shape in rows["phone"]["shapes"]] == ["retracted"]
+    assert rows["phone"]["holds"] is None
+    assert list(rows) == ["city", "phone"]
+    assert [each["more"] for each in twin["narrower"]] == [{"agent_id": "nova"}]  # type: ignore[attr-defined]
+    assert 'class="span now"' in page
+    assert 'class="in-now" x="8" y="15.5">Lisbon<' in page
+    assert 'class="span retracted"' in page
+
+
+async def test_a_page_is_asked_for_two_times(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    facts = memory.scope(**ANN).facts
+    await facts.put("city", "Berlin", valid_from=_day(2019))
+    await facts.put("city", "Lisbon", valid_from=_day(2024))
+    visitor = Visitor(client(await served()))
+
+    then = await visitor.twin("/facts", as_of="2020-06-01T00:00", **ANN)
+    unknown = await visitor.twin("/facts", known_at="2021-01-01", **ANN)
+    wrong = await visitor.http.get("/facts", params={"as_of": "last spring", **ANN})
+
+    assert [row["value"] for row in then["rows"]] == ["Berlin"]  # type: ignore[attr-defined]
+    assert unknown["rows"] == []
+    assert wrong.status_code in (400, 422)
+
+
+async def test_an_administrator_first_chooses_whose(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    await memory.scope(**ANN).facts.put("city", "Lisbon")
+    await memory.scope(user_id="ben", agent_id="nova").facts.put("tone", "warm")
+    visitor = Visitor(client(await served()))
+
+    page, twin = await visitor.look("/facts"), await visitor.twin("/facts")
+
+    assert 'href="/facts?user_id=ann"' in page
+    assert "Lisbon" not in page
+    scopes = [each["scope"] for each in twin["whose"]]  # type: ignore[attr-defined]
+    assert {"user_id": "ben", "agent_id": "nova"} in scopes
+
+
+async def test_facts_are_put_ended_reverted_and_retracted(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    visitor, facts = Visitor(client(await served())), memory.scope(**ANN).facts
+    key = "a/b \u202e&?"
+
+    put = await visitor.send("/ui/facts/put", ANN, key=key, value="[1, 2]", kind="json")
+    await visitor.send("/ui/facts/put", {"of": key, **ANN}, value="two")
+    ended = await visitor.send("/ui/facts/end", {"of": key, **ANN})
+    after_end = await facts.get(key)
+    await visitor.send("/ui/facts/revert", {"of": key, **ANN})
+    after_revert = await facts.get(key)
+    assert after_revert is not None
+    await visitor.send("/ui/facts/retract", {"id": after_revert.id, **ANN})
+    at_last = await facts.get(key)
+    history = await visitor.http.get("/ui/facts/history", params={"key": key, **ANN})
+    refused = await visitor.send("/ui/facts/put", ANN, key="k", value="{", kind="json")
+
+    assert put.status_code == 200
+    assert "Revert takes it back" in put.headers["HX-Trigger"]
+    assert 'class="span now"' in put.text
+    assert (ended.status_code, after_end) == (200, None)
+    assert after_revert.value == "two"
+    assert at_last is not None
+    assert at_last.value == [1, 2]
+    assert history.text.count('class="gone"') == 2
+    assert refused.status_code in (400, 422)
+    assert "no JSON" in refused.json()["detail"]
+
+
+async def test_what_a_fact_says_never_becomes_a_part_of_the_page(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    source = await memory.scope(**ANN).remember(HOSTILE)
+    await memory.scope(**ANN).facts.put(HOSTILE, HOSTILE, source=source)
+    visitor = Visitor(client(await served()))
+
+    page = await visitor.look("/facts", key=HOSTILE, **ANN)
+    twin = await visitor.twin("/facts", **ANN)
+
+    assert "<script>alert" not in page
+    assert "\u202e" not in page
+    assert page.count("⟨U+202E⟩gnp") > 3
+    assert twin["rows"][0]["value"] == HOSTILE  # type: ignore[index]
+
+
+async def test_a_key_sees_and_changes_its_own_facts_alone(
+    memory: AgentMemory, keys: KeyFile, served: Served, client: Client
+) -> None:
+    hers = await memory.scope(**ANN).facts.put("city", "Lisbon")
+    url = await served(keys=keys)
+    ben = Visitor(client(url, new_key(keys, user="ben")))
+    reader = Visitor(client(url, new_key(keys, "read", user="ann")))
+
+    seen = await ben.twin("/facts", **ANN)
+    stolen = await ben.send("/ui/facts/retract", {"id": hers.id, **ANN})
+    refused = await reader.send("/ui/facts/end", {"of": "city"})
+    shown = await reader.look("/facts")
+
+    assert (seen["owner"], seen["rows"]) == ({"user_id": "ben"}, [])
+    assert stolen.status_code == 404
+    assert refused.status_code == 403
+    assert "Lisbon" in shown
+    assert "/ui/facts/put" not in shown
+    assert await memory.scope(**ANN).facts.get("city") == hers
+
+
+async def test_contradictions_are_drawn_beside_what_holds(memory: AgentMemory) -> None:
+    facts = memory.scope(**ANN).facts
+    await facts.put("city", "Lisbon", valid_from=_day(2025))
+    await facts.put("city", "Porto", valid_from=_day(2025))
+    await facts.put("city", "Sintra", valid_from=_day(2026))
+    said = [entry.fact for entry in await facts.history("city")]
+    now = datetime.now(UTC)
+
+    axis = axis_of(said, now=now)
+    row = row_of("city", said, axis=axis, as_of=now, known_at=now)
+
+    assert [(shape.kind, shape.label, shape.lane) for shape in row.shapes] == [
+        ("past", "Porto", 0),
+        ("now", "Sintra", 0),
+        ("rival", "Lisbon", 1),
+    ]
+    assert len(row.conflicts) == 1
+    assert json.loads(json.dumps(row.height)) == 52
+
+
+def test_an_axis_has_few_and_round_marks_whatever_its_length() -> None:
+    for end in (_day(2024, 1, 2), _day(2024, 1, 20), _day(2024, 8), _day(2031), _day(2150)):
+        ticks = ticks_of(_day(2024), end)
+
+        assert 1 < len(ticks) <= 8
+        assert [tick.at for tick in ticks] == sorted({tick.at for tick in ticks})
+        assert 0 <= ticks[0].at <= ticks[-1].at <= 100

@@ -1,0 +1,249 @@
+"""Home: the list, what narrows it, the live strip, and what stands around them."""
+
+import asyncio
+import html
+import re
+import shlex
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+from tests.dashboard._visitor import Visitor
+from tests.server.conftest import Client, Served, new_key
+
+from orbiter.memory import AgentMemory
+from orbiter.memory.agent import MemoryEvent
+from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.keys import KeyFile
+from orbiter.memory.server.dashboard._connect import snippets
+from orbiter.memory.server.dashboard._facets import Filters, facets
+from orbiter.memory.server.dashboard._strip import MOST, as_row, merged
+
+HOSTILE = "<img src=x onerror=alert(1)>\u202e"
+NOW = datetime.now(UTC)
+
+
+def _texts(page: str) -> list[str]:
+    found = re.findall(r'class="memory-text clip2"[^>]*>([^<]*)<', page)
+    return [html.unescape(each) for each in found]
+
+
+async def test_home_shows_the_newest_and_the_rest_page_by_page(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    start = NOW - timedelta(days=1)
+    notes = [
+        MemoryItem(content=f"note {number}", created_at=start + timedelta(minutes=number))
+        for number in range(35)
+    ]
+    await memory.scope(user_id="ann").remember_many(notes)
+    ann = Visitor(client(await served()))
+
+    page = await ann.look("/")
+    rest = re.search(r'hx-get="(/ui/memories[^"]*cursor[^"]*)"', page)
+    assert rest
+    older = (await ann.http.get(rest[1].replace("&amp;", "&"))).text
+
+    assert _texts(page) + _texts(older) == [f"note {number}" for number in range(34, -1, -1)]
+    assert '<strong class="number">35</strong> memories' in page
+    assert "<html" not in older
+    twin = await ann.twin("/index")
+    assert [row["item"]["content"] for row in twin["rows"]] == _texts(page)  # type: ignore[attr-defined]
+    assert twin["health"]["memories"] == 35  # type: ignore[index]
+
+
+async def test_a_search_tells_scores_and_why_and_keeps_its_address(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    handle = memory.scope(user_id="ann")
+    await handle.remember_many(["Mia is allergic to peanuts", "The tram leaves at nine"])
+    ann = Visitor(client(await served()))
+
+    page = await ann.look("/", q="peanuts")
+    typed = await ann.http.get("/ui/memories", params={"q": "peanuts", "user_id": "ann"})
+
+    assert _texts(page)[0] == "Mia is allergic to peanuts"
+    assert 'class="score"' in page
+    assert "holds peanuts (1 of 1)" in page
+    assert 'value="peanuts"' in page
+    assert typed.headers["HX-Replace-Url"] == "/?q=peanuts&user_id=ann"
+    assert _texts(typed.text)[0] == "Mia is allergic to peanuts"
+
+
+async def test_facets_combine_and_can_be_taken_away(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    ann, bob = memory.scope(user_id="ann"), memory.scope(user_id="bob")
+    await ann.remember("tea", tags=["taste"])
+    await ann.remember("old tea", tags=["taste"], created_at=NOW - timedelta(days=90))
+    await ann.remember({"role": "user", "content": "hello"})
+    gone = await bob.remember("gone")
+    await bob.remember("coffee", tags=["taste"])
+    await bob.forget(gone.id)
+    visitor = Visitor(client(await served()))
+
+    both = await visitor.look("/", user_id="ann", tag="taste", age="week")
+    forgotten = await visitor.look("/", status="forgotten")
+    humans = await visitor.look("/", type="human")
+    refused = await visitor.http.get("/", params={"age": "<b>"}, headers={"Accept": "text/html"})
+
+    assert _texts(both) == ["tea"]
+    assert 'href="/?age=week&amp;user_id=ann"' in both  # which takes the tag away
+    assert _texts(forgotten) == ["gone"]
+    assert _texts(humans) == ["hello"]
+    assert refused.status_code == 422
+    assert "That cannot be asked" in refused.text
+
+
+def test_a_facet_counts_what_passes_the_others() -> None:
+    sample = [
+        MemoryItem(content="a", metadata=MemoryMetadata(extra={"tags": ["x", "y"]})),
+        MemoryItem(content="b", metadata=MemoryMetadata(extra={"tags": ["x"]})),
+        MemoryItem(content="c", memory_type="note", metadata=MemoryMetadata(extra={"tags": "x"})),
+        MemoryItem(content="d", status=MemoryStatus.DRAFT),
+    ]
+
+    found = facets(Filters(tag="y"), sample, forgotten=2, held=())
+
+    counts = {facet.name: {v.value: v.count for v in facet.values} for facet in found}
+    assert counts["tag"] == {"x": 2, "y": 1}
+    assert counts["status"] == {"accepted": 1, "forgotten": 2}
+    assert "type" not in counts  # only one is left to choose
+    assert next(v for f in found if f.name == "tag" for v in f.values if v.is_on).link == "/"
+
+
+async def test_another_users_key_sees_and_changes_nothing_foreign(
+    memory: AgentMemory, served: Served, client: Client, keys: KeyFile
+) -> None:
+    await memory.scope(user_id="ann").remember("ann's secret", tags=["private"])
+    mine = await memory.scope(user_id="bob").remember("bob's own")
+    url = await served(keys=keys)
+    key = new_key(keys, "write", "bob")
+    bob, reader = Visitor(client(url, key)), Visitor(client(url, new_key(keys, "read", "bob")))
+
+    page = await bob.look("/", user_id="ann")
+    twin = await bob.twin("/index", user_id="ann")
+    added = await bob.send("/ui/memories", {}, content="a note", user_id="ann")
+    refused = await reader.send("/ui/memories", {}, content="a note")
+
+    assert _texts(page) == ["bob's own"]
+    assert "secret" not in page
+    assert "private" not in page
+    assert twin["health"] == {**twin["health"], "memories": 1, "bytes": None}  # type: ignore[dict-item]
+    assert added.status_code == 200
+    assert refused.status_code == 403
+    assert "Add a memory" not in await reader.look("/")
+    assert [i.content for i in await memory.scope(user_id="ann").list()] == ["ann's secret"]
+    assert {i.content for i in await memory.scope(user_id="bob").list()} == {
+        mine.content,
+        "a note",
+    }
+
+
+async def test_a_memory_is_added_from_the_page_for_whom_it_names(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    visitor = Visitor(client(await served()))
+
+    nobody = await visitor.send("/ui/memories", {}, content="lost")
+    added = await visitor.send("/ui/memories", {}, content=HOSTILE, tags="a, b,a", user_id="ann")
+
+    assert nobody.status_code == 422
+    assert "say whose memory it is" in nobody.json()["detail"]
+    assert "Remembered." in added.headers["HX-Trigger"]
+    assert "&lt;img src=x onerror=alert(1)&gt;⟨U+202E⟩" in added.text
+    assert "<img" not in added.text
+    (item,) = await memory.scope(user_id="ann").list()
+    assert (item.content, item.metadata.extra["tags"]) == (HOSTILE, ["a", "b"])
+
+
+async def test_an_empty_store_says_how_to_connect(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    visitor = Visitor(client(await served()))
+
+    empty = await visitor.look("/")
+    await memory.scope(user_id="ann").remember("first")
+    full = await visitor.look("/")
+
+    assert "Waiting for the first memory" in empty
+    assert '<details class="card">' not in empty
+    assert '<details class="card">' in full  # the lines are there, folded
+    assert str(visitor.http.base_url).rstrip("/") in full
+
+
+async def test_what_is_to_be_copied_works(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    url = await served()
+    texts = {each.id: each.text for each in snippets(url, needs_key=False, with_mcp=True)}
+
+    _, _, body, target = shlex.split(texts["connect-curl"].replace("\\\n", ""))
+    answer = await client(url).post(
+        target, content=body, headers={"Content-Type": "application/json"}
+    )
+    names: dict[str, Any] = {}
+    await asyncio.to_thread(exec, texts["connect-python"], names)
+    await asyncio.to_thread(names["memory"].close)
+
+    assert answer.status_code == 201
+    kept = await memory.scope(user_id="alice").list()
+    assert [item.content for item in kept] == ["Mia loves trams"] * 2
+
+
+async def test_the_strip_tells_what_others_write_and_is_one_message(
+    memory: AgentMemory, served: Served, client: Client, keys: KeyFile
+) -> None:
+    url = await served(keys=keys)
+    bob = client(url, new_key(keys, "read", "bob"), timeout=httpx.Timeout(20))
+    other = AgentMemory(memory.url, embeddings=None, summaries=None)
+
+    told = ""
+    async with other, bob.stream("GET", "/ui/live") as answer:
+        lines = answer.aiter_lines()
+        await anext(lines)  # it listens
+        await other.scope(user_id="ann").remember("ann's secret")
+        await other.scope(user_id="bob").remember(HOSTILE + "\r\nsecond line")
+        async for line in lines:
+            told += line + "\n"
+            if "</ol>" in line:
+                break
+
+    assert answer.headers["Content-Type"].startswith("text/event-stream")
+    assert "event: strip" in told
+    assert "&lt;img src=x onerror=alert(1)&gt;⟨U+202E⟩⟨U+000D⟩" in told
+    assert "secret" not in told
+    assert all(line.startswith("data: ") for line in told.split("event: strip\n")[1].splitlines())
+
+
+def test_the_strip_keeps_its_length_and_tells_a_typed_search_once() -> None:
+    def event(kind: str, second: int, user: str = "ann") -> MemoryEvent:
+        at = NOW + timedelta(seconds=second)
+        return MemoryEvent(kind, at, MemoryMetadata(user_id=user), ("1",))  # type: ignore[arg-type]  # a kind
+
+    rows = merged([], as_row(event("recalled", 0)))
+    rows = merged(rows, as_row(event("recalled", 1)))
+    assert [(row.verb, row.times) for row in rows] == [("recalled", 2)]
+    rows = merged(rows, as_row(event("recalled", 2, "bob")))
+    rows = merged(rows, as_row(event("recalled", 60, "bob")))
+    assert [row.times for row in rows] == [1, 1, 2]
+    for number in range(20):
+        rows = merged(rows, as_row(event("remembered", number)))
+    assert len(rows) == MOST
+
+
+async def test_what_is_not_there_is_a_page_for_browsers_and_a_problem_for_programs(
+    served: Served, client: Client
+) -> None:
+    http = client(await served())
+
+    page = await http.get("/nowhere", headers={"Accept": "text/html"})
+    program = await http.get("/nowhere")
+    part = await http.get("/nowhere", headers={"Accept": "text/html", "HX-Request": "true"})
+    rest = await http.get("/v1/nowhere", headers={"Accept": "text/html"})
+
+    assert page.status_code == 404
+    assert "<h1>There is nothing here</h1>" in page.text
+    for answer in (program, part, rest):
+        assert answer.status_code == 404
+        assert answer.headers["Content-Type"] == "application/problem+json"

@@ -1,0 +1,293 @@
+"""The map: what means the same stands together, and everyone sees only their own points."""
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from html import unescape
+
+import numpy as np
+import pytest
+from tests.server.conftest import Client, Served, new_key
+
+from orbiter.memory import AgentMemory, MemoryItem
+from orbiter.memory.items import MemoryMetadata
+from orbiter.memory.keys import KeyFile
+from orbiter.memory.server.dashboard import _map, _map_drawn
+from orbiter.memory.server.dashboard._projection import directions_of_words, lay_out
+from orbiter.memory.testing import HashEmbeddings
+from orbiter.memory.testing.servers import (
+    PostgresServer,
+    RedisServer,
+    postgres_server,
+    redis_server,
+)
+
+__all__ = ["postgres_server", "redis_server"]
+
+HTML = {"Accept": "text/html"}
+TOPICS = {
+    "sea": ["sardines", "harbour", "boats", "tide", "anchor"],
+    "wood": ["oak", "pine", "moss", "mushroom", "deer"],
+}
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> Iterator[None]:
+    _map._kept.clear()
+    yield
+    _map._kept.clear()
+
+
+def texts(topic: str, count: int) -> list[str]:
+    words = TOPICS[topic]
+    return [f"{words[n % 5]} {words[n * 3 % 5]} {topic} {words[n * 2 % 5]}" for n in range(count)]
+
+
+async def fill(memory: AgentMemory) -> None:
+    for topic, user in (("sea", "ann"), ("wood", "bob")):
+        await memory.scope(user_id=user, agent_id="nova").remember_many(
+            texts(topic, 20), tags=[topic]
+        )
+    await memory.settle()
+
+
+# Places
+
+
+def spread(count: int, *, seed: int = 1) -> np.ndarray:
+    dice = np.random.default_rng(seed)
+    middles = dice.standard_normal((4, 24)) * 3
+    rows = middles[np.arange(count) % 4] + dice.standard_normal((count, 24)) * 0.3
+    found: np.ndarray = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return found.astype(np.float32)
+
+
+def test_what_means_the_same_stands_together() -> None:
+    layout = lay_out(spread(400))
+
+    kind = np.arange(400) % 4
+    for each in range(4):
+        # Each group is of one kind, though a kind may be more than one group.
+        assert len(set(kind[layout.groups == layout.groups[each]])) == 1
+    middles = np.stack([layout.places[layout.groups == g].mean(0) for g in set(layout.groups)])
+    for group, middle in zip(set(layout.groups), middles, strict=True):
+        inside = np.linalg.norm(layout.places[layout.groups == group] - middle, axis=1)
+        others = np.linalg.norm(np.delete(middles, group, axis=0) - middle, axis=1)
+        assert np.median(inside) < others.min()
+
+
+def test_the_same_vectors_stand_at_the_same_places() -> None:
+    one, other = lay_out(spread(300)), lay_out(spread(300).copy())
+
+    assert (one.places == other.places).all()
+    assert (one.groups == other.groups).all()
+    assert np.abs(one.places).max() <= 1
+    assert list(np.bincount(one.groups)) == sorted(np.bincount(one.groups), reverse=True)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        np.zeros((0, 8), np.float32),
+        np.ones((1, 8), np.float32),
+        np.ones((2, 1), np.float32),
+        np.zeros((50, 8), np.float32),
+        np.eye(3, dtype=np.float32),
+        np.repeat(np.eye(2, 8, dtype=np.float32), 30, axis=0),
+    ],
+    ids=["none", "one", "flat", "nothing", "few", "equal"],
+)
+def test_every_memory_gets_a_place(rows: np.ndarray) -> None:
+    layout = lay_out(rows)
+
+    assert layout.places.shape == (len(rows), 2)
+    assert np.isfinite(layout.places).all()
+    assert len(np.unique(layout.places.round(4), axis=0)) == len(rows)  # none hides another
+
+
+def test_without_vectors_words_decide() -> None:
+    rows = directions_of_words([*texts("sea", 5), *texts("wood", 5), ""])
+
+    assert (rows[0] @ rows[1]) > (rows[0] @ rows[5])
+    assert not rows[10].any()
+
+
+# The page
+
+
+async def test_the_map_and_its_twin_tell_the_same(
+    served: Served, client: Client, memory: AgentMemory
+) -> None:
+    await fill(memory)
+    site = client(await served())
+
+    page = await site.get("/map", headers=HTML)
+    points = (await site.get("/ui/map/points")).json()
+    twin = (await site.get("/map.json")).json()
+    listed = (await site.get("/map?as=list", headers=HTML)).text
+
+    assert page.status_code == 200
+    assert "<canvas" in page.text
+    assert points["count"] == len(points["x"]) == len(points["y"]) == len(set(points["id"])) == 40
+    assert points["by"] == "meaning"
+    assert points["facets"]["user"]["counts"] == [20, 20]
+    assert set(points["facets"]["tag"]["values"]) == {"sea", "wood"}
+    assert points["facets"]["age"]["values"] == ["last hour"]
+    assert twin["total"] == 40
+    assert twin["drawn"]["points"]["id"] == points["id"]
+    assert [each["name"] for each in twin["drawn"]["groups"]] == [g[0] for g in points["groups"]]
+    for group in points["groups"]:
+        assert f'<h3 dir="auto">{group[0]}</h3>' in listed
+    assert sum(group[3] for group in points["groups"]) == 40
+
+
+async def test_a_map_is_drawn_once_until_something_changes(
+    served: Served, client: Client, memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = 0
+    compute = _map_drawn._compute
+
+    def counted(*args: object, **how: object) -> object:
+        nonlocal drawn
+        drawn += 1
+        return compute(*args, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(_map_drawn, "_compute", counted)
+    await fill(memory)
+    site = client(await served())
+    for path in ("/ui/map/points", "/ui/map/groups", "/map.json", "/ui/map/points"):
+        assert (await site.get(path)).status_code == 200
+    assert drawn == 1
+
+    await memory.scope(user_id="ann").remember("a new lighthouse")
+    await memory.settle()
+
+    assert (await site.get("/ui/map/points")).json()["count"] == 41
+    assert drawn == 2
+    await site.get("/ui/map/points?user_id=ann")
+    assert drawn == 3
+
+
+async def test_a_large_scope_shows_its_newest_and_says_so(
+    served: Served, client: Client, memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_map_drawn, "MOST", 15)
+    monkeypatch.setattr(_map_drawn, "_CHUNK", 4)
+    monkeypatch.setattr(_map, "MOST", 15)
+    await fill(memory)
+    site = client(await served())
+
+    points = (await site.get("/ui/map/points")).json()
+
+    assert (points["count"], points["total"]) == (15, 40)
+    newest = await memory.unscoped().list(limit=15)
+    assert points["id"] == [item.id for item in newest]
+    assert "The newest 15 of 40 memories" in (await site.get("/map", headers=HTML)).text
+
+
+async def test_what_waits_for_its_vector_is_counted_and_not_placed(
+    served: Served, client: Client, memory: AgentMemory
+) -> None:
+    await fill(memory)
+    store = await memory.unscoped()._store()
+    await store._embedder.close()  # type: ignore[attr-defined]
+    async with AgentMemory(memory.url, embeddings=None, summaries=None) as other:
+        await other.scope(user_id="ann").remember("not embedded yet")
+    site = client(await served())
+
+    points = (await site.get("/ui/map/points")).json()
+
+    assert (points["count"], points["waiting"]) == (40, 1)
+
+
+async def test_without_a_model_words_place_the_memories(served: Served, client: Client) -> None:
+    async with AgentMemory("memory://", embeddings=None, summaries=None) as wordy:
+        await fill(wordy)
+        site = client(await served(memory=wordy))
+
+        points = (await site.get("/ui/map/points")).json()
+
+    assert (points["by"], points["count"]) == ("words", 40)
+
+
+async def test_redis_keeps_no_vectors_and_has_a_map_of_words(
+    served: Served, client: Client, redis_server: RedisServer
+) -> None:
+    async with AgentMemory(redis_server.url(), embeddings=None, summaries=None) as wordy:
+        await fill(wordy)
+        site = client(await served(memory=wordy))
+
+        points = (await site.get("/ui/map/points")).json()
+
+    assert (points["by"], points["count"]) == ("words", 40)
+
+
+async def test_on_postgres_the_map_is_by_meaning(
+    served: Served, client: Client, postgres_server: PostgresServer
+) -> None:
+    dsn = await asyncio.to_thread(postgres_server.create_database)
+    async with AgentMemory(dsn, embeddings=HashEmbeddings(), summaries=None) as durable:
+        await fill(durable)
+        site = client(await served(memory=durable))
+
+        points = (await site.get("/ui/map/points")).json()
+
+    assert (points["by"], points["count"], points["waiting"]) == ("meaning", 40, 0)
+    await asyncio.to_thread(postgres_server.drop_database, dsn)
+
+
+async def test_without_numpy_the_page_says_what_to_install(
+    served: Served, client: Client, memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await memory.scope(user_id="ann").remember("tea")
+    site = client(await served())
+    monkeypatch.setitem(sys.modules, "numpy", None)
+
+    page = await site.get("/map", headers=HTML)
+
+    assert "pip install 'orbiter-memory[vector]'" in unescape(page.text)
+    assert (await site.get("/map.json")).json()["drawn"] is None
+    assert (await site.get("/ui/map/points")).json()["count"] == 0
+    assert (await site.get("/ui/map/groups")).status_code == 200
+
+
+async def test_an_empty_memory_has_a_page_that_says_so(served: Served, client: Client) -> None:
+    site = client(await served())
+
+    assert "Nothing to map yet" in (await site.get("/map", headers=HTML)).text
+    assert (await site.get("/ui/map/points")).json()["count"] == 0
+
+
+async def test_a_key_shows_only_the_points_of_its_user(
+    served: Served, client: Client, memory: AgentMemory, keys: KeyFile
+) -> None:
+    await fill(memory)
+    site = client(await served(keys=keys), new_key(keys, "read", "ann"))
+    own = {item.id for item in await memory.scope(user_id="ann").list(limit=100)}
+
+    await client(str(site.base_url), new_key(keys, "admin", "bob")).get("/ui/map/points")
+    for path in ("/ui/map/points", "/ui/map/points?user_id=bob"):
+        assert set((await site.get(path)).json()["id"]) == own
+    assert "oak" not in (await site.get("/ui/map/groups?user_id=bob")).text
+    twin = (await site.get("/map.json?user_id=bob")).text
+    assert "sardines" in twin
+    assert "mushroom" not in twin
+
+
+async def test_hostile_values_are_escaped_and_made_visible(
+    served: Served, client: Client, memory: AgentMemory
+) -> None:
+    bad = "<img src=x onerror=alert(1)> \u202eevil"
+    await memory.scope(user_id=bad).remember(
+        MemoryItem(content=bad, memory_type=bad, metadata=MemoryMetadata(extra={"tags": [bad, 7]}))
+    )
+    await memory.settle()
+    site = client(await served())
+
+    groups = (await site.get("/ui/map/groups")).text
+    points = (await site.get("/ui/map/points")).json()
+
+    assert "<img" not in groups
+    assert "\u202e" not in groups + str(points)
+    assert "⟨U+202E⟩" in points["text"][0]
+    assert "⟨U+202E⟩" in points["facets"]["tag"]["values"][0]
