@@ -8,16 +8,21 @@ BENCH := $(VENV)-bench
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fuzz soak bench requirements clean
+.PHONY: help demo test browser check fuzz soak bench requirements clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 
-demo: $(VENV)/.core ## set up, then take the tour of the command line
+demo: $(VENV)/.core ## set up, take the tour, and look at the dashboard
 	@$(BIN)/orbiter-memory demo
 
-test: check ## set up, then check and test everything
+test: browser check ## set up, then check and test everything
+	@sh tests/browser/chromium.sh end $(VENV)
 	ORBITER_REQUIRE_SERVERS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
+
+# Root gets the browser that pages are tested in, by apt, while everything else is set up.
+browser:
+	@sh tests/browser/chromium.sh begin $(VENV)
 
 check: $(VENV)/.dev ## only format, lint, types and import layers
 	$(BIN)/ruff format --check .
@@ -55,7 +60,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # The model is part of the checkout; installed editable, nothing of it is copied.
-LOCAL := -e '.[cli,local]' -e ./models/minilm
+LOCAL := -e '.[local,server]' -e ./models/minilm
 
 $(VENV)/.core: $(VENV)/bin/python pyproject.toml models/minilm/pyproject.toml
 	@$(call install,$(VENV),$(LOCAL))

@@ -11,7 +11,8 @@ PAGE = Path(__file__).with_name("api.md")
 
 # Modules in reading order; the names of `orbiter.memory` itself live in these.
 MODULES = (
-    "agent", "sync", "facts", "trust", "extraction", "transfer", "audit", "erasure", "records",
+    "agent", "sync", "client", "keys", "server", "mcp", "facts", "trust", "extraction",
+    "transfer", "audit", "erasure", "records",
     "stores", "items", "calls", "filters", "query", "protocols", "errors", "copies",
     "short_term", "backends.sqlite",
     "backends.postgres", "backends.redis", "backends.vector", "reports", "episodes", "episodic",

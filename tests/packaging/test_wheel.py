@@ -55,7 +55,10 @@ def test_the_wheel_holds_the_two_packages_and_nothing_else(wheel: Path) -> None:
     assert outside == ["synaptic/core/base/memory.py"]
     assert "orbiter/memory/py.typed" in names
     assert "orbiter/__init__.py" not in names
-    assert not [name for name in names if not name.endswith((".py", ".pyi", "py.typed"))]
+    pages = "orbiter/memory/server/dashboard/"
+    assert {f"{pages}templates/base.html", f"{pages}static/app.css"} <= set(names)
+    code = [name for name in names if not name.startswith((f"{pages}templates", f"{pages}static"))]
+    assert not [name for name in code if not name.endswith((".py", ".pyi", "py.typed"))]
 
 
 def test_the_metadata_says_what_the_project_is(wheel: Path) -> None:
@@ -67,7 +70,7 @@ def test_the_metadata_says_what_the_project_is(wheel: Path) -> None:
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["License-Expression"] == "Apache-2.0"
     assert set(metadata.get_all("Provides-Extra") or ()) == {
-        *("all", "ann", "cli", "local", "openai", "otel", "postgres", "redis", "server"),
+        *("all", "ann", "cli", "client", "local", "openai", "otel", "postgres", "redis", "server"),
         *("testing", "vector"),
     }
     core = [r for r in metadata.get_all("Requires-Dist") or () if "extra ==" not in r]

@@ -1,0 +1,280 @@
+"""A server under 200 clients that write and recall at once, beside a bare app that only echoes.
+
+`orbiter-memory serve` runs as users run it: a process of its own, keys, a SQLite file and the local
+model. Every client has one connection and waits for each answer; half of what it sends stores a
+memory, half recalls. Then every acknowledged memory is looked for. The bare app is Starlette on the
+same uvicorn, which reads a body and sends it back: what is left of its speed is what memory costs.
+
+    python -m benchmarks.server_load [--seconds 60] [--clients 200]
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+
+from benchmarks._timing import Table, duration, exit_code
+
+from orbiter.memory import AgentMemory
+from orbiter.memory.items import MemoryMetadata
+from orbiter.memory.keys import KeyFile
+
+USERS = 20
+GROWTH = 60_000_000
+"""Bytes that the server may grow by from half time on: its caches fill, a leak does not stop."""
+
+WORDS = [
+    "tea",
+    "coffee",
+    "harbour",
+    "invoice",
+    "garden",
+    "ticket",
+    "Vienna",
+    "Lisbon",
+    "train",
+    "peanut",
+    "review",
+    "deploy",
+    "budget",
+    "swim",
+    "guitar",
+    "passport",
+    "dentist",
+    "winter",
+    "market",
+    "bridge",
+    "lantern",
+    "river",
+    "cedar",
+    "copper",
+    "window",
+]
+
+
+ECHO = """
+import sys
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+async def echo(request: Request) -> Response:
+    return Response(await request.body(), media_type="application/json")
+
+app = Starlette(routes=[Route("/{rest:path}", echo, methods=["GET", "POST"])])
+uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="error", access_log=False)
+"""
+
+
+@dataclass
+class Tally:
+    """What the clients saw."""
+
+    taken: dict[str, list[float]] = field(default_factory=lambda: {"write": [], "recall": []})
+    stored: list[tuple[str, str]] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+
+    def count(self) -> int:
+        return sum(map(len, self.taken.values()))
+
+    def slow(self, name: str, part: float) -> float:
+        found = sorted(self.taken[name])
+        return found[min(len(found) - 1, int(len(found) * part))] if found else 0.0
+
+
+class Connection:
+    """HTTP/1.1 with keep-alive in a few lines: a full client costs more than the server."""
+
+    def __init__(self, port: int, key: str) -> None:
+        self._port = port
+        self._head = f"Host: 127.0.0.1:{port}\r\nAuthorization: Bearer {key}\r\n"
+
+    async def open(self) -> "Connection":
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+        return self
+
+    async def ask(self, verb: str, path: str, body: object = None) -> tuple[int, bytes]:
+        data = b"" if body is None else json.dumps(body).encode()
+        head = f"{verb} {path} HTTP/1.1\r\n{self._head}Content-Length: {len(data)}\r\n"
+        self._writer.write(f"{head}Content-Type: application/json\r\n\r\n".encode() + data)
+        await self._writer.drain()
+        answer = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        status = int(answer.split(" ", 2)[1])
+        lines = answer.lower().split("\r\n")
+        sizes = [int(line.split(":")[1]) for line in lines if line.startswith("content-length:")]
+        return status, await self._reader.readexactly(sizes[0]) if sizes else b""
+
+    async def close(self) -> None:
+        self._writer.close()
+
+
+async def client(number: int, port: int, key: str, until: float, tally: Tally) -> None:
+    dice = random.Random(number)
+    connection = await Connection(port, key).open()
+    turn = 0
+    while perf_counter() < until:
+        turn += 1
+        words = " ".join(dice.choices(WORDS, k=8))
+        is_write = dice.random() < 0.5
+        path = "/v1/memories" if is_write else "/v1/recall"
+        body = {"what": f"{number}.{turn}: {words}"} if is_write else {"query": words, "k": 5}
+        began = perf_counter()
+        status, answer = await connection.ask("POST", path, body)
+        tally.taken["write" if is_write else "recall"].append(perf_counter() - began)
+        if status not in (200, 201):
+            tally.errors.append(f"{status} {answer[:120]!r}")
+        elif is_write:
+            tally.stored.append((key, json.loads(answer).get("id", "")))
+    await connection.close()
+
+
+async def load(port: int, keys: Sequence[str], given: argparse.Namespace, pid: int) -> Tally:
+    tally = Tally()
+    began = perf_counter()
+    until = began + given.seconds
+
+    async def watch() -> None:
+        while perf_counter() < until:
+            await asyncio.sleep(1)
+            tally.sizes.append(resident(pid))
+            left = int(until - perf_counter())
+            sys.stderr.write(f"\r    {tally.count():,} requests, {max(left, 0)} s left ")
+
+    work = [client(n, port, keys[n % len(keys)], until, tally) for n in range(given.clients)]
+    await asyncio.gather(watch(), *work)
+    sys.stderr.write("\r" + " " * 60 + "\r")
+    return tally
+
+
+def resident(pid: int) -> int:
+    """Return the bytes of memory that a process has."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+async def missing(port: int, stored: Sequence[tuple[str, str]]) -> int:
+    """Return how many acknowledged memories are not there."""
+    lost = 0
+    by_key: dict[str, list[str]] = {}
+    for key, item_id in stored:
+        by_key.setdefault(key, []).append(item_id)
+    for key, item_ids in by_key.items():
+        connection = await Connection(port, key).open()
+        found: set[str] = set()
+        cursor = ""
+        while True:
+            status, answer = await connection.ask("GET", f"/v1/memories?limit=1000{cursor}")
+            assert status == 200, answer
+            page = json.loads(answer)
+            found |= {item["id"] for item in page["items"]}
+            if page["next"] is None:
+                break
+            cursor = f"&cursor={page['next']}"
+        await connection.close()
+        lost += len(set(item_ids) - found)
+    return lost
+
+
+@asynccontextmanager
+async def running(*args: str, port: int) -> AsyncIterator[int]:
+    """Run Python with *args* until it listens; end it afterwards."""
+    child = await asyncio.create_subprocess_exec(sys.executable, *args)
+    try:
+        for _ in range(600):
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                await asyncio.sleep(0.1)
+            else:
+                writer.close()
+                break
+        yield child.pid
+    finally:
+        child.send_signal(signal.SIGTERM)
+        await child.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+async def measure(given: argparse.Namespace, folder: Path) -> tuple[Tally, Tally, int]:
+    path, port = folder / "agent.db", free_port()
+    async with AgentMemory(path, embeddings=None):
+        pass  # the file is there before the server
+    kept = KeyFile(folder / "keys.json")
+    keys = [
+        kept.create(scope=MemoryMetadata(user_id=f"user-{n}"), role="write")[1]
+        for n in range(USERS)
+    ]
+    serve = ("-m", "orbiter.memory.cli", "serve", "--url", str(path), "--port", str(port))
+    more = ("--keys", str(folder / "keys.json"), "--rate", "100000")
+    async with running(*serve, *more, port=port) as pid:
+        ours = await load(port, keys, given, pid)
+        lost = await missing(port, ours.stored)
+    port = free_port()
+    async with running("-c", ECHO, str(port), port=port) as pid:
+        bare = await load(port, keys, given, pid)
+    return ours, bare, lost
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--clients", type=int, default=200)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        ours, bare, lost = asyncio.run(measure(given, Path(folder)))
+    table = Table(
+        f"Server: {given.clients} clients, {given.seconds:.0f} s", "what", "server", "echo"
+    )
+    speeds = [each.count() / given.seconds for each in (ours, bare)]
+    table.add(
+        "requests a second",
+        *(f"{speed:,.0f}" for speed in speeds),
+        measured=f"{speeds[0] / speeds[1]:.2f}x",
+    )
+    for name in ("write", "recall"):
+        for part in (0.5, 0.99):
+            pair = [each.slow(name, part) for each in (ours, bare)]
+            table.add(
+                f"{name}, p{part * 100:.0f}",
+                *map(duration, pair),
+                measured=f"{pair[0] / pair[1]:.1f}x",
+            )
+    table.add("errors", "", "", measured=str(len(ours.errors)), bar="0", ok=not ours.errors)
+    table.add(
+        f"lost of {len(ours.stored):,} writes", "", "", measured=str(lost), bar="0", ok=not lost
+    )
+    half = ours.sizes[len(ours.sizes) // 2 :]
+    grown = half[-1] - half[0]
+    table.add(
+        "growth in the second half",
+        f"{half[-1] / 1e6:,.0f} MB",
+        "",
+        measured=f"{grown / 1e6:+.0f} MB",
+        bar=f"<= {GROWTH / 1e6:.0f} MB",
+        ok=grown <= GROWTH,
+    )
+    for error in ours.errors[:3]:
+        print(error, file=sys.stderr)
+    return exit_code(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
