@@ -21,6 +21,7 @@ SCRIPTS = (
     *("vectors", "recall_speed", "recall_quality", "first_use", "cli_start"),
     "agent_turn",
     "migrate",
+    "server_load",
 )
 TAKES_DATA = frozenset(("tokens", "summary_coverage"))
 TAKES_FILES = frozenset(("recall_quality",))

@@ -99,3 +99,13 @@ async def test_a_dry_run_counts_what_erase_would_take(any_memory: AgentMemory, w
     done = await any_memory.erase(user_id=f"ann-{who}")
     assert (done.items, done.forgotten, done.dry_run) == (1, int(keeps), False)
     assert (await ben.stats()).items == 1
+
+
+async def test_a_filter_that_goes_too_deep_is_refused(here: ScopedMemory) -> None:
+    deep: dict[str, object] = {"mood": "good"}
+    for _ in range(2_000):
+        deep = {"$and": [deep]}
+
+    for call in (here.list(where=deep), here.recall("tea", where=deep), here.forget(where=deep)):
+        with pytest.raises(QueryError, match="deep|nested"):
+            await call

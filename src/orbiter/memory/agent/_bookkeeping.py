@@ -50,11 +50,16 @@ def without_jobs(where: Where | None, memory_type: str | None = None) -> Where |
 
 
 def _names_type(where: object) -> bool:
-    if isinstance(where, Mapping):
-        return "memory_type" in where or any(map(_names_type, where.values()))
-    return (
-        isinstance(where, Sequence) and not isinstance(where, str) and any(map(_names_type, where))
-    )
+    waiting = [where]  # in place of a recursion: it may be too deep, which the store tells
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Mapping):
+            if "memory_type" in part:
+                return True
+            waiting.extend(part.values())
+        elif isinstance(part, Sequence) and not isinstance(part, str):
+            waiting.extend(part)
+    return False
 
 
 async def count_jobs(store: Store, scope: MemoryMetadata | None, *, deleted: bool = False) -> int:
