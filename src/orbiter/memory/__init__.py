@@ -109,6 +109,7 @@ if TYPE_CHECKING:
         MemoryStore,
         PagedStore,
         Summarizer,
+        VectorReader,
         VectorStore,
         VersionedStore,
     )
@@ -252,6 +253,7 @@ _HOME = {
     "Trust": "trust",
     "UnsupportedError": "errors",
     "VectorMemoryStore": "backends.vector",
+    "VectorReader": "protocols",
     "VectorStore": "protocols",
     "Verification": "reports",
     "VersionConflict": "errors",
@@ -396,6 +398,7 @@ __all__ = [
     "Trust",
     "UnsupportedError",
     "VectorMemoryStore",
+    "VectorReader",
     "VectorStore",
     "Verification",
     "VersionConflict",

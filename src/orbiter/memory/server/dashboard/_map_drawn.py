@@ -127,7 +127,7 @@ def _mean_directions(raw: Sequence[bytes], dimension: int) -> "Floats":
 
     rows = np.stack([np.frombuffer(each, "<f4").reshape(-1, dimension).mean(0) for each in raw])
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows / np.where(lengths > 0, lengths, 1)
+    return (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
 def _named_groups(items: Sequence[MemoryItem], layout: "Layout") -> tuple[Group, ...]:

@@ -61,7 +61,8 @@ def directions_of_words(texts: list[str]) -> Floats:
     seen = np.count_nonzero(rows, axis=0)
     rows *= np.log1p(len(texts) / np.maximum(1, seen)).astype(np.float32)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.divide(rows, lengths, out=rows, where=lengths > 0)
+    np.divide(rows, lengths, out=rows, where=lengths > 0)
+    return rows
 
 
 def _main_directions(vectors: Floats) -> Floats:
@@ -111,7 +112,8 @@ def _far_apart(points: Floats, count: int) -> list[int]:
 def _distances(points: Floats, middles: Floats) -> npt.NDArray[np.float64]:
     """Return the squared distance of every point to every middle."""
     squares = (points**2).sum(axis=1)[:, None] + (middles**2).sum(axis=1) - 2 * points @ middles.T
-    return np.maximum(squares, 0).astype(np.float64)
+    found: npt.NDArray[np.float64] = np.maximum(squares, 0).astype(np.float64)
+    return found
 
 
 def _by_size(groups: Numbers) -> Numbers:
