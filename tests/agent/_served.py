@@ -13,6 +13,7 @@ import httpx
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.client import RemoteMemory
+from orbiter.memory.client._answers import Answer
 from orbiter.memory.client._link import Link, Request
 from orbiter.memory.client._retries import Patience
 
@@ -27,7 +28,7 @@ class _Door(Link):
 
     ready: "asyncio.Event"
 
-    async def send(self, request: Request) -> httpx.Response:
+    async def send(self, request: Request) -> Answer:
         await self.ready.wait()
         return await super().send(request)
 

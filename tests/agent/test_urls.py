@@ -4,6 +4,7 @@ import contextlib
 import io
 import logging
 import os
+import re
 import stat
 import traceback
 from collections.abc import Callable
@@ -310,3 +311,13 @@ async def test_the_same_program_runs_on_every_store(
     lines = said.getvalue().splitlines()
     assert "I love hiking in the mountains" in lines[0]
     assert "(means" in lines[0]
+
+
+@pytest.mark.parametrize(
+    "address", ["localhost:8765", "127.0.0.1:8765", "memory.example.com:443/v1", "[::1]:8765"]
+)
+def test_a_server_without_its_scheme_is_no_file(address: str, tmp_path: Path) -> None:
+    with pytest.raises(QueryError, match=f"did you mean `http://{re.escape(address)}`"):
+        AgentMemory(address)
+
+    assert AgentMemory(tmp_path / "a.b:12").url.endswith("a.b:12")

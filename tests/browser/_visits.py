@@ -40,7 +40,8 @@ class Visit:
         self.troubles.append(f"{urlsplit(self.page.url).path}: {what[:400]}")
 
     def _heard(self, message: ConsoleMessage) -> None:
-        is_status = "Failed to load resource" in message.text and bool(self.allowed)
+        of_status = ("Failed to load resource", "Response Status Error Code")
+        is_status = any(each in message.text for each in of_status) and bool(self.allowed)
         if message.type == "error" and not is_status:
             self._note(f"the console says: {message.text}")
 

@@ -1,5 +1,7 @@
 """Without a mouse: search, walk, open, edit, save and undo; and go from page to page."""
 
+from datetime import UTC, date, datetime, timedelta
+
 import pytest
 from playwright.async_api import Page, expect
 from tests.browser.conftest import Look
@@ -62,6 +64,62 @@ async def test_everything_can_be_done_by_keys(site: str, look: Look, memory: Age
     assert (await mine.get(item.id)).content == "The bridge closes at dusk"  # type: ignore[union-attr]
 
 
+async def test_the_focus_stays_where_the_work_is(
+    site: str, look: Look, memory: AgentMemory
+) -> None:
+    mine = memory.scope(user_id="lou")
+    said = await mine.remember("We live in Porto, and the cat is called Ada")
+    for key, value in (("city", "Porto"), ("cat", "Ada")):
+        await mine.facts.propose(key, value, source=said)
+    visit = await look(f"{site}/review?tab=drafts&user_id=lou")
+    page, focused = visit.page, visit.page.locator(":focus")
+    keys = page.keyboard
+
+    # Proposals: the next one, and after the last one the way back.
+    await keys.press("j")
+    await keys.press("d")
+    await expect(focused).to_contain_text("Ada")
+    await keys.press("d")
+    await expect(focused).to_have_text("Undo")
+    await expect(page.get_by_text("Nothing more to review")).to_be_visible()
+    await keys.press("Enter")
+    await expect(focused).to_contain_text("Ada")
+    await expect(page.locator("#count-drafts")).to_have_text("1")
+    assert len(await mine.facts.drafts()) == 1
+
+    # A count: what was counted.
+    await visit.go("/data?user_id=lou")
+    await page.get_by_label("Memories that may stay").fill("0")
+    await keys.press("Tab")
+    await keys.press("Enter")
+    await expect(page.locator("#evicted .panel")).to_be_focused()
+
+
+async def test_a_slider_through_time_goes_step_by_step(
+    site: str, look: Look, memory: AgentMemory
+) -> None:
+    facts = memory.scope(user_id="tess").facts
+    now = datetime.now(UTC)
+    await facts.put("city", "Graz", valid_from=now - timedelta(days=500))
+    await facts.put("city", "Linz", valid_from=now - timedelta(days=20))
+    visit = await look(f"{site}/facts?user_id=tess")
+    page, slider = visit.page, visit.page.get_by_label("Look at the moment")
+
+    await slider.focus()
+    for key in ("ArrowLeft", "ArrowLeft", "PageDown"):
+        await page.keyboard.press(key)
+    await expect(page.locator(".holds")).to_have_text("Graz")
+
+    await expect(slider).to_be_focused()
+    day = (now - timedelta(days=32)).date()
+    assert abs((date.fromisoformat(page.url.split("as_of=")[1][:10]) - day).days) <= 1
+    await expect(page.locator("#facts-told")).to_contain_text("You look at what was true on")
+    await page.keyboard.press("PageUp")
+    await expect(page.locator(".holds")).to_have_text("Linz")
+    await expect(slider).to_be_focused()
+    await visit.check()
+
+
 async def test_letters_go_from_page_to_page(site: str, look: Look) -> None:
     visit = await look(site)
     page = visit.page
@@ -76,9 +134,9 @@ async def test_letters_go_from_page_to_page(site: str, look: Look) -> None:
 
     await page.keyboard.press("Escape")
     await page.keyboard.press("?")
-    await expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    await expect(page.get_by_role("dialog", name="Shortcuts")).to_be_visible()
     await page.keyboard.press("Escape")
-    await expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()
+    await expect(page.get_by_role("dialog", name="Shortcuts")).to_be_hidden()
 
 
 async def test_the_menu_of_a_phone_opens_and_goes_somewhere(site: str, look: Look) -> None:

@@ -8,6 +8,7 @@ from playwright.async_api import Page, expect
 from tests.browser.conftest import Look
 
 from orbiter.memory import AgentMemory
+from orbiter.memory.transfer import export_file
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -95,7 +96,7 @@ async def test_a_file_is_imported_with_a_report(
     page = visit.page
 
     await page.set_input_files("#i-file", file)
-    await page.get_by_label("Whose memories they become").fill("imogen")
+    await page.get_by_label("Whose memories these are").fill("imogen")
     await page.get_by_role("button", name="Import").click()
 
     await expect(page.locator('[data-count="stored"]')).to_have_text("3")
@@ -103,6 +104,99 @@ async def test_a_file_is_imported_with_a_report(
     await visit.check()
     await page.get_by_role("link", name="Look at them").click()
     await expect(page.locator(".memory").first).to_contain_text("is red")
+
+
+async def test_a_damaged_file_says_that_nothing_was_stored(
+    site: str, look: Look, memory: AgentMemory, tmp_path: Path
+) -> None:
+    whole, file = tmp_path / "whole.jsonl", tmp_path / "damaged.jsonl"
+    await export_file(memory.scope(user_id="bob"), whole)
+    lines = whole.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join([lines[0], b"{ no\n", *lines[1:]]))
+    visit = await look(f"{site}/data")
+    visit.allowed = {400, 403, 422}
+    page = visit.page
+    report = page.locator("[data-report]")
+
+    await page.set_input_files("#i-file", file)
+    await page.get_by_role("button", name="Import").click()
+    await expect(report.get_by_role("heading")).to_have_text("Nothing was stored")
+    await expect(report.get_by_role("heading")).to_be_focused()
+    await expect(report).to_contain_text("Line 2 is damaged")
+
+    await page.set_input_files("#i-file", whole)
+    await page.get_by_label("Whose memories these are").fill("imogen")
+    await page.get_by_role("button", name="Import").click()
+    await expect(report).to_contain_text("names its users itself")
+    await expect(report.locator("dl")).to_be_hidden()
+
+
+async def test_a_page_of_before_a_restart_still_saves(
+    site: str, look: Look, memory: AgentMemory
+) -> None:
+    mine = memory.scope(user_id="edith")
+    item = await mine.remember("The lamp is green")
+    visit = await look(f"{site}/memory?id={item.id}")
+    visit.allowed = {403}
+    visit.answer = True
+    page = visit.page
+    await page.evaluate("token = '0'.repeat(64)")  # as of a server that is gone
+
+    await page.get_by_role("button", name="Forget").click()
+
+    await expect(page.get_by_text("Forgotten.", exact=True)).to_be_visible()
+    assert await mine.get(item.id) is None
+
+
+async def test_what_is_wrong_is_told_at_the_form_in_its_own_words(site: str, look: Look) -> None:
+    visit = await look(f"{site}/facts?user_id=fay")
+    visit.allowed = {400, 422}
+    page = visit.page
+    form = page.locator("#new-fact form")
+
+    await page.get_by_label("Key", exact=True).fill("home")
+    await page.get_by_label("Value", exact=True).fill("Oslo")
+    await page.get_by_label("True from").fill("2025-01-01T00:00")
+    await page.get_by_label("Until").fill("2024-01-01T00:00")
+    for _ in range(2):
+        await page.get_by_role("button", name="Record").click()
+        await visit.settled()
+
+    alert = form.get_by_role("alert")
+    await expect(alert).to_have_count(1)
+    await expect(alert).to_contain_text("Until")
+    await expect(alert).not_to_contain_text("valid_to")
+    await expect(page.get_by_label("True from")).to_be_focused()
+    await expect(page.locator(".toast")).to_have_count(0)
+    await visit.check()
+    await page.get_by_label("Until").fill("")
+    await page.get_by_role("button", name="Record").first.click()
+    await expect(page.locator(".holds")).to_have_text("Oslo")
+    await expect(alert).to_have_count(0)
+
+
+async def test_what_was_counted_is_what_is_hidden(
+    site: str, look: Look, memory: AgentMemory
+) -> None:
+    mine = memory.scope(user_id="dora")
+    await mine.remember("Cheap watches", source="web:watches.example")
+    await mine.remember("Mine is blue")
+    visit = await look(f"{site}/review?tab=quarantined&user_id=dora")
+    visit.answer = True
+    page = visit.page
+
+    await page.get_by_label("Source", exact=True).fill("web:watches.example")
+    await page.get_by_role("button", name="Count first").click()
+    await expect(page.get_by_role("button", name="Hide them")).to_be_visible()
+    await page.get_by_label("Source", exact=True).fill("user")
+    await expect(page.locator("#doubt")).to_be_empty()
+    await page.get_by_label("Source", exact=True).fill("web:watches.example")
+    await page.get_by_role("button", name="Count first").click()
+    await page.get_by_role("button", name="Hide them").click()
+
+    await expect(page.locator("#hidden")).to_contain_text("Cheap watches")
+    await expect(page.locator("#count-quarantined")).to_have_text("1")
+    assert [item.content for item in await mine.list()] == ["Mine is blue"]
 
 
 async def test_the_map_is_drawn_and_each_point_tells_its_text(site: str, look: Look) -> None:

@@ -1,6 +1,7 @@
 """Every page in light, dark and at the width of a phone: whole, named, legible, and by itself."""
 
 import pytest
+from playwright.async_api import expect
 from tests.browser._sample import CHAT_ID
 from tests.browser.conftest import Look
 
@@ -30,6 +31,23 @@ async def test_every_page_is_whole(site: str, look: Look, memory: AgentMemory, h
     await visit.check()
 
 
+async def test_what_is_pressed_is_large_enough(site: str, look: Look, memory: AgentMemory) -> None:
+    item = (await memory.scope(user_id="alice").list(query="red pot"))[0]
+    visit = await look(f"{site}/?user_id=alice")
+    for path in (f"/memory?id={item.id}", f"/chat?id={CHAT_ID}&user_id=alice&agent_id=nova", ""):
+        # A link within a sentence is as high as its line.
+        small = await visit.page.evaluate(
+            """() => [...document.querySelectorAll("main :is(a[href], button, summary)")]
+              .filter((each) => each.checkVisibility())
+              .filter((each) => getComputedStyle(each).display !== "inline")
+              .filter((each) => each.getBoundingClientRect().height < 24)
+              .map((each) => each.outerHTML.slice(0, 120))"""
+        )
+        assert small == []
+        if path:
+            await visit.go(path)
+
+
 async def test_focus_is_always_seen(site: str, look: Look) -> None:
     visit = await look(site)
     for _ in range(30):
@@ -53,3 +71,88 @@ async def test_a_page_that_is_not_there_says_so(site: str, look: Look) -> None:
 
     await visit.check()
     assert "nobody" in await visit.page.inner_text("main")
+
+
+async def test_the_menu_of_a_phone_closes_and_a_chat_begins_with_what_was_said(
+    site: str, look: Look
+) -> None:
+    visit = await look(f"{site}/chat?id={CHAT_ID}&user_id=alice&agent_id=nova", phone=True)
+    page = visit.page
+    sheet, button = page.locator(".sheet"), page.get_by_text("Menu", exact=True)
+
+    await expect(page.get_by_role("button", name="Mark it")).to_be_hidden()
+    await page.get_by_text("Window, summary and details").tap()
+    await expect(page.get_by_role("button", name="Mark it")).to_be_visible()
+    await button.tap()
+    await page.keyboard.press("Escape")
+    await expect(sheet).to_be_hidden()
+    await expect(button).to_be_focused()
+    await button.tap()
+    await page.locator("main").tap(position={"x": 5, "y": 600})
+    await expect(sheet).to_be_hidden()
+    await button.tap()
+    await page.locator(".sheet").get_by_role("button", name="Shortcuts").tap()
+    await expect(page.get_by_role("dialog", name="Shortcuts")).to_be_visible()
+    await expect(page.locator("#keys-title")).to_be_focused()
+    await visit.check()
+
+
+async def test_the_theme_says_whether_it_is_dark(site: str, look: Look) -> None:
+    visit = await look(f"{site}/doctor", dark=True)
+    button = visit.page.locator(".side [data-theme-toggle]")
+
+    await expect(button).to_have_attribute("aria-pressed", "true")
+    await button.click()
+    await expect(button).to_have_attribute("aria-pressed", "false")
+
+
+async def test_what_is_new_is_told_above_the_list_and_shown_when_asked_for(
+    site: str, look: Look, memory: AgentMemory
+) -> None:
+    mine = memory.scope(user_id="nils")
+    await mine.remember("The mill stands still")
+    visit = await look(f"{site}/?user_id=nils")
+    page = visit.page
+    await expect(page.locator("[data-dot-text]")).to_have_text("connected")
+
+    await mine.remember("The mill turns")
+    fresh = page.get_by_role("status").get_by_text("1 new, show")
+    await expect(fresh).to_be_visible()
+    await expect(page.locator("#results .memory")).to_have_count(1)
+    await visit.check()
+    await fresh.click()
+
+    await expect(page.locator("#results .memory").first).to_contain_text("The mill turns")
+    await expect(page.locator("[data-fresh]")).to_be_hidden()
+    await expect(page.locator("#results .memory-text").first).to_be_focused()
+
+
+async def test_the_map_is_what_its_address_says_and_does_not_mind_to_be_hidden(
+    site: str, look: Look
+) -> None:
+    visit = await look(f"{site}/map?user_id=alice")
+    page = visit.page
+    await expect(page.locator("[data-ready]")).to_be_attached()
+
+    await page.get_by_label("Colour by").select_option("tag")
+    await page.get_by_label("Find on the map").fill("key")
+    await page.get_by_role("button", name="Zoom in").click()
+    await page.wait_for_url("**/map?user_id=alice&by=tag&find=key&at=0.000_0.000_1.600")
+    await page.evaluate(
+        """async () => {
+          const map = document.querySelector(".map");
+          const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
+          for (const isHidden of [true, false]) {
+            map.hidden = isHidden;
+            document.dispatchEvent(new CustomEvent("orbiter:theme"));
+            for (let i = 0; i < 3; i++) await frame();
+          }
+        }"""
+    )
+    await page.reload()
+    await expect(page.locator("[data-ready]")).to_be_attached()
+
+    await expect(page.get_by_label("Colour by")).to_have_value("tag")
+    await expect(page.get_by_label("Find on the map")).to_have_value("key")
+    await page.get_by_role("button", name="Fit").click()
+    await page.wait_for_url("**/map?user_id=alice&by=tag&find=key")

@@ -1,6 +1,7 @@
 """`install`: the right file of each program, everything else in it kept, and nothing done twice."""
 
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Cli
 
+from orbiter.memory.cli import _json_edit
 from orbiter.memory.cli._json_edit import BrokenError, find, put
 
 FILES = {
@@ -244,6 +246,53 @@ def test_the_file_of_a_project_is_in_its_folder(cli: Cli, home: Path) -> None:
     assert "orbiter-memory" in servers("codex", home / ".codex/config.toml")
 
 
+@pytest.mark.parametrize(
+    ("client", "path", "held"),
+    [
+        ("claude-code", ".mcp.json", ("env", {"ORBITER_MEMORY_TOKEN": "${ORBITER_MEMORY_TOKEN}"})),
+        (
+            "cursor",
+            ".cursor/mcp.json",
+            ("env", {"ORBITER_MEMORY_TOKEN": "${env:ORBITER_MEMORY_TOKEN}"}),
+        ),
+        (
+            "vscode",
+            ".vscode/mcp.json",
+            ("env", {"ORBITER_MEMORY_TOKEN": "${env:ORBITER_MEMORY_TOKEN}"}),
+        ),
+        ("codex", ".codex/config.toml", ("env_vars", ["ORBITER_MEMORY_TOKEN"])),
+    ],
+)
+def test_a_file_that_is_committed_holds_no_secret(
+    cli: Cli, home: Path, client: str, path: str, held: tuple[str, object]
+) -> None:
+    options = ("--url", "https://memory.example.com", "--token", "om_s3cret")
+
+    told = cli.ok("install", client, "--project", *options)
+    again = cli.ok("install", client, "--project", *options)
+
+    name, value = held
+    assert servers(client, home / path)["orbiter-memory"][name] == value
+    assert "s3cret" not in (home / path).read_text()
+    assert "set ORBITER_MEMORY_TOKEN" in told
+    assert "already" in again
+    cli.ok("install", client, "--project", "--url", "redis://:s3cret@localhost/0", "--force")
+    assert "s3cret" not in (home / path).read_text()
+    assert "ORBITER_MEMORY_URL" in (home / path).read_text()
+
+
+def test_nothing_is_written_that_could_not_start(
+    cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)
+
+    result = cli("install", "claude-code")
+
+    assert result.exit_code == 1
+    assert "pip install 'orbiter-memory[server]'" in result.stderr
+    assert not (home / ".claude.json").exists()
+
+
 def test_programs_that_were_moved_are_found(
     cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -325,3 +374,75 @@ def test_a_server_that_cannot_begin_says_so_on_stderr(cli: Cli, args: list[str],
     assert result.stdout == ""
     assert why in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{\r\n "servers": {"a": {} // x\n}\r\n}',
+        '{"servers": {"a": {} // x\n}}',
+        '{\r\n "servers": {"orbiter": {} // x\n}}',
+        '{\r\n "a": 1 // x\n}',
+        "{ // x\n}",
+        '{"servers": { /* x */ }}',
+        '{"servers": {"a": {}, // x\n}, // y\n}',
+        "// nothing yet\n",
+        "// nothing yet",
+        "/* nothing */ // yet\r\n",
+    ],
+)
+def test_an_entry_never_ends_up_in_a_comment(text: str) -> None:
+    made = put(text, ("servers", "orbiter"), {"command": "y"})
+
+    assert find(made, ("servers", "orbiter")) == {"command": "y"}
+    assert find(made, ("servers", "a")) == find(text, ("servers", "a"))
+    assert made.count("//") == text.count("//")
+
+
+def test_what_would_not_be_read_back_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_json_edit, "_insert", lambda text, *_, **__: f"{text} // lost")
+
+    with pytest.raises(BrokenError, match="not changed here"):
+        put('{"a": 1}', ("servers", "x"), {})
+
+
+def test_a_place_where_no_file_can_be_is_told(cli: Cli, home: Path) -> None:
+    path = home / FILES["cursor"]
+    path.parent.write_text("no folder")
+    below = cli("install", "cursor")
+    path.parent.unlink()
+    path.parent.mkdir()
+    path.symlink_to(path)
+    loop = cli("install", "cursor", "--dry-run")
+    path.unlink()
+    path.mkdir()
+    folder = cli("install", "cursor")
+    nameless = cli("install", "vscode", "--name", " ")
+
+    for result, words in ((below, "no folder"), (loop, "loop"), (folder, "is a folder")):
+        assert result.exit_code == 1
+        assert words in result.stderr
+        assert "nothing was changed" in result.stderr
+    assert nameless.exit_code == 2
+    assert "--name" in nameless.stderr
+    assert not (home / FILES["vscode"]).exists()
+
+
+def test_what_only_reads_imports_nothing(cli: Cli, home: Path) -> None:
+    file = home / "memory.jsonl"
+    file.write_text('{"type":"entity","name":"Ann","entityType":"p","observations":["tea"]}\n')
+    refused = cli("mcp", "--read-only", "--import", str(file))
+    command = [sys.executable, "-m", "orbiter.memory.cli", "mcp", "--tools", "kg", "--read-only"]
+    ended = subprocess.run(
+        [*command, "--url", cli.url, "--user", "bob", "--model", "none"],
+        env={**os.environ, "MEMORY_FILE_PATH": str(file)},
+        input=b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n',
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+
+    assert refused.exit_code == 2
+    assert "--read-only" in refused.stderr
+    assert b"taken in" not in ended.stderr
+    assert json.loads(cli.ok("list", "--user", "bob", "--json"))["items"] == []

@@ -9,6 +9,22 @@ import httpx
 import pytest
 from tests.cli.terminal import COMMAND, environment
 
+from orbiter.memory.cli.demo import script
+
+
+def test_what_to_try_next_can_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("python", "orbiter-memory"):
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", "")
+    away = script()
+    monkeypatch.chdir(tmp_path.parent)
+    near = script()
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert (away, near) == (str(tmp_path / "orbiter-memory"), f"{tmp_path.name}/orbiter-memory")
+    assert script() == "orbiter-memory"
+
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 def test_the_sample_has_something_for_every_page_and_leaves_nothing_behind(tmp_path: Path) -> None:

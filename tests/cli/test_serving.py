@@ -6,8 +6,9 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -55,6 +56,27 @@ def test_it_serves_until_it_is_told_to_stop_and_logs_no_content(cli: Cli) -> Non
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_who_asks_twice_does_not_wait_for_what_is_under_way(cli: Cli) -> None:
+    with serve(cli) as (told, process):
+        address = httpx.URL(str(told["url"]))
+        with socket.create_connection((address.host, address.port or 0)) as half:
+            head = f"POST /v1/import?user_id=a HTTP/1.1\r\nHost: {address.netloc.decode()}\r\n"
+            half.sendall(f"{head}Content-Length: 9\r\n\r\nhalf".encode())
+            httpx.get(address.join("/healthz"))
+            process.send_signal(signal.SIGINT)
+            with suppress(httpx.TransportError):  # until nobody is let in any more
+                while True:
+                    httpx.get(address.join("/healthz"))
+                    time.sleep(0.02)
+            process.send_signal(signal.SIGINT)
+            process.wait(timeout=60)  # while the other side keeps its connection
+        _, log = process.communicate(timeout=60)
+
+    assert process.returncode == -signal.SIGINT, log
+    assert "Traceback" not in log
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 def test_a_key_that_is_made_or_revoked_counts_while_it_serves(cli: Cli) -> None:
     cli.remember("likes tea")
     with serve(cli, "--read-only") as (told, process):
@@ -64,6 +86,8 @@ def test_a_key_that_is_made_or_revoked_counts_while_it_serves(cli: Cli) -> None:
         headers = {"Authorization": f"Bearer {token}"}
         without, with_it = httpx.get(url), httpx.get(url, headers=headers)
         changed = httpx.post(url, headers=headers, json={"what": "x"})
+        remote = ("--url", str(told["url"]), "--token", token)
+        checked, counted = cli("doctor", *remote), cli("stats", *remote)
         cli.ok("keys", "revoke", token)
         after = httpx.get(url, headers=headers)
         process.terminate()
@@ -72,6 +96,8 @@ def test_a_key_that_is_made_or_revoked_counts_while_it_serves(cli: Cli) -> None:
     assert process.returncode == 0
     assert (without.status_code, with_it.status_code, after.status_code) == (401, 200, 401)
     assert changed.status_code == 403
+    assert (checked.exit_code, counted.exit_code) == (0, 0), checked.output + counted.output
+    assert "the key of an administrator" in checked.stdout
     assert len(with_it.json()["items"]) == 1
 
 
@@ -131,6 +157,7 @@ def test_keys_are_made_listed_and_revoked(cli: Cli) -> None:
     assert table.splitlines()[0].split("\t")[:3] == [one["id"], "revoked", "write"]
     assert missing.exit_code == 3
     assert "keys list" in missing.stderr
+    assert f"`{cli.url}.keys.json`" in missing.stderr
     file = KeyFile(f"{cli.url}.keys.json")
     assert file.check(one["key"]) is None
     assert file.check(admin) is not None
@@ -143,6 +170,59 @@ def test_keys_may_be_in_another_file(cli: Cli, tmp_path: Path) -> None:
 
     assert KeyFile(path).check(token) is not None
     assert not Path(f"{cli.url}.keys.json").exists()
+
+
+def test_a_key_says_where_it_is_and_that_its_store_is_missing(cli: Cli, tmp_path: Path) -> None:
+    early = cli("keys", "create", "--user", "ann")
+    cli.remember("likes tea")
+    later = cli("keys", "create", "--user", "ann")
+    given = cli("keys", "create", "--user", "ann", "--keys", str(tmp_path / "door.json"))
+    none = cli("keys", "list", "--url", str(tmp_path / "other.db"))
+
+    assert len(later.stdout.split()) == 1, "a pipe gets the key alone"
+    assert all(f"`{cli.url}.keys.json`" in each.stderr for each in (early, later))
+    assert f"there is no store at `{cli.url}`" in early.stderr
+    assert "there is no store" not in later.stderr + given.stderr
+    assert f"no keys in `{tmp_path / 'other.db'}.keys.json`" in none.stderr
+
+
+def test_a_file_of_keys_that_is_named_and_not_there_serves_nothing(
+    cli: Cli, tmp_path: Path
+) -> None:
+    result = cli("serve", "--port", "0", "--keys", str(tmp_path / "typo.json"))
+
+    assert result.exit_code == 2
+    assert f"keys create --user NAME --url {cli.url} --keys {tmp_path}/typo.json" in result.stderr
+    assert not Path(cli.url).exists()
+
+
+def test_what_is_to_be_typed_for_a_key_names_the_store(cli: Cli) -> None:
+    result = cli("serve", "--host", "0.0.0.0", "--port", "0", "--no-mcp", "--no-dashboard")
+
+    assert f"`orbiter-memory keys create --url {cli.url} --user NAME`" in result.stderr
+
+
+def test_a_pipe_is_warned_of_what_crosses_the_network_and_of_keys_that_open_nothing(
+    cli: Cli,
+) -> None:
+    key = cli.json("keys", "create", "--user", "ann")
+    cli.ok("keys", "revoke", key["id"])
+    with serve(cli, "--host", "0.0.0.0") as (told, process):
+        process.terminate()
+        _, warned = process.communicate(timeout=60)
+
+    assert (told["keys"], told["needs_key"]) == (0, True)
+    assert "cross the network in the clear" in warned
+    assert f"`orbiter-memory keys create --url {cli.url} --user NAME`" in warned
+
+
+def test_words_in_the_wrong_place_are_told_where_they_belong(cli: Cli) -> None:
+    store = cli("serve", "agent.db")
+    order = cli("keys", "--url", "agent.db", "list")
+
+    assert (store.exit_code, order.exit_code) == (2, 2)
+    assert "did you mean `--url agent.db`?" in store.stderr
+    assert "`orbiter-memory keys list --…`" in order.stderr
 
 
 def test_a_file_of_keys_that_others_can_read_is_refused(cli: Cli) -> None:

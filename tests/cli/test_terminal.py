@@ -142,7 +142,9 @@ def test_an_edit_without_text_opens_the_editor(cli: Cli, tmp_path: Path) -> None
 
 
 def test_the_tour_fits_a_narrow_terminal_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    env = environment("/nowhere/at/all.db", {"TMPDIR": str(tmp_path), "COLUMNS": "50"})
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    narrow = {"TMPDIR": str(tmp_path), "COLUMNS": "50", "PATH": path}
+    env = environment("/nowhere/at/all.db", narrow)
 
     seen = in_terminal(["demo", "--fast"], env, typed="n\n")
 

@@ -21,6 +21,7 @@ from orbiter.memory.stores import URL_VARIABLE, store_at
         ("HTTP://localhost/", "http://localhost"),
         ("https://example.com:8443/memory/", "https://example.com:8443/memory"),
         ("http://[::1]:80", "http://[::1]:80"),
+        ("http://127.0.0.1:8765/v1/", "http://127.0.0.1:8765"),
     ],
 )
 def test_the_address_of_a_server_gives_a_memory_on_it(address: str, url: str) -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import trustme
 from tests.client.conftest import new_key
 from tests.crash._proxy import Proxy
 from tests.server.conftest import Served
@@ -21,7 +22,8 @@ from orbiter.memory import (
     QueryError,
 )
 from orbiter.memory.agent import MemoryEvent
-from orbiter.memory.client import RemoteMemory
+from orbiter.memory.client import RemoteMemory, _connections, _retries
+from orbiter.memory.client._retries import Patience
 from orbiter.memory.keys import KeyFile
 from orbiter.memory.server import Settings, create_app, serving
 
@@ -34,7 +36,9 @@ def port_of(url: str) -> int:
 async def proxy(served: Served) -> AsyncIterator[Proxy]:
     """Return what stands between a client and its server."""
     async with Proxy(0) as proxy:
-        url = await served(allowed_hosts=(f"127.0.0.1:{proxy.port}",))
+        url = await served(
+            allowed_hosts=(f"127.0.0.1:{proxy.port}",), rate=1e6, burst=10**6, with_mcp=False
+        )
         proxy.upstream = port_of(url)
         yield proxy
 
@@ -79,7 +83,7 @@ async def test_a_lost_request_is_sent_again(proxy: Proxy, remote: RemoteMemory) 
     alice = remote.scope(user_id="alice")
     await alice.remember("tea")
 
-    proxy.lose_request(b"GET /v1/memories")
+    proxy.lose_request(b"POST /v1/memories/query")
 
     assert len(await alice.list()) == 1
     assert proxy.lost == 1
@@ -93,6 +97,86 @@ async def test_a_server_that_says_nothing_is_not_waited_for_without_end(proxy: P
             await memory.scope(user_id="alice").list()
 
 
+async def test_cancelled_calls_leave_the_connections_to_others(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_connections, "MOST", 4)
+    monkeypatch.setattr(_connections, "_FREE", 60.0)  # a place that is lost is not made good for
+    async with RemoteMemory(f"http://127.0.0.1:{proxy.port}", timeout=20.0) as memory:
+        alice = memory.scope(user_id="alice")
+        for turn in range(20):
+            calls = [asyncio.create_task(alice.list(limit=1)) for _ in range(12)]
+            for step in range(6):
+                await asyncio.sleep(0.002 * ((turn + step) % 5))
+                for call in calls[step::6]:
+                    call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+
+        found = await asyncio.gather(*(alice.list() for _ in range(12)))
+        used = next(iter(memory._link._clients.values()))
+
+    assert found == [[]] * 12
+    assert not used._old
+
+
+async def test_whoever_is_cancelled_leaves_at_once(proxy: Proxy, remote: RemoteMemory) -> None:
+    proxy.hold(b"POST /v1/memories/query")  # the answer never comes
+    call = asyncio.create_task(remote.scope(user_id="alice").list())
+    await asyncio.sleep(0.05)
+
+    call.cancel()
+    await asyncio.wait([call])
+
+    assert call.cancelled()
+    running = next(iter(remote._link._clients.values()))._running
+    assert len(running) == 1
+    await remote.close()
+    assert not running
+
+
+async def test_a_pool_that_has_lost_its_places_is_replaced(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_connections, "_FREE", 0.05)
+    memory = RemoteMemory(f"http://127.0.0.1:{proxy.port}")
+    connections = await memory._link._here()
+    lost = connections._calls
+    lost._transport._pool._max_connections = 0  # type: ignore[attr-defined]
+
+    assert await memory.scope(user_id="alice").list() == []
+    assert connections._calls is not lost
+    await memory.close()
+
+
+async def test_a_server_that_comes_back_in_time_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_retries, "_FIRST", 0.0001)
+    monkeypatch.setattr(_retries, "_LONGEST_UNSENT", 0.001)
+    store = AgentMemory(tmp_path / "a.db", embeddings=None, summaries=None)
+    settings = Settings(port=0, with_mcp=False, with_dashboard=False)
+    async with serving(create_app(store, settings=settings), settings=settings) as url:
+        memory = AgentMemory(url)
+        await memory.init()
+    call = asyncio.create_task(memory.scope(user_id="alice").facts.end("city"))  # done once only
+    await asyncio.sleep(0.2)  # far more tries than a call has that may have arrived
+
+    again = Settings(port=port_of(url), with_mcp=False, with_dashboard=False)
+    async with serving(create_app(store, settings=again), settings=again):
+        assert await call is None
+        await memory.close()
+
+
+def test_nothing_goes_beyond_the_time_of_a_call() -> None:
+    patience = Patience(tries=3, timeout=60.0)
+
+    assert patience.pause(100, is_unsent=True, left=0.01) is None
+    assert patience.pause(1, asked="5", left=4.0) is None
+    assert patience.pause(1, left=0.0) is None
+    assert 0.5 <= (patience.pause(10**6, is_unsent=True, left=60.0) or 0) <= 1.0
+    assert patience.pause(3, left=60.0) is None
+
+
 async def test_nobody_there_is_told_with_the_cure() -> None:
     memory = RemoteMemory("http://127.0.0.1:1", timeout=0.05)
 
@@ -102,6 +186,21 @@ async def test_nobody_there_is_told_with_the_cure() -> None:
         async with memory.scope(user_id="alice").events():
             await memory.scope(user_id="alice").remember("tea")
     await memory.close()
+
+
+async def test_what_is_wrong_with_tls_is_told_as_that(served: Served, tmp_path: Path) -> None:
+    made = trustme.CA().issue_cert("127.0.0.1")
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    made.private_key_pem.write_to_path(key)
+    made.cert_chain_pems[0].write_to_path(cert)
+    strange = await served(tls_cert=str(cert), tls_key=str(key))
+    plain = (await served()).replace("http:", "https:")
+
+    for url, why in ((strange, "SSL_CERT_FILE"), (plain, r"http://")):
+        memory = RemoteMemory(url, timeout=0.2)
+        with pytest.raises(MemoryConnectionError, match=f"TLS.*{why}") as caught:
+            await memory.init()
+        assert "orbiter-memory serve" not in str(caught.value)
 
 
 async def test_a_server_that_was_started_again_is_used_again(tmp_path: Path) -> None:
@@ -254,9 +353,9 @@ async def test_a_wrong_key_is_an_access_error(served: Served, keys: KeyFile) -> 
     new_key(keys, "write", "alice")
     url = await served(keys=keys)
 
-    for token in (None, f"om_00000000_{'x' * 43}"):
+    for token, why in ((None, "show a key"), (f"om_00000000_{'x' * 43}", "wrong, over or revoked")):
         memory = AgentMemory(url, token=token)
-        with pytest.raises(AccessError, match="key"):
+        with pytest.raises(AccessError, match=f"{why}.*`token=`.*ORBITER_MEMORY_TOKEN.*--token"):
             await memory.init()
         with pytest.raises(AccessError, match="key"):
             await anext(memory.scope(user_id="alice").events())

@@ -3,6 +3,8 @@
 import asyncio
 import io
 import json
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,10 @@ from tests.cli.conftest import Cli
 from tests.client.conftest import Beside, new_key
 from tests.server.conftest import Served
 
-from orbiter.memory import AgentMemory, TransferError, UnsupportedError, sync
-from orbiter.memory.client import RemoteMemory
+from orbiter.memory import AgentMemory, MemoryItem, TransferError, UnsupportedError, sync
+from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.client import RemoteMemory, _calls
+from orbiter.memory.client._handles import RemoteScope
 from orbiter.memory.extraction import MemoryOrchestrator
 from orbiter.memory.keys import KeyFile
 from orbiter.memory.transfer import Limits, export_file, import_file
@@ -90,6 +94,95 @@ async def test_what_cannot_be_moved_says_why(remote: AgentMemory, tmp_path: Path
     with pytest.raises(TransferError, match="format"):
         await export_file(alice, tmp_path / "out.xml")
     assert not (tmp_path / "out.xml").exists()
+
+
+# The same values, and the same errors
+
+HALF, LONG = "\ud800", "x" * 300
+EXACT: dict[str, Callable[[ScopedMemory], Awaitable[object]]] = {
+    "forget bytes": lambda it: it.forget(b"x"),  # type: ignore[arg-type]
+    "forget a long id": lambda it: it.forget(LONG),
+    "recall bytes": lambda it: it.recall(b"x"),  # type: ignore[arg-type]
+    "recall by a wide query": lambda it: it.recall("漢" * 250_000, mode="words"),
+    "recall an item": lambda it: it.recall(MemoryItem(content="x")),  # type: ignore[arg-type]
+    "recall half a character": lambda it: it.recall(HALF),
+    "get half a character": lambda it: it.get(HALF),
+    "get a long id": lambda it: it.get("x" * 100_000),
+    "get nothing": lambda it: it.get(""),
+    "history of a long id": lambda it: it.history("x" * 100_000),
+    "history of half a character": lambda it: it.history(HALF),
+    "update a long id": lambda it: it.update(LONG, "tea"),
+    "restore a long id": lambda it: it.restore(LONG),
+    "fork at a long id": lambda it: it.chat("c").fork(LONG),
+    "a long key": lambda it: it.facts.get("k" * 100_000),
+    "the history of a long key": lambda it: it.facts.history("k" * 100_000),
+    "end a long key": lambda it: it.facts.end(LONG),
+    "put a long key": lambda it: it.facts.put(LONG, 1),
+    "a bad format": lambda it: it.remember({"role": "user", "content": "x"}, format="bad"),  # type: ignore[arg-type]
+    "messages in a bad format": lambda it: it.chat("c").messages(format=None),  # type: ignore[arg-type]
+    "half a character": lambda it: it.remember(HALF),
+    "too long a text": lambda it: it.remember("x" * 2_000_000),
+    "far too long a text": lambda it: it.remember("x" * 20_000_000),
+    "a fact that is no JSON": lambda it: it.facts.put("k", {1: 2}),
+    "a set as a fact": lambda it: it.facts.put("k", {"a"}),
+    "an end in seconds": lambda it: it.remember("x", expires=60),  # type: ignore[arg-type]
+    "an end in words": lambda it: it.remember("x", expires="2040-01-01T00:00:00Z"),  # type: ignore[arg-type]
+    "an end beyond time": lambda it: it.remember("x", expires=timedelta.max),
+    "tags that are a word": lambda it: it.remember("x", tags="abc"),
+    "a filter of nothing": lambda it: it.list(where=[], query="nowhere"),  # type: ignore[arg-type]
+    "a long filter": lambda it: it.list(where={"n": {"$in": [f"{n:032x}" for n in range(3_000)]}}),
+    "a long query": lambda it: it.list(query="w " * 40_000),
+    "the past by a long filter": lambda it: it.as_of(datetime.now(UTC)).list(query="w " * 40_000),
+    "a limit that is none": lambda it: it.list(limit=-1),
+}
+
+
+async def test_what_is_odd_ends_the_same_way(remote: AgentMemory, memory: AgentMemory) -> None:
+    ends: list[dict[str, str]] = []
+    for each in (memory, remote):
+        ends.append({})
+        for name, call in EXACT.items():
+            try:
+                ends[-1][name] = repr(await call(each.scope(user_id="alice")))
+            except Exception as exc:  # noqa: BLE001 - which is what is compared
+                ends[-1][name] = type(exc).__name__
+
+    assert ends[0] == ends[1]
+
+
+async def test_what_can_be_kept_can_be_kept_there(remote: AgentMemory, memory: AgentMemory) -> None:
+    alice = remote.scope(user_id="alice")
+    odd, words, end = "\x01" * 2**20, ("a", "b"), timedelta(days=366 * 150)
+    item = await alice.remember("tea", tags={"a"}, expires=end)  # type: ignore[arg-type]
+    native = MemoryItem(content="n", native={"openai": {"blob": "x" * (7 * 2**20)}})
+
+    await alice.remember(native)
+    changed = await alice.update(item.id, odd, tags=(word for word in words))  # type: ignore[arg-type]
+
+    assert (await memory.scope(user_id="alice").get(native.id)) == await alice.get(native.id)
+    assert changed.content == odd
+    assert changed.metadata.extra["tags"] == ["a", "b"]
+    assert changed.expires_at is not None
+
+
+async def test_a_page_may_be_longer_than_the_server_gives(
+    remote: AgentMemory, memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_calls, "_PAGE", 3)
+    there, alice = memory.scope(user_id="alice"), remote.scope(user_id="alice")
+    await there.remember_many([f"{number}" for number in range(10)])
+
+    for limit in (4, 6, 9, 10, 2_000):
+        here, direct = await alice.list(limit=limit), await there.list(limit=limit)
+        assert (here, here.next) == (direct, direct.next)
+    moment = datetime.now(UTC)
+    assert await alice.as_of(moment).list(limit=8) == await there.as_of(moment).list(limit=8)
+
+
+def test_nothing_is_there_that_a_local_handle_does_not_have() -> None:
+    public = {name for name in dir(RemoteScope) if not name.startswith("_")}
+
+    assert public == {name for name in dir(ScopedMemory) if not name.startswith("_")}
 
 
 # What needs the store itself

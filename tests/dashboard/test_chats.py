@@ -170,6 +170,7 @@ async def test_a_long_chat_has_pages_that_miss_nothing(page: httpx.AsyncClient) 
             break
         asked["before"] = found["earlier"]
 
+    assert found["later"] is None  # what comes after this is the newest
     assert len(seen) == len(set(seen)) == 53
     assert places == ["here", "below"]  # the result stands with its call, on the earlier one
     html = (await page.get("/chat", params=asked)).text
@@ -178,6 +179,25 @@ async def test_a_long_chat_has_pages_that_miss_nothing(page: httpx.AsyncClient) 
     assert "get_sea" in html
     assert "17 degrees" in html
     assert "Lisbon" in html
+
+
+async def test_from_an_old_page_of_a_chat_one_goes_forward_page_by_page(
+    talks: AgentMemory, page: httpx.AsyncClient
+) -> None:
+    await talks.scope(user_id="ann").chat("long").add([f"line {n}" for n in range(130)])
+    asked = {"id": "long", "user_id": "ann"}
+    first = (await page.get("/chat.json", params=asked)).json()
+    second = (await page.get("/chat.json", params={**asked, "before": first["earlier"]})).json()
+    third = (await page.get("/chat.json", params={**asked, "before": second["earlier"]})).json()
+
+    again = (await page.get("/chat.json", params={**asked, "before": third["later"]})).json()
+    html = (await page.get("/chat", params={**asked, "before": second["earlier"]})).text
+
+    assert again["timeline"]["rows"] == second["timeline"]["rows"]
+    assert (again["later"], first["later"]) == (None, None)
+    assert "Later messages" in html
+    assert "To the newest" in html
+    assert html.count('&amp;user_id=ann">') >= 40  # each message opens in this scope
 
 
 async def test_summing_up_marks_what_is_summed_up(page: httpx.AsyncClient) -> None:

@@ -1,5 +1,7 @@
 """The page of memories on the move: what it offers, and what is gone for good."""
 
+from datetime import UTC, datetime
+
 from tests.dashboard._visitor import Visitor
 from tests.server.conftest import Client, Served, new_key
 
@@ -19,13 +21,32 @@ async def test_the_page_offers_every_format_and_its_links_work(
 
     page, twin = await visitor.look("/data", **ANN), await visitor.twin("/data", **ANN)
     table = await visitor.http.get("/v1/export?format=csv&user_id=ann")
+    every = await visitor.http.get("/v1/export?format=openai&everyone=true")
 
     assert list(twin["read"]) == list(FORMATS)  # type: ignore[call-overload]
     assert list(twin["written"]) == list(WRITTEN)  # type: ignore[call-overload]
     assert all(told for told in twin["read"].values())  # type: ignore[attr-defined]
     assert "/v1/export?format=csv&amp;user_id=ann" in page
+    assert "it cannot be read back" in page
+    today = f"{datetime.now(UTC):%Y-%m-%d}"
+    assert f'filename="memories-ann-csv-{today}.csv"' in table.headers["content-disposition"]
+    assert (
+        f'filename="memories-everyone-openai-{today}.jsonl"' in every.headers["content-disposition"]
+    )
     assert "peanuts" in table.text
     assert "Ben" not in table.text
+
+
+async def test_a_server_that_only_shows_blames_no_key(
+    memory: AgentMemory, keys: KeyFile, served: Served, client: Client
+) -> None:
+    shown = await Visitor(client(await served(read_only=True))).look("/data")
+    url = await served(keys=keys)
+    reader = await Visitor(client(url, new_key(keys, "read", user="ann"))).look("/data")
+
+    assert "This server only shows." in shown
+    assert "Your key" not in shown
+    assert "Your key may only read." in reader
 
 
 async def test_erasing_is_counted_first_and_needs_the_name(

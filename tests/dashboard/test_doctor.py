@@ -1,12 +1,16 @@
 """The page of health: what it checks, and who sees what of it."""
 
+from dataclasses import replace
+
 from tests.dashboard._visitor import Visitor
 from tests.server.conftest import Client, Served, new_key
 
 from orbiter.memory import AgentMemory
-from orbiter.memory._checkup import check_contents, check_waiting
+from orbiter.memory._checkup import Check, check_contents, check_waiting
 from orbiter.memory.keys import KeyFile
 from orbiter.memory.reports import StoreStats, Verification
+from orbiter.memory.server.dashboard._doctor import _waiting
+from orbiter.memory.server.dashboard._render import render
 from orbiter.memory.testing.servers import RedisServer, redis_server
 
 __all__ = ["redis_server"]
@@ -24,6 +28,8 @@ async def test_the_page_says_how_the_store_and_the_server_are(
     assert names == ["version", "python", "sqlite", "model", "extras", "store", "waiting"]
     server = {check["name"]: check for check in twin["server"]}  # type: ignore[attr-defined]
     assert server["keys"]["state"] == "note"
+    assert f"--url {memory.url} " in server["keys"]["cure"]
+    assert "not indexed yet" not in page
     assert "this computer alone" in server["address"]["found"]
     assert twin["stats"]["items"] == 1  # type: ignore[index]
     assert "Verify everything" in page
@@ -84,6 +90,29 @@ async def test_pages_say_what_a_store_cannot_do(
     assert "keeps nothing that was forgotten" in hidden
     assert "Lisbon" in history.text
     assert "this store cannot check itself" in verified.text
+
+
+def test_what_waits_is_not_all_well() -> None:
+    stats = StoreStats(items=2, deleted=0, versions=0, bytes=1, unindexed=0, schema=4)
+    late = replace(stats, unembedded=1)
+    told = {"checks": [_waiting(late)], "server": None}
+
+    assert "All is well" in render("parts/verdict.html", {**told, "checks": [], "stats": stats})
+    page = render("parts/verdict.html", {**told, "stats": late})
+    assert 'class="notice warn"' in page
+    assert "Nearly well: 1 memory waits for its vector" in page
+    assert "Catch up now" in _waiting(late).cure
+
+
+def test_names_between_backticks_are_code() -> None:
+    checks = [Check("model", "note", "see `a < b`", "write `x`")]
+
+    page = render("parts/checks.html", {"checks": checks})
+    wrong = render("parts/went_wrong.html", {"why": "nothing came from `<b>`"})
+
+    assert "see <code>a &lt; b</code>" in page
+    assert "`" not in page + wrong
+    assert "Nothing came from <code>&lt;b&gt;</code>." in wrong
 
 
 def test_what_is_wrong_comes_with_what_to_do() -> None:

@@ -3,13 +3,15 @@
 import json
 from datetime import UTC, datetime
 
+import pytest
 from tests.dashboard._visitor import Visitor
 from tests.server.conftest import Client, Served, new_key
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.keys import KeyFile
+from orbiter.memory.server.dashboard import _assertions, _facts
 from orbiter.memory.server.dashboard._ticks import ticks_of
-from orbiter.memory.server.dashboard._timeline import axis_of, row_of
+from orbiter.memory.server.dashboard._timeline import axis_of, row_of, scrub_of
 
 ANN = {"user_id": "ann"}
 HOSTILE = "<script>alert(1)</script>\u202egnp"
@@ -41,8 +43,47 @@ async def test_the_page_draws_a_time_line_for_each_key(
     assert list(rows) == ["city", "phone"]
     assert [each["more"] for each in twin["narrower"]] == [{"agent_id": "nova"}]  # type: ignore[attr-defined]
     assert 'class="span now"' in page
-    assert 'class="in-now" x="8" y="15.5">Lisbon<' in page
+    assert 'class="in-bar in-now">Lisbon<' in page
     assert 'class="span retracted"' in page
+
+
+async def test_keys_are_in_natural_order_and_in_pages(
+    memory: AgentMemory, served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_facts, "_MOST_KEYS", 2)
+    for key in ("city_10", "city_2", "City_1", "abc"):
+        await memory.scope(**ANN).facts.put(key, "here")
+    visitor = Visitor(client(await served()))
+
+    first, page = await visitor.twin("/facts", **ANN), await visitor.look("/facts", **ANN)
+    second = await visitor.twin("/facts", skip="2", **ANN)
+
+    assert [row["key"] for row in first["rows"]] == ["abc", "City_1"]  # type: ignore[attr-defined]
+    assert [row["key"] for row in second["rows"]] == ["city_2", "city_10"]  # type: ignore[attr-defined]
+    assert "skip=2" in page
+    assert "1 to 2 of 4 keys" in page
+
+
+async def test_a_history_comes_in_pages_below_what_can_be_done(
+    memory: AgentMemory, served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_assertions, "_AT_ONCE", 2)
+    facts = memory.scope(**ANN).facts
+    for year in (2019, 2021, 2023):
+        await facts.put("city", f"Town {year}", valid_from=_day(year))
+    visitor = Visitor(client(await served()))
+    asked = {"key": "city", **ANN}
+
+    newest = (await visitor.http.get("/ui/facts/history", params=asked)).text
+    rest = (await visitor.http.get("/ui/facts/history", params={"earlier": "2", **asked})).text
+
+    assert newest.index("Revert the last word") < newest.index("Town 2023")
+    assert "holds since 2023" in newest
+    assert "held 2021 to 2023" in newest
+    assert "Town 2019" not in newest
+    assert "Town 2019" in rest
+    assert "Revert" not in rest
+    assert "Earlier assertions" not in rest
 
 
 async def test_a_page_is_asked_for_two_times(
@@ -72,6 +113,7 @@ async def test_an_administrator_first_chooses_whose(
     page, twin = await visitor.look("/facts"), await visitor.twin("/facts")
 
     assert 'href="/facts?user_id=ann"' in page
+    assert '<input class="input" id="w-user" name="user_id"' in page
     assert "Lisbon" not in page
     scopes = [each["scope"] for each in twin["whose"]]  # type: ignore[attr-defined]
     assert {"user_id": "ben", "agent_id": "nova"} in scopes
@@ -162,6 +204,20 @@ async def test_contradictions_are_drawn_beside_what_holds(memory: AgentMemory) -
     ]
     assert len(row.conflicts) == 1
     assert json.loads(json.dumps(row.height)) == 52
+
+
+async def test_a_slider_steps_by_what_suits_and_leaves_the_axis(memory: AgentMemory) -> None:
+    now = _day(2026, 6)
+    axis = axis_of((), now=now, days=365)
+
+    moved = axis_of((), now=now, days=365, as_of=axis.start)
+    units = {
+        days: scrub_of(axis_of((), now=now, days=days), as_of=now).unit for days in (1, 365, 9_000)
+    }
+
+    assert (moved.start, moved.end) == (axis.start, axis.end)
+    assert units == {1: "hour", 365: "day", 9_000: "month"}
+    assert axis_of((), now=now, days=365, as_of=_day(2019)).start < _day(2019)
 
 
 def test_an_axis_has_few_and_round_marks_whatever_its_length() -> None:

@@ -17,6 +17,7 @@ from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.keys import KeyFile
 from orbiter.memory.server.dashboard._connect import snippets
 from orbiter.memory.server.dashboard._facets import Filters, facets
+from orbiter.memory.server.dashboard._render import visible
 from orbiter.memory.server.dashboard._strip import MOST, as_row, merged
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e"
@@ -112,6 +113,100 @@ def test_a_facet_counts_what_passes_the_others() -> None:
     assert next(v for f in found if f.name == "tag" for v in f.values if v.is_on).link == "/"
 
 
+def test_a_memory_of_very_many_tags_does_not_take_the_counting() -> None:
+    many = MemoryItem(
+        content="a", metadata=MemoryMetadata(extra={"tags": list(map(str, range(99)))})
+    )
+    few = MemoryItem(content="b", metadata=MemoryMetadata(extra={"tags": ["7", "98", 5]}))
+
+    found = facets(Filters(tag="98"), [many, few], forgotten=None, held=())
+
+    counts = {v.value: v.count for facet in found if facet.name == "tag" for v in facet.values}
+    assert (counts["7"], counts["98"]) == (2, 1)  # the last ones of very many are not counted
+
+
+async def test_each_narrowing_can_be_taken_away_and_the_rest_of_the_address_stays(
+    memory: AgentMemory, served: Served, client: Client, keys: KeyFile
+) -> None:
+    ann = memory.scope(user_id="ann", agent_id="nova")
+    item = await ann.remember("tea", tags=["taste"])
+    await ann.chat("trip").add("hello")
+    url = await served(keys=keys)
+    admin, own = Visitor(client(url, new_key(keys, "admin"))), new_key(keys, "write", "ann")
+    asked = {"user_id": "ann", "agent_id": "nova"}
+
+    def links(page: str) -> list[str]:
+        narrowed = re.search(r'aria-label="Narrowed to">(.*?)</div>', page, re.DOTALL)
+        return re.findall('href="([^"]+)"', html.unescape(narrowed[1] if narrowed else ""))
+
+    page = await admin.look("/memory", id=item.id, **asked)
+    assert links(page) == [
+        f"/memory?id={item.id}&agent_id=nova",
+        f"/memory?id={item.id}&user_id=ann",
+        f"/memory?id={item.id}",
+    ]
+    for link in links(page):
+        assert "tea" in (await admin.http.get(link)).text
+    chat = await admin.look("/chat", id="trip", **asked)
+    assert links(chat) == ["/chats?agent_id=nova", "/chats?user_id=ann", "/chats"]
+    # What the key names stays.
+    narrow = await Visitor(client(url, own)).look("/", tag="taste", **asked)
+    assert links(narrow) == ["/?tag=taste"] * 2
+    assert "everyone" not in narrow
+
+
+async def test_who_asks_for_another_is_told_whose_memories_these_are(
+    memory: AgentMemory, served: Served, client: Client, keys: KeyFile
+) -> None:
+    url = await served(keys=keys)
+    bob = Visitor(client(url, new_key(keys, "read", "bob")))
+
+    other, own = await bob.look("/", user_id="ann"), await bob.look("/", user_id="bob")
+
+    assert "Your key is for user <strong>bob</strong>" in other
+    assert "Your key is for" not in own
+
+
+async def test_what_is_added_does_not_end_a_search(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    ann = memory.scope(user_id="ann")
+    await ann.remember_many(["the tram leaves at nine", "the boat leaves at ten"])
+    visitor, asked = Visitor(client(await served())), {"user_id": "ann"}
+    page = await visitor.look("/", q="tram", user_id="ann")
+
+    fits = await visitor.send("/ui/memories", asked, content="a tram is late", q="tram")
+    other = await visitor.send("/ui/memories", asked, content="tea", q="", type="human")
+
+    assert 'hx-include="form.search"' in page  # so that a browser sends what is searched
+    assert "a tram is late" in _texts(fits.text)
+    assert "the boat leaves at ten" not in _texts(fits.text)
+    assert "Remembered." in fits.headers["HX-Trigger"]
+    assert _texts(other.text) == []
+    assert "leaves it out" in other.headers["HX-Trigger"]
+
+
+async def test_facets_do_not_count_what_a_search_does_not_find(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    await memory.scope(user_id="ann").remember("tea", tags=["taste"])
+    await memory.scope(user_id="bob").remember("coffee", tags=["taste"])
+    visitor = Visitor(client(await served()))
+
+    listed, found = await visitor.look("/"), await visitor.look("/", q="tea")
+
+    assert '<span class="count">2</span>' in listed
+    assert "taste" in found
+    assert not re.search(r'<span class="count">\d', found)
+
+
+def test_joiners_are_seen_where_they_join_nothing() -> None:
+    assert visible("pay\u200dpal and pay\u200cpal") == "pay⟨U+200D⟩pal and pay⟨U+200C⟩pal"
+    assert visible("\u200d") == "⟨U+200D⟩"
+    for text in ("👩🏽\u200d🔬", "❤️\u200d🔥", "می\u200cخواهم", "क्\u200dष", "a\tb\n"):
+        assert visible(text) == text
+
+
 async def test_another_users_key_sees_and_changes_nothing_foreign(
     memory: AgentMemory, served: Served, client: Client, keys: KeyFile
 ) -> None:
@@ -191,6 +286,25 @@ async def test_what_is_to_be_copied_works(
     assert [item.content for item in kept] == ["Mia loves trams"] * 2
 
 
+async def test_a_program_is_set_up_for_this_server_and_this_user(
+    memory: AgentMemory, served: Served, client: Client, keys: KeyFile
+) -> None:
+    def install(found: dict[str, Any]) -> str:
+        return str(next(one["text"] for one in found["connect"] if one["id"] == "connect-claude"))
+
+    here = install(await Visitor(client(await served())).twin("/index"))
+    url = await served(keys=keys)
+    bob = install(await Visitor(client(url, new_key(keys, "write", "bob's"))).twin("/index"))
+    boss = await Visitor(client(url, new_key(keys, "admin"))).look("/")
+
+    assert here == f"orbiter-memory install claude-code --url {memory.url.partition('///')[2]}"
+    words = shlex.split(bob.partition(" ")[2])
+    assert words == ["orbiter-memory", "install", "claude-code", "--url", url, "--user", "bob's"]
+    assert bob.startswith("ORBITER_MEMORY_TOKEN=")
+    assert memory.url.partition("///")[2] not in bob
+    assert f"orbiter-memory keys create --url {memory.url} --user NAME makes a key" in boss
+
+
 async def test_the_strip_tells_what_others_write_and_is_one_message(
     memory: AgentMemory, served: Served, client: Client, keys: KeyFile
 ) -> None:
@@ -203,7 +317,7 @@ async def test_the_strip_tells_what_others_write_and_is_one_message(
         lines = answer.aiter_lines()
         await anext(lines)  # it listens
         await other.scope(user_id="ann").remember("ann's secret")
-        await other.scope(user_id="bob").remember(HOSTILE + "\r\nsecond line")
+        new = await other.scope(user_id="bob").remember(HOSTILE + "\r\nsecond line")
         async for line in lines:
             told += line + "\n"
             if "</ol>" in line:
@@ -211,6 +325,7 @@ async def test_the_strip_tells_what_others_write_and_is_one_message(
 
     assert answer.headers["Content-Type"].startswith("text/event-stream")
     assert "event: strip" in told
+    assert f'data-new="{new.id}"' in told  # for the list beside it
     assert "&lt;img src=x onerror=alert(1)&gt;⟨U+202E⟩⟨U+000D⟩" in told
     assert "secret" not in told
     assert all(line.startswith("data: ") for line in told.split("event: strip\n")[1].splitlines())
@@ -244,6 +359,7 @@ async def test_what_is_not_there_is_a_page_for_browsers_and_a_problem_for_progra
 
     assert page.status_code == 404
     assert "<h1>There is nothing here</h1>" in page.text
+    assert ".json" not in page.text  # it has no twin
     for answer in (program, part, rest):
         assert answer.status_code == 404
         assert answer.headers["Content-Type"] == "application/problem+json"

@@ -109,6 +109,31 @@ async def test_the_last_open_question_of_a_chat_is_the_task(page: httpx.AsyncCli
     assert found["chats"] == ["trip"]
 
 
+async def test_a_chat_that_ends_with_an_answer_asks_what_comes_next(
+    memory: AgentMemory, page: httpx.AsyncClient
+) -> None:
+    await memory.scope(user_id="ann").chat("trip").add({"role": "assistant", "content": "By sea"})
+    asked = {"user_id": "ann", "chat": "trip"}
+
+    answer = await page.get("/context", params=asked)
+    goes_on = await page.get("/context.json", params={**asked, "q": "And after that?"})
+
+    assert answer.status_code == 200
+    assert "This chat ends with an answer. Type what comes next." in answer.text
+    assert "chat.context" not in answer.text
+    assert "autofocus" in answer.text.partition('id="q"')[2].partition(">")[0]
+    assert "By sea" in goes_on.json()["result"]["text"]
+
+
+async def test_the_labs_open_memories_in_the_scope_they_are_in(page: httpx.AsyncClient) -> None:
+    for path in ("/recall", "/context"):
+        html = (await page.get(path, params=TASK)).text
+
+        links = [each.partition('"')[0] for each in html.split('href="/memory?')[1:]]
+        assert links
+        assert all(each.endswith("&amp;user_id=ann") for each in links)
+
+
 async def test_three_ways_to_recall_stand_side_by_side(page: httpx.AsyncClient) -> None:
     html = (await page.get("/recall", params={**TASK, "k": "3"})).text
     found = (await page.get("/recall.json", params={**TASK, "k": "3"})).json()

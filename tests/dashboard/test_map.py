@@ -13,6 +13,7 @@ from orbiter.memory import AgentMemory, MemoryItem
 from orbiter.memory.items import MemoryMetadata
 from orbiter.memory.keys import KeyFile
 from orbiter.memory.server.dashboard import _map, _map_drawn
+from orbiter.memory.server.dashboard._map_facets import facet
 from orbiter.memory.server.dashboard._projection import directions_of_words, lay_out
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.testing.servers import (
@@ -132,7 +133,9 @@ async def test_the_map_and_its_twin_tell_the_same(
     assert points["by"] == "meaning"
     assert points["facets"]["user"]["counts"] == [20, 20]
     assert set(points["facets"]["tag"]["values"]) == {"sea", "wood"}
+    assert points["facets"]["type"]["values"] == ["note"]
     assert points["facets"]["age"]["values"] == ["last hour"]
+    assert "mean the same stand together" in page.text
     assert twin["total"] == 40
     assert twin["drawn"]["points"]["id"] == points["id"]
     assert [each["name"] for each in twin["drawn"]["groups"]] == [g[0] for g in points["groups"]]
@@ -206,8 +209,22 @@ async def test_without_a_model_words_place_the_memories(served: Served, client: 
         site = client(await served(memory=wordy))
 
         points = (await site.get("/ui/map/points")).json()
+        page = (await site.get("/map", headers=HTML)).text
 
     assert (points["by"], points["count"]) == ("words", 40)
+    assert "of the same words stand together" in page
+    assert "mean the same" not in page
+
+
+def test_a_point_is_told_by_its_own_value_also_where_others_share_its_colour() -> None:
+    users = [f"user {number}" for number in range(12)]
+    items = [MemoryItem(content="tea", metadata=MemoryMetadata(user_id=user)) for user in users]
+
+    found = facet("user", [*items, MemoryItem(content="nobody's")])
+
+    named, each = found["named"], found["is"]
+    assert found["values"][-1] == "6 others"  # type: ignore[index]
+    assert [named[at] for at in each] == [*users, "no user"]  # type: ignore[index, attr-defined]
 
 
 async def test_redis_keeps_no_vectors_and_has_a_map_of_words(

@@ -105,11 +105,40 @@ async def test_a_forgotten_memory_is_shown_as_such_and_comes_back(
     assert "Restore brings it back" in gone.headers["HX-Trigger"]
     assert is_gone
     for shown in (gone.text, page):
+        assert "Why it ranks" not in shown
+        assert "Related" not in shown
+        assert '<div class="stack" id="ranks"' in shown  # where they were, and come again
         assert "<strong>Forgotten.</strong>" in shown
         assert "the door code" in shown
     assert edit.status_code == 422
     assert "<strong>Forgotten.</strong>" not in back.text
+    assert "Why it ranks" in back.text
+    assert "Related" in back.text
     assert await ann.get(item.id) is not None
+
+
+async def test_only_a_changed_text_is_called_edited_and_long_names_can_be_read(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    long = "x" * 300
+    ann = memory.scope(user_id=f"ann {long}", agent_id=f"nova {long}")
+    hidden = await ann.remember("buy pills", source="web:pills.example", tags=[f"tag {long}"])
+    await ann.quarantine("web:pills.example")
+    written = await ann.remember("at nine", source="web:trains.example")
+    await ann.update(written.id, "at ten")
+    visitor = Visitor(client(await served()))
+
+    listed, forgotten = await visitor.look("/"), await visitor.look("/", status="forgotten")
+
+    assert "edited, version 2" in listed
+    assert hidden.id in forgotten
+    assert "edited" not in forgotten
+    assert '<span class="chip c0">note</span>' in listed
+    for cut in (f"ann {long}", f"nova {long}", f"tag {long}"):
+        assert f'title="{cut}"' in forgotten
+    assert f'class="tag" dir="auto" href="/?tag=tag+{long}">' in await visitor.look(
+        "/memory", id=hidden.id
+    )
 
 
 async def test_hostile_text_is_shown_and_edited_as_it_is(

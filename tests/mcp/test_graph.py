@@ -77,10 +77,23 @@ async def test_what_has_no_entity_to_stand_on_is_refused(connect: Connect) -> No
         nameless = await refusal(client, "create_entities", entities=[{**ANN, "name": " "}])
         graph = await call(client, "read_graph")
 
-    assert "Entity with name Bo not found" in observed
-    assert "Entity with name Ann not found" in related
+    assert observed.startswith("Entity with name Bo not found")
+    assert related.startswith("Entity with name Ann not found")
     assert "must not be empty" in nameless
     assert graph == {"entities": [], "relations": []}
+
+
+async def test_what_is_answered_is_what_is_stored(connect: Connect, era: str) -> None:
+    cat = {"name": "Cy", "entityType": "cat", "observations": ["meows", "meows", "", " "]}
+    async with connect("kg", mode=era) as client:
+        made = await call(client, "create_entities", entities=[cat])
+        graph = await call(client, "read_graph")
+        listed = {each.uri for each in (await client.list_resources()).resources}
+        [document] = (await client.read_resource("memory://knowledge-graph")).contents
+
+    assert made["entities"] == graph["entities"] == [{**cat, "observations": ["meows"]}]
+    assert "memory://knowledge-graph" in listed
+    assert json.loads(document.text) == graph  # type: ignore[union-attr]
 
 
 async def test_an_entity_outlives_its_last_observation_and_its_removal_takes_all(

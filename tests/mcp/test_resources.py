@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS
 from tests.mcp.conftest import Connect
 
 from orbiter.memory import AgentMemory, ScopedMemory
@@ -102,3 +103,20 @@ async def test_a_handoff_has_the_conversation_newest_first_and_the_memories(
     assert by_chat.index("tests are red") < by_chat.index("plan the deploy")
     assert "deploys go out on Tuesday" in by_topic
     assert "the next step" in by_topic
+
+
+async def test_a_prompt_that_lacks_something_is_the_callers_mistake(
+    connect: Connect, era: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[tuple[str, dict[str, str], str]] = [
+        ("recall", {}, "`query` is missing"),
+        ("recall", {"query": "x", "bogus": "y"}, "`bogus`"),
+        ("nope", {}, "there are `recall`, `handoff`"),
+    ]
+    async with connect(mode=era) as client:
+        for name, given, words in asked:
+            with pytest.raises(MCPError, match=words) as caught:
+                await client.get_prompt(name, given)
+            assert caught.value.error.code == INVALID_PARAMS
+
+    assert not caplog.records

@@ -132,6 +132,42 @@ def test_a_file_that_others_can_open_is_refused(keys: KeyFile, mode: int) -> Non
         KeyFile(keys.path).check(token)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="owners of POSIX")
+def test_a_file_of_another_user_is_refused(keys: KeyFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = new_key(keys, user="ann")
+    if os.geteuid() == 0:
+        os.chown(keys.path, 12345, 12345)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+
+    with pytest.raises(StorageError, match="another user's"):
+        KeyFile(keys.path).check(token)
+
+
+@pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="links of POSIX")
+def test_a_key_revoked_through_a_link_opens_nothing(keys: KeyFile, tmp_path: Path) -> None:
+    link = tmp_path / "link.json"
+    link.symlink_to(keys.path.name)
+    key, token = KeyFile(link).create(scope=ANN, role="write")
+    assert keys.check(token) is not None
+
+    KeyFile(link).revoke(key.id)
+
+    assert keys.check(token) is None
+    assert link.is_symlink()
+    assert not Path(f"{link}.lock").exists()  # both wait for one lock
+
+
+@pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="links of POSIX")
+def test_a_lock_that_is_a_link_makes_no_file_elsewhere(keys: KeyFile, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    Path(f"{keys.path}.lock").symlink_to(elsewhere)
+
+    with pytest.raises(StorageError, match="cannot be changed"):
+        keys.create(scope=ANN, role="write")
+    assert not elsewhere.exists()
+
+
 def test_a_folder_in_place_of_the_file_is_refused(keys: KeyFile) -> None:
     keys.path.mkdir()
 
@@ -185,14 +221,62 @@ def test_the_keys_stand_beside_the_file_and_know_no_password(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     one = key_file_for("postgresql://me:secret@db/x")
 
-    assert key_file_for("agent.db") == Path("agent.db.keys.json")
-    assert key_file_for("sqlite:////var/a.db") == Path("/var/a.db.keys.json")
+    assert key_file_for("agent.db") == Path.cwd() / "agent.db.keys.json"
+    assert key_file_for(f"sqlite:///{tmp_path}/a.db") == tmp_path / "a.db.keys.json"
     assert one == key_file_for("postgresql://me:another@db/x")
     assert one != key_file_for("postgresql://me:secret@db/y")
     assert "secret" not in str(one)
     for url in ("memory://", ":memory:", "http://127.0.0.1:1"):
         with pytest.raises(QueryError):
             key_file_for(url)
+    with pytest.raises(QueryError, match="`%2F`") as told:  # they would all share one file
+        key_file_for("postgresql://me:sec/ret@db/x")
+    assert "ret" not in str(told.value).replace("written", "")
+
+
+@pytest.mark.parametrize(
+    "spellings",
+    [
+        ("a.db", "./a.db", "sqlite:///a.db", "sqlite:///./a.db", "SQLITE:///a.db",
+         "sqlite:///{here}/a.db", "{here}/a.db", "link.db", "sqlite:///link.db", "there/a.db"),
+        ("postgresql://u:p@h/d", "postgres://u:p@h/d", "POSTGRES://u:q@H:5432/d",
+         "postgresql://h/d?user=u", "postgresql://u@h/d?sslmode=require",
+         "postgresql:///d?host=h&user=u&port=5432", "postgresql://u@h?dbname=d"),
+        ("postgresql://u@h/u", "postgresql://u@h", "postgresql://u@h:5432"),
+        ("postgresql://u@h1,h2/d", "postgresql://u@h2:5432,h1/d"),
+        ("redis://h", "redis://h/", "redis://h/0", "redis://:p@h:6379", "redis://h?db=0",
+         "Redis://default:p@h"),
+        ("redis+sentinel://h/name", "redis+sentinel://h:26379/name/0"),
+        ("redis+cluster://h1,h2", "redis+cluster://h2:6379,h1:6379/0"),
+    ],
+)  # fmt: skip
+def test_however_a_store_is_called_it_has_one_file_of_keys(
+    spellings: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link.db").symlink_to("a.db")
+    (tmp_path / "there").symlink_to(tmp_path)
+
+    found = {each: key_file_for(each.format(here=tmp_path)) for each in spellings}
+
+    assert len(set(found.values())) == 1, found
+
+
+@pytest.mark.parametrize(
+    "urls",
+    [("a.db", "A.db", "a.db?timeout=5"),  # which is a file of that name
+     ("postgresql://u@h/d", "postgresql://v@h/d", "postgresql://u@h/e", "postgresql://u@i/d",
+      "postgresql://u@h:5433/d"),
+     ("redis://h", "redis://h/1", "redis://h?db=2", "redis://h:1", "redis+cluster://h",
+      "redis+sentinel://h/a", "redis+sentinel://h/b", "redis+sentinel://h/b/1")],
+)  # fmt: skip
+def test_other_stores_have_other_files_of_keys(
+    urls: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+
+    assert len({key_file_for(url) for url in urls}) == len(urls)
 
 
 async def test_a_server_notices_a_revoked_key_with_the_next_request(

@@ -1,16 +1,22 @@
 """How much, how long and how often: what asks for more is refused, and nothing is held up."""
 
 import asyncio
+import errno
 import socket
+import ssl
 from collections.abc import AsyncIterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
+import trustme
 from tests.server.conftest import Client, Served, new_key, until
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.keys import KeyFile
+from orbiter.memory.server import _accepting
+from orbiter.memory.server._accepting import most_connections
 from orbiter.memory.server._problems import Refused
 from orbiter.memory.server._rates import Buckets
 
@@ -148,20 +154,205 @@ async def test_headers_without_end_are_refused(served: Served) -> None:
     assert b"x-content-type-options: nosniff" in told
 
 
-async def test_more_connections_than_allowed_are_not_taken(served: Served, client: Client) -> None:
-    url = await served(max_connections=3, **BARE)
-    held = [await connect(url) for _ in range(3)]
-    await asyncio.sleep(0.05)
+async def test_headers_that_come_at_once_are_counted_too(served: Served, client: Client) -> None:
+    http = client(await served(**BARE))
+
+    many = await http.get("/healthz", headers={f"X-{count}": "y" * 90 for count in range(400)})
+    one = await http.get("/healthz", headers={"X": "y" * 33_000})
+    path = await http.get(f"/healthz?{'y' * 33_000}")
+    fits = await http.get("/healthz", headers={"X": "y" * 30_000})
+
+    assert {each.status_code for each in (many, one, path)} <= {431, 400}
+    assert 431 in (many.status_code, one.status_code, path.status_code)
+    assert fits.status_code == 200
+
+
+async def test_who_has_shown_no_key_makes_room_for_who_comes(
+    served: Served, client: Client, keys: KeyFile
+) -> None:
+    url = await served(keys=keys, max_connections=4, **BARE)
+    ann = client(url, new_key(keys, user="ann"))
+    assert (await ann.get("/healthz")).status_code == 200
+    (kept,) = ann._transport._pool.connections  # type: ignore[attr-defined]  # it is used again
+    silent = [await connect(url) for _ in range(12)]
+
+    gone = await asyncio.gather(*(_rest(reader) for reader, _, _ in silent[:9]))
+    again = await ann.get("/healthz")
+    bob = await client(url, new_key(keys, user="bob")).get("/healthz")
+
+    assert gone == [b""] * 9  # the oldest; the last three have the room that is left
+    assert (again.status_code, bob.status_code) == (200, 200)
+    assert ann._transport._pool.connections == [kept]  # type: ignore[attr-defined]
+    for _, writer, _ in silent:
+        writer.close()
+
+
+async def test_who_has_shown_a_key_makes_room_for_nobody(served: Served, client: Client) -> None:
+    url = await served(max_connections=2, **BARE)
+    one, other = client(url), client(url)
+    assert [(await each.get("/healthz")).status_code for each in (one, other)] == [200, 200]
 
     with pytest.raises(httpx.HTTPError):
         await client(url).get("/healthz")
-    for _, writer, _ in held:
-        writer.close()
-        await writer.wait_closed()
+    await other.aclose()
 
     async with asyncio.timeout(60):  # until the server has noticed
         while not await _answers(client(url)):
             pass
+    assert (await one.get("/healthz")).status_code == 200
+
+
+async def test_a_refusal_before_a_key_ends_the_connection(
+    served: Served, client: Client, keys: KeyFile
+) -> None:
+    key = new_key(keys, user="ann")
+    url = await served(keys=keys, **BARE)
+    http = client(url)
+    right = {"Authorization": f"Bearer {key}"}
+
+    refused = [
+        await http.get("/healthz"),
+        await http.get("/healthz", headers={"Authorization": "Bearer x"}),
+        await http.get("/healthz", headers=right | {"Host": "evil.com"}),
+        await http.get("/healthz", headers=right | {"Origin": "http://evil.com"}),
+        # Who still sends when the answer is there must be able to read it.
+        await http.post("/v1/memories", content=b"x" * 5_000_000),
+    ]
+    known = [await http.get("/healthz", headers=right), await http.get("/metrics", headers=right)]
+
+    assert [each.status_code for each in refused] == [401, 401, 421, 403, 401]
+    assert {each.headers.get("connection") for each in refused} == {"close"}
+    assert [each.status_code for each in known] == [200, 403]
+    assert [each.headers.get("connection") for each in known] == [None, None]
+
+
+def test_connections_leave_room_for_the_files_of_the_store() -> None:
+    resource = pytest.importorskip("resource")
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    assert most_connections(10) == 10
+    if soft != resource.RLIM_INFINITY:
+        assert most_connections(soft) == soft - 128
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> tuple[dict[str, object], ssl.SSLContext]:
+    """Return settings with a certificate, and what trusts it."""
+    authority, context = trustme.CA(), ssl.create_default_context()
+    made, pem = authority.issue_cert("127.0.0.1"), tmp_path / "server.pem"
+    made.private_key_and_cert_chain_pem.write_to_path(pem)
+    authority.configure_trust(context)
+    return {"tls_cert": str(pem), "tls_key": str(pem), **BARE}, context
+
+
+async def test_a_handshake_is_waited_for_as_anything_else(
+    served: Served, client: Client, tls: tuple[dict[str, object], ssl.SSLContext]
+) -> None:
+    settings, trusted = tls
+    url = await served(patience=0.3, **settings)
+    silent = await connect(url)
+    plain = await connect(url)
+    plain[1].write(b"GET / HTTP/1.1\r\n\r\n")
+
+    told = [await _rest(silent[0]), await _rest(plain[0])]  # without an end, if it were waited for
+
+    assert told[0] == b""
+    assert b"HTTP" not in told[1]
+    assert (await client(url, verify=trusted).get("/healthz")).status_code == 200
+    for _, writer, _ in (silent, plain):
+        writer.close()
+
+
+async def test_a_handshake_that_does_not_come_makes_room(
+    served: Served, client: Client, tls: tuple[dict[str, object], ssl.SSLContext]
+) -> None:
+    settings, trusted = tls
+    url = await served(max_connections=2, patience=60.0, **settings)
+    silent = [await connect(url) for _ in range(6)]
+
+    gone = await asyncio.gather(*(_rest(reader) for reader, _, _ in silent[:4]))
+    answer = await client(url, verify=trusted).get("/healthz")
+
+    assert gone == [b""] * 4
+    assert answer.status_code == 200
+    for _, writer, _ in silent:
+        writer.close()
+
+
+async def test_a_system_without_room_is_told_of_now_and_then(
+    served: Served,
+    client: Client,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, failures = asyncio.get_running_loop(), [OSError(errno.EMFILE, "too many")] * 5
+    accept = loop.sock_accept
+
+    async def full(bound: socket.socket) -> object:
+        if failures:
+            raise failures.pop()
+        return await accept(bound)
+
+    monkeypatch.setattr(_accepting, "_PAUSE", 0.0)
+    monkeypatch.setattr(loop, "sock_accept", full)
+    url = await served(**BARE)
+
+    assert (await client(url).get("/healthz")).status_code == 200
+    assert not failures
+    told = [each for each in caplog.records if "no room" in each.getMessage()]
+    assert len(told) == 1
+    assert told[0].exc_info is None
+
+
+async def test_a_key_holds_one_import_and_one_export_at_a_time(
+    served: Served, client: Client, keys: KeyFile
+) -> None:
+    url = await served(keys=keys, **BARE)
+    ann, bob = (client(url, new_key(keys, user=each)) for each in ("ann", "bob"))
+    going, go_on = asyncio.Event(), asyncio.Event()
+
+    async def held() -> AsyncIterator[bytes]:
+        yield b"{"
+        going.set()
+        await go_on.wait()
+
+    first = asyncio.create_task(ann.post("/v1/import", content=held()))
+    await going.wait()
+    await until(lambda: served.app.state.transfers)  # type: ignore[attr-defined]
+    second = await ann.post("/v1/import", content=b"{}")
+    out = await ann.get("/v1/export")
+    others = await bob.post("/v1/import", content=b"{}")
+    go_on.set()
+    await first
+    after = await ann.post("/v1/import", content=b"{}")
+
+    assert second.status_code == 429
+    assert second.headers["retry-after"] == "5"
+    assert out.status_code == 200
+    assert {others.status_code, after.status_code} <= {200, 422}
+    assert not served.app.state.transfers  # type: ignore[attr-defined]
+
+
+async def test_an_import_that_comes_by_drops_is_ended(served: Served) -> None:
+    url = await served(patience=0.3, **BARE)
+    reader, writer, host = await connect(url)
+    reading = asyncio.ensure_future(_rest(reader))
+    writer.write(
+        f"POST /v1/import?user_id=ann HTTP/1.1\r\nHost: {host}\r\n"
+        "Content-Length: 10000000\r\n\r\n".encode()
+    )
+
+    for _ in range(200):  # 5,000 bytes a second
+        if reading.done():
+            break
+        writer.write(b"x" * 250)
+        await asyncio.sleep(0.05)
+    is_over = reading.done()
+    writer.close()
+
+    assert is_over
+    told = await reading
+    assert not told or told.startswith(b"HTTP/1.1 408 ")
 
 
 async def test_what_takes_too_long_is_ended(

@@ -15,7 +15,7 @@ from orbiter.memory import AgentMemory
 from orbiter.memory.agent import MemoryEvent
 from orbiter.memory.items import MemoryItem, MemoryMetadata
 from orbiter.memory.keys import KeyFile
-from orbiter.memory.server import _events
+from orbiter.memory.server import _events, _transfers
 from orbiter.memory.server._live import Live
 
 BARE = {"with_mcp": False, "with_dashboard": False}
@@ -203,6 +203,25 @@ async def test_a_key_has_no_more_streams_than_it_needs(
     assert second.status_code == 429
     async with listening(http, user_id="ann"):
         assert streams.total() == 1
+
+
+async def test_who_asks_for_the_head_alone_gets_it_at_once(
+    served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*_: object) -> int:
+        raise AssertionError("nobody reads it")
+
+    monkeypatch.setattr(_transfers, "_write_out", never)
+    http = client(await served(**BARE), timeout=30)
+
+    stream = await http.head("/v1/events", params={"user_id": "ann"})
+    file = await http.head("/v1/export", params={"user_id": "ann", "format": "csv"})
+
+    assert (stream.status_code, stream.content) == (200, b"")
+    assert stream.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert not served.app.state.streams  # type: ignore[attr-defined]
+    assert (file.status_code, file.headers["content-type"]) == (200, "text/csv; charset=utf-8")
+    assert (await http.head("/v1/events")).status_code == 422, "whose events is asked, too"
 
 
 async def test_a_server_that_stops_ends_its_streams(

@@ -250,8 +250,101 @@ async def test_a_server_without_keys_takes_nothing_from_a_proxy(
 ) -> None:
     http = client(await served(**BARE))
 
-    for name in ("Forwarded", "X-Forwarded-For", "X-Real-IP", "X-Forwarded-Host"):
-        assert (await http.get("/healthz", headers={name: "10.0.0.1"})).status_code == 403
+    for name in (
+        "Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
+        "X-Forwarded-Server", "X-Forwarded", "X-Real-IP", "X-Client-IP", "CF-Connecting-IP",
+        "True-Client-IP",
+    ):  # fmt: skip
+        assert (await http.get("/healthz", headers={name: "10.0.0.1"})).status_code == 403, name
+
+
+async def test_keys_that_cannot_be_read_open_nothing_and_show_nothing(
+    served: Served, client: Client, keys: KeyFile, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = new_key(keys, user="ann")
+    http = client(await served(keys=keys, **BARE))
+    right = {"Authorization": f"Bearer {key}"}
+
+    keys.path.chmod(0o644)
+    answers = [await http.get("/healthz", headers=each) for each in ({}, right, {}, right)]
+    keys.path.chmod(0o600)
+    keys.path.write_text("{")
+    answers += [await http.get("/healthz", headers=each) for each in ({}, right)]
+
+    for answer in answers:
+        assert answer.status_code == 503
+        assert answer.headers["connection"] == "close"
+        assert str(keys.path) not in answer.text
+        assert "chmod" not in answer.text
+    told = [each.getMessage() for each in caplog.records if str(keys.path) in each.getMessage()]
+    assert len(told) == 2  # once for each cause, however often somebody asks
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "Host: {host}\r\nContent-Length: 3\r\nTransfer-Encoding: chunked",
+        "Host: {host}\r\nTransfer-Encoding: chunked\r\nContent-Length: 3",
+        "Host: {host}\nX-A: b",
+        "Host: {host}\r\nX-A: b\n\r\n",
+        "Host: {host}\r\nX-A: b\r\n c",
+        "Host: {host}\r\nX-A: b\r\n\tTransfer-Encoding: chunked",
+    ],
+)
+async def test_a_request_that_two_servers_would_read_differently_is_refused(
+    served: Served, head: str
+) -> None:
+    url = await served(**BARE)
+    parts = urlsplit(url)
+    hidden = "GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n"
+    line = "POST /v1/memories?user_id=ann HTTP/1.1\r\n"
+    fine = "GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n"
+    for before in ("", fine):  # also behind a request that is right
+        text = f"{before}{line}{head}\r\n\r\n0\r\n\r\n{hidden}"
+        reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+        writer.write(text.replace("{host}", parts.netloc).encode())
+        told = await reader.read()
+        writer.close()
+
+        assert told.count(b"HTTP/1.1 ") == (2 if before else 1)
+        assert told.count(b"HTTP/1.1 200 ") == (1 if before else 0)
+        assert b"HTTP/1.1 400 " in told
+
+
+async def test_a_request_of_http_1_0_comes_in_one_piece(served: Served) -> None:
+    url = await served(**BARE)
+    head = (
+        "POST /v1/memories?user_id=a HTTP/1.0\nHost: 127.0.0.1:{port}\nTransfer-Encoding: chunked"
+    )
+
+    assert (await raw(url, head, b"0\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
+
+
+async def test_a_slash_that_is_written_as_a_number_is_no_slash(served: Served) -> None:
+    url = await served(**BARE)
+
+    for path, status in {
+        "/v1%2Fx/memories?user_id=a": b"404",
+        "/v1%2fmemories?user_id=a": b"404",
+        "/v1%2Fopenapi.json": b"404",
+        "/v1/memories?user_id=a": b"200",
+    }.items():
+        answer = await raw(url, f"GET {path} HTTP/1.1\nHost: 127.0.0.1:{{port}}\nConnection: close")
+        assert answer.startswith(b"HTTP/1.1 " + status), path
+
+
+async def test_a_version_that_is_not_there_any_more_is_named_rightly(
+    served: Served, client: Client
+) -> None:
+    http = client(await served(**BARE))
+    made = (await http.post("/v1/memories?user_id=a", json={"what": "x"})).json()["id"]
+
+    answer = await http.patch(
+        f"/v1/memories/{made}?user_id=a", json={"content": "y"}, headers={"If-Match": '"7"'}
+    )
+
+    assert answer.status_code == answer.json()["status"] == 412
+    assert answer.json()["title"] == "Precondition Failed"
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.0.2.1", "example.invalid"])

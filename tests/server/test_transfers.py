@@ -1,11 +1,13 @@
 """Memories in and out over the wire: streamed, held to the key's scope, leaving no file behind."""
 
 import asyncio
+import hashlib
 import io
 import json
 import tempfile
 import zipfile
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -13,10 +15,16 @@ import pytest
 from tests.server.conftest import Client, Served, new_key, until
 
 from orbiter.memory import AgentMemory
+from orbiter.memory.agent._reading import derived_id
+from orbiter.memory.agent._summaries import SummaryMemory
 from orbiter.memory.errors import StorageError
-from orbiter.memory.keys import KeyFile
+from orbiter.memory.facts import FactMemory
+from orbiter.memory.items import MemoryItem, MemoryMetadata
+from orbiter.memory.keys import KeyFile, Role
+from orbiter.memory.records import PastVersion, Record
 from orbiter.memory.server import _transfers
 
+BOB = MemoryMetadata(user_id="bob")
 BARE = {"with_mcp": False, "with_dashboard": False}
 
 
@@ -47,7 +55,7 @@ async def test_what_is_exported_comes_back_exactly_and_nothing_is_left_behind(
     await memory.erase(user_id="ann")
     back = await http.post("/v1/import", params={"user_id": "ann"}, content=out.content)
 
-    assert out.headers["content-disposition"] == 'attachment; filename="memories.jsonl"'
+    assert out.headers["content-disposition"].startswith('attachment; filename="memories-')
     assert "not hers" not in out.text
     assert lines(back)[-1]["report"]["stored"] == 1  # type: ignore[index]
     assert all(set(line) == {"read", "of"} for line in lines(back)[:-1])
@@ -75,7 +83,7 @@ async def test_every_format_is_written(
     assert found["csv"].headers["x-orbiter-records"] == "2"
     names = zipfile.ZipFile(io.BytesIO(found["markdown"].content)).namelist()
     assert any(name.endswith(".md") for name in names)
-    assert found["markdown"].headers["content-disposition"].endswith('"memories.zip"')
+    assert found["markdown"].headers["content-disposition"].endswith('.zip"')
     assert list(temporary.iterdir()) == []
 
 
@@ -101,6 +109,152 @@ async def test_a_file_goes_to_the_scope_of_the_key_whoever_it_names(
     assert await memory.scope(user_id="ann").list() == before
     mine = {item.content for item in await memory.scope(user_id="bob").list()}
     assert mine <= {"hers", "from mem0"}
+
+
+# Files of our own format from those who are held to a scope
+
+
+def written(*records: Record) -> bytes:
+    """Return a whole file of records, as anybody can make one."""
+    lines = ['{"format":"orbiter-memory records","format_version":1}']
+    body = "".join(f"{line}\n" for line in [*lines, *(each.to_line() for each in records)])
+    end = {"records": len(records), "sha256": hashlib.sha256(body.encode()).hexdigest()}
+    return body.encode() + json.dumps({"end": end}).encode() + b"\n"
+
+
+def squat(item_id: str, **more: object) -> Record:
+    """Return a record of bob's with an id that somebody chose."""
+    return Record(MemoryItem(id=item_id, content="mine", metadata=BOB), **more)  # type: ignore[arg-type]
+
+
+async def test_a_file_can_neither_find_nor_take_the_ids_of_others(
+    served: Served, client: Client, memory: AgentMemory, keys: KeyFile
+) -> None:
+    ann, bob = memory.scope(user_id="ann"), memory.scope(user_id="bob")
+    there = await ann.remember("allergic to nuts", idempotency_key="k")
+    ordinary = await ann.remember("hers")
+    free = derived_id(MemoryMetadata(user_id="ann"), "once", "order-42")
+    chosen = [there.id, ordinary.id, free, "an-id-of-mine"]
+    http = client(await served(keys=keys, **BARE), new_key(keys, user="bob"))
+
+    answers = [await http.post("/v1/import", content=written(squat(each))) for each in chosen]
+    again = await http.post("/v1/import", content=written(*map(squat, chosen[:3])))
+
+    told = [(each.status_code, lines(each)[-1]["report"]["stored"]) for each in answers]  # type: ignore[index]
+    assert told == [(200, 1)] * 4
+    assert not any(each in answer.text for each in chosen for answer in answers)
+    assert lines(again)[-1]["report"]["stored"] == 0  # type: ignore[index]
+    mine = {item.id for item in await bob.list()}
+    assert len(mine) == 4
+    assert mine & set(chosen) == {"an-id-of-mine"}
+    assert {item.content for item in await ann.list()} == {"allergic to nuts", "hers"}
+    assert (await ann.remember("shipped", idempotency_key="order-42")).id == free
+
+    # What is free by now was another's before: it stays what it became here.
+    await memory.erase(user_id="ann")
+    once_more = await http.post("/v1/import", content=written(squat(ordinary.id)))
+    assert lines(once_more)[-1]["report"]["stored"] == 0  # type: ignore[index]
+
+
+async def test_what_refers_to_something_of_a_file_goes_on_to_do_so(
+    served: Served, client: Client, memory: AgentMemory, keys: KeyFile
+) -> None:
+    http = client(await served(keys=keys, **BARE), new_key(keys, user="ann"))
+    ann = memory.scope(user_id="ann")
+    said = await ann.chat("c").add("I moved to Rome", idempotency_key="m")
+    await ann.chat("c").fork(said[0], chat_id="d")
+    await ann.facts.put("city", "Rome", source=said)
+    await ann.facts.put("city", "Roma", source=said)
+    await http.post("/v1/memories", json={"what": "tea"}, headers={"Idempotency-Key": "t"})
+    out = (await http.get("/v1/export")).content
+    same = await http.post("/v1/import", content=out)
+    await memory.erase(user_id="ann")
+
+    back = await http.post("/v1/import", content=out)
+    later = await http.post("/v1/import", content=out)
+
+    count = len(out.splitlines()) - 2
+    assert lines(same)[-1]["report"]["unchanged"] == count  # type: ignore[index]
+    assert lines(back)[-1]["report"]["stored"] == count  # type: ignore[index]
+    assert lines(later)[-1]["report"]["unchanged"] == count  # type: ignore[index]
+    (message,) = await ann.chat("c").items()
+    (copy,) = await ann.chat("d").items()
+    fact = await ann.facts.get("city")
+    assert message.id != said[0].id
+    assert copy.metadata.extra["forked_from"] == message.id
+    assert isinstance(fact, FactMemory)
+    assert fact.source_ids == [message.id]
+    assert await ann.get(message.id) is not None
+
+
+async def test_the_summary_of_a_conversation_stays_its_summary(
+    served: Served, client: Client, memory: AgentMemory, keys: KeyFile
+) -> None:
+    http = client(await served(keys=keys, **BARE), new_key(keys, user="bob"))
+    own, hers = (MemoryMetadata(user_id=name, session_id="c") for name in ("bob", "ann"))
+    made = [
+        Record(SummaryMemory(id=derived_id(whose, "summary"), content="so far", metadata=own))
+        for whose in (own, hers)
+    ]
+
+    await http.post("/v1/import", content=written(*made))
+
+    found = {item.id for item in await memory.scope(user_id="bob").list(memory_type="summary")}
+    assert derived_id(own, "summary") in found
+    assert derived_id(hers, "summary") not in found
+
+
+@pytest.mark.parametrize(
+    ("role", "expected"),
+    [("write", ["bob's key", "bob's key", "bob's key"]), ("admin", ["ann", "bob's key", "cleo"])],
+)
+async def test_a_file_signs_for_nobody_else(
+    served: Served,
+    client: Client,
+    memory: AgentMemory,
+    keys: KeyFile,
+    role: Role,
+    expected: list[str],
+) -> None:
+    _, key = keys.create(scope=BOB, role=role, name="bob's key")
+    http = client(await served(keys=keys, **BARE), key)
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    item = MemoryItem(id="x", content="third", metadata=BOB, created_at=at, version=3)
+    past = [
+        PastVersion(item.model_copy(update={"version": 1, "content": "first"}), False, at, "~undo"),
+        PastVersion(item.model_copy(update={"version": 2, "content": "2nd"}), False, at, "cleo"),
+    ]
+    file = written(Record(item, versions=past, recorded_at=at, recorded_by="ann"))
+
+    await http.post("/v1/import", content=file)
+    again = await http.post("/v1/import", content=file)
+    other = client(str(http.base_url), keys.create(scope=BOB, role=role, name="phone")[1])
+    later = await other.post("/v1/import", content=file)
+    out = (await other.get("/v1/export")).content
+    own = await other.post("/v1/import", content=out)
+
+    history = await memory.scope(user_id="bob").history("x")
+    assert [each.by for each in history] == expected
+    for answer in (again, later, own):  # what is here stays signed as it is
+        assert lines(answer)[-1]["report"]["unchanged"] == 1  # type: ignore[index]
+
+
+async def test_a_file_without_names_is_signed_and_one_of_an_administrator_comes_back_exactly(
+    served: Served, client: Client, memory: AgentMemory, keys: KeyFile
+) -> None:
+    url = await served(keys=keys, **BARE)
+    bob = keys.create(scope=BOB, role="write", name="bob's key")[1]
+    everyones = client(url, new_key(keys, "admin"))
+
+    await client(url, bob).post("/v1/import", content=written(squat("x")))
+    before = (await everyones.get("/v1/export", params={"everyone": "true"})).text
+    strange = squat("~of-nobody", recorded_at=datetime.now(UTC), recorded_by="~undo")
+    await everyones.post("/v1/import", params={"user_id": "bob"}, content=written(strange))
+    after = (await everyones.get("/v1/export", params={"everyone": "true"})).text
+
+    assert [each.by for each in await memory.scope(user_id="bob").history("x")] == ["bob's key"]
+    assert before.splitlines()[1] in after.splitlines()
+    assert strange.to_line() in after.splitlines()
 
 
 @pytest.mark.parametrize(
@@ -190,7 +344,7 @@ async def test_what_goes_wrong_in_the_middle_is_told_in_the_stream(
         await asyncio.sleep(0.05)
         raise StorageError("the disk is full")
 
-    monkeypatch.setattr(_transfers, "import_file", breaks)
+    monkeypatch.setattr(_transfers, "import_sent", breaks)
     http = client(await served(**BARE))
 
     answer = await http.post("/v1/import", params={"user_id": "ann"}, content=b"{}")

@@ -1,7 +1,9 @@
 """The table says of every call what its signature says; every value and error crosses whole."""
 
+import copy
 import inspect
 import json
+import pickle
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -360,7 +362,6 @@ def test_what_cannot_be_sent_is_refused_by_name(
         ("source", "\ud800"),
         ("expires", []),
         ("expires", 1e300),
-        ("format", "other"),
         ("extra", 5),
         ("what", 5),
     ],
@@ -371,6 +372,36 @@ def test_what_is_not_what_it_must_be_is_refused_by_name(name: str, sent: object)
 
     with pytest.raises(QueryError, match=f"`{name}`"):
         load_param(param, sent)
+
+
+@pytest.mark.parametrize("sent", ["other", None, 3, []])
+def test_a_format_that_is_none_is_refused_as_in_a_call(sent: object) -> None:
+    param = operations_of("chat")["messages"].params[0]
+
+    for way in (param.codec.load, param.codec.dump):
+        with pytest.raises(errors.MessageError, match="unknown format"):
+            way(sent)
+
+
+@pytest.mark.parametrize("value", [{1: 2}, {"a": {1}}, {"a": b"x"}, {"a": float("nan")}, object()])
+def test_a_value_that_no_fact_can_have_is_refused(value: object) -> None:
+    with pytest.raises(QueryError, match="`value`"):
+        write_call(operations_of("facts")["put"], {"key": "k", "value": value})
+
+
+def test_errors_are_the_same_after_a_process_and_after_the_wire() -> None:
+    for error in (
+        errors.VersionConflict("i", expected=2, found=3),
+        errors.ItemNotFoundError("i"),
+        errors.StatusError("draft", "gone"),
+        errors.EmbeddingsMismatchError("s", stored=("m", 3), given=("n", 4)),
+        errors.StorageError("broken"),
+        errors.QueryError("odd"),
+    ):
+        for one in (error, load_error(*dump_error(error))):
+            again = pickle.loads(pickle.dumps(one))
+            assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(one))
+            assert str(copy.copy(one)) == str(error)
 
 
 # Errors

@@ -64,6 +64,10 @@ __all__ = [
 class MemoryError(Exception):
     """Base of every error this library raises on purpose."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Say how it is made again, in another process or as a copy: with the same words."""
+        return _remade, (type(self), self.args), self.__dict__ or None
+
 
 class ScopeError(MemoryError, ValueError):
     """A scope name is not one of `user`, `session`, `task`."""
@@ -233,3 +237,10 @@ class MemoryConnectionError(MemoryError, ConnectionError):
 
 class MemoryTimeoutError(MemoryError, TimeoutError):
     """A service did not answer within the deadline."""
+
+
+def _remade(kind: type[MemoryError], args: tuple[object, ...]) -> MemoryError:
+    # Past the constructor, which would make other words of them.
+    error = kind.__new__(kind, *args)
+    error.args = args
+    return error

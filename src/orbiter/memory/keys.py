@@ -13,6 +13,7 @@ import json
 import os
 import re
 import secrets
+import shlex
 import stat
 import sys
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from orbiter.memory.agent._reading import RESERVED, check_given
-from orbiter.memory.backends._addresses import shown
+from orbiter.memory.backends._addresses import identity, shown
 from orbiter.memory.errors import ItemNotFoundError, QueryError, StorageError
 from orbiter.memory.items import MemoryMetadata
 from orbiter.memory.query import SCOPE_FIELDS
@@ -51,6 +52,11 @@ class Principal:
     """What it signs with in `history` and the audit log."""
     key_id: str | None = None
     """The key it came with; `None` on a server without keys."""
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it is held to somebody's memories; else it is an administrator of everyone's."""
+        return bool(_named(self.scope))
 
     def may(self, role: Role) -> bool:
         """Tell whether it may do what *role* may."""
@@ -154,7 +160,7 @@ class KeyFile:
         now = datetime.now(UTC)
         if expires is not None and (expires.tzinfo is None or expires <= now):
             raise QueryError(f"`expires` must be in the future and have a time zone: {expires}")
-        with self._alone() as keys:
+        with self._alone() as (place, keys):
             key_id = secrets.token_hex(4)
             while key_id in keys:
                 key_id = secrets.token_hex(4)
@@ -170,18 +176,18 @@ class KeyFile:
                 digest=hashlib.sha256(token.encode()).digest(),
             )
             keys[key_id] = key
-            self._write(keys)
+            self._write(place, keys)
         return key, token
 
     def revoke(self, key_id: str) -> Key:
         """Have a key open nothing from now on; one that is revoked already stays so."""
-        with self._alone() as keys:
+        with self._alone() as (place, keys):
             key = keys.get(key_id)
             if key is None:
                 raise ItemNotFoundError(key_id, way="`orbiter-memory keys list` shows the keys")
             if key.revoked_at is None:
                 key = keys[key_id] = replace(key, revoked_at=datetime.now(UTC))
-                self._write(keys)
+                self._write(place, keys)
         return key
 
     # The file
@@ -220,30 +226,36 @@ class KeyFile:
             ) from exc
 
     @contextmanager
-    def _alone(self) -> Iterator[dict[str, Key]]:
-        """Yield the keys as they are now, while nobody else changes them."""
+    def _alone(self) -> Iterator[tuple[Path, dict[str, Key]]]:
+        """Yield where the keys are and what they are now, while nobody else changes them.
+
+        A link is followed: put in the place of the link, a file without a revoked key would leave
+        the key in the one that a server reads.
+        """
+        place = Path(os.path.realpath(self._path))
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = os.open(f"{place}.lock", flags, 0o600)
         except OSError as exc:
             raise StorageError(f"the keys in `{self._path}` cannot be changed: {exc}") from exc
         try:
             _lock(lock)
-            yield self._read()
+            yield place, self._read()
         finally:
             os.close(lock)  # which unlocks it
 
-    def _write(self, keys: Mapping[str, Key]) -> None:
+    def _write(self, place: Path, keys: Mapping[str, Key]) -> None:
         """Put *keys* in the place of what is there, all or nothing."""
         content = json.dumps({"format": 1, "keys": [_dump(key) for key in keys.values()]}, indent=1)
-        fresh = Path(f"{self._path}.{secrets.token_hex(8)}.new")
+        fresh = Path(f"{place}.{secrets.token_hex(8)}.new")
         try:
             handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with open(handle, "wb") as file:  # noqa: PTH123 - of a file that is open
                 file.write(content.encode())
                 file.flush()
                 os.fsync(handle)
-            fresh.replace(self._path)
+            fresh.replace(place)
         except OSError as exc:
             raise StorageError(f"the keys in `{self._path}` cannot be written: {exc}") from exc
         finally:
@@ -255,20 +267,30 @@ class KeyFile:
 def key_file_for(url: str) -> Path:
     """Return where the keys of the server over the store at *url* are.
 
-    Beside a SQLite file; for a database on a server, in the user's data folder.
+    Beside a SQLite file, where the file really is; for a database on a server, in the user's data
+    folder. However the address of a store is written, its keys are in one file: else a server
+    could be started without those that were made.
     """
     scheme, mark, rest = url.partition("://")
+    scheme = scheme.lower()
     path = rest[1:] if scheme == "sqlite" else url
     if scheme in ("http", "https"):
         raise QueryError(f"`{url}` is a server; its keys are made where it runs")
     if scheme == "memory" or path == ":memory:":
         raise QueryError("a store in memory is gone with its server; name a file for its keys")
     if not mark or scheme == "sqlite":
-        return Path(f"{path}.keys.json")
+        return Path(f"{os.path.realpath(path)}.keys.json")
     from platformdirs import user_data_path  # noqa: PLC0415 - most stores are files
 
-    digest = hashlib.sha256(shown(url).encode()).hexdigest()[:16]
-    return user_data_path("orbiter-memory", appauthor=False) / f"{scheme}-{digest}.keys.json"
+    which = identity(url)
+    if which is None:
+        raise QueryError(
+            f"the address `{shown(url)}` cannot be read; write `%2F` for `/`, `%40` for `@` and "
+            "`%23` for `#` in its password, or name a file for its keys"
+        )
+    digest = hashlib.sha256(which.encode()).hexdigest()[:16]
+    kind = which.partition("://")[0]
+    return user_data_path("orbiter-memory", appauthor=False) / f"{kind}-{digest}.keys.json"
 
 
 def _lock(handle: int) -> None:
@@ -286,10 +308,17 @@ def _lock(handle: int) -> None:
 def _check_mode(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise StorageError(f"`{path}` is no file; keys are kept in a file")
-    if sys.platform != "win32" and found.st_mode & 0o077:
+    if sys.platform == "win32":
+        return
+    if found.st_uid not in (os.geteuid(), 0):
+        raise StorageError(
+            f"`{path}` is another user's, who could make keys in it; make it yours with "
+            f"`chown {os.geteuid()} {shlex.quote(str(path))}`"
+        )
+    if found.st_mode & 0o077:
         raise StorageError(
             f"others on this computer can open `{path}`, which holds keys; "
-            f"close it with `chmod 600 {path}`"
+            f"close it with `chmod 600 {shlex.quote(str(path))}`"
         )
 
 

@@ -23,6 +23,7 @@ URL_VARIABLE = "ORBITER_MEMORY_URL"
 """The environment variable that says where memories are kept unless a program says it."""
 
 _HALF_AN_ADDRESS = re.compile(r"(memory|postgres|postgresql|rediss?|sqlite)(\+\w+)?(:|//)")
+_HALF_A_SERVER = re.compile(r"(localhost|[\w-]+(\.[\w-]+)+|\[[\da-fA-F:]+\]):\d{1,5}(/.*)?")
 _WAYS = "use `sqlite:///file.db`, a path, `memory://`, `postgresql://…` or `redis://…`"
 _SERVERS = ("http://", "https://")
 
@@ -96,6 +97,8 @@ def _file(url: object) -> str | None:
         if _HALF_AN_ADDRESS.match(url):
             # It would be a file of that odd name, and hardly anybody means that.
             raise QueryError(f"an address has `://` behind its first word; {_WAYS}")
+        if _HALF_A_SERVER.fullmatch(url) and not Path(url).exists():
+            raise QueryError(f"`{url}` looks like a server; did you mean `http://{url}`?")
         return url
     if scheme == "memory":
         if rest:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from orbiter.memory._checks import to_utc
 from orbiter.memory.agent._core import Store, as_stored, check_ids
 from orbiter.memory.agent._messages import is_of
+from orbiter.memory.agent._once import check_count, places_of
 from orbiter.memory.agent._reading import check_given, derived_id
 from orbiter.memory.copies import copy_item
 from orbiter.memory.errors import AccessError, QueryError, VersionConflict
@@ -55,8 +56,9 @@ async def append_once(
 ) -> tuple[list[MemoryItem], bool]:
     """Store messages unless *key* stands for some already; return those, and whether it did."""
     check_given("idempotency_key", key)
-    if stored := await _stored(store, scope, key):
-        return stored, True
+    if places := await places_of(store, scope, "said", key):
+        check_count(key, places, items)
+        return _there(places, scope), True
     for place, item in enumerate(items):
         item.__dict__["id"] = derived_id(scope, "said", key, place)  # nobody has seen it yet
     await _date(store, scope, items)
@@ -66,16 +68,17 @@ async def append_once(
         else:
             await store.add(items[0], expected_version=0, within=scope)
     except VersionConflict:  # another has just done it
-        return await _stored(store, scope, key), True
-    return await _stored(store, scope, key), False
+        places = await places_of(store, scope, "said", key)
+        check_count(key, places, items)
+        return _there(places, scope), True
+    return _there(await places_of(store, scope, "said", key), scope), False
 
 
-async def _stored(store: Store, scope: MemoryMetadata, key: str) -> list[MemoryItem]:
-    stored: list[MemoryItem] = []
-    while there := await store.get(derived_id(scope, "said", key, len(stored))):
-        if not is_of(there, scope):
-            raise AccessError(f"the id `{there.id}` is taken; use another `idempotency_key`")
-        stored.append(there)
+def _there(places: Sequence[MemoryItem | None], scope: MemoryMetadata) -> list[MemoryItem]:
+    stored = [item for item in places if item is not None]
+    for item in stored:
+        if not is_of(item, scope):
+            raise AccessError(f"the id `{item.id}` is taken; use another `idempotency_key`")
     return stored
 
 

@@ -36,7 +36,8 @@ class AuditLog:
         await self._core.init()
         store = self._core.store
         if not _keeps_log(store):
-            raise UnsupportedError(f"{store!r} keeps no audit log; SQLite and Postgres do")
+            kind = type(store).__name__
+            raise UnsupportedError(f"a `{kind}` keeps no audit log; SQLite and Postgres do")
         return store
 
     @observed("audit.entries")

@@ -232,7 +232,8 @@ def versioned(store: Store, what: str) -> "SQLMemoryStore":
     if keeps_versions(store):
         return store
     raise UnsupportedError(
-        f"{store!r} keeps no earlier versions, so {what} is not possible; SQLite and Postgres do"
+        f"a `{type(store).__name__}` keeps no earlier versions, so {what} is not possible; SQLite "
+        "and Postgres do"
     )
 
 

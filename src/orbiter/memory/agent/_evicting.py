@@ -4,6 +4,7 @@ Only ids are held meanwhile, of what is to go, however much there is; and the sa
 same moment go in the same order.
 """
 
+import asyncio
 import heapq
 import math
 from collections.abc import AsyncIterator, Iterator
@@ -108,15 +109,15 @@ async def duplicates(core: Core, scope: MemoryMetadata) -> list[tuple[MemoryItem
     store = await core.opened(scope)
     alike = _likeness()
     async for page in pages(store, all_of(scope), are_removed=False):
-        for item in page:
-            if not is_fact(item):  # a value that held twice is no copy
-                alike.add(item)
+        # Comparing takes long, and others wait for the loop.
+        some = [item for item in page if not is_fact(item)]  # a value that held twice is no copy
+        await asyncio.to_thread(alike.add_all, some)
     groups: list[tuple[MemoryItem, ...]] = []
     for ids in alike.groups():
         found: list[MemoryItem] = []
         for start in range(0, len(ids), _BATCH):
-            some = list(ids[start : start + _BATCH])
-            found += await store.search(where={"id": {"$in": some}}, limit=len(some))
+            wanted = list(ids[start : start + _BATCH])
+            found += await store.search(where={"id": {"$in": wanted}}, limit=len(wanted))
         found.sort(key=lambda item: (item.created_at, item.id))
         if len(found) > 1:
             groups.append(tuple(found))
@@ -127,13 +128,15 @@ async def _copies(store: Store, walk: Walk) -> AsyncIterator[str]:
     """Yield the ids of exact copies of an earlier memory; talk is full of such, and stays."""
     alike = _likeness(exact=True)
     async for page in pages(store, all_of(walk.scope), are_removed=False):
-        for item in page:
-            is_talk = role_of(item) is not None and item.metadata.session_id is not None
-            if not is_talk and not walk.must_stay(item):
-                alike.add(item)
+        some = [item for item in page if not _is_talk(item) and not walk.must_stay(item)]
+        await asyncio.to_thread(alike.add_all, some)
     for ids in alike.groups():
         for item_id in ids[:-1]:  # newest first
             yield item_id
+
+
+def _is_talk(item: MemoryItem) -> bool:
+    return role_of(item) is not None and item.metadata.session_id is not None
 
 
 def _likeness(*, exact: bool = False) -> "Likeness":

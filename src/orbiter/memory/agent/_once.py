@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from orbiter.memory.agent._core import Store, find, keeps_versions
-from orbiter.memory.agent._reading import check_given, derived_id
-from orbiter.memory.errors import VersionConflict
+from orbiter.memory.agent._core import Store, keeps_versions
+from orbiter.memory.agent._reading import belongs, check_given, derived_id
+from orbiter.memory.errors import QueryError, VersionConflict
 from orbiter.memory.items import MemoryItem, MemoryMetadata
 from orbiter.memory.query import Query
 
-__all__ = ["keep_once"]
+__all__ = ["check_count", "keep_once", "places_of"]
 
 
 async def keep_once(
@@ -16,9 +16,10 @@ async def keep_once(
 ) -> tuple[list[MemoryItem], bool]:
     """Store items unless *key* stands for some already; return those, and whether they are new."""
     check_given("idempotency_key", key)
-    stored, is_used = await _stored(store, scope, key)
-    if is_used or not items:
-        return stored, False
+    places = await places_of(store, scope, "many", key)
+    if places or not items:
+        check_count(key, places, items)
+        return _there(places, scope), False
     for place, item in enumerate(items):
         item.__dict__["id"] = derived_id(scope, "many", key, place)  # nobody has seen it yet
     within = scope if Query(metadata=scope).wanted else None
@@ -30,20 +31,35 @@ async def keep_once(
             await store.add(items[0], expected_version=0, within=within)
     except VersionConflict:  # another has just done it
         is_new = False
-    return (await _stored(store, scope, key))[0], is_new
+    places = await places_of(store, scope, "many", key)
+    if not is_new:
+        check_count(key, places, items)
+    return _there(places, scope), is_new
 
 
-async def _stored(store: Store, scope: MemoryMetadata, key: str) -> tuple[list[MemoryItem], bool]:
-    """Return what is there of what was stored under *key*, and whether there was any."""
-    stored: list[MemoryItem] = []
-    place = 0
+async def places_of(
+    store: Store, scope: MemoryMetadata, kind: str, key: str
+) -> list[MemoryItem | None]:
+    """Return what is there of what was stored under *key*; `None` for what was forgotten since."""
+    found: list[MemoryItem | None] = []
     while True:
-        item_id = derived_id(scope, "many", key, place)
-        there = await find(store, item_id, scope)
+        item_id = derived_id(scope, kind, key, len(found))
+        there = await store.get(item_id)
         if there is None:
             if not keeps_versions(store) or not await store.history(item_id):
-                return stored, place > 0
-            there = await find(store, item_id, scope)  # it may just have come
-        if there is not None:
-            stored.append(there)
-        place += 1  # also over one that was forgotten
+                return found
+            there = await store.get(item_id)  # it may just have come
+        found.append(there)
+
+
+def check_count(key: str, places: Sequence[MemoryItem | None], items: Sequence[MemoryItem]) -> None:
+    """Raise `QueryError` for more than *key* stands for: the rest would be lost without a word."""
+    if len(items) > len(places):
+        raise QueryError(
+            f"the `idempotency_key` `{key}` stands for {len(places)} already, and here are "
+            f"{len(items)}; nothing was stored: use a new key for these"
+        )
+
+
+def _there(places: Sequence[MemoryItem | None], scope: MemoryMetadata) -> list[MemoryItem]:
+    return [item for item in places if item is not None and belongs(item, scope)]

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol
 
 from orbiter.memory.copies import copy_item
-from orbiter.memory.errors import AccessError, QueryError
+from orbiter.memory.errors import AccessError, MessageError, QueryError
 from orbiter.memory.items import HumanMemory, MemoryItem, MemoryMetadata
 from orbiter.memory.query import SCOPE_FIELDS, check_instant
 from orbiter.memory.trust import read_source, with_trust
@@ -52,6 +52,9 @@ who knows the names could take it before its owner does."""
 
 EDITED = "edited"
 """The key in `metadata.extra` that says that the text is not its source's any more."""
+
+_FIRST = "message 0"
+"""How it is told which message cannot be read; each is read alone."""
 
 _ROLES = ("user", "human", "assistant", "ai", "system", "tool")
 
@@ -199,25 +202,31 @@ def read_messages(
             f"{{'role': {given[0]!r}, 'content': {given[1]!r}}}"
         )
     items: list[MemoryItem] = []
-    for thing in things:
+    for place, thing in enumerate(things):
         if isinstance(thing, str) and as_human:
             check_text(thing)
             items.append(HumanMemory(content=thing, metadata=within(scope, None, extra)))
         elif isinstance(thing, str):
             items.append(read(thing, scope, extra, format))
         else:
-            items += [_placed(item, scope, extra) for item in _items(thing, format)]
+            items += [_placed(item, scope, extra) for item in _items(thing, format, place)]
     return items
 
 
-def _items(what: object, format: "Format | None") -> list[MemoryItem]:
+def _items(what: object, format: "Format | None", place: int = 0) -> list[MemoryItem]:
     if isinstance(what, MemoryItem):
         return [copy_item(what)]
     # Here, as most of what is remembered is a text.
     from orbiter.memory.messages import format_of, from_messages  # noqa: PLC0415
 
     message = what if isinstance(what, Mapping) else _dumped(what)
-    return from_messages([message], format_of(message) if format is None else format)
+    try:
+        return from_messages([message], format_of(message) if format is None else format)
+    except MessageError as exc:
+        said = str(exc)
+        if not place or not said.startswith(_FIRST):
+            raise
+        raise type(exc)(f"message {place}{said.removeprefix(_FIRST)}") from exc
 
 
 def _dumped(what: object) -> Mapping[str, object]:

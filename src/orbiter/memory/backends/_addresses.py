@@ -4,7 +4,7 @@ What is not understood is not shown: a password with a `/` or `#` in it looks li
 """
 
 import re
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 _POSTGRES = frozenset(("postgres", "postgresql"))
 _REDIS = frozenset(
@@ -33,6 +33,41 @@ def shown(dsn: str) -> str:
     )
     netloc = f"{user}{at}{where}" if user else where
     return parts._replace(netloc=netloc, query=kept).geturl()
+
+
+def identity(dsn: str) -> str | None:
+    """Return one spelling for every address of the same database, without a secret in it.
+
+    `None` if the address cannot be told from its secrets.
+    """
+    parts = _parts(dsn)
+    if parts is None:
+        return None
+    scheme = "postgresql" if parts.scheme in _POSTGRES else parts.scheme
+    asked = dict(parse_qsl(parts.query))
+    who, _, hosts = parts.netloc.rpartition("@")
+    path = unquote(parts.path.strip("/"))
+    if scheme == "postgresql":
+        user = unquote(who.partition(":")[0]) or asked.get("user", "")
+        # Whose it is counts: a user may have tables of their own in one database.
+        name = path or asked.get("dbname") or asked.get("database") or user
+        where = _hosts(hosts or asked.get("host", ""), asked.get("port", "5432"))
+        return f"{scheme}://{quote(user, safe='')}@{where}/{quote(name, safe='')}"
+    if scheme.endswith("sentinel"):
+        service, _, path = path.partition("/")
+        return f"{scheme}://{_hosts(hosts, '26379')}/{service}/{asked.get('db') or path or 0}"
+    return f"{scheme}://{_hosts(hosts or 'localhost', '6379')}/{asked.get('db') or path or 0}"
+
+
+def _hosts(given: str, port: str) -> str:
+    """Return hosts with their ports, in one order: each leads to the same."""
+    found = set()
+    for each in given.split(","):
+        plain = _HOST.fullmatch(each)
+        host, own = plain.groups() if plain else (each, None)
+        # A name has no case; the folder of a socket does.
+        found.add((host if host.startswith("/") else host.lower()) + (own or f":{port}"))
+    return ",".join(sorted(found))
 
 
 def scrubbed(text: str, dsn: str) -> str:

@@ -7,6 +7,9 @@ import sys
 
 __all__ = ["main"]
 
+_SERVES = ("serve", "keys", "mcp", "install")
+"""Commands that need more than the others, which is said at once."""
+
 
 def main() -> None:
     """Run the command that the process's arguments name, and exit with its code."""
@@ -15,7 +18,9 @@ def main() -> None:
     except ModuleNotFoundError as exc:
         if exc.name is None or exc.name.partition(".")[0] not in ("typer", "rich", "click"):
             raise
-        sys.stderr.write("the command line needs: pip install 'orbiter-memory[cli]'\n")
+        serves = any(word in _SERVES for word in sys.argv[1:2])
+        extra = "server" if serves else "cli"
+        sys.stderr.write(f"the command line needs: pip install 'orbiter-memory[{extra}]'\n")
         sys.exit(1)
     except KeyboardInterrupt:  # loading takes long enough for it
         sys.exit(130)

@@ -82,13 +82,20 @@ def _model(run: Run) -> Check:
 
 
 async def _inside(run: Run, memory: "AgentMemory", *, repair: bool) -> AsyncIterator[Check]:
-    from orbiter.memory.errors import StorageError, UnsupportedError  # noqa: PLC0415
+    from orbiter.memory.errors import (  # noqa: PLC0415
+        AccessError,
+        StorageError,
+        UnsupportedError,
+    )
 
     try:
         with run.out.progress("reading the store", unit="rows"):
             verified = await memory.verify(repair=repair)
     except UnsupportedError:
         yield Check("contents", "note", "this store cannot check itself; its server does")
+        return
+    except AccessError:
+        yield Check("contents", "note", "not looked at: that takes the key of an administrator")
         return
     except StorageError as exc:  # so damaged that it cannot even be looked at
         yield Check("contents", "wrong", _way(exc).partition(";")[0], _cure(repair=repair))

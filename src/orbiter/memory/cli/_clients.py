@@ -35,12 +35,25 @@ class Client:
     """What makes it see the change."""
     names_type: bool = False
     is_toml: bool = False
+    variable: str | None = None
+    """How its file stands for a variable of whoever starts it; `None`: it lists those passed on."""
 
-    def entry(self, command: list[str], env: Mapping[str, str]) -> dict[str, object]:
-        """Return what tells it to start *command*."""
+    def entry(
+        self, command: list[str], env: Mapping[str, str], *, is_shared: bool = False
+    ) -> dict[str, object]:
+        """Return what tells it to start *command*.
+
+        A file that is shared is committed: it names the variables of *env*, and holds none.
+        """
         kind: dict[str, object] = {"type": "stdio"} if self.names_type else {}
         found = {**kind, "command": command[0], "args": command[1:]}
-        return {**found, "env": dict(env)} if env else found
+        if not env:
+            return found
+        if not is_shared:
+            return {**found, "env": dict(env)}
+        if self.variable is None:
+            return {**found, "env_vars": list(env)}
+        return {**found, "env": {name: self.variable.replace("NAME", name) for name in env}}
 
 
 def _settings_folder() -> Path:
@@ -64,6 +77,7 @@ CLIENTS: dict[Name, Client] = {
         "mcpServers",
         "start Claude Code anew; `/mcp` shows it",
         names_type=True,
+        variable="${NAME}",
     ),
     Name.CLAUDE_DESKTOP: Client(
         "Claude Desktop",
@@ -78,6 +92,7 @@ CLIENTS: dict[Name, Client] = {
         ".cursor/mcp.json",
         "mcpServers",
         "Cursor's settings show it under MCP",
+        variable="${env:NAME}",
     ),
     Name.VSCODE: Client(
         "VS Code",
@@ -86,6 +101,7 @@ CLIENTS: dict[Name, Client] = {
         "servers",
         "VS Code asks once whether you trust it; `MCP: List Servers` shows it",
         names_type=True,
+        variable="${env:NAME}",
     ),
     Name.CODEX: Client(
         "Codex",

@@ -49,11 +49,25 @@ def find(text: str, path: tuple[str, ...]) -> object:
 def put(text: str, path: tuple[str, str], value: Mapping[str, object]) -> str:
     """Return *text* with *value* as the member `path[1]` of the object `path[0]`.
 
-    What is not there is made. `BrokenError` if there is something else than an object.
+    What is not there is made. `BrokenError` if there is something else than an object, or if the
+    rest would not mean what it meant.
     """
-    if not text.strip():
-        text = "{}\n"
+    made = _put(text, path, value)
+    before, after = _plain(_read(text)), _plain(_read(made))
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        raise BrokenError("it holds no object")
+    held = before.get(path[0], {})
+    wanted = {**before, path[0]: {**(held if isinstance(held, dict) else {}), path[1]: value}}
+    if after != wanted:
+        raise BrokenError(f"`{'.'.join(path)}` is written in a way that is not changed here")
+    return made
+
+
+def _put(text: str, path: tuple[str, str], value: Mapping[str, object]) -> str:
     newline = "\r\n" if "\r\n" in text else "\n"
+    if _is_bare(text):
+        kept = text.rstrip()
+        text = f"{kept}{newline}{{}}{newline}" if kept else f"{{}}{newline}"
     found = _INDENT.search(text)
     unit = found[1] if found else "  "
     root = _read(text)
@@ -66,7 +80,7 @@ def put(text: str, path: tuple[str, str], value: Mapping[str, object]) -> str:
     if name not in within.members:
         return _insert(text, within, name, value, unit, newline, depth=2)
     start, end, _ = within.members[name]
-    unit = unit if newline in text[within.start : within.end] else ""
+    unit = unit if "\n" in text[within.start : within.end] else ""
     return f"{text[:start]}{_dumped(value, unit, newline, _indent_of(text, start))}{text[end:]}"
 
 
@@ -74,7 +88,8 @@ def _insert(
     text: str, there: _Object, name: str, value: object, unit: str, newline: str, *, depth: int
 ) -> str:
     """Return *text* with a new last member."""
-    is_wide = newline in text[there.start : there.end] or not there.members
+    # Whichever end of line it is: a comment must not go on into what is new.
+    is_wide = "\n" in text[there.start : there.end] or not there.members
     indent = unit * depth
     if there.members:
         first = min(start for start, _, _ in there.members.values())
@@ -114,8 +129,13 @@ def _plain(value: Any) -> object:
     return [_plain(each) for each in value] if isinstance(value, list) else value
 
 
+def _is_bare(text: str) -> bool:
+    """Tell whether there is nothing but blanks and comments."""
+    return _Reader(text).skip(0) == len(text)
+
+
 def _read(text: str) -> _Object:
-    if not text.strip():
+    if _is_bare(text):
         return _Object(0, 0)
     reader = _Reader(text)
     value, end = reader.value(reader.skip(0), 0)

@@ -1,6 +1,7 @@
 """The commands by name, each loaded when it is called, so that `--help` stays quick."""
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -137,9 +138,23 @@ def _say_usage(error: Any, text: str) -> None:
         sys.stderr.write(f"{text}\n")
         return
     text = text.replace("Value error, ", "")  # what a value's own check raises begins so
-    say(text[:1].lower() + text[1:])
+    say(text[:1].lower() + text[1:] + _meant(context, text))
     if context is not None:
         say(f"{context.command_path} --help", kind="see")
+
+
+def _meant(context: Any, text: str) -> str:
+    """Return what an argument too many may have meant: a store, or a command after its options."""
+    found = re.match(r"Got unexpected extra argument(?:s|\(s\))? \((.+)\)", text)
+    if found is None or context is None:
+        return ""
+    word = found[1].split()[0]
+    around = getattr(context.parent, "command", None)
+    if word in getattr(around, "commands", {}):
+        return f"; options come after the command: `{context.parent.command_path} {word} --…`"
+    options = {name for each in context.command.params for name in each.opts}
+    is_place = "://" in word or "/" in word or word.endswith((".db", ".sqlite"))
+    return f"; did you mean `--url {word}`?" if is_place and "--url" in options else ""
 
 
 def _show_help(ctx: typer.Context, value: bool) -> None:  # noqa: FBT001 - how typer calls it

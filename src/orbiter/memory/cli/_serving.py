@@ -5,10 +5,10 @@ import logging
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from orbiter.memory.cli._errors import without_passwords
+from orbiter.memory.cli._errors import say, without_passwords
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import counted, one_line
 
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from orbiter.memory.server._shared import Shared
 
 __all__ = ["until_stopped"]
+
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+_EVERY = ("", "0.0.0.0", "::")  # noqa: S104 - only told
+"""What means every address of a computer; the one that is shown is for itself."""
 
 
 async def until_stopped(
@@ -34,9 +38,9 @@ async def until_stopped(
     from orbiter.memory.server import create_app, serving  # noqa: PLC0415 - an extra
 
     application = create_app(memory, settings=settings, keys=keys)
-    with _log_to_stderr(with_requests=settings.with_log):
+    with _log_to_stderr(with_requests=settings.with_log), ExitStack() as stack:
         async with serving(application, settings=settings) as url:
-            stop = _on_signals()
+            stop = stack.enter_context(_on_signals())
             _tell(run, url, application.state.orbiter)
             if open_page and settings.with_dashboard:
                 await asyncio.to_thread(_open, url)
@@ -46,18 +50,33 @@ async def until_stopped(
         run.out.note("stopped")
 
 
-def _on_signals() -> asyncio.Event:
-    """Return what is set by Ctrl-C, or by whoever ends this process; twice ends it at once."""
+@contextmanager
+def _on_signals() -> Iterator[asyncio.Event]:
+    """Give what is set by Ctrl-C, or by whoever ends this process.
+
+    A second time ends the process as it stands: nothing is lost by it, as every answer is given
+    when what it says is durable.
+    """
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    before = {which: signal.getsignal(which) for which in _ENDING}
+    handled: list[signal.Signals] = []
 
-    def end(which: int) -> None:
+    def end() -> None:
         stop.set()
-        loop.remove_signal_handler(which)
+        for which in handled:
+            loop.remove_signal_handler(which)
+            signal.signal(which, signal.SIG_DFL)
 
-    for which in (signal.SIGINT, signal.SIGTERM):
+    for which in _ENDING:
         with suppress(NotImplementedError, RuntimeError):  # Windows: Ctrl-C cancels this task
-            loop.add_signal_handler(which, end, which)
-    return stop
+            loop.add_signal_handler(which, end)
+            handled.append(which)
+    try:
+        yield stop
+    finally:
+        for which in handled:
+            loop.remove_signal_handler(which)
+            signal.signal(which, before[which])
 
 
 @contextmanager
@@ -81,13 +100,26 @@ def _log_to_stderr(*, with_requests: bool) -> Iterator[None]:
 def _open(url: str) -> None:
     import webbrowser  # noqa: PLC0415 - seldom asked for
 
-    webbrowser.open(url)
+    if not webbrowser.open(url):
+        say(f"there is no browser to open here; the dashboard is at {url}/", kind="note")
 
 
 def _tell(run: "Run", url: str, shared: "Shared") -> None:
     memory, settings, keys = shared.memory, shared.settings, shared.keys
     open_keys = _open_keys(keys)
     needs_key = keys is not None and keys.has_keys
+    if needs_key and not _is_private(settings):  # in a pipe and in a log, too
+        say(
+            "keys and memories cross the network in the clear; `--tls-cert` and `--tls-key`, "
+            "or a proxy that has them, prevent it",
+            kind="warning",
+        )
+    if keys is not None and needs_key and not open_keys:
+        say(
+            f"every key in `{keys.path}` is revoked or over: nobody gets in; make one with "
+            f"`{shared.key_command()}`",
+            kind="warning",
+        )
     if run.out.is_json:
         run.out.line(
             {
@@ -105,16 +137,12 @@ def _tell(run: "Run", url: str, shared: "Shared") -> None:
         ("dashboard", f"{url}/") if settings.with_dashboard else None,
         ("REST", f"{url}/v1"),
         ("MCP", f"{url}/mcp") if settings.with_mcp else None,
+        ("reached at", _reached(settings)) if settings.host in _EVERY else None,
         ("store", without_passwords(memory.url)),
         ("keys", told),
         ("changes", "refused: read-only") if settings.read_only else None,
     ]
     _show(run, [row for row in rows if row is not None])
-    if needs_key and not _is_private(settings):
-        run.out.note(
-            "keys and memories cross the network in the clear; `--tls-cert` and `--tls-key`, "
-            "or a proxy that has them, prevent it"
-        )
     run.out.flush()
 
 
@@ -145,6 +173,11 @@ def _show(run: "Run", rows: list[tuple[str, str]]) -> None:
             expand=False,
         )
     )
+
+
+def _reached(settings: "Settings") -> str:
+    names = "".join(f", and as {name}" for name in settings.allowed_hosts)
+    return f"every address of this computer{names}"
 
 
 def _open_keys(keys: "KeyFile | None") -> int:

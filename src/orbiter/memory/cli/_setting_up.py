@@ -49,6 +49,7 @@ def plan(client: Client, path: Path, name: str, entry: Mapping[str, object]) -> 
     """
     edit = _toml_edit if client.is_toml else _json_edit
     place = (client.holder, name)
+    _check_place(path)
     try:
         raw = path.read_bytes() if path.exists() else None
         text = "" if raw is None else raw.decode("utf-8")
@@ -75,8 +76,32 @@ def plan(client: Client, path: Path, name: str, entry: Mapping[str, object]) -> 
     return Change(path, None if raw is None else text, mark + made, there)
 
 
+def _check_place(path: Path) -> None:
+    """Raise `StorageError` where there can be no such file."""
+    try:
+        real = path.resolve()
+    except (OSError, RuntimeError) as exc:  # RuntimeError: what Python 3.11 calls a loop of links
+        raise StorageError(
+            f"`{path}` leads nowhere: its links form a loop; nothing was changed"
+        ) from exc
+    folder = next(each for each in real.parents if each.exists())
+    if not folder.is_dir():
+        raise StorageError(f"`{folder}` is no folder, so `{path}` cannot be; nothing was changed")
+    if real.is_dir():
+        raise StorageError(f"`{path}` is a folder, and no file; nothing was changed")
+
+
 def write(change: Change) -> Path | None:
     """Write the file in one step; return the backup of what it was, if it was there."""
+    try:
+        return _write(change)
+    except OSError as exc:
+        raise StorageError(
+            f"`{change.path}` cannot be written: {exc}; nothing was changed"
+        ) from exc
+
+
+def _write(change: Change) -> Path | None:
     path = change.path.resolve()  # a link stays one
     path.parent.mkdir(parents=True, exist_ok=True)
     backup = None

@@ -21,14 +21,17 @@ app = new_app()
 @command(app, "stats")
 async def stats(run: Run) -> None:
     """Count memories: of a scope, and of the whole store."""
-    from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415 - `--help` needs it not
+    from orbiter.memory.errors import (  # noqa: PLC0415 - `--help` needs it not
+        AccessError,
+        UnsupportedError,
+    )
 
     scope = run.place.scope()
     async with run.both() as (memory, handle):
         own = await handle.stats()
         try:
             whole = asdict(await memory.stats())
-        except UnsupportedError:  # a Redis counts a scope, and no more
+        except (UnsupportedError, AccessError):  # a Redis counts a scope, and so does a user's key
             whole = None
         url = memory.url
     if run.out.is_json:

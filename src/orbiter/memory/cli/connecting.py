@@ -57,8 +57,11 @@ async def mcp(
     """Serve memories to an agent over stdin and stdout, by MCP."""
     from orbiter.memory.mcp import build  # noqa: PLC0415 - `--help` needs it not
 
+    if read_only and import_file is not None:
+        raise UsageError("`--import` writes, and `--read-only` forbids it; leave one of them out")
     async with run.scoped(creates=True) as handle:
-        await _take_in(handle, import_file, is_graph=tools is Tools.KG)
+        if not read_only:
+            await _take_in(handle, import_file, is_graph=tools is Tools.KG)
         server = build(lambda _: handle, tools=tools.value, read_only=read_only)
         if sys.stdin.isatty():
             say("an agent's program starts this; Ctrl-C ends it", kind="note")
@@ -127,15 +130,19 @@ def install(
     """Write this memory into the configuration of an agent's program."""
     from orbiter.memory.cli._setting_up import plan, write  # noqa: PLC0415
 
+    _check_can_start()
+    if not name.strip():
+        raise UsageError("`--name` is empty; leave it out, or say what the server is called")
     found = CLIENTS[client]
     path = _file_of(found, project=project)
-    arguments, env = _settings(run.place)
+    arguments, env = _settings(run.place, is_shared=project)
     run.place.scope()  # a mistake in whose memories, or where, is told now
     run.unopened(meaning=False)
     profile = [] if tools is Tools.MEMORY else ["--tools", tools.value]
     started = [sys.executable, "-m", "orbiter.memory.cli", "mcp", *profile]
     started += ["--read-only"] if read_only else []
-    change = plan(found, path, name, found.entry([*started, *arguments], env))
+    entry = found.entry([*started, *arguments], env, is_shared=project)
+    change = plan(found, path, name, entry)
     if not change.is_needed:
         run.out.text(f"{found.title} has it already: {path}")
         return
@@ -153,6 +160,22 @@ def install(
     backup = write(change)
     run.out.text(f"wrote {path}" + (f", what it was is in {backup.name}" if backup else ""))
     run.out.text(found.then)
+    if project and env:
+        run.out.text(
+            f"the file can be committed, it holds no secret: set {' and '.join(env)} where "
+            f"{found.title} is started"
+        )
+
+
+def _check_can_start() -> None:
+    """Refuse to write down what this Python could not run."""
+    from importlib.util import find_spec  # noqa: PLC0415 - `--help` needs it not
+
+    if find_spec("mcp") is None:
+        raise ModuleNotFoundError(
+            f"nothing was written: `{sys.executable}` has no SDK of the Model Context Protocol; "
+            "pip install 'orbiter-memory[server]'"
+        )
 
 
 def _file_of(client: Client, *, project: bool) -> Path:
@@ -163,26 +186,31 @@ def _file_of(client: Client, *, project: bool) -> Path:
     return Path.cwd() / client.project_file
 
 
-def _settings(place: Place) -> tuple[list[str], dict[str, str]]:
+def _settings(place: Place, *, is_shared: bool) -> tuple[list[str], dict[str, str]]:
     """Return the options and the environment that lead to the same store, wherever it is started.
 
     The client has another folder and another environment, so what those say here is written down.
-    The key of a server goes to the environment, which other users of the computer cannot see.
+    The key of a server goes to the environment, which other users of the computer cannot see; so
+    does an address with a password, if the file is shared.
     """
     from orbiter.memory.stores import is_of_server  # noqa: PLC0415 - `--help` needs it not
 
     options: list[str] = []
+    env: dict[str, str] = {}
     for name in ("url", "model", *SCOPES, "by"):
         given, origin = place.setting(name)
         if name == "user" and not origin.startswith(("--", "ORBITER")):
             continue  # the computer's user, who will be the same there
-        if given is not None:
+        if is_shared and name == "url" and given and without_passwords(given) != given:
+            env["ORBITER_MEMORY_URL"] = given
+        elif given is not None:
             options += [f"--{name}", _absolute(given) if name == "url" else given]
         elif getattr(place, name) == "":
             options += [f"--{name}", ""]
     token = place.setting("token")[0]
-    has_key = token is not None and is_of_server(place.setting("url")[0])
-    return options, {"ORBITER_MEMORY_TOKEN": str(token)} if has_key else {}
+    if token is not None and is_of_server(place.setting("url")[0]):
+        env["ORBITER_MEMORY_TOKEN"] = token
+    return options, env
 
 
 def _absolute(url: str) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import sys
 import warnings
 from pathlib import Path
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
 
     from orbiter.memory.agent import AgentMemory, ScopedMemory
 
-__all__ = ["app"]
+__all__ = ["app", "script"]
 
 app = new_app()
+NAME = "orbiter-memory"
 _WIDTH = 80
 
 
@@ -115,10 +117,9 @@ async def demo(
 
 async def _show_dashboard(run: Run) -> None:
     """Serve a sample until Ctrl-C, from a folder that is thrown away."""
-    from orbiter.memory.cli._serving import until_stopped  # noqa: PLC0415 - an extra
-
     from orbiter.memory.agent import AgentMemory  # noqa: PLC0415
     from orbiter.memory.cli._sample import fill  # noqa: PLC0415
+    from orbiter.memory.cli._serving import until_stopped  # noqa: PLC0415 - an extra
     from orbiter.memory.server import Settings  # noqa: PLC0415
 
     with TemporaryDirectory(prefix="orbiter-memory-") as folder:
@@ -240,15 +241,26 @@ async def _elsewhere(stage: Stage, path: Path) -> None:
     stage.say(f"Found by process {child.pid}; this one is {os.getpid()}.")
 
 
+def script() -> str:
+    """Return how a shell calls this program: by its path, if it is in a folder nobody looks in."""
+    beside = Path(sys.executable).with_name(NAME)
+    if shutil.which(NAME) or not beside.exists():
+        return NAME
+    here = Path.cwd()
+    return str(beside.relative_to(here) if beside.is_relative_to(here) else beside)
+
+
 def _close(stage: Stage) -> None:
     stage.pause(1.2)
     stage.console.print()
     stage.console.print(styled(("── Try next ", "bold"), ("─" * (stage.width - 13), "blue")))
-    for text, why in (
-        ('orbiter-memory remember "I love hiking"', "keep something"),
-        ('orbiter-memory recall "outdoor activities"', "find it again, with reasons"),
-        ("orbiter-memory doctor", "see that all is well"),
-        ("orbiter-memory demo --dashboard", "look at it in a browser"),
+    program = script()
+    for words, why in (
+        ('remember "I love hiking"', "keep something"),
+        ('recall "outdoor activities"', "find it again, with reasons"),
+        ("doctor", "see that all is well"),
+        ("demo --dashboard", "look at it in a browser"),
     ):
+        text = f"{program} {words}"
         told = f"{text:<44}" if stage.width >= _WIDTH else text
         stage.show(styled((told, "bold cyan"), (f"  {why}", "dim")), seconds=0)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orbiter.memory.cli._errors import NotThereError, UsageError
+from orbiter.memory.cli._errors import NotThereError, UsageError, say
 from orbiter.memory.cli._frame import Run, command, new_app
 from orbiter.memory.cli._groups import without_a_name
-from orbiter.memory.cli._key_files import Keys, key_file
+from orbiter.memory.cli._key_files import Keys, key_file, keys_command, missing_store
 from orbiter.memory.cli._options import read_end
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import ago, moment, one_line
@@ -76,6 +76,10 @@ def create(  # noqa: PLR0913 - whose it is, and what it may do
         name=name,
         expires=read_end("expires", expires),
     )
+    # Told in a pipe, too: a key of another store than the one that is served opens nothing.
+    missing = None if keys else missing_store(run.place)
+    if missing:
+        say(f"there is no store at `{missing}` yet; is `--url` the one of `serve`?", kind="note")
     if run.out.is_json:
         run.out.data({**_json(key), "key": token, "file": str(file.path)})
         return
@@ -85,15 +89,17 @@ def create(  # noqa: PLR0913 - whose it is, and what it may do
         # Not folded: whoever copies it must get it in one piece.
         run.out.console.print(styled((token, "bold green")), soft_wrap=True)
         run.out.show(styled((_told(key), "dim")))
+    say(f"its hash is in `{file.path}`, for the server that uses this file", kind="note")
     run.out.note("keep it now: only its hash is stored, and it is not shown again")
     if is_first:
-        run.out.note("it is the first: from now on, the server asks everybody for a key")
+        run.out.note("it is the first there: from now on, that server asks everybody for a key")
 
 
 @command(keys, "list", scope=False)
 def list_keys(run: Run, *, keys: Keys = None) -> None:
     """List the keys; what opens the door is not known any more."""
-    found = key_file(run.place, keys).list()
+    file = key_file(run.place, keys)
+    found = file.list()
     if run.out.is_json:
         run.out.data([_json(key) for key in found])
     elif run.out.is_plain():
@@ -105,7 +111,8 @@ def list_keys(run: Run, *, keys: Keys = None) -> None:
             head = styled((key.id, "bold" if is_open else "dim"), f"  {one_line(key.name)}")
             run.out.show(entry(mark, [head, styled((_told(key), "dim"))]))
     if not found:
-        run.out.note("there are no keys; the server answers this computer alone")
+        told = f"there are no keys in `{file.path}`; the server answers this computer alone"
+        say(told, kind="note")
 
 
 @command(keys, "revoke", scope=False)
@@ -121,10 +128,12 @@ def revoke(
     # A whole key is taken, too: whoever has leaked one has that at hand.
     wanted = key_id.split("_")[1] if key_id.startswith("om_") and "_" in key_id[3:] else key_id
     try:
-        key = key_file(run.place, keys).revoke(wanted)
+        file = key_file(run.place, keys)
+        key = file.revoke(wanted)
     except ItemNotFoundError:
         raise NotThereError(
-            f"there is no key `{wanted}`; `orbiter-memory keys list` shows those there are"
+            f"there is no key `{wanted}` in `{file.path}`; "
+            f"`{keys_command(run.place, keys, 'list')}` shows those there are"
         ) from None
     if run.out.is_json:
         run.out.data(_json(key))

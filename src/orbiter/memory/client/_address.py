@@ -48,7 +48,8 @@ def read_address(url: str, *, token: str | None, insecure: bool = False) -> Addr
         )
     key = os.environ.get(TOKEN_VARIABLE) if token is None else token
     found = Address(
-        f"{parts.scheme.lower()}://{parts.netloc}{parts.path.rstrip('/')}",
+        # What curl is given ends in `/v1`, and is pasted here: every call adds that itself.
+        f"{parts.scheme.lower()}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1')}",
         is_local=_is_local(parts.hostname or ""),
         token=_checked(key) if key else None,
     )

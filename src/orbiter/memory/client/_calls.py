@@ -12,8 +12,10 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from orbiter.memory.agent._observed import observed
-from orbiter.memory.agent._reading import RESERVED
+from orbiter.memory.agent._results import Page
+from orbiter.memory.client._answers import UNREADABLE
 from orbiter.memory.client._link import Link, Request
+from orbiter.memory.client._names import NOBODYS, is_nobodys_key, nobodys_id
 from orbiter.memory.errors import ItemNotFoundError, MemoryConnectionError, QueryError
 from orbiter.memory.items import MemoryItem
 from orbiter.memory.wire import Operation, Target, operations_of, write_call
@@ -26,6 +28,8 @@ _HERE = frozenset(("progress",))
 """Arguments that are for the caller's own process, and not sent."""
 
 _ONCE = "idempotency_key"
+_PAGE = 1_000
+"""What a server gives at a time, unless it was set up otherwise."""
 _SPOKEN_AS = {"memory": "store.", "scope": "", "past_facts": "facts."}
 
 
@@ -45,37 +49,82 @@ class Caller:
     async def _call(self, operation: Operation, given: Mapping[str, Any]) -> Any:
         """Make a call with the arguments *given*; return or raise what the server does."""
         sent = _once(operation, given)
-        if _is_nobodys(sent.get("item_id")):
-            sent["item_id"] = RESERVED  # which is the id of nothing, too, and can be sent
+        if operation.name == "list" and not sent.get("where"):
+            sent.pop("where", None)  # any that is empty filters nothing
+        if operation.name == "list" and _is_more_than_a_page(sent.get("limit")):
+            return await self._pages(operation, sent)
+        return await self._ask(operation, sent)
+
+    async def _pages(self, operation: Operation, given: dict[str, Any]) -> Page:
+        """Return a page that is longer than a server gives at a time."""
+        until = self._link.deadline()
+        left, cursor = given["limit"], given.get("cursor")
+        found: list[MemoryItem] = []
+        while True:
+            asked = {**given, "limit": min(left, _PAGE), "cursor": cursor}
+            page = await self._ask(operation, asked, until=until)
+            found += page
+            left, cursor = left - len(page), page.next
+            if cursor is None or left <= 0:
+                return Page(found, next=cursor)
+
+    async def _ask(
+        self, operation: Operation, sent: dict[str, Any], *, until: float | None = None
+    ) -> Any:
+        if is_nobodys_key(operation, sent):
+            return [] if operation.name == "history" else None
+        nobodys = nobodys_id(operation, sent)
+        request = self._request(
+            operation, sent if nobodys is None else {**sent, nobodys: NOBODYS}, until
+        )
+        try:
+            answer = await self._link.send(request)
+        except ItemNotFoundError:
+            if operation.is_absent_404:
+                return [] if operation.name == "history" else None
+            if nobodys is not None:
+                raise ItemNotFoundError(sent[nobodys]) from None
+            raise
+        try:
+            return operation.returns.load(answer.json())
+        except UNREADABLE as exc:
+            raise MemoryConnectionError(
+                f"`{self._link.address.url}` answered with something else than `{operation.id}` "
+                f"returns ({type(exc).__name__}); is it of another version?"
+            ) from exc
+
+    def _request(self, operation: Operation, sent: dict[str, Any], until: float | None) -> Request:
         try:
             call = write_call(operation, sent, target=self._named())
         except UnicodeEncodeError as exc:
             raise QueryError(
                 f"{exc.object!r} holds half a character; nothing is called so"
             ) from None
-        body = None if call.body is None else json.dumps(call.body).encode()
-        may_repeat = operation.is_safe_to_repeat or bool((call.body or {}).get(_ONCE))
-        request = Request(
+        body = None if call.body is None else _written(operation, call.body)
+        return Request(
             call.verb,
             f"/v1/{call.path}",
             {**self._asked(), **call.query},
             {**call.headers, **({} if body is None else {"Content-Type": "application/json"})},
             body,
-            may_repeat=may_repeat,
+            may_repeat=operation.is_safe_to_repeat or bool((call.body or {}).get(_ONCE)),
+            until=until,
         )
-        try:
-            answer = await self._link.send(request)
-        except ItemNotFoundError:
-            if operation.is_absent_404:
-                return None
-            raise
-        try:
-            return operation.returns.load(answer.json())
-        except (ValueError, KeyError, TypeError) as exc:
-            raise MemoryConnectionError(
-                f"`{self._link.address.url}` answered with something else than `{operation.id}` "
-                f"returns ({type(exc).__name__}); is it of another version?"
-            ) from exc
+
+
+def _is_more_than_a_page(limit: object) -> bool:
+    return isinstance(limit, int) and not isinstance(limit, bool) and limit > _PAGE
+
+
+def _written(operation: Operation, body: Mapping[str, Any]) -> bytes:
+    """Return the body as JSON that is not longer than what it says."""
+    try:
+        text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode()
+    except UnicodeEncodeError:  # half a character: the server says where
+        return json.dumps(body).encode()
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise QueryError(f"what `{operation.id}` was given cannot be sent: {exc}") from None
 
 
 def called_by(target: Target) -> Callable[[_Class], _Class]:
@@ -113,11 +162,6 @@ def _once(operation: Operation, given: Mapping[str, Any]) -> dict[str, Any]:
     if takes_key and sent.get(_ONCE) is None and not _has_item(sent):
         sent[_ONCE] = uuid4().hex
     return sent
-
-
-def _is_nobodys(item_id: object) -> bool:
-    """Tell whether a text is the id of nothing and cannot stand in a path."""
-    return isinstance(item_id, str) and (not item_id or "\0" in item_id)
 
 
 def _has_item(given: Mapping[str, Any]) -> bool:

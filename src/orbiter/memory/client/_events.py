@@ -5,7 +5,6 @@ server listens for it. When the connection breaks, another is made, and `missed`
 """
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -37,6 +36,11 @@ _SILENCE = 45.0
 """Seconds; a server that lives says so every ten."""
 
 
+_LONGEST = 16 * 2**20
+"""Most bytes of a line: one event names ids, and nothing that they hold."""
+_UNREAD = "an event that cannot be read here; is the server of another version?"
+
+
 class RemoteEvents(EventStream):
     """What happens from now on in a memory on a server, until this memory is closed."""
 
@@ -59,11 +63,13 @@ class RemoteEvents(EventStream):
         finalize(self, _give_up, loop, self._task).atexit = False
         self._link.streams.add(self)
 
-    async def is_listening(self) -> None:
+    async def is_listening(self, *, until: float | None = None) -> None:
         """Wait until the server listens, or cannot be asked to; not longer than a call may take."""
-        if self._loop is asyncio.get_running_loop() and not self._answered.is_set():
+        loop = asyncio.get_running_loop()
+        if self._loop is loop and not self._answered.is_set():
+            prompt = loop.time() + _PROMPT
             with suppress(TimeoutError):
-                async with asyncio.timeout(_PROMPT):
+                async with asyncio.timeout_at(prompt if until is None else min(prompt, until)):
                     await self._answered.wait()
 
     def _hear(self, event: MemoryEvent) -> None:
@@ -126,7 +132,7 @@ async def _feed(link: "Link", request: "Request", listener: ReferenceType[Remote
                     stream = listener()
                     if stream is None:
                         return
-                    stream._hear(event)  # noqa: SLF001 - of this module
+                    stream._hear(event or _missed(stream, _UNREAD))  # noqa: SLF001 - of this module
                     del stream  # else it would be held while nothing happens
                 tried = 0 if monotonic() - began > _LASTED else tried
             error: Exception = MemoryConnectionError(f"`{link.address.url}` ended the events")
@@ -134,6 +140,10 @@ async def _feed(link: "Link", request: "Request", listener: ReferenceType[Remote
             error = exc
         except MemoryError as exc:
             _end_with(listener, exc)
+            return
+        except Exception as exc:  # noqa: BLE001 - whatever it is, whoever listens must not wait for ever
+            told = f"the events of `{link.address.url}` cannot be read ({type(exc).__name__})"
+            _end_with(listener, MemoryConnectionError(told))
             return
         pause = _PATIENCE.pause(tried)
         if pause is None:
@@ -149,8 +159,7 @@ def _tell_begun(listener: ReferenceType[RemoteEvents], *, is_new: bool) -> bool:
     if stream is None:
         return False
     if not is_new:
-        gap = "what happened while there was no connection"
-        stream._hear(MemoryEvent("missed", datetime.now(UTC), stream._scope, detail=gap))  # noqa: SLF001
+        stream._hear(_missed(stream, "what happened while there was no connection"))  # noqa: SLF001
     stream._answered.set()  # noqa: SLF001
     return True
 
@@ -168,16 +177,32 @@ def _end_with(listener: ReferenceType[RemoteEvents], error: Exception) -> None:
         stream._fail(error)  # noqa: SLF001
 
 
-async def _events_of(answer: "httpx.Response") -> AsyncIterator[MemoryEvent]:
-    """Yield the events of an answer; signs of life, and what else it says, are left out."""
-    data: list[str] = []
-    async for line in answer.aiter_lines():
-        if line.startswith("data:"):
-            data.append(line[5:].removeprefix(" "))
+def _missed(stream: RemoteEvents, what: str) -> MemoryEvent:
+    return MemoryEvent("missed", datetime.now(UTC), stream._scope, detail=what)  # noqa: SLF001
+
+
+async def _events_of(answer: "httpx.Response") -> AsyncIterator[MemoryEvent | None]:
+    """Yield the events of an answer; signs of life, and what else it says, are left out.
+
+    `None` stands for one that cannot be read: of a kind that is not known here, or damaged.
+    """
+    from orbiter.memory.client._answers import UNREADABLE, lines_of, loaded  # noqa: PLC0415 - httpx
+
+    data: list[bytes] = []
+    size = 0
+    async for line in lines_of(answer, most=_LONGEST):
+        if line.startswith(b"data:"):
+            size += len(line)
+            if size > _LONGEST:
+                raise MemoryConnectionError("an event has no end")
+            data.append(line[5:].removeprefix(b" "))
         elif not line and data:
-            event: MemoryEvent = EVENT.load(json.loads("\n".join(data)))
+            text, data, size = b"\n".join(data), [], 0
+            try:
+                event = EVENT.load(loaded(text))
+            except UNREADABLE:
+                event = None
             yield event
-            data = []
 
 
 def _give_up(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[None]") -> None:

@@ -93,7 +93,7 @@ class RemoteScope(Scoped, ScopedMemory):
         """Refuse: what was done lately is kept beside the agent that does it."""
         raise self._link.not_here("`activity`")
 
-    async def import_there(
+    async def _import_there(
         self,
         path: "str | os.PathLike[str]",
         *,
@@ -107,7 +107,7 @@ class RemoteScope(Scoped, ScopedMemory):
         asked = {**self._asked(), "format": format} | ({} if owner is None else {"owner": owner})
         return await import_there(self._link, asked, path, progress=progress)
 
-    async def export_there(
+    async def _export_there(
         self,
         target: "str | os.PathLike[str] | IO[bytes]",
         *,

@@ -7,11 +7,8 @@ has done nothing, or where doing it twice is doing it once.
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from json import JSONDecodeError
-from time import monotonic
 from typing import NoReturn
 from urllib.parse import urlencode
 from weakref import WeakKeyDictionary, WeakSet
@@ -19,59 +16,27 @@ from weakref import WeakKeyDictionary, WeakSet
 import httpx
 
 from orbiter.memory.client._address import Address
+from orbiter.memory.client._answers import Answer, read_whole
+from orbiter.memory.client._connections import CONNECT, Connections, Request
 from orbiter.memory.client._events import RemoteEvents
+from orbiter.memory.client._failures import is_cut, is_passing, is_unsent, no_answer, refusal
 from orbiter.memory.client._retries import Patience
 from orbiter.memory.errors import (
-    AccessError,
     MemoryConnectionError,
     MemoryTimeoutError,
     QueryError,
     UnsupportedError,
 )
 from orbiter.memory.items import MemoryMetadata
-from orbiter.memory.wire import load_error
 
 __all__ = ["Link", "Request"]
 
-_CONNECT = 10.0
-_POOL = httpx.Limits(max_connections=256, max_keepalive_connections=64, keepalive_expiry=4.0)
-_STREAMS = httpx.Limits(max_connections=None, max_keepalive_connections=0)
-"""What listens keeps its connection, and must leave one for everybody else."""
-
 _SILENCE = 300.0
 _BUSY, _AWAY = 429, (502, 503)
-_PASSING = ("MemoryConnectionError", "MemoryTimeoutError", "Unavailable")
+_PROBLEM = 2**20
+"""Most bytes of what a stream says instead of beginning."""
 
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One request, as it is sent however often."""
-
-    verb: str
-    path: str
-    """With the `/` it begins with, and percent-encoded."""
-    query: Mapping[str, str] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes | None = None
-    may_repeat: bool = True
-    """Whether to do it twice is to do it once."""
-
-
-class _Clients:
-    """The connections of one event loop: one kind for calls, one for streams."""
-
-    def __init__(self, calls: httpx.AsyncClient, streams: httpx.AsyncClient) -> None:
-        self.calls = calls
-        self.streams = streams
-        self.life = self._live()
-
-    async def _live(self) -> AsyncGenerator[None, None]:
-        """Close the connections when it ends; a loop ends its generators before itself."""
-        try:
-            yield
-        finally:
-            await self.calls.aclose()
-            await self.streams.aclose()
+_FAILED = (httpx.HTTPError, httpx.InvalidURL, MemoryConnectionError, MemoryTimeoutError)
 
 
 class Link:
@@ -84,7 +49,9 @@ class Link:
         self.address = address
         self.streams: WeakSet[RemoteEvents] = WeakSet()
         self._patience = patience
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, _Clients] = WeakKeyDictionary()
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Connections] = (
+            WeakKeyDictionary()
+        )
         self._process = os.getpid()
         self._tls: ssl.SSLContext | bool = address.is_encrypted
 
@@ -111,39 +78,45 @@ class Link:
 
     # Sending
 
-    async def send(self, request: Request) -> httpx.Response:
+    def deadline(self) -> float:
+        """Return when a call that begins now must be answered, by the clock of the loop."""
+        return asyncio.get_running_loop().time() + self._patience.timeout
+
+    async def send(self, request: Request) -> Answer:
         """Return the answer to *request*, or raise what the server raised.
 
         `MemoryConnectionError` if the server cannot be reached, `MemoryTimeoutError` if it does
-        not answer in time.
+        not answer in time, all tries together.
         """
+        now = asyncio.get_running_loop().time
+        until = self.deadline() if request.until is None else request.until
         for stream in list(self.streams):
-            await stream.is_listening()  # it hears from the moment it was made
+            await stream.is_listening(until=until)  # it hears from the moment it was made
         url = _spelled(request)
-        began, tried = monotonic(), 0
+        latest = until if request.meeting is None else min(until, now() + request.meeting)
+        tried = 0
         while True:
             tried += 1
             asked, error = None, None
             try:
-                answer = await (await self._here()).calls.request(
-                    request.verb, url, content=request.body, headers=dict(request.headers)
-                )
-            except httpx.HTTPError as exc:
+                answer = await (await self._here()).exchange(request, url, until=until)
+            except _FAILED as exc:
                 error = exc
-                may_repeat = _is_unsent(exc) or (request.may_repeat and _is_cut(exc))
+                may_repeat = is_unsent(exc) or (request.may_repeat and is_cut(exc))
             else:
                 if answer.is_success:
                     return answer
                 asked = answer.headers.get("Retry-After")
-                may_repeat = answer.status_code == _BUSY or (
-                    request.may_repeat and answer.status_code in _AWAY and _is_passing(answer)
+                may_repeat = answer.status == _BUSY or (
+                    request.may_repeat and answer.status in _AWAY and is_passing(answer)
                 )
-            spent = monotonic() - began
-            pause = self._patience.pause(tried, asked=asked, spent=spent) if may_repeat else None
-            if pause is None:
+            is_away = error is not None and is_unsent(error)
+            left = (latest if is_away else until) - now()
+            pause = self._patience.pause(tried, asked=asked, left=left, is_unsent=is_away)
+            if pause is None or not may_repeat:
                 if error is not None:
                     raise self._told(error) from error
-                raise self.refusal(answer)
+                raise refusal(answer, self.address.url)
             await asyncio.sleep(pause)
 
     @asynccontextmanager
@@ -164,25 +137,25 @@ class Link:
                 _spelled(request),
                 content=request.body if content is None else content,
                 headers=dict(request.headers),
-                timeout=httpx.Timeout(silence, connect=_CONNECT),
+                timeout=httpx.Timeout(silence, connect=CONNECT),
             ) as answer:
                 if not answer.is_success:
-                    await answer.aread()
-                    raise self.refusal(answer)
+                    raise refusal(await read_whole(answer, most=_PROBLEM), self.address.url)
                 yield answer
-        except httpx.HTTPError as exc:
+        except (httpx.HTTPError, httpx.InvalidURL) as exc:
             raise self._told(exc) from exc
 
     async def ping(self) -> None:
         """Wait for any answer at all, once; whatever the server has sent before is here by then."""
+        request = Request("GET", "/healthz")
         try:
-            await (await self._here()).calls.get("/healthz")
-        except httpx.HTTPError as exc:
+            await (await self._here()).exchange(request, request.path, until=self.deadline())
+        except _FAILED as exc:
             raise self._told(exc) from exc
 
     # Opening and closing
 
-    async def _here(self) -> "_Clients":
+    async def _here(self) -> Connections:
         """Return what sends in this loop."""
         loop = asyncio.get_running_loop()
         if self._process != os.getpid():  # the connections are the parent's
@@ -190,14 +163,11 @@ class Link:
             self._process = os.getpid()
         found = self._clients.get(loop)
         if found is None:
-            found = self._clients[loop] = _Clients(
-                self._client(_POOL, httpx.Timeout(self._patience.timeout, connect=_CONNECT)),
-                self._client(_STREAMS, httpx.Timeout(_SILENCE, connect=_CONNECT)),
-            )
+            found = self._clients[loop] = Connections(self._client)
             await anext(found.life)
         return found
 
-    def _client(self, limits: httpx.Limits, timeout: httpx.Timeout) -> httpx.AsyncClient:
+    def _client(self, limits: httpx.Limits) -> httpx.AsyncClient:
         headers = {"Accept": "application/json"}
         if self.address.token is not None:
             headers["Authorization"] = f"Bearer {self.address.token}"
@@ -207,7 +177,7 @@ class Link:
             base_url=self.address.url,
             headers=headers,
             limits=limits,
-            timeout=timeout,
+            timeout=httpx.Timeout(self._patience.timeout, connect=CONNECT),
             # Of `http` there is nothing to verify, and no answer leads anywhere else.
             verify=self._tls,
             follow_redirects=False,
@@ -223,63 +193,8 @@ class Link:
         if mine is not None and self._process == os.getpid():
             await mine.life.aclose()
 
-    # What went wrong
-
-    def refusal(self, answer: httpx.Response) -> Exception:
-        """Return the error that *answer* tells of."""
-        try:
-            problem = answer.json()
-        except (JSONDecodeError, UnicodeDecodeError):
-            problem = None
-        if isinstance(problem, dict) and "type" in problem:
-            return load_error(answer.status_code, problem)
-        return self._not_ours(answer.status_code)
-
-    def _not_ours(self, status: int) -> Exception:
-        """Return the error for an answer that none of our servers gives."""
-        where = f"`{self.address.url}`"
-        if status in (401, 403, 407):
-            return AccessError(f"{where} refuses ({status}); is `token` a key of this server?")
-        if status == 413:
-            return QueryError(f"{where} takes nothing so long; send it in parts")
-        if status == 504:
-            return MemoryTimeoutError(f"{where} did not answer in time ({status})")
-        return MemoryConnectionError(
-            f"{where} answers with {status}, as no server of memories does; is it the address of "
-            "`orbiter-memory serve`?"
-        )
-
-    def _told(self, exc: httpx.HTTPError) -> Exception:
-        """Return the error for no answer; it names neither the key nor what was sent."""
-        where, kind = f"`{self.address.url}`", type(exc).__name__
-        if isinstance(exc, httpx.TimeoutException) and not isinstance(exc, httpx.ConnectTimeout):
-            return MemoryTimeoutError(
-                f"{where} did not answer in {self._patience.timeout:g} seconds ({kind})"
-            )
-        if _is_unsent(exc):
-            return MemoryConnectionError(
-                f"{where} cannot be reached ({kind}); does `orbiter-memory serve` run there?"
-            )
-        return MemoryConnectionError(
-            f"{where} broke off before it answered ({kind}); what was asked may be done or not"
-        )
-
-
-def _is_unsent(exc: httpx.HTTPError) -> bool:
-    return isinstance(exc, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
-
-
-def _is_passing(answer: httpx.Response) -> bool:
-    """Tell whether a server that is away may be back soon: not if its store is broken."""
-    try:
-        kind = str(answer.json()["type"])
-    except (ValueError, KeyError, TypeError):  # a proxy's, which knows no better
-        return True
-    return kind.endswith(_PASSING)
-
-
-def _is_cut(exc: httpx.HTTPError) -> bool:
-    return isinstance(exc, httpx.NetworkError | httpx.RemoteProtocolError)
+    def _told(self, exc: Exception) -> Exception:
+        return no_answer(exc, self.address.url, self._patience.timeout)
 
 
 def _spelled(request: Request) -> str:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RemoteMemory"]
 
+_MEETING = 2.0
+"""Seconds to wait for a server that is coming up; then the address is more likely wrong."""
+
 _LEFT_TO_SERVER = {
     "embeddings": "auto",
     "episodic": None,
@@ -86,11 +89,14 @@ class RemoteMemory(AgentMemory, Caller):
 
     @observed("store.init")
     async def init(self) -> None:
-        """See whether the server is there and takes the key. May be repeated, and need not be."""
+        """See whether the server is there and takes the key. May be repeated, and need not be.
+
+        Where nobody is, this says so after two seconds; a call waits for its whole time.
+        """
         if self._is_met:
             return
         try:
-            await self._link.send(Request("GET", "/healthz"))
+            await self._link.send(Request("GET", "/healthz", meeting=_MEETING))
         except BaseException:  # cancellation included: nothing is left open
             await self._link.close()
             raise

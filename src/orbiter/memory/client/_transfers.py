@@ -2,8 +2,8 @@
 
 import asyncio
 import hashlib
-import json
 import os
+import re
 import tempfile
 import zipfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -11,9 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
+from orbiter.memory.client._answers import MOST_BYTES, UNREADABLE, lines_of, loaded
 from orbiter.memory.client._link import Link, Request
-from orbiter.memory.errors import MemoryConnectionError, TransferError
-from orbiter.memory.transfer import Exported, Imported, Problem
+from orbiter.memory.errors import MemoryConnectionError, MemoryError, TransferError
+from orbiter.memory.transfer import Exported, Imported, Limits, Problem
+from orbiter.memory.transfer._archives import zip_chunks, zip_members
 from orbiter.memory.transfer._target import new_file, new_folder
 from orbiter.memory.wire import load_error
 
@@ -22,6 +24,7 @@ __all__ = ["export_there", "import_there"]
 _PIECE = 2**18
 _RECORDS = "X-Orbiter-Records"
 """How many memories a server has written, where the file does not say it."""
+_COUNT = re.compile(r"[0-9]{1,15}")
 
 Progress = Callable[[int, int], None]
 
@@ -50,14 +53,14 @@ async def import_there(
             },
         )
         async with link.stream(request, content=_pieces(file)) as answer:
-            async for line in answer.aiter_lines():
-                said = json.loads(line)
-                if "report" in said:
-                    return _report(said["report"])
-                if "error" in said:
-                    raise load_error(int(said["error"]["status"]), said["error"])
+            async for line in lines_of(answer):
+                said = _said(line, link.address.url)
+                if isinstance(said, Imported):
+                    return said
+                if isinstance(said, Exception):
+                    raise said
                 if progress is not None:
-                    progress(int(said["read"]), int(said["of"]))
+                    progress(*said)
     raise MemoryConnectionError(
         f"`{link.address.url}` broke off while it read `{path}`; importing it again goes on"
     )
@@ -93,8 +96,24 @@ async def _pieces(file: Path) -> AsyncIterator[bytes]:
             yield piece
 
 
+def _said(line: bytes, where: str) -> Imported | Exception | tuple[int, int]:
+    """Return what a line says: what became of the import, what went wrong, or how far it is."""
+    try:
+        said = loaded(line)
+        if "report" in said:
+            return _report(said["report"])
+        if "error" in said:
+            return load_error(int(said["error"]["status"]), said["error"])
+        return int(said["read"]), int(said["of"])
+    except UNREADABLE as exc:
+        raise MemoryConnectionError(
+            f"`{where}` tells of the import what cannot be read ({type(exc).__name__}); is it of "
+            "another version?"
+        ) from exc
+
+
 def _report(said: Mapping[str, Any]) -> Imported:
-    problems = tuple(Problem(each["place"], each["why"]) for each in said["problems"])
+    problems = tuple(Problem(str(each["place"]), str(each["why"])) for each in said["problems"])
     return Imported(**{**said, "problems": problems})
 
 
@@ -111,14 +130,25 @@ async def export_there(
     """Write what the server sends to *target*, which appears when it is complete."""
     path = Path(target) if isinstance(target, str | os.PathLike) else None
     request = Request("GET", "/v1/export", asked)
-    with _opened(path, target, is_folder=asked["format"] == "markdown") as file:
-        async with link.stream(request) as answer:
-            lines = _Lines(is_ours=asked["format"] == "jsonl")
-            async for piece in answer.aiter_bytes():
-                lines.read(piece)
-                file.write(piece)
-            told = answer.headers.get(_RECORDS)
-        records = lines.end(link.address.url) if lines.is_ours else int(told or 0)
+    lines = _Lines(link.address.url, is_ours=asked["format"] == "jsonl")
+    failed: MemoryError | None = None
+    try:
+        with _opened(path, target, is_folder=asked["format"] == "markdown") as file:
+            try:
+                async with link.stream(request) as answer:
+                    async for piece in answer.aiter_bytes():
+                        lines.read(piece)
+                        file.write(piece)
+                    told = answer.headers.get(_RECORDS, "")
+                count = int(told) if _COUNT.fullmatch(told) else 0
+                records = lines.end() if lines.is_ours else count
+            except MemoryError as exc:
+                failed = exc
+                raise
+    except TransferError:
+        if failed is not None:  # it was not the file: the server is away, or refuses
+            raise failed from None
+        raise
     if progress is not None:
         progress(records, records)
     return Exported(records, lines.versions, lines.digest, path)
@@ -131,43 +161,79 @@ def _opened(path: Path | None, target: object, *, is_folder: bool) -> Iterator[I
         yield file
         file.flush()
     elif is_folder:
-        with new_folder(path) as folder, tempfile.TemporaryFile() as packed:
-            yield packed
-            with zipfile.ZipFile(packed) as sent:
-                sent.extractall(folder)  # which leaves no name that leads out of it
+        with new_folder(path) as folder, tempfile.TemporaryDirectory() as aside:
+            sent = Path(aside, f"{path.name}.zip")
+            with sent.open("wb") as packed:
+                yield packed
+            _unpack(sent, folder)
     else:
         with new_file(path, may_pack=True) as file:
             yield file
 
 
+def _unpack(packed: Path, folder: Path) -> None:
+    """Write what a zip holds into *folder*, no more of it than an import would read."""
+    for member in zip_members(packed, Limits()):
+        file = folder / member.filename
+        file.parent.mkdir(parents=True, exist_ok=True)
+        left = member.file_size
+        with file.open("xb") as opened:
+            for piece in zip_chunks(packed, member.filename, lambda _: None):
+                left -= len(piece)
+                if left < 0:
+                    raise TransferError(f"`{packed.name}` holds more than it says")
+                opened.write(piece)
+
+
 class _Lines:
     """Reads along: whether our own file is whole, and how much it holds."""
 
-    def __init__(self, *, is_ours: bool) -> None:
+    def __init__(self, where: str, *, is_ours: bool) -> None:
         self.is_ours = is_ours
+        self._where = where
         self.versions = 0
         self.digest = ""
         self._count = -1  # the first line says what the file is
         self._hash = hashlib.sha256()
-        self._rest = b""
+        self._rest = bytearray()
         self._last: dict[str, Any] = {}
 
     def read(self, piece: bytes) -> None:
         """Take the next bytes of the file."""
         if not self.is_ours:
             return
-        *lines, self._rest = (self._rest + piece).split(b"\n")
+        *lines, last = piece.split(b"\n")
+        if lines:
+            lines[0] = bytes(self._rest) + lines[0]
+            self._rest.clear()
+        self._rest += last
+        if len(self._rest) > MOST_BYTES:
+            raise self._not_ours("a line without end")
         for line in lines:
-            self._last = json.loads(line)
-            if "end" not in self._last:
-                self._hash.update(line + b"\n")
-                self._count += 1
-                self.versions += len(self._last.get("versions", ()))
+            self._read_line(line)
 
-    def end(self, where: str) -> int:
+    def _read_line(self, line: bytes) -> None:
+        try:
+            self._last = dict(loaded(line))
+            versions = len(self._last.get("versions", ()))
+        except UNREADABLE as exc:
+            raise self._not_ours(type(exc).__name__) from exc
+        if "end" not in self._last:
+            self._hash.update(line + b"\n")
+            self._count += 1
+            self.versions += versions
+
+    def _not_ours(self, why: str) -> MemoryConnectionError:
+        return MemoryConnectionError(
+            f"`{self._where}` sends something else than an export ({why}); is it of another "
+            "version?"
+        )
+
+    def end(self) -> int:
         """Return how many memories there are, or raise `MemoryConnectionError` if some lack."""
-        said = self._last.get("end") or {}
+        end = self._last.get("end")
+        said = end if isinstance(end, dict) else {}
         self.digest = self._hash.hexdigest()
         if said.get("sha256") != self.digest or said.get("records") != self._count:
-            raise MemoryConnectionError(f"`{where}` broke off before the export was whole")
+            raise MemoryConnectionError(f"`{self._where}` broke off before the export was whole")
         return self._count

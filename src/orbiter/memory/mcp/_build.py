@@ -10,6 +10,7 @@ from orbiter.memory.mcp._graph_tools import GraphTools
 from orbiter.memory.mcp._memory_tools import MemoryTools
 from orbiter.memory.mcp._openai_tools import OpenAITools
 from orbiter.memory.mcp._prompts import prompts
+from orbiter.memory.mcp._resources import GRAPH, RESOURCES
 from orbiter.memory.mcp._server import MemoryServer
 from orbiter.memory.mcp._tools import make_tool
 
@@ -45,6 +46,7 @@ def build_server(
             version=version("orbiter-memory"),
             instructions=_INSTRUCTIONS[tools],
             tools=[make_tool(each) for each in kept],
+            resources=[*RESOURCES, *([GRAPH] if tools == "kg" else [])],
             withheld=[each.run.__name__ for each in every if each not in kept],
         )
     for prompt in prompts(handle_of_call):

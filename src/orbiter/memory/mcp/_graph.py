@@ -103,17 +103,18 @@ class Graph:
         return found
 
     async def create_entities(self, entities: Sequence[Entity]) -> list[Entity]:
-        """Add those that are not there yet; return them."""
+        """Add those that are not there yet; return them as stored."""
         there = await self._entities(each.name for each in entities)
         new: dict[str, Entity] = {}
         for entity in entities:
             _check("an entity's name", entity.name)
             if entity.name not in there.kinds:
-                new.setdefault(entity.name, entity)
+                texts = [text for text in dict.fromkeys(entity.observations) if text.strip()]
+                new.setdefault(entity.name, entity.model_copy(update={"observations": texts}))
         await _each(
             self._keep(each.name, each.entityType, text)
             for each in new.values()
-            for text in [t for t in dict.fromkeys(each.observations) if t.strip()] or [""]
+            for text in each.observations or [""]
         )
         return list(new.values())
 

@@ -11,6 +11,7 @@ from mcp_types import CallToolResult
 from pydantic import BaseModel, Field
 
 from orbiter.memory.mcp._callers import source_of_call
+from orbiter.memory.mcp._errors import plain
 from orbiter.memory.mcp._graph import Entity, Graph, Relation
 from orbiter.memory.mcp._tools import Definition, answer
 
@@ -167,7 +168,8 @@ class GraphTools:
         if not missing:
             return _done("Entities deleted successfully")
         count = len(gone) + len(missing)
-        return _done(f"Deleted {len(gone)} of {count} entities. Not found: {', '.join(missing)}")
+        names = ", ".join(map(plain, missing))
+        return _done(f"Deleted {len(gone)} of {count} entities. Not found: {names}")
 
     async def delete_observations(
         self, ctx: Context, deletions: list[OldObservations]
@@ -178,7 +180,7 @@ class GraphTools:
         asked = sum(len(texts) for _, texts in given)
         if count == asked:
             return _done("Observations deleted successfully")
-        more = f" Entities not found: {', '.join(missing)}" if missing else ""
+        more = f" Entities not found: {', '.join(map(plain, missing))}" if missing else ""
         return _done(f"Deleted {count} of {asked} observations.{more}")
 
     async def delete_relations(

@@ -1,14 +1,17 @@
 """The seven tools of the profile `memory`: what a model needs to remember, and nothing more."""
 
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 from mcp.server.mcpserver import Context
 from mcp_types import CallToolResult
 from pydantic import Field
 
+from orbiter.memory.agent._reading import labels, read
 from orbiter.memory.errors import ItemNotFoundError, QueryError
 from orbiter.memory.filters import Where
 from orbiter.memory.mcp._callers import source_of_call
+from orbiter.memory.mcp._errors import plain, told_of
 from orbiter.memory.mcp._memory_shapes import (
     Added,
     ContextText,
@@ -208,6 +211,7 @@ class MemoryTools:
         if any(not text.strip() for text in texts):
             raise QueryError("a text is empty; nothing was stored")
         source = source_of_call(ctx)
+        _check_all(handle, texts, labels(tags, importance, source, None))
         stored = [
             await remember_once(
                 handle, text, kind="mcp", tags=tags, importance=importance, source=source
@@ -232,16 +236,25 @@ class MemoryTools:
         item = await self._handle_of_call(ctx).update(
             id, text or None, tags=tags, importance=importance, expected_version=expected_version
         )
-        return answer(shown(item), f"changed; {item.id} has version {item.version} now")
+        return answer(shown(item), f"changed; {plain(item.id)} has version {item.version} now")
 
     async def memory_delete(self, ctx: Context, id: str) -> Annotated[CallToolResult, Deleted]:
         """Forget a memory."""
         if not await self._handle_of_call(ctx).forget(id):
             raise ItemNotFoundError(id)
-        way = f"orbiter-memory restore {id}"
+        way = _restoring(id)
         return answer(
             Deleted(id=id, restore=way), f"forgotten; a person brings it back with `{way}`"
         )
+
+
+def _check_all(handle: "ScopedMemory", texts: list[str], more: dict[str, object]) -> None:
+    """Refuse all texts if one of them cannot be stored."""
+    for place, text in enumerate(texts):
+        try:
+            read(text, handle.scope, more, None)
+        except ValueError as exc:
+            raise QueryError(f"`texts.{place}`: {told_of(exc)}; nothing was stored") from exc
 
 
 async def _must_get(handle: "ScopedMemory", item_id: str) -> "MemoryItem":
@@ -249,6 +262,17 @@ async def _must_get(handle: "ScopedMemory", item_id: str) -> "MemoryItem":
     if item is None:
         raise ItemNotFoundError(item_id)
     return item
+
+
+def _restoring(item_id: str) -> str:
+    """Return the line that brings a memory back, which a person may paste into a shell.
+
+    An id is free text, and must be no more than one word of that line.
+    """
+    if not item_id.isprintable():
+        return "orbiter-memory restore ID"
+    begin = "-- " if item_id.startswith("-") else ""
+    return f"orbiter-memory restore {begin}{shlex.quote(item_id)}"
 
 
 def _tagged(tags: list[str] | None) -> Where | None:

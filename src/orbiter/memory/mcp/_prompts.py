@@ -97,6 +97,7 @@ def _told(prompt: Callable[_P, Awaitable[str]]) -> Callable[_P, Awaitable[str]]:
         try:
             return await prompt(*args, **kwargs)
         except MemoryError as exc:
-            raise MCPError(code=INVALID_PARAMS, message=told_of(exc)) from exc
+            # A prompt does not know where it is read.
+            raise MCPError(code=INVALID_PARAMS, message=told_of(exc, is_far=True)) from exc
 
     return told

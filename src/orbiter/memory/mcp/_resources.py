@@ -12,12 +12,13 @@ from mcp_types import Resource, ResourceTemplate
 from orbiter.memory.errors import ItemNotFoundError, QueryError
 from orbiter.memory.facts import ALWAYS
 from orbiter.memory.items import role_of
+from orbiter.memory.mcp._graph import Graph
 from orbiter.memory.mcp._shown import cut, share, shown
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
 
-__all__ = ["MIME", "RESOURCES", "TEMPLATES", "item_uri", "read"]
+__all__ = ["GRAPH", "MIME", "RESOURCES", "TEMPLATES", "item_uri", "read"]
 
 MIME = "application/json"
 _SCHEME = "memory://"
@@ -41,6 +42,15 @@ RESOURCES = (
         mime_type=MIME,
     ),
 )
+GRAPH = Resource(
+    uri=f"{_SCHEME}knowledge-graph",
+    name="knowledge-graph",
+    title="Knowledge graph",
+    description="All entities and relations.",
+    mime_type=MIME,
+)
+"""The reference knowledge-graph server's own; the profile `kg` shows it, too."""
+
 TEMPLATES = (
     ResourceTemplate(
         uri_template=f"{_SCHEME}item/{{id}}",
@@ -72,6 +82,8 @@ async def read(handle: "ScopedMemory", uri: str) -> str:
             return await _recent(handle)
         if kind == "profile" and not name:
             return await _profile(handle)
+        if kind == "knowledge-graph" and not name:
+            return await _graph(handle)
         if kind == "item" and name:
             return await _item(handle, unquote(name))
         if kind == "chat" and name:
@@ -104,6 +116,13 @@ async def _profile(handle: "ScopedMemory") -> str:
         for key, fact in list(facts.items())[:_MOST_FACTS]
     }
     return _dumped({"facts": told, "left_out": max(0, len(facts) - _MOST_FACTS)})
+
+
+async def _graph(handle: "ScopedMemory") -> str:
+    stored = await Graph(handle).read()
+    entities = [stored.entity(name).model_dump(mode="json") for name in stored.kinds]
+    relations = [each.model_dump(mode="json", by_alias=True) for each in stored.relations]
+    return _dumped({"entities": entities, "relations": relations})
 
 
 async def _item(handle: "ScopedMemory", item_id: str) -> str:

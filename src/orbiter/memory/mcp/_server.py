@@ -7,16 +7,28 @@ from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
 from mcp.server.mcpserver.tools import Tool
-from mcp_types import CallToolResult, InputRequiredResult, Resource, ResourceTemplate
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolResult,
+    GetPromptResult,
+    InputRequiredResult,
+    Resource,
+    ResourceTemplate,
+)
 
 from orbiter.memory.errors import ItemNotFoundError, MemoryError, QueryError
-from orbiter.memory.mcp._errors import refused, told_of
-from orbiter.memory.mcp._resources import MIME, RESOURCES, TEMPLATES, read
+from orbiter.memory.mcp._errors import plain, refused, told_of
+from orbiter.memory.mcp._resources import MIME, TEMPLATES, read
 
 if TYPE_CHECKING:
     from orbiter.memory.mcp import HandleOfCall
 
 __all__ = ["MemoryServer"]
+
+
+def _mistake(text: str) -> MCPError:
+    return MCPError(code=INVALID_PARAMS, message=text)
 
 
 class MemoryServer(MCPServer[dict[str, Any]]):
@@ -30,6 +42,7 @@ class MemoryServer(MCPServer[dict[str, Any]]):
         version: str,
         instructions: str,
         tools: Sequence[Tool],
+        resources: Sequence[Resource],
         withheld: Iterable[str],
     ) -> None:
         """Serve *tools*; those *withheld* are known, and refused."""
@@ -43,6 +56,7 @@ class MemoryServer(MCPServer[dict[str, Any]]):
             subscriptions=False,
         )
         self._handle_of_call = handle_of_call
+        self._listed = list(resources)
         self._withheld = frozenset(withheld)
 
     async def call_tool(
@@ -51,20 +65,40 @@ class MemoryServer(MCPServer[dict[str, Any]]):
         """Call a tool; what goes wrong is an answer that says so."""
         if name in self._withheld:
             return refused(f"`{name}` writes, and this memory may only be read here")
-        known = [tool.name for tool in await self.list_tools()]
+        known = {tool.name: tool for tool in await self.list_tools()}
         if name not in known:
             listed = "`, `".join(known)
-            return refused(f"there is no tool `{name[:80]}`; there are `{listed}`")
+            return refused(f"there is no tool `{plain(name, most=80)}`; there are `{listed}`")
         try:
             # Models write `null` for what they leave out.
             given = {name: value for name, value in arguments.items() if value is not None}
             return await super().call_tool(name, given, context)
         except ToolError as exc:
-            return refused(told_of(exc.__cause__ or exc))
+            takes = known[name].input_schema.get("properties", {})
+            return refused(told_of(exc.__cause__ or exc, is_far=_is_far(context), takes=takes))
+
+    async def get_prompt(
+        self, name: str, arguments: dict[str, Any] | None = None, context: Context | None = None
+    ) -> GetPromptResult | InputRequiredResult:
+        """Return a prompt; one that is not there, or lacks something, is told as the mistake it is.
+
+        The SDK takes either for a fault of the server.
+        """
+        known = {each.name: each for each in await self.list_prompts()}
+        if name not in known:
+            listed = "`, `".join(known)
+            raise _mistake(f"there is no prompt `{name[:80]}`; there are `{listed}`")
+        for each in known[name].arguments or ():
+            if each.required and each.name not in (arguments or {}):
+                raise _mistake(f"`{each.name}` is missing; the prompt `{name}` needs it")
+        for given in arguments or {}:
+            if given not in [each.name for each in known[name].arguments or ()]:
+                raise _mistake(f"the prompt `{name}` has no argument `{given[:80]}`; leave it out")
+        return await super().get_prompt(name, arguments, context)
 
     async def list_resources(self) -> list[Resource]:
         """Return what can be read as it is."""
-        return list(RESOURCES)
+        return list(self._listed)
 
     async def list_resource_templates(self) -> list[ResourceTemplate]:
         """Return what can be read by its id."""
@@ -81,5 +115,10 @@ class MemoryServer(MCPServer[dict[str, Any]]):
         except (ItemNotFoundError, QueryError) as exc:
             raise ResourceNotFoundError(told_of(exc)) from exc
         except MemoryError as exc:
-            raise ResourceError(told_of(exc)) from exc
+            raise ResourceError(told_of(exc, is_far=_is_far(context))) from exc
         return [ReadResourceContents(content=text, mime_type=MIME)]
+
+
+def _is_far(context: Context | None) -> bool:
+    """Tell whether a call came over a network: then it brought a request along."""
+    return context is not None and context.request_context.request is not None

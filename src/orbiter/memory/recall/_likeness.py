@@ -277,6 +277,11 @@ class Likeness:
         key = (whose, blake2b(what.encode(), digest_size=16).digest())
         self._groups.setdefault(key, []).append(item.id)
 
+    def add_all(self, items: Iterable[MemoryItem]) -> None:
+        """Put each of *items* into its group."""
+        for item in items:
+            self.add(item)
+
     def groups(self) -> list[list[str]]:
         """Return the ids of each group of more than one, in the order in which they were added."""
         return [group for group in self._groups.values() if len(group) > 1]

@@ -22,13 +22,13 @@ def check_store(store: MemoryStore, mode: RecallMode) -> None:
     """Raise `QueryError` or `UnsupportedError` if *store* cannot find in this way."""
     if not isinstance(store, LexicalStore | VectorStore):
         raise QueryError(
-            f"{store!r} can neither find by words nor by meaning; recall from a "
+            f"a `{type(store).__name__}` can neither find by words nor by meaning; recall from a "
             "`SQLiteMemoryStore` or a `PostgresMemoryStore`, or from a `Mirror` of it"
         )
     if mode == "words" and not isinstance(store, LexicalStore):
         raise UnsupportedError(
-            f"{store!r} cannot find by words; use mode `meaning`, or a `SQLiteMemoryStore` or a "
-            "`PostgresMemoryStore`"
+            f"a `{type(store).__name__}` cannot find by words; use mode `meaning`, or a "
+            "`SQLiteMemoryStore` or a `PostgresMemoryStore`"
         )
     if mode == "meaning" and (not isinstance(store, VectorStore) or store.embeddings is None):
         raise no_meaning(store)
@@ -37,6 +37,6 @@ def check_store(store: MemoryStore, mode: RecallMode) -> None:
 def no_meaning(store: MemoryStore) -> UnsupportedError:
     """Return the error of a store without vectors that is asked for meaning."""
     return UnsupportedError(
-        f"mode `meaning` needs a model, and {store!r} has no `embeddings`; "
+        f"mode `meaning` needs a model, and this `{type(store).__name__}` has no `embeddings`; "
         "pip install 'orbiter-memory[local]' and give it `LocalEmbeddings()`, or use mode `words`"
     )

@@ -55,8 +55,9 @@ def create_app(
     app.state.orbiter = shared
     app.state.port = settings.port if port is None else port
     app.state.running = []
-    app.state.transfers = 0
+    app.state.transfers = Counter()
     app.state.streams = Counter()
+    app.state.heavy = set()
     _add_optional(app, settings)
     return app
 

@@ -17,7 +17,7 @@ from orbiter.memory.wire import REQUIRED, TARGET_PARAMS, Operation, Param, parse
 from orbiter.memory.wire._calls import load_param, load_text
 from orbiter.memory.wire._codecs import told
 
-__all__ = ["Asked", "read_asked"]
+__all__ = ["Asked", "check_query", "read_asked"]
 
 _MOST_FIELDS = 100
 _UNSCOPED = ("memory", "audit")
@@ -32,6 +32,15 @@ class Asked:
         self.scope = scope
         self.target = target
         self.given = given
+
+
+def check_query(request: Request, *known: str) -> None:
+    """Refuse a query with a field that is neither of *known* nor says whose memories are meant."""
+    all_known = (*known, *SCOPE_PARAMETERS)
+    unknown = next((name for name in _read_query(request) if name not in all_known), None)
+    if unknown is not None:
+        way = f"it takes `{'`, `'.join(all_known)}`"
+        raise QueryError(f"the query has an unknown field {told(unknown)}; {way}")
 
 
 async def read_asked(request: Request, operation: Operation, named: Mapping[str, str]) -> Asked:
@@ -113,7 +122,11 @@ async def _read_body(request: Request) -> dict[str, Any]:
     if kind != "application/json" and not (
         kind.startswith("application/") and kind.endswith("+json")
     ):
-        raise Refused(415, f"a body must be `Content-Type: application/json`, not {told(kind)}")
+        raise Refused(
+            415,
+            f"a body must be `Content-Type: application/json`, not {told(kind)}; "
+            "`curl --json` sends it so",
+        )
     try:
         found = parse(raw.decode("utf-8"))
     except UnicodeDecodeError:

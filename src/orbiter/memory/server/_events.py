@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from orbiter.memory.agent import EventStream, MemoryEvent
 from orbiter.memory.items import MemoryMetadata
+from orbiter.memory.server._asking import check_query
 from orbiter.memory.server._handles import handle_of
 from orbiter.memory.server._problems import Refused
 from orbiter.memory.server._shared import principal_of, shared_of
@@ -38,6 +39,7 @@ def routes() -> list[BaseRoute]:
 
 
 async def _events(request: Request) -> "EventsResponse":
+    check_query(request)
     handle = handle_of(shared_of(request).memory, principal_of(request), request.query_params)
     return EventsResponse(request, handle.scope)
 
@@ -51,9 +53,14 @@ class EventsResponse:
         self._scope = scope
         self._open: Counter[str | None] = request.app.state.streams
         self._is_back = "last-event-id" in request.headers
+        self._is_head = request.method == "HEAD"
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         """Send events until one of the two ends it."""
+        if self._is_head:  # which asks what there is, and not to wait for it
+            await _begin(send)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
         with self._counted():
             await self._send(receive, send)
 
@@ -77,16 +84,7 @@ class EventsResponse:
         async with self._shared.live.listen(self._scope) as stream:
             gone = asyncio.ensure_future(_leaving(receive))
             try:
-                await send(
-                    {
-                        "type": "http.response.start",
-                        "status": 200,
-                        "headers": [
-                            (b"content-type", b"text/event-stream; charset=utf-8"),
-                            (b"x-accel-buffering", b"no"),
-                        ],
-                    }
-                )
+                await _begin(send)
                 await self._pass_on(stream, send, gone)
                 if not gone.done():
                     await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -117,6 +115,19 @@ class EventsResponse:
             elif loop.time() - spoken >= _HEARTBEAT:
                 spoken = loop.time()
                 await write(": still here\n\n")
+
+
+async def _begin(send: Send) -> None:
+    await send(
+        {
+            "type": "http.response.start",
+            "status": 200,
+            "headers": [
+                (b"content-type", b"text/event-stream; charset=utf-8"),
+                (b"x-accel-buffering", b"no"),
+            ],
+        }
+    )
 
 
 def _told(event: MemoryEvent, number: int) -> str:

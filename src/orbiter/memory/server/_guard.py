@@ -1,18 +1,23 @@
 """Who comes in. It runs before everything else, so that no handler can forget to ask.
 
-The order matters: a name that is not ours, then a page that is not ours, then the key, then what a
-browser must show beside it, then how often. Only then is there a principal.
+The order matters: a head that is none, then a name that is not ours, then a page that is not ours,
+then the key, then what a browser must show beside it, then how often. Only then is there a
+principal. Who is turned away before a key was seen is not kept: the connection ends.
 """
 
+import asyncio
 import base64
 import binascii
 import hmac
+import logging
+from contextlib import suppress
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orbiter.memory.errors import MemoryError
 from orbiter.memory.keys import LOCAL, Principal
+from orbiter.memory.server._accepting import welcome
 from orbiter.memory.server._headers import harden
 from orbiter.memory.server._hosts import (
     Headers,
@@ -21,6 +26,7 @@ from orbiter.memory.server._hosts import (
     headers_of,
     is_loopback,
 )
+from orbiter.memory.server._limits import check_head
 from orbiter.memory.server._problems import Refused, problem_of
 from orbiter.memory.server._rates import Buckets
 from orbiter.memory.server._settings import Settings
@@ -34,7 +40,13 @@ _ASK = 'Basic realm="orbiter-memory", Bearer realm="orbiter-memory"'
 _SAFE = ("GET", "HEAD")
 _FOR_PROGRAMS = ("/v1", "/mcp", "/healthz", "/readyz", "/metrics")
 _KEPT = "/static/"
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+_FORWARDED = frozenset(
+    {"forwarded", "via", "x-real-ip", "x-client-ip", "cf-connecting-ip", "true-client-ip"}
+)
+_LINGER = 2.0
+"""Seconds to read on after a refusal: who still sends would not see it if the connection broke."""
+
+_LOG = logging.getLogger("orbiter.memory.server")
 
 
 class Guard:
@@ -45,6 +57,7 @@ class Guard:
         self._settings = settings
         self._asked = Buckets(rate=settings.rate, burst=settings.burst)
         self._failed = Buckets(rate=1, burst=30)
+        self._told = ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in, or answer it."""
@@ -61,30 +74,41 @@ class Guard:
                 harden(message, may_keep=may_keep)
             await send(message)
 
+        headers = headers_of(scope)
         try:
-            principal = self._let_in(scope)
-        except (Refused, MemoryError) as exc:
-            # Keys that cannot be read open nothing: nobody comes in until they can be.
-            answer = problem_of(exc, Request(scope))
-            await answer(scope, receive, hardened)
+            kind, principal = self._come_from(scope, headers)
+        except Refused as exc:
+            await _turn_away(exc, scope, receive, hardened)
+            return
+        welcome(scope)
+        try:
+            _check_token(scope, headers, scope["app"].state.orbiter, kind, principal)
+            self._asked.take(principal.key_id or "local")
+        except Refused as exc:
+            await problem_of(exc, Request(scope))(scope, receive, hardened)
             return
         scope.setdefault("state", {})["principal"] = principal
         await self._app(scope, receive, hardened)
 
-    def _let_in(self, scope: Scope) -> Principal:
-        """Return who a request comes from, or raise `Refused`."""
-        headers, state = headers_of(scope), scope["app"].state
+    def _come_from(self, scope: Scope, headers: Headers) -> tuple[str, Principal]:
+        """Return how a key was shown, and who a request comes from, or raise `Refused`."""
+        state = scope["app"].state
         shared: Shared = state.orbiter
         allowed = self._settings.allowed_hosts
+        check_head(scope)
         check_host(scope, headers, port=state.port, allowed=allowed)
         check_origin(scope, headers, port=state.port, allowed=allowed)
-        if shared.needs_key():
-            kind, principal = self._known(scope, headers, shared)
-        else:
-            kind, principal = "", _local(scope, headers)
-        _check_token(scope, headers, shared, kind, principal)
-        self._asked.take(principal.key_id or "local")
-        return principal
+        try:
+            found = self._known(scope, headers, shared) if shared.needs_key() else None
+        except MemoryError as exc:
+            # Keys that cannot be read open nothing: nobody comes in until they can be. Where they
+            # are is for the log alone, once, however often somebody without a key asks.
+            if str(exc) != self._told:
+                self._told = str(exc)
+                _LOG.error("nobody is let in: %s", exc)
+            raise Refused(503, "the keys cannot be read; the log of the server says why") from None
+        self._told = ""
+        return ("", _local(scope, headers)) if found is None else found
 
     def _known(self, scope: Scope, headers: Headers, shared: Shared) -> tuple[str, Principal]:
         """Return how a key was shown, and whose it is."""
@@ -97,11 +121,31 @@ class Guard:
             if principal is not None:
                 return kind, principal
             self._failed.take(str((scope.get("client") or ("",))[0]))
+        is_shown = kind in ("bearer", "basic") and bool(token)
         raise Refused(
             401,
-            "show a key: `Authorization: Bearer KEY`, or in a browser as the password",
+            "the key shown opens nothing: it is wrong, over or revoked"
+            if is_shown
+            else "show a key: `Authorization: Bearer KEY`, or in a browser as the password",
             headers={"WWW-Authenticate": _ASK},
         )
+
+
+async def _turn_away(why: Refused, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer somebody whom nobody knows, and end the connection."""
+    why.headers["Connection"] = "close"
+
+    async def keep_open(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            message = {**message, "more_body": True}
+        await send(message)
+
+    await problem_of(why, Request(scope))(scope, receive, keep_open)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LINGER):
+            while (await receive()).get("more_body", False):
+                pass
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def _local(scope: Scope, headers: Headers) -> Principal:
@@ -113,7 +157,7 @@ def _local(scope: Scope, headers: Headers) -> Principal:
             "a server without keys is for its own computer alone",
             headers={"WWW-Authenticate": _ASK},
         )
-    if any(name in headers for name in _FORWARDED):
+    if any(name in _FORWARDED or name.startswith("x-forwarded") for name in headers):
         raise Refused(
             403, "a server without keys takes nothing from a proxy; make a key, and it does"
         )
@@ -132,7 +176,9 @@ def _check_token(
     right = shared.token_for(principal)
     if len(given) != 1 or not hmac.compare_digest(given[0].encode(), right.encode()):
         raise Refused(
-            403, f"a change from a browser needs `{TOKEN_HEADER}`; load the page again, and retry"
+            403,
+            f"a change from a browser needs `{TOKEN_HEADER}`; load the page again, and retry. "
+            "Programs send the key as `Authorization: Bearer KEY`",
         )
 
 

@@ -10,9 +10,12 @@ from collections.abc import Callable
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orbiter.memory.server._problems import Cut, Refused
-from orbiter.memory.server._settings import Settings
+from orbiter.memory.server._settings import Settings, most_bytes
 
-__all__ = ["UPLOADS", "Limited"]
+__all__ = ["LONGEST_HEAD", "UPLOADS", "Limited", "check_head"]
+
+LONGEST_HEAD = 32 * 1024
+"""Most bytes of the line and the headers of a request."""
 
 UPLOADS = frozenset({"/v1/import"})
 """Where a body comes in pieces, and may be as large as an import."""
@@ -20,8 +23,21 @@ UPLOADS = frozenset({"/v1/import"})
 _SLOW = frozenset({"/v1/export"})
 """Where an answer may take long to begin."""
 
-_SLOWEST = 1_000
+_SLOWEST = 16_000
 """Bytes a second that a body must come with, on average, once `patience` is over."""
+
+
+def check_head(scope: Scope) -> None:
+    """Refuse a head that is too long, or whose body has two ends."""
+    line = len(scope.get("raw_path") or scope["path"]) + len(scope["query_string"])
+    if line + sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > LONGEST_HEAD:
+        raise Refused(431, f"the head of a request may have {LONGEST_HEAD:,} bytes here")
+    names = {name for name, _ in scope["headers"]}
+    if b"transfer-encoding" in names and (
+        b"content-length" in names or scope["http_version"] == "1.0"
+    ):
+        # A proxy may have read the other one: what we take for a body, it took for a request.
+        raise Refused(400, "`Transfer-Encoding` stands alone, and in HTTP/1.1; leave one out")
 
 
 class Limited:
@@ -37,7 +53,11 @@ class Limited:
             await self._app(scope, receive, send)
             return
         is_upload = scope["path"] in UPLOADS and scope["method"] == "POST"
-        most = self._settings.max_import if is_upload else self._settings.max_body
+        most = (
+            self._settings.max_import
+            if is_upload
+            else most_bytes(self._settings, scope["method"], scope["path"])
+        )
         _check_length(scope, most)
         body = _Body(receive, most=most, patience=self._settings.patience)
         has_begun = False
@@ -87,21 +107,24 @@ class _Body:
         self._patience = patience
         self._count = 0
         self._now: Callable[[], float] = asyncio.get_running_loop().time
-        self._since = self._now()
+        self._waited = 0.0
         self._is_over = False
 
     async def piece(self) -> Message:
         """Return the next message, for handlers that read as it comes."""
         if self._is_over:
             return await self._receive()  # which tells when the client leaves
-        latest = self._since + self._patience + self._count / _SLOWEST
+        # Only what we wait counts, not how long we take to put it away.
+        left = self._patience + self._count / _SLOWEST - self._waited
+        begun = self._now()
         try:
-            async with asyncio.timeout_at(min(latest, self._now() + self._patience)):
+            async with asyncio.timeout(max(0.0, min(left, self._patience))):
                 message = await self._receive()
         except TimeoutError:
             raise Refused(
                 408, "the body came too slowly", headers={"Connection": "close"}
             ) from None
+        self._waited += self._now() - begun
         self._count += len(message.get("body", b""))
         self._is_over = not message.get("more_body", False)
         if self._count > self._most:

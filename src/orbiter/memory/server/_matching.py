@@ -12,6 +12,7 @@ from orbiter.memory.wire import OPERATIONS, REST_ONLY, Operation
 __all__ = ["BASE", "Matched", "match", "segments_of"]
 
 BASE = "/v1"
+_NOTHING = f"there is nothing here; `{BASE}/openapi.json` lists what there is"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,8 @@ def segments_of(scope: Any) -> list[str]:
     """Return the decoded segments of a request's path below `BASE`; `Refused` for bad bytes."""
     raw = scope.get("raw_path") or scope["path"].encode()
     path = raw.partition(b"?")[0]
+    if path != BASE.encode() and not path.startswith(f"{BASE}/".encode()):
+        raise Refused(404, _NOTHING)  # a slash that is written as `%2F` ends no segment
     parts = path.split(b"/")[len(BASE.split("/")) :]
     try:
         return [unquote_to_bytes(part).decode("utf-8") for part in parts]
@@ -86,7 +89,7 @@ def match(segments: Sequence[str], verb: str) -> Matched | Literal["OPTIONS"]:
             return Matched(shelf.by_verb[asked], named)
     allowed = allow(segments)
     if not allowed:
-        raise Refused(404, f"there is nothing here; `{BASE}/openapi.json` lists what there is")
+        raise Refused(404, _NOTHING)
     if verb == "OPTIONS":
         return "OPTIONS"
     raise Refused(405, f"this takes {allowed}, not {verb}", headers={"Allow": allowed})

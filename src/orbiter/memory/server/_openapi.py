@@ -137,14 +137,28 @@ def _operation(operation: Operation) -> dict[str, Any]:
         described["parameters"] += _scope_refs()
     if any(each.name == "idempotency_key" for each in operation.params):
         described["parameters"].append(_once())
+    if operation.id == "scope.get":
+        described["parameters"].append(_unless())
     body = [each for each in operation.params if each.place == "body"]
     if operation.verb not in ("GET", "DELETE"):
         described["requestBody"] = _body(operation, body)
     return described
 
 
+def _unless() -> dict[str, Any]:
+    return {
+        "name": "If-None-Match",
+        "in": "header",
+        "required": False,
+        "description": "The `ETag` that is known; if it still holds, the answer is 304.",
+        "schema": {"type": "string"},
+    }
+
+
 def _id(operation: Operation) -> str:
     way = "_one" if operation.verb == "DELETE" else ""
+    if operation.path.endswith("/query"):
+        way = "_query"  # the same call with its filters in the body
     return f"{operation.target}_{operation.name}{way}"
 
 

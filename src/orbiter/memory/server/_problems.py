@@ -1,9 +1,8 @@
 """What goes wrong, as an answer: RFC 9457 problems, without a word of what nobody may read."""
 
 import logging
-import traceback
 from collections.abc import Mapping
-from pathlib import PurePath
+from http import HTTPStatus
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -11,7 +10,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orbiter.memory.errors import MemoryError, VersionConflict
-from orbiter.memory.wire._problems import dump_error
+from orbiter.memory.server._hiding import problem_for
+from orbiter.memory.wire._faults import place_of
 
 __all__ = ["Problems", "Refused", "problem_of", "problem_response", "shown_problem"]
 
@@ -29,6 +29,7 @@ _TITLES = {
     415: "Unsupported Media Type",
     421: "Unknown Host",
     429: "Too Many Requests",
+    431: "Head Too Large",
     500: "Internal Error",
     503: "Unavailable",
     504: "Out of Time",
@@ -87,12 +88,13 @@ def problem_of(error: BaseException, request: Request) -> Response:
         detail = "there is nothing here" if error.status_code == 404 else error.detail
         return problem_response(error.status_code, detail, headers=error.headers)
     if isinstance(error, MemoryError | ValueError):
-        status, problem = dump_error(error)
+        status, problem = problem_for(getattr(request.state, "principal", None), error)
         if isinstance(error, VersionConflict) and "if-match" in request.headers:
-            status, problem = 412, {**problem, "status": 412}
+            status = 412
+            problem = {**problem, "status": status, "title": HTTPStatus(status).phrase}
         if status < 500 or isinstance(error, MemoryError):
             return JSONResponse(problem, status_code=status, media_type=PROBLEM)
-    _LOG.error("a request failed: %s", _where(error))
+    _LOG.error("a request failed: %s", place_of(error))
     return problem_response(500, "something is wrong here; the log of the server says where")
 
 
@@ -119,10 +121,3 @@ def problem_response(
         "detail": detail,
     }
     return JSONResponse(content, status_code=status, headers=headers, media_type=PROBLEM)
-
-
-def _where(error: BaseException) -> str:
-    """Return the class of an error and where it came from; its text may hold what is secret."""
-    frames = traceback.extract_tb(error.__traceback__)[-6:]
-    places = (f"{PurePath(each.filename).name}:{each.lineno} {each.name}" for each in frames)
-    return f"{type(error).__name__} at {' < '.join(reversed(list(places)))}"

@@ -1,10 +1,12 @@
 """How uvicorn reads from a connection, with limits it has none for.
 
 It waits for the headers of a request as long as a client pleases, and for a client to take an
-answer, too. Both are bounded here.
+answer, too. Both are bounded here. And what it takes for a head is read as strictly as a proxy may
+read it: else a request could be hidden in what one of the two takes for a body.
 """
 
 import asyncio
+import re
 import socket
 import struct
 from typing import Any
@@ -12,33 +14,61 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from orbiter.memory.server._accepting import KNOWN, Lobby, Visitor
 from orbiter.memory.server._headers import REFUSAL
+from orbiter.memory.server._limits import LONGEST_HEAD
 
 __all__ = ["protocol_for"]
 
 
-class _Patient(H11Protocol):
-    patience = 10.0
-    most = 1_000
+_LOOSE = re.compile(rb"(?<!\r)\n|\n[ \t]")
+"""A line that ends without a carriage return, or goes on in the next."""
+
+
+class _Strict(h11.Connection):
+    """A connection that refuses lines of a head which others might read differently."""
+
+    def next_event(self) -> Any:
+        """Return what came next."""
+        if self.their_state is h11.IDLE:  # a head is what comes
+            head = self.trailing_data[0].partition(b"\r\n\r\n")[0]
+            if _LOOSE.search(head):
+                raise h11.RemoteProtocolError("a line of the head does not end as it must")
+        return super().next_event()
+
+
+class _Patient(H11Protocol, Visitor):
+    patience: float
+    lobby: Lobby
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
+        self.conn = _Strict(h11.SERVER, LONGEST_HEAD)
+        self.app_state = {**self.app_state, KNOWN: self._become_known}
         self.access_log = False  # it would write whole addresses to any log that listens
         self._until_read: asyncio.TimerHandle | None = None
         self._until_written: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self.most:
-            transport.abort()
-            return
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self._until_read, self._until_written):
             if timer is not None:
                 timer.cancel()
+        self.lobby.leave(self)
+        self.app_state = {}  # which holds this object
         super().connection_lost(exc)
+
+    def turn_away(self) -> None:
+        if self.greeting is not None:
+            self.greeting.cancel()
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _become_known(self) -> None:
+        self.lobby.know(self)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -96,6 +126,6 @@ class _Patient(H11Protocol):
         return cycle is None or cycle.response_complete
 
 
-def protocol_for(*, patience: float, most: int) -> type[H11Protocol]:
-    """Return a protocol that waits *patience* seconds, for at most *most* connections."""
-    return type("Protocol", (_Patient,), {"patience": patience, "most": most})
+def protocol_for(*, patience: float, lobby: Lobby) -> type[_Patient]:
+    """Return a protocol that waits *patience* seconds, for the connections of *lobby*."""
+    return type("Protocol", (_Patient,), {"patience": patience, "lobby": lobby})

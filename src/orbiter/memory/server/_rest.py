@@ -1,6 +1,8 @@
 """REST: every request below `/v1` is a call of the table, made as whoever the guard let in."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -10,12 +12,14 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
 from orbiter.memory.agent import AgentMemory, ScopedMemory
+from orbiter.memory.erasure import Erasure
 from orbiter.memory.errors import AccessError, ItemNotFoundError, QueryError, VersionConflict
 from orbiter.memory.items import MemoryItem, new_id
 from orbiter.memory.keys import Principal
 from orbiter.memory.query import SCOPE_FIELDS
 from orbiter.memory.server._asking import Asked, read_asked
 from orbiter.memory.server._handles import handle_of
+from orbiter.memory.server._hiding import report_for
 from orbiter.memory.server._matching import BASE, allow, match, segments_of
 from orbiter.memory.server._openapi import document
 from orbiter.memory.server._problems import Refused
@@ -73,7 +77,10 @@ async def answer(request: Request) -> Response:
     target = _target(operation, shared.memory, principal, asked)
     key = _read_key(request, operation, asked)
     await _read_if_match(request, operation, asked, target)
-    found = await _call(operation, target, asked)
+    with _alone(request, operation, principal):
+        found = await _call(operation, target, asked)
+    if isinstance(found, Erasure):
+        found = report_for(principal, found)
     if key is not None:
         stored = [found] if isinstance(found, MemoryItem) else found
         await check_same(key, operation.name, asked.given, stored, target)
@@ -90,6 +97,25 @@ def _check_role(operation: Operation, principal: Principal, settings: Settings) 
         )
     if settings.read_only and operation.is_change:
         raise AccessError("this server only reads; it was started with `--read-only`")
+
+
+@contextmanager
+def _alone(request: Request, operation: Operation, principal: Principal) -> Iterator[None]:
+    """Let a key have one call at a time that reads everything: others wait for the processor."""
+    if not operation.is_heavy:
+        yield
+        return
+    under_way: set[str | None] = request.app.state.heavy
+    whose = principal.key_id
+    if whose in under_way:
+        raise Refused(
+            429, "another call of this key reads everything already", headers={"Retry-After": "1"}
+        )
+    under_way.add(whose)
+    try:
+        yield
+    finally:
+        under_way.discard(whose)
 
 
 def _check_sizes(asked: Asked, settings: Settings) -> None:
@@ -145,7 +171,11 @@ def _read_key(request: Request, operation: Operation, asked: Asked) -> str | Non
 async def _read_if_match(request: Request, operation: Operation, asked: Asked, target: Any) -> None:
     """Take the version that a change expects."""
     given = request.headers.getlist("if-match")
-    if not given or request.method in ("GET", "HEAD"):
+    if request.method in ("GET", "HEAD"):
+        return
+    if "if-none-match" in request.headers:
+        raise Refused(400, "`If-None-Match` is for a `GET`; a change takes `If-Match`")
+    if not given:
         return
     if all(param.name != "expected_version" for param in operation.params):
         raise Refused(400, "`If-Match` is for a `PATCH` of a memory; send this without it")
@@ -174,7 +204,7 @@ async def _call(operation: Operation, target: Any, asked: Asked) -> Any:
     if (operation.target, operation.name) == ("scope", "context"):
         return await _context(target, asked)
     found = await getattr(target, operation.name)(**asked.given)
-    if found is None and operation.is_absent_404:
+    if found in (None, []) and operation.is_absent_404:
         way = "`fact-keys` lists the keys" if "key" in asked.given else "`memories` lists them"
         raise ItemNotFoundError(next(iter(asked.given.values())), way=way)
     if operation.verb == "DELETE" and not found:

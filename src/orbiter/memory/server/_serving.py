@@ -3,13 +3,14 @@
 import asyncio
 import itertools
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 
 from starlette.applications import Starlette
 from uvicorn import Config, Server
 
 from orbiter.memory.errors import MemoryConnectionError, QueryError
+from orbiter.memory.server._accepting import Gate, Lobby, Visitor, most_connections
 from orbiter.memory.server._hosts import is_loopback
 from orbiter.memory.server._protocol import protocol_for
 from orbiter.memory.server._settings import Settings
@@ -17,7 +18,9 @@ from orbiter.memory.server._shared import Shared
 
 __all__ = ["serving"]
 
-_LONGEST_HEAD = 32 * 1024
+_WAITING = 2_048
+"""Connections that the system holds until they are taken, if it lets us have as many."""
+
 _LEAVE = 3
 """Seconds for requests under way when the server stops."""
 
@@ -28,7 +31,7 @@ async def serving(app: Starlette, *, settings: Settings) -> AsyncIterator[str]:
 
     A server without keys serves an address of this computer alone; any other is a `QueryError`.
     """
-    bound = await _bind(settings, needs_key=_shared(app).needs_key())
+    bound = await _bind(settings, _shared(app))
     app.state.port = bound.getsockname()[1]
     ready: asyncio.Future[_Quiet] = asyncio.get_running_loop().create_future()
     # One task from beginning to end: what a lifespan enters, it must leave in the same one.
@@ -60,16 +63,16 @@ async def _run(
     bound: socket.socket,
     ready: "asyncio.Future[_Quiet]",
 ) -> None:
+    lobby = Lobby(most=most_connections(settings.max_connections))
     config = Config(
         app,
-        http=protocol_for(patience=settings.patience, most=settings.max_connections),
+        http=protocol_for(patience=settings.patience, lobby=lobby),
         ws="none",
         lifespan="off",  # entered here, so that what it raises reaches the caller
         log_config=None,
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        h11_max_incomplete_event_size=_LONGEST_HEAD,
         timeout_graceful_shutdown=_LEAVE,
         ssl_certfile=settings.tls_cert,
         ssl_keyfile=settings.tls_key,
@@ -82,16 +85,27 @@ async def _run(
             f"`{settings.tls_key}`: {exc}"
         ) from exc
     async with app.router.lifespan_context(app):
-        server = _Quiet(config, ready)
-        await server.serve(sockets=[bound])
+        server = _Quiet(config, ready, lobby, settings.patience)
+        try:
+            await server.serve(sockets=[bound])
+        finally:
+            await server.close()
 
 
 class _Quiet(Server):
-    """A server that leaves signals to whoever runs the loop, and tells when it listens."""
+    """A server that leaves signals to whoever runs the loop, and tells when it listens.
 
-    def __init__(self, config: Config, ready: "asyncio.Future[_Quiet]") -> None:
+    It takes connections by a gate of ours, not by the servers of asyncio, as uvicorn would.
+    """
+
+    def __init__(
+        self, config: Config, ready: "asyncio.Future[_Quiet]", lobby: Lobby, patience: float
+    ) -> None:
         super().__init__(config)
+        self.servers = []
         self._ready = ready
+        self._gate = Gate(lobby, self._connection, patience=patience, tls=config.ssl)
+        self._taking: asyncio.Task[None] | None = None
         self._told = asyncio.Event()
 
     @contextmanager
@@ -113,9 +127,29 @@ class _Quiet(Server):
                     await self._told.wait()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        (bound,) = sockets or []
+        self._taking = asyncio.create_task(self._gate.run(bound))
+        self._taking.add_done_callback(lambda _: self.stop())  # nobody is served without it
+        self.started = True
         if not self._ready.done():
             self._ready.set_result(self)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self.close()
+        await super().shutdown(sockets)
+
+    async def close(self) -> None:
+        """Take no more connections; raise what kept the server from it, if anything did."""
+        taking, self._taking = self._taking, None
+        if taking is not None:
+            taking.cancel()
+            with suppress(asyncio.CancelledError):
+                await taking
+
+    def _connection(self) -> Visitor:
+        # The class is ours; uvicorn's own word for it is any protocol.
+        made: Callable[..., Visitor] = self.config.http_protocol_class  # type: ignore[assignment]
+        return made(config=self.config, server_state=self.server_state, app_state={})
 
 
 def _shared(app: Starlette) -> Shared:
@@ -123,7 +157,7 @@ def _shared(app: Starlette) -> Shared:
     return found
 
 
-async def _bind(settings: Settings, *, needs_key: bool) -> socket.socket:
+async def _bind(settings: Settings, shared: Shared) -> socket.socket:
     """Return a socket that is bound to the address, which others may reach only with keys."""
     loop = asyncio.get_running_loop()
     try:
@@ -133,10 +167,10 @@ async def _bind(settings: Settings, *, needs_key: bool) -> socket.socket:
     except OSError as exc:
         raise QueryError(f"there is no address `{settings.host}`: {exc}") from exc
     # A name may have several: every one of them must be harmless, whichever is taken.
-    if not needs_key and not all(is_loopback(str(each[4][0])) for each in found):
+    if not shared.needs_key() and not all(is_loopback(str(each[4][0])) for each in found):
         raise QueryError(
             f"`{settings.host}` can be reached from other computers, and this server has no keys; "
-            "make one with `orbiter-memory keys create`, or serve `127.0.0.1`"
+            f"make one with `{shared.key_command()}`, or serve `127.0.0.1`"
         )
     family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
     # By its name: of a socket without, asyncio leaves Nagle's delay on, 40 ms for each answer.
@@ -144,7 +178,7 @@ async def _bind(settings: Settings, *, needs_key: bool) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
-        bound.listen(128)  # a port that another program took shows here, not in the loop
+        bound.listen(_WAITING)  # a port that another program took shows here
         bound.setblocking(False)  # noqa: FBT003 - the standard library's
     except OSError as exc:
         bound.close()

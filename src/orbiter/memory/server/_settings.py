@@ -2,10 +2,14 @@
 
 from dataclasses import dataclass
 
-__all__ = ["DEFAULT_PORT", "Settings"]
+__all__ = ["DEFAULT_PORT", "Settings", "most_bytes"]
 
 DEFAULT_PORT = 8765
 """Where a server listens unless told otherwise."""
+
+_BODY = 2**20
+_MEMORIES = 2**24
+"""A memory may hold 1 MiB of text and 8 MiB of what its provider said; in JSON they are longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +22,11 @@ class Settings:
     allowed_hosts: tuple[str, ...] = ()
     """Names under which it may be called beside its own address, as `host` or `host:port`."""
     read_only: bool = False
-    max_body: int = 2**20
-    """Most bytes of a request, those of an import aside."""
+    max_body: int = _BODY
+    """Most bytes of a request, those of an import aside.
+
+    Left as it is, requests that bring memories may have 16 MiB: see `most_bytes`.
+    """
     max_import: int = 2**30
     max_page: int = 1_000
     max_connections: int = 1_000
@@ -36,3 +43,18 @@ class Settings:
     """Whether requests are logged: method, route, status and time, and nothing else of them."""
     tls_cert: str | None = None
     tls_key: str | None = None
+
+
+def most_bytes(settings: Settings, verb: str, path: str) -> int:
+    """Return how many bytes a request to *path* may have, imports aside.
+
+    What every store takes must be taken here, too; whoever says `max_body` says it for all.
+    """
+    brings = {
+        "POST": path in ("/v1/memories", "/v1/memories/batch", "/v1/fact-drafts")
+        or (path.startswith("/v1/chats/") and path.endswith("/messages")),
+        "PATCH": path.startswith("/v1/memories/"),
+        "PUT": path.startswith("/v1/facts/"),
+    }
+    is_larger = settings.max_body == _BODY and brings.get(verb, False)
+    return _MEMORIES if is_larger else settings.max_body

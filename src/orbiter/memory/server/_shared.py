@@ -3,13 +3,16 @@
 import hashlib
 import hmac
 import secrets
+import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from starlette.requests import HTTPConnection
 
 from orbiter.memory.agent import AgentMemory
-from orbiter.memory.keys import KeyFile, Principal
+from orbiter.memory.backends._addresses import shown
+from orbiter.memory.errors import QueryError
+from orbiter.memory.keys import KeyFile, Principal, key_file_for
 from orbiter.memory.server._settings import Settings
 
 if TYPE_CHECKING:
@@ -41,6 +44,19 @@ class Shared:
     def needs_key(self) -> bool:
         """Tell whether anybody must show a key."""
         return self.keys is not None and self.keys.has_keys
+
+    def key_command(self) -> str:
+        """Return the command that makes a key of this server, and of no other; it has no secret."""
+        url = self.memory.url
+        is_file = "://" not in url or url.startswith(("sqlite://", "memory://"))
+        words = ["orbiter-memory", "keys", "create", "--url", url if is_file else shown(url)]
+        try:
+            usual = key_file_for(url)
+        except QueryError:  # a store in memory, whose keys are where somebody said
+            usual = None
+        if self.keys is not None and self.keys.path != usual:
+            words += ["--keys", str(self.keys.path)]
+        return shlex.join([*words, "--user", "NAME"])
 
     def still_holds(self, principal: Principal) -> bool:
         """Tell whether *principal* may still come in, for what goes on for long."""

@@ -10,29 +10,40 @@ import os
 import re
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.audit import acting_as
 from orbiter.memory.errors import MemoryError, QueryError
+from orbiter.memory.keys import Principal
+from orbiter.memory.query import SCOPE_FIELDS
+from orbiter.memory.server._asking import check_query
 from orbiter.memory.server._handles import check_may, handle_of
+from orbiter.memory.server._hiding import problem_for
 from orbiter.memory.server._problems import Refused
 from orbiter.memory.server._shared import principal_of, shared_of
-from orbiter.memory.transfer import Imported, export_file, import_file
-from orbiter.memory.wire import dump_error
+from orbiter.memory.transfer import Imported, export_file
+from orbiter.memory.transfer._adopting import SentBy
+from orbiter.memory.transfer._files import import_sent
 
 __all__ = ["routes"]
 
 _AT_ONCE = 4
-"""Transfers that one server does at a time: each takes room on the disk."""
+"""Transfers that one server does at a time: each takes room on the disk.
+
+One key has one import and one export of them, so that no single one holds all.
+"""
 
 _PIECE = 256 * 1024
 _LOOK = 0.02
@@ -72,15 +83,17 @@ def routes() -> list[BaseRoute]:
 
 async def _import(request: Request) -> "_Answer":
     check_may(request, "write")
+    check_query(request, "format", "name", "owner")
     handle = _handle(request)
     asked = request.query_params
 
     @asynccontextmanager
     async def begin() -> AsyncIterator[Tell]:
-        with _turn(request), _own_folder() as folder:
+        with _turn(request, "import"), _own_folder() as folder:
             file = folder / _file_name(asked.get("name", ""))
             await _take_in(request, file)
-            reading = _Reading(handle, file, asked.get("format") or "auto", asked.get("owner"))
+            given = (asked.get("format") or "auto", asked.get("owner"))
+            reading = _Reading(handle, file, *given, principal_of(request))
             try:
                 await reading.begun()
                 yield reading.tell
@@ -93,7 +106,15 @@ async def _import(request: Request) -> "_Answer":
 class _Reading:
     """One import under way: how far it is, and what became of it."""
 
-    def __init__(self, handle: ScopedMemory, file: Path, format: str, owner: str | None) -> None:
+    def __init__(
+        self,
+        handle: ScopedMemory,
+        file: Path,
+        format: str,
+        owner: str | None,
+        principal: Principal,
+    ) -> None:
+        self._principal = principal
         self._place = (0, 0)
         self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -103,9 +124,15 @@ class _Reading:
         self, handle: ScopedMemory, file: Path, format: str, owner: str | None
     ) -> Imported:
         try:
-            with acting_as(handle._by):  # noqa: SLF001 - who acts signs what is imported, too
-                return await import_file(
-                    handle, file, format=format, owner=owner, progress=self._at
+            by = handle._by  # noqa: SLF001 - who acts signs what is imported, too
+            with acting_as(by):
+                return await import_sent(
+                    handle,
+                    file,
+                    format=format,
+                    owner=owner,
+                    progress=self._at,
+                    sender=_sender(self._principal, by),
                 )
         finally:
             self._news.set()
@@ -117,7 +144,8 @@ class _Reading:
     async def begun(self) -> None:
         """Wait until it is clear that the file can be read; else raise what is wrong with it."""
         await self._news.wait()
-        if self._task.done():
+        has_stored = self._place != (0, 0)  # then, what went wrong is told after what was stored
+        if self._task.done() and not has_stored:
             self._task.result()
 
     async def tell(self, send: Sender) -> None:
@@ -131,12 +159,19 @@ class _Reading:
         try:
             await send(_line({"report": asdict(self._task.result())}))
         except MemoryError as exc:  # it went wrong in the middle; what was stored stays
-            await send(_line({"error": dump_error(exc)[1]}))
+            await send(_line({"error": problem_for(self._principal, exc)[1]}))
 
     async def end(self) -> None:
         """Leave nothing behind."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+
+
+def _sender(principal: Principal, by: str | None) -> SentBy | None:
+    """Return who sent a file, unless it is an administrator of everyone's: that one is believed."""
+    if not principal.is_bound:
+        return None
+    return SentBy(by, may_sign_for_others=principal.may("admin"))
 
 
 async def _take_in(request: Request, file: Path) -> None:
@@ -157,8 +192,9 @@ def _file_name(given: str) -> str:
 # Out
 
 
-async def _export(request: Request) -> "_Answer":
+async def _export(request: Request) -> "_Answer | Response":
     check_may(request, "read")
+    check_query(request, "format")
     handle = _handle(request)
     format = request.query_params.get("format") or "jsonl"
     if format not in _ENDINGS:
@@ -167,7 +203,7 @@ async def _export(request: Request) -> "_Answer":
 
     @asynccontextmanager
     async def begin() -> AsyncIterator[Tell]:
-        with _turn(request), _own_folder() as folder:
+        with _turn(request, "export"), _own_folder() as folder:
             file = folder / f"memories{ending}"
             writing = asyncio.create_task(_write_out(handle, file, format))
             try:
@@ -181,9 +217,19 @@ async def _export(request: Request) -> "_Answer":
 
     headers = {
         "content-type": _TYPES[ending],
-        "content-disposition": f'attachment; filename="memories{ending}"',
+        "content-disposition": f'attachment; filename="{_export_name(handle, format)}{ending}"',
     }
+    if request.method == "HEAD":
+        return Response(headers=headers)
     return _Answer(begin(), headers)
+
+
+def _export_name(handle: ScopedMemory, format: str) -> str:
+    """Return a name that says whose memories, in which form and of when; it is ASCII."""
+    named = [getattr(handle.scope, name) for name in SCOPE_FIELDS]
+    whose = [re.sub(r"[^A-Za-z0-9._]+", "_", name)[:40].strip("._") for name in named if name]
+    parts = [*(each for each in whose if each), format, f"{datetime.now(UTC):%Y-%m-%d}"]
+    return "-".join(["memories", *([] if any(named) else ["everyone"]), *parts])
 
 
 async def _write_out(handle: ScopedMemory, path: Path, format: str) -> int:
@@ -268,16 +314,21 @@ def _handle(request: Request) -> ScopedMemory:
 
 
 @contextmanager
-def _turn(request: Request) -> Iterator[None]:
-    """Refuse more transfers than the disk is to hold."""
-    state = request.app.state
-    if state.transfers >= _AT_ONCE:
+def _turn(request: Request, kind: str) -> Iterator[None]:
+    """Refuse more transfers than the disk is to hold, or than one key is to have of them."""
+    under_way: Counter[tuple[str | None, str]] = request.app.state.transfers
+    whose = (principal_of(request).key_id, kind)
+    if whose[0] is not None and under_way[whose]:  # without keys, all of them are for this computer
+        raise Refused(429, f"this key has an {kind} under way", headers={"Retry-After": "5"})
+    if under_way.total() >= _AT_ONCE:
         raise Refused(503, "other imports and exports are under way", headers={"Retry-After": "5"})
-    state.transfers += 1
+    under_way[whose] += 1
     try:
         yield
     finally:
-        state.transfers -= 1
+        under_way[whose] -= 1
+        if not under_way[whose]:
+            del under_way[whose]
 
 
 @contextmanager

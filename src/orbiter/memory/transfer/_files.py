@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import UnsupportedError
@@ -18,7 +18,10 @@ from orbiter.memory.transfer._remembered import RecordStore
 from orbiter.memory.transfer._report import Imported
 from orbiter.memory.transfer._writing import WRITERS
 
-__all__ = ["WRITTEN", "export_file", "import_file"]
+if TYPE_CHECKING:
+    from orbiter.memory.transfer._adopting import SentBy
+
+__all__ = ["WRITTEN", "export_file", "import_file", "import_sent"]
 
 WRITTEN: tuple[str, ...] = (NATIVE, *WRITERS)
 """What `export_file` takes as `format`, beside `auto`."""
@@ -46,7 +49,25 @@ async def import_file(
         check_path(path)
         if limits is not None:
             raise UnsupportedError("`limits` are the server's; leave them out for a memory on one")
-        return await handle.import_there(path, format=format, owner=owner, progress=progress)
+        return await handle._import_there(  # noqa: SLF001 - nobody else calls it
+            path, format=format, owner=owner, progress=progress
+        )
+    return await import_sent(
+        handle, path, format=format, owner=owner, progress=progress, limits=limits
+    )
+
+
+async def import_sent(
+    handle: ScopedMemory,
+    path: str | os.PathLike[str],
+    *,
+    format: str = "auto",
+    owner: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    limits: Limits | None = None,
+    sender: "SentBy | None" = None,
+) -> Imported:
+    """Do what `import_file` does, here; a file of ours may be from a *sender* who may little."""
     core, chats, scope = inside_of(handle, asked="import_file")
     return await import_into(
         core,
@@ -57,6 +78,7 @@ async def import_file(
         progress=progress,
         limits=limits,
         changed=chats.changed,
+        sender=sender,
     )
 
 
@@ -78,11 +100,14 @@ async def export_file(
     """
     format = format_for(target, format, known=WRITTEN)
     if isinstance(handle, Elsewhere):
-        return await handle.export_there(target, format=format, progress=progress)
+        return await handle._export_there(  # noqa: SLF001
+            target, format=format, progress=progress
+        )
     core, _, scope = inside_of(handle, asked="export_file")
     store = await core.opened(scope)
     if not hasattr(store, "records"):
-        raise UnsupportedError(f"{store!r} cannot be walked; SQLite, Postgres and Redis can")
+        kind = type(store).__name__
+        raise UnsupportedError(f"a `{kind}` cannot be walked; SQLite, Postgres and Redis can")
     own = scope if Query(metadata=scope).wanted else None
     total = await store.count(metadata=own)
     path = Path(target) if isinstance(target, str | os.PathLike) else None

@@ -22,7 +22,7 @@ __all__ = ["Elsewhere", "check_path", "inside_of"]
 class Elsewhere(Protocol):
     """A handle whose store is behind a server, which reads and writes files by itself."""
 
-    async def import_there(
+    async def _import_there(
         self,
         path: str | os.PathLike[str],
         *,
@@ -33,7 +33,7 @@ class Elsewhere(Protocol):
         """Send the file, and return what became of it."""
         ...
 
-    async def export_there(
+    async def _export_there(
         self,
         target: str | os.PathLike[str] | IO[bytes],
         *,

@@ -8,7 +8,7 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from orbiter.memory.agent._core import Core, Store, keeps_versions
 from orbiter.memory.errors import UnsupportedError
@@ -19,17 +19,20 @@ from orbiter.memory.transfer._extras import IMPORTED
 from orbiter.memory.transfer._given import check_path
 from orbiter.memory.transfer._known import NATIVE
 from orbiter.memory.transfer._limits import Limits
-from orbiter.memory.transfer._native import MovableStore, import_records, is_native
+from orbiter.memory.transfer._native import MovableStore, is_native, take_in
 from orbiter.memory.transfer._reading import Reader, Ready
 from orbiter.memory.transfer._report import Imported, Report
 from orbiter.memory.transfer._source import open_source
+
+if TYPE_CHECKING:
+    from orbiter.memory.transfer._adopting import Adopting, SentBy
 
 __all__ = ["import_into"]
 
 Changed = Callable[[Store, Sequence[MemoryItem]], Awaitable[None]]
 
 
-async def import_into(
+async def import_into(  # noqa: PLR0913 - what a file is, and whose
     core: Core,
     scope: MemoryMetadata,
     path: str | os.PathLike[str],
@@ -39,13 +42,14 @@ async def import_into(
     progress: Callable[[int, int], None] | None = None,
     limits: Limits | None = None,
     changed: Changed | None = None,
+    sender: "SentBy | None" = None,
 ) -> Imported:
     """Store what the file, folder or archive at *path* holds as memories of *scope*.
 
     *owner* says whose memories are taken of a file that holds those of several. Importing the same
     again stores nothing; what has changed in the file is updated, and what was forgotten here stays
     forgotten. *progress* is told how many bytes of how many are read, *changed* which messages are
-    not what they were.
+    not what they were. What a *sender* says of ids and of who did what is not simply believed.
     """
     check_path(path)
     store = await core.opened(scope)
@@ -63,8 +67,14 @@ async def import_into(
     aside = Aside()
     try:
         if format == NATIVE or (format == "auto" and await aside.run(_is_ours, path, limits)):
-            return await import_records(
-                _movable(store), Path(path), scope=own, progress=progress, limits=limits
+            movable = _movable(store)
+            return await take_in(
+                movable,
+                Path(path),
+                scope=own,
+                progress=progress,
+                limits=limits,
+                adopting=_adopting(movable, scope, sender),
             )
         await aside.run(reader.open)
         coming = aside.run(reader.batch)
@@ -90,10 +100,21 @@ def _is_ours(path: str | os.PathLike[str], limits: Limits | None) -> bool:
         return is_native(source.head())
 
 
+def _adopting(
+    store: MovableStore, scope: MemoryMetadata, sender: "SentBy | None"
+) -> "Adopting | None":
+    if sender is None:
+        return None
+    from orbiter.memory.transfer._adopting import Adopting  # noqa: PLC0415 - a server's only
+
+    return Adopting(store, scope, sender)
+
+
 def _movable(store: Store) -> MovableStore:
     if hasattr(store, "put_records"):
         return cast("MovableStore", store)
-    raise UnsupportedError(f"{store!r} cannot take in records; SQLite, Postgres and Redis can")
+    kind = type(store).__name__
+    raise UnsupportedError(f"a `{kind}` cannot take in records; SQLite, Postgres and Redis can")
 
 
 async def _store(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
 from orbiter.memory.errors import MemoryError, QueryError, TransferError
 from orbiter.memory.items import MemoryMetadata
@@ -30,6 +30,9 @@ from orbiter.memory.transfer._report import Imported, Problem
 from orbiter.memory.transfer._source import Tally
 from orbiter.memory.transfer._target import new_file
 
+if TYPE_CHECKING:
+    from orbiter.memory.transfer._adopting import Adopting
+
 __all__ = [
     "FORMAT",
     "FORMAT_VERSION",
@@ -39,6 +42,7 @@ __all__ = [
     "import_records",
     "is_native",
     "pages_of",
+    "take_in",
 ]
 
 PAGE = 500
@@ -272,6 +276,22 @@ async def import_records(
     stored, and importing the whole file later is safe. *limits* says how much of it is read before
     it counts as hostile; without, a line may have 256 MB.
     """
+    return await take_in(
+        store, source, scope=scope, progress=progress, overwrite=overwrite, limits=limits
+    )
+
+
+async def take_in(
+    store: MovableStore,
+    source: str | Path | IO[bytes],
+    *,
+    scope: MemoryMetadata | None,
+    progress: Progress | None = None,
+    overwrite: bool = False,
+    limits: Limits | None = None,
+    adopting: "Adopting | None" = None,
+) -> Imported:
+    """Do what `import_records` does; with *adopting*, a file's ids and names are not believed."""
     path = _path(source)
     expected = seen = stored = 0
     kept: list[str] = []
@@ -279,9 +299,12 @@ async def import_records(
         async with aclosing(_read_aside(path, path, scope, limits)) as pages:
             async for page in pages:
                 expected += len(page)
+                if adopting is not None:
+                    await adopting.learn(page)
     async with aclosing(_read_aside(source, path, scope, limits)) as pages:
         async for page in pages:
-            written = await store.put_records(page, within=scope, overwrite=overwrite)
+            own = page if adopting is None else await adopting.adopt(page)
+            written = await store.put_records(own, within=scope, overwrite=overwrite)
             stored += written
             kept += _kept(written)
             seen += len(page)

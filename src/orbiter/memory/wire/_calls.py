@@ -80,7 +80,7 @@ def dump_param(param: Param, value: Any) -> Any:
     except MemoryError:
         raise
     except ValueError as exc:
-        raise _named(param, exc) from None
+        raise _named(param.name, exc) from None
 
 
 def load_param(param: Param, value: Any) -> Any:
@@ -90,14 +90,14 @@ def load_param(param: Param, value: Any) -> Any:
     except MemoryError:
         raise
     except ValueError as exc:
-        raise _named(param, exc) from None
+        raise _named(param.wire_name, exc) from None
 
 
-def _named(param: Param, exc: ValueError) -> Exception:
+def _named(name: str, exc: ValueError) -> Exception:
     # pydantic's says itself which field is wrong.
     if type(exc) is not ValueError:
         return exc
-    return QueryError(f"`{param.wire_name}` {exc}")
+    return QueryError(f"`{name}` {exc}")
 
 
 def dump_text(param: Param, value: Any) -> str:

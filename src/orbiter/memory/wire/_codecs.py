@@ -5,6 +5,7 @@ a whole number, not 'x'"; `calls.py` puts the name before it.
 """
 
 import math
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -48,9 +49,13 @@ class Codec(Generic[T]):
     """Whether a query parameter carries it as it is; else it carries JSON, such as `true`."""
 
 
+_SHORT = reprlib.Repr()  # writes no more of a huge value than is shown
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = _TOLD
+
+
 def told(value: object) -> str:
     """Return *value* for an error: not more of it than a line."""
-    shown = repr(value)
+    shown = _SHORT.repr(value)
     return shown if len(shown) <= _TOLD else f"{shown[:_TOLD]}…"
 
 
@@ -72,6 +77,13 @@ def _load_text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"must be a text, not {told(value)}")  # noqa: TRY004 - see above
     return check_text(value, max_bytes=_TOO_LONG)
+
+
+def _dump_text(value: Any) -> Any:
+    # Whatever JSON can say is judged where it is used, with the words that a call has there.
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise ValueError(f"must be a text, not {told(value)}")
 
 
 def _load_number(value: Any) -> float:
@@ -100,13 +112,15 @@ def _plain(value: Any) -> Any:
             raise ValueError(f"must be JSON, and {value} is not")
         return value
     if isinstance(value, Mapping):
+        if odd := [name for name in value if not isinstance(name, str)]:
+            raise ValueError(f"must be JSON, and the key {told(odd[0])} is not a text")
         return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes):
         return [_plain(inner) for inner in value]
     raise ValueError(f"must be JSON, and a `{type(value).__name__}` is not: {told(value)}")
 
 
-TEXT: Codec[str] = Codec(_same, _load_text, lambda: {"type": "string"}, is_text=True)
+TEXT: Codec[str] = Codec(_dump_text, _load_text, lambda: {"type": "string"}, is_text=True)
 WHOLE: Codec[int] = Codec(
     _same,
     _load_small,

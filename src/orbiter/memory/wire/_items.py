@@ -1,6 +1,6 @@
 """Memories as they cross the wire, and what is given to become one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from orbiter.memory._checks import MAX_DEPTH, check_json
@@ -14,12 +14,13 @@ from orbiter.memory.items import (
     load_item,
 )
 from orbiter.memory.items import _kind as kind_of
-from orbiter.memory.wire._codecs import Codec, list_of, must_be_object, told
+from orbiter.memory.wire._codecs import JSON, TEXT, Codec, list_of, must_be_object, told
 
 if TYPE_CHECKING:
     from orbiter.memory.facts import FactMemory
 
 __all__ = [
+    "CONTENT",
     "FACT",
     "GIVEN",
     "ITEM",
@@ -27,7 +28,9 @@ __all__ = [
     "METADATA",
     "SOURCE",
     "SOURCES",
+    "TAGS",
     "THINGS",
+    "VALUE",
     "WHAT",
 ]
 
@@ -108,7 +111,7 @@ def _load_new(value: Any) -> MemoryItem:
 
 def _dump_given(value: Any) -> Any:
     if isinstance(value, str):
-        return value
+        return dump_content(value)
     if isinstance(value, MemoryItem):
         return dump_item(value)
     if not isinstance(value, Mapping):
@@ -117,6 +120,13 @@ def _dump_given(value: Any) -> Any:
 
         value = _dumped(value)
     return _checked(value, MAX_NATIVE)
+
+
+def dump_content(value: Any) -> Any:
+    """Return a text that is to be kept; one that nobody may keep is not even sent."""
+    if isinstance(value, str) and len(value) > MemoryItem.max_content_bytes:
+        MemoryItem(content=value)  # raises what it would raise there
+    return value
 
 
 def _checked(value: object, most: int) -> Any:
@@ -190,15 +200,51 @@ def _load_id(value: Any) -> str:
     return value
 
 
+def _dump_id(value: Any) -> str:
+    if isinstance(value, MemoryItem):
+        return value.id
+    if not isinstance(value, str):
+        raise QueryError(f"`item_id` must be an item's id, not {told(value)}; pass `item.id`")
+    return value
+
+
 ITEM_OR_ID: Codec[Any] = Codec(
-    lambda value: value.id if isinstance(value, MemoryItem) else value,
+    _dump_id,
     _load_id,
     lambda: {"type": "string"},
     is_text=True,
 )
 
 
-# Where a fact comes from
+# Words beside it
+
+
+def _dump_tags(value: Any) -> Any:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise QueryError(f"`tags` must be a list of words, not {told(value)}")
+    return _TEXTS.dump(list(value))
+
+
+_TEXTS = list_of(TEXT)
+TAGS: Codec[Any] = Codec(_dump_tags, _TEXTS.load, _TEXTS.schema)
+CONTENT: Codec[Any] = Codec(
+    lambda value: dump_content(TEXT.dump(value)), TEXT.load, TEXT.schema, is_text=True
+)
+
+
+# What a fact says, and where it comes from
+
+
+def _dump_value(value: Any) -> Any:
+    from orbiter.memory.facts import MAX_VALUE  # noqa: PLC0415 - few calls need it
+
+    try:
+        return check_json(_with_lists(value, MAX_DEPTH), max_bytes=MAX_VALUE)
+    except ValueError as exc:
+        raise QueryError(f"`value`: {exc}") from None
+
+
+VALUE: Codec[Any] = Codec(_dump_value, JSON.load, JSON.schema)
 
 
 def _dump_source(value: Any) -> Any:

@@ -7,10 +7,12 @@ from typing import Any
 from orbiter.memory.errors import QueryError
 from orbiter.memory.filters import parse_where
 from orbiter.memory.items import MemoryMetadata, MemoryStatus
-from orbiter.memory.wire._codecs import INSTANT, Codec, must_be_object, told
+from orbiter.memory.wire._codecs import INSTANT, Codec, must_be_object, optional, told
 from orbiter.memory.wire._items import status_schema
 
 __all__ = ["EXPIRES", "EXTRA", "STATUS", "TRUST", "WHERE"]
+
+_MOST_VALUES = 10_000
 
 _MOST_SECONDS = 100 * 366 * 86_400.0
 """A hundred years."""
@@ -31,9 +33,29 @@ def _timeless(value: Any) -> Any:
     return value
 
 
+def _load_where(value: Any) -> Any:
+    """Return a filter, unless it holds more values than anybody asks for by hand.
+
+    A call without a server takes any number; here a short request must not keep others waiting.
+    """
+    found = must_be_object(value)
+    count = 0
+    waiting: list[dict[str, Any] | list[Any]] = [found]
+    while waiting:
+        inner = waiting.pop()
+        parts = inner.values() if isinstance(inner, dict) else inner
+        count += len(inner)
+        if count > _MOST_VALUES:
+            raise QueryError(
+                f"`where` holds more than {_MOST_VALUES:,} values; ask in several calls"
+            )
+        waiting.extend(part for part in parts if isinstance(part, dict | list))
+    return found
+
+
 WHERE: Codec[Any] = Codec(
     _dump_where,
-    must_be_object,
+    _load_where,
     lambda: {
         "type": "object",
         "title": "Where",
@@ -44,8 +66,17 @@ WHERE: Codec[Any] = Codec(
 
 def _dump_expires(value: Any) -> Any:
     if isinstance(value, timedelta):
-        return value.total_seconds()
-    return INSTANT.dump(value) if isinstance(value, datetime) else value
+        seconds = value.total_seconds()
+        if abs(seconds) <= _MOST_SECONDS:
+            return seconds
+        from orbiter.memory.agent._reading import read_end  # noqa: PLC0415 - hardly ever
+
+        return optional(INSTANT).dump(read_end(value))
+    if value == "never":
+        return value
+    if not isinstance(value, datetime):
+        raise QueryError(f"`expires` must be a datetime or a timedelta, not {told(value)}")
+    return INSTANT.dump(value)
 
 
 def _load_expires(value: Any) -> Any:

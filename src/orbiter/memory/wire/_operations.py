@@ -53,7 +53,9 @@ class Operation:
     One that is not may be sent again if it has an `idempotency_key`.
     """
     is_absent_404: bool = False
-    """Whether `None` is told by a 404, whose problem is of the type `ItemNotFoundError`."""
+    """Whether nothing, `None` or `[]`, is told by a 404 whose type is `ItemNotFoundError`."""
+    is_heavy: bool = False
+    """Whether it reads everything there is: a key has one such call at a time."""
 
     @property
     def is_change(self) -> bool:

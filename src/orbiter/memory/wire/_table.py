@@ -1,13 +1,14 @@
 """The table of all calls: the server routes by it, and the client has its methods from it."""
 
+from dataclasses import replace
 from typing import Any
 
+from orbiter.memory.errors import MessageError
 from orbiter.memory.query import SCOPE_FIELDS
 from orbiter.memory.wire import _answers as answers
 from orbiter.memory.wire._codecs import (
     FLAG,
     INSTANT,
-    JSON,
     NOTHING,
     NUMBER,
     TEXT,
@@ -20,13 +21,16 @@ from orbiter.memory.wire._codecs import (
 )
 from orbiter.memory.wire._found import CONTEXT, RECALLED
 from orbiter.memory.wire._items import (
+    CONTENT,
     FACT,
     GIVEN,
     ITEM,
     ITEM_OR_ID,
     SOURCE,
     SOURCES,
+    TAGS,
     THINGS,
+    VALUE,
     WHAT,
 )
 from orbiter.memory.wire._labels import EXPIRES, EXTRA, STATUS, TRUST, WHERE
@@ -35,13 +39,24 @@ from orbiter.memory.wire._tags import ETAG
 
 __all__ = ["OPERATIONS", "REST_ONLY", "TARGET_PARAMS", "operations_of"]
 
-FORMAT = choice("openai", "openai-responses", "anthropic", "gemini")
+_FORMATS = choice("openai", "openai-responses", "anthropic", "gemini")
 _MODE = choice("hybrid", "words", "meaning", "recent")
 _GROUP = choice("drop", "keep", "complete")
-_WORDS = list_of(TEXT)
 _NO = False
 _CHAT_ID: Codec[Any] = Codec(lambda chat: chat.id, TEXT.load, TEXT.schema)
 """A `Chat` crosses as its name; the client makes its own of it."""
+
+
+def _check_format(value: Any) -> Any:
+    """Return a format; one that is none is refused as `orbiter.memory.messages` does it."""
+    try:
+        return _FORMATS.load(value)
+    except ValueError:
+        names = ", ".join(_FORMATS.schema()["enum"])
+        raise MessageError(f"unknown format `{value}`; use one of {names}") from None
+
+
+FORMAT: Codec[Any] = Codec(_check_format, _check_format, _FORMATS.schema, is_text=True)
 
 
 def _body(name: str, codec: Codec[Any], default: Any = REQUIRED) -> Param:
@@ -69,7 +84,7 @@ TARGET_PARAMS: dict[Target, tuple[Param, ...]] = {
 """What names the object of a call, beside its scope."""
 
 _LABELS = (
-    _body("tags", _WORDS, None),
+    _body("tags", TAGS, None),
     _body("importance", NUMBER, None),
     _body("source", TEXT, None),
     _body("extra", EXTRA, None),
@@ -95,6 +110,13 @@ _LISTED = (
 )
 _PAGED = (_query("limit", WHOLE, 50), _query("cursor", TEXT, None))
 _SPAN = (_query("since", INSTANT, None), _query("until", INSTANT, None))
+_LIST = (*_LISTED, _query("status", STATUS, None), *_SPAN, _query("forgotten", FLAG, _NO), *_PAGED)
+
+
+def _in_body(params: tuple[Param, ...]) -> tuple[Param, ...]:
+    """Return the same arguments for a body, which takes longer ones than an address does."""
+    return tuple(replace(each, place="body") for each in params)
+
 
 _MEMORY = (
     Operation("erase", "memory", "POST", "erase", "admin",
@@ -102,8 +124,9 @@ _MEMORY = (
               is_safe_to_repeat=False),
     Operation("stats", "memory", "GET", "store/stats", "admin", (), answers.STORE_STATS),
     Operation("verify", "memory", "POST", "store/verify", "admin",
-              (_body("repair", FLAG, _NO),), answers.VERIFICATION),
-    Operation("reindex", "memory", "POST", "store/reindex", "admin", (), answers.COUNT),
+              (_body("repair", FLAG, _NO),), answers.VERIFICATION, is_heavy=True),
+    Operation("reindex", "memory", "POST", "store/reindex", "admin", (), answers.COUNT,
+              is_heavy=True),
     Operation("settle", "memory", "POST", "store/settle", "admin", (), NOTHING),
 )  # fmt: skip
 
@@ -116,20 +139,18 @@ _SCOPED = (
               (_body("things", THINGS), *_LABELS, _body("created_at", INSTANT, None),
                _body("expires", EXPIRES, None), _ONCE, _body("format", FORMAT, None)),
               answers.ITEMS, 201, is_safe_to_repeat=False),
-    Operation("list", "scope", "GET", "memories", "read",
-              (*_LISTED, _query("status", STATUS, None), *_SPAN, _query("forgotten", FLAG, _NO),
-               *_PAGED), answers.PAGE),
+    Operation("list", "scope", "POST", "memories/query", "read", _in_body(_LIST), answers.PAGE),
     Operation("get", "scope", "GET", "memories/{item_id}", "read", (_ID,), ITEM,
               is_absent_404=True),
     Operation("update", "scope", "PATCH", "memories/{item_id}", "write",
-              (_ID, _body("content", TEXT, None), *_LABELS, _body("status", STATUS, None),
+              (_ID, _body("content", CONTENT, None), *_LABELS, _body("status", STATUS, None),
                _body("expires", EXPIRES, None),
                Param("expected_version", optional(ETAG), "header", None, "If-Match")),
               ITEM, is_safe_to_repeat=False),
     Operation("restore", "scope", "POST", "memories/{item_id}/restore", "write",
               (_ID, _body("version", WHOLE, None)), ITEM, is_safe_to_repeat=False),
     Operation("history", "scope", "GET", "memories/{item_id}/history", "read", (_ID,),
-              answers.VERSIONS),
+              answers.VERSIONS, is_absent_404=True),
     Operation("forget", "scope", "POST", "forget", "write",
               (_body("item", ITEM_OR_ID, None), _body("query", TEXT, ""),
                _body("where", WHERE, None), _body("memory_type", TEXT, None),
@@ -149,8 +170,9 @@ _SCOPED = (
     Operation("evict", "scope", "POST", "evict", "write",
               (_body("max_items", WHOLE, None), _body("max_bytes", WHOLE, None),
                _body("duplicates", FLAG, _NO), _body("half_life_hours", NUMBER, 24.0 * 90),
-               _DRY_RUN), answers.EVICTED, is_safe_to_repeat=False),
-    Operation("duplicates", "scope", "GET", "duplicates", "read", (), answers.DUPLICATES),
+               _DRY_RUN), answers.EVICTED, is_safe_to_repeat=False, is_heavy=True),
+    Operation("duplicates", "scope", "GET", "duplicates", "read", (), answers.DUPLICATES,
+              is_heavy=True),
     Operation("quarantine", "scope", "POST", "quarantine", "write",
               (_body("source", TEXT), _DRY_RUN), answers.FORGOTTEN, is_safe_to_repeat=False),
     Operation("release", "scope", "POST", "release", "write", (_body("source", TEXT),),
@@ -183,7 +205,7 @@ _CHAT = (
 
 _FACTS = (
     Operation("put", "facts", "PUT", "facts/{key}", "write",
-              (_KEY, _body("value", JSON), _body("valid_from", INSTANT, None),
+              (_KEY, _body("value", VALUE), _body("valid_from", INSTANT, None),
                _body("valid_to", INSTANT, None), _body("source", SOURCE, None),
                _body("importance", NUMBER, None)), FACT),
     Operation("end", "facts", "POST", "facts/{key}/end", "write",
@@ -198,7 +220,7 @@ _FACTS = (
     Operation("discard", "facts", "POST", "fact-drafts/{fact_id}/discard", "write", (_FACT_ID,),
               FACT),
     Operation("propose", "facts", "POST", "fact-drafts", "write",
-              (_body("key", TEXT), _body("value", JSON), _body("source", SOURCES),
+              (_body("key", TEXT), _body("value", VALUE), _body("source", SOURCES),
                _body("valid_from", INSTANT, None), _body("valid_to", INSTANT, None),
                _body("confidence", NUMBER, None)),
               enveloped("fact", optional(FACT)), is_safe_to_repeat=False),
@@ -221,7 +243,8 @@ def _views(target: Target, before: str) -> tuple[Operation, ...]:
 
 
 _PAST = (
-    Operation("list", "past", "GET", "past/memories", "read", (*_LISTED, *_PAGED), answers.PAGE),
+    Operation("list", "past", "POST", "past/memories/query", "read",
+              _in_body((*_LISTED, *_PAGED)), answers.PAGE),
     Operation("get", "past", "GET", "past/memories/{item_id}", "read", (_ID,), ITEM,
               is_absent_404=True),
     Operation("recall", "past", "POST", "past/recall", "read",
@@ -236,7 +259,7 @@ _AUDIT = (
                _query("before", WHOLE, None), _query("limit", WHOLE, 100)),
               enveloped("entries", list_of(answers.AUDIT_ENTRY))),
     Operation("verify", "audit", "POST", "audit/verify", "admin", (_body("head", TEXT, None),),
-              answers.AUDIT_VERIFICATION),
+              answers.AUDIT_VERIFICATION, is_heavy=True),
     Operation("head", "audit", "GET", "audit/head", "admin", (), enveloped("head", TEXT)),
 )  # fmt: skip
 
@@ -256,6 +279,8 @@ REST_ONLY: tuple[Operation, ...] = (
     Operation("forget", "scope", "DELETE", "memories/{item_id}", "write",
               (_path("item", wire="item_id"), _query("dry_run", FLAG, _NO)), answers.FORGOTTEN,
               is_safe_to_repeat=False),
+    Operation("list", "scope", "GET", "memories", "read", _LIST, answers.PAGE),
+    Operation("list", "past", "GET", "past/memories", "read", (*_LISTED, *_PAGED), answers.PAGE),
     Operation("context", "scope", "POST", "context", "read",
               (*_CONTEXT, _body("chat_id", TEXT, None)), CONTEXT),
 )  # fmt: skip

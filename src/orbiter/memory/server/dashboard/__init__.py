@@ -16,8 +16,10 @@ _MODULES = (
     "_recall_lab",
     "_context_lab",
     "_facts",
+    "_assertions",
     "_map",
     "_review",
+    "_decisions",
     "_data",
     "_doctor",
 )

@@ -30,6 +30,8 @@ pages = Pages()
 _SHOWN = 50
 _MOST = 500
 _PAGE = 40
+_LOOKED = 500
+"""Messages that are looked through for the page after one; beyond, there is a way to the newest."""
 _TITLE = 200
 _HEADING = 80
 _TICK = timedelta(microseconds=1)
@@ -140,6 +142,7 @@ async def _shown(ask: Ask, talk: Conversation) -> Data:
         "home": _home(talk),
         "timeline": shown,
         "earlier": items[0].id if items and found.next is not None else None,
+        "later": await _later(talk, found[0]) if before is not None and found else None,
         "is_newest": before is None,
         "has_window": talk.chat is not None,
         "window": {
@@ -151,6 +154,16 @@ async def _shown(ask: Ask, talk: Conversation) -> Data:
         },
         "summary": kept,
     }
+
+
+async def _later(talk: Conversation, newest: MemoryItem) -> str | None:
+    """Return where the page begins that comes after *newest*; nothing if that is the last one."""
+    since = await talk.handle.list(
+        where=talk.where, status=MemoryStatus.ACCEPTED, since=newest.created_at, limit=_LOOKED
+    )
+    ids = [item.id for item in since]
+    after = ids[: ids.index(newest.id)] if newest.id in ids else []
+    return after[-_PAGE - 1] if len(after) > _PAGE else None
 
 
 async def _info(talk: Conversation) -> ConversationInfo | None:

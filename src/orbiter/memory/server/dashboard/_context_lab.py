@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
-from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.agent import Chat, ScopedMemory
 from orbiter.memory.agent._reading import narrowed
 from orbiter.memory.errors import MessageError, QueryError, UnsupportedError
-from orbiter.memory.items import new_id
+from orbiter.memory.items import calls_of, new_id, role_of
 from orbiter.memory.messages import Format, to_messages, validate
 from orbiter.memory.query import Query
 from orbiter.memory.server.dashboard._conversation import Watched, chat_of, name_of
@@ -78,12 +78,17 @@ async def lab(ask: Ask) -> Data | Answer:
         "chats": await _names(ask.handle),
         "held": ask.principal.scope,
         "error": None,
+        "next": None,
         "result": None,
     }
     try:
         task = _task(ask)
         if task.query or task.chat:
-            data["result"] = await _result(ask.handle, task)
+            watched = Watched(ask.handle, ask.handle.scope)
+            chat = chat_of(watched, task.chat or f"lab-{new_id()}")
+            data["next"] = await _missing(chat, task)
+            if data["next"] is None:
+                data["result"] = await _result(watched, chat, task)
     except (QueryError, UnsupportedError, MessageError) as exc:
         # What was typed is still there, with what to do about it.
         return Answer({**data, "error": str(exc)}, 422)
@@ -133,14 +138,27 @@ async def _names(handle: ScopedMemory) -> list[str]:
     return [name for each in found if narrowed(whose, name := name_of(each)) == each]
 
 
-async def _result(handle: ScopedMemory, task: Task) -> Data:
-    watched = Watched(handle, handle.scope)
-    chat = chat_of(watched, task.chat or f"lab-{new_id()}")
-    if task.chat and not await chat.items(rounds=1):
+async def _missing(chat: Chat, task: Task) -> str | None:
+    """Return what is to be typed before anything can be assembled; raise if there is no chat."""
+    if not task.chat:
+        return None
+    said = await chat.items(rounds=1)
+    if not said:
         raise QueryError(
             f"there is no chat `{task.chat}` here; leave it empty, or name the user and the agent "
             "whose it is"
         )
+    if task.query:
+        return None
+    if role_of(said[-1]) == "ai" and not calls_of(said[-1]):
+        return "This chat ends with an answer. Type what comes next."
+    window = await chat.items(budget=task.budget)
+    if not any(role_of(item) == "human" and item.content.strip() for item in window):
+        return "Nobody asks anything in this chat. Type what the model shall do."
+    return None
+
+
+async def _result(watched: Watched, chat: Chat, task: Task) -> Data:
     context = await chat.context(
         task.query or None,
         budget=task.budget,

@@ -5,6 +5,7 @@ from starlette.responses import Response
 from orbiter.memory.erasure import Erasure
 from orbiter.memory.errors import QueryError
 from orbiter.memory.query import SCOPE_FIELDS
+from orbiter.memory.server._hiding import report_for
 from orbiter.memory.server.dashboard._facts import scope_of
 from orbiter.memory.server.dashboard._lengthy import lengthy
 from orbiter.memory.server.dashboard._pages import Ask, Data, Pages, as_number
@@ -32,7 +33,7 @@ WRITES = {
         "Everything",
         "All memories with their versions, forgotten ones and facts; comes back exactly",
     ),
-    "csv": ("Table", "What is remembered now, a row for each, for a spreadsheet"),
+    "csv": ("Table", "What is remembered now, for a spreadsheet; it cannot be read back"),
     "markdown": ("Notes", "What is remembered now, as a .zip of Markdown files"),
     "openai": ("Conversations", "A line of messages for each chat, as OpenAI has them"),
     "mcp": ("Graph", "Entities and observations, as the reference MCP memory server reads them"),
@@ -86,7 +87,7 @@ async def erase(ask: Ask) -> Response:
 
 
 async def _erase(ask: Ask, scope: dict[str, str], *, dry_run: bool) -> Erasure:
-    return await ask.shared.memory.erase(
+    done = await ask.shared.memory.erase(
         user_id=scope.get("user_id"),
         session_id=scope.get("session_id"),
         task_id=scope.get("task_id"),
@@ -94,6 +95,7 @@ async def _erase(ask: Ask, scope: dict[str, str], *, dry_run: bool) -> Erasure:
         by=ask.principal.name or "dashboard",
         dry_run=dry_run,
     )
+    return report_for(ask.principal, done)
 
 
 def _whose(ask: Ask) -> dict[str, str]:

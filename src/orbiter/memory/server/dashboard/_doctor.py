@@ -4,6 +4,7 @@ A key of one user's sees what is theirs; the store and the server are an adminis
 secret is shown to anybody.
 """
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from starlette.responses import Response
@@ -39,7 +40,7 @@ async def doctor(ask: Ask) -> Data:
         return {**data, "checks": checks, "stats": None, "server": None, "limits": {}}
     stats = await _stats(ask)
     checks = [*check_environment(), _model(ask), check_extras(), _store(ask)]
-    checks += [] if stats is None else [check_waiting(stats)]
+    checks += [] if stats is None else [_waiting(stats)]
     return {
         **data,
         "checks": checks,
@@ -64,6 +65,14 @@ async def _stats(ask: Ask) -> StoreStats | None:
         return await ask.shared.memory.stats()
     except UnsupportedError:  # a Redis counts a scope, and no more
         return None
+
+
+def _waiting(stats: StoreStats) -> Check:
+    """Say whether everything can be found; the cure is a button of this page, and no command."""
+    found = check_waiting(stats)
+    if found.state != "note":
+        return found
+    return replace(found, cure="each recall reads some; “Catch up now” on this page reads all")
 
 
 def _store(ask: Ask) -> Check:
@@ -91,7 +100,7 @@ def _server(ask: Ask) -> list[Check]:
         else Check("address", "note", f"{where}: others reach it", "every request needs a key")
     ]
     if keys is None or not keys.has_keys:
-        cure = "orbiter-memory keys create --user NAME --role write"
+        cure = ask.shared.key_command()
         checks.append(
             Check("keys", "note", "none: whoever uses this computer may do everything", cure)
         )
@@ -102,7 +111,8 @@ def _server(ask: Ask) -> list[Check]:
         admins = sum(1 for key in valid if key.role == "admin")
         over = len(known) - len(valid)
         told = f"{len(valid)} open, {admins} of them an administrator's; {over} revoked or over"
-        checks.append(Check("keys", "ok" if valid else "wrong", told))
+        cure = "" if valid else ask.shared.key_command()
+        checks.append(Check("keys", "ok" if valid else "wrong", told, cure))
     checks.append(_transport(ask, is_local=is_local))
     changes = "refused: it only shows" if settings.read_only else "allowed to keys that may write"
     checks.append(Check("changes", "ok", changes))
@@ -152,8 +162,6 @@ async def settle(ask: Ask) -> Response:
     async def work() -> Data:
         await ask.shared.memory.settle()
         stats = await _stats(ask)
-        return {
-            "checks": [Check("waiting", "ok", "done") if stats is None else check_waiting(stats)]
-        }
+        return {"checks": [Check("waiting", "ok", "done") if stats is None else _waiting(stats)]}
 
     return lengthy(ask, "parts/checks.html", work)

@@ -45,7 +45,8 @@ def as_page(problem: Response, request: Request) -> Response:
     data = {
         **frame,
         "scope": {},
-        "twin": "/index.json",
+        "ignored": {},
+        "twin": "",
         "status": status,
         "headline": _HEADLINES.get(status, "That did not work"),
         "detail": _sentence(str(told.get("detail", ""))),

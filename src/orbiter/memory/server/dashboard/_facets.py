@@ -8,12 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from urllib.parse import urlencode
 
 from orbiter.memory.errors import QueryError
 from orbiter.memory.filters import Where
 from orbiter.memory.items import MemoryItem, MemoryStatus
 from orbiter.memory.query import SCOPE_FIELDS
+from orbiter.memory.server.dashboard._render import environment
 
 __all__ = ["AGES", "Facet", "Filters", "Value", "facets", "read_filters"]
 
@@ -30,6 +32,8 @@ FORGOTTEN = "forgotten"
 _STATUSES = {"accepted": "Accepted", "draft": "Draft", "discard": "Discarded"}
 _SHOWN = 7
 """Values of a facet that are listed: the most frequent ones."""
+_MOST_TAGS = 50
+"""Tags of one memory that are counted: nothing stops a client from writing very many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,7 @@ class Filters:
         since = self.since if but != "age" else None
         return (
             (but == "type" or self.type in ("", item.memory_type))
-            and (but == "tag" or not self.tag or self.tag in tags_of(item))
+            and (but == "tag" or not self.tag or self.tag in _first_tags(item))
             and (but == "status" or self.status in ("", FORGOTTEN, item.status.value))
             and (since is None or item.created_at >= since)
         )
@@ -130,6 +134,12 @@ def tags_of(item: MemoryItem) -> list[str]:
     return [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
 
 
+def _first_tags(item: MemoryItem) -> dict[str, None]:
+    tags = item.metadata.extra.get("tags")
+    first = islice(tags, _MOST_TAGS) if isinstance(tags, list) else ()
+    return dict.fromkeys(tag for tag in first if isinstance(tag, str))
+
+
 def facets(
     filters: Filters, sample: Sequence[MemoryItem], *, forgotten: int | None, held: Iterable[str]
 ) -> list[Facet]:
@@ -148,7 +158,7 @@ def facets(
             found.append(_counted(filters, name, title, ids, filters.scope.get(name, "")))
     types = Counter(item.memory_type for item in kept["type"])
     found.append(_counted(filters, "type", "Type", types, filters.type))
-    tags = Counter(tag for item in kept["tag"] for tag in dict.fromkeys(tags_of(item)))
+    tags = Counter(tag for item in kept["tag"] for tag in _first_tags(item))
     found.append(_counted(filters, "tag", "Tag", tags, filters.tag))
     found += [_status(filters, kept["status"], forgotten), _age(filters, kept["age"])]
     return [each for each in found if _is_choice(each)]
@@ -174,8 +184,15 @@ def _counted(filters: Filters, name: str, title: str, counts: Counter[str], chos
     return Facet(
         name,
         title,
-        tuple(_value(filters, name, each, each, counts.get(each), chosen) for each in listed),
+        tuple(
+            _value(filters, name, each, _label(name, each), counts.get(each), chosen)
+            for each in listed
+        ),
     )
+
+
+def _label(name: str, value: str) -> str:
+    return str(environment().filters["kind"](value)) if name == "type" else value
 
 
 def _status(filters: Filters, sample: Sequence[MemoryItem], forgotten: int | None) -> Facet:

@@ -5,17 +5,19 @@ one scope, so whoever may see everyone's first chooses whose.
 """
 
 import json
+import re
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.errors import QueryError, UnsupportedError
-from orbiter.memory.facts import FactEntry, FactMemory, by_key, dated, show_value
-from orbiter.memory.items import MemoryItem, MemoryMetadata
+from orbiter.memory.errors import QueryError
+from orbiter.memory.facts import FactMemory, by_key, show_value
+from orbiter.memory.items import MemoryMetadata
 from orbiter.memory.query import SCOPE_FIELDS, Query
+from orbiter.memory.server.dashboard._assertions import history_of
 from orbiter.memory.server.dashboard._moments import as_field, as_moment
 from orbiter.memory.server.dashboard._pages import Ask, Data, Pages, Said
-from orbiter.memory.server.dashboard._timeline import axis_of, row_of
+from orbiter.memory.server.dashboard._timeline import axis_of, row_of, scrub_of
 
 __all__ = ["pages", "read_facts", "scope_of"]
 
@@ -25,7 +27,6 @@ PAGE = 1_000
 MOST = 5_000
 """Assertions that are read at most; a scope of more is told so."""
 _MOST_KEYS = 100
-_QUOTED = 3
 _SPANS = {"5y": 1_826, "1y": 365, "30d": 30, "1d": 1}
 
 
@@ -93,7 +94,9 @@ async def _told(ask: Ask, *, opened: str = "") -> Data:
         fact for fact in found if fact.status == "accepted" and fact.recorded_at <= known
     )
     named = [key for key in keyed if wanted.lower() in key.lower() and only in ("", key)]
-    shown = {key: keyed[key] for key in named[:_MOST_KEYS]}
+    named.sort(key=_natural)
+    skip = min(ask.number("skip", 0, most=MOST), len(named))
+    shown = {key: keyed[key] for key in named[skip : skip + _MOST_KEYS]}
     axis = axis_of(
         (fact for of_key in shown.values() for fact in of_key),
         now=now,
@@ -110,6 +113,9 @@ async def _told(ask: Ask, *, opened: str = "") -> Data:
         "owner": scope_of(handle.scope),
         "rows": rows,
         "axis": axis,
+        "scrub": scrub_of(axis, as_of=as_of or now),
+        "skip": skip,
+        "page_size": _MOST_KEYS,
         "view": view | {"key": only},
         "is_past": as_of is not None or known_at is not None,
         "keys": len(named),
@@ -119,8 +125,14 @@ async def _told(ask: Ask, *, opened: str = "") -> Data:
         "conflicts": sum(len(row.conflicts) for row in rows),
         "narrower": await _narrower(handle),
         "opened": opened or only,
-        "history": await _history(ask, only, known_at) if only else None,
+        **(await history_of(ask, only, known_at=known_at) if only else {"history": None}),
     }
+
+
+def _natural(key: str) -> list[tuple[int, int, str]]:
+    """Return how a key is sorted: `city_2` is before `city_10`."""
+    pieces = re.findall(r"([0-9]{1,18})|([^0-9]+|.)", key.casefold(), re.DOTALL)
+    return [(0, int(number), "") if number else (1, 0, text) for number, text in pieces]
 
 
 async def _narrower(handle: ScopedMemory) -> list[Data]:
@@ -133,58 +145,6 @@ async def _narrower(handle: ScopedMemory) -> list[Data]:
         for scope, count in counted.most_common(8)
         if dict(scope) != own
     ]
-
-
-# The history of a key
-
-
-@pages.part("GET", "/ui/facts/history", "parts/fact_history.html")
-async def history(ask: Ask) -> Data:
-    """Show every assertion of a key."""
-    known_at = as_moment("known_at", ask.text("known_at"))
-    found = await _history(ask, ask.text("key"), known_at)
-    view = {name: ask.text(name) for name in ("as_of", "known_at", "span", "q")}
-    return {"history": found, "key": ask.text("key"), "view": view}
-
-
-async def _history(ask: Ask, key: str, known_at: datetime | None) -> list[Data]:
-    """Return the assertions of a key, the newest first, with who said so and from what."""
-    view = ask.handle.facts if known_at is None else ask.handle.as_of(known_at).facts
-    told: list[Data] = []
-    for entry in reversed((await view.history(key))[-200:]):
-        fact = entry.fact
-        sources = [await ask.handle.get(each) for each in fact.source_ids[:_QUOTED]]
-        told.append(
-            {
-                "fact": fact,
-                "value": "Ended" if fact.is_end else show_value(fact.value),
-                "when": _held(entry),
-                "by": await _who(ask.handle, fact.id) if len(told) < 50 else None,
-                "is_retracted": fact.retracted_at is not None,
-                "sources": [item for item in sources if isinstance(item, MemoryItem)],
-                "more_sources": max(0, len(fact.source_ids) - _QUOTED),
-            }
-        )
-    return told
-
-
-async def _who(handle: ScopedMemory, fact_id: str) -> str | None:
-    """Return who said so; a store that keeps no versions does not know."""
-    try:
-        return (await handle.history(fact_id))[0].by
-    except (UnsupportedError, IndexError):
-        return None
-
-
-def _held(entry: FactEntry) -> str:
-    """Return for which time an assertion held, in words."""
-    if entry.fact.retracted_at is not None and not entry.spans:
-        return "retracted: it holds at no time"
-    if entry.fact.is_end:
-        return f"nothing holds {dated(entry.fact)}"
-    if not entry.spans:
-        return "never held: others cover all of its time"
-    return "held " + " and ".join(dated(span) or "always" for span in entry.spans)
 
 
 # Changes

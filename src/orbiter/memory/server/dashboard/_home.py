@@ -1,7 +1,9 @@
 """Home: one search box, the newest memories, what narrows them, and what happens right now."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orbiter.memory.agent._handle import inside
@@ -49,6 +51,8 @@ class Found:
     """What the address of the rest ends with."""
     considered: int | None = None
     """How many candidates a search has weighed."""
+    is_rest: bool = False
+    """Whether it goes on where another list ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,9 @@ async def home(ask: Ask) -> Data:
     held = Query(metadata=ask.principal.scope).wanted
     return {
         **await _listed(ask, filters),
-        "facets": facets(filters, sample, forgotten=health.forgotten, held=held),
+        "facets": await asyncio.to_thread(
+            facets, filters, sample, forgotten=health.forgotten, held=held
+        ),
         "sampled": len(sample) if sample.next else None,
         "health": health,
         "is_empty": not health.memories and not health.forgotten,
@@ -84,6 +90,9 @@ async def home(ask: Ask) -> Data:
             str(ask.request.base_url).rstrip("/"),
             needs_key=shared.needs_key(),
             with_mcp=shared.settings.with_mcp,
+            store=_store_here(ask),
+            whose={**ask.scope, **{str(name): value for name, value in held.items()}},
+            **({} if ask.principal.is_bound else {"key_command": shared.key_command()}),
         ),
     }
 
@@ -106,10 +115,15 @@ async def remember(ask: Ask) -> Said:
     whose = {**ask.scope, **named}
     if not whose and not Query(metadata=ask.principal.scope).wanted:
         raise QueryError("say whose memory it is: name a user or an agent")
-    await ask.handle_for(whose).remember(
+    item = await ask.handle_for(whose).remember(
         form.get("content", ""), tags=read_tags(form.get("tags", "")) or None
     )
-    return Said(await _listed(ask, Filters(scope=ask.scope)), "Remembered.")
+    # The page sends along what its list is narrowed to, as box and address still say so.
+    filters = read_filters(lambda name: form.get(name, ""), ask.scope)
+    found = await _found(ask, filters)
+    is_seen = any(row.item.id == item.id for row in found.rows)
+    said = "Remembered." if is_seen else "Remembered. What narrows the list leaves it out."
+    return Said(_as_data(filters, found), said)
 
 
 def read_tags(text: str) -> list[str]:
@@ -122,21 +136,28 @@ def _filters(ask: Ask) -> Filters:
 
 
 async def _listed(ask: Ask, filters: Filters) -> Data:
-    cursor = ask.text("cursor") if ask.request.method == "GET" else ""
+    return _as_data(filters, await _found(ask, filters, cursor=ask.text("cursor")))
+
+
+async def _found(ask: Ask, filters: Filters, *, cursor: str = "") -> Found:
     hits = ask.number("k", _HITS[0], least=1, most=_HITS[-1])
-    is_search = bool(filters.q.strip()) and not filters.by_letters
-    found = (
-        await _searched(ask.handle, filters, hits)
-        if is_search
-        else await _newest(ask.handle, filters, cursor)
-    )
+    if _is_search(filters):
+        return await _searched(ask.handle, filters, hits)
+    return await _newest(ask.handle, filters, cursor)
+
+
+def _is_search(filters: Filters) -> bool:
+    return bool(filters.q.strip()) and not filters.by_letters
+
+
+def _as_data(filters: Filters, found: Found) -> Data:
     return {
         "filters": filters,
         "rows": found.rows,
         "more": found.more,
         "considered": found.considered,
-        "is_search": is_search,
-        "is_rest": bool(cursor) and not is_search,
+        "is_search": _is_search(filters),
+        "is_rest": found.is_rest,
     }
 
 
@@ -167,7 +188,15 @@ async def _newest(handle: "ScopedMemory", filters: Filters, cursor: str) -> Foun
         cursor=cursor or None,
     )
     more = filters.query(cursor=page.next) if page.next else None
-    return Found([Row(item) for item in page], more)
+    return Found([Row(item) for item in page], more, is_rest=bool(cursor))
+
+
+def _store_here(ask: Ask) -> str | None:
+    """Return the file that is served, for who is on this computer: there are no keys then."""
+    path = getattr(ask.shared.memory.store, "db_path", ":memory:")
+    if ask.shared.needs_key() or str(path) == ":memory:":
+        return None
+    return str(Path(path).absolute())
 
 
 async def _health(ask: Ask) -> Health:

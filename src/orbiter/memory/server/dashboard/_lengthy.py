@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from starlette.responses import Response, StreamingResponse
 
 from orbiter.memory.errors import MemoryError
+from orbiter.memory.server._hiding import problem_for
 from orbiter.memory.server.dashboard._pages import Ask, Data
 from orbiter.memory.server.dashboard._render import render
 
@@ -35,7 +36,8 @@ def lengthy(ask: Ask, template: str, work: Callable[[], Awaitable[Data]]) -> Res
                 yield "\n"
             yield render(template, {**common, **task.result()})
         except MemoryError as exc:
-            yield render("parts/went_wrong.html", {**common, "why": str(exc)})
+            why = problem_for(ask.principal, exc)[1]["detail"]
+            yield render("parts/went_wrong.html", {**common, "why": why})
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 
 from orbiter.memory.agent import AgentMemory
 from orbiter.memory.query import Query
-from orbiter.memory.server.dashboard._map_drawn import MOST, Drawn, draw
+from orbiter.memory.server.dashboard._map_drawn import MOST, Drawn, draw, has_vectors
 from orbiter.memory.server.dashboard._pages import Ask, Data, Pages
 
 __all__ = ["can_draw", "pages"]
@@ -29,7 +29,12 @@ _KEPT_FOR = 60.0
 @pages.page("/map", "map.html", title="Map")
 async def show(ask: Ask) -> Data:
     """Give what the page says before its points are there; the twin has them, too."""
-    told: Data = {"most": MOST, "can_draw": can_draw(), "total": (await ask.handle.stats()).items}
+    told: Data = {
+        "most": MOST,
+        "can_draw": can_draw(),
+        "by_meaning": await has_vectors(ask.handle),
+        "total": (await ask.handle.stats()).items,
+    }
     if ask.request.url.path.endswith(".json"):
         told["drawn"] = await _drawn(ask) if can_draw() else None
         return told
@@ -43,7 +48,7 @@ async def points(ask: Ask) -> Response:
     drawn = await _drawn(ask) if can_draw() else Drawn()
     groups = [[each.name, each.x, each.y, each.count] for each in drawn.groups]
     told = {"total": drawn.total, "by": drawn.by, "waiting": drawn.waiting, "groups": groups}
-    return JSONResponse(told | drawn.points)
+    return await asyncio.to_thread(JSONResponse, told | drawn.points)
 
 
 @pages.part("GET", "/ui/map/groups", "parts/map_groups.html")

@@ -17,7 +17,7 @@ from orbiter.memory.words import COMMON, tokens
 if TYPE_CHECKING:
     from orbiter.memory.server.dashboard._projection import Floats, Layout
 
-__all__ = ["MOST", "Drawn", "Group", "draw"]
+__all__ = ["MOST", "Drawn", "Group", "draw", "has_vectors"]
 
 MOST = 10_000
 """Points on a map: the newest memories of its scope."""
@@ -64,6 +64,14 @@ async def draw(handle: ScopedMemory, *, total: int) -> Drawn:
     return await asyncio.to_thread(
         _compute, shown, raw, dimension, total=total, waiting=len(items) - len(shown)
     )
+
+
+async def has_vectors(handle: ScopedMemory) -> bool:
+    """Tell whether memories here are placed by what they mean, rather than by their words."""
+    store = await handle._store()  # noqa: SLF001 - as it is held to this scope
+    if not isinstance(store, VectorReader) or not isinstance(store, VectorStore):
+        return False
+    return store.embeddings is not None
 
 
 async def _newest(handle: ScopedMemory) -> list[MemoryItem]:

@@ -12,6 +12,9 @@ __all__ = ["FACETS", "facet"]
 _NAMED = 7
 """Values of a facet with a colour of their own; what remains shares one."""
 
+_TOLD = ("type", "user")
+"""What the card of a point tells, also of values that share a colour with others."""
+
 _AGES = (
     (timedelta(hours=1), "last hour"),
     (timedelta(days=1), "last day"),
@@ -50,18 +53,31 @@ def facet(name: str, items: Sequence[MemoryItem]) -> dict[str, object]:
         order = ranked if len(ranked) <= _NAMED + 1 else ranked[:_NAMED]
         tints = [_tint(name, value, at) for at, value in enumerate(order)]
     index = {value: at for at, value in enumerate(order)}
-    told = [visible(value[:60]) or f"no {name}" for value in order]
+    told = [_said(name, value) for value in order]
     numbers = [counts[value] for value in order]
     if len(order) < len(counts):
         told.append(f"{len(counts) - len(order)} others")
         tints.append("c7")
         numbers.append(len(items) - sum(numbers))
     return {
+        **(_each(name, values) if name in _TOLD else {}),
         "values": told,
         "counts": numbers,
         "tints": tints,
         "of": [index.get(value, len(order)) for value in values],
     }
+
+
+def _each(name: str, values: Sequence[str]) -> dict[str, object]:
+    """Return what each item itself is, and no `others`."""
+    places = {value: at for at, value in enumerate(dict.fromkeys(values))}
+    named = [_said(name, value) for value in places]
+    return {"named": named, "is": [places[value] for value in values]}
+
+
+def _said(name: str, value: str) -> str:
+    told = str(environment().filters["kind"](value)) if name == "type" else value
+    return visible(told[:60]) or f"no {name}"
 
 
 def _tint(name: str, value: str, at: int) -> str:

@@ -1,5 +1,6 @@
 """One memory: read it, change it, see what it was, where it came from, and why it is found."""
 
+import asyncio
 from urllib.parse import urlencode
 
 from starlette.responses import Response
@@ -31,16 +32,7 @@ _MOST_RAW = 50_000
 @pages.page("/memory", "memory.html", title="Memory")
 async def memory(ask: Ask) -> Data:
     """Return the page of one memory."""
-    told = await _told(ask)
-    item = told["item"]
-    assert isinstance(item, MemoryItem)  # noqa: S101 - `_told` has put it there
-    query, is_forgotten = ask.text("q").strip(), bool(told["is_forgotten"])
-    whose = _whose(ask, item)
-    return {
-        **told,
-        "related": [] if is_forgotten else await related_to(whose, item),
-        "rank": await rank_of(whose, item, query) if query and not is_forgotten else None,
-    }
+    return await _told_whole(ask, query=ask.text("q").strip())
 
 
 @pages.part("GET", "/ui/memory", "parts/memory_main.html")
@@ -77,14 +69,14 @@ async def save(ask: Ask) -> Said | Data:
     weight = _importance(form.get("importance", ""))
     weight = weight if weight != item.metadata.extra.get("importance") else None
     if content is None and new_tags is None and weight is None:
-        return Said({**await _told(ask), "conflict": None}, "Nothing was changed.")
+        return Said({**await _told_whole(ask), "conflict": None}, "Nothing was changed.")
     try:
         await ask.handle.update(
             item.id, content, tags=new_tags, importance=weight, expected_version=version
         )
     except VersionConflict:
         return await _conflict(ask, form)
-    return Said({**await _told(ask), "conflict": None}, "Saved. What it was can be restored.")
+    return Said({**await _told_whole(ask), "conflict": None}, "Saved. What it was can be restored.")
 
 
 @pages.part("POST", "/ui/memory/forget", "parts/memory_main.html", role="write")
@@ -92,7 +84,7 @@ async def forget(ask: Ask) -> Said | Response:
     """Forget a memory, and show it as forgotten, or go home where the store keeps nothing of it."""
     forgotten = await ask.handle.forget(ask.text("id"))
     try:
-        return Said(await _told(ask), "Forgotten. Restore brings it back.")
+        return Said(await _told_whole(ask), "Forgotten. Restore brings it back.")
     except ItemNotFoundError:
         if not forgotten:
             raise
@@ -107,7 +99,7 @@ async def restore(ask: Ask) -> Said:
     version = ask.number("version", 0, most=2**31)
     await ask.handle.restore(ask.text("id"), version=version or None)
     said = f"It is again what it was in version {version}." if version else "Restored."
-    return Said(await _told(ask), said)
+    return Said(await _told_whole(ask), said)
 
 
 async def _found(ask: Ask) -> tuple[MemoryItem, list[ItemVersion], bool]:
@@ -127,6 +119,20 @@ async def _found(ask: Ask) -> tuple[MemoryItem, list[ItemVersion], bool]:
     return versions[-1].item, versions, True
 
 
+async def _told_whole(ask: Ask, *, query: str = "") -> Data:
+    """Return all of the page: also what stands beside a memory, and goes when it is forgotten."""
+    told = await _told(ask)
+    item = told["item"]
+    assert isinstance(item, MemoryItem)  # noqa: S101 - `_told` has put it there
+    is_forgotten = bool(told["is_forgotten"])
+    whose = _whose(ask, item)
+    return {
+        **told,
+        "related": [] if is_forgotten else await related_to(whose, item),
+        "rank": await rank_of(whose, item, query) if query and not is_forgotten else None,
+    }
+
+
 async def _told(ask: Ask) -> Data:
     item, versions, is_forgotten = await _found(ask)
     raw_size = len(item.content) + len(str(item.native)) + len(str(item.metadata.extra))
@@ -135,7 +141,7 @@ async def _told(ask: Ask) -> Data:
         "tags": tags_of(item),
         "is_forgotten": is_forgotten,
         "keeps_versions": bool(versions),
-        "changes": changes(versions),
+        "changes": await asyncio.to_thread(changes, versions),
         "count_versions": len(versions),
         "origin": await origin_of(ask.handle, item),
         "chat": address_of(item.metadata, ask.principal.scope),

@@ -9,6 +9,7 @@
 Nothing else in here knows requests; whose memories a page shows is settled by `Ask.handle` alone.
 """
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -62,6 +63,12 @@ NAVIGATION = (
 )
 """The pages in the menu: address, name, icon, and the key after `g`."""
 
+_OF_A_SCOPE = ("cursor", "before", "chat")
+"""What an address says that means something else, or nothing, in a wider scope."""
+
+_WIDER = {"/chat": "/chats"}
+"""Pages whose scope is their name: without it, there is only the page that lists them."""
+
 
 @dataclass(frozen=True)
 class Said:
@@ -111,6 +118,16 @@ class Ask:
             asked["by"] = "dashboard"  # nobody in particular, but not the memory's own user
         return handle_of(self.shared.memory, self.principal, asked)
 
+    @cached_property
+    def ignored(self) -> dict[str, str]:
+        """What the address asks for in vain, as the key names somebody else."""
+        asked, held = self.request.query_params, self.principal.scope
+        return {
+            name: asked[name]
+            for name in SCOPE_FIELDS
+            if asked.get(name) and getattr(held, name) not in (None, asked[name])
+        }
+
     def text(self, name: str, default: str = "") -> str:
         """Return what the address says *name* is."""
         return self.request.query_params.get(name, default)
@@ -135,6 +152,11 @@ class Ask:
             "navigation": NAVIGATION,
             "scope": self.scope,
             "scope_query": f"?{urlencode(self.scope)}" if self.scope else "",
+            "pills": [
+                (name, value, self._wider(path, [name])) for name, value in self.scope.items()
+            ],
+            "unnarrowed": self._wider(path, list(self.scope)),
+            "ignored": self.ignored,
             "twin": f"{twin_of(path)}?{self.request.url.query}",
             "token": self.shared.token_for(self.principal),
             "principal": self.principal,
@@ -142,6 +164,15 @@ class Ask:
             "may_admin": self.may("admin"),
             "store_url": self.shared.memory.url,
         }
+
+    def _wider(self, path: str, without: list[str]) -> str:
+        """Return the address of this page in a scope *without* some of its ids."""
+        left = {name: value for name, value in self.scope.items() if name not in without}
+        asked = self.request.query_params.multi_items()
+        kept = [pair for pair in asked if pair[0] not in (*SCOPE_FIELDS, *_OF_A_SCOPE) and pair[1]]
+        said = [*(() if path in _WIDER else kept), *left.items()]
+        where = _WIDER.get(path, path)
+        return f"{where}?{urlencode(said)}" if said else where
 
     def may(self, role: Role) -> bool:
         """Tell whether the reader may do what *role* may, here and now."""
@@ -186,7 +217,9 @@ class Pages:
                 if isinstance(given, Response):
                     return given
                 answer = _answer(given)
-                text = render(template, {**ask.frame(title, path), **answer.data})
+                told = {**ask.frame(title, path), **answer.data}
+                # What is shown may be long; nobody else waits while it is written.
+                text = await asyncio.to_thread(render, template, told)
                 return HTMLResponse(text, answer.status, dict(answer.headers))
 
             async def twin(request: Request) -> Response:
@@ -194,7 +227,7 @@ class Pages:
                 if isinstance(given, Response):
                     return given
                 answer = _answer(given)
-                return JSONResponse(to_json(answer.data), answer.status)
+                return await asyncio.to_thread(_as_json, answer)
 
             self.routes += [Route(path, html), Route(twin_of(path), twin)]
             return give
@@ -221,13 +254,18 @@ class Pages:
                     "may_write": ask.may("write"),
                     "may_admin": ask.may("admin"),
                 }
-                text = render(template, {**common, **answer.data}) if template else ""
+                told = {**common, **answer.data}
+                text = await asyncio.to_thread(render, template, told) if template else ""
                 return HTMLResponse(text, answer.status, dict(answer.headers))
 
             self.routes.append(Route(path, piece, methods=[verb]))
             return give
 
         return add
+
+
+def _as_json(answer: Answer) -> Response:
+    return JSONResponse(to_json(answer.data), answer.status)
 
 
 def _refused(ask: Ask, role: Role) -> str:

@@ -47,7 +47,7 @@ async def lab(ask: Ask) -> Data | Answer:
     """Show what each way to recall finds."""
     data: Data = {
         "asked": _written(ask),
-        "types": _TYPES,
+        "types": _types(ask.text("type").strip()),
         "trusts": SOURCE_KINDS,
         "held": ask.principal.scope,
         "error": None,
@@ -63,6 +63,11 @@ async def lab(ask: Ask) -> Data | Answer:
         # What was typed is still there, with what to do about it.
         return Answer({**data, "error": str(exc)}, 422)
     return data
+
+
+def _types(asked: str) -> tuple[str, ...]:
+    """Return the types to choose from, with the one that is asked for, whatever it is."""
+    return (*_TYPES, asked) if asked and asked not in _TYPES else _TYPES
 
 
 def _written(ask: Ask) -> dict[str, str]:

@@ -25,8 +25,15 @@ __all__ = ["HERE", "environment", "render", "visible"]
 
 HERE = Path(__file__).parent
 _HIDDEN = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}
-_KEPT = "\n\t\u200c\u200d"
-"""Line ends, and the joiners that words of many languages and emoji are made with."""
+_KEPT = "\n\t"
+_JOINERS = "\u200c\u200d"
+_JOINED = (("\u0600", "\u08ff"), ("\u0900", "\u109f"), ("\u1780", "\u18af"), ("\ufb50", "\ufefc"))
+"""Scripts whose letters change with their neighbours, and so have a use for joiners."""
+_PICTURES = ("So", "Sk")
+_AS_PICTURE = "\ufe0f"
+
+_KINDS = {"item": "note", "human": "user", "ai": "assistant"}
+"""What types are called on every page, where that is not what a store calls them."""
 
 _COLOURS = {
     "item": "c0",
@@ -44,11 +51,28 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        f"⟨U+{ord(letter):04X}⟩"
-        if unicodedata.category(letter) in _HIDDEN and letter not in _KEPT
-        else letter
-        for letter in text
+        f"⟨U+{ord(letter):04X}⟩" if _is_hidden(text, at, letter) else letter
+        for at, letter in enumerate(text)
     )
+
+
+def _is_hidden(text: str, at: int, letter: str) -> bool:
+    if letter in _JOINERS:
+        return not (0 < at < len(text) - 1 and _join(text[at - 1], text[at + 1]))
+    return unicodedata.category(letter) in _HIDDEN and letter not in _KEPT
+
+
+def _join(before: str, after: str) -> bool:
+    """Tell whether a joiner between these two does what it is there for."""
+    if unicodedata.category(after) in _PICTURES:
+        return before == _AS_PICTURE or unicodedata.category(before) in _PICTURES
+    return all(
+        any(first <= letter <= last for first, last in _JOINED) for letter in (before, after)
+    )
+
+
+def _kind(memory_type: str) -> str:
+    return _KINDS.get(memory_type, memory_type)
 
 
 def _finalize(value: object) -> object:
@@ -134,6 +158,7 @@ def environment() -> Environment:
         "ago": _ago,
         "colour": _colour,
         "count": _count,
+        "kind": _kind,
         "pretty": _pretty,
         "size": _size,
         "source": source_of,

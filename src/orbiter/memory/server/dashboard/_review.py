@@ -8,23 +8,17 @@ import json
 
 from starlette.responses import Response
 
-from orbiter.memory.agent import Facts, ScopedMemory
+from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import ItemNotFoundError, QueryError
-from orbiter.memory.facts import (
-    FactConflict,
-    FactMemory,
-    conflicts_in,
-    dated,
-    holding,
-    show_value,
-)
 from orbiter.memory.items import MemoryItem
 from orbiter.memory.recall._likeness import Likeness
-from orbiter.memory.server.dashboard._facts import MOST, read_facts, scope_of
+from orbiter.memory.reports import SPOKEN
+from orbiter.memory.server.dashboard._decisions import conflicts_among, draft_of, sides_of
+from orbiter.memory.server.dashboard._facts import MOST, read_facts
 from orbiter.memory.server.dashboard._hidden import SAMPLE as HIDDEN_SAMPLE
 from orbiter.memory.server.dashboard._hidden import hidden_in, sources_of
 from orbiter.memory.server.dashboard._lengthy import lengthy
-from orbiter.memory.server.dashboard._pages import Ask, Data, Pages, Said
+from orbiter.memory.server.dashboard._pages import Ask, Data, Pages
 
 __all__ = ["pages"]
 
@@ -34,6 +28,8 @@ TABS = ("duplicates", "contradictions", "drafts", "quarantined")
 SAMPLE = 1_000
 """Memories that are compared with each other unless all are asked for."""
 _MOST_SHOWN = 50
+_APART = (*SPOKEN, "fact", "summary")
+"""What may say the same twice: a turn of a conversation has its place there, a fact its time."""
 
 
 @pages.page("/review", "review.html", title="Review")
@@ -42,14 +38,14 @@ async def review(ask: Ask) -> Data:
     handle = ask.handle
     found, is_all = await read_facts(handle, exactly=False)
     drafts = [fact for fact in found if fact.status == "draft"]
-    conflicts = _conflicts(found)
+    conflicts = conflicts_among(found)
     groups, compared = await _alike(handle)
     hidden = await hidden_in(handle)
     counts = {
         "duplicates": len(groups),
         "contradictions": len(conflicts),
         "drafts": len(drafts),
-        "quarantined": sum(len(items) for items in (hidden or {}).values()),
+        "quarantined": _count_hidden(hidden),
     }
     tab = ask.text("tab")
     if tab not in TABS:
@@ -65,10 +61,11 @@ async def review(ask: Ask) -> Data:
     if tab == "duplicates":
         data |= {"groups": groups[:_MOST_SHOWN], "compared": compared, "sample": SAMPLE}
     elif tab == "contradictions":
-        data["conflicts"] = [_sides(each) for each in conflicts[:_MOST_SHOWN]]
+        data["conflicts"] = [sides_of(each) for each in conflicts[:_MOST_SHOWN]]
     elif tab == "drafts":
         drafts.sort(key=lambda fact: (fact.created_at, fact.id))
-        data["drafts"] = [await _draft(ask, fact, found) for fact in drafts[:_MOST_SHOWN]]
+        data["drafts"] = [await draft_of(ask, fact, found) for fact in drafts[:_MOST_SHOWN]]
+        data["can_undo"] = hidden is not None
     else:
         data |= {
             "hidden": hidden,
@@ -83,7 +80,7 @@ async def review(ask: Ask) -> Data:
 
 async def _alike(handle: ScopedMemory) -> tuple[list[list[MemoryItem]], int]:
     """Return groups of the newest memories that say the same, and how many were compared."""
-    page = await handle.list(limit=SAMPLE, where={"memory_type": {"$nin": ["fact", "summary"]}})
+    page = await handle.list(limit=SAMPLE, where={"memory_type": {"$nin": list(_APART)}})
     alike = Likeness()
     for item in page:
         alike.add(item)
@@ -100,7 +97,9 @@ async def look_through(ask: Ask) -> Response:
     """Compare all memories of the scope."""
 
     async def work() -> Data:
-        groups = await ask.handle.duplicates()
+        found = await ask.handle.duplicates()
+        apart = [[item for item in group if item.memory_type not in _APART] for group in found]
+        groups = [group for group in apart if len(group) > 1]
         return {"groups": groups[:_MOST_SHOWN], "compared": None, "found": len(groups)}
 
     return lengthy(ask, "parts/duplicates.html", work)
@@ -113,14 +112,27 @@ async def keep(ask: Ask) -> Data:
     if kept is None:
         raise ItemNotFoundError(ask.text("keep"))
     others = [each for each in await _ids(ask) if each != kept.id]
+    for item in [kept, *[await ask.handle.get(each) for each in others]]:
+        if item is not None and item.memory_type in _APART:
+            what = "a turn of a conversation" if item.memory_type in SPOKEN else "more than a note"
+            raise QueryError(f"`{item.id}` is {what}, no copy of another; nothing was forgotten")
     gone = [item_id for item_id in others if len(await ask.handle.forget(item_id))]
-    return {"kept": kept, "gone": gone}
+    return {"kept": kept, "gone": gone, "counts": await _count_alike(ask.handle)}
 
 
 @pages.part("POST", "/ui/review/restore", "parts/restored.html", role="write")
 async def restore(ask: Ask) -> Data:
     """Bring back what was just forgotten."""
-    return {"items": [await ask.handle.restore(each) for each in await _ids(ask)]}
+    kept = await ask.handle.get(ask.text("keep"))
+    items = [await ask.handle.restore(each) for each in await _ids(ask)]
+    group = [*items, *([kept] if kept is not None else [])]
+    group.sort(key=lambda item: (item.created_at, item.id))
+    counts = await _count_alike(ask.handle)
+    return {"groups": [group], "compared": len(group), "counts": counts}
+
+
+async def _count_alike(handle: ScopedMemory) -> dict[str, int]:
+    return {"duplicates": len((await _alike(handle))[0])}
 
 
 async def _ids(ask: Ask) -> list[str]:
@@ -146,81 +158,6 @@ async def copies(ask: Ask) -> Response:
     return lengthy(ask, "parts/copies.html", work)
 
 
-# Contradictions and proposals
-
-
-def _conflicts(facts: list[FactMemory]) -> list[FactConflict]:
-    """Return the contradictions of every scope among *facts*."""
-    scopes: dict[tuple[tuple[str, str], ...], list[FactMemory]] = {}
-    for fact in facts:
-        scopes.setdefault(tuple(scope_of(fact.metadata).items()), []).append(fact)
-    return [conflict for of_scope in scopes.values() for conflict in conflicts_in(of_scope)]
-
-
-def _sides(conflict: FactConflict) -> Data:
-    sides = (("Said first", conflict.earlier), ("Said later", conflict.later))
-    return {
-        "key": conflict.key,
-        "reason": conflict.reason,
-        "scope": scope_of(conflict.later.metadata),
-        "sides": [
-            {"name": name, "fact": fact, "value": _words(fact), "when": dated(fact) or "always"}
-            for name, fact in sides
-        ],
-    }
-
-
-def _words(fact: FactMemory) -> str:
-    return "Ended" if fact.is_end else show_value(fact.value)
-
-
-async def _draft(ask: Ask, fact: FactMemory, facts: list[FactMemory]) -> Data:
-    own = scope_of(fact.metadata)
-    same = [each for each in facts if each.key == fact.key and scope_of(each.metadata) == own]
-    known = max(each.recorded_at for each in same)
-    sources = [await ask.handle.get(each) for each in fact.source_ids[:2]]
-    holds = holding(same, as_of=max(known, fact.valid_from), known_at=known)
-    return {
-        "fact": fact,
-        "value": _words(fact),
-        "holds": None if holds is None else _words(holds),
-        "sources": [item for item in sources if item is not None],
-        "confidence": fact.metadata.extra.get("confidence"),
-    }
-
-
-async def _facts_of(ask: Ask, fact_id: str) -> Facts:
-    """Return the facts that the one of that id is among: those of exactly its scope."""
-    fact = await ask.handle.get(fact_id)
-    if not isinstance(fact, FactMemory):
-        raise ItemNotFoundError(fact_id, way="it may have been decided meanwhile")
-    return ask.handle_for(scope_of(fact.metadata)).facts
-
-
-@pages.part("POST", "/ui/review/accept", "parts/decided.html", role="write")
-async def accept(ask: Ask) -> Said:
-    """Take a proposal for true."""
-    fact_id = ask.text("id")
-    fact = await (await _facts_of(ask, fact_id)).accept(fact_id)
-    return Said({}, f"Accepted: {fact.key}. Retract it on the page of facts if it was wrong.")
-
-
-@pages.part("POST", "/ui/review/discard", "parts/decided.html", role="write")
-async def discard(ask: Ask) -> Said:
-    """Turn a proposal down."""
-    fact_id = ask.text("id")
-    fact = await (await _facts_of(ask, fact_id)).discard(fact_id)
-    return Said({}, f"Discarded: {fact.key}. The same messages do not propose it again.")
-
-
-@pages.part("POST", "/ui/review/retract", "parts/settled.html", role="write")
-async def retract(ask: Ask) -> Data:
-    """Settle a contradiction: one side was wrong."""
-    fact_id = ask.text("id")
-    fact = await (await _facts_of(ask, fact_id)).retract(fact_id)
-    return {"fact": fact, "value": _words(fact), "whose": scope_of(fact.metadata)}
-
-
 # Doubted sources
 
 
@@ -228,8 +165,12 @@ async def retract(ask: Ask) -> Data:
 async def doubt(ask: Ask) -> Response:
     """Count what came from a source, hide it, or take back all that it did."""
     form = await ask.form()
-    source, way = form.get("source", "").strip(), form.get("way", "hide")
+    # What was counted stands in the address, so that what is typed meanwhile changes nothing.
+    source = (ask.text("source") or form.get("source", "")).strip()
+    way = ask.text("way") or form.get("way", "hide")
     is_meant = form.get("sure") == "yes"
+    if way not in ("hide", "undo"):
+        raise QueryError(f"choose what to do: `{way[:40]}` is neither `hide` nor `undo`")
     if not source:
         raise QueryError("name a source, such as `web:example.com`, or `web` for all of the kind")
 
@@ -237,7 +178,7 @@ async def doubt(ask: Ask) -> Response:
         act = ask.handle.undo if way == "undo" else ask.handle.quarantine
         found = await act(source, dry_run=not is_meant)
         told = {"source": source, "way": way, "done": is_meant, "count": len(found)}
-        return {**told, "shown": found.items[:5]}
+        return {**told, "shown": found.items[:5], **(await _hidden_by_now(ask) if is_meant else {})}
 
     return lengthy(ask, "parts/doubt.html", work)
 
@@ -248,6 +189,25 @@ async def release(ask: Ask) -> Response:
     source = ask.text("source")
 
     async def work() -> Data:
-        return {"source": source, "count": await ask.handle.release(source)}
+        count = await ask.handle.release(source)
+        hidden = await hidden_in(ask.handle)
+        return {
+            "source": source,
+            "count": count,
+            "counts": {"quarantined": _count_hidden(hidden)},
+        }
 
     return lengthy(ask, "parts/released.html", work)
+
+
+async def _hidden_by_now(ask: Ask) -> Data:
+    hidden = await hidden_in(ask.handle)
+    return {
+        "hidden": hidden,
+        "hidden_sample": HIDDEN_SAMPLE,
+        "counts": {"quarantined": _count_hidden(hidden)},
+    }
+
+
+def _count_hidden(hidden: dict[str, list[MemoryItem]] | None) -> int:
+    return sum(len(items) for items in (hidden or {}).values())

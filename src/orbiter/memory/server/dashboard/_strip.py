@@ -49,6 +49,9 @@ _VERBS = {
 }
 _TELLING = frozenset({"remembered", "updated", "restored", "said"})
 """What is told with the words of its memory."""
+_NEW = frozenset({"remembered", "restored", "said"})
+"""What a list that was read before does not show."""
+_MOST_NEW = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,7 @@ class Strip(EventsResponse):
         self._handle = handle
         self._links = scope
         self._rows: list[Happened] = []
+        self._new: list[str] = []
 
     async def _pass_on(self, stream: EventStream, send: Send, gone: "asyncio.Future[None]") -> None:
         async def write(text: str) -> None:
@@ -127,12 +131,17 @@ class Strip(EventsResponse):
 
     async def _told_all(self, waiting: deque[MemoryEvent]) -> str:
         await self._take(waiting)
-        return render("parts/live.html", {"happened": self._rows, "scope": self._links})
+        told = {"happened": self._rows, "scope": self._links, "new": self._new}
+        return render("parts/live.html", told)
 
     async def _take(self, waiting: deque[MemoryEvent]) -> None:
         """Make rows of what has come; only those that stay are read from the store."""
+        self._new = []
         while waiting:
-            self._rows = merged(self._rows, as_row(waiting.popleft()))
+            row = as_row(waiting.popleft())
+            if row.kind in _NEW:
+                self._new = [*self._new, *row.item_ids][:_MOST_NEW]
+            self._rows = merged(self._rows, row)
         self._rows = [row if row.text else await self._told(row) for row in self._rows]
 
     async def _told(self, row: Happened) -> Happened:

@@ -22,7 +22,7 @@ from orbiter.memory.facts import (
 )
 from orbiter.memory.server.dashboard._ticks import Tick, ticks_of
 
-__all__ = ["Axis", "Row", "Shape", "axis_of", "row_of"]
+__all__ = ["Axis", "Row", "Scrub", "Shape", "axis_of", "row_of", "scrub_of"]
 
 Kind = Literal["now", "past", "future", "rival", "retracted"]
 
@@ -91,18 +91,17 @@ def axis_of(
     days: int | None = None,
 ) -> Axis:
     """Return the axis that shows all *facts*, or the last *days* only."""
-    marks = [now] if as_of is None else [now, as_of]
+    marks = [now]
     if days is None:
         for fact in facts:
             marks += [fact.valid_from, *([fact.valid_to] if fact.valid_to else [])]
     else:
         marks.append(now - timedelta(days=days))
     shown = [mark for mark in marks if _EARLIEST <= mark <= now + _AHEAD] or [now]
-    start, end = min(shown), max(shown)
-    if end - start < _SHORTEST:
-        start = end - _SHORTEST
-    pad = (end - start) / 16
-    axis = Axis(start - pad, end + pad, (), 0, None)
+    axis = _around(shown)
+    # A moment on the axis leaves it as it is, so that a slider along it stays where it is.
+    if as_of is not None and not axis.start <= as_of <= axis.end:
+        axis = _around([*shown, *([as_of] if _EARLIEST <= as_of <= now + _AHEAD else [])])
     return Axis(
         axis.start,
         axis.end,
@@ -110,6 +109,43 @@ def axis_of(
         axis.at(now),
         None if as_of is None else axis.at(as_of),
     )
+
+
+def _around(marks: Sequence[datetime]) -> Axis:
+    """Return an axis with room at both ends, and nothing along it."""
+    start, end = min(marks), max(marks)
+    if end - start < _SHORTEST:
+        start = end - _SHORTEST
+    pad = (end - start) / 16
+    return Axis(start - pad, end + pad, (), 0, None)
+
+
+class Scrub(NamedTuple):
+    """A slider along an axis: each step is an hour, a day or a month, as suits its length."""
+
+    unit: Literal["hour", "day", "month"]
+    seconds: int
+    """How long a step is; a month is as long as the mean of them."""
+    most: int
+    page: int
+    """Steps that a page is: a day, a month, a year."""
+    value: int
+    """Where it stands."""
+
+
+def scrub_of(axis: Axis, *, as_of: datetime) -> Scrub:
+    """Return the slider along *axis*, at *as_of*."""
+    whole = axis.end - axis.start
+    unit: Literal["hour", "day", "month"]
+    if whole <= timedelta(days=4):
+        unit, seconds, page = "hour", 3_600, 24
+    elif whole <= timedelta(days=4 * 366):
+        unit, seconds, page = "day", 86_400, 30
+    else:
+        unit, seconds, page = "month", 2_629_746, 12
+    step = timedelta(seconds=seconds)
+    most = max(1, whole // step)
+    return Scrub(unit, seconds, most, page, min(most, max(0, round((as_of - axis.start) / step))))
 
 
 def row_of(

@@ -1,37 +1,172 @@
 // What pages share: the token of writes, keys, copying, themes, messages. No page needs it to be read.
 "use strict";
 
-const token = document.querySelector('meta[name="orbiter-token"]').content;
+let token = document.querySelector('meta[name="orbiter-token"]').content;
 
 document.addEventListener("htmx:configRequest", (event) => {
   event.detail.headers["X-Orbiter-Token"] = token;
 });
 
-// An error is a message; what the page shows stays as it is.
-document.addEventListener("htmx:responseError", async (event) => {
-  const { xhr } = event.detail;
+// A server that was started anew takes other tokens; its page has one. True if that is another.
+async function renew() {
+  try {
+    const page = await (await fetch(location.href, { headers: { Accept: "text/html" } })).text();
+    const found = new DOMParser().parseFromString(page, "text/html").querySelector('meta[name="orbiter-token"]');
+    if (!found || found.content === token) return false;
+    token = found.content;
+    return true;
+  } catch {
+    return false;
+  }
+}
+const isStale = (status, told) => status === 403 && told.includes("X-Orbiter-Token");
+const RESTARTED = "The server was restarted. Load the page again, and retry.";
+
+const tried = new WeakSet(); // asked a second time already, and confirmed the first time
+document.addEventListener("htmx:confirm", (event) => {
+  if (!tried.has(event.detail.elt)) return;
+  event.preventDefault();
+  event.detail.issueRequest(true);
+});
+
+// An error is told where it was made, and stays until the next try; the page stays as it is.
+document.addEventListener("htmx:responseError", async ({ detail: { xhr, elt, requestConfig } }) => {
   let told = `The server answered ${xhr.status}.`;
   try {
     told = JSON.parse(xhr.responseText).detail || told;
   } catch {
     // It is no problem document.
   }
-  say(told, "bad");
+  if (isStale(xhr.status, told)) {
+    if (!tried.has(elt) && (await renew())) {
+      tried.add(elt);
+      await htmx.ajax(requestConfig.verb, requestConfig.path, { source: elt });
+      tried.delete(elt);
+      return;
+    }
+    told = RESTARTED;
+  }
+  complain(elt, told);
 });
-document.addEventListener("htmx:sendError", () => say("The server cannot be reached.", "bad"));
+document.addEventListener("htmx:sendError", (event) => complain(event.detail.elt, "The server cannot be reached."));
 document.addEventListener("orbiter:say", (event) => say(event.detail.value));
 
+function complain(elt, text) {
+  const form = elt.closest("form");
+  if (!form) return say(text, "bad");
+  const notice = document.createElement("p");
+  notice.className = "notice bad";
+  notice.role = "alert";
+  notice.dataset.wrong = "";
+  const line = document.createElement("span");
+  forgive(form);
+  tell(line, text, form);
+  notice.append(line);
+  if (form.classList.contains("row")) form.after(notice);
+  else form.append(notice);
+  const field = form.querySelector("[aria-invalid]");
+  if (field) field.focus();
+}
+
+function forgive(form) {
+  for (const each of [...form.querySelectorAll("[data-wrong]"), form.nextElementSibling]) {
+    if (each?.matches("[data-wrong]")) each.remove();
+  }
+  for (const each of form.querySelectorAll("[aria-invalid]")) each.removeAttribute("aria-invalid");
+}
+
+// What the server writes between backticks is a name: of a field here, which has a label, or of something else.
+function tell(place, text, form) {
+  const plain = text.replace(/(\d{4}-\d\d-\d\d)T(\d\d:\d\d)[\d:.]*\+00:00/g, "$1 $2");
+  const told = `${plain[0]?.toUpperCase() ?? ""}${plain.slice(1)}${/[.!?]$/.test(plain) ? "" : "."}`;
+  told.split("`").forEach((piece, index) => {
+    if (index % 2 === 0) return place.append(piece);
+    const field = form?.elements.namedItem(piece);
+    const label = field?.labels?.[0]?.textContent.replace(/, UTC$/, "");
+    const name = document.createElement(label ? "strong" : "code");
+    name.textContent = label || piece;
+    if (label) field.setAttribute("aria-invalid", "true");
+    place.append(name);
+  });
+}
+
 function say(text, kind = "") {
+  for (const each of document.querySelectorAll(".toast")) if (each.dataset.said === text) each.remove();
   const toast = document.createElement("div");
   toast.className = `toast ${kind}`;
-  toast.role = kind === "bad" ? "alert" : "status";
-  toast.textContent = text;
+  toast.dataset.said = text;
+  if (kind === "bad") {
+    toast.role = "alert";
+    tell(toast, text);
+    const close = document.createElement("button");
+    close.className = "toast-close";
+    close.textContent = "Close";
+    close.addEventListener("click", () => toast.remove());
+    toast.append(" ", close);
+  } else {
+    toast.role = "status";
+    toast.textContent = text;
+    setTimeout(() => toast.remove(), 4500);
+  }
   // What went wrong in a dialog is told in it, as it stands above the rest of the page.
   const dialog = kind === "bad" ? document.querySelector("dialog[open]") : null;
   (dialog ?? document.querySelector(".toasts")).append(toast);
-  setTimeout(() => toast.remove(), kind === "bad" ? 9000 : 4500);
 }
-window.orbiter = { say, token };
+window.orbiter = { say, tell, renew, isStale, RESTARTED, token: () => token };
+
+// While something is asked for, its place is busy; and whoever asked for it by keyboard is not lost.
+const asking = new WeakMap();
+document.addEventListener("htmx:beforeRequest", ({ detail: { xhr, elt, target } }) => {
+  const form = elt.closest("form");
+  if (form) forgive(form);
+  for (const each of document.querySelectorAll(".toast.bad")) each.remove();
+  target?.setAttribute("aria-busy", "true");
+  const at = document.activeElement;
+  asking.set(xhr, { at: at !== document.body && elt.contains(at) ? at : null });
+});
+document.addEventListener("htmx:beforeSwap", ({ detail: { xhr, target } }) => {
+  const asked = asking.get(xhr);
+  if (!asked || !target) return;
+  const at = document.activeElement;
+  if (at !== document.body && target.contains(at)) asked.at = at;
+  asked.parent = target.parentElement;
+  asked.before = target.previousElementSibling;
+});
+document.addEventListener("htmx:afterRequest", ({ detail: { xhr, target, successful } }) => {
+  target?.removeAttribute("aria-busy");
+  const asked = asking.get(xhr);
+  if (!successful && asked?.at?.isConnected && document.activeElement === document.body) asked.at.focus();
+});
+const LANDING = "[data-focus], h2, h3, .notice, .memory-text, .panel";
+document.addEventListener("htmx:afterSettle", ({ detail: { xhr, target } }) => {
+  const asked = asking.get(xhr);
+  if (!asked?.at || document.activeElement !== document.body) return;
+  const made = asked.before ? asked.before.nextElementSibling : asked.parent?.firstElementChild;
+  const root = target.isConnected ? target : made;
+  if (!root) return;
+  const place = root.querySelector("[data-focus]") ?? (root.matches(LANDING) ? root : root.querySelector(LANDING)) ?? root;
+  if (place.tabIndex < 0) place.tabIndex = -1;
+  place.focus();
+});
+// What was counted for other words than those of the form by now is no answer any more.
+document.addEventListener("input", (event) => {
+  const form = event.target.closest("form[data-clears]");
+  if (form) document.querySelector(form.dataset.clears).replaceChildren();
+});
+// A whole page that is asked for takes a moment, too.
+document.addEventListener("submit", (event) => {
+  const button = event.submitter;
+  if (event.defaultPrevented || !button || event.target.method !== "get" || event.target.closest("[hx-get]")) return;
+  const was = [...button.childNodes];
+  button.textContent = button.dataset.busy || "One moment…";
+  button.setAttribute("aria-busy", "true");
+  setTimeout(() => (button.disabled = true));
+  addEventListener("pageshow", () => {
+    button.replaceChildren(...was);
+    button.removeAttribute("aria-busy");
+    button.disabled = false;
+  }, { once: true });
+});
 
 // Buttons: data-copy="#id" copies a text, data-theme-toggle turns the lights, data-open opens a dialog.
 document.addEventListener("click", async (event) => {

@@ -37,8 +37,9 @@
         window.orbiter.say(`This server takes files up to ${size(Number(form.dataset.most))}.`, "bad");
         return;
       }
-      button.disabled = true;
-      send(file).finally(() => (button.disabled = false));
+      if (form.ariaBusy === "true") return;
+      form.ariaBusy = "true";
+      send(file).finally(() => (form.ariaBusy = null));
     });
   }
 
@@ -55,7 +56,7 @@
   }
 
   // A request of the old kind: only it tells how much of a file is sent.
-  function send(file) {
+  function send(file, { isAgain = false } = {}) {
     show("Sending", 0);
     report.hidden = true;
     return new Promise((done) => {
@@ -63,7 +64,7 @@
       let read = 0;
       let last = null;
       request.open("POST", address(file));
-      request.setRequestHeader("X-Orbiter-Token", window.orbiter.token);
+      request.setRequestHeader("X-Orbiter-Token", window.orbiter.token());
       request.setRequestHeader("Content-Type", "application/octet-stream");
       request.upload.addEventListener("progress", (event) => show("Sending", event.loaded / event.total));
       request.upload.addEventListener("load", () => show("Reading", 0));
@@ -79,11 +80,16 @@
         read = until + 1;
       };
       request.addEventListener("progress", lines);
-      request.addEventListener("loadend", () => {
+      request.addEventListener("loadend", async () => {
         lines();
         find("progress").hidden = true;
-        if (last?.report) told(last.report);
-        else window.orbiter.say(why(request, last), "bad");
+        let wrong = last?.report ? "" : why(request, last);
+        if (window.orbiter.isStale(request.status, wrong)) {
+          if (!isAgain && (await window.orbiter.renew())) return send(file, { isAgain: true }).then(done);
+          wrong = window.orbiter.RESTARTED;
+        }
+        if (wrong) failed(request, wrong);
+        else told(last.report);
         done();
       });
       request.send(file);
@@ -107,20 +113,42 @@
     form.querySelector("progress").value = 100 * share;
   }
 
-  function told(result) {
+  // It says first whether anything is stored: before the answer begins, nothing is.
+  function failed(request, text) {
+    const isRefused = request.status >= 400 && request.status < 500;
+    const rest = request.status === 200 ? "What came before is stored; importing it again stores nothing twice." : "";
+    shown(isRefused ? "Nothing was stored" : "The import broke off", false);
+    problem(text.replace(/\b(line \d+): this is no record.*/, "$1 is damaged: it is no record"), "bad");
+    if (rest) problem(rest, "");
+    if (request.status === 403 && form.elements.user_id?.value.trim()) {
+      problem("The file names its users itself. Empty the field of whose memories these are, and it is taken as it is.", "");
+    }
+  }
+
+  function shown(head, isDone) {
     report.hidden = false;
-    find("head").textContent = result.stored || result.updated ? `Imported as ${result.format}` : `Nothing new: ${result.format || "an empty file"}`;
+    report.querySelector("dl").hidden = !isDone;
+    find("look").parentElement.hidden = !isDone;
+    find("problems").replaceChildren();
+    find("head").textContent = head;
+    find("head").focus();
+  }
+
+  function problem(text, kind) {
+    const line = document.createElement("li");
+    line.className = `notice ${kind}`;
+    const words = document.createElement("span");
+    window.orbiter.tell(words, text);
+    line.append(words);
+    find("problems").append(line);
+  }
+
+  function told(result) {
+    shown(result.stored || result.updated ? `Imported as ${result.format}` : `Nothing new: ${result.format || "an empty file"}`, true);
     for (const place of report.querySelectorAll("[data-count]")) {
       place.textContent = (result[place.dataset.count] || 0).toLocaleString();
     }
-    const list = find("problems");
-    list.replaceChildren();
-    for (const problem of result.problems.slice(0, 20)) {
-      const line = document.createElement("li");
-      line.className = "notice warn";
-      line.textContent = `${problem.place}: ${problem.why}`;
-      list.append(line);
-    }
+    for (const each of result.problems.slice(0, 20)) problem(`${each.place}: ${each.why}`, "warn");
     const user = form.elements.user_id?.value.trim();
     if (user) find("look").href = `/?${new URLSearchParams({ user_id: user })}`;
   }

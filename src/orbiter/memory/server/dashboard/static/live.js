@@ -34,7 +34,33 @@ setInterval(() => {
   }
 }, 5000);
 
-// What narrows the list is out of the way on a phone until it is wanted.
-if (matchMedia("(max-width: 56rem)").matches) {
-  for (const folded of document.querySelectorAll("[data-folds]")) folded.open = false;
+// What came since the list was read is told above it, and shown when somebody asks for it.
+const fresh = document.querySelector("[data-fresh]");
+const unseen = new Set();
+const MOST_NEW = 100; // as many as one message of the strip tells
+
+function isListed(id) {
+  return document.querySelector(`#results [data-id="${CSS.escape(id)}"]`) !== null;
 }
+function tellFresh() {
+  for (const id of unseen) if (isListed(id)) unseen.delete(id);
+  // While nothing is there, the list looks for itself.
+  fresh.hidden = !unseen.size || !document.querySelector("#results .memories");
+  const count = unseen.size < MOST_NEW ? unseen.size : `${MOST_NEW} or more`;
+  fresh.textContent = fresh.hidden ? "" : `${count} new, show`;
+}
+live.addEventListener("htmx:sseMessage", () => {
+  const told = live.querySelector("[data-new]")?.dataset.new ?? "";
+  for (const id of told.split(" ")) if (id && unseen.size < MOST_NEW) unseen.add(id);
+  tellFresh();
+});
+fresh.addEventListener("click", (event) => {
+  event.preventDefault();
+  htmx.ajax("GET", `/ui/memories${location.search}`, "#results").then(() => {
+    unseen.clear();
+    tellFresh();
+    const first = document.querySelector("#results .memory-text");
+    first?.focus();
+  });
+});
+document.addEventListener("htmx:afterSettle", tellFresh);

@@ -18,6 +18,8 @@
   const NEAR = 14; // pixels from a point within which it is meant
   const CELLS = 64;
   const MOST_ZOOM = 60;
+  const MANY = 1500; // points from which on a picture of them is moved, rather than each of them
+  const RESTS = 140; // milliseconds after which what was moved is painted anew
 
   let told = null; // what the server said, once it is there
   let rawX, rawY, x, y, tint, shown, found; // one number per point
@@ -27,12 +29,18 @@
   let facet = "type";
   let hidden = new Set();
   let colours = {};
+  let font = "sans-serif";
   let sprites = {};
   let view = { scale: 1, x: 0, y: 0 }; // pixels per unit, and the middle of what is seen
   let size = { width: 0, height: 0, dpr: 1 };
   let at = -1; // the point that is meant
   let frame = 0;
   let moving = null;
+  let inTint; // the points of each value of the facet
+  let resting = 0; // waits until nothing has moved for a moment
+  let isMoved = false;
+  const kept = document.createElement("canvas"); // the points as they were painted last
+  let keptView = null;
 
   // Data
 
@@ -70,12 +78,36 @@
     state.hidden = true;
     tellAbout();
     const most = Object.keys(data.facets).find((name) => data.facets[name].values.length > 1);
-    facetBox.value = facet = data.facets.type.values.length > 1 ? "type" : most || "type";
+    const asked = new URLSearchParams(location.search);
+    facet = data.facets.type.values.length > 1 ? "type" : most || "type";
+    if (Object.hasOwn(data.facets, asked.get("by") ?? "")) facet = asked.get("by");
+    facetBox.value = facet;
+    findBox.value = asked.get("find") ?? "";
     readColours();
     colourBy(facet);
+    find();
     resize();
-    fit(false);
+    lookAt(asked.get("at"));
     root.dataset.ready = "true";
+  }
+
+  // The address says what is seen: by which colours, what is looked for, and where.
+
+  function lookAt(told) {
+    const [px, py, times] = (told ?? "").split("_").map(Number);
+    if (times > 0 && Number.isFinite(px + py)) go({ scale: fitScale() * times, x: px * wide, y: py * high }, false);
+    else fit(false);
+  }
+
+  function tellAddress() {
+    const address = new URL(location.href);
+    const set = (name, value) => (value ? address.searchParams.set(name, value) : address.searchParams.delete(name));
+    const times = view.scale / fitScale();
+    const isWhole = Math.abs(times - 1) < 0.01 && Math.hypot(view.x, view.y) < 0.01;
+    set("by", facet);
+    set("find", findBox.value.trim());
+    set("at", isWhole ? "" : [view.x / wide, view.y / high, times].map((each) => each.toFixed(3)).join("_"));
+    if (address.href !== location.href) history.replaceState(history.state, "", address);
   }
 
   function cellOf(px, py) {
@@ -110,6 +142,7 @@
     // Ages fade from the accent to what is barely there.
     const young = rgb(read("--accent"));
     const old = rgb(read("--line-strong"));
+    font = getComputedStyle(canvas).fontFamily;
     for (let i = 0; i < 6; i++) {
       const mixed = young.map((each, n) => Math.round(each + ((old[n] - each) * i) / 5));
       colours[`a${i}`] = `rgb(${mixed.join(" ")})`;
@@ -125,9 +158,11 @@
     facet = name;
     hidden = new Set();
     tint = Uint8Array.from(told.facets[name].of);
+    inTint = told.facets[name].values.map(() => []);
+    for (let i = 0; i < told.count; i++) inTint[tint[i]].push(i);
     shown.fill(1);
     writeLegend();
-    draw();
+    drawAnew();
   }
 
   function writeLegend() {
@@ -159,12 +194,21 @@
     button.setAttribute("aria-pressed", String(!hidden.has(value)));
     for (let i = 0; i < told.count; i++) shown[i] = hidden.has(tint[i]) ? 0 : 1;
     if (at >= 0 && !shown[at]) mean(-1);
-    draw();
+    drawAnew();
   }
 
-  facetBox.addEventListener("change", () => told && colourBy(facetBox.value));
+  facetBox.addEventListener("change", () => {
+    if (!told) return;
+    colourBy(facetBox.value);
+    tellAddress();
+  });
   findBox.addEventListener("input", () => {
     if (!told) return;
+    find();
+    rest();
+  });
+
+  function find() {
     const wanted = findBox.value.trim().toLowerCase();
     let count = 0;
     for (let i = 0; i < told.count; i++) {
@@ -172,8 +216,8 @@
       count += found[i];
     }
     says.textContent = wanted ? `${count} found on the map` : "";
-    draw();
-  });
+    drawAnew();
+  }
 
   // Drawing
 
@@ -203,9 +247,25 @@
     if (!frame) frame = requestAnimationFrame(paint);
   }
 
+  function drawAnew() {
+    keptView = null;
+    draw();
+  }
+
+  // Many points are not painted in each frame of a movement: a picture of them is, and when it
+  // rests, they are.
+  function rest() {
+    clearTimeout(resting);
+    resting = setTimeout(() => {
+      isMoved = false;
+      draw();
+      tellAddress();
+    }, RESTS);
+  }
+
   function paint() {
     frame = 0;
-    if (!told) return;
+    if (!told || !size.width) return;
     const { width, height, dpr } = size;
     const w = width * dpr;
     const h = height * dpr;
@@ -214,28 +274,62 @@
     const top = h / 2 - view.y * scale;
     ink.clearRect(0, 0, w, h);
     const radius = radiusOf();
-    const tints = told.facets[facet].tints;
-    const images = tints.map((each) => sprite(each, radius));
-    const faint = sprite("quiet", radius);
-    const off = (images[0] || faint).width / 2;
-    for (let pass = 0; pass < 2; pass++) {
-      // What is not found lies below what is.
-      ink.globalAlpha = pass ? 0.86 : 0.7;
-      for (let i = 0; i < told.count; i++) {
-        if (found[i] !== pass || !shown[i]) continue;
-        const px = left + x[i] * scale;
-        const py = top + y[i] * scale;
-        if (px < -off || py < -off || px > w + off || py > h + off) continue;
-        ink.drawImage(pass ? images[tint[i]] : faint, px - off, py - off);
-      }
-    }
-    ink.globalAlpha = 1;
+    const isSame = keptView && keptView.scale === view.scale && keptView.x === view.x && keptView.y === view.y;
+    if (isSame) ink.drawImage(kept, 0, 0);
+    else if (keptView && isMoved && told.count > MANY && isNear()) paintKept(w, h, dpr);
+    else paintPoints(left, top, scale, radius);
     nameGroups(left, top, scale, dpr);
     if (at >= 0) ring(left + x[at] * scale, top + y[at] * scale, radius, dpr);
   }
 
+  // A picture that was moved too far leaves a gap, and one that has grown too much is blurred.
+  function isNear() {
+    const grown = view.scale / keptView.scale;
+    const dx = Math.abs(keptView.x - view.x) * view.scale;
+    const dy = Math.abs(keptView.y - view.y) * view.scale;
+    return grown > 0.6 && grown < 2 && dx < size.width / 3 && dy < size.height / 3;
+  }
+
+  function paintKept(w, h, dpr) {
+    const grown = view.scale / keptView.scale;
+    const px = w / 2 + (keptView.x - view.x) * view.scale * dpr - (w / 2) * grown;
+    const py = h / 2 + (keptView.y - view.y) * view.scale * dpr - (h / 2) * grown;
+    ink.drawImage(kept, px, py, w * grown, h * grown);
+  }
+
+  function paintPoints(left, top, scale, radius) {
+    const { width: w, height: h } = canvas;
+    const tints = told.facets[facet].tints;
+    const isTiny = radius < 2.5; // then nobody sees that a point is a square, which is much quicker
+    const edge = isTiny ? Math.max(2, Math.round(radius * 1.8)) : 0;
+    for (let pass = 0; pass < 2; pass++) {
+      // What is not found lies below what is.
+      ink.globalAlpha = pass ? 0.86 : 0.7;
+      inTint.forEach((points, value) => {
+        const colour = pass ? tints[value] : "quiet";
+        const image = isTiny ? null : sprite(colour, radius);
+        const off = isTiny ? edge / 2 : image.width / 2;
+        ink.fillStyle = colours[colour];
+        for (const i of points) {
+          if (found[i] !== pass || !shown[i]) continue;
+          const px = left + x[i] * scale - off;
+          const py = top + y[i] * scale - off;
+          if (px < -2 * off || py < -2 * off || px > w || py > h) continue;
+          if (isTiny) ink.fillRect(Math.round(px), Math.round(py), edge, edge);
+          else ink.drawImage(image, px, py);
+        }
+      });
+    }
+    ink.globalAlpha = 1;
+    if (kept.width !== w || kept.height !== h) [kept.width, kept.height] = [w, h];
+    const pen = kept.getContext("2d");
+    pen.clearRect(0, 0, w, h);
+    pen.drawImage(canvas, 0, 0);
+    keptView = { ...view };
+  }
+
   function nameGroups(left, top, scale, dpr) {
-    ink.font = `600 ${12 * dpr}px ${getComputedStyle(canvas).fontFamily}`;
+    ink.font = `600 ${12 * dpr}px ${font}`;
     ink.textAlign = "center";
     ink.textBaseline = "middle";
     ink.lineJoin = "round";
@@ -278,6 +372,8 @@
 
   function go(next, softly = true) {
     cancelAnimationFrame(moving);
+    isMoved = true;
+    rest();
     const scale = Math.min(fitScale() * MOST_ZOOM, Math.max(fitScale() * 0.6, next.scale));
     const goal = { scale, x: within(next.x, wide * 1.1), y: within(next.y, high * 1.1) };
     if (!softly || calm.matches) {
@@ -289,11 +385,13 @@
     const from = { ...view };
     const begun = performance.now();
     const step = (now) => {
-      const part = Math.min(1, (now - begun) / 180);
+      // A frame may be dated before the event that asked for it.
+      const part = Math.min(1, Math.max(0, (now - begun) / 180));
       const eased = 1 - (1 - part) ** 3;
       for (const name of ["scale", "x", "y"]) view[name] = from[name] + (goal[name] - from[name]) * eased;
       place();
       draw();
+      rest();
       if (part < 1) moving = requestAnimationFrame(step);
     };
     moving = requestAnimationFrame(step);
@@ -343,14 +441,20 @@
     card.hidden = at < 0;
     canvas.classList.toggle("is-on-point", at >= 0);
     if (at >= 0) {
-      const value = (name) => told.facets[name].values[told.facets[name].of[at]];
+      const value = (name) => told.facets[name].named[told.facets[name].is[at]];
       card.querySelector(".map-text").textContent = told.text[at];
-      const about = [value("type"), value("user"), new Date(told.at[at] * 1000).toLocaleDateString()].join(" · ");
+      const about = [value("type"), value("user"), dayOf(told.at[at])].join(" · ");
       card.querySelector(".map-meta").textContent = about;
       place();
       if (aloud) says.textContent = `${told.text[at]} ${about}`;
     }
     draw();
+  }
+
+  function dayOf(seconds) {
+    const day = new Date(seconds * 1000);
+    const two = (number) => String(number).padStart(2, "0");
+    return `${day.getFullYear()}-${two(day.getMonth() + 1)}-${two(day.getDate())}`;
   }
 
   function place() {
@@ -490,6 +594,7 @@
   // The window and the lights
 
   function resize() {
+    if (!plane.clientWidth || !plane.clientHeight) return; // it is not to be seen, and has no scale
     const before = size.width ? view.scale / fitScale() : 1;
     size = { width: plane.clientWidth, height: plane.clientHeight, dpr: Math.min(2, devicePixelRatio || 1) };
     wide = Math.min(1.9, Math.max(1, size.width / size.height));
@@ -503,6 +608,7 @@
     canvas.width = Math.round(size.width * size.dpr);
     canvas.height = Math.round(size.height * size.dpr);
     view.scale = before * fitScale();
+    keptView = null;
     if (told) {
       place();
       paint();
@@ -514,7 +620,7 @@
     if (!told) return;
     readColours();
     writeLegendTints();
-    draw();
+    drawAnew();
   }
   function writeLegendTints() {
     const { tints } = told.facets[facet];

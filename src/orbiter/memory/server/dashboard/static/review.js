@@ -16,21 +16,15 @@
     button.click();
   });
 
-  const isAtOrAfter = (one, other) =>
-    other && (one === other || Boolean(other.compareDocumentPosition(one) & Node.DOCUMENT_POSITION_FOLLOWING));
-
-  // One that is decided is gone from the list; after the last one, the page has others or says so.
-  const list = document.querySelector("#drafts");
-  new MutationObserver((changes) => {
-    const gone = changes.find((each) => each.removedNodes.length);
-    if (!gone) return;
-    const left = [...list.querySelectorAll("[data-draft]")];
-    if (!left.length) {
-      location.reload();
-      return;
-    }
-    const next = left.find((each) => isAtOrAfter(each, gone.nextSibling)) || left.at(-1);
-    for (const each of left) each.classList.toggle("is-selected", each === next);
+  // One that is decided leaves a row with the way back; whoever goes on by keys is at the next one.
+  document.addEventListener("htmx:afterSettle", () => {
+    const done = document.activeElement?.closest("[data-decided]");
+    if (!done) return;
+    let next = done.nextElementSibling;
+    while (next && !next.matches("[data-draft]")) next = next.nextElementSibling;
+    next ??= done.parentElement.querySelector("[data-draft]");
+    if (!next) return;
+    for (const each of document.querySelectorAll("[data-draft]")) each.classList.toggle("is-selected", each === next);
     next.querySelector(".memory-text").focus();
-  }).observe(list || document.createElement("ul"), { childList: true });
+  });
 }
