@@ -8,7 +8,7 @@ BENCH := $(VENV)-bench
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser check fuzz soak bench requirements clean
+.PHONY: help demo test browser suite check fuzz soak bench requirements clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -16,8 +16,12 @@ help: ## show this list
 demo: $(VENV)/.core ## set up, take the tour, and look at the dashboard
 	@$(BIN)/orbiter-memory demo
 
-test: browser check ## set up, then check and test everything
+# Both at once: tests wait for servers now and then, and types are one process.
+test: browser $(VENV)/.dev ## set up, then check and test everything
 	@sh tests/browser/chromium.sh end $(VENV)
+	@$(MAKE) --no-print-directory --jobs 2 check suite
+
+suite: $(VENV)/.dev
 	ORBITER_REQUIRE_SERVERS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
 
 # Root gets the browser that pages are tested in, by apt, while everything else is set up.

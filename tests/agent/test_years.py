@@ -221,13 +221,15 @@ class Years(RuleBasedStateMachine):
             }
 
 
-async def test_no_sequence_of_years_differs_from_the_model(url: str, open_memory: Open) -> None:
-    memory = open_memory(url, embeddings=None)
+async def test_no_sequence_of_years_differs_from_the_model(
+    local_url: str, open_memory: Open
+) -> None:
+    memory = open_memory(local_url, embeddings=None)
     await memory.init()
     attributes = {"memory": memory, "loop": asyncio.get_running_loop()}
     machine = type("Machine", (Years,), attributes)
     how = settings(
-        max_examples=10 if url.startswith("sqlite") else 5,
+        max_examples=10 if local_url.startswith("sqlite") else 5,
         stateful_step_count=30,
         deadline=None,
         database=None,

@@ -561,7 +561,7 @@ async def test_many_at_once_lose_nothing(api: httpx.AsyncClient) -> None:
 async def test_a_key_has_one_call_at_a_time_that_reads_everything(
     api: httpx.AsyncClient, memory: AgentMemory
 ) -> None:
-    await memory.scope(user_id="ann").remember_many([f"note {n % 900}" for n in range(2_000)])
+    await memory.scope(user_id="ann").remember_many([f"note {n % 300}" for n in range(700)])
 
     answers = await asyncio.gather(*(api.get("duplicates") for _ in range(4)))
 

@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import sleep
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
@@ -125,7 +125,9 @@ async def _show_dashboard(run: Run) -> None:
     with TemporaryDirectory(prefix="orbiter-memory-") as folder:
         soul = Path(folder) / "SOUL.md"
         soul.write_text(SOUL, encoding="utf-8")
-        async with AgentMemory(Path(folder) / "sample.db", persona=soul) as memory:
+        model: Literal["auto"] | None = "auto" if run.place.has_model() else None
+        path = Path(folder) / "sample.db"
+        async with AgentMemory(path, embeddings=model, persona=soul) as memory:
             await fill(memory)
             settings = Settings(port=0)
             await until_stopped(run, memory, settings=settings, keys=None, open_page=True)

@@ -91,6 +91,11 @@ def is_unsent(exc: Exception) -> bool:
     return isinstance(exc, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
 
 
+def is_untrusted(exc: Exception) -> bool:
+    """Tell whether there is no way to a connection that is safe: no other try finds one."""
+    return isinstance(exc, httpx.ConnectError) and _tls_fault(exc) is not None
+
+
 def is_cut(exc: Exception) -> bool:
     """Tell whether a connection broke, and nobody knows what arrived."""
     return isinstance(exc, httpx.NetworkError | httpx.RemoteProtocolError)

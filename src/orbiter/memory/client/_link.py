@@ -19,7 +19,14 @@ from orbiter.memory.client._address import Address
 from orbiter.memory.client._answers import Answer, read_whole
 from orbiter.memory.client._connections import CONNECT, Connections, Request
 from orbiter.memory.client._events import RemoteEvents
-from orbiter.memory.client._failures import is_cut, is_passing, is_unsent, no_answer, refusal
+from orbiter.memory.client._failures import (
+    is_cut,
+    is_passing,
+    is_unsent,
+    is_untrusted,
+    no_answer,
+    refusal,
+)
 from orbiter.memory.client._retries import Patience
 from orbiter.memory.errors import (
     MemoryConnectionError,
@@ -103,6 +110,7 @@ class Link:
             except _FAILED as exc:
                 error = exc
                 may_repeat = is_unsent(exc) or (request.may_repeat and is_cut(exc))
+                may_repeat = may_repeat and not is_untrusted(exc)
             else:
                 if answer.is_success:
                     return answer
