@@ -11,22 +11,22 @@ from orbiter.memory.server.dashboard._pages import NAVIGATION
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 MENU = [path for _, links in NAVIGATION for path, *_ in links]
-LOOKS = {
-    "light": {},
-    "dark": {"dark": True},
-    "phone": {"phone": True},
-}
 
 
-@pytest.mark.parametrize("how", LOOKS)
-async def test_every_page_is_whole(site: str, look: Look, memory: AgentMemory, how: str) -> None:
+@pytest.mark.parametrize("is_phone", [False, True], ids=["desk", "phone"])
+async def test_every_page_is_whole_in_light_and_dark(
+    site: str, look: Look, memory: AgentMemory, is_phone: bool
+) -> None:
     item = (await memory.scope(user_id="alice").list(query="red pot"))[0]
-    visit = await look(site, **LOOKS[how])
+    visit = await look(site, phone=is_phone)
 
     opened = [f"/memory?id={item.id}", f"/chat?id={CHAT_ID}&user_id=alice&agent_id=nova"]
     asked = ["/?q=peanuts", "/recall?q=sea", "/context?q=dinner&user_id=alice", "/?user_id=alice"]
-    for path in [*MENU[1:], *opened, *(asked if how != "dark" else ())]:
+    for path in [*MENU[1:], *opened, *asked]:
         await visit.check()
+        await visit.page.emulate_media(color_scheme="dark")
+        await visit.check()
+        await visit.page.emulate_media(color_scheme="light")
         await visit.go(path)
     await visit.check()
 
