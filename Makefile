@@ -22,7 +22,7 @@ test: browser $(VENV)/.dev ## set up, then check and test everything
 	@$(MAKE) --no-print-directory --jobs 2 check suite
 
 suite: $(VENV)/.dev
-	ORBITER_REQUIRE_SERVERS=1 $(BIN)/python -m pytest -n 4 --dist worksteal
+	ORBITER_REQUIRE_SERVERS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
 
 # Root gets the browser that pages are tested in, by apt, while everything else is set up.
 browser:

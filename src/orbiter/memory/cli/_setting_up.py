@@ -133,7 +133,7 @@ def _put(path: Path, text: str, mode: int) -> None:
             os.fsync(file.fileno())
         Path(name).chmod(mode)
         Path(name).replace(path)
-    except BaseException:
+    except BaseException:  # Ctrl-C, too: nothing half-written is left behind
         with suppress(OSError):
             Path(name).unlink()
         raise

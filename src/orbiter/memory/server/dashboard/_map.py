@@ -84,7 +84,7 @@ async def _drawn(ask: Ask) -> Drawn:
             kept.popitem(last=False)
     try:
         return await asyncio.shield(found[1])  # whoever leaves takes it from nobody else
-    except BaseException:
+    except BaseException:  # of the drawing, or of whoever left: only the first is forgotten
         if found[1].done():
             kept.pop(key, None)
         raise
