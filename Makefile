@@ -70,9 +70,9 @@ $(VENV)/.core: $(VENV)/bin/python pyproject.toml models/minilm/pyproject.toml
 	@$(call install,$(VENV),$(LOCAL))
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.core requirements-dev.txt
+$(VENV)/.dev: $(VENV)/bin/python pyproject.toml models/minilm/pyproject.toml requirements-dev.txt
 	@$(call install,$(VENV),-r requirements-dev.txt $(LOCAL))
-	@touch $@
+	@touch $(VENV)/.core $@
 
 $(BENCH)/.ready: requirements-dev.txt requirements-bench.txt pyproject.toml
 	$(PYTHON) -m venv $(BENCH)
