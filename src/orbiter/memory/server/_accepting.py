@@ -11,6 +11,7 @@ import logging
 import math
 import socket
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from starlette.types import Scope
@@ -33,14 +34,14 @@ _OFTEN = 60.0
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
-class Visitor(asyncio.BaseProtocol):
+class Visitor(asyncio.BaseProtocol, ABC):
     """What a lobby holds: a connection, perhaps one that has not begun yet."""
 
     greeting: asyncio.Task[object] | None = None
 
+    @abstractmethod
     def turn_away(self) -> None:
         """End the connection for somebody else's sake, whatever it has come to."""
-        raise NotImplementedError
 
 
 class Lobby:
