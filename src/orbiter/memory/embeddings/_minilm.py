@@ -13,13 +13,17 @@ from threading import Lock
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 import numpy as np
-import onnxruntime
 import orbiter_memory_minilm
 from numpy.typing import NDArray
 
+from orbiter.memory import _libstdcxx
 from orbiter.memory.embeddings import _details
 from orbiter.memory.embeddings._wordpiece import Word, WordPiece
 from orbiter.memory.errors import EmbeddingError
+
+_libstdcxx.repair()
+
+import onnxruntime  # noqa: E402 - after the repair
 
 Floats = NDArray[np.float32]
 

@@ -10,6 +10,10 @@ from collections import deque
 import numpy as np
 import numpy.typing as npt
 
+from orbiter.memory import _libstdcxx
+
+_libstdcxx.share()
+
 try:
     from usearch.index import Index
 except ModuleNotFoundError as exc:

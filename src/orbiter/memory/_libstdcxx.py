@@ -1,0 +1,56 @@
+"""libstdc++ beside usearch: one C++ runtime in a process, or the interpreter dies of two.
+
+On Linux, usearch's wheel has a libstdc++ of its own linked in, and exports it. The loader makes it
+share the ids of most locale facets with the system's libstdc++ (they are `STB_GNU_UNIQUE`), but
+each of the two numbers the eight in `_OWN_IDS` by itself. Loaded first, usearch gives the shared
+ids numbers that libstdc++ later gives its own eight once more; the next `std::regex`, which ONNX
+Runtime and torch make when they are imported, then calls a facet of the wrong type. Whoever imports
+usearch calls `share` before, whoever imports ONNX Runtime calls `repair` before.
+"""
+
+import ctypes
+import sys
+from contextlib import suppress
+
+__all__ = ["repair", "share"]
+
+_NAME = "libstdc++.so.6"
+
+_OWN_IDS = tuple(
+    f"_ZNSt{facet}2idE"
+    for facet in (
+        "5ctypeIcE",
+        "5ctypeIwE",
+        "7codecvtIcc11__mbstate_tE",
+        "7codecvtIwc11__mbstate_tE",
+        "7codecvtIDsc11__mbstate_tE",
+        "7codecvtIDic11__mbstate_tE",
+        "7codecvtIDsDu11__mbstate_tE",
+        "7codecvtIDiDu11__mbstate_tE",
+    )
+)
+
+
+def share() -> None:
+    """Have the usearch that is imported next use the system's libstdc++, not its own copy."""
+    if sys.platform == "linux":
+        with suppress(OSError):  # there is none: nothing that could clash with the copy
+            ctypes.CDLL(_NAME, mode=ctypes.RTLD_GLOBAL)
+
+
+def repair() -> None:
+    """Undo what a usearch imported without `share` did to libstdc++; otherwise, do nothing.
+
+    libstdc++ takes over the numbers that usearch's copy gave its eight ids, so that no two facets
+    have the same. An id that libstdc++ has numbered already is left alone.
+    """
+    usearch = sys.modules.get("usearch.compiled")
+    if usearch is None or usearch.__file__ is None or sys.platform != "linux":
+        return
+    with suppress(OSError):
+        shared, copied = ctypes.CDLL(_NAME), ctypes.CDLL(usearch.__file__)
+        for symbol in _OWN_IDS:
+            with suppress(ValueError):  # an older libstdc++ has no facets for char8_t
+                number = ctypes.c_size_t.in_dll(copied, symbol).value
+                own = ctypes.c_size_t.in_dll(shared, symbol)
+                own.value = own.value or number
