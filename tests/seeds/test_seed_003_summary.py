@@ -63,7 +63,7 @@ asyncio.run(main())
 def test_the_example_prints_what_it_says() -> None:
     assert printed_by(EXAMPLE) == [
         "Triggered: True",
-        "Reason: message count 25 exceeds 20",
+        "Reason: Message count 25 exceeds 20",
         "Summaries: ['conversation', 'facts']",
         "Kept 4 recent items",
         "Original count: 25",
@@ -186,10 +186,10 @@ def test_generate_summary_has_the_seeds_signature() -> None:
     ("count", "characters", "reason"),
     [
         (20, 0, ""),
-        (21, 0, "message count 21 exceeds 20"),
+        (21, 0, "Message count 21 exceeds 20"),
         (1, 16_000, ""),
-        (1, 16_004, "estimated token count 4001 exceeds 4000"),
-        (25, 1000, "message count 25 exceeds 20; estimated token count 6250 exceeds 4000"),
+        (1, 16_004, "Estimated token count 4001 exceeds 4000"),
+        (25, 1000, "Message count 25 exceeds 20; estimated token count 6250 exceeds 4000"),
     ],
 )
 def test_either_threshold_triggers_when_exceeded(count: int, characters: int, reason: str) -> None:

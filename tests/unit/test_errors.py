@@ -32,3 +32,17 @@ def test_the_tree_in_the_docstring_shows_every_error_with_its_builtin() -> None:
             if base not in (errors.MemoryError, Exception):
                 line = next(line for line in tree.splitlines() if f" {error.__name__} " in line)
                 assert f"({base.__name__})" in line
+
+
+@pytest.mark.parametrize(
+    ("error", "opening", "way_out"),
+    [
+        (errors.StatusError("discard", "draft"), "Cannot transition from `discard`", "allowed"),
+        (errors.ScopeError("team"), "Invalid scope `team`", "`user`, `session` or `task`"),
+    ],
+)
+def test_the_words_that_the_seeds_library_opens_with_are_kept(
+    error: Exception, opening: str, way_out: str
+) -> None:
+    assert str(error).startswith(opening)
+    assert way_out in str(error)

@@ -64,7 +64,7 @@ def test_tool_arguments_count_towards_the_trigger() -> None:
 
     assert not quiet.triggered
     assert loud.triggered
-    assert loud.reason.startswith("estimated token count")
+    assert loud.reason.startswith("Estimated token count")
 
 
 def test_conversation_text_is_one_line_per_message() -> None:

@@ -6,7 +6,7 @@
     ├── InvalidItemError       (ValueError)        an item no store may hold
     ├── ItemTypeError          (TypeError)         two classes claim one `memory_type`
     ├── QueryError             (ValueError)        a filter or limit that means nothing
-    ├── EmptyFilterError       (ValueError)        a `clear` that would wipe every user
+    ├── EmptyFilterError       (ValueError)        a filter that would mean every user
     ├── EmbeddingsMismatchError (ValueError)       vectors are of another model
     ├── MessageError           (ValueError)        a provider message that cannot be read
     ├── FenceError             (ValueError)        a block of remembered text that is none
@@ -31,6 +31,7 @@ A field that is wrong when an item is *made* raises pydantic's `ValidationError`
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 __all__ = [
     "AccessError",
@@ -73,7 +74,7 @@ class ScopeError(MemoryError, ValueError):
     """A scope name is not one of `user`, `session`, `task`."""
 
     def __init__(self, scope: object) -> None:
-        super().__init__(f"unknown scope `{scope}`; use `user`, `session` or `task`")
+        super().__init__(f"Invalid scope `{scope}`; use `user`, `session` or `task`")
         self.scope = scope
 
 
@@ -82,7 +83,7 @@ class StatusError(MemoryError, ValueError):
 
     def __init__(self, old: str, new: str) -> None:
         super().__init__(
-            f"an item cannot move from `{old}` to `{new}`; "
+            f"Cannot transition from `{old}` to `{new}`; "
             "allowed: draft→accepted, draft→discard, accepted→discard"
         )
         self.old = old
@@ -102,15 +103,19 @@ class QueryError(MemoryError, ValueError):
 
 
 class EmptyFilterError(MemoryError, ValueError):
-    """`clear` was given a filter that names nobody; it would remove everyone's items."""
+    """A filter names nobody that the store looks at; it would find or remove everyone's items."""
 
     def __init__(
-        self, fields: Sequence[str] = ("user_id", "session_id", "task_id", "agent_id")
+        self,
+        fields: Sequence[str] = ("user_id", "session_id", "task_id", "agent_id"),
+        *,
+        verb: Literal["find", "remove"] = "remove",
     ) -> None:
         names = "`, `".join(fields)
+        ways = {"find": "search without `metadata` to find", "remove": "call clear() to remove"}
         super().__init__(
-            f"this filter names none of `{names}` and would remove everyone's items; "
-            "set one of them, or call clear() to remove all"
+            f"this filter names none of `{names}` and would {verb} everyone's items; "
+            f"set one of them, or {ways[verb]} all"
         )
         self.fields = tuple(fields)
 

@@ -129,7 +129,8 @@ def check_trigger(items: Sequence[MemoryItem], config: SummaryConfig) -> Trigger
         reasons.append(f"message count {count} exceeds {config.message_threshold}")
     if tokens > config.token_threshold:
         reasons.append(f"estimated token count {tokens} exceeds {config.token_threshold}")
-    return TriggerResult(bool(reasons), "; ".join(reasons), count, tokens)
+    reason = "; ".join(reasons)
+    return TriggerResult(bool(reasons), reason[:1].upper() + reason[1:], count, tokens)
 
 
 def conversation_text(items: Sequence[MemoryItem]) -> str:
