@@ -205,3 +205,11 @@ SHORT_TERM_BUGS = {
         "if len(held) < 5 or self._order(held[-1]) <= order:",
     ),
 }
+
+NARROW_SCOPE_BUGS = {
+    "a search for nobody it knows finds everyone": Bug(
+        "ignored_fields_alone",
+        "if asked.names_only_ignored_fields:",
+        "if False:",
+    ),
+}

@@ -10,7 +10,7 @@ from tests.kit.bugs import Bug
 from tests.kit.bugs_data import DATA_BUGS
 from tests.kit.bugs_lifecycle import LIFECYCLE_BUGS
 from tests.kit.bugs_search import QUERY_BUGS, SEARCH_BUGS
-from tests.kit.bugs_short_term import SHORT_TERM_BUGS
+from tests.kit.bugs_short_term import NARROW_SCOPE_BUGS, SHORT_TERM_BUGS
 from tests.kit.bugs_sql import SQL_BUGS
 from tests.kit.bugs_vector import VECTOR_BUGS
 
@@ -65,6 +65,17 @@ STORES["VectorMemoryStore"] = {
     "capabilities": "text='meaning', lifecycle=False, durable=False, shared=False, where=True",
     "arguments": "HashEmbeddings()",
 }
+USER_STORE = """
+
+class UserMemory(ShortTermMemory):
+    def __init__(self):
+        super().__init__(scope="user")
+"""
+STORES["UserMemory"] = {
+    **STORES["ShortTermMemory"],
+    "source": STORES["ShortTermMemory"]["source"] + USER_STORE,
+    "capabilities": STORES["ShortTermMemory"]["capabilities"] + ", scope=('user_id', 'agent_id')",
+}
 SQL_STORE = """
 
 from orbiter.memory.backends._sqlite.dialect import SQLiteDialect
@@ -85,6 +96,7 @@ BUGS = [
     pytest.param(store, bug, id=f"{store} {name}")
     for store, bugs in (
         ("ShortTermMemory", SHORT_TERM_BUGS),
+        ("UserMemory", NARROW_SCOPE_BUGS),
         ("JournalStore", JOURNAL_BUGS),
         ("SQLStore", SQL_BUGS),
         ("VectorMemoryStore", VECTOR_BUGS),

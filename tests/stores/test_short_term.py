@@ -10,6 +10,7 @@ from hypothesis import settings
 
 from orbiter.memory import (
     AIMemory,
+    EmptyFilterError,
     HumanMemory,
     MemoryItem,
     MemoryMetadata,
@@ -248,3 +249,12 @@ async def test_a_model_sees_accepted_items_only() -> None:
     draft.transition(MemoryStatus.ACCEPTED)
     await memory.add(draft)
     assert [item.content for item in await memory.window(budget=500)] == ["a draft", "ho"]
+
+
+@pytest.mark.parametrize("filters", [{"session_id": "s"}, {"task_id": "t", "session_id": "s"}])
+async def test_a_window_of_ignored_fields_alone_is_refused(filters: dict[str, str]) -> None:
+    memory = ShortTermMemory(scope="user")
+    await memory.add(HumanMemory(content="hers", metadata=MemoryMetadata(user_id="ann")))
+
+    with pytest.raises(EmptyFilterError, match="`user_id`, `agent_id`.*without `metadata`"):
+        await memory.window(metadata=MemoryMetadata(**filters))

@@ -117,6 +117,14 @@ class Query:
         given = ((name, getattr(self.metadata, name)) for name in self.fields)
         return {name: value for name, value in given if value is not None}
 
+    @property
+    def names_only_ignored_fields(self) -> bool:
+        """Whether a scope field is set, but none that counts: it would match everyone's items."""
+        set_fields = (
+            name for name in SCOPE_FIELDS if getattr(self.metadata, name, None) is not None
+        )
+        return not self.wanted and any(set_fields)
+
     def matches(self, item: MemoryItem, *, now: datetime | None = None) -> bool:
         """Tell whether *item* is among what is asked for; with *now*, one that is over is not."""
         if now is not None and item.expires_at is not None and item.expires_at <= now:

@@ -126,7 +126,8 @@ class ShortTermMemory:
 
         Filters, then the text, then `max_rounds`, then whole tool groups, then the limit. With a
         `memory_type`, single items are meant: an item is found if its tool group is whole in the
-        stored conversation.
+        stored conversation. A filter that sets only fields which the scope ignores is an
+        `EmptyFilterError`: it would find everyone's items.
         """
         asked = Query(
             text=query,
@@ -270,6 +271,8 @@ class ShortTermMemory:
             yield from combinations(set_fields, size)
 
     def _shelf(self, asked: Query) -> _Shelf:
+        if asked.names_only_ignored_fields:
+            raise EmptyFilterError(asked.fields, verb="find")
         return self._shelves.get(tuple(asked.wanted.items()), _Shelf())
 
     def _windowed(

@@ -9,6 +9,7 @@ import pytest
 from orbiter.memory.errors import MemoryError
 from orbiter.memory.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata, ToolMemory
 from orbiter.memory.protocols import MemoryStore
+from orbiter.memory.query import SCOPE_FIELDS
 from orbiter.memory.testing._base import Contract, KitNote, contents, of, person, written
 from orbiter.memory.testing.capabilities import needs
 
@@ -162,3 +163,16 @@ class RefusalContract(Contract):
 
         assert isinstance(caught.value, MemoryError)
         assert len(await store.search()) == 1
+
+    async def test_a_filter_of_ignored_fields_alone_is_refused(self, store: MemoryStore) -> None:
+        await store.add(person("hers", metadata=of("ann")))
+        await store.add(person("his", metadata=of("bob")))
+        ignored = [name for name in SCOPE_FIELDS if name not in self.capabilities.scope]
+
+        for name in ignored:
+            await _refused(store.search(metadata=of("x", name)))
+            await _refused(store.clear(metadata=of("x", name)))
+            both = MemoryMetadata(user_id="ann", **{name: "x"})
+            assert contents(await store.search(metadata=both)) == ["hers"], name
+
+        assert len(await store.search()) == 2
