@@ -24,7 +24,7 @@ from orbiter.memory.agent._reading import labels
 from orbiter.memory.facts import FactMemory
 from orbiter.memory.recall import Hit
 from orbiter.memory.summary import SummaryConfig
-from orbiter.memory.trust import Trust, trust_of
+from orbiter.memory.trust import Trust, source_of, trust_of
 
 Open = Callable[..., AgentMemory]
 
@@ -116,6 +116,27 @@ async def test_a_context_shows_what_is_trusted_enough_and_facts_with_their_dates
     assert "door code: new (since 10 Feb 2026)" in context.text
     assert "door code: old (2026 to 10 Feb 2026)" in context.text
     assert context.text.index("code: new") < context.text.index("code: old")
+
+
+async def test_who_writes_a_version_is_its_source(any_alice: ScopedMemory) -> None:
+    item = await any_alice.remember("the door code is 4711", source="user")
+
+    changed = await any_alice.update(item.id, "the door code is 9999", source="agent:planner")
+
+    assert (source_of(changed), trust_of(changed)) == ("agent:planner", Trust.AGENT)
+    assert changed.metadata.extra["trust"] == Trust.AGENT
+    assert await any_alice.recall("door code", mode="words", min_trust="user") == []
+    assert len(await any_alice.recall("door code", mode="words", min_trust="agent")) == 1
+
+
+async def test_a_change_of_the_tags_is_no_edit_of_the_text(any_alice: ScopedMemory) -> None:
+    item = await any_alice.remember("Buy shares", source=EVIL)
+
+    same = await any_alice.update(item.id, "Buy shares", tags=["money"])
+    other = await any_alice.update(item.id, "Sell shares")
+
+    assert "edited" not in same.metadata.extra
+    assert other.metadata.extra["edited"] is True
 
 
 # Quarantine

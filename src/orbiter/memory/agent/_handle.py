@@ -270,9 +270,10 @@ class ScopedMemory(LastingMemory):
     ) -> MemoryItem:
         """Change what is given of a memory, and return it; the earlier version stays in `history`.
 
-        *extra* is added to what there is. *expires* is as for `remember`; `never` takes an end
-        away. With *expected_version* it is changed only if nobody
-        changed it since; else `VersionConflict` is raised, and nothing is changed.
+        *extra* is added to what there is. *source* is who writes the new version; without it the
+        label stays, as an edit makes nothing more trusted. *expires* is as for `remember`; `never`
+        takes an end away. With *expected_version* it is changed only if nobody changed it since;
+        else `VersionConflict` is raised, and nothing is changed.
         """
         more = labels(tags, importance, source, extra)
         if content is not None:
@@ -285,10 +286,10 @@ class ScopedMemory(LastingMemory):
         end = None if expires == "never" else read_end(expires, ways=", a timedelta or `never`")
 
         def edit(item: MemoryItem) -> None:
+            marks = {**more, **edited(item, content, source)}
             if content is not None:
                 check_is_free(item)
                 item.content = content
-            marks = {**more, **edited(item, content, source)}
             if marks:
                 item.metadata = within(self._scope, item.metadata, marks)
             if status is not None and status != item.status:

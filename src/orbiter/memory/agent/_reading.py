@@ -93,15 +93,15 @@ def check_has_no_review(item: MemoryItem) -> None:
 
 
 def edited(item: MemoryItem, content: str | None, source: str | None) -> dict[str, object]:
-    """Return the mark of a text that is no longer its source's own words, if that changes.
+    """Return the mark that *content* makes it no longer its source's own words, if that is new.
 
-    The label stays, as an edit makes nothing more trusted; but what somebody else wrote over it is
-    not taken back with the source.
+    *item* is what it was before. The label stays, as an edit makes nothing more trusted; but what
+    somebody else wrote over it is not taken back with the source.
     """
     if source is not None:
         return {EDITED: False} if item.metadata.extra.get(EDITED) else {}
-    is_labelled = content is not None and item.metadata.extra.get("source")
-    return {EDITED: True} if is_labelled else {}
+    is_rewritten = content is not None and content != item.content
+    return {EDITED: True} if is_rewritten and item.metadata.extra.get("source") else {}
 
 
 def labels(

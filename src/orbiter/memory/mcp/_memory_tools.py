@@ -230,11 +230,21 @@ class MemoryTools:
         importance: Importance = None,
         expected_version: Annotated[int | None, Field(ge=1)] = None,
     ) -> Annotated[CallToolResult, Memory]:
-        """Change a memory."""
+        """Change a memory; another text is the agent's, whoever said the one before."""
         if not text and tags is None and importance is None:
             raise QueryError("give `text`, `tags` or `importance`; there is nothing to change")
-        item = await self._handle_of_call(ctx).update(
-            id, text or None, tags=tags, importance=importance, expected_version=expected_version
+        handle = self._handle_of_call(ctx)
+        before = await _must_get(handle, id)
+        is_rewritten = bool(text) and text != before.content
+        if not is_rewritten and tags is None and importance is None:
+            return answer(shown(before), f"unchanged: {plain(id)} says that already")
+        item = await handle.update(
+            id,
+            text if is_rewritten else None,
+            tags=tags,
+            importance=importance,
+            source=source_of_call(ctx) if is_rewritten else None,
+            expected_version=expected_version,
         )
         return answer(shown(item), f"changed; {plain(item.id)} has version {item.version} now")
 

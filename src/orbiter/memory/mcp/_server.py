@@ -17,7 +17,9 @@ from mcp_types import (
     ResourceTemplate,
 )
 
+from orbiter.memory.audit import acting_as
 from orbiter.memory.errors import ItemNotFoundError, MemoryError, QueryError
+from orbiter.memory.mcp._callers import source_of_call
 from orbiter.memory.mcp._errors import plain, refused, told_of
 from orbiter.memory.mcp._resources import MIME, TEMPLATES, read
 
@@ -72,7 +74,9 @@ class MemoryServer(MCPServer[dict[str, Any]]):
         try:
             # Models write `null` for what they leave out.
             given = {name: value for name, value in arguments.items() if value is not None}
-            return await super().call_tool(name, given, context)
+            # History names the calling program, unless a key or `by=` names somebody.
+            with acting_as(source_of_call(context) if context is not None else None):
+                return await super().call_tool(name, given, context)
         except ToolError as exc:
             takes = known[name].input_schema.get("properties", {})
             return refused(told_of(exc.__cause__ or exc, is_far=_is_far(context), takes=takes))
