@@ -253,7 +253,7 @@ async def test_every_version_that_a_tool_writes_is_the_agents(
     await alice.remember(MemoryItem(id="theirs", content="the user's own words"))
     async with connect(profile) as client:
         tools = (await client.list_tools()).tools
-        writing = {tool.name for tool in tools if not tool.annotations.read_only_hint}
+        writing = {t.name for t in tools if not (t.annotations and t.annotations.read_only_hint)}
         for name, arguments in WRITES[profile].items():
             await call(client, name, **arguments)
 
