@@ -18,6 +18,18 @@ SQL_BUGS = {
         "return (yield from self._mark(1, where, args, by))\n\n    def restore",
         "return (yield from self._mark(1, where, args, None))\n\n    def restore",
     ),
+    "insert takes what is used": Bug(
+        "insert_stores_nothing_where",
+        "        if any(row[0] for row in there):\n            return False\n",
+        "",
+        (("AND version > 1", "AND version > 9"),),
+    ),
+    "insert takes what is deleted": Bug(
+        "insert_brings_nothing_back",
+        'f"SELECT {lives} FROM memory_items WHERE {where}"',
+        'f"SELECT {lives} FROM memory_items WHERE {where} AND deleted = 0"',
+        (("AND version > 1", "AND version > 9"),),
+    ),
     "any version is the expected one": Bug(
         "an_expected_version_guards", "        if found != expected:\n", "        if False:\n"
     ),

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -11,10 +12,15 @@ from tests.server.conftest import Client, Served, new_key, new_user
 
 from orbiter.memory.agent import AgentMemory
 from orbiter.memory.keys import KeyFile
-from orbiter.memory.testing.servers import RedisServer, redis_server
+from orbiter.memory.testing.servers import (
+    PostgresServer,
+    RedisServer,
+    postgres_server,
+    redis_server,
+)
 from orbiter.memory.wire import OPERATIONS, REST_ONLY, Operation
 
-__all__ = ["redis_server"]
+__all__ = ["postgres_server", "redis_server"]
 
 PROBLEM = "application/problem+json"
 JSON = {"Content-Type": "application/json"}
@@ -241,9 +247,54 @@ async def test_a_request_is_known_again_when_some_of_it_was_forgotten(
             assert "key" in detail(await post(path, {name: other}), 422), (path, other)
     one = (await post("memories", {"what": "tea"})).json()
     await api.delete(f"memories/{one['id']}")
-    back = await post("memories", {"what": "jam"})
-    assert (back.status_code, back.json()["content"]) == (201, "jam"), "what is gone has no say"
-    detail(await post("memories", {"what": "ham"}), 422)
+    again = await post("memories", {"what": "tea"})
+    assert (again.status_code, again.json()["id"]) == (201, one["id"])
+    detail(await post("memories", {"what": "jam"}), 422)
+    assert (await api.get(f"memories/{one['id']}")).status_code == 404, "what is gone stays gone"
+
+
+@pytest.fixture(params=["memory", "postgres", "redis"])
+def place(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Return the address of a store of each kind."""
+    if request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        dsn = server.create_database()
+        yield dsn
+        server.drop_database(dsn)
+    elif request.param == "redis":
+        yield request.getfixturevalue("redis_server").url()
+    else:
+        yield "memory://"
+
+
+@pytest.mark.parametrize(
+    ("path", "name"), [("memories/batch", "things"), ("chats/c/messages", "what")]
+)
+async def test_of_two_requests_that_race_the_one_that_is_stored_is_the_one_that_is_answered(
+    place: str, path: str, name: str, served: Served, client: Client
+) -> None:
+    async with AgentMemory(place, embeddings=None, summaries=None) as used:
+        url = await served(used, rate=10_000, burst=10_000)
+        api = client(f"{url}/v1/", params={"user_id": new_user()})
+
+        for race in range(50):
+            bodies = [[f"{race} {each} {n}" for n in range(2)] for each in "ab"]
+            answers = await asyncio.gather(
+                *(
+                    api.post(path, json={name: body}, headers={"Idempotency-Key": str(race)})
+                    for body in (*bodies, bodies[0])
+                )
+            )
+
+            codes = [each.status_code for each in answers]
+            assert codes in ([201, 422, 201], [422, 201, 422])
+            winner = bodies[codes.index(201)]
+            for answer in answers:
+                if answer.status_code == 201:
+                    assert [each["content"] for each in answer.json()["items"]] == winner
+            listed = (await api.get("memories", params={"limit": 2})).json()["items"]
+            assert sorted(each["content"] for each in listed) == winner
+            assert {each["version"] for each in listed} == {1}
 
 
 # Chats and facts

@@ -16,7 +16,9 @@ asyncpg = importlib.import_module("asyncpg")  # it ships no types, so mypy refus
 
 
 class TestWhole(StoreConformance):
-    capabilities = Capabilities(versions=True, paging=True, where=True, bulk_delete=True)
+    capabilities = Capabilities(
+        versions=True, paging=True, where=True, bulk_delete=True, insert=True
+    )
 
     model_settings = settings(StoreConformance.model_settings, max_examples=20)
     partitions: int | None = None

@@ -18,7 +18,7 @@ __all__ = ["redis_cluster", "redis_server"]
 
 
 class TestOneServer(StoreConformance):
-    capabilities = Capabilities(paging=True, where=True, bulk_delete=True)
+    capabilities = Capabilities(paging=True, where=True, bulk_delete=True, insert=True)
     model_settings = settings(StoreConformance.model_settings, max_examples=20)
     ttl_hours: float | None = None
 

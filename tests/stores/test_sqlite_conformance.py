@@ -13,7 +13,13 @@ from orbiter.memory.testing import Capabilities, Recipe, StoreConformance
 
 class TestInMemory(StoreConformance):
     capabilities = Capabilities(
-        durable=False, shared=False, versions=True, paging=True, where=True, bulk_delete=True
+        durable=False,
+        shared=False,
+        versions=True,
+        paging=True,
+        where=True,
+        bulk_delete=True,
+        insert=True,
     )
 
     model_settings = settings(StoreConformance.model_settings, max_examples=10)
@@ -25,7 +31,9 @@ class TestInMemory(StoreConformance):
 
 
 class TestInAFile(StoreConformance):
-    capabilities = Capabilities(versions=True, paging=True, where=True, bulk_delete=True)
+    capabilities = Capabilities(
+        versions=True, paging=True, where=True, bulk_delete=True, insert=True
+    )
     model_settings = settings(StoreConformance.model_settings, max_examples=20)
 
     @pytest.fixture

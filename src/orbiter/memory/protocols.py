@@ -19,6 +19,7 @@ __all__ = [
     "ConversationStore",
     "DetailStore",
     "Embeddings",
+    "InsertStore",
     "LexicalStore",
     "Lifecycle",
     "MemoryStore",
@@ -65,6 +66,23 @@ class BatchStore(Protocol):
 
     async def add_many(self, items: Sequence[MemoryItem]) -> None:
         """Store or update every item of *items*, in order, as one step."""
+        ...
+
+
+@runtime_checkable
+class InsertStore(Protocol):
+    """A store that can store items only if they are new, as one step: what is done once needs it.
+
+    An id is used from its first write on, also after the item was deleted, until that is purged,
+    erased or over.
+    """
+
+    async def insert(self, items: Sequence[MemoryItem]) -> bool:
+        """Store every item of *items*, or nothing if one of their ids is used; tell which."""
+        ...
+
+    async def used_ids(self, item_ids: Sequence[str]) -> set[str]:
+        """Return those of *item_ids* that are used, so that `insert` would store nothing."""
         ...
 
 

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from orbiter.memory._checks import to_utc
 from orbiter.memory.agent._core import Store, as_stored, check_ids
 from orbiter.memory.agent._messages import is_of
-from orbiter.memory.agent._once import check_count, places_of
-from orbiter.memory.agent._reading import check_given, derived_id
+from orbiter.memory.agent._once import insert_many
+from orbiter.memory.agent._reading import derived_id
 from orbiter.memory.copies import copy_item
-from orbiter.memory.errors import AccessError, QueryError, VersionConflict
+from orbiter.memory.errors import AccessError, QueryError
 from orbiter.memory.items import MemoryItem, MemoryMetadata, role_of
 from orbiter.memory.query import SCOPE_FIELDS
 
@@ -55,31 +55,12 @@ async def append_once(
     store: Store, scope: MemoryMetadata, items: Sequence[MemoryItem], key: str
 ) -> tuple[list[MemoryItem], bool]:
     """Store messages unless *key* stands for some already; return those, and whether it did."""
-    check_given("idempotency_key", key)
-    if places := await places_of(store, scope, "said", key):
-        check_count(key, places, items)
-        return _there(places, scope), True
-    for place, item in enumerate(items):
-        item.__dict__["id"] = derived_id(scope, "said", key, place)  # nobody has seen it yet
     await _date(store, scope, items)
-    try:
-        if len(items) > 1:
-            await store.add_many(items, within=scope)
-        else:
-            await store.add(items[0], expected_version=0, within=scope)
-    except VersionConflict:  # another has just done it
-        places = await places_of(store, scope, "said", key)
-        check_count(key, places, items)
-        return _there(places, scope), True
-    return _there(await places_of(store, scope, "said", key), scope), False
-
-
-def _there(places: Sequence[MemoryItem | None], scope: MemoryMetadata) -> list[MemoryItem]:
-    stored = [item for item in places if item is not None]
+    stored, is_new = await insert_many(store, scope, "said", items, key)
     for item in stored:
         if not is_of(item, scope):
             raise AccessError(f"the id `{item.id}` is taken; use another `idempotency_key`")
-    return stored
+    return stored, not is_new
 
 
 async def _date(store: Store, scope: MemoryMetadata, items: Sequence[MemoryItem]) -> None:

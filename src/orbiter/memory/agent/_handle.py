@@ -22,20 +22,17 @@ from orbiter.memory.agent._core import (
     find,
     is_known,
     keeps_versions,
-    must_find,
     versioned,
 )
 from orbiter.memory.agent._events import EventStream
 from orbiter.memory.agent._lasting import LastingMemory
 from orbiter.memory.agent._observed import observed
-from orbiter.memory.agent._once import keep_once
+from orbiter.memory.agent._once import insert_many, insert_one
 from orbiter.memory.agent._reading import (
     Given,
-    check_given,
     check_has_no_review,
     check_is_free,
     check_text,
-    derived_id,
     edited,
     labels,
     read,
@@ -44,7 +41,7 @@ from orbiter.memory.agent._reading import (
     within,
 )
 from orbiter.memory.agent._results import Forgotten, Page, ScopeStats
-from orbiter.memory.errors import QueryError, VersionConflict
+from orbiter.memory.errors import QueryError
 from orbiter.memory.filters import Where
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.query import Query, check_instant, check_size
@@ -110,13 +107,17 @@ class ScopedMemory(LastingMemory):
         now, it is gone for good. A message may be a dict or what a provider's
         client returns; *format* is whose it is, if it is to be taken for no other. Whatever is
         remembered under an *idempotency_key* first stays: calling again, after a timeout or a
-        crash, stores nothing and returns that. An item of an id that is there already replaces it.
+        crash, stores nothing and returns that, also if it was changed or forgotten since. An item
+        of an id that is there already replaces it.
         """
         item = read(what, self._scope, labels(tags, importance, source, extra), format)
         _date([item], created_at, expires)
         store = await self._store()
         if idempotency_key is not None:
-            return await self._remember_once(store, item, idempotency_key)
+            stored, is_new = await insert_one(store, self._scope, item, idempotency_key)
+            if is_new:
+                self._core.events.tell_of("remembered", [stored])
+            return stored
         if isinstance(what, MemoryItem):
             return (await self._replace(store, [item]))[0]
         await store.add(item)
@@ -140,8 +141,8 @@ class ScopedMemory(LastingMemory):
         """Keep texts, items and messages in one step, all or none; return them as stored.
 
         Whatever is remembered under an *idempotency_key* first stays, all of it: calling again
-        stores nothing, and returns what is still there of that. Everything else is for each of
-        them, as in `remember`.
+        stores nothing, brings nothing back, and returns what is still there of that. Everything
+        else is for each of them, as in `remember`.
         """
         if isinstance(things, str) or not isinstance(things, Sequence):
             raise QueryError("`remember_many` takes a list; for one there is `remember`")
@@ -150,10 +151,10 @@ class ScopedMemory(LastingMemory):
         _date(items, created_at, expires)
         store = await self._store()
         if idempotency_key is not None:
-            stored, is_new = await keep_once(store, self._scope, items, idempotency_key)
+            many, is_new = await insert_many(store, self._scope, "many", items, idempotency_key)
             if is_new:
-                self._core.events.tell_of("remembered", stored)
-            return stored
+                self._core.events.tell_of("remembered", many)
+            return many
         if any(isinstance(thing, MemoryItem) for thing in things):
             return await self._replace(store, items)
         await store.add_many(items)
@@ -169,17 +170,6 @@ class ScopedMemory(LastingMemory):
         stored = await as_stored(store, items)
         await self._chats.changed(store, [item for item in stored if item.version > 1])
         self._core.events.tell_of("remembered", stored)
-        return stored
-
-    async def _remember_once(self, store: Store, item: MemoryItem, key: str) -> MemoryItem:
-        check_given("idempotency_key", key)
-        item.__dict__["id"] = derived_id(self._scope, "once", key)  # a copy, seen by nobody yet
-        try:
-            await store.add(item, expected_version=0, within=self._filter)
-        except VersionConflict:
-            return await must_find(store, item.id, self._scope)
-        stored = await must_find(store, item.id, self._scope)
-        self._core.events.tell_of("remembered", [stored])
         return stored
 
     # Recalling

@@ -31,6 +31,14 @@ def check_several_ids(item_ids: Sequence[str]) -> list[str]:
     return [item_id for item_id in dict.fromkeys(item_ids) if is_item_id(item_id)]
 
 
+def check_different(item_ids: Sequence[str]) -> Sequence[str]:
+    """Return *item_ids*, or raise `InvalidItemError` if one is given twice."""
+    if len(set(item_ids)) < len(item_ids):
+        twice = next(item_id for item_id in item_ids if item_ids.count(item_id) > 1)
+        raise InvalidItemError(f"the id `{twice}` is given twice; give each item its own")
+    return item_ids
+
+
 def cursor_id(name: str, cursor: object) -> str | None:
     """Return the id of the item that paging goes on from."""
     item_id = cursor.id if isinstance(cursor, MemoryItem) else cursor

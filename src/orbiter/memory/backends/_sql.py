@@ -236,6 +236,38 @@ class Operations:
         if by is not None:
             yield from self._sign(by, [row.id for row in rows])
 
+    def insert(self, rows: Sequence[Row], by: str | None) -> Steps[bool]:
+        """Write rows, all or none, if none of their ids is used; tell whether they are written."""
+        dialect, ids = self._dialect, [row.id for row in rows]
+        yield from dialect.claim(ids)
+        args = Args(dialect)
+        where = dialect.by_ids(args, ids)
+        lives = f"CASE WHEN {dialect.living()} THEN 1 ELSE 0 END"
+        there = yield Statement(f"SELECT {lives} FROM memory_items WHERE {where}", args)
+        if any(row[0] for row in there):
+            return False
+        if there:
+            args = Args(dialect)
+            over = f"{dialect.by_ids(args, ids)} AND NOT {dialect.living()}"
+            yield from dialect.purge(over, args)
+        yield from dialect.add_many(rows)
+        # Who does not claim an id may have written it meanwhile.
+        args = Args(dialect)
+        where = f"{dialect.by_ids(args, ids)} AND version > 1"
+        met = yield Statement(f"SELECT id, version FROM memory_items WHERE {where}", args)
+        if met:
+            raise VersionConflict(met[0][0], expected=0, found=met[0][1] - 1)
+        if by is not None:
+            yield from self._sign(by, ids)
+        return True
+
+    def used(self, item_ids: Sequence[str]) -> Steps[set[str]]:
+        """Return the ids of items that are there or deleted, and not over."""
+        args = Args(self._dialect)
+        where = f"{self._dialect.by_ids(args, item_ids)} AND {self._dialect.living()}"
+        rows = yield Statement(f"SELECT id FROM memory_items WHERE {where}", args)
+        return {row[0] for row in rows}
+
     def _check_owner(self, item_ids: Sequence[str], wanted: Mapping[Any, str]) -> Steps[None]:
         """Refuse ids of items, deleted ones included, whose scope fields are not as wanted."""
         yield from self._dialect.claim(item_ids)

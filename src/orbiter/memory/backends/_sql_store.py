@@ -12,6 +12,7 @@ from typing import Any, Self
 from orbiter.memory._checks import check_name, to_utc
 from orbiter.memory.audit import actor
 from orbiter.memory.backends._arguments import (
+    check_different,
     check_several,
     check_several_ids,
     cursor_id,
@@ -20,7 +21,7 @@ from orbiter.memory.backends._arguments import (
 from orbiter.memory.backends._rows import READ, Row, decode, encode
 from orbiter.memory.backends._sql import Rows, Steps
 from orbiter.memory.backends._sql_lasting import SQLLasting
-from orbiter.memory.errors import QueryError, StorageError
+from orbiter.memory.errors import QueryError, StorageError, VersionConflict
 from orbiter.memory.filters import Where
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.matches import WordMatches
@@ -103,6 +104,30 @@ class SQLMemoryStore(SQLLasting):
             self._wrote()
         else:
             await self.count()  # a closed store says so for an empty batch, too
+
+    async def insert(self, items: Sequence[MemoryItem], *, by: str | None = None) -> bool:
+        """Store every item of *items* if none of their ids is used, in one step; tell whether.
+
+        An id is used while its item is there or soft-deleted, so what is deleted stays deleted.
+        """
+        rows = await self._encode(items)
+        ids, by = check_different([row.id for row in rows]), _signature(by)
+        if not rows:
+            await self.count()  # a closed store says so for an empty batch, too
+            return True
+        steps = partial(self._operations.insert, rows, by)
+        try:
+            is_stored = await self._write(self._audited(steps, ids=ids, by=by))
+        except VersionConflict:
+            return False
+        if is_stored:
+            self._wrote()
+        return is_stored
+
+    async def used_ids(self, item_ids: Sequence[str]) -> set[str]:
+        """Return those of *item_ids* whose item is there or soft-deleted."""
+        ids = check_several_ids(item_ids)
+        return await self._read(lambda: self._operations.used(ids), alone=True)
 
     async def _encode(self, items: Sequence[MemoryItem]) -> list[Row]:
         check_several(items)

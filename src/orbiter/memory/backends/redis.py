@@ -15,6 +15,7 @@ from orbiter.memory._caches import clear_all
 from orbiter.memory._checks import check_positive, check_tag
 from orbiter.memory.backends._addresses import shown
 from orbiter.memory.backends._arguments import (
+    check_different,
     check_several,
     check_several_ids,
     cursor_id,
@@ -126,6 +127,25 @@ class RedisMemoryStore:
         The server does nothing else meanwhile, some 30 ms for a thousand items; more than
         `MAX_BATCH` are refused.
         """
+        rows = await self._encode(items)
+        if rows:
+            await self._items.put(rows, wanted=Query(metadata=within).wanted)
+
+    async def insert(self, items: Sequence[MemoryItem]) -> bool:
+        """Store every item of *items* if none of their ids is used, in one step; tell whether.
+
+        An id is used while its item is there, and for 30 days after an item that was stored in
+        this way is deleted.
+        """
+        rows = await self._encode(items)
+        check_different([row.id for row in rows])
+        return not rows or await self._items.insert(rows)
+
+    async def used_ids(self, item_ids: Sequence[str]) -> set[str]:
+        """Return those of *item_ids* that are used, as `insert` means it."""
+        return await self._items.used(check_several_ids(item_ids))
+
+    async def _encode(self, items: Sequence[MemoryItem]) -> list[Row]:
         check_several(items)
         given = tuple(items)
         if len(given) > MAX_BATCH:
@@ -138,8 +158,7 @@ class RedisMemoryStore:
             if not len(rows) % 1000:
                 await asyncio.sleep(0)  # others may go on while a large batch is prepared
         self._items.check()  # a closed store says so for an empty batch, too
-        if rows:
-            await self._items.put(rows, wanted=Query(metadata=within).wanted)
+        return rows
 
     async def clear(self, *, metadata: MemoryMetadata | None = None) -> int:
         """Remove what matches, or everything; return how many.

@@ -90,6 +90,8 @@ async def _first(
 ) -> _First | None:
     """Return what was stored first, `None` if nobody knows; one look at the past does for many."""
     is_as_it_was = item is not None and item.version == 1
+    if not keeps_versions(store):
+        item = await store.get(item_id)  # a call answers with what it was given if that is gone
     if not keeps_versions(store) or (is_as_it_was and not needs_time):
         # Of one that was changed, only that nothing is lost can be told: it says so by itself.
         return _First(item, None) if item is not None else None

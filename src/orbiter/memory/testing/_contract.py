@@ -10,6 +10,7 @@ from orbiter.memory.items import AIMemory, HumanMemory, MemoryItem, MemoryMetada
 from orbiter.memory.protocols import (
     BatchStore,
     BulkDeleteStore,
+    InsertStore,
     Lifecycle,
     MemoryStore,
     VersionedStore,
@@ -49,6 +50,8 @@ class CoreContract(Contract):
         deletes_many = isinstance(store, BulkDeleteStore)
         declared = self.capabilities.bulk_delete
         assert deletes_many == declared, f"declare bulk_delete={deletes_many}"
+        inserts = isinstance(store, InsertStore)
+        assert inserts == self.capabilities.insert, f"declare insert={inserts}"
 
     @pytest.mark.parametrize("item_id", ["nobody", *IMPOSSIBLE_IDS], ids=ascii)
     async def test_an_absent_item_is_none(self, store: MemoryStore, item_id: str) -> None:

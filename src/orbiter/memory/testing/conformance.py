@@ -13,6 +13,7 @@ from orbiter.memory.testing._durability import DurabilityContract
 from orbiter.memory.testing._expiry import ExpiryContract
 from orbiter.memory.testing._fidelity import FidelityContract
 from orbiter.memory.testing._filters import FilterContract
+from orbiter.memory.testing._insert import InsertContract
 from orbiter.memory.testing._isolation import IsolationContract
 from orbiter.memory.testing._lifecycle import LifecycleContract
 from orbiter.memory.testing._meaning import MeaningContract
@@ -46,6 +47,7 @@ class StoreConformance(
     ConversationContract,
     PagingContract,
     MeaningContract,
+    InsertContract,
     VersionContract,
     ExpiryContract,
     IsolationContract,

@@ -31,6 +31,22 @@ return {found[1], gone}
 """
 )
 
+# An id that was used carries the scopes of its item.
+_USED = Script.of(
+    """
+local found = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', 500)
+local gone = 0
+for _, key in ipairs(found[2]) do
+    local has, is_wanted = '\\0' .. (redis.call('GET', key) or '') .. '\\0', true
+    for part in string.gmatch(ARGV[3], '[^%z]+') do
+        is_wanted = is_wanted and string.find(has, '\\0' .. part .. '\\0', 1, true)
+    end
+    if is_wanted then gone = gone + redis.call('DEL', key) end
+end
+return {found[1], gone}
+"""
+)
+
 # An item that the server evicted is still noted where its end is.
 _EXPIRY = Script.of(
     _BASE
@@ -70,16 +86,17 @@ async def erase(items: RedisItems, asked: Query) -> Erasure:
     parts = "\0".join(f"{name}:{value}" for name, value in asked.wanted.items())
     beside = await _walk(items, _EXPIRY, parts)
     beside += await _walk(items, _TOKENS, f"{_escaped(items.root)}call:*")
+    beside += await _walk(items, _USED, f"{_escaped(items.root)}used:*", parts)
     left = await items.there(sample)
     problems = [f"{left} items are still there, or there again; call `erase` again"] if left else []
     return Erasure(items=removed, keys=beside, probes=len(sample), problems=tuple(problems))
 
 
-async def _walk(items: RedisItems, script: Script, argument: str) -> int:
+async def _walk(items: RedisItems, script: Script, *arguments: str) -> int:
     """Run a script that goes on from a cursor until it is through; return how many are gone."""
     total, cursor = 0, "0"
     while True:
-        found, gone = await items.run(script, [cursor, argument])
+        found, gone = await items.run(script, [cursor, *arguments])
         total, cursor = total + int(gone), found.decode()
         if cursor == "0":
             return total

@@ -14,7 +14,7 @@ from typing import Any
 
 from orbiter.memory.backends._redis.commands import Command, Script
 from orbiter.memory.backends._redis.link import link_to
-from orbiter.memory.backends._redis.scripts import CLEAR, COUNT, DELETE, HEAD, MOVE, PAGE, PUT
+from orbiter.memory.backends._redis.scripts import CLEAR, COUNT, DELETE, HEAD, MOVE, PAGE, PUT, USED
 from orbiter.memory.backends._rows import Row, decode, end_of
 from orbiter.memory.errors import (
     AccessError,
@@ -34,6 +34,9 @@ REMOVED = 200
 
 PROBE = 100
 """Items that a search which looks into them reads at first."""
+
+_UNUSED = -2
+"""Stands for an expected version: no id may be used."""
 
 _START = datetime(1, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -111,17 +114,35 @@ class RedisItems:
         expected: int | None = None,
         wanted: Mapping[ScopeField, str] | None = None,
     ) -> None:
-        args = [*self._once(), self._ttl_ms, -1 if expected is None else expected]
-        args.append("\0".join(f"{name}:{value}" for name, value in (wanted or {}).items()))
-        first = len(args) + 1
-        for row in rows:
-            args += (row.id, _digits(row.created_at), _end(row), _scopes(row), _body(row))
-        found = int(await self._call(PUT.call(self._keys({}), args)))
+        found, first = await self._put(rows, -1 if expected is None else expected, wanted or {})
         if found < -1:
             taken = rows[(-found - first) // 5].id
             raise AccessError(f"the id `{taken}` is taken; leave it out, and one is made")
         if expected is not None and found >= 0:
             raise VersionConflict(rows[0].id, expected=expected, found=found)
+
+    async def insert(self, rows: Sequence[Row]) -> bool:
+        found, _ = await self._put(rows, _UNUSED, {})
+        return found == -1
+
+    async def _put(
+        self, rows: Sequence[Row], expected: int, wanted: Mapping[ScopeField, str]
+    ) -> tuple[int, int]:
+        """Return what the script answers, and the place of its first item among the arguments."""
+        args = [*self._once(), self._ttl_ms, expected]
+        args.append("\0".join(f"{name}:{value}" for name, value in wanted.items()))
+        first = len(args) + 1
+        for row in rows:
+            args += (row.id, _digits(row.created_at), _end(row), _scopes(row), _body(row))
+        return int(await self._call(PUT.call(self._keys({}), args))), first
+
+    async def used(self, item_ids: Sequence[str]) -> set[str]:
+        """Return the ids that have an item, or had one that was inserted."""
+        if not item_ids:
+            self.check()
+            return set()
+        flags = await self._call(USED.call(self._keys({}), list(item_ids)))
+        return {item_id for item_id, flag in zip(item_ids, flags, strict=True) if flag}
 
     async def delete(self, item_ids: Sequence[str]) -> int:
         removed = 0

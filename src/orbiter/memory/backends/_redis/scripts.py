@@ -6,6 +6,8 @@
     orbiter:{name}:expiry            sorted set by end of life: place, U+0000, scopes
     orbiter:{name}:seq               the last stamp that was given
     orbiter:{name}:call:<token>      what a write answered, so that its repetition changes nothing
+    orbiter:{name}:used:<id>         the scopes of an item that was inserted: its id stays used for
+                                     a month after it is removed
 
 The name is in braces, so all keys of a store lie in one slot of a cluster. Keys are made of ids and
 scopes inside the scripts; what may hold anything stands last, so no two are the same.
@@ -92,6 +94,11 @@ local function remove(id, head)
     redis.call('ZREM', expiry, head.place .. '\\0' .. head.scopes)
     redis.call('UNLINK', root .. 'item:' .. id)
 end
+-- The same, and remember for a month that the id was used.
+local function delete(id, head)
+    remove(id, head)
+    redis.call('PEXPIRE', root .. 'used:' .. id, '2592000000')
+end
 """
 
 _ONCE = """
@@ -163,7 +170,15 @@ if ARGV[5] ~= '' then
         end
     end
 end
-if expected >= 0 then
+local is_insert = expected == -2
+if is_insert then
+    for number = 6, #ARGV, each do
+        local id = ARGV[number]
+        if redis.call('EXISTS', root .. 'item:' .. id, root .. 'used:' .. id) > 0 then
+            return answer('0')
+        end
+    end
+elseif expected >= 0 then
     local head = head_of(ARGV[6])
     local version = head and head.version or 0
     if version ~= expected then return answer(digits(version)) end
@@ -205,6 +220,7 @@ local function put(id, created, ending, scopes, body)
     if death and death <= now then -- over already: gone at once, and what it replaces
         if head then
             remove(id, head)
+            redis.call('UNLINK', root .. 'used:' .. id)
             life = {} -- an index that is empty is gone
         end
         return
@@ -223,6 +239,12 @@ local function put(id, created, ending, scopes, body)
     end
     local value = string.sub(place, 1, 28) .. mark
         .. string.format('%08x%04x', version, #scopes) .. scopes .. body
+    if is_insert then redis.call('SET', root .. 'used:' .. id, scopes) end
+    if death then
+        redis.call('PEXPIRE', root .. 'used:' .. id, digits(death - now))
+    else
+        redis.call('PERSIST', root .. 'used:' .. id)
+    end
     if death then
         redis.call('SET', root .. 'item:' .. id, value, 'PX', digits(death - now))
         enter(expiry, digits(death), place .. '\\0' .. scopes, death)
@@ -249,10 +271,10 @@ PUT = Script.of(
     + _PUT_DONE
     + "return '-1'"
 )
-"""Arguments: token, ms to remember it, ms to live or 0, expected version or -1, the scopes that an
-item must have to be replaced; then for each item its id, `created_at`, the ms at which it is over
-or nothing, scopes and body. Answers -1, the version that was not expected, or the place of an id
-that is another's, negated."""
+"""Arguments: token, ms to remember it, ms to live or 0, expected version, -1 for any or -2 if no
+id may be used, the scopes that an item must have to be replaced; then for each item its id,
+`created_at`, the ms at which it is over or nothing, scopes and body. Answers -1, the version that
+was not expected, or the place of an id that is another's, negated."""
 
 MOVE = Script.of(
     "local each = 7"
@@ -342,7 +364,7 @@ local last = walk('-', high, false, most, function(place, id)
     if not head or head.place ~= place then
         forget(place)
     elseif head.stamp < horizon then
-        remove(id, head)
+        delete(id, head)
         removed = removed + 1
     end
     return seen == most
@@ -364,7 +386,7 @@ local gone = 0
 for n = 3, #ARGV do
     local head = head_of(ARGV[n])
     if head then
-        remove(ARGV[n], head)
+        delete(ARGV[n], head)
         gone = gone + 1
     end
 end
@@ -372,3 +394,15 @@ return answer(digits(gone))
 """
 )
 """Arguments: token, ms to remember it, ids. Answers how many of them were there."""
+
+USED = Script.of(
+    _BASE
+    + """
+local answer = {}
+for number, id in ipairs(ARGV) do
+    answer[number] = redis.call('EXISTS', root .. 'item:' .. id, root .. 'used:' .. id)
+end
+return answer
+"""
+)
+"""Arguments: ids. Answers for each with a number above 0 if it is used."""
