@@ -94,6 +94,11 @@ DATA_BUGS = {
         "item = MemoryItem.model_validate("
         "{k: v for k, v in dumped.items() if k in MemoryItem.model_fields})",
     ),
+    "computed fields are written down": Bug(
+        "a_subclass_with_computed_fields",
+        "[dump_item(item) for item in kept.values()]",
+        "[item.model_dump(mode='json') for item in kept.values()]",
+    ),
     "times are kept to the millisecond": Bug(
         "a_time_is_kept_to_the_microsecond",
         f"            {_LOAD}\n",

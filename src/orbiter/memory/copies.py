@@ -72,7 +72,11 @@ def _no_item(value: object) -> InvalidItemError:
 
 def _come_back(item: MemoryItem) -> MemoryItem:
     """Return what a store that writes items down would give back, if that is the same."""
-    item = type(item).model_validate({**item.__dict__, **(item.__pydantic_extra__ or {})})
+    # An object also holds what a `cached_property` returned, which is no field.
+    fields = {
+        name: item.__dict__[name] for name in type(item).model_fields if name in item.__dict__
+    }
+    item = type(item).model_validate({**fields, **(item.__pydantic_extra__ or {})})
     record = dump_item(item)
     check_json(record, max_bytes=2 * MAX_NATIVE)
     twin = load_item(record)

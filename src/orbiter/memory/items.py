@@ -327,9 +327,10 @@ class _UnknownMemory(MemoryItem):
 def dump_item(item: MemoryItem) -> dict[str, Any]:
     """Return *item* as plain JSON values; `load_item` brings it back, class and all.
 
-    An item that does not end says nothing of it.
+    An item that does not end says nothing of it. Computed fields are left out: they follow from
+    the others.
     """
-    record = item.model_dump(mode="json")
+    record = item.model_dump(mode="json", round_trip=True)
     if item.expires_at is None:
         record.pop("expires_at", None)
     return record

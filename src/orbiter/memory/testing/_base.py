@@ -2,9 +2,10 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, computed_field
 
 from orbiter.memory.items import HumanMemory, MemoryItem, MemoryMetadata, dump_item
 from orbiter.memory.protocols import MemoryStore
@@ -34,6 +35,25 @@ class KitNote(MemoryItem):
     deleted: bool = False
     extra_json: str = ""
     seq: int = 0
+
+
+class KitOrder(MemoryItem):
+    """A kind of item with fields that are computed from others."""
+
+    memory_type: str = "orbiter.kit-order"
+    prices: list[float] = Field(default_factory=list)
+
+    @computed_field  # type: ignore[prop-decorator]  # as pydantic's documentation writes it
+    @property
+    def total(self) -> float:
+        """The sum of the prices."""
+        return sum(self.prices)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @cached_property
+    def label(self) -> str:
+        """A text that is kept in the object once it was read."""
+        return f"{self.content}: {self.total}"
 
 
 class Contract:

@@ -22,6 +22,7 @@ from orbiter.memory.testing._base import (
     START,
     Contract,
     KitNote,
+    KitOrder,
     contents,
     of,
     person,
@@ -192,6 +193,23 @@ class FidelityContract(Contract):
         assert type(await stored(store, note)) is KitNote
         (found,) = await store.search(memory_type=note.memory_type)
         assert written(found) == written(note)
+
+    async def test_a_subclass_with_computed_fields_comes_back_as_itself(
+        self, store: MemoryStore
+    ) -> None:
+        order = KitOrder(content="books", prices=[1.5, 2.0])
+        read = KitOrder(content="pens", prices=[4.0])
+        assert (order.total, read.label) == (3.5, "pens: 4.0")
+
+        for item in (order, read):
+            found = await stored(store, item)
+            assert type(found) is KitOrder
+            assert written(found) == written(item)
+            found.prices = [9.0]
+            await store.add(found)
+            again = await store.get(item.id)
+            assert isinstance(again, KitOrder)
+            assert (again.total, again.label) == (9.0, f"{item.content}: 9.0")
 
     async def test_a_kind_whose_class_is_not_imported_keeps_its_fields(
         self, store: MemoryStore
