@@ -362,6 +362,39 @@ async def test_pages_together_are_everything_once_newest_first(any_alice: Scoped
     assert [item.id for page in pages for item in page] == [item.id for item in stored][::-1]
 
 
+@pytest.mark.parametrize("size", [1, 3])
+async def test_a_walk_goes_on_though_the_last_item_of_each_page_is_erased(
+    any_memory: AgentMemory, any_alice: ScopedMemory, size: int
+) -> None:
+    """Items of one instant, whose ids say nothing of their order, lie across the pages' ends."""
+    user_id = any_alice.scope.user_id
+    moment = datetime(2025, 5, 1, tzinfo=UTC)
+    for number in range(8):
+        one = any_memory.scope(user_id=user_id, session_id=f"s{number}")
+        await one.remember(f"{number}", created_at=moment + timedelta(seconds=number // 5))
+
+    found, cursor = [], None
+    while True:
+        page = await any_alice.list(limit=size, cursor=cursor)
+        found += [item.content for item in page]
+        cursor = page.next
+        if cursor is None:
+            break
+        erased = await any_memory.erase(user_id=user_id, session_id=page[-1].metadata.session_id)
+        assert erased
+        assert await any_alice.get(page[-1].id) is None
+
+    assert found == [f"{number}" for number in reversed(range(8))]
+
+
+async def test_what_is_no_cursor_is_refused_by_name(any_alice: ScopedMemory) -> None:
+    await any_alice.remember("one")
+
+    for bad in ("nobody", "fffffffffffffff.x", "000000000000000.", "00000000000000g.x", "a" * 300):
+        with pytest.raises(QueryError, match="cursor"):
+            await any_alice.list(cursor=bad)
+
+
 async def test_a_page_that_ends_with_the_last_item_is_the_last(any_alice: ScopedMemory) -> None:
     await any_alice.remember_many(["one", "two"])
 
@@ -406,8 +439,8 @@ async def test_a_page_may_begin_at_what_was_forgotten_meanwhile(alice: ScopedMem
     page = await alice.list(limit=2)
     await alice.forget(stored[1])
 
-    assert page.next == stored[1].id
     assert await alice.list(cursor=page.next) == [stored[0]]
+    assert await alice.list(cursor=stored[1].id) == [stored[0]]
 
 
 async def test_a_list_is_filtered_before_it_is_cut(any_alice: ScopedMemory) -> None:

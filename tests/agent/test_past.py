@@ -60,6 +60,21 @@ async def test_pages_of_the_past_go_on_from_each_other(alice: ScopedMemory) -> N
     assert {item.content for item in first + second + third} == {f"note {n}" for n in range(5)}
 
 
+async def test_pages_of_the_past_go_on_though_the_last_item_is_erased(
+    memory: AgentMemory, alice: ScopedMemory
+) -> None:
+    user_id = alice.scope.user_id
+    for number in range(5):
+        await memory.scope(user_id=user_id, session_id=f"s{number}").remember(f"note {number}")
+    past = at(alice, await moment())
+
+    first = await past.list(limit=2)
+    await memory.erase(user_id=user_id, session_id=first[-1].metadata.session_id)
+    second = await past.list(limit=2, cursor=first.next)
+
+    assert [item.content for item in first + second] == ["note 4", "note 3", "note 2", "note 1"]
+
+
 async def test_anothers_past_is_not_there(alice: ScopedMemory, bob: ScopedMemory) -> None:
     secret = await alice.remember("the door code is 4711")
     then = await moment()

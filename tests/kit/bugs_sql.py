@@ -99,8 +99,8 @@ SQL_BUGS = {
     ),
     "the cursor's instant is skipped": Bug(
         "pages_from_the_newest",
-        'f"(created_at, {dialect.place}) {sign} ({moment}, {place})"',
-        'f"(created_at, 0 * {place}) {sign} ({moment}, 0)"',
+        'f"(created_at, {dialect.place}) {sign} ({moment}, {number})"',
+        'f"(created_at, 0 * {number}) {sign} ({moment}, 0)"',
     ),
     "the page after is the newest": Bug(
         "pages_from_the_oldest",
@@ -121,13 +121,30 @@ SQL_BUGS = {
     ),
     "an unknown cursor is no cursor": Bug(
         "a_cursor_that_names_nothing",
-        "        if not rows:\n            raise QueryError(",
-        "        if not rows:\n            return ('9999', 2**40)\n            raise QueryError(",
+        "    if cursor.created_at is None:\n        raise QueryError(",
+        "    if cursor.created_at is None:\n        return Place('9999', 2**40)\n"
+        "        raise QueryError(",
     ),
     "a deleted cursor is no cursor": Bug(
         "a_cursor_may_be_deleted",
-        'FROM memory_items WHERE {where}", args\n        )\n        if not rows:',
-        'FROM memory_items WHERE {where} AND deleted = 0", args\n        )\n        if not rows:',
+        "f\" WHERE {' AND '.join(conditions)}\",",
+        "f\" WHERE deleted = 0 AND {' AND '.join(conditions)}\",",
+        (("    return cursor\n", "    raise QueryError(cursor.item_id)\n"),),
+    ),
+    "a walk ends where its last item is gone": Bug(
+        "a_walk_goes_on_though_its_last_item_is_gone",
+        "    return cursor\n",
+        "    raise QueryError(f'`{name}` names `{cursor.item_id}`, which is not stored')\n",
+    ),
+    "where the cursor is gone, its instant is skipped": Bug(
+        "a_walk_goes_on_though_its_last_item_is_gone",
+        'f"(created_at, id) {sign} ({moment}, {args.bind(there.item_id)})"',
+        'f"created_at {sign} {moment}"',
+    ),
+    "a cursor stands where its id is now": Bug(
+        "a_cursor_whose_id_was_given_out_again",
+        'conditions.append(f"created_at = {args.bind(dialect.instant(cursor.created_at))}")',
+        "pass",
     ),
     "since leaves its instant out": Bug(
         "since_is_included", '"created_at >= {args', '"created_at > {args'

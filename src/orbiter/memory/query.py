@@ -3,9 +3,10 @@
 A store may answer faster in any way it likes, as long as it finds exactly what `matches` accepts.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Literal, cast
 
 from orbiter.memory._checks import check_text, to_utc
@@ -13,7 +14,7 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.filters import Condition, Where, parse_where
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 
-__all__ = ["SCOPE_FIELDS", "Query", "ScopeField", "check_instant", "check_size"]
+__all__ = ["SCOPE_FIELDS", "Cursor", "Query", "ScopeField", "check_instant", "check_size"]
 
 ScopeField = Literal["user_id", "session_id", "task_id", "agent_id"]
 """The name of a metadata field that can filter."""
@@ -59,6 +60,58 @@ def _copied(value: object) -> object:
     if isinstance(value, Mapping):
         return {name: _copied(inner) for name, inner in value.items()}
     return [_copied(each) for each in value] if isinstance(value, _LISTS) else value
+
+
+_FIRST_INSTANT = datetime(1, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_CURSOR = re.compile(r"([0-9a-f]{15})([.:]|\+[0-9a-f]{4})(.+)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Where a walk through items, newest first, stands: behind the item of that id.
+
+    With *created_at* it stands there even when the item is gone. Which items of the very same
+    microsecond come next is then told by *neighbour*, the one that was shown before it, or by
+    *is_first*; where neither is known, by the order of their ids. If the neighbour is gone, too,
+    all items of that microsecond come: rather one twice than one left out.
+    """
+
+    item_id: str
+    created_at: datetime | None = None
+    neighbour: str | None = None
+    is_first: bool = False
+    """Whether no item of that microsecond was shown before it."""
+
+    @property
+    def takes_whole_instant(self) -> bool:
+        """Whether all items of its microsecond come next, should it and its neighbour be gone."""
+        return self.is_first or self.neighbour is not None
+
+    def to_text(self) -> str:
+        """Return it as text, for whoever has to give it back."""
+        if self.created_at is None:
+            return self.item_id
+        instant = f"{(self.created_at - _FIRST_INSTANT) // _MICROSECOND:015x}"
+        if self.neighbour is not None:
+            return f"{instant}+{len(self.neighbour):04x}{self.neighbour}{self.item_id}"
+        return f"{instant}{':' if self.is_first else '.'}{self.item_id}"
+
+    @classmethod
+    def from_text(cls, text: str) -> "Cursor":
+        """Return what `to_text` wrote; any other text is the id of an item."""
+        found = _CURSOR.fullmatch(text)
+        if found is None:
+            return cls(text)
+        digits, mark, rest = found.groups()
+        try:
+            instant = _FIRST_INSTANT + int(digits, 16) * _MICROSECOND
+        except OverflowError:
+            return cls(text)
+        if mark in ".:":
+            return cls(rest, instant, is_first=mark == ":")
+        size = int(mark[1:], 16)
+        return cls(rest[size:], instant, rest[:size])
 
 
 @dataclass(frozen=True, slots=True)

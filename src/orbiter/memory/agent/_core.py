@@ -18,6 +18,7 @@ from orbiter.memory.errors import (
 )
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.protocols import Embeddings, LexicalStore, VersionedStore
+from orbiter.memory.query import Cursor
 
 if TYPE_CHECKING:
     from orbiter.memory.backends._sql_store import SQLMemoryStore
@@ -74,7 +75,7 @@ class Store(Protocol):
         memory_type: str | None = None,
         status: MemoryStatus | None = None,
         limit: int = 10,
-        before: MemoryItem | str | None = None,
+        before: MemoryItem | str | Cursor | None = None,
         after: MemoryItem | str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,

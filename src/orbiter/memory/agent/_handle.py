@@ -40,7 +40,7 @@ from orbiter.memory.agent._reading import (
     read_messages,
     within,
 )
-from orbiter.memory.agent._results import Forgotten, Page, ScopeStats
+from orbiter.memory.agent._results import Forgotten, Page, ScopeStats, check_cursor, page_of
 from orbiter.memory.errors import QueryError
 from orbiter.memory.filters import Where
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
@@ -382,8 +382,7 @@ class ScopedMemory(LastingMemory):
         """
         check_size("limit", limit)
         store = await self._store()
-        if cursor is not None and not await is_known(store, cursor, self._scope):
-            raise QueryError(f"`cursor` names `{cursor}`, which is not here; start anew without it")
+        last = await check_cursor(cursor, partial(is_known, store, scope=self._scope))
         search = store.search
         if forgotten:
             search = partial(versioned(store, "listing what was forgotten").search, deleted=True)
@@ -396,10 +395,9 @@ class ScopedMemory(LastingMemory):
             until=until,
             where=without_jobs(where, memory_type),
             limit=limit + 1 if limit else 0,
-            before=cursor,
+            before=last,
         )
-        is_more = len(found) > limit
-        return Page(found[:limit], next=found[limit - 1].id if is_more else None)
+        return page_of(found, limit, last)
 
     @observed("stats")
     async def stats(self) -> ScopeStats:

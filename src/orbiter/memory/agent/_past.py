@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from orbiter.memory.agent._bookkeeping import without_jobs
 from orbiter.memory.agent._core import Core, versioned
 from orbiter.memory.agent._observed import observed
-from orbiter.memory.agent._results import Page
-from orbiter.memory.errors import QueryError
+from orbiter.memory.agent._results import Page, check_cursor, page_of
 from orbiter.memory.filters import Where
 from orbiter.memory.items import MemoryItem, MemoryMetadata
 from orbiter.memory.query import Query, check_instant, check_size
@@ -94,8 +93,7 @@ class PastMemory:
         The filters hold of what a memory was then.
         """
         check_size("limit", limit)
-        if cursor is not None and await self.get(cursor) is None:
-            raise QueryError(f"`cursor` names `{cursor}`, which is not here; start anew without it")
+        last = await check_cursor(cursor, self._has)
         store = await self._store()
         found = await store.as_of(
             self._moment,
@@ -104,10 +102,12 @@ class PastMemory:
             where=without_jobs(where, memory_type),
             query=query,
             limit=limit + 1 if limit else 0,
-            before=cursor,
+            before=last,
         )
-        is_more = len(found) > limit
-        return Page(found[:limit], next=found[limit - 1].id if is_more else None)
+        return page_of(found, limit, last)
+
+    async def _has(self, item_id: str) -> bool:
+        return await self.get(item_id) is not None
 
     async def __aiter__(self) -> AsyncIterator[MemoryItem]:
         """Yield all that was remembered, newest first."""

@@ -1,13 +1,24 @@
 """What the calls of `AgentMemory` return: a page, what was forgotten, counts, an event."""
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from orbiter.memory._checks import check_name
+from orbiter.memory.errors import QueryError
 from orbiter.memory.items import MemoryItem, MemoryMetadata
+from orbiter.memory.query import Cursor
 
-__all__ = ["EventKind", "Forgotten", "MemoryEvent", "Page", "ScopeStats"]
+__all__ = [
+    "EventKind",
+    "Forgotten",
+    "MemoryEvent",
+    "Page",
+    "ScopeStats",
+    "check_cursor",
+    "page_of",
+]
 
 EventKind = Literal[
     "remembered",
@@ -32,6 +43,41 @@ class Page(list[MemoryItem]):
         super().__init__(items)
         self.next = next
         """Pass it as `cursor=` to get the page of older items; `None` if this is the last."""
+
+
+def page_of(found: Sequence[MemoryItem], limit: int, before: Cursor | None) -> Page:
+    """Return the first *limit* of the items found behind *before*, one more than that at most."""
+    if len(found) <= limit:
+        return Page(list(found), next=None)
+    last = found[limit - 1]
+    former = before
+    if limit > 1:
+        former = Cursor(found[limit - 2].id, found[limit - 2].created_at)
+    neighbour = former.item_id if former and former.created_at == last.created_at else None
+    is_first = neighbour is None and (former is None or former.created_at is not None)
+    cursor = Cursor(last.id, last.created_at, neighbour, is_first)
+    return Page(list(found[:limit]), next=cursor.to_text())
+
+
+async def check_cursor(
+    cursor: str | None, is_known: Callable[[str], Awaitable[bool]]
+) -> Cursor | None:
+    """Return where a page goes on, or raise `QueryError`.
+
+    What `Page.next` says may have gone meanwhile; an id alone must name an item that *is_known*.
+    """
+    if cursor is None:
+        return None
+    try:
+        found = Cursor.from_text(cursor)
+        for name in (found.item_id, found.neighbour):
+            if name is not None:
+                check_name(name, max_chars=256)
+    except (TypeError, ValueError):
+        raise QueryError(f"`cursor` must be `next` of the page before, not {cursor!r}") from None
+    if found.created_at is None and not await is_known(found.item_id):
+        raise QueryError(f"`cursor` names `{cursor}`, which is not here; start anew without it")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from orbiter.memory._checks import check_name
 from orbiter.memory.errors import InvalidItemError, QueryError
 from orbiter.memory.items import MemoryItem
+from orbiter.memory.query import Cursor
 
 
 def check_several(items: object) -> None:
@@ -37,6 +38,15 @@ def check_different(item_ids: Sequence[str]) -> Sequence[str]:
         twice = next(item_id for item_id in item_ids if item_ids.count(item_id) > 1)
         raise InvalidItemError(f"the id `{twice}` is given twice; give each item its own")
     return item_ids
+
+
+def check_cursor(name: str, cursor: object) -> Cursor | None:
+    """Return where paging goes on: at an item, at an id, or where a cursor says."""
+    if cursor is None or isinstance(cursor, Cursor):
+        return cursor
+    created_at = cursor.created_at if isinstance(cursor, MemoryItem) else None
+    item_id = cursor_id(name, cursor)
+    return None if item_id is None else Cursor(item_id, created_at)
 
 
 def cursor_id(name: str, cursor: object) -> str | None:

@@ -14,7 +14,7 @@ from orbiter.memory.backends._rows import READ, Row, decode
 from orbiter.memory.errors import AccessError, EmptyFilterError, QueryError, VersionConflict
 from orbiter.memory.filters import Condition
 from orbiter.memory.items import MemoryMetadata
-from orbiter.memory.query import SCOPE_FIELDS, Query
+from orbiter.memory.query import SCOPE_FIELDS, Cursor, Query
 from orbiter.memory.reports import SPOKEN
 
 if TYPE_CHECKING:
@@ -425,9 +425,9 @@ class Operations:
         )
 
     def search(
-        self, asked: Query, before: str | None, after: str | None, *, deleted: bool = False
+        self, asked: Query, before: Cursor | None, after: Cursor | None, *, deleted: bool = False
     ) -> Steps[Rows]:
-        """Return the rows that match, newest first; a cursor is an item's id.
+        """Return the rows that match, newest first.
 
         They are those that are not deleted or, with *deleted*, those that are.
         """
@@ -465,8 +465,8 @@ class Operations:
     def compile(
         self,
         asked: Query,
-        before: str | None = None,
-        after: str | None = None,
+        before: Cursor | None = None,
+        after: Cursor | None = None,
         *,
         deleted: bool = False,
     ) -> Steps[Filter]:
@@ -480,9 +480,8 @@ class Operations:
         for name, cursor, sign in (("before", before, "<"), ("after", after, ">")):
             if cursor is None:
                 continue
-            there = yield from self._cursor(name, cursor)
-            moment, place = (args.bind(value) for value in there)
-            scope.append(f"(created_at, {dialect.place}) {sign} ({moment}, {place})")
+            there = yield from place_of(dialect, name, cursor, asked.wanted)
+            scope.append(beyond(dialect, sign, there, args))
         scope.append(dialect.living_among())
         rest, scope_args = [], tuple(args)
         if asked.memory_type in INDEXED:
@@ -495,17 +494,54 @@ class Operations:
             rest.append(dialect.fits(asked.condition, args))
         return Filter(scope, rest, args, scope_args)
 
-    def _cursor(self, name: str, item_id: str) -> Steps[Sequence[Any]]:
-        args = Args(self._dialect)
-        where = self._one(item_id, args)
-        rows = yield Statement(
-            f"SELECT created_at, {self._dialect.place} FROM memory_items WHERE {where}", args
-        )
-        if not rows:
-            raise QueryError(
-                f"`{name}` names `{item_id}`, which is not stored; start anew without it"
-            )
-        return rows[0]
-
     def _select(self, where: str, args: Args, tail: str = "") -> Statement:
         return Statement(f"SELECT {self._columns} FROM memory_items WHERE {where} {tail}", args)
+
+
+class Place(NamedTuple):
+    """Where a row stands among all, as the database spells it."""
+
+    created_at: Any
+    number: Any
+    """Its place among rows of that instant."""
+
+
+def place_of(
+    dialect: Dialect, name: str, cursor: Cursor, wanted: Mapping[Any, str]
+) -> Steps[Place | Cursor]:
+    """Return the place of the row that a cursor names; of one that is gone, the cursor itself.
+
+    A cursor that is an id alone must name an item that is there. One that tells its instant comes
+    from a page, so it is looked for only in the scope that is *wanted*.
+    """
+    args = Args(dialect)
+    if cursor.created_at is None:
+        conditions = [dialect.by_id(args, cursor.item_id), dialect.living()]
+    else:
+        ids = [each for each in (cursor.item_id, cursor.neighbour) if each is not None]
+        conditions = [dialect.by_ids(args, ids), *dialect.scope(dict(wanted), args)]
+        conditions.append(f"created_at = {args.bind(dialect.instant(cursor.created_at))}")
+    rows = yield Statement(
+        f"SELECT created_at, {dialect.place}, id FROM memory_items"
+        f" WHERE {' AND '.join(conditions)}",
+        args,
+    )
+    if rows:
+        own = [row for row in rows if row[2] == cursor.item_id]
+        return Place(*(own or rows)[0][:2])
+    if cursor.created_at is None:
+        raise QueryError(
+            f"`{name}` names `{cursor.item_id}`, which is not stored; start anew without it"
+        )
+    return cursor
+
+
+def beyond(dialect: Dialect, sign: str, there: Place | Cursor, args: Args) -> str:
+    """Return the condition that a row is older (`<`) or newer (`>`) than a place."""
+    if isinstance(there, Place):
+        moment, number = args.bind(there.created_at), args.bind(there.number)
+        return f"(created_at, {dialect.place}) {sign} ({moment}, {number})"
+    moment = args.bind(dialect.instant(there.created_at))  # type: ignore[arg-type]  # it tells one
+    if there.takes_whole_instant and sign == "<":
+        return f"created_at <= {moment}"
+    return f"(created_at, id) {sign} ({moment}, {args.bind(there.item_id)})"

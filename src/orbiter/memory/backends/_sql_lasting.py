@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from orbiter.memory.backends._arguments import check_several_ids, cursor_id
+from orbiter.memory.backends._arguments import check_cursor, check_several_ids, cursor_id
 from orbiter.memory.backends._sql import Steps
 from orbiter.memory.backends._sql_audit import SQLAudit
 from orbiter.memory.errors import EmptyFilterError
 from orbiter.memory.filters import Where
 from orbiter.memory.items import MemoryItem, MemoryMetadata
-from orbiter.memory.query import Query, check_instant, check_size
+from orbiter.memory.query import Cursor, Query, check_instant, check_size
 
 if TYPE_CHECKING:
     from orbiter.memory.backends._probes import Probes
@@ -181,7 +181,7 @@ class SQLLasting(SQLAudit):
         where: Where | None = None,
         query: str = "",
         limit: int = 50,
-        before: MemoryItem | str | None = None,
+        before: MemoryItem | str | Cursor | None = None,
     ) -> list[MemoryItem]:
         """Return the items as they were stored at *moment*, newest first, and those only.
 
@@ -197,7 +197,7 @@ class SQLLasting(SQLAudit):
         instant = check_instant("moment", moment)
         asked = Query(query, metadata, memory_type, limit=limit, where=where)
         ids = None if item_ids is None else check_several_ids(item_ids)
-        last = cursor_id("before", before)
+        last = check_cursor("before", before)
         found = await self._read(
             lambda: _sql_past.as_of(self._operations.dialect, instant, asked, ids, last)
         )

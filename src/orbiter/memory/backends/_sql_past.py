@@ -12,10 +12,18 @@ from datetime import datetime
 from typing import Any
 
 from orbiter.memory.backends._rows import READ, decode
-from orbiter.memory.backends._sql import MAX_LIMIT, Args, Dialect, Rows, Statement, Steps
-from orbiter.memory.errors import QueryError
+from orbiter.memory.backends._sql import (
+    MAX_LIMIT,
+    Args,
+    Dialect,
+    Place,
+    Statement,
+    Steps,
+    beyond,
+    place_of,
+)
 from orbiter.memory.items import MemoryItem
-from orbiter.memory.query import Query
+from orbiter.memory.query import Cursor, Query
 
 CHUNK = 500
 """Rows that are read at a time where each must be looked into."""
@@ -23,20 +31,19 @@ CHUNK = 500
 _SAME = frozenset(("content", "extra_json"))
 """Columns that are not written where the next version has the same."""
 
-_Place = tuple[Any, Any]
-"""Where an item stands: its `created_at`, and its place among equals."""
-
 
 def as_of(
     dialect: Dialect,
     moment: datetime,
     asked: Query,
     item_ids: Sequence[str] | None,
-    before: str | None,
+    before: Cursor | None,
 ) -> Steps[list[MemoryItem]]:
-    """Return the items that matched then, newest first; a cursor is an item's id."""
+    """Return the items that matched then, newest first."""
     found: list[MemoryItem] = []
-    last = None if before is None else (yield from _cursor(dialect, before))
+    last: Place | Cursor | None = None
+    if before is not None:
+        last = yield from place_of(dialect, "before", before, asked.wanted)
     looks_inside = bool(asked.needle) or asked.condition is not None
     while len(found) < asked.limit:
         size = min(asked.limit - len(found), MAX_LIMIT)
@@ -55,7 +62,7 @@ def as_of(
                 found.append(item)
         if len(rows) < size:
             break
-        last = (rows[-1][-2], rows[-1][-1])
+        last = Place(rows[-1][-2], rows[-1][-1])
     return found[: asked.limit]
 
 
@@ -64,23 +71,12 @@ def _was_over(item: MemoryItem, moment: datetime) -> bool:
     return isinstance(end, datetime) and end <= moment  # a kind of item may call another so
 
 
-def _cursor(dialect: Dialect, item_id: str) -> Steps[_Place]:
-    args = Args(dialect)
-    where = dialect.by_id(args, item_id)
-    rows: Rows = yield Statement(
-        f"SELECT created_at, {dialect.place} FROM memory_items WHERE {where}", args
-    )
-    if not rows:
-        raise QueryError(f"`before` names `{item_id}`, which is not stored; start anew without it")
-    return rows[0][0], rows[0][1]
-
-
 def _select(
     dialect: Dialect,
     moment: datetime,
     asked: Query,
     item_ids: Sequence[str] | None,
-    last: _Place | None,
+    last: Place | Cursor | None,
     deleted: int,
     size: int,
 ) -> Statement:
@@ -90,8 +86,7 @@ def _select(
     if item_ids is not None:
         conditions.append(dialect.by_ids(args, item_ids))
     if last is not None:
-        there = ", ".join(map(args.bind, last))
-        conditions.append(f"(created_at, {dialect.place}) < ({there})")
+        conditions.append(beyond(dialect, "<", last, args))
     then = [
         "i.came <= " + at,
         "(v.id IS NULL OR v.memory_type IS NOT NULL)",  # else nobody knows what it was

@@ -12,10 +12,10 @@ from typing import Any, Self
 from orbiter.memory._checks import check_name, to_utc
 from orbiter.memory.audit import actor
 from orbiter.memory.backends._arguments import (
+    check_cursor,
     check_different,
     check_several,
     check_several_ids,
-    cursor_id,
     is_item_id,
 )
 from orbiter.memory.backends._rows import READ, Row, decode, encode
@@ -25,7 +25,7 @@ from orbiter.memory.errors import QueryError, StorageError, VersionConflict
 from orbiter.memory.filters import Where
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.matches import WordMatches
-from orbiter.memory.query import SCOPE_FIELDS, Query, check_instant, check_size
+from orbiter.memory.query import SCOPE_FIELDS, Cursor, Query, check_instant, check_size
 from orbiter.memory.reports import ConversationInfo, ItemVersion, StoreStats, Verification
 
 CHUNK = 1000
@@ -212,8 +212,8 @@ class SQLMemoryStore(SQLLasting):
         memory_type: str | None = None,
         status: MemoryStatus | None = None,
         limit: int = 10,
-        before: MemoryItem | str | None = None,
-        after: MemoryItem | str | None = None,
+        before: MemoryItem | str | Cursor | None = None,
+        after: MemoryItem | str | Cursor | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         where: Where | None = None,
@@ -225,7 +225,8 @@ class SQLMemoryStore(SQLLasting):
         second excluded. *where* says what must hold of fields and of keys of `metadata.extra`:
         see `docs/backends.md#where`. *before* and *after* are an item, or its id: pass the last
         item of a page as *before* to get the page of older ones, the first as *after* to get the
-        one of newer ones; what is written meanwhile shifts no page. With *deleted* only what was
+        one of newer ones; what is written or removed meanwhile shifts no page. An id alone must
+        still be stored. With *deleted* only what was
         soft-deleted and can be restored is found, and nothing else.
         """
         asked = Query(
@@ -233,7 +234,7 @@ class SQLMemoryStore(SQLLasting):
         )
         if not isinstance(deleted, bool):
             raise QueryError(f"`deleted` must be True or False, not {deleted!r}")
-        older, newer = cursor_id("before", before), cursor_id("after", after)
+        older, newer = check_cursor("before", before), check_cursor("after", after)
         rows = await self._read(
             lambda: self._operations.search(asked, older, newer, deleted=deleted),
             alone=not asked.needle and older is None and newer is None,

@@ -15,6 +15,7 @@ from orbiter.memory._caches import clear_all
 from orbiter.memory._checks import check_positive, check_tag
 from orbiter.memory.backends._addresses import shown
 from orbiter.memory.backends._arguments import (
+    check_cursor,
     check_different,
     check_several,
     check_several_ids,
@@ -26,7 +27,7 @@ from orbiter.memory.erasure import Erasure
 from orbiter.memory.errors import EmptyFilterError, InvalidItemError
 from orbiter.memory.filters import Where
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.query import SCOPE_FIELDS, Query, check_size
+from orbiter.memory.query import SCOPE_FIELDS, Cursor, Query, check_size
 from orbiter.memory.records import Record, Written
 from orbiter.memory.reports import SPOKEN, ConversationInfo
 
@@ -265,8 +266,8 @@ class RedisMemoryStore:
         memory_type: str | None = None,
         status: MemoryStatus | None = None,
         limit: int = 10,
-        before: MemoryItem | str | None = None,
-        after: MemoryItem | str | None = None,
+        before: MemoryItem | str | Cursor | None = None,
+        after: MemoryItem | str | Cursor | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         where: Where | None = None,
@@ -277,7 +278,7 @@ class RedisMemoryStore:
         second excluded. *where* says what must hold of fields and of keys of `metadata.extra`: see
         `docs/backends.md#where`. *before* and *after* are an item, or its id: pass the last item
         of a page as *before* to get the page of older ones, the first as *after* to get the one of
-        newer ones. A cursor whose item is gone is a `QueryError`.
+        newer ones; the item may be gone by then. An id alone must still be stored.
 
         The scope that fewest items have is read from its newest item on, so the cost of a *query*,
         *memory_type*, *status* or *where* that few of them match grows with their number.
@@ -285,7 +286,7 @@ class RedisMemoryStore:
         asked = Query(
             query, metadata, memory_type, status, limit, since=since, until=until, where=where
         )
-        older, newer = cursor_id("before", before), cursor_id("after", after)
+        older, newer = check_cursor("before", before), check_cursor("after", after)
         return await self._items.search(asked, before=older, after=newer)
 
     async def count(self, *, metadata: MemoryMetadata | None = None) -> int:

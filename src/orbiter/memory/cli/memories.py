@@ -232,7 +232,8 @@ async def list_(  # noqa: PLR0913 - the filters
         ),
     ] = None,
     cursor: Annotated[
-        str | None, typer.Option(help="Go on after this id, the last of the page before.")
+        str | None,
+        typer.Option(help="Go on behind a page: its `next`, or the id of its last memory."),
     ] = None,
 ) -> None:
     """List memories, newest first."""

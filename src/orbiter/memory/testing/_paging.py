@@ -74,18 +74,56 @@ class PagingContract(Contract):
         assert contents(newer) == ["newer"]
 
     @needs(paging=True, versions=True)
-    async def test_a_cursor_may_be_deleted_but_not_purged(self, store: Any) -> None:
+    @pytest.mark.parametrize("size", [3, 4, 5])
+    async def test_a_cursor_may_be_deleted_and_purged(self, store: Any, size: int) -> None:
         expected = await _fill(store)
-        first = await store.search(metadata=of("ann"), limit=5)
+        first = await store.search(metadata=of("ann"), limit=size)
         await store.delete(first[-1].id)
 
         second = await store.search(metadata=of("ann"), limit=5, before=first[-1])
         await store.purge()
+        again = await store.search(metadata=of("ann"), limit=5, before=first[-1])
+
+        assert contents(second) == expected[size : size + 5]
+        assert contents(again) == contents(second)
+        newer = await store.search(metadata=of("ann"), limit=50, after=first[-1])
+        assert contents(newer) == expected[: size - 1]
+        with pytest.raises(ValueError, match=first[-1].id) as caught:
+            await store.search(before=first[-1].id)  # an id alone does not say where it was
+        assert isinstance(caught.value, MemoryError)
+
+    @needs(paging=True, expiry=True)
+    @pytest.mark.parametrize("query", ["", "n"], ids=["all", "by text"])
+    async def test_a_walk_goes_on_though_its_last_item_is_gone_each_time(
+        self, store: Any, query: str
+    ) -> None:
+        expected = await _fill(store)
+        asked = {"metadata": of("ann"), "limit": 4, "query": query}
+
+        found: list[MemoryItem] = []
+        while page := await store.search(**asked, before=found[-1] if found else None):
+            found += page
+            assert len(found) <= len(expected), "the pages have no end"
+            # Its own instant, a time to live that has passed: it is gone for good.
+            await store.add(page[-1].model_copy(update={"expires_at": START}))
+            if hasattr(store, "sweep"):
+                await store.sweep()
+
+        assert contents(found) == expected
+
+    @needs(paging=True, expiry=True)
+    async def test_a_cursor_whose_id_was_given_out_again_stands_where_it_stood(
+        self, store: Any
+    ) -> None:
+        expected = await _fill(store)
+        first = await store.search(metadata=of("ann"), limit=5)
+
+        await store.add(first[-1].model_copy(update={"expires_at": START}))
+        again = {"created_at": START + timedelta(seconds=999), "expires_at": None}
+        await store.add(first[-1].model_copy(update=again))
+        second = await store.search(metadata=of("ann"), limit=5, before=first[-1])
 
         assert contents(second) == expected[5:10]
-        with pytest.raises(ValueError, match=first[-1].id) as caught:
-            await store.search(before=first[-1])
-        assert isinstance(caught.value, MemoryError)
 
     @needs(paging=True)
     @pytest.mark.parametrize("cursor", ["nobody", "", "a\0b", "\ud800", 7], ids=ascii)

@@ -24,7 +24,7 @@ from orbiter.memory.errors import (
     VersionConflict,
 )
 from orbiter.memory.items import MemoryItem
-from orbiter.memory.query import SCOPE_FIELDS, Query, ScopeField
+from orbiter.memory.query import SCOPE_FIELDS, Cursor, Query, ScopeField
 
 CHUNK = 500
 """Items that one call reads, some milliseconds of the server's time."""
@@ -42,6 +42,8 @@ _START = datetime(1, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_STAMPED = 28
+"""Characters of a place before the id: an instant and a stamp."""
 
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _loads = json.JSONDecoder().decode
@@ -184,7 +186,7 @@ class RedisItems:
         self, wanted: dict[ScopeField, str], after: str | None, most: int
     ) -> list[list[Any]]:
         """Return at most *most* rows, and some if there are any, that come after an id's."""
-        low = "-" if after is None else f"({await self._place('after', after)}"
+        low = "-" if after is None else f"({await self._place('after', Cursor(after))}"
         while low:
             args: list[str | int] = [low, "+", 1, most]
             last, *values = await self._call(PAGE.call(self._keys(wanted), args))
@@ -233,7 +235,7 @@ class RedisItems:
         return None if value is None else _item(_row(value))
 
     async def search(
-        self, asked: Query, *, before: str | None, after: str | None
+        self, asked: Query, *, before: Cursor | None, after: Cursor | None
     ) -> list[MemoryItem]:
         self.check()
         if not asked.limit:
@@ -276,7 +278,9 @@ class RedisItems:
             total, high = total + count, last.decode()
         return total
 
-    async def _bounds(self, asked: Query, before: str | None, after: str | None) -> tuple[str, str]:
+    async def _bounds(
+        self, asked: Query, before: Cursor | None, after: Cursor | None
+    ) -> tuple[str, str]:
         """Return the lowest and the highest place, as Redis takes them."""
         low, high = "-", "+"
         # A place is longer than the time it begins with, and so comes after it.
@@ -290,12 +294,31 @@ class RedisItems:
             high = f"({_digits(asked.until)}"
         return low, high
 
-    async def _place(self, name: str, item_id: str) -> str:
-        key = f"{self._root}item:{item_id}"
+    async def _place(self, name: str, cursor: Cursor) -> str:
+        if cursor.created_at is not None:
+            return await self._place_at(name, cursor, _digits(cursor.created_at))
+        key = f"{self._root}item:{cursor.item_id}"
         found: bytes = await self._call(("GETRANGE", key, 0, 27))
         if not found:
-            raise QueryError(f"`{name}` is `{item_id}`, and there is no such item any more")
-        return found.decode() + item_id
+            raise QueryError(f"`{name}` is `{cursor.item_id}`, and there is no such item any more")
+        return found.decode() + cursor.item_id
+
+    async def _place_at(self, name: str, cursor: Cursor, instant: str) -> str:
+        """Return the place of an item of that instant, or what is next to where it was."""
+        # All places of one instant are as long as it and a stamp, and begin with it.
+        bounds = f"[{instant}", f"[{instant}g"
+        found: list[bytes] = await self._call(("ZRANGEBYLEX", f"{self._root}all", *bounds))
+        places = {place[_STAMPED:].decode(): place.decode() for place in found}
+        for each in (cursor.item_id, cursor.neighbour):
+            if each in places:
+                return places[each]
+        if name == "before":
+            if cursor.takes_whole_instant:
+                return f"{instant}g"
+            older = [place for each, place in places.items() if each < cursor.item_id]
+            return max(older) + "\0" if older else instant
+        newer = [place for each, place in places.items() if each > cursor.item_id]
+        return min(newer)[:-1] if newer else f"{instant}g"
 
     def _once(self) -> list[str | int]:
         return [secrets.token_urlsafe(12), self._keep_ms]
