@@ -256,7 +256,7 @@ async def test_who_was_killed_in_between_calls_again(
 ) -> None:
     child = await asyncio.create_subprocess_exec(sys.executable, *("-c", KILLED, store.db_path))
     assert await child.wait() == -signal.SIGKILL
-    assert await store.count(include_deleted=True) == 42  # the rows go as one
+    assert await store.count(include_deleted=True) == 42  # the rows are gone
 
     done = await store.erase(metadata=MemoryMetadata(user_id=ALICE.user_id))
 

@@ -6,7 +6,7 @@ It never holds a word of what was erased, so that it can be kept as the proof of
 from dataclasses import dataclass, fields
 from typing import Self
 
-__all__ = ["Erasure"]
+__all__ = ["Erasure", "counts_of"]
 
 _KINDS = ("items", "forgotten", "versions", "vectors", "cached", "episodes", "keys")
 
@@ -70,3 +70,8 @@ class Erasure:
 
 
 _SUMS = tuple(each for each in fields(Erasure) if each.name != "dry_run")
+
+
+def counts_of(done: Erasure) -> dict[str, int]:
+    """Return how much of each kind is gone; `Erasure(**counts)` goes on from there."""
+    return {kind: getattr(done, kind) for kind in _KINDS if getattr(done, kind)}

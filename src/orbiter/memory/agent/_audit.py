@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
+from orbiter.memory._progress import Progress, track
 from orbiter.memory.agent._core import Core, Store
 from orbiter.memory.agent._observed import observed
 from orbiter.memory.audit import AuditEntry, AuditVerification, silently
@@ -69,13 +70,17 @@ class AuditLog:
         )
 
     @observed("audit.verify")
-    async def verify(self, *, head: str | None = None) -> AuditVerification:
+    async def verify(
+        self, *, head: str | None = None, progress: Progress | None = None
+    ) -> AuditVerification:
         """Follow the chain, and compare every item with what its entries say of it.
 
         *head* is what `head()` returned at some time, and was kept elsewhere: without it nobody
-        can tell whether somebody has written the whole log anew.
+        can tell whether somebody has written the whole log anew. *progress* is called with steps
+        done and steps in all.
         """
-        return await (await self._store()).verify_audit(head=head)
+        with track(progress):
+            return await (await self._store()).verify_audit(head=head)
 
     @observed("audit.head")
     async def head(self) -> str:

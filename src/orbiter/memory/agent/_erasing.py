@@ -4,6 +4,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, cast
 
 from orbiter.memory._caches import clear_all
+from orbiter.memory._progress import Tracker, track
 from orbiter.memory.agent._activity import OURS, activity_name, part_of
 from orbiter.memory.agent._core import Core, Store, keeps_versions
 from orbiter.memory.agent._reading import derived_id
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["erase"]
 
 _PAGE = 500
+_UNTOLD = Tracker(lambda _done, _total: None)
 
 
 class _Erasing(Protocol):
@@ -63,7 +65,8 @@ async def erase(
     done += await erasing.erase(metadata=scope, by=by)
     await chats.settle()
     if await store.search(metadata=scope, memory_type="summary", limit=1):
-        done += await erasing.erase(metadata=scope, by=by)
+        with track(_UNTOLD):  # it is no part of what was counted, and goes on from nothing
+            done += await erasing.erase(metadata=scope, by=by)
     if not core.is_indexed:
         await core.mirror().close()
     _forget_here(chats)

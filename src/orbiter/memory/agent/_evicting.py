@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from orbiter.memory._progress import advance
 from orbiter.memory.agent._changes import pages
 from orbiter.memory.agent._core import Core, Store, keeps_versions
 from orbiter.memory.agent._reading import RESERVED
@@ -30,6 +31,8 @@ EVICT = f"{RESERVED}evict"
 """Who signs in the history of an item that it was evicted."""
 
 _BATCH = 500
+_WALKS = 2
+"""How often all memories are read: what there is, and what of it goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +90,12 @@ async def evict(  # noqa: PLR0913 - the budgets, and what counts
     walk = Walk(store, scope, moment, half_life_hours)
     if duplicates:
         walk.copies = frozenset([each async for each in _copies(store, walk)])
+    total, done = _WALKS * await store.count(metadata=all_of(scope).metadata), 0
     async for unit, can_go in walk.units():
+        done = _walked(done, unit, total)
         budget.count(unit, goes=can_go and walk.is_copy(unit))
     async for unit, can_go in walk.units():
+        done = _walked(done, unit, total)
         if can_go:
             budget.offer(unit, goes=walk.is_copy(unit))
     going = budget.going()
@@ -104,11 +110,22 @@ async def evict(  # noqa: PLR0913 - the budgets, and what counts
     )
 
 
+def _walked(done: int, unit: Unit, total: int) -> int:
+    """Tell now and then how many memories were read; return how many are."""
+    now = done + len(unit.members)
+    if done // _BATCH < now // _BATCH:
+        advance(now, total)
+    return now
+
+
 async def duplicates(core: Core, scope: MemoryMetadata) -> list[tuple[MemoryItem, ...]]:
     """Return groups of memories that say the same, the first said first; the largest first."""
     store = await core.opened(scope)
     alike = _likeness()
+    total, done = await store.count(metadata=all_of(scope).metadata), 0
     async for page in pages(store, all_of(scope), are_removed=False):
+        done += len(page)
+        advance(done, total)
         # Comparing takes long, and others wait for the loop.
         some = [item for item in page if not is_fact(item)]  # a value that held twice is no copy
         await asyncio.to_thread(alike.add_all, some)

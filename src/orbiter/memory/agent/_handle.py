@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from orbiter.memory._progress import Progress, advance, track
 from orbiter.memory.agent._activity import activity_name
 from orbiter.memory.agent._bookkeeping import count_jobs, is_job, without_jobs
 from orbiter.memory.agent._changes import change, pages, restore, versions
@@ -296,7 +297,7 @@ class ScopedMemory(LastingMemory):
         return item
 
     @observed("forget")
-    async def forget(
+    async def forget(  # noqa: PLR0913 - the filters
         self,
         item: str | MemoryItem | None = None,
         *,
@@ -307,12 +308,14 @@ class ScopedMemory(LastingMemory):
         until: datetime | None = None,
         everything: bool = False,
         dry_run: bool = False,
+        progress: Progress | None = None,
     ) -> Forgotten:
         """Forget one memory, or all that match the filters; return what.
 
         `restore` brings it back. *query* is a text that it holds. Without any filter,
         *everything* must be said. With *dry_run* nothing is forgotten. The summary of a chat that
-        loses a message is forgotten, too, and made anew from what is left.
+        loses a message is forgotten, too, and made anew from what is left. *progress* is called
+        with memories found so far, and 0.
         """
         filters = (query, where, memory_type, since, until)
         has_filter = any(value not in ("", None, {}) for value in filters)
@@ -332,13 +335,23 @@ class ScopedMemory(LastingMemory):
             # What waits to be extracted goes with its conversation, but says nothing by itself.
             what = without_jobs(where, memory_type) if query else where
             asked = Query(query, self._filter, memory_type, since=since, until=until, where=what)
-            async for page in pages(store, asked, are_removed=not dry_run):
-                if not dry_run:
-                    await self._remove(store, page)
-                found += page if memory_type is not None else (i for i in page if not is_job(i))
+            with track(progress):
+                found = await self._forget_all(store, asked, dry_run=dry_run)
         if found and not dry_run:
             self._core.events.tell_of("forgotten", found)
         return Forgotten(tuple(found), dry_run)
+
+    async def _forget_all(
+        self, store: Store, asked: Query, *, dry_run: bool
+    ) -> builtins.list[MemoryItem]:
+        """Forget all that is asked for, a page at a time; return what."""
+        found: builtins.list[MemoryItem] = []
+        async for page in pages(store, asked, are_removed=not dry_run):
+            if not dry_run:
+                await self._remove(store, page)
+            found += page if asked.memory_type is not None else (i for i in page if not is_job(i))
+            advance(len(found))
+        return found
 
     async def _remove(self, store: Store, items: Sequence[MemoryItem]) -> None:
         # The summary before, so that a crash leaves none that tells more than the chat; and after,

@@ -7,6 +7,7 @@ import builtins
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from orbiter.memory._progress import Progress, track
 from orbiter.memory.agent._core import Core
 from orbiter.memory.agent._observed import observed
 from orbiter.memory.agent._results import Forgotten
@@ -54,61 +55,85 @@ class LastingMemory:
         duplicates: bool = False,
         half_life_hours: float = 24.0 * 90,
         dry_run: bool = False,
+        progress: Progress | None = None,
     ) -> "Evicted":
         """Forget what is worth least until the scope keeps its budget; return what, and why.
 
         The worth of a memory is its importance, halved every *half_life_hours*. What has the
         importance 1, facts that hold and system messages stay; a tool group goes whole. With
         *duplicates*, of memories that say the same only the first stays. `restore` brings a
-        memory back. With *dry_run* nothing is forgotten.
+        memory back. With *dry_run* nothing is forgotten. *progress* is called with memories read
+        and memories to read.
         """
         from orbiter.memory.agent._evicting import evict  # noqa: PLC0415
 
-        return await evict(
-            self._core,
-            self._chats,
-            self._scope,
-            max_items=max_items,
-            max_bytes=max_bytes,
-            duplicates=duplicates,
-            half_life_hours=half_life_hours,
-            dry_run=dry_run,
-        )
+        with track(progress):
+            return await evict(
+                self._core,
+                self._chats,
+                self._scope,
+                max_items=max_items,
+                max_bytes=max_bytes,
+                duplicates=duplicates,
+                half_life_hours=half_life_hours,
+                dry_run=dry_run,
+            )
 
     @observed("duplicates")
-    async def duplicates(self) -> builtins.list[tuple[MemoryItem, ...]]:
-        """Return groups of memories that say the same, the first of each group first."""
+    async def duplicates(
+        self, *, progress: Progress | None = None
+    ) -> builtins.list[tuple[MemoryItem, ...]]:
+        """Return groups of memories that say the same, the first of each group first.
+
+        *progress* is called with memories read and memories in all.
+        """
         from orbiter.memory.agent._evicting import duplicates  # noqa: PLC0415
 
-        return await duplicates(self._core, self._scope)
+        with track(progress):
+            return await duplicates(self._core, self._scope)
 
     @observed("quarantine")
-    async def quarantine(self, source: str, *, dry_run: bool = False) -> Forgotten:
+    async def quarantine(
+        self, source: str, *, dry_run: bool = False, progress: Progress | None = None
+    ) -> Forgotten:
         """Hide everything that came from *source*, such as `web:example.com`, or all of `web`.
 
         `release` brings back what was hidden, `undo` removes what it did for good reasons.
+        *progress* is called with memories found so far, and 0.
         """
         from orbiter.memory.agent._trusting import quarantine  # noqa: PLC0415
 
-        return await quarantine(self._core, self._chats, self._scope, source, dry_run=dry_run)
+        with track(progress):
+            return await quarantine(self._core, self._chats, self._scope, source, dry_run=dry_run)
 
     @observed("release")
-    async def release(self, source: str) -> int:
-        """Bring back what `quarantine` has hidden of *source*; return how many memories."""
+    async def release(self, source: str, *, progress: Progress | None = None) -> int:
+        """Bring back what `quarantine` has hidden of *source*; return how many memories.
+
+        *progress* is called with memories found so far, and 0.
+        """
         from orbiter.memory.agent._trusting import release  # noqa: PLC0415
 
-        return await release(self._core, self._chats, self._scope, source)
+        with track(progress):
+            return await release(self._core, self._chats, self._scope, source)
 
     @observed("undo")
     async def undo(
-        self, source: str, *, since: datetime | None = None, dry_run: bool = False
+        self,
+        source: str,
+        *,
+        since: datetime | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
     ) -> Forgotten:
         """Take back everything that *source* added or changed, or did so *since* then.
 
-        What it added is forgotten, what it changed is again what it was before.
+        What it added is forgotten, what it changed is again what it was before. *progress* is
+        called with memories found so far, and 0.
         """
         from orbiter.memory.agent._trusting import undo  # noqa: PLC0415
 
-        return await undo(
-            self._core, self._chats, self._scope, source, since=since, dry_run=dry_run
-        )
+        with track(progress):
+            return await undo(
+                self._core, self._chats, self._scope, source, since=since, dry_run=dry_run
+            )

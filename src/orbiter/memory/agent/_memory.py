@@ -2,7 +2,6 @@
 
 import inspect
 import os
-from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -10,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
+from orbiter.memory._progress import Progress, advance, track
 from orbiter.memory.agent._chats import Chats
 from orbiter.memory.agent._core import Core
 from orbiter.memory.agent._events import EventStream
@@ -213,19 +213,22 @@ class AgentMemory:
         agent_id: str | None = None,
         by: str | None = None,
         dry_run: bool = False,
+        progress: Progress | None = None,
     ) -> "Erasure":
         """Remove for good all that has these ids, everywhere, and check that nothing is left.
 
         Name at least one. It cannot be undone. The report is true if nothing was found any more,
         neither in a table nor in the bytes of a file; if it is not, it says why, and calling again
         goes on. With *dry_run* nothing is touched: the items and the forgotten ones are counted.
+        *progress* is called with steps done and steps in all.
         """
         from orbiter.memory.agent._erasing import erase  # noqa: PLC0415 - seldom needed
 
         whose = self.scope(
             user_id=user_id, session_id=session_id, task_id=task_id, agent_id=agent_id, by=by
         )
-        return await erase(self._core, self._chats, whose.scope, by=by, dry_run=dry_run)
+        with track(progress):
+            return await erase(self._core, self._chats, whose.scope, by=by, dry_run=dry_run)
 
     @property
     def audit(self) -> "AuditLog":
@@ -243,19 +246,26 @@ class AgentMemory:
         return await self._durable("statistics").stats()
 
     @observed("store.verify")
-    async def verify(self, *, repair: bool = False) -> Verification:
-        """Read everything and check the search structures; with *repair*, build them anew."""
+    async def verify(
+        self, *, repair: bool = False, progress: Progress | None = None
+    ) -> Verification:
+        """Read everything and check the search structures; with *repair*, build them anew.
+
+        *progress* is called with rows read and rows in all.
+        """
         await self.init()
-        return await self._durable("checking").verify(repair=repair)
+        with track(progress):
+            return await self._durable("checking").verify(repair=repair)
 
     @observed("store.reindex")
-    async def reindex(self, *, progress: Callable[[int, int], None] | None = None) -> int:
+    async def reindex(self, *, progress: Progress | None = None) -> int:
         """Embed everything anew, as after a change of `embeddings`; return how many items.
 
         Where the stored vectors are of another model, this opens the memory, which `init` refuses.
+        *progress* is called with items done and items in all.
         """
         store = self._durable("embedding anew")
-        done = await store.reindex(progress=progress)
+        done = await store.reindex(progress=progress or advance)
         await self.init()
         return done
 
@@ -264,7 +274,7 @@ class AgentMemory:
         self,
         path: str | os.PathLike[str],
         *,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> None:
         """Copy a SQLite memory to a new file while it is in use."""
         from orbiter.memory.backends.sqlite import SQLiteMemoryStore  # noqa: PLC0415
@@ -278,11 +288,14 @@ class AgentMemory:
         await self._store.backup(path, progress=progress)
 
     @observed("store.settle")
-    async def settle(self) -> None:
+    async def settle(self, *, progress: Progress | None = None) -> None:
         """Wait until what goes on in the background is done: summaries, indexes and vectors.
 
         What was remembered a moment ago is then found by meaning, too, however much it was.
+        *progress* is called once it begins, as nobody knows how much there is.
         """
+        with track(progress):
+            advance(0)
         await self._chats.settle()
         if isinstance(self._store, VectorStore):
             await self.init()

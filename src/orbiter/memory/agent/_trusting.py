@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from orbiter.memory._progress import advance
 from orbiter.memory.agent._bookkeeping import NO_JOB
 from orbiter.memory.agent._changes import versions
 from orbiter.memory.agent._core import Core, versioned
@@ -53,6 +54,7 @@ async def quarantine(
             await store.delete_many([item.id for item in page], by=QUARANTINE)
             await chats.changed(store, page)
         found += page
+        advance(len(found))
     if not found:
         await _check_known(store, scope, source)
     if found and not dry_run:
@@ -74,6 +76,7 @@ async def release(core: Core, chats: "Chats", scope: MemoryMetadata, source: str
                 hidden.append(item)
         await chats.changed(store, hidden)
         found += hidden
+        advance(len(found))
     if not found:
         await _check_known(store, scope, source)
     else:
@@ -116,6 +119,7 @@ async def undo(
             if not dry_run:
                 await chats.changed(store, undone)
             found += undone
+            advance(len(found))
     if not found:
         await _check_known(store, scope, source)
     if found and not dry_run:

@@ -68,7 +68,12 @@ class Note:
     is_deep: bool = False
     """Whether earlier versions may change or go, too."""
     scope: dict[str, str] | None = None
-    """Whose items all were removed; this is an entry of its own, even if there were none."""
+    """Whose items all are removed."""
+    count: int | None = None
+    """How many of these went before, by other transactions of the same call.
+
+    The last of them says it: that all are removed is an entry of its own, even if there were none.
+    """
 
 
 class Chain:
@@ -184,9 +189,9 @@ class Log(AuditTables):
         for some in _chunks(ids):
             removed += yield from self._note(added, dialect, some, before, note)
             yield from added.flush()
-        if note.scope is not None:
+        if note.scope is not None and note.count is not None:
             whose = scope_digest(added.key, note.scope)
-            added.add(note.removal, by=note.by, whose=whose, count=removed)
+            added.add(note.removal, by=note.by, whose=whose, count=note.count + removed)
         if added.number > start:
             yield from added.finish()
         return value

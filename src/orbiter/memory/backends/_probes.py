@@ -1,4 +1,7 @@
-"""Traces of what is erased, taken before it goes and looked for afterwards. In memory only.
+"""Traces of what is erased, taken before it goes and looked for afterwards.
+
+They are in memory only, and in the checkpoint of a job until that is done: what a killed process
+has removed can be looked for by nothing else.
 
 A few short slices of a few texts, chosen by chance, tell whether a structure was cleaned at all: it
 keeps all texts in one way. Names are looked for as a whole.
@@ -84,6 +87,22 @@ class Probes:
     def _keep(self, data: bytes, probes: tuple[Probe, ...]) -> None:
         _sample(self._texts, _chance(data), probes, TEXTS)
 
+    def dump(self) -> dict[str, Any]:
+        """Return the traces as JSON."""
+        return {
+            "texts": [[chance, list(map(_dump, probes))] for chance, probes in self._texts],
+            "ids": [[chance, item_id] for chance, item_id in self._ids],
+            "names": [_dump(probe) for probe in self._names],
+        }
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Take back traces that were taken before."""
+        for chance, probes in saved.get("texts", ()):
+            _sample(self._texts, -chance, tuple(map(_load, probes)), TEXTS)
+        for chance, item_id in saved.get("ids", ()):
+            _sample(self._ids, -chance, item_id, NAMES)
+        self._names |= {_load(probe): None for probe in saved.get("names", ())}
+
     def taken(self) -> list[Probe]:
         """Return what to look for."""
         ids = [Probe(each.encode(errors="replace")) for each in self.ids]
@@ -93,6 +112,14 @@ class Probes:
                 probe for probe in [*self._names, *ids, *several] if len(probe.trace) >= SHORTEST
             )
         )
+
+
+def _dump(probe: Probe) -> list[Any]:
+    return [probe.trace.hex(), probe.is_term]
+
+
+def _load(saved: list[Any]) -> Probe:
+    return Probe(bytes.fromhex(saved[0]), is_term=bool(saved[1]))
 
 
 def found_in(data: bytes, probes: Iterable[Probe]) -> set[Probe]:

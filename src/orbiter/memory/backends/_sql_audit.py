@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar, get_args
 
 from orbiter.memory import audit as values
+from orbiter.memory._progress import advance
 from orbiter.memory.audit import AuditAction, AuditEntry, AuditMode, AuditVerification
 from orbiter.memory.backends._rows import iso
 from orbiter.memory.backends._sql import MAX_LIMIT, Args, Rows, Statement, Steps
@@ -105,20 +106,21 @@ class SQLAudit(SQLRecall):
         removal: AuditAction = "purged",
         is_deep: bool = False,
         scope: MemoryMetadata | None = None,
+        count: int | None = None,
     ) -> Callable[[], Steps[_T]]:
         """Return *steps* that log what they change, for `_write`; without `audit`, *steps*.
 
         *ids* are those that may be changed, or steps that tell them. What has become of each is
         seen by itself; *removal* is how it is called if it is gone for good. *is_deep* says that
-        earlier versions may change or go, too. With *scope* the removal is also an entry of its
-        own, which counts the items.
+        earlier versions may change or go, too. *scope* is whose items are all removed; with
+        *count*, which went before, that is also an entry of its own, which counts the items.
         """
         if self._audit is None:
             return steps
         from orbiter.memory.backends._audit_log import Note  # noqa: PLC0415
 
         wanted = None if scope is None else dict(Query(metadata=scope).wanted)
-        note = Note(ids, values.actor(by), removal, is_deep=is_deep, scope=wanted)  # type: ignore[arg-type]
+        note = Note(ids, values.actor(by), removal, is_deep=is_deep, scope=wanted, count=count)  # type: ignore[arg-type]
         return lambda: self._log.recorded(self._operations.dialect, steps(), note)
 
     def _ids_where(self, condition: Callable[[Args], str]) -> Callable[[], Steps[Sequence[str]]]:
@@ -285,15 +287,16 @@ class SQLAudit(SQLRecall):
             some = await self._together(lambda: checks.some_entries(self._log, dialect, last))  # noqa: B023
             for fields in some.entries:
                 check.follow(fields)
+            advance(check.number, 2 * some.head.number)  # then the items, of which there are less
             if not some.entries:
                 break
         if not some.head.is_begun and not check.entries and head is None:
             raise UnsupportedError(f'{self!r} has no audit log; open it with `audit="writes"`')
         check.end(some.head)
-        items = await self._verify_items(findings)
+        items = await self._verify_items(findings, after=some.head.number)
         return AuditVerification(check.entries, items, tuple(findings.problems), check.hash)
 
-    async def _verify_items(self, findings: "Findings") -> int:
+    async def _verify_items(self, findings: "Findings", *, after: int) -> int:
         from orbiter.memory.backends import _audit_checks as checks  # noqa: PLC0415
 
         dialect = self._operations.dialect
@@ -305,6 +308,7 @@ class SQLAudit(SQLRecall):
             for item_id in ids:
                 checks.judge(findings, item_id, found)
             checked += len(ids)
+            advance(after + checked, 2 * after)
         last = b""
         while names := await self._together(lambda: self._unlogged(last)):  # noqa: B023
             last = names[-1]

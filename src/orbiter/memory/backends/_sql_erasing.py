@@ -1,12 +1,13 @@
 """Erasing in a SQL store, the part that both databases share: what goes, and in which order.
 
-First the traces are taken and the cached vectors go, a page at a time; then all rows and versions
-in one transaction. What a database keeps beside them is its own affair, and may be done again: who
-was killed in between calls `erase` again.
+First the traces are taken and the cached vectors go, a page at a time; then rows and versions, in
+transactions that are short enough for others to write in between, and a last one for what came
+meanwhile. What a database keeps beside them is its own affair, and may be done again: who was
+killed in between calls `erase` again.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from orbiter.memory.backends._embedder import passages_of
 from orbiter.memory.backends._probes import Probes
@@ -17,12 +18,38 @@ from orbiter.memory.protocols import Embeddings
 PAGE = 500
 """Rows read at a time before they go."""
 
+SLICE = 500
+"""Items removed in one transaction."""
 
-def scoped(dialect: Dialect, wanted: dict[Any, str], args: Args) -> str:
-    """Return the condition that a row, or a version, is of a scope, deleted or not."""
-    return " AND ".join(
-        f"{dialect.value(name)} = {args.bind(value)}" for name, value in wanted.items()
-    )
+
+class Span(NamedTuple):
+    """Ids from *first* to *last*, both included, in the order of the database."""
+
+    first: str
+    last: str
+
+
+def spans_of(ids: Sequence[str], size: int | None = None) -> list[Span]:
+    """Return the spans of ids, which are in order, that one transaction each removes."""
+    size = size or SLICE
+    return [
+        Span(ids[start], ids[min(start + size, len(ids)) - 1]) for start in range(0, len(ids), size)
+    ]
+
+
+def scoped(dialect: Dialect, wanted: dict[Any, str], args: Args, span: Span | None = None) -> str:
+    """Return the condition that a row, or a version, is of a scope, deleted or not.
+
+    With *span*, and that its id is within it.
+    """
+    found = [f"{dialect.value(name)} = {args.bind(value)}" for name, value in wanted.items()]
+    return " AND ".join([*found, *_within(span, args)])
+
+
+def _within(span: Span | None, args: Args) -> list[str]:
+    if span is None:
+        return []
+    return [f"id >= {args.bind(span.first)}", f"id <= {args.bind(span.last)}"]
 
 
 def items_of(dialect: Dialect, wanted: dict[Any, str], last: tuple[str, int]) -> Steps[Rows]:
@@ -52,13 +79,14 @@ def versions_of(dialect: Dialect, wanted: dict[Any, str], last: tuple[str, int])
     )
 
 
-def ids_of(dialect: Dialect, wanted: dict[Any, str]) -> Steps[list[str]]:
+def ids_of(dialect: Dialect, wanted: dict[Any, str], span: Span | None = None) -> Steps[list[str]]:
     """Return the ids of all items that are, or ever were, of a scope, or signed by its name."""
     args = Args(dialect)
-    where = scoped(dialect, wanted, args)
+    where = scoped(dialect, wanted, args, span)
     theirs = where
     if len(wanted) == 1:
-        theirs = f"({where}) OR ended_by = {args.bind(next(iter(wanted.values())))}"
+        signed = [f"ended_by = {args.bind(next(iter(wanted.values())))}", *_within(span, args)]
+        theirs = f"({where}) OR ({' AND '.join(signed)})"
     rows = yield Statement(
         f"SELECT id FROM memory_items WHERE {where}"
         f" UNION SELECT id FROM memory_versions WHERE {theirs} ORDER BY 1",
@@ -88,28 +116,38 @@ def forget_cached(embeddings: Embeddings | None, contents: Sequence[str]) -> int
     return int(forget([part for content in contents for part in passages_of(content)]))
 
 
-def remove(dialect: Dialect, wanted: dict[Any, str]) -> Steps[Erasure]:
-    """Remove the rows of a scope, deleted ones included, and every version that was of it."""
+def remove(dialect: Dialect, wanted: dict[Any, str], span: Span | None = None) -> Steps[Erasure]:
+    """Remove the rows of a scope, deleted ones included, and every version that was of it.
+
+    With *span*, only those whose ids are within it.
+    """
     args = Args(dialect)
-    where = scoped(dialect, wanted, args)
+    where = scoped(dialect, wanted, args, span)
     rows = yield Statement(
         f"SELECT deleted, count(*) FROM memory_items WHERE {where} GROUP BY deleted", args
     )
     items = {int(deleted): int(count) for deleted, count in rows}
+    args = Args(dialect)
+    where = scoped(dialect, wanted, args, span)
+    # The span once more, for planners that would read all versions to find those of it.
+    there = " AND ".join(["memory_type IS NOT NULL", *_within(span, args)])
     rows = yield Statement(
-        "SELECT count(*) FROM memory_versions WHERE memory_type IS NOT NULL"
+        f"SELECT count(*) FROM memory_versions WHERE {there}"
         f" AND (id IN (SELECT id FROM memory_items WHERE {where}) OR ({where}))",
         args,
     )
     versions = int(rows[0][0])
+    args = Args(dialect)
+    where = scoped(dialect, wanted, args, span)
     yield from dialect.purge(where, args)
     moved = yield Statement(f"SELECT DISTINCT id FROM memory_versions WHERE {where}", args)
     for (item_id,) in moved:
         yield from _remove_versions(dialect, wanted, item_id)
     if len(wanted) == 1:  # who goes as a whole has signed nothing, either
         args = Args(dialect)
-        name = args.bind(next(iter(wanted.values())))
-        yield Statement(f"UPDATE memory_versions SET ended_by = NULL WHERE ended_by = {name}", args)
+        signed = [f"ended_by = {args.bind(next(iter(wanted.values())))}", *_within(span, args)]
+        which = " AND ".join(signed)
+        yield Statement(f"UPDATE memory_versions SET ended_by = NULL WHERE {which}", args)
     return Erasure(items=items.get(0, 0), forgotten=items.get(1, 0), versions=versions)
 
 

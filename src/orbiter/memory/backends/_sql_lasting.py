@@ -4,8 +4,10 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from orbiter.memory._progress import advance, checkpoint, resumed
 from orbiter.memory.backends._arguments import check_cursor, check_several_ids, cursor_id
 from orbiter.memory.backends._sql import Steps
 from orbiter.memory.backends._sql_audit import SQLAudit
@@ -16,10 +18,17 @@ from orbiter.memory.query import Cursor, Query, check_instant, check_size
 
 if TYPE_CHECKING:
     from orbiter.memory.backends._probes import Probes
+    from orbiter.memory.backends._sql_erasing import Span
     from orbiter.memory.erasure import Erasure
     from orbiter.memory.records import Record, Written
 
 _T = TypeVar("_T")
+
+PAUSE = 0.02
+"""Most seconds between two transactions of one erasure."""
+
+STEPS = 2
+"""How often progress counts an item: when its row is gone, and when the indexes are cleaned."""
 
 
 class SQLLasting(SQLAudit):
@@ -38,52 +47,83 @@ class SQLLasting(SQLAudit):
         """Take traces of what is kept beside the rows of a scope."""
 
     @abstractmethod
-    def _removing(self, wanted: dict[Any, str]) -> "Steps[Erasure]":
-        """Remove the rows of a scope and what stands beside them; return how many, by kind."""
+    def _removing(self, wanted: dict[Any, str], span: "Span | None") -> "Steps[Erasure]":
+        """Remove the rows of a scope and what stands beside them; return how many, by kind.
+
+        With *span*, only those whose ids are within it.
+        """
 
     @abstractmethod
-    async def _scrub(self, wanted: dict[Any, str], probes: "Probes") -> "Erasure":
-        """Clean what is left where rows were, and look for *probes* everywhere."""
+    async def _scrub(self, wanted: dict[Any, str], probes: "Probes", count: int) -> "Erasure":
+        """Clean what is left where *count* rows were, and look for *probes* everywhere."""
 
     async def erase(self, *, metadata: MemoryMetadata, by: str | None = None) -> "Erasure":
         """Remove for good all that *metadata* names, and make sure; return what was done.
 
         Items go with their earlier versions, whether they were soft-deleted or not, and so do
         versions of items that are another's by now; then search structures, cached vectors and
-        free pages are cleaned. What is written for this scope after the call began may stay. The
-        answer is false if something is left: `problems` says what, and `erase` may be repeated.
+        free pages are cleaned. Rows go in short transactions, and others write in between. What is
+        written for this scope after the call began may stay. The answer is false if something is
+        left: `problems` says what, and `erase` may be repeated.
         """
         # Here, and so below: most programs need none of it.
         from orbiter.memory._caches import clear_all  # noqa: PLC0415
-        from orbiter.memory.backends import _sql_erasing  # noqa: PLC0415
         from orbiter.memory.backends._probes import Probes  # noqa: PLC0415
-        from orbiter.memory.erasure import Erasure  # noqa: PLC0415
+        from orbiter.memory.erasure import Erasure, counts_of  # noqa: PLC0415
 
         wanted = Query(metadata=metadata).wanted
         if not wanted:
             raise EmptyFilterError()
-        probes, embedder = Probes(wanted), self._embedder
+        probes, embedder, saved = Probes(wanted), self._embedder, resumed()
+        probes.load(saved.get("probes", {}))
+        gone = Erasure(**saved.get("gone", {}))
         if embedder is not None:
             await embedder.hold()  # or it would keep a vector that was forgotten a moment before
         try:
-            cached = await self._forget_cached(wanted, probes)
+            gone += Erasure(cached=await self._forget_cached(wanted, probes))
             await self._take_beside(wanted, probes)
-            gone = await self._write(
-                self._audited(
-                    lambda: self._removing(wanted),
-                    ids=lambda: _sql_erasing.ids_of(self._operations.dialect, wanted),
-                    by=by,
-                    removal="erased",
-                    is_deep=True,
-                    scope=metadata,
-                )
-            )
+            checkpoint({"probes": probes.dump(), "gone": counts_of(gone)})
+            gone = await self._remove(wanted, metadata, by, probes, gone)
         finally:
             if embedder is not None:
                 embedder.release()
         clear_all()
-        left = await self._scrub(wanted, probes)
-        return gone + left + Erasure(cached=cached)
+        return gone + await self._scrub(wanted, probes, gone.items + gone.forgotten)
+
+    async def _remove(
+        self,
+        wanted: dict[Any, str],
+        scope: MemoryMetadata,
+        by: str | None,
+        probes: "Probes",
+        gone: "Erasure",
+    ) -> "Erasure":
+        """Remove all rows of a scope, a span of ids at a time; return what is *gone* by then."""
+        from orbiter.memory.backends import _sql_erasing  # noqa: PLC0415
+        from orbiter.memory.erasure import counts_of  # noqa: PLC0415
+
+        dialect = self._operations.dialect
+        ids = await self._read(lambda: _sql_erasing.ids_of(dialect, wanted))
+        spans: list[Span | None] = [*_sql_erasing.spans_of(ids), None]  # the last: what came since
+        count = gone.items + gone.forgotten + len(ids)
+        for span in spans:
+            began = monotonic()
+            advance(gone.items + gone.forgotten, STEPS * count)
+            gone += await self._write(
+                self._audited(
+                    lambda: self._removing(wanted, span),  # noqa: B023 - run at once
+                    ids=lambda: _sql_erasing.ids_of(dialect, wanted, span),  # noqa: B023
+                    by=by,
+                    removal="erased",
+                    is_deep=True,
+                    scope=scope,
+                    count=None if span else gone.items + gone.forgotten,
+                )
+            )
+            checkpoint({"probes": probes.dump(), "gone": counts_of(gone)})
+            # Another process asks for the lock only now and then: it needs a moment to get it.
+            await asyncio.sleep(min(monotonic() - began, PAUSE))
+        return gone
 
     async def _forget_cached(self, wanted: dict[Any, str], probes: "Probes") -> int:
         """Have the vectors of all texts forgotten that go, and take traces of these."""

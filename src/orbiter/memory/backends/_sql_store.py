@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from orbiter.memory._checks import check_name, to_utc
+from orbiter.memory._progress import advance
 from orbiter.memory.audit import actor
 from orbiter.memory.backends._arguments import (
     check_cursor,
@@ -321,8 +322,10 @@ class SQLMemoryStore(SQLLasting):
         With *repair* the search structures are built anew from the rows first. A row that cannot
         be read is reported, and never changed.
         """
+        advance(0)
         problems = await self._check(repair)
         checked, last = 0, ""
+        total = await self.count(include_deleted=True)
         while rows := await self._read(lambda: self._operations.every(last, CHUNK)):  # noqa: B023
             for row in rows:
                 try:
@@ -330,6 +333,7 @@ class SQLMemoryStore(SQLLasting):
                 except StorageError as exc:
                     problems.append(str(exc))
             checked, last = checked + len(rows), rows[-1][0]
+            advance(checked, total)
         return Verification(checked, tuple(problems), repaired=repair)
 
     async def __aenter__(self) -> Self:

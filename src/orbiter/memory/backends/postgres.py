@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orbiter.memory._checks import check_name, check_positive
+from orbiter.memory._progress import advance
 from orbiter.memory.audit import AuditMode
 from orbiter.memory.backends._addresses import check_address, shown
 from orbiter.memory.backends._batches import Batches
@@ -31,6 +32,8 @@ from orbiter.memory.backends._probes import Probes
 from orbiter.memory.backends._rows import Row
 from orbiter.memory.backends._sql import Operations, Steps
 from orbiter.memory.backends._sql_audit import check_audit
+from orbiter.memory.backends._sql_erasing import Span
+from orbiter.memory.backends._sql_lasting import STEPS
 from orbiter.memory.erasure import Erasure
 from orbiter.memory.errors import (
     AccessError,
@@ -397,10 +400,11 @@ class PostgresMemoryStore(PostgresRecall):
     async def _take_beside(self, wanted: dict[Any, str], probes: Probes) -> None:
         """Nothing: what stands beside the rows is asked for by their ids."""
 
-    def _removing(self, wanted: dict[Any, str]) -> Steps[Erasure]:
-        return erasing.remove(self._dialect, wanted)
+    def _removing(self, wanted: dict[Any, str], span: Span | None) -> Steps[Erasure]:
+        return erasing.remove(self._dialect, wanted, span)
 
-    async def _scrub(self, wanted: dict[Any, str], probes: Probes) -> Erasure:
+    async def _scrub(self, wanted: dict[Any, str], probes: Probes, count: int) -> Erasure:
+        advance(count, STEPS * count)
         scope = MemoryMetadata.model_validate(wanted)
         scrubbing = Scrubbing(self._driver, self._dialect, self._opened, self._read)
 

@@ -12,24 +12,27 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from importlib import import_module
+from itertools import count as numbers
 from itertools import groupby
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from orbiter.memory._checks import check_positive
+from orbiter.memory._progress import advance
 from orbiter.memory.audit import AuditMode
 from orbiter.memory.backends._embedder import Embedded, Model, Waiting, check_embeddings
 from orbiter.memory.backends._rows import Row
 from orbiter.memory.backends._sql import Operations, Rows, Steps
 from orbiter.memory.backends._sql_audit import check_audit
+from orbiter.memory.backends._sql_lasting import STEPS
 from orbiter.memory.backends._sql_store import SQLMemoryStore
 from orbiter.memory.backends._sqlite import details, terms, upkeep, vectors
 from orbiter.memory.backends._sqlite.dialect import SQLiteDialect
 from orbiter.memory.backends._sqlite.expiry import is_due, sweep_some
 from orbiter.memory.backends._sqlite.file import SQLiteFile, call_each
 from orbiter.memory.backends._sqlite.matching import match
-from orbiter.memory.backends._sqlite.purging import forget_some
+from orbiter.memory.backends._sqlite.purging import forget_some, waits
 from orbiter.memory.backends._sqlite.run import run, run_as_one
 from orbiter.memory.backends._sqlite.shelves import Shelves, similarities, vectors_of
 from orbiter.memory.backends._sqlite.threads import Work
@@ -43,6 +46,7 @@ from orbiter.memory.reports import StoreStats
 if TYPE_CHECKING:
     from orbiter.memory.backends._audit_spelling import SQLiteSpelling
     from orbiter.memory.backends._probes import Probes
+    from orbiter.memory.backends._sql_erasing import Span
     from orbiter.memory.erasure import Erasure
 
 __all__ = ["SQLiteMemoryStore"]
@@ -53,6 +57,9 @@ _DIALECT = SQLiteDialect()
 
 ROUNDS = 8
 """How often a question has the terms listed that others wrote meanwhile."""
+
+_TELL = 8
+"""Transactions between two looks at how much the indexes still have to forget."""
 
 PAUSE = 0.1
 """Seconds, at most, that a long change of the indexes stops now and then: another process that
@@ -188,9 +195,15 @@ class SQLiteMemoryStore(SQLMemoryStore):
             await self._forget()  # what a sweep that was killed has left in the indexes
         return removed
 
-    async def _forget(self) -> None:
+    async def _forget(self, cleaned: Callable[[float], None] | None = None) -> None:
+        """Have the indexes forget what waits; tell *cleaned* now and then which part is left."""
         began = monotonic()
-        while await self._file.read(forget_some, writing=True):
+        first = 0 if cleaned is None else await self._file.read(waits)
+        for number in numbers():
+            if cleaned is not None and first and not number % _TELL:
+                cleaned(min(1.0, await self._file.read(waits) / first))
+            if not await self._file.read(forget_some, writing=True):
+                return
             await asyncio.sleep(min(monotonic() - began, PAUSE))
             began = monotonic()
 
@@ -201,16 +214,24 @@ class SQLiteMemoryStore(SQLMemoryStore):
 
         await self._file.read(partial(erasing.take, wanted=wanted, probes=probes))
 
-    def _removing(self, wanted: dict[Any, str]) -> "Steps[Erasure]":
+    def _removing(self, wanted: dict[Any, str], span: "Span | None") -> "Steps[Erasure]":
         from orbiter.memory.backends._sqlite import erasing  # noqa: PLC0415
 
-        return erasing.remove(wanted)
+        return erasing.remove(wanted, span)
 
-    async def _scrub(self, wanted: dict[Any, str], probes: "Probes") -> "Erasure":  # noqa: ARG002
+    async def _scrub(
+        self,
+        wanted: dict[Any, str],  # noqa: ARG002 - of Postgres alone
+        probes: "Probes",
+        count: int,
+    ) -> "Erasure":
         from orbiter.memory.backends._sqlite.scrubbing import scrub  # noqa: PLC0415
 
+        def cleaned(left: float) -> None:
+            advance(count + int(count * (1 - left)), STEPS * count)
+
         self._shelves.clear()
-        return await scrub(self._file, probes.taken(), self._forget)
+        return await scrub(self._file, probes.taken(), partial(self._forget, cleaned))
 
     # Looking after the file
 

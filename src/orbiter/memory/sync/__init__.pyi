@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import IO, Any, Literal, Self
 
 from orbiter.memory import agent, episodic, extraction
+from orbiter.memory._progress import Progress
 from orbiter.memory.agent import MemoryEvent
 from orbiter.memory.agent._evicting import Evicted
 from orbiter.memory.agent._facts import Source
@@ -39,7 +40,7 @@ from orbiter.memory.sync._proxies import Blocking
 from orbiter.memory.sync._streams import Stream as Stream
 from orbiter.memory.tokens import TokenCounter
 from orbiter.memory.transfer._limits import Limits
-from orbiter.memory.transfer._migrate import Migration, Progress
+from orbiter.memory.transfer._migrate import Migration
 from orbiter.memory.transfer._native import Exported
 from orbiter.memory.transfer._report import Imported
 from orbiter.memory.trust import Trust
@@ -141,33 +142,38 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         agent_id: str | None = None,
         by: str | None = None,
         dry_run: bool = False,
+        progress: Progress | None = None,
     ) -> Erasure:
         """Remove for good all that has these ids, everywhere, and check that nothing is left.
 
         Name at least one. It cannot be undone. The report is true if nothing was found any more,
         neither in a table nor in the bytes of a file; if it is not, it says why, and calling again
         goes on. With *dry_run* nothing is touched: the items and the forgotten ones are counted.
+        *progress* is called with steps done and steps in all.
         """
     @property
     def audit(self) -> AuditLog:
         """What was done in this memory, if it was made with `audit=`."""
     def stats(self) -> StoreStats:
         """Return how much the store holds, and what waits to be indexed."""
-    def verify(self, *, repair: bool = False) -> Verification:
-        """Read everything and check the search structures; with *repair*, build them anew."""
-    def reindex(self, *, progress: Callable[[int, int], None] | None = None) -> int:
+    def verify(self, *, repair: bool = False, progress: Progress | None = None) -> Verification:
+        """Read everything and check the search structures; with *repair*, build them anew.
+
+        *progress* is called with rows read and rows in all.
+        """
+    def reindex(self, *, progress: Progress | None = None) -> int:
         """Embed everything anew, as after a change of `embeddings`; return how many items.
 
         Where the stored vectors are of another model, this opens the memory, which `init` refuses.
+        *progress* is called with items done and items in all.
         """
-    def backup(
-        self, path: str | os.PathLike[str], *, progress: Callable[[int, int], None] | None = None
-    ) -> None:
+    def backup(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> None:
         """Copy a SQLite memory to a new file while it is in use."""
-    def settle(self) -> None:
+    def settle(self, *, progress: Progress | None = None) -> None:
         """Wait until what goes on in the background is done: summaries, indexes and vectors.
 
         What was remembered a moment ago is then found by meaning, too, however much it was.
+        *progress* is called once it begins, as nobody knows how much there is.
         """
 
 class ScopedMemory(Blocking[agent.ScopedMemory]):
@@ -196,7 +202,8 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         now, it is gone for good. A message may be a dict or what a provider's
         client returns; *format* is whose it is, if it is to be taken for no other. Whatever is
         remembered under an *idempotency_key* first stays: calling again, after a timeout or a
-        crash, stores nothing and returns that. An item of an id that is there already replaces it.
+        crash, stores nothing and returns that, also if it was changed or forgotten since. An item
+        of an id that is there already replaces it.
         """
     def remember_many(
         self,
@@ -214,8 +221,8 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         """Keep texts, items and messages in one step, all or none; return them as stored.
 
         Whatever is remembered under an *idempotency_key* first stays, all of it: calling again
-        stores nothing, and returns what is still there of that. Everything else is for each of
-        them, as in `remember`.
+        stores nothing, brings nothing back, and returns what is still there of that. Everything
+        else is for each of them, as in `remember`.
         """
     def recall(
         self,
@@ -258,9 +265,10 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
     ) -> MemoryItem:
         """Change what is given of a memory, and return it; the earlier version stays in `history`.
 
-        *extra* is added to what there is. *expires* is as for `remember`; `never` takes an end
-        away. With *expected_version* it is changed only if nobody
-        changed it since; else `VersionConflict` is raised, and nothing is changed.
+        *extra* is added to what there is. *source* is who writes the new version; without it the
+        label stays, as an edit makes nothing more trusted. *expires* is as for `remember`; `never`
+        takes an end away. With *expected_version* it is changed only if nobody changed it since;
+        else `VersionConflict` is raised, and nothing is changed.
         """
     def forget(
         self,
@@ -273,12 +281,14 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         until: datetime | None = None,
         everything: bool = False,
         dry_run: bool = False,
+        progress: Progress | None = None,
     ) -> Forgotten:
         """Forget one memory, or all that match the filters; return what.
 
         `restore` brings it back. *query* is a text that it holds. Without any filter,
         *everything* must be said. With *dry_run* nothing is forgotten. The summary of a chat that
-        loses a message is forgotten, too, and made anew from what is left.
+        loses a message is forgotten, too, and made anew from what is left. *progress* is called
+        with memories found so far, and 0.
         """
     def restore(self, item_id: str, *, version: int | None = None) -> MemoryItem:
         """Bring back what was forgotten, or what a memory was in an earlier *version*."""
@@ -347,29 +357,48 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         duplicates: bool = False,
         half_life_hours: float = ...,
         dry_run: bool = False,
+        progress: Progress | None = None,
     ) -> Evicted:
         """Forget what is worth least until the scope keeps its budget; return what, and why.
 
         The worth of a memory is its importance, halved every *half_life_hours*. What has the
         importance 1, facts that hold and system messages stay; a tool group goes whole. With
         *duplicates*, of memories that say the same only the first stays. `restore` brings a
-        memory back. With *dry_run* nothing is forgotten.
+        memory back. With *dry_run* nothing is forgotten. *progress* is called with memories read
+        and memories to read.
         """
-    def duplicates(self) -> builtins.list[tuple[MemoryItem, ...]]:
-        """Return groups of memories that say the same, the first of each group first."""
-    def quarantine(self, source: str, *, dry_run: bool = False) -> Forgotten:
+    def duplicates(
+        self, *, progress: Progress | None = None
+    ) -> builtins.list[tuple[MemoryItem, ...]]:
+        """Return groups of memories that say the same, the first of each group first.
+
+        *progress* is called with memories read and memories in all.
+        """
+    def quarantine(
+        self, source: str, *, dry_run: bool = False, progress: Progress | None = None
+    ) -> Forgotten:
         """Hide everything that came from *source*, such as `web:example.com`, or all of `web`.
 
         `release` brings back what was hidden, `undo` removes what it did for good reasons.
+        *progress* is called with memories found so far, and 0.
         """
-    def release(self, source: str) -> int:
-        """Bring back what `quarantine` has hidden of *source*; return how many memories."""
+    def release(self, source: str, *, progress: Progress | None = None) -> int:
+        """Bring back what `quarantine` has hidden of *source*; return how many memories.
+
+        *progress* is called with memories found so far, and 0.
+        """
     def undo(
-        self, source: str, *, since: datetime | None = None, dry_run: bool = False
+        self,
+        source: str,
+        *,
+        since: datetime | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
     ) -> Forgotten:
         """Take back everything that *source* added or changed, or did so *since* then.
 
-        What it added is forgotten, what it changed is again what it was before.
+        What it added is forgotten, what it changed is again what it was before. *progress* is
+        called with memories found so far, and 0.
         """
 
 class Chat(Blocking[agent.Chat]):
@@ -614,11 +643,14 @@ class AuditLog(Blocking[agent.AuditLog]):
         what was done to an item, its reads aside. *before* is the number of the last entry of a
         page, to get the page of older ones.
         """
-    def verify(self, *, head: str | None = None) -> AuditVerification:
+    def verify(
+        self, *, head: str | None = None, progress: Progress | None = None
+    ) -> AuditVerification:
         """Follow the chain, and compare every item with what its entries say of it.
 
         *head* is what `head()` returned at some time, and was kept elsewhere: without it nobody
-        can tell whether somebody has written the whole log anew.
+        can tell whether somebody has written the whole log anew. *progress* is called with steps
+        done and steps in all.
         """
     def head(self) -> str:
         """Return the hash of the last entry. Keep it where nobody who can write here can."""

@@ -14,7 +14,7 @@ from orbiter.memory.backends._postgres.derived import OWNER
 from orbiter.memory.backends._postgres.dialect import PostgresDialect
 from orbiter.memory.backends._probes import Probe
 from orbiter.memory.backends._sql import Args, Rows, Statement, Steps
-from orbiter.memory.backends._sql_erasing import scoped
+from orbiter.memory.backends._sql_erasing import Span, scoped
 from orbiter.memory.erasure import Erasure
 
 PATIENCE = 5.0
@@ -49,19 +49,24 @@ class Ours(NamedTuple):
     has_owner: bool
 
 
-def remove(dialect: PostgresDialect, wanted: dict[Any, str]) -> Steps[Erasure]:
-    """Remove the rows and versions of a scope; triggers take along what stands beside them."""
+def remove(dialect: PostgresDialect, wanted: dict[Any, str], span: Span | None) -> Steps[Erasure]:
+    """Remove the rows and versions of a scope; triggers take along what stands beside them.
+
+    With *span*, only those whose ids are within it; without, also what names the scope elsewhere.
+    """
     # All at once, in the order in which everybody locks: items that are another's by now, too.
-    yield from dialect.hold_several((yield from _sql_erasing.ids_of(dialect, wanted)))
+    yield from dialect.hold_several((yield from _sql_erasing.ids_of(dialect, wanted, span)))
     args = Args(dialect)
-    where = scoped(dialect, wanted, args)
+    where = scoped(dialect, wanted, args, span)
     vectors = yield Statement(
-        "SELECT count(DISTINCT i.id) FROM memory_items AS i JOIN memory_vectors AS v"
-        f" ON v.id = i.id AND v.user_key = {OWNER.format('i.')} WHERE {where}",
+        f"SELECT count(DISTINCT i.id) FROM (SELECT * FROM memory_items WHERE {where}) AS i"
+        f" JOIN memory_vectors AS v ON v.id = i.id AND v.user_key = {OWNER.format('i.')}",
         args,
     )
-    counts = yield from _sql_erasing.remove(dialect, wanted)
-    if "user_id" in wanted:  # where a walk over all users has come to; it begins anew
+    counts = yield from _sql_erasing.remove(dialect, wanted, span)
+    if (
+        span is None and "user_id" in wanted
+    ):  # where a walk over all users has come to; it begins anew
         yield Statement(
             "UPDATE memory_models SET last_user = '', last_id = '' WHERE last_user = $1",
             [wanted["user_id"]],

@@ -13,7 +13,7 @@ from orbiter.memory.backends import _sql_erasing
 from orbiter.memory.backends._episodes import names
 from orbiter.memory.backends._probes import Probe, Probes, found_in
 from orbiter.memory.backends._sql import Args, Statement, Steps
-from orbiter.memory.backends._sql_erasing import scoped
+from orbiter.memory.backends._sql_erasing import Span, scoped
 from orbiter.memory.backends._sqlite import schema, terms
 from orbiter.memory.backends._sqlite.dialect import SQLiteDialect
 from orbiter.memory.erasure import Erasure
@@ -66,22 +66,28 @@ def take(connection: sqlite3.Connection, wanted: dict[Any, str], probes: Probes)
         probes.add_term(terms.owner(wanted["user_id"]))
 
 
-def remove(wanted: dict[Any, str]) -> Steps[Erasure]:
-    """Remove the rows and versions of a scope; triggers note what the indexes must forget."""
+def remove(wanted: dict[Any, str], span: Span | None) -> Steps[Erasure]:
+    """Remove the rows and versions of a scope; triggers note what the indexes must forget.
+
+    With *span*, only those whose ids are within it; without, also what names the scope elsewhere.
+    """
     args = Args(SQLiteDialect())
-    where = scoped(args.dialect, wanted, args)
+    where = scoped(args.dialect, wanted, args, span)
     vectors = yield Statement(
         "SELECT count(DISTINCT place) FROM memory_vectors"
         f" WHERE place IN (SELECT rowid FROM memory_items WHERE {where})",
         args,
     )
-    counts = yield from _sql_erasing.remove(args.dialect, wanted)
+    counts = yield from _sql_erasing.remove(args.dialect, wanted, span)
+    counts = replace(counts, vectors=int(vectors[0][0]))
+    if span is not None:
+        return counts
     which, whose = _activity(wanted)
     yield Statement(f"DELETE FROM episodic_memories WHERE {which}", whose)
     episodes = yield Statement("SELECT changes()")
     # They name users. Who holds vectors in memory and is behind by these reads all of them again.
     yield Statement("DELETE FROM memory_changes")
-    return replace(counts, vectors=int(vectors[0][0]), episodes=int(episodes[0][0]))
+    return replace(counts, episodes=int(episodes[0][0]))
 
 
 def _activity(wanted: dict[Any, str]) -> tuple[str, list[str | None]]:

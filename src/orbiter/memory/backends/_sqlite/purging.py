@@ -21,6 +21,12 @@ def forget_some(connection: sqlite3.Connection) -> bool:
     return False
 
 
+def waits(connection: sqlite3.Connection) -> int:
+    """Return how many rows wait to be brought up to date."""
+    sql = "SELECT (SELECT count(*) FROM memory_unlisted) + (SELECT count(*) FROM memory_unindexed)"
+    return int(connection.execute(sql).fetchone()[0])
+
+
 def _settle() -> Steps[None]:
     sizes = yield Statement(
         "SELECT place, ifnull(length(indexed), 0) FROM memory_unindexed"

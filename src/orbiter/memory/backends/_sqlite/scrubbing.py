@@ -16,6 +16,9 @@ from orbiter.memory.errors import MemoryTimeoutError, StorageError
 
 PAUSE = 0.02
 
+MERGED = 16
+"""Pages of an index written at a time. Many more are read for each, if most of it was erased."""
+
 
 async def scrub(
     file: SQLiteFile, probes: list[Probe], forget: Callable[[], Awaitable[None]]
@@ -42,8 +45,9 @@ async def _clean_indexes(file: SQLiteFile, forget: Callable[[], Awaitable[None]]
     await file.write(erasing.drop_owners)
     parts = await file.read(erasing.segments, writing=True)
     for table in erasing.INDEXES:
+        merge = partial(merge_some, table=table, pages=MERGED)
         anew = True
-        while await file.read(partial(merge_some, table=table, anew=anew), writing=True):
+        while await file.read(partial(merge, anew=anew), writing=True):
             anew = False
     return await file.read(partial(erasing.unmerged, before=parts), writing=True)
 

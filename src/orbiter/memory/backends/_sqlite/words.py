@@ -127,15 +127,17 @@ def index_some(connection: sqlite3.Connection) -> bool:
     return bool(changed or rows)
 
 
-def merge_some(connection: sqlite3.Connection, *, table: str, anew: bool) -> bool:
-    """Merge a part of an index; tell whether there is more. *anew* starts with all of it."""
+def merge_some(
+    connection: sqlite3.Connection, *, table: str, anew: bool, pages: int = MERGED
+) -> bool:
+    """Write some *pages* of a merged index; tell whether there is more. *anew* starts with all."""
     if not schema.has_index(connection, table):
         return False
     before = connection.total_changes
     # In pieces: others must be able to write in between.
     connection.execute(
         f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)",
-        [-MERGED if anew else MERGED],
+        [-pages if anew else pages],
     )
     return connection.total_changes - before >= 2
 
