@@ -20,6 +20,7 @@
     ├── ExtractionError        (RuntimeError)      an extractor gave nothing that can be used
     ├── EmbeddingError         (RuntimeError)      a model gave no usable vector
     ├── NotInitializedError    (RuntimeError)      a store was used before `init()`
+    ├── EventLoopError         (RuntimeError)      a memory is in use in another event loop
     ├── VersionConflict        (RuntimeError)      an item has moved on since it was read
     ├── AccessError            (PermissionError)   a database refuses: it is another user's
     ├── StorageError           (OSError)           a file or database cannot hold or give data
@@ -38,6 +39,7 @@ __all__ = [
     "EmbeddingError",
     "EmbeddingsMismatchError",
     "EmptyFilterError",
+    "EventLoopError",
     "ExtractionError",
     "FenceError",
     "InvalidItemError",
@@ -210,6 +212,17 @@ class NotInitializedError(MemoryError, RuntimeError):
     def __init__(self, store: object) -> None:
         super().__init__(
             f"{store!r} is not initialized; use `async with store:` or call `await store.init()`"
+        )
+
+
+class EventLoopError(MemoryError, RuntimeError):
+    """A memory was used in an event loop while another loop, still running, uses it."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} is in use in another event loop that is still running; make one "
+            "`AgentMemory` for each event loop, or use `orbiter.memory.sync`, which every thread "
+            "may share"
         )
 
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, TypeGuard
 
+from orbiter.memory._loops import OneLoop
 from orbiter.memory.agent._events import Events
 from orbiter.memory.agent._reading import RESERVED, belongs
 from orbiter.memory.errors import (
@@ -90,6 +91,7 @@ class Core:
         self,
         store: Store,
         *,
+        owner: str = "this memory",
         embeddings: Embeddings | None,
         is_model_declined: bool,
         episodic: str | None,
@@ -97,7 +99,8 @@ class Core:
         prepare: Callable[[], None],
     ) -> None:
         self.store = store
-        self.events = Events()
+        self._loop = OneLoop(owner)
+        self.events = Events(self.enter)
         self.embeddings = embeddings
         self.is_model_declined = is_model_declined
         self.is_indexed = isinstance(store, LexicalStore)
@@ -106,7 +109,6 @@ class Core:
         self._row_security = row_security
         self._prepare = prepare
         self._is_open = False
-        self._opening = asyncio.Lock()
         self._mirror: Mirror | None = None
         self._managers: OrderedDict[str, ShortTermMemoryManager] = OrderedDict()
         self._leaving: set[asyncio.Future[None]] = set()
@@ -115,8 +117,17 @@ class Core:
 
     # Opening and closing
 
+    def enter(self) -> None:
+        """Make this the memory of the running event loop; see `OneLoop.enter`."""
+        if self._loop.enter():
+            # A server's connections ended with the loop that had them; opening makes others.
+            self._is_open = False
+            self._bound.clear()
+            self._leaving.clear()
+
     async def opened(self, scope: MemoryMetadata) -> Store:
         """Return the store for what concerns *scope*, opening it if it is not open yet."""
+        self.enter()
         if not self._is_open:
             await self.init()
         return self._held(scope) if self._row_security else self.store
@@ -134,7 +145,8 @@ class Core:
 
     async def init(self) -> None:
         """Open the store. May be repeated."""
-        async with self._opening:
+        self.enter()
+        async with self._loop.turn:
             if self._is_open:
                 return
             try:
@@ -152,7 +164,8 @@ class Core:
 
     async def close(self) -> None:
         """Close everything that was opened. May be repeated; the next use opens it again."""
-        async with self._opening:
+        self.enter()
+        async with self._loop.turn:
             for closer in self._closers:
                 await closer()
             self.events.close()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
@@ -18,19 +18,25 @@ MOST_WAITING = 10_000
 """Events kept for a listener that does not come for them; then the oldest are dropped."""
 
 
+def _anywhere() -> None:
+    """Let every event loop in."""
+
+
 class EventStream:
     """What happens from now on, one `MemoryEvent` after the other, until the memory is closed.
 
     It hears from the moment it is made. Leave it with `aclose()` or `async with`, or just drop it.
     """
 
-    def __init__(self, scope: MemoryMetadata) -> None:
+    def __init__(self, scope: MemoryMetadata, enter: Callable[[], None] = _anywhere) -> None:
+        self._enter = enter
         self._wanted = Query(metadata=scope).wanted
         self._scope = scope
         self._waiting: deque[MemoryEvent] = deque()
         self._missed = 0
         self._is_closed = False
         self._news = asyncio.Event()
+        self._home: asyncio.AbstractEventLoop | None = None
 
     def _hear(self, event: MemoryEvent) -> None:
         if any(getattr(event.scope, name) != value for name, value in self._wanted.items()):
@@ -49,6 +55,10 @@ class EventStream:
         return self
 
     async def __anext__(self) -> MemoryEvent:
+        self._enter()
+        loop = asyncio.get_running_loop()
+        if self._home is not loop:  # an event serves the loop that first waited for it
+            self._home, self._news = loop, asyncio.Event()
         while True:
             if self._missed:
                 count, self._missed = self._missed, 0
@@ -79,14 +89,15 @@ class EventStream:
 
 
 class Events:
-    """All listeners of one memory."""
+    """All listeners of one memory, which *enter* the event loop it is used in."""
 
-    def __init__(self) -> None:
+    def __init__(self, enter: Callable[[], None] = _anywhere) -> None:
+        self._enter = enter
         self._streams: WeakSet[EventStream] = WeakSet()
 
     def listen(self, scope: MemoryMetadata) -> EventStream:
         """Return a stream of what happens in *scope* from now on."""
-        stream = EventStream(scope)
+        stream = EventStream(scope, self._enter)
         self._streams.add(stream)
         return stream
 

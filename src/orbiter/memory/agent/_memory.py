@@ -108,6 +108,7 @@ class AgentMemory:
             raise QueryError("`row_security=True` is Postgres's; other stores are held by handles")
         self._core = Core(
             self._store,
+            owner=repr(self),
             embeddings=model,
             is_model_declined=embeddings is None,
             episodic=str(address) if is_redis and episodic is None else episodic,
@@ -264,6 +265,7 @@ class AgentMemory:
         Where the stored vectors are of another model, this opens the memory, which `init` refuses.
         *progress* is called with items done and items in all.
         """
+        self._core.enter()
         store = self._durable("embedding anew")
         done = await store.reindex(progress=progress or advance)
         await self.init()
@@ -294,6 +296,7 @@ class AgentMemory:
         What was remembered a moment ago is then found by meaning, too, however much it was.
         *progress* is called once it begins, as nobody knows how much there is.
         """
+        self._core.enter()
         with track(progress):
             advance(0)
         await self._chats.settle()

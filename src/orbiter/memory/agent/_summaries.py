@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from pydantic import Field
 
@@ -95,10 +94,19 @@ class Summaries:
         tally.count(items, self._config)
         if tally.is_whole and not self._is_due(tally):
             return
-        if key not in self._tasks:
+        if not self._is_under_way(key):
             task = asyncio.create_task(self._look(scope, key))
             self._tasks[key] = task
             task.add_done_callback(lambda done: self._leave(key, done))
+
+    def _is_under_way(self, key: str) -> bool:
+        task = self._tasks.get(key)
+        return task is not None and task in self._of_this_loop()
+
+    def _of_this_loop(self) -> list[asyncio.Task[None]]:
+        """Return the tasks that can end; a loop that stopped for good leaves its own behind."""
+        loop = asyncio.get_running_loop()
+        return [task for task in self._tasks.values() if task.get_loop() is loop]
 
     def _leave(self, key: str, task: asyncio.Task[None] | None) -> None:
         if self._tasks.get(key) is task:
@@ -224,15 +232,16 @@ class Summaries:
 
     async def settle(self) -> None:
         """Wait until no summary is under way."""
-        while self._tasks:
-            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        while tasks := self._of_this_loop():
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def close(self) -> None:
         """Give up what is under way: it can be made again."""
-        tasks: list[asyncio.Task[Any]] = list(self._tasks.values())
+        tasks = self._of_this_loop()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks.clear()
         self._tallies.clear()
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
+from orbiter.memory._loops import OneLoop
 from orbiter.memory.copies import copy_item
 from orbiter.memory.errors import QueryError
 from orbiter.memory.items import MemoryItem, MemoryMetadata
@@ -52,7 +53,7 @@ class Mirror:
         self._held: dict[str, MemoryItem] = {}
         self._owned: dict[_Owner, set[str]] = {}
         self._scopes: dict[_Owner, None] = {}
-        self._turn = asyncio.Lock()
+        self._loop = OneLoop(repr(self))
 
     def __repr__(self) -> str:
         return f"Mirror({self.store!r})"
@@ -68,7 +69,7 @@ class Mirror:
         check_scope(scope)
         if check_mode(options.get("mode", "hybrid")) == "meaning" and self.embeddings is None:
             raise no_meaning(self.store)
-        async with self._turn:
+        async with self._loop.turn:
             there = await self._read(scope)
             index = await self._opened()
             try:
@@ -81,7 +82,7 @@ class Mirror:
 
     async def close(self) -> None:
         """Drop the index; the store stays open. May be repeated; the next answer begins anew."""
-        async with self._turn:
+        async with self._loop.turn:
             await self._close()
 
     async def _close(self) -> None:

@@ -34,6 +34,7 @@ _STATUS: dict[str, int] = {
     "SoulError": 503,
     "SoulNotFoundError": 503,
     "NotInitializedError": 503,
+    "EventLoopError": 500,
     "StorageError": 503,
     "MemoryConnectionError": 503,
     "MemoryTimeoutError": 503,

@@ -1,0 +1,52 @@
+"""`OneLoop`: holds an object to one running event loop at a time, and tells the others at once.
+
+What asyncio has to wait with, locks and events, belongs to the loop it first waited in: shared by
+two loops it raises in one and never wakes the other. So whoever owns such a thing calls `enter`
+before it uses it.
+"""
+
+import asyncio
+import os
+from threading import Lock
+
+from orbiter.memory.errors import EventLoopError
+
+__all__ = ["OneLoop"]
+
+
+class OneLoop:
+    """Belongs to the first loop that enters, until that loop ends, stops or was forked away.
+
+    *owner* is how the object is called in errors.
+    """
+
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._process = os.getpid()
+        self._claiming = Lock()
+        self._turn = asyncio.Lock()
+
+    def enter(self) -> bool:
+        """Belong to the running loop; tell whether it was another's before.
+
+        Raises `EventLoopError` while that other one runs.
+        """
+        loop = asyncio.get_running_loop()
+        if self._process != os.getpid():
+            # The parent's loop looks as if it ran, and a thread that is not here may hold the lock.
+            self._process, self._claiming, self._loop = os.getpid(), Lock(), None
+        if self._loop is loop:
+            return False
+        with self._claiming:
+            last = self._loop
+            if last is not None and last.is_running():
+                raise EventLoopError(self._owner)
+            self._loop, self._turn = loop, asyncio.Lock()
+        return last is not None
+
+    @property
+    def turn(self) -> asyncio.Lock:
+        """A lock of the loop that has entered."""
+        self.enter()
+        return self._turn
