@@ -19,6 +19,7 @@ from orbiter.memory import (
 )
 from orbiter.memory.agent import ScopedMemory, SummaryMemory
 from orbiter.memory.agent._reading import derived_id
+from orbiter.memory.query import SCOPE_FIELDS
 from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.testing import ScriptedSummarizer
 
@@ -50,6 +51,27 @@ HOSTILE = [
 async def test_a_scope_names_somebody(any_memory: AgentMemory) -> None:
     with pytest.raises(QueryError, match=r"memory\.unscoped\(\)"):
         any_memory.scope()
+
+
+@pytest.mark.parametrize("field", SCOPE_FIELDS)
+async def test_an_empty_name_never_means_nobody(any_memory: AgentMemory, field: str) -> None:
+    empty: dict[str, Any] = {field: ""}
+    other = {"user_id": "u", "session_id": "s"}
+    handle = any_memory.scope(**{name: v for name, v in other.items() if name != field})
+    item = HumanMemory(content="x", metadata=MemoryMetadata(**empty))
+    before = (await handle.stats()).items
+
+    with pytest.raises(QueryError, match=field):
+        any_memory.scope(**{**other, **empty})
+    with pytest.raises(QueryError, match=field):
+        await any_memory.erase(**{**other, **empty})
+    for work in (handle.remember(item), handle.remember_many([item]), handle.chat("c").add(item)):
+        with pytest.raises(QueryError, match=f"`{field}` is empty"):
+            await work
+    with pytest.raises(QueryError, match=field):
+        await any_memory.audit.entries(**empty)
+
+    assert (await handle.stats()).items == before
 
 
 @pytest.mark.parametrize("bad", ["", 7, b"alice", ["alice"], "a\0b", "\ud800", "x" * 2_000])

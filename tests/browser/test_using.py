@@ -86,6 +86,33 @@ async def test_the_context_lab_shows_what_is_sent_and_what_it_costs(site: str, l
     await visit.check()
 
 
+async def test_a_name_that_is_left_blank_is_not_sent(
+    site: str, look: Look, memory: AgentMemory
+) -> None:
+    visit = await look(f"{site}/recall")
+    page = visit.page
+    await page.get_by_label("Question").fill("Who has an allergy?")
+    await page.get_by_role("button", name="Recall", exact=True).click()
+    await visit.settled()
+    assert "user_id" not in page.url
+    await expect(page.locator(".memory", has_text="peanuts").first).to_be_visible()
+
+    await page.goto(site)
+    await page.get_by_role("button", name="Add a memory").click()
+    await page.locator("#add-content").fill("The cellar is dry")
+    await page.locator("#add-user").fill("edith")
+    await page.get_by_role("button", name="Remember", exact=True).click()
+    await expect(page.locator("#results")).to_contain_text("The cellar is dry")
+    [stored] = await memory.scope(user_id="edith").list(query="cellar")
+    assert stored.metadata.agent_id is None
+
+    await page.goto(f"{site}/data")
+    await page.locator("#x-user_id").fill("edith")
+    await page.get_by_role("button", name="Count first").click()
+    await expect(page.locator("#erase")).to_contain_text("This would erase")
+    await visit.check()
+
+
 async def test_a_file_is_imported_with_a_report(
     site: str, look: Look, memory: AgentMemory, tmp_path: Path
 ) -> None:

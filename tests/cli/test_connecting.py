@@ -363,7 +363,8 @@ def test_what_is_no_json_is_told_with_its_place(text: str) -> None:
     [
         (["--url", "/nowhere/at/all/memory.db"], "/nowhere/at/all"),
         (["--import", "/nowhere/memory.jsonl"], "/nowhere/memory.jsonl"),
-        (["--user", ""], "whose memories?"),
+        (["--user", ""], "`--user` is empty"),
+        (["--no-user"], "whose memories?"),
         (["--tools", "everything"], "everything"),
     ],
 )

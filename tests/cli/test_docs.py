@@ -12,17 +12,17 @@ from orbiter.memory.cli._root import COMMANDS, NAME, app
 PAGE = Path(__file__).parents[2] / "docs/cli.md"
 
 
-def _walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield every command with the words that call it."""
     yield path, command
     if hasattr(command, "list_commands"):
         context = typer.Context(command)
         for name in command.list_commands(context):
-            yield from _walk(command.get_command(context, name), (*path, name))
+            yield from walk(command.get_command(context, name), (*path, name))
 
 
 def _commands() -> dict[str, Any]:
-    return {" ".join(path): each for path, each in _walk(typer.main.get_command(app), ())}
+    return {" ".join(path): each for path, each in walk(typer.main.get_command(app), ())}
 
 
 def _section(text: str, name: str) -> str:
@@ -34,7 +34,7 @@ def _section(text: str, name: str) -> str:
 def test_every_command_and_option_is_in_the_documentation() -> None:
     text = PAGE.read_text(encoding="utf-8")
     shared = text.partition("## Commands")[0]
-    common = set(re.findall(r"^\| `(--[a-z]+)`", shared, re.MULTILINE))
+    common = set(re.findall(r"^\| `(--[a-z-]+)`", shared, re.MULTILINE))
 
     for name, command in _commands().items():
         is_group = hasattr(command, "list_commands")

@@ -3,7 +3,11 @@
 import getpass
 
 import pytest
+import typer
 from tests.cli.conftest import Cli
+from tests.cli.test_docs import walk
+
+from orbiter.memory.cli._root import app
 
 
 def test_a_user_sees_only_their_own(cli: Cli) -> None:
@@ -38,7 +42,7 @@ def test_all_and_a_scope_exclude_each_other(cli: Cli) -> None:
 
 def test_nobody_named_is_an_error_that_says_how_to_name_somebody(cli: Cli) -> None:
     for args in (["list"], ["recall", "x"], ["remember", "x"], ["forget", "--everything"]):
-        result = cli(*args, "--user", "")
+        result = cli(*args, "--no-user")
 
         assert result.exit_code == 2
         assert "`--user`" in result.stderr
@@ -66,3 +70,68 @@ def test_without_a_name_it_is_the_computers_user(cli: Cli, monkeypatch: pytest.M
     assert named["user"] == {"value": "alice", "from": "ORBITER_MEMORY_USER"}
     assert '"user": {\n    "value": null' in result.stdout
     assert getpass.getuser()
+
+
+def scoped_commands() -> list[list[str]]:
+    """Return the words of every command that takes the name of a scope, with its arguments."""
+    found: list[list[str]] = []
+    for path, each in walk(typer.main.get_command(app), ()):
+        # `config` shows what is set, right or wrong.
+        if path != ("config",) and any("--session" in param.opts for param in each.params):
+            needed = [p for p in each.params if p.param_type_name == "argument" and p.required]
+            found.append([*path, *("codex" if path == ("install",) else "x" for _ in needed)])
+    return found
+
+
+@pytest.mark.parametrize("scope", ["user", "session", "task", "agent"])
+def test_no_command_takes_an_empty_name_for_none(cli: Cli, scope: str) -> None:
+    cli.remember("alice's plan")
+    commands = scoped_commands()
+
+    for words in commands:
+        result = cli(*words, f"--{scope}", "")
+
+        assert result.exit_code == 2, words
+        assert f"`--{scope}` is empty" in result.stderr, words
+    assert len(commands) > 30
+    assert len(cli.json("list", "--all")["items"]) == 1
+
+
+@pytest.mark.parametrize("scope", ["user", "session", "task", "agent"])
+def test_no_command_takes_an_empty_variable_for_none(cli: Cli, scope: str) -> None:
+    cli.remember("alice's plan")
+    variable = f"ORBITER_MEMORY_{scope.upper()}"
+
+    for words in scoped_commands():
+        if words == ["keys", "create"]:  # which does not ask the environment
+            continue
+        result = cli(*words, env={variable: ""})
+
+        assert result.exit_code == 2, words
+        assert f"`{variable}` is empty" in result.stderr, words
+
+
+def test_a_scope_may_name_no_user(cli: Cli) -> None:
+    mine = cli.remember("mine", "--session", "s1")
+    other = cli.remember("bob's", "--user", "bob", "--session", "s1")
+
+    found = cli.json("list", "--session", "s1", "--no-user")["items"]
+    both = cli("list", "--no-user", "--user", "bob")
+    nobody = cli("list", "--no-user")
+
+    assert {item["id"] for item in found} == {mine, other}
+    assert both.exit_code == nobody.exit_code == 2
+    assert "`--no-user` and `--user`" in both.stderr
+    assert "whose memories?" in nobody.stderr
+
+
+@pytest.mark.parametrize("role", ["read", "write", "admin"])
+@pytest.mark.parametrize("scope", ["user", "session", "task", "agent"])
+def test_no_key_is_made_for_an_empty_name(cli: Cli, scope: str, role: str) -> None:
+    others = ["--user", "ann"] if scope != "user" else ["--agent", "a"]
+    for named in (others, []):
+        result = cli("keys", "create", "--role", role, *named, f"--{scope}", "")
+
+        assert result.exit_code == 2
+        assert f"`--{scope}` is empty" in result.stderr
+    assert cli.json("keys", "list") == []

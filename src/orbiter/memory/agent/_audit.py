@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, TypeGuard, TypeVar
 from orbiter.memory._progress import Progress, track
 from orbiter.memory.agent._core import Core, Store
 from orbiter.memory.agent._observed import observed
+from orbiter.memory.agent._reading import check_given
 from orbiter.memory.audit import AuditEntry, AuditVerification, silently
 from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.items import MemoryMetadata
+from orbiter.memory.query import SCOPE_FIELDS
 
 if TYPE_CHECKING:
     from orbiter.memory.backends._sql_audit import SQLAudit
@@ -62,6 +64,10 @@ class AuditLog:
         what was done to an item, its reads aside. *before* is the number of the last entry of a
         page, to get the page of older ones.
         """
+        given = (user_id, session_id, task_id, agent_id)
+        for name, value in zip(SCOPE_FIELDS, given, strict=True):
+            if value is not None:
+                check_given(name, value)
         whose = MemoryMetadata(
             user_id=user_id, session_id=session_id, task_id=task_id, agent_id=agent_id
         )

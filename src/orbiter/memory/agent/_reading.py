@@ -241,6 +241,9 @@ def _dumped(what: object) -> Mapping[str, object]:
 
 def _placed(item: MemoryItem, scope: MemoryMetadata, extra: Mapping[str, object]) -> MemoryItem:
     own = item.metadata.model_copy(update={"extra": _sourced(item.metadata.extra)})
+    for name in SCOPE_FIELDS:
+        if getattr(own, name) == "":
+            raise QueryError(f"the item's `{name}` is empty; name somebody, or leave it `None`")
     item.__dict__["metadata"] = within(scope, own, extra)  # it is a copy, and not changed
     return item
 

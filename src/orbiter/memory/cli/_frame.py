@@ -27,6 +27,7 @@ __all__ = ["SCOPES", "Place", "Run", "command", "is_missing", "is_served", "new_
 
 SCOPES = ("user", "session", "task", "agent")
 _ENV = "ORBITER_MEMORY_"
+_NOT_SET = "not set"
 _MAKERS = ("remember", "import")
 
 
@@ -43,9 +44,15 @@ class Place:
     agent: str | None = None
     by: str | None = None
     everyone: bool = False
+    no_user: bool = False
 
     def setting(self, name: str) -> tuple[str | None, str]:
-        """Return what *name* is set to, and where that comes from; an empty value sets nothing."""
+        """Return what *name* is set to, and where that comes from; an empty value sets nothing.
+
+        An empty name of a scope is not for this to tell: `check_names` refuses it.
+        """
+        if name == "user" and self.no_user:
+            return None, "--no-user"
         given = getattr(self, name)
         if given is not None:
             return given or None, f"--{name}"
@@ -54,7 +61,7 @@ class Place:
             return os.environ[variable] or None, variable
         if name == "user" and (user := os_user()):
             return user, "the name of the computer's user"
-        return None, "not set"
+        return None, _NOT_SET
 
     def has_model(self) -> bool:
         """Tell whether the local model may be used."""
@@ -63,13 +70,25 @@ class Place:
             raise UsageError(f"{origin} must be `auto` or `none`, not `{chosen}`")
         return chosen != "none"
 
+    def check_names(self) -> None:
+        """Raise `UsageError` for a scope that is named, but empty: it would widen what is meant."""
+        if self.no_user and self.user is not None:
+            raise UsageError("`--no-user` and `--user` exclude each other; leave one out")
+        for name in SCOPES:
+            value, origin = self.setting(name)
+            if value is None and origin not in (_NOT_SET, "--no-user"):
+                way = "give `--no-user` for nobody's" if name == "user" else "leave it out"
+                raise UsageError(f"`{origin}` is empty; name somebody, or {way}")
+
     def scope(self) -> dict[str, str] | None:
         """Return what `AgentMemory.scope` takes, or `None` for everyone's memories."""
         if self.everyone:
-            named = [f"--{name}" for name in SCOPES if getattr(self, name)]
+            named = [f"--{name}" for name in SCOPES if getattr(self, name) is not None]
+            named += ["--no-user"] if self.no_user else []
             if named:
                 raise UsageError(f"`--all` and `{named[0]}` exclude each other; leave one out")
             return None
+        self.check_names()
         found = {f"{name}_id": value for name in SCOPES if (value := self.setting(name)[0])}
         if not found:
             raise UsageError(
@@ -202,7 +221,8 @@ _URL = {
     "model": _option("--model", text=f"`auto` or `none`: words only. [env: {_ENV}MODEL]"),
 }
 _WHOSE = {
-    "user": _option("--user", text=f"Whose memories; '' is nobody's. [env: {_ENV}USER]"),
+    "user": _option("--user", text=f"Whose memories. [env: {_ENV}USER]"),
+    "no_user": _option("--no-user", text="Nobody's: only what the others name.", kind=bool),
     "session": _option("--session", text=f"Only this session. [env: {_ENV}SESSION]"),
     "task": _option("--task", text=f"Only this task. [env: {_ENV}TASK]"),
     "agent": _option("--agent", text=f"Only this agent. [env: {_ENV}AGENT]"),
@@ -210,6 +230,7 @@ _WHOSE = {
 }
 _ALL = {"everyone": _option("--all", text="Everyone's memories, of any scope.", kind=bool)}
 _JSON = {"as_json": _option("--json", text="Print JSON.", kind=bool)}
+_FLAGS = ("everyone", "no_user", "as_json")
 
 _Command = Callable[..., int | None] | Callable[..., Awaitable[int | None]]
 
@@ -222,11 +243,13 @@ def command(
     scope: bool = True,
     everyone: bool = True,
     json: bool = True,
+    shows_scope: bool = False,
     makers: tuple[str, ...] = _MAKERS,
 ) -> Callable[[_Command], _Command]:
     """Add a function to *app* as the command *name*, with the shared options it needs.
 
-    *makers* are the commands that make the store which it does not find.
+    *makers* are the commands that make the store which it does not find. One that only
+    *shows_scope* may be asked when a variable names it wrongly.
     """
     shared: dict[str, Any] = {}
     for wanted, options in (
@@ -243,7 +266,7 @@ def command(
             inspect.Parameter(
                 each,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=False if each in ("everyone", "as_json") else None,
+                default=False if each in _FLAGS else None,
                 annotation=annotation,
             )
             for each, annotation in shared.items()
@@ -252,7 +275,9 @@ def command(
         def called(**given: Any) -> None:
             taken = {each: given.pop(each) for each in shared}
             out = Output(is_json=taken.pop("as_json", False))
-            code = _run(function, Run(Place(**taken), out, makers), given)
+            place = Place(**taken)
+            is_checked = "user" in shared and not shows_scope
+            code = _run(function, Run(place, out, makers), given, is_checked=is_checked)
             raise typer.Exit(code)
 
         called.__name__ = function.__name__
@@ -266,7 +291,7 @@ def command(
     return add
 
 
-def _run(function: _Command, run: Run, given: dict[str, Any]) -> int:
+def _run(function: _Command, run: Run, given: dict[str, Any], *, is_checked: bool) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         if run.place.setting("model")[0] == "none":  # chosen, so nobody needs to be told
@@ -275,6 +300,8 @@ def _run(function: _Command, run: Run, given: dict[str, Any]) -> int:
         warnings.filterwarnings("ignore", "[0-9,]+ memories are not embedded yet")
         warnings.showwarning = lambda message, *_, **__: run.out.note(str(message))
         try:
+            if is_checked:
+                run.place.check_names()
             result = function(run, **given)
             if inspect.isawaitable(result):
                 result = asyncio.run(_awaited(result))

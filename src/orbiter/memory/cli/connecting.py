@@ -205,8 +205,8 @@ def _settings(place: Place, *, is_shared: bool) -> tuple[list[str], dict[str, st
             env["ORBITER_MEMORY_URL"] = given
         elif given is not None:
             options += [f"--{name}", _absolute(given) if name == "url" else given]
-        elif getattr(place, name) == "":
-            options += [f"--{name}", ""]
+        elif origin == "--no-user":
+            options.append(origin)
     token = place.setting("token")[0]
     if token is not None and is_of_server(place.setting("url")[0]):
         env["ORBITER_MEMORY_TOKEN"] = token

@@ -26,7 +26,7 @@ class Shell(StrEnum):
     POWERSHELL = "powershell"
 
 
-@command(app, "config", everyone=False)
+@command(app, "config", everyone=False, shows_scope=True)
 def config(run: Run) -> None:
     """Show the settings in force and where each comes from."""
     from orbiter.memory.backends._addresses import shown  # noqa: PLC0415 - `--help` needs it not

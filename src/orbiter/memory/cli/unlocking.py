@@ -62,7 +62,10 @@ def create(  # noqa: PLR0913 - whose it is, and what it may do
     from orbiter.memory.items import MemoryMetadata  # noqa: PLC0415 - `--help` needs it not
 
     given = {"user": user, "session": session, "task": task, "agent": agent}
-    named = {f"{each}_id": value for each, value in given.items() if value}
+    for each, value in given.items():
+        if value == "":
+            raise UsageError(f"`--{each}` is empty; name somebody, or leave it out")
+    named = {f"{each}_id": value for each, value in given.items() if value is not None}
     if role is not Role.ADMIN and not named:
         raise UsageError(
             f"whose memories is the key to {role.value}? name them with `--user`, `--session`, "

@@ -15,6 +15,7 @@ from orbiter.memory.agent import AgentMemory
 from orbiter.memory.keys import KeyFile
 from orbiter.memory.server import _events, _health, _rest, _transfers
 from orbiter.memory.server._guard import Guard
+from orbiter.memory.server._handles import ScopeCheck
 from orbiter.memory.server._limits import Limited
 from orbiter.memory.server._live import Live
 from orbiter.memory.server._metrics import Measured, Metrics
@@ -46,6 +47,7 @@ def create_app(
             Middleware(Measured, metrics=metrics, with_log=settings.with_log),
             Middleware(Guard, settings=settings),
             Middleware(Problems),
+            Middleware(ScopeCheck),
             Middleware(Limited, settings=settings),
         ],
         exception_handlers={HTTPException: _problem},

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from orbiter.memory.errors import QueryError
 from orbiter.memory.query import SCOPE_FIELDS
-from orbiter.memory.server._handles import SCOPE_PARAMETERS
+from orbiter.memory.server._handles import SCOPE_PARAMETERS, check_names
 from orbiter.memory.server._problems import Refused
 from orbiter.memory.wire import REQUIRED, TARGET_PARAMS, Operation, Param, parse
 from orbiter.memory.wire._calls import load_param, load_text
@@ -51,6 +51,8 @@ async def read_asked(request: Request, operation: Operation, named: Mapping[str,
     body = await _read_body(request) if operation.verb != "GET" else {}
     sides = (TARGET_PARAMS[operation.target], operation.params)
     _refuse_unknown(sides, query, body, is_scoped=is_scoped)
+    # A name that the key puts in place of what is asked is still a mistake if it is empty.
+    check_names((name, value) for name, value in body.items() if value == "")
     target, given = (_read(params, named, query, body) for params in sides)
     return Asked(scope, target, given)
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["mount"]
 
 _PATHS: dict[Profile, str] = {"memory": "/mcp", "kg": "/mcp/kg", "openai": "/mcp/openai"}
+_USER_VARIABLE = "ORBITER_MEMORY_USER"
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _ASKED = (*SCOPE_FIELDS, "by")
 """What an address may say of whose memories it means: never everyone's, which are no agent's."""
@@ -131,13 +132,15 @@ def _handle_of_call(ctx: "Context") -> "ScopedMemory":
     if not isinstance(request, Request):
         raise QueryError("this call came without a request; it is nobody's")
     shared, principal = shared_of(request), principal_of(request)
-    asked = {name: request.query_params.get(name, "") for name in _ASKED}
+    query = request.query_params
+    asked = {name: query[name] for name in _ASKED if name in query}
     names_nobody = not any(
-        asked[name] or getattr(principal.scope, name) is not None for name in SCOPE_FIELDS
+        name in asked or getattr(principal.scope, name) is not None for name in SCOPE_FIELDS
     )
     if names_nobody and principal.key_id is None:
         # On this computer alone, and without a key: whoever the command line would take it for.
-        asked["user_id"] = _computers_user() or ""
+        user = _computers_user()
+        asked |= {} if user is None else {"user_id": user}
     elif names_nobody:
         raise QueryError(
             "this key is for everyone's memories, and an agent needs somebody's: put "
@@ -147,7 +150,10 @@ def _handle_of_call(ctx: "Context") -> "ScopedMemory":
 
 
 def _computers_user() -> str | None:
+    named = os.environ.get(_USER_VARIABLE)
+    if named == "":
+        raise QueryError(f"`{_USER_VARIABLE}` is empty on the server; name somebody, or unset it")
     try:
-        return os.environ.get("ORBITER_MEMORY_USER") or getpass.getuser()
+        return named or getpass.getuser()
     except (OSError, KeyError, ImportError):  # no such user, as in some containers
         return None

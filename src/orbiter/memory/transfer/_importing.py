@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from orbiter.memory.agent._core import Core, Store, keeps_versions
+from orbiter.memory.agent._reading import check_given
 from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.items import MemoryItem, MemoryMetadata
 from orbiter.memory.query import Query
@@ -52,6 +53,8 @@ async def import_into(  # noqa: PLR0913 - what a file is, and whose
     not what they were. What a *sender* says of ids and of who did what is not simply believed.
     """
     check_path(path)
+    if owner is not None:
+        check_given("owner", owner)
     store = await core.opened(scope)
     report = Report()
     own = scope if Query(metadata=scope).wanted else None

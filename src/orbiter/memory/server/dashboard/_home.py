@@ -111,7 +111,7 @@ async def memories(ask: Ask) -> Answer:
 async def remember(ask: Ask) -> Said:
     """Keep what somebody typed, and return the list with it."""
     form = await ask.form()
-    named = {str(name): form[name].strip() for name in SCOPE_FIELDS if form.get(name, "").strip()}
+    named = {str(name): form[name].strip() for name in SCOPE_FIELDS if name in form}
     whose = {**ask.scope, **named}
     if not whose and not Query(metadata=ask.principal.scope).wanted:
         raise QueryError("say whose memory it is: name a user or an agent")

@@ -25,7 +25,7 @@ from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import AccessError, QueryError
 from orbiter.memory.keys import Principal, Role
 from orbiter.memory.query import SCOPE_FIELDS, Query
-from orbiter.memory.server._handles import handle_of
+from orbiter.memory.server._handles import check_names, handle_of
 from orbiter.memory.server._shared import Shared
 from orbiter.memory.server.dashboard._json import to_json
 from orbiter.memory.server.dashboard._render import render
@@ -140,9 +140,11 @@ class Ask:
         """Return the fields of a form that was sent."""
         body = await self.request.body()
         try:
-            return dict(parse_qsl(body.decode(), keep_blank_values=True, strict_parsing=False))
+            pairs = parse_qsl(body.decode(), keep_blank_values=True, strict_parsing=False)
         except UnicodeDecodeError:
             raise QueryError("the form is not UTF-8; send it from the page") from None
+        check_names((name, value.strip()) for name, value in pairs)
+        return dict(pairs)
 
     def frame(self, title: str, path: str) -> Data:
         """Return what every whole page needs."""
@@ -244,6 +246,8 @@ class Pages:
                 ask = Ask(request)
                 if not ask.may(role):
                     raise AccessError(_refused(ask, role))
+                if verb != "GET":
+                    await ask.form()  # refuses an empty name of a scope, whatever the part reads
                 given = await give(ask)
                 if isinstance(given, Response):
                     return given

@@ -7,6 +7,13 @@ document.addEventListener("htmx:configRequest", (event) => {
   event.detail.headers["X-Orbiter-Token"] = token;
 });
 
+// A field that was left blank is not sent: the server refuses an empty name of a scope.
+document.addEventListener("formdata", ({ formData }) => {
+  for (const name of ["user_id", "session_id", "task_id", "agent_id"]) {
+    if (formData.getAll(name).every((value) => !value.trim())) formData.delete(name);
+  }
+});
+
 // A server that was started anew takes other tokens; its page has one. True if that is another.
 async function renew() {
   try {
