@@ -187,6 +187,7 @@ def test_a_call_from_a_callback_is_refused_and_not_a_deadlock(
 
     memory.backup(tmp_path / "copy.db", progress=ask)  # called on a thread of the store's
     memory.reindex(progress=ask)
+    assert memory.restore(tmp_path / "copy.db", progress=ask).items == 1
     with AgentMemory("memory://", embeddings=None, count_tokens=count_tokens) as other:
         chat = other.scope(user_id="a").chat("c")  # called on the loop itself
         chat.add("hello")

@@ -284,6 +284,27 @@ async def test_a_file_is_copied_while_it_is_in_use_and_servers_have_their_own_wa
     assert str(urlsplit(postgres_url).password) not in str(caught.value)
 
 
+async def test_a_file_is_restored_and_servers_have_their_own_ways(
+    open_memory: Open, postgres_url: str, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    memory = open_memory(tmp_path / "a.db")
+    alice = memory.scope(user_id="alice")
+    await alice.remember("tea")
+    await memory.backup(tmp_path / "copy.db")
+    await alice.remember("coffee")
+
+    done = await memory.restore(tmp_path / "copy.db")
+
+    assert [item.content for item in await alice.list()] == ["tea"]
+    assert done.items == 1
+    assert len(await open_memory(done.replaced).scope(user_id="alice").list()) == 2
+    for url, way in ((postgres_url, "pg_restore"), (redis_server.url(), "its own file")):
+        with pytest.raises(UnsupportedError, match=way):
+            await open_memory(url).restore(tmp_path / "copy.db")
+    with pytest.raises(UnsupportedError, match="open the backup by its own path"):
+        await open_memory("memory://").restore(tmp_path / "copy.db")
+
+
 # The same program everywhere
 
 MODEL = LocalEmbeddings()

@@ -104,6 +104,41 @@ def test_a_backup_opens_as_a_store_and_overwrites_nothing(cli: Cli, tmp_path: Pa
     assert again.stderr.startswith("error: ")
 
 
+def test_a_backup_is_restored_and_what_was_there_is_kept(cli: Cli, tmp_path: Path) -> None:
+    cli.remember("mine")
+    copy = tmp_path / "copy.db"
+    cli.ok("backup", str(copy))
+    cli.remember("later")
+
+    asked = cli("restore", str(copy))
+    done = cli.json("restore", str(copy), "--yes")
+    fresh = cli.ok("restore", str(copy), "--url", str(tmp_path / "fresh.db"))
+
+    assert asked.exit_code == 2
+    assert "--yes" in asked.stderr
+    assert (done["path"], done["items"]) == (cli.url, 1)
+    assert [item["content"] for item in cli.json("list")["items"]] == ["mine"]
+    kept = cli.json("list", "--url", done["replaced"])
+    assert {item["content"] for item in kept["items"]} == {"mine", "later"}
+    assert "fresh.db" in fresh
+
+
+def test_what_is_no_backup_is_told_from_a_memorys_id(cli: Cli, tmp_path: Path) -> None:
+    item_id = cli.remember("mine")
+    (tmp_path / "notes.db").write_text("hello")
+
+    for args, code, told in (
+        (["restore", str(tmp_path / "nowhere.db")], 1, "there is no file"),
+        (["restore", str(tmp_path / "notes.db"), "--yes"], 1, "not a SQLite database"),
+        (["restore", str(tmp_path / "notes.db"), "--version", "2"], 2, "--version"),
+        (["restore", "nobody"], 3, "nobody"),
+    ):
+        result = cli(*args)
+        assert (result.exit_code, told in result.stderr) == (code, True), result.stderr
+    cli.ok("forget", item_id)
+    assert "mine" in cli.ok("restore", item_id)
+
+
 def test_reindex_builds_the_index_anew(cli: Cli) -> None:
     cli.ok("remember", "tea", "coffee")
 

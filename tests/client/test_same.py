@@ -202,6 +202,8 @@ async def test_what_needs_the_store_says_why_and_what_to_do(
             reach()
     with pytest.raises(UnsupportedError, match="orbiter-memory backup"):
         await remote.backup(tmp_path / "copy.db")
+    with pytest.raises(UnsupportedError, match="orbiter-memory restore FILE"):
+        await remote.restore(tmp_path / "copy.db")
 
 
 class _Nothing:

@@ -118,7 +118,13 @@ if TYPE_CHECKING:
     from orbiter.memory.query import Query
     from orbiter.memory.recall import Hit, LeftOut, Reason, Recalled, RecallMode, Why
     from orbiter.memory.records import Record
-    from orbiter.memory.reports import ConversationInfo, ItemVersion, StoreStats, Verification
+    from orbiter.memory.reports import (
+        ConversationInfo,
+        ItemVersion,
+        Restored,
+        StoreStats,
+        Verification,
+    )
     from orbiter.memory.short_term import ShortTermMemory
     from orbiter.memory.soul import Soul
     from orbiter.memory.stores import default_url, store_at
@@ -230,6 +236,7 @@ _HOME = {
     "Recalled": "recall",
     "Record": "records",
     "RedisMemoryStore": "backends.redis",
+    "Restored": "reports",
     "SQLiteMemoryStore": "backends.sqlite",
     "ScopeError": "errors",
     "ScopeStats": "agent",
@@ -377,6 +384,7 @@ __all__ = [
     "Recalled",
     "Record",
     "RedisMemoryStore",
+    "Restored",
     "SQLiteMemoryStore",
     "ScopeError",
     "ScopeStats",

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Literal
 
 from orbiter.memory.items import MemoryItem, MemoryMetadata, Role
 
-__all__ = ["ConversationInfo", "ItemVersion", "StoreStats", "Verification"]
+__all__ = ["ConversationInfo", "ItemVersion", "Restored", "StoreStats", "Verification"]
 
 SPOKEN: tuple[Role, ...] = ("system", "human", "ai", "tool")
 """The types of the items that conversations are made of."""
@@ -36,6 +37,18 @@ class ItemVersion:
     """When the store wrote it; for a first version that says it was created about then, that."""
     by: str | None
     """Who was named as `by=`; else the item's own agent or user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What `AgentMemory.restore` did."""
+
+    path: Path
+    """The file of the store."""
+    items: int
+    """How many items it now holds, those that were forgotten aside."""
+    replaced: Path | None
+    """Where the file that was there before is kept; `None` if there was none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,18 +149,22 @@ class Core:
         async with self._loop.turn:
             if self._is_open:
                 return
-            try:
-                self._prepare()
-            except OSError as exc:
-                raise StorageError(
-                    f"the folder for memories cannot be made: {exc}; name another place, as "
-                    '`AgentMemory("sqlite:///file.db")` or in `ORBITER_MEMORY_URL`'
-                ) from exc
+            self.prepare()
             if self._row_security:
                 await self.store.init(row_security=True)  # type: ignore[call-arg]  # only Postgres gets here
             else:
                 await self.store.init()
             self._is_open = True
+
+    def prepare(self) -> None:
+        """Make what must be there before the store can be opened, such as its folder."""
+        try:
+            self._prepare()
+        except OSError as exc:
+            raise StorageError(
+                f"the folder for memories cannot be made: {exc}; name another place, as "
+                '`AgentMemory("sqlite:///file.db")` or in `ORBITER_MEMORY_URL`'
+            ) from exc
 
     async def close(self) -> None:
         """Close everything that was opened. May be repeated; the next use opens it again."""

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from orbiter.memory.backends.redis import RedisMemoryStore
     from orbiter.memory.backends.sqlite import SQLiteMemoryStore
     from orbiter.memory.erasure import Erasure
+    from orbiter.memory.reports import Restored
     from orbiter.memory.soul import Soul
     from orbiter.memory.summary import SummaryConfig
     from orbiter.memory.tokens import TokenCounter
@@ -278,16 +279,28 @@ class AgentMemory:
         *,
         progress: Progress | None = None,
     ) -> None:
-        """Copy a SQLite memory to a new file while it is in use."""
-        from orbiter.memory.backends.sqlite import SQLiteMemoryStore  # noqa: PLC0415
-
-        if not isinstance(self._store, SQLiteMemoryStore):
-            raise UnsupportedError(
-                f"{self!r} is on a server, which has means of its own: `pg_dump` for Postgres, "
-                "a snapshot for Redis"
-            )
+        """Copy a SQLite memory to a new file while it is in use; `restore` brings it back."""
+        store = self._file_store("`pg_dump` for Postgres, a snapshot for Redis")
         await self.init()
-        await self._store.backup(path, progress=progress)
+        await store.backup(path, progress=progress)
+
+    @observed("store.restore")
+    async def restore(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        progress: Progress | None = None,
+    ) -> "Restored":
+        """Replace a SQLite memory by a backup, which stays as it is; return what was done.
+
+        This memory is closed for it, and the next use opens what was restored. `StorageError` if
+        the backup is damaged, not ours or too new, or if another process, or another object here,
+        has the memory open; then nothing is changed. What was there is kept beside it.
+        """
+        store = self._file_store("`pg_restore` for Postgres, its own file for Redis")
+        await self.close()
+        self._core.prepare()
+        return await store.restore_backup(path, progress=progress)
 
     @observed("store.settle")
     async def settle(self, *, progress: Progress | None = None) -> None:
@@ -303,6 +316,13 @@ class AgentMemory:
         if isinstance(self._store, VectorStore):
             await self.init()
             await self._store.catch_up()
+
+    def _file_store(self, ways: str) -> "SQLiteMemoryStore":
+        from orbiter.memory.backends.sqlite import SQLiteMemoryStore  # noqa: PLC0415
+
+        if not isinstance(self._store, SQLiteMemoryStore):
+            raise UnsupportedError(f"{self!r} is on a server, which has means of its own: {ways}")
+        return self._store
 
     def _durable(self, what: str) -> "SQLiteMemoryStore | PostgresMemoryStore":
         from orbiter.memory.backends.redis import RedisMemoryStore  # noqa: PLC0415

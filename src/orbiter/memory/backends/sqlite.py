@@ -37,11 +37,16 @@ from orbiter.memory.backends._sqlite.run import run, run_as_one
 from orbiter.memory.backends._sqlite.shelves import Shelves, similarities, vectors_of
 from orbiter.memory.backends._sqlite.threads import Work
 from orbiter.memory.backends._sqlite.words import check, index_some, merge_some, rebuild
-from orbiter.memory.errors import MemoryTimeoutError, NotInitializedError, StorageError
+from orbiter.memory.errors import (
+    MemoryTimeoutError,
+    NotInitializedError,
+    StorageError,
+    UnsupportedError,
+)
 from orbiter.memory.items import MemoryMetadata
 from orbiter.memory.protocols import Embeddings
 from orbiter.memory.query import Query, check_size
-from orbiter.memory.reports import StoreStats
+from orbiter.memory.reports import Restored, StoreStats
 
 if TYPE_CHECKING:
     from orbiter.memory.backends._audit_spelling import SQLiteSpelling
@@ -268,6 +273,25 @@ class SQLiteMemoryStore(SQLMemoryStore):
         the store's, with pages done and pages in all. Open it like any other store.
         """
         await self._file.read(lambda connection: upkeep.backup(connection, Path(path), progress))
+
+    async def restore_backup(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Restored:
+        """Replace the file of this store, which must be closed, by a copy of a backup.
+
+        The backup is checked first, and what was there is kept beside it under a name with the
+        date. `StorageError` if anybody has the store open, in this process or another.
+        """
+        from orbiter.memory.backends._sqlite.restore import restore  # noqa: PLC0415 - seldom needed
+
+        if self.db_path == ":memory:":
+            raise UnsupportedError(
+                f"{self!r} has no file that could be replaced; open the backup by its own path"
+            )
+        return await asyncio.to_thread(restore, self._file.path, os.fspath(path), progress)
 
     async def _check(self, repair: bool) -> list[str]:  # noqa: FBT001
         if repair:

@@ -32,7 +32,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "show": ("memories", "Show a memory with everything that is known about it."),
         "edit": ("changes", "Change a memory; the old version is kept."),
         "forget": ("changes", "Remove memories so that they can be restored."),
-        "restore": ("changes", "Bring back what was forgotten, or an earlier version."),
+        "restore": ("changes", "Bring back a forgotten memory, an earlier version, or a backup."),
         "history": ("changes", "Show every version of a memory and what changed."),
         "tail": ("watch", "Print new memories as they come, until Ctrl-C."),
     },

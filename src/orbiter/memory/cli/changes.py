@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from orbiter.memory.cli._asking import is_agreed
+from orbiter.memory.cli._asking import can_ask, is_agreed
 from orbiter.memory.cli._editor import in_editor
 from orbiter.memory.cli._errors import ERROR, NOT_FOUND, NotThereError, UsageError, say
-from orbiter.memory.cli._frame import Run, command, new_app
+from orbiter.memory.cli._frame import Run, command, is_missing, is_served, new_app
 from orbiter.memory.cli._missing import not_there, past_of
 from orbiter.memory.cli._options import (
     DryRun,
@@ -183,13 +184,25 @@ async def _forget_ids(
 @command(app, "restore")
 async def restore(
     run: Run,
-    item_id: Id,
+    item_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="ITEM_ID|FILE",
+            help="The memory's id; or a backup, which replaces the whole store.",
+            show_default=False,
+        ),
+    ],
     *,
     version: Annotated[int | None, typer.Option(help="Go back to this version.")] = None,
-) -> None:
-    """Bring back what was forgotten, or an earlier version."""
+    yes: Yes = False,
+) -> int:
+    """Bring back a forgotten memory, an earlier version, or a backup."""
     from orbiter.memory.errors import ItemNotFoundError  # noqa: PLC0415
 
+    if _is_file_name(item_id):
+        if version is not None:
+            raise UsageError("`--version` is of one memory; leave it out to restore a backup")
+        return await _restore_backup(run, Path(item_id), yes=yes)
     async with run.scoped() as memory:
         try:
             item = await memory.restore(item_id, version=version)
@@ -202,6 +215,37 @@ async def restore(
                 f"the memory `{item_id}` has no version {version}; it has {known}"
             ) from None
     _print_item(run, item)
+    return 0
+
+
+def _is_file_name(text: str) -> bool:
+    """Tell whether *text* names a file, there or not, and no memory."""
+    return Path(text).is_file() or "/" in text or text.endswith((".db", ".sqlite", ".sqlite3"))
+
+
+async def _restore_backup(run: Run, path: Path, *, yes: bool) -> int:
+    """Replace the store by a backup."""
+    from orbiter.memory.errors import StorageError  # noqa: PLC0415
+
+    if not path.is_file():  # noqa: ASYNC240 - nothing else runs; before anybody is asked
+        raise StorageError(f"there is no file `{path}`; name a backup, or the id of a memory")
+    memory = run.unopened(meaning=False)
+    what = f"replace {one_line(memory.url)} by {one_line(str(path))}"
+    if not (yes or is_missing(memory) or is_served(memory)):
+        if not can_ask(run.out):
+            raise UsageError(f"this would {what}; give `--yes`")
+        if not is_agreed(run.out, what, []):
+            return ERROR
+    with run.out.progress("copying", unit="pages") as advance:
+        done = await memory.restore(path, progress=advance)
+    if run.out.is_json:
+        replaced = None if done.replaced is None else str(done.replaced)
+        run.out.data({"path": str(done.path), "items": done.items, "replaced": replaced})
+        return 0
+    run.out.show(styled((one_line(str(done.path)), "bold"), f"  {counted(done.items)}"))
+    if done.replaced is not None:
+        run.out.note(f"what was there is kept in {done.replaced}")
+    return 0
 
 
 @command(app, "history")

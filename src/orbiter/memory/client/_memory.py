@@ -122,6 +122,19 @@ class RemoteMemory(AgentMemory, Caller):
             "`export_file(memory.unscoped(), …)`"
         )
 
+    async def restore(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        progress: "Callable[[int, int], None] | None" = None,
+    ) -> NoReturn:
+        """Refuse: a server's file is replaced where it is, while the server is stopped."""
+        del path, progress
+        raise UnsupportedError(
+            f"{self!r} is on a server, whose file cannot be replaced while it is served; stop the "
+            "server, run `orbiter-memory restore FILE` there, and start it again"
+        )
+
 
 def _check_left(options: dict[str, object]) -> None:
     """Refuse what only the server decides, and what there is not at all."""

@@ -32,7 +32,7 @@ from orbiter.memory.messages import Format, ProviderMessages
 from orbiter.memory.pii import PIIHook
 from orbiter.memory.protocols import Clock, Embeddings, Summarizer
 from orbiter.memory.recall import Recalled, RecallMode
-from orbiter.memory.reports import ConversationInfo, ItemVersion, StoreStats, Verification
+from orbiter.memory.reports import ConversationInfo, ItemVersion, Restored, StoreStats, Verification
 from orbiter.memory.soul import Soul
 from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.sync._loop import run as run
@@ -168,7 +168,16 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         *progress* is called with items done and items in all.
         """
     def backup(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> None:
-        """Copy a SQLite memory to a new file while it is in use."""
+        """Copy a SQLite memory to a new file while it is in use; `restore` brings it back."""
+    def restore(
+        self, path: str | os.PathLike[str], *, progress: Progress | None = None
+    ) -> Restored:
+        """Replace a SQLite memory by a backup, which stays as it is; return what was done.
+
+        This memory is closed for it, and the next use opens what was restored. `StorageError` if
+        the backup is damaged, not ours or too new, or if another process, or another object here,
+        has the memory open; then nothing is changed. What was there is kept beside it.
+        """
     def settle(self, *, progress: Progress | None = None) -> None:
         """Wait until what goes on in the background is done: summaries, indexes and vectors.
 

@@ -20,6 +20,7 @@ from orbiter.memory.backends._sqlite import opening, schema, upkeep
 from orbiter.memory.backends._sqlite.chores import chore
 from orbiter.memory.backends._sqlite.expiry import seconds_to_next
 from orbiter.memory.backends._sqlite.threads import Closed, Group, Readers, Work, Writer
+from orbiter.memory.backends._sqlite.uris import uri
 from orbiter.memory.backends._sqlite.where import fits
 from orbiter.memory.errors import MemoryTimeoutError, NotInitializedError, StorageError
 
@@ -158,19 +159,21 @@ class SQLiteFile:
         return True
 
     def _connect_writer(self) -> sqlite3.Connection:
-        held = None if self._path == ":memory:" else opening.prepare_file(self._path)
+        held = mark = None
+        if self._path != ":memory:":
+            held, mark = opening.prepare_file(self._path)
         try:
             connection = self._connect()
         except BaseException:  # whatever it was, nothing stays reserved
             if held is not None:
                 opening.release(held)
             raise
-        connection.held = held
+        connection.held, connection.mark = held, mark
         try:
             schema.set_up(connection, self._path, patience=self._busy_timeout)
             connection.execute(f"PRAGMA synchronous = {self._durability}")
             connection.execute(f"PRAGMA journal_size_limit = {16 * 2**20}")
-            self._identity.note()
+            self._identity.note(held)
         except BaseException:  # whatever it was, no file stays open
             connection.close()
             raise
@@ -180,7 +183,7 @@ class SQLiteFile:
         # Never creates the file: that is the writer's affair, and done by now.
         is_file = self._path != ":memory:"
         connection = sqlite3.connect(
-            opening.uri(self._path, "rw") if is_file else self._path,
+            uri(self._path, "rw") if is_file else self._path,
             factory=opening.Connection,
             uri=is_file,
             timeout=self._busy_timeout,
@@ -274,6 +277,9 @@ def _run_group(
     identity: upkeep.Identity, group: Group, connection: sqlite3.Connection, works: list[Any]
 ) -> list[Any]:
     identity.check()
+    mark = getattr(connection, "mark", None)
+    if mark is not None:
+        mark.leave(connection)
     return group(connection, works)
 
 

@@ -8,19 +8,15 @@ only while no connection of this process is open on it.
 import os
 import sqlite3
 from collections import Counter
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from urllib.parse import quote
 
+from orbiter.memory.backends._sqlite.foreign_wal import WriterMark, check_wal, marks_in_file
 from orbiter.memory.backends._sqlite.forks import looking
-from orbiter.memory.backends._sqlite.schema import check_owner
+from orbiter.memory.backends._sqlite.schema import APPLICATION, check_owner
+from orbiter.memory.backends._sqlite.uris import uri
 from orbiter.memory.errors import StorageError
-
-
-def uri(path: str, mode: str) -> str:
-    """Return the address of an absolute *path*, to open it and never to create it."""
-    return f"file:///{quote(Path(path).as_posix().lstrip('/'), safe='/:')}?mode={mode}"
-
 
 _File = tuple[int, int]
 
@@ -32,6 +28,8 @@ class Connection(sqlite3.Connection):
     """A connection that says when it is closed."""
 
     held: _File | None = None
+    mark: WriterMark | None = None
+    """What it leaves in the file with its first commit; readers leave none."""
 
     def close(self) -> None:
         """Close it; from then on the file may be looked at, unless there are others."""
@@ -69,21 +67,59 @@ def descriptor(connection: sqlite3.Connection, path: str) -> int | None:
         return _read[held]
 
 
-def prepare_file(path: str) -> _File:
+def prepare_file(path: str) -> tuple[_File, WriterMark]:
     """Make sure that *path* is a new file or looks like a whole database; change no byte.
 
-    What is returned must be released when the connection that is now made is closed.
+    The file that is returned must be released when the connection that is now made is closed.
     """
     with looking:
-        if held := _identity(path):
-            if not _open[held]:
-                _check_place(path)
-            _open[held] += 1
-            return held
-        _check_place(path)
-        held = _identity(path) or (0, 0)
+        marks: list[str] = []
+        if not (held := _identity(path)) or not _open[held]:
+            marks = _check_place(path)
+            held = _identity(path) or (0, 0)
         _open[held] += 1
-        return held
+        return held, WriterMark(marks)
+
+
+@contextmanager
+def alone(path: str) -> Iterator[None]:
+    """Keep everybody else from opening *path*; `StorageError` if somebody has it open.
+
+    It is for a few steps, as no file of this process is opened meanwhile. Whoever opens the file
+    elsewhere waits, and then finds out that it was replaced.
+    """
+    with looking:
+        held = _identity(path)
+        if held is None:
+            yield
+            return
+        if _open[held]:
+            raise StorageError(f"`{path}` is open in this process; close it first")
+        file = os.open(path, os.O_RDWR)
+        try:
+            _lock(file, path)
+            yield
+        finally:
+            os.close(file)  # and with it the lock
+
+
+_LOCKS = 0x40000000, 512
+"""Where SQLite locks a file. A connection to a file with a WAL has a lock there until it closes."""
+
+
+def _lock(file: int, path: str) -> None:
+    try:
+        import fcntl  # noqa: PLC0415 - not on Windows, where an open file cannot be replaced
+    except ModuleNotFoundError:
+        return
+    start, length = _LOCKS
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
+    except OSError as exc:
+        raise StorageError(
+            f"`{path}` is open in another process; stop whatever uses it, such as `orbiter-memory "
+            "serve`, and try again"
+        ) from exc
 
 
 def _identity(path: str) -> _File | None:
@@ -94,7 +130,8 @@ def _identity(path: str) -> _File | None:
     return found.st_dev, found.st_ino
 
 
-def _check_place(path: str) -> None:
+def _check_place(path: str) -> list[str]:
+    """Return the marks of the writers that are in the file."""
     folder = Path(path).parent
     if not folder.is_dir():
         home = "; `~` is not expanded, `Path(...).expanduser()` does that" if "~" in path else ""
@@ -106,12 +143,13 @@ def _check_place(path: str) -> None:
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
-        _look_at(path)
+        return _look_at(path)
     except OSError as exc:
         raise StorageError(f"`{path}` cannot be created: {exc.strerror}") from exc
+    return []
 
 
-def _look_at(path: str) -> None:
+def _look_at(path: str) -> list[str]:
     if not os.access(path, os.R_OK | os.W_OK):
         raise StorageError(f"`{path}` cannot be read and written by this user; change its mode")
     # A file that is being written back, or was when the power failed, is completed from these.
@@ -120,7 +158,7 @@ def _look_at(path: str) -> None:
         header = file.read(100)
         size = os.fstat(file.fileno()).st_size
     if not header:
-        return
+        return []
     if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):
         raise StorageError(f"`{path}` is not a SQLite database; choose another file")
     page = int.from_bytes(header[16:18], "big")
@@ -131,10 +169,35 @@ def _look_at(path: str) -> None:
         raise StorageError(
             f"`{path}` is cut off: {size:,} of {pages * page:,} bytes; restore a backup"
         )
-    if has_wal and not has_journal:
+    if has_journal:
+        return []
+    if has_wal:
         # Whoever may write also writes the journal back when closing, be the file ours or not.
+        marks = check_wal(path, header)
         with closing(sqlite3.connect(uri(path, "ro"), uri=True)) as reader:
             check_owner(reader, path)
+        return marks
+    is_ours = int.from_bytes(header[68:72], "big") == APPLICATION
+    return marks_in_file(path) if is_ours else []
+
+
+def check_backup(path: str) -> str:
+    """Return the address at which a file that nobody writes is read; `StorageError` if it is none.
+
+    A log beside it is a part of it, unless it is another file's.
+    """
+    with looking:
+        if _open[_identity(path) or (0, 0)]:
+            raise StorageError(f"`{path}` is open in this process; close it first")
+        with Path(path).open("rb") as file:
+            header = file.read(100)
+        if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):
+            raise StorageError(f"`{path}` is not a SQLite database; name a backup")
+        if _size(f"{path}-wal"):
+            check_wal(path, header)
+            return uri(path, "ro")
+    # Without a log it may lie where nothing can be written, such as a medium for backups.
+    return f"{uri(path, 'ro')}&immutable=1"
 
 
 def _size(path: str) -> int:

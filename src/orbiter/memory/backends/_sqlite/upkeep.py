@@ -18,9 +18,13 @@ class Identity:
         self._path = path
         self._seen: tuple[int, int] | None = None
 
-    def note(self) -> None:
-        """Remember the file that is there now."""
+    def note(self, held: tuple[int, int] | None) -> None:
+        """Remember the file that is there now; `StorageError` if it is not the one that is open."""
         self._seen = self._look()
+        if self._seen != held:
+            raise StorageError(
+                f"`{self._path}` was replaced while it was being opened; open it again"
+            )
 
     def check(self) -> None:
         """Raise `StorageError` if it is another one, or none: what we write would be lost."""
@@ -85,30 +89,42 @@ def backup(
         raise StorageError(f"`{target}` exists already; choose another name for the backup")
     try:
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        copy = sqlite3.connect(part, isolation_level=None)
-        try:
-            # One moment of the store: without it, SQLite starts anew after every write of others.
-            connection.execute("BEGIN")
-            connection.execute("SELECT 1 FROM memory_meta").fetchall()
-            connection.backup(copy, pages=1024, progress=_telling(progress), sleep=0.001)
-            copy.execute("PRAGMA journal_mode = DELETE").fetchall()  # one file, nothing beside it
-        finally:
-            copy.close()
-            connection.execute("ROLLBACK")
+        copy_pages(connection, part, progress)
         with part.open("rb") as file:
             os.fsync(file.fileno())
         _name(part, target)
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)  # its name is kept, too
-        finally:
-            os.close(folder)
+        sync_folder(target.parent)  # its name is kept, too
     except OSError as exc:
         raise StorageError(f"`{target}` cannot be written: {exc.strerror}") from exc
     except sqlite3.Error as exc:
         raise StorageError(f"`{target}` cannot be written: {exc}") from exc
     finally:
         part.unlink(missing_ok=True)
+
+
+def copy_pages(
+    connection: sqlite3.Connection, part: Path, progress: Callable[[int, int], None] | None
+) -> None:
+    """Write what a connection sees into an empty file, as one that needs nothing beside it."""
+    copy = sqlite3.connect(part, isolation_level=None)
+    try:
+        # One moment of the store: without it, SQLite starts anew after every write of others.
+        connection.execute("BEGIN")
+        connection.execute("SELECT 1 FROM memory_meta").fetchall()
+        connection.backup(copy, pages=1024, progress=_telling(progress), sleep=0.001)
+        copy.execute("PRAGMA journal_mode = DELETE").fetchall()
+    finally:
+        copy.close()
+        connection.execute("ROLLBACK")
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names of the files in a folder survive a power cut."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def _name(part: Path, target: Path) -> None:
