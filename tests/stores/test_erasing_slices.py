@@ -93,7 +93,7 @@ async def interrupt(store: Sql, *, after: int) -> Checkpoint:
     """Begin to erase, and break off after so many checkpoints; return the last."""
     kept: list[Checkpoint] = []
 
-    def save(state: Checkpoint) -> None:
+    async def save(state: Checkpoint) -> None:
         kept.append(state)
         if len(kept) > after:
             raise Interrupted

@@ -4,7 +4,7 @@ Whoever wants to know sets a tracker around the work; the work calls `advance` a
 which do nothing where nobody listens. So no layer in between has to pass anything on.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class Tracker:
     """Who wants to know how far some work is."""
 
     progress: Progress
-    save: Callable[[Checkpoint], None] | None = None
+    save: Callable[[Checkpoint], Awaitable[None]] | None = None
     """Keeps a checkpoint; it is on disk when this returns."""
     saved: Checkpoint = field(default_factory=dict)
     """The last checkpoint of the same work, if it was interrupted."""
@@ -53,11 +53,11 @@ def advance(done: int, total: int = 0) -> None:
         tracker.progress(done, max(done, total) if total else 0)
 
 
-def checkpoint(state: Checkpoint) -> None:
+async def checkpoint(state: Checkpoint) -> None:
     """Keep what the work needs to go on from here."""
     tracker = _TRACKER.get()
     if tracker is not None and tracker.save is not None:
-        tracker.save(state)
+        await tracker.save(state)
 
 
 def resumed() -> Checkpoint:

@@ -82,13 +82,16 @@ class SQLLasting(SQLAudit):
         try:
             gone += Erasure(cached=await self._forget_cached(wanted, probes))
             await self._take_beside(wanted, probes)
-            checkpoint({"probes": probes.dump(), "gone": counts_of(gone)})
+            await checkpoint({"probes": probes.dump(), "gone": counts_of(gone)})
             gone = await self._remove(wanted, metadata, by, probes, gone)
         finally:
             if embedder is not None:
                 embedder.release()
         clear_all()
-        return gone + await self._scrub(wanted, probes, gone.items + gone.forgotten)
+        count = gone.items + gone.forgotten
+        done = gone + await self._scrub(wanted, probes, count)
+        advance(STEPS * count, STEPS * count)
+        return done
 
     async def _remove(
         self,
@@ -120,7 +123,7 @@ class SQLLasting(SQLAudit):
                     count=None if span else gone.items + gone.forgotten,
                 )
             )
-            checkpoint({"probes": probes.dump(), "gone": counts_of(gone)})
+            await checkpoint({"probes": probes.dump(), "gone": counts_of(gone)})
             # Another process asks for the lock only now and then: it needs a moment to get it.
             await asyncio.sleep(min(monotonic() - began, PAUSE))
         return gone

@@ -14,6 +14,7 @@ from uuid import uuid4
 from orbiter.memory.agent._observed import observed
 from orbiter.memory.agent._results import Page
 from orbiter.memory.client._answers import UNREADABLE
+from orbiter.memory.client._jobs import Progress, report_of
 from orbiter.memory.client._link import Link, Request
 from orbiter.memory.client._names import NOBODYS, is_nobodys_key, nobodys_id
 from orbiter.memory.errors import ItemNotFoundError, MemoryConnectionError, QueryError
@@ -49,6 +50,8 @@ class Caller:
     async def _call(self, operation: Operation, given: Mapping[str, Any]) -> Any:
         """Make a call with the arguments *given*; return or raise what the server does."""
         sent = _once(operation, given)
+        if operation.is_job(sent):
+            return await self._work(operation, sent, given.get("progress"))
         if operation.name == "list" and not sent.get("where"):
             sent.pop("where", None)  # any that is empty filters nothing
         if operation.name == "list" and _is_more_than_a_page(sent.get("limit")):
@@ -85,8 +88,19 @@ class Caller:
             if nobodys is not None:
                 raise ItemNotFoundError(sent[nobodys]) from None
             raise
+        return self._loaded(operation, answer.json)
+
+    async def _work(
+        self, operation: Operation, sent: dict[str, Any], progress: Progress | None
+    ) -> Any:
+        """Make a call that may take long; *progress* is told how far it is."""
+        report = await report_of(self._link, self._request(operation, sent, None), progress)
+        return self._loaded(operation, lambda: report)
+
+    def _loaded(self, operation: Operation, told: Callable[[], Any]) -> Any:
+        """Return what the server has *told*, as the call returns it."""
         try:
-            return operation.returns.load(answer.json())
+            return operation.returns.load(told())
         except UNREADABLE as exc:
             raise MemoryConnectionError(
                 f"`{self._link.address.url}` answered with something else than `{operation.id}` "

@@ -13,9 +13,11 @@ from starlette.routing import BaseRoute
 
 from orbiter.memory.agent import AgentMemory
 from orbiter.memory.keys import KeyFile
-from orbiter.memory.server import _events, _health, _rest, _transfers
+from orbiter.memory.server import _events, _health, _job_routes, _rest, _transfers
 from orbiter.memory.server._guard import Guard
 from orbiter.memory.server._handles import ScopeCheck
+from orbiter.memory.server._job_files import JobFiles, folder_for
+from orbiter.memory.server._jobs import Jobs
 from orbiter.memory.server._limits import Limited
 from orbiter.memory.server._live import Live
 from orbiter.memory.server._metrics import Measured, Metrics
@@ -40,7 +42,10 @@ def create_app(
     clients call it by, if it is not that of *settings*.
     """
     metrics = Metrics()
-    shared = Shared(memory, settings, keys, Live(memory, metrics=metrics), metrics)
+    folder = folder_for(memory, keys)
+    files = None if folder is None else JobFiles(folder)
+    jobs = Jobs(memory, files, kept=settings.job_kept, read_only=settings.read_only)
+    shared = Shared(memory, settings, keys, Live(memory, metrics=metrics), metrics, jobs)
     app = Starlette(
         routes=_routes(),
         middleware=[
@@ -59,14 +64,19 @@ def create_app(
     app.state.running = []
     app.state.transfers = Counter()
     app.state.streams = Counter()
-    app.state.heavy = set()
     _add_optional(app, settings)
     return app
 
 
 def _routes() -> list[BaseRoute]:
     # The last one takes everything below `/v1` that none before it does.
-    return [*_health.routes(), *_events.routes(), *_transfers.routes(), *_rest.routes()]
+    return [
+        *_health.routes(),
+        *_events.routes(),
+        *_transfers.routes(),
+        *_job_routes.routes(),
+        *_rest.routes(),
+    ]
 
 
 def _add_optional(app: Starlette, settings: Settings) -> None:
@@ -96,4 +106,6 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
             await stack.enter_async_context(running())
         shared.live.start()
         stack.push_async_callback(shared.live.stop)
+        stack.push_async_callback(shared.jobs.stop)
+        await shared.jobs.resume()
         yield

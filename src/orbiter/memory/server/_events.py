@@ -17,13 +17,14 @@ from starlette.types import Receive, Scope, Send
 
 from orbiter.memory.agent import EventStream, MemoryEvent
 from orbiter.memory.items import MemoryMetadata
+from orbiter.memory.keys import Principal
 from orbiter.memory.server._asking import check_query
 from orbiter.memory.server._handles import handle_of
 from orbiter.memory.server._problems import Refused
 from orbiter.memory.server._shared import principal_of, shared_of
 from orbiter.memory.wire import EVENT
 
-__all__ = ["EventsResponse", "routes"]
+__all__ = ["EventsResponse", "begin_stream", "count_stream", "routes", "until_gone"]
 
 _MOST = 100
 _LOOK = 0.5
@@ -58,33 +59,17 @@ class EventsResponse:
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         """Send events until one of the two ends it."""
         if self._is_head:  # which asks what there is, and not to wait for it
-            await _begin(send)
+            await begin_stream(send)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             return
-        with self._counted():
+        with count_stream(self._open, self._principal):
             await self._send(receive, send)
-
-    @contextmanager
-    def _counted(self) -> Iterator[None]:
-        """Refuse more streams than one key needs: each holds a connection for as long as it is."""
-        whose = self._principal.key_id
-        if self._open[whose] >= _MOST:
-            raise Refused(
-                429, f"a key may have {_MOST} streams at a time", headers={"Retry-After": "5"}
-            )
-        self._open[whose] += 1
-        try:
-            yield
-        finally:
-            self._open[whose] -= 1
-            if not self._open[whose]:
-                del self._open[whose]
 
     async def _send(self, receive: Receive, send: Send) -> None:
         async with self._shared.live.listen(self._scope) as stream:
-            gone = asyncio.ensure_future(_leaving(receive))
+            gone = asyncio.ensure_future(until_gone(receive))
             try:
-                await _begin(send)
+                await begin_stream(send)
                 await self._pass_on(stream, send, gone)
                 if not gone.done():
                     await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -117,7 +102,25 @@ class EventsResponse:
                 await write(": still here\n\n")
 
 
-async def _begin(send: Send) -> None:
+@contextmanager
+def count_stream(streams: "Counter[str | None]", principal: Principal) -> Iterator[None]:
+    """Refuse more streams than one key needs: each holds a connection for as long as it is."""
+    whose = principal.key_id
+    if streams[whose] >= _MOST:
+        raise Refused(
+            429, f"a key may have {_MOST} streams at a time", headers={"Retry-After": "5"}
+        )
+    streams[whose] += 1
+    try:
+        yield
+    finally:
+        streams[whose] -= 1
+        if not streams[whose]:
+            del streams[whose]
+
+
+async def begin_stream(send: Send) -> None:
+    """Begin an answer of server-sent events."""
     await send(
         {
             "type": "http.response.start",
@@ -135,6 +138,7 @@ def _told(event: MemoryEvent, number: int) -> str:
     return f"id: {number}\nevent: {event.kind}\ndata: {data}\n\n"
 
 
-async def _leaving(receive: Receive) -> None:
+async def until_gone(receive: Receive) -> None:
+    """Wait until the reader has left."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -97,7 +97,12 @@ def match(segments: Sequence[str], verb: str) -> Matched | Literal["OPTIONS"]:
 
 def allow(segments: Sequence[str]) -> str:
     """Return the methods that a path takes, as the header `Allow` lists them; none if no path."""
-    verbs = dict.fromkeys(_DOORS.get("/".join(segments), ()))
+    verbs = dict.fromkeys(
+        verb
+        for path, several in _DOORS.items()
+        if len(path.split("/")) == len(segments) and _Shelf(path).named(segments) is not None
+        for verb in several
+    )
     for shelf in _SHELVES.get(len(segments), ()):
         if shelf.named(segments) is not None:
             verbs |= dict.fromkeys(shelf.by_verb)

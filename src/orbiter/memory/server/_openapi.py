@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from orbiter.memory import __version__
-from orbiter.memory.server._doors import OTHER_PATHS
+from orbiter.memory.server._doors import JOB, JOB_PATHS, OTHER_PATHS, PREFER
 from orbiter.memory.wire import (
     OPERATIONS,
     REQUIRED,
@@ -77,13 +77,14 @@ _SCOPE = ("user_id", "session_id", "task_id", "agent_id")
 @cache
 def document() -> dict[str, Any]:
     """Return the document."""
-    schemas: dict[str, Any] = {"Problem": _problem_schema()}
+    schemas: dict[str, Any] = {"Problem": _problem_schema(), "Job": JOB}
     paths: dict[str, dict[str, Any]] = {}
     for operation in (*OPERATIONS, *REST_ONLY):
         described = paths.setdefault(f"/v1/{operation.path}", {})
         described[operation.verb.lower()] = _hoist(_operation(operation), schemas)
     for path, doors in OTHER_PATHS.items():
         has_scope = path.startswith("/v1/") and not path.endswith(".json")
+        has_scope = has_scope and path not in JOB_PATHS
         paths[path] = {verb: _door(door, has_scope=has_scope) for verb, door in doors.items()}
     return {
         "openapi": "3.1.0",
@@ -119,6 +120,7 @@ def document() -> dict[str, Any]:
 def _door(door: dict[str, Any], *, has_scope: bool) -> dict[str, Any]:
     params = [*door.get("parameters", []), *(_scope_refs() if has_scope else [])]
     codes = (400, 401, 403, 413, 422, 429) if has_scope else (401, 403, 429)
+    codes = (*codes, 400, 404, 422) if door["operationId"].startswith("job") else codes
     responses = {**door["responses"], **_problem_refs(*codes)}
     return {**door, "parameters": params, "responses": responses}
 
@@ -139,6 +141,8 @@ def _operation(operation: Operation) -> dict[str, Any]:
         described["parameters"].append(_once())
     if operation.id == "scope.get":
         described["parameters"].append(_unless())
+    if operation.is_long:
+        described["parameters"] += [PREFER, _once()]
     body = [each for each in operation.params if each.place == "body"]
     if operation.verb not in ("GET", "DELETE"):
         described["requestBody"] = _body(operation, body)
@@ -238,6 +242,12 @@ def _responses(operation: Operation) -> dict[str, Any]:
     if headers:
         good["headers"] = headers
     found: dict[str, Any] = {str(operation.status): good}
+    if operation.is_long:
+        found["202"] = {
+            "description": "It is not done yet; `Location` says where it can be followed.",
+            "headers": {"Location": {"schema": {"type": "string"}}},
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Job"}}},
+        }
     if operation.id == "scope.get":
         found["304"] = {"description": "It is the version that `If-None-Match` names."}
     return found | _problem_refs(*_PROBLEMS)

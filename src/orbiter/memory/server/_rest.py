@@ -1,8 +1,6 @@
 """REST: every request below `/v1` is a call of the table, made as whoever the guard let in."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -12,14 +10,13 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
 from orbiter.memory.agent import AgentMemory, ScopedMemory
-from orbiter.memory.erasure import Erasure
 from orbiter.memory.errors import AccessError, ItemNotFoundError, QueryError, VersionConflict
 from orbiter.memory.items import MemoryItem, new_id
 from orbiter.memory.keys import Principal
 from orbiter.memory.query import SCOPE_FIELDS
 from orbiter.memory.server._asking import Asked, read_asked
 from orbiter.memory.server._handles import handle_of
-from orbiter.memory.server._hiding import report_for
+from orbiter.memory.server._job_routes import answer_job
 from orbiter.memory.server._matching import BASE, allow, match, segments_of
 from orbiter.memory.server._openapi import document
 from orbiter.memory.server._problems import Refused
@@ -77,10 +74,9 @@ async def answer(request: Request) -> Response:
     target = _target(operation, shared.memory, principal, asked)
     key = _read_key(request, operation, asked)
     await _read_if_match(request, operation, asked, target)
-    with _alone(request, operation, principal):
-        found = await _call(operation, target, asked)
-    if isinstance(found, Erasure):
-        found = report_for(principal, found)
+    if operation.is_job(asked.given):
+        return await answer_job(request, operation, target, asked.given)
+    found = await _call(operation, target, asked)
     if key is not None:
         stored = [found] if isinstance(found, MemoryItem) else found
         await check_same(key, operation.name, asked.given, stored, target)
@@ -97,25 +93,6 @@ def _check_role(operation: Operation, principal: Principal, settings: Settings) 
         )
     if settings.read_only and operation.is_change:
         raise AccessError("this server only reads; it was started with `--read-only`")
-
-
-@contextmanager
-def _alone(request: Request, operation: Operation, principal: Principal) -> Iterator[None]:
-    """Let a key have one call at a time that reads everything: others wait for the processor."""
-    if not operation.is_heavy:
-        yield
-        return
-    under_way: set[str | None] = request.app.state.heavy
-    whose = principal.key_id
-    if whose in under_way:
-        raise Refused(
-            429, "another call of this key reads everything already", headers={"Retry-After": "1"}
-        )
-    under_way.add(whose)
-    try:
-        yield
-    finally:
-        under_way.discard(whose)
 
 
 def _check_sizes(asked: Asked, settings: Settings) -> None:

@@ -45,6 +45,7 @@ async def serving(app: Starlette, *, settings: Settings) -> AsyncIterator[str]:
     finally:
         try:
             if ready.done() and not running.done():
+                _shared(app).jobs.leave()
                 await _shared(app).live.stop()  # streams end by themselves, or they would be cut
                 ready.result().stop()
             else:

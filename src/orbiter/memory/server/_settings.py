@@ -32,6 +32,10 @@ class Settings:
     max_connections: int = 1_000
     timeout: float = 30.0
     """Seconds until the answer to a request has begun."""
+    job_wait: float = 5.0
+    """Seconds that a request for long work waits for it; then it is answered with 202."""
+    job_kept: float = 86_400.0
+    """Seconds that the report of a job is kept after its end."""
     patience: float = 10.0
     """Seconds to wait for a client that sends nothing, or takes nothing."""
     rate: float = 100.0

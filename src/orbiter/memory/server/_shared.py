@@ -16,6 +16,7 @@ from orbiter.memory.keys import KeyFile, Principal, key_file_for
 from orbiter.memory.server._settings import Settings
 
 if TYPE_CHECKING:
+    from orbiter.memory.server._jobs import Jobs
     from orbiter.memory.server._live import Live
     from orbiter.memory.server._metrics import Metrics
 
@@ -31,6 +32,7 @@ class Shared:
     keys: KeyFile | None
     live: "Live"
     metrics: "Metrics"
+    jobs: "Jobs"
     _secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
     def token_for(self, principal: Principal) -> str:

@@ -1,5 +1,6 @@
 """What a call over the wire is: which method of which object, as which request."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -56,11 +57,21 @@ class Operation:
     """Whether nothing, `None` or `[]`, is told by a 404 whose type is `ItemNotFoundError`."""
     is_heavy: bool = False
     """Whether it reads everything there is: a key has one such call at a time."""
+    is_long: bool = False
+    """Whether it may take longer than a request may: then it is a job, and answered with 202."""
+    short_with: str = ""
+    """The argument that makes it a call about one thing, and so no job; none if empty."""
+    has_safe_report: bool = False
+    """Whether its answer holds nothing that a memory says, so that it may be kept in a file."""
 
     @property
     def is_change(self) -> bool:
         """Whether it may write anything but the log of reads."""
         return self.role != "read" and not (self.verb == "GET" or self.target == "audit")
+
+    def is_job(self, given: Mapping[str, Any]) -> bool:
+        """Tell whether the call with the arguments *given* is made as a job."""
+        return self.is_long and given.get(self.short_with) is None
 
     @property
     def id(self) -> str:

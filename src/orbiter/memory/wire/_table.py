@@ -121,13 +121,15 @@ def _in_body(params: tuple[Param, ...]) -> tuple[Param, ...]:
 _MEMORY = (
     Operation("erase", "memory", "POST", "erase", "admin",
               (*_SCOPE, _body("by", TEXT, None), _DRY_RUN), answers.ERASURE,
-              is_safe_to_repeat=False),
+              is_safe_to_repeat=False, is_long=True, has_safe_report=True),
     Operation("stats", "memory", "GET", "store/stats", "admin", (), answers.STORE_STATS),
     Operation("verify", "memory", "POST", "store/verify", "admin",
-              (_body("repair", FLAG, _NO),), answers.VERIFICATION, is_heavy=True),
+              (_body("repair", FLAG, _NO),), answers.VERIFICATION, is_heavy=True, is_long=True,
+              has_safe_report=True),
     Operation("reindex", "memory", "POST", "store/reindex", "admin", (), answers.COUNT,
-              is_heavy=True),
-    Operation("settle", "memory", "POST", "store/settle", "admin", (), NOTHING),
+              is_heavy=True, is_long=True, has_safe_report=True),
+    Operation("settle", "memory", "POST", "store/settle", "admin", (), NOTHING, is_long=True,
+              has_safe_report=True),
 )  # fmt: skip
 
 _SCOPED = (
@@ -156,7 +158,7 @@ _SCOPED = (
                _body("where", WHERE, None), _body("memory_type", TEXT, None),
                _body("since", INSTANT, None), _body("until", INSTANT, None),
                _body("everything", FLAG, _NO), _DRY_RUN),
-              answers.FORGOTTEN, is_safe_to_repeat=False),
+              answers.FORGOTTEN, is_safe_to_repeat=False, is_long=True, short_with="item"),
     Operation("recall", "scope", "POST", "recall", "read",
               (_body("query", TEXT, ""), _body("k", WHOLE, 10), _body("mode", _MODE, "hybrid"),
                _body("memory_type", TEXT, None), _body("since", INSTANT, None),
@@ -170,16 +172,17 @@ _SCOPED = (
     Operation("evict", "scope", "POST", "evict", "write",
               (_body("max_items", WHOLE, None), _body("max_bytes", WHOLE, None),
                _body("duplicates", FLAG, _NO), _body("half_life_hours", NUMBER, 24.0 * 90),
-               _DRY_RUN), answers.EVICTED, is_safe_to_repeat=False, is_heavy=True),
+               _DRY_RUN), answers.EVICTED, is_safe_to_repeat=False, is_heavy=True, is_long=True),
     Operation("duplicates", "scope", "GET", "duplicates", "read", (), answers.DUPLICATES,
-              is_heavy=True),
+              is_heavy=True, is_long=True),
     Operation("quarantine", "scope", "POST", "quarantine", "write",
-              (_body("source", TEXT), _DRY_RUN), answers.FORGOTTEN, is_safe_to_repeat=False),
+              (_body("source", TEXT), _DRY_RUN), answers.FORGOTTEN, is_safe_to_repeat=False,
+              is_long=True),
     Operation("release", "scope", "POST", "release", "write", (_body("source", TEXT),),
-              answers.COUNT, is_safe_to_repeat=False),
+              answers.COUNT, is_safe_to_repeat=False, is_long=True, has_safe_report=True),
     Operation("undo", "scope", "POST", "undo", "write",
               (_body("source", TEXT), _body("since", INSTANT, None), _DRY_RUN),
-              answers.FORGOTTEN, is_safe_to_repeat=False),
+              answers.FORGOTTEN, is_safe_to_repeat=False, is_long=True),
 )  # fmt: skip
 
 _CHAT = (
@@ -259,7 +262,7 @@ _AUDIT = (
                _query("before", WHOLE, None), _query("limit", WHOLE, 100)),
               enveloped("entries", list_of(answers.AUDIT_ENTRY))),
     Operation("verify", "audit", "POST", "audit/verify", "admin", (_body("head", TEXT, None),),
-              answers.AUDIT_VERIFICATION, is_heavy=True),
+              answers.AUDIT_VERIFICATION, is_heavy=True, is_long=True, has_safe_report=True),
     Operation("head", "audit", "GET", "audit/head", "admin", (), enveloped("head", TEXT)),
 )  # fmt: skip
 
