@@ -8,7 +8,7 @@ BENCH := $(VENV)-bench
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser suite check fuzz soak bench requirements clean
+.PHONY: help demo test browser suite quick test-full check fuzz soak bench requirements clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -16,13 +16,21 @@ help: ## show this list
 demo: $(VENV)/.core ## set up, take the tour, and look at the dashboard
 	@$(BIN)/orbiter-memory demo
 
+PYTEST = $(BIN)/python -m pytest -n 3 --dist worksteal
+
 # Both at once: tests wait for servers now and then, and types are one process.
-test: browser $(VENV)/.dev ## set up, then check and test everything
+test: browser $(VENV)/.dev ## set up, then check and test everything a change can break
 	@sh tests/browser/chromium.sh end $(VENV)
 	@$(MAKE) --no-print-directory --jobs 2 check suite
 
 suite: $(VENV)/.dev
-	ORBITER_REQUIRE_SERVERS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
+	ORBITER_REQUIRE_SERVERS=1 $(PYTEST) -m "not full"
+
+quick: $(VENV)/.dev ## the tests of a minute: no servers, no browser, nothing slow
+	$(PYTEST) -m "not (postgres or redis or browser or slow or full)" $(addprefix --ignore=tests/,browser cli client crash dashboard docs mcp packaging server transfer)
+
+test-full: test ## also what only guards the test kit: every planted bug, other dimensions
+	ORBITER_REQUIRE_SERVERS=1 $(PYTEST) -m full
 
 # Root gets the browser that pages are tested in, by apt, while everything else is set up.
 browser:

@@ -1,9 +1,13 @@
 import gc
 import importlib
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from orbiter.memory.testing._processes import ServerProcess
 
 pytest_plugins = ["pytester"]
 
@@ -11,6 +15,31 @@ pytest_plugins = ["pytester"]
 os.environ["PYTEST_ADDOPTS"] = "-p no:langsmith_plugin -p no:schemathesis"
 
 TESTS = Path(__file__).parent
+
+SERVER_FIXTURES = {
+    "browser": "browser",
+    "mortal": "redis",
+    "mortal_server": "postgres",
+    "postgres_server": "postgres",
+    "redis_cluster": "redis",
+    "redis_sentinel": "redis",
+    "redis_server": "redis",
+    "usual_redis": "redis",
+}
+"""Fixtures that start a program of somebody else's, and the marker of the tests that need it."""
+
+QUICK = (
+    "agent", "context", "embeddings", "extraction", "messages", "recall", "seeds", "typing", "unit",
+    "test_records", "test_short_term", "test_sqlite_conformance", "test_vector",
+    "test_vector_conformance",
+)  # fmt: skip
+"""Folders and modules for `make quick`; what is slow among them is marked by hand."""
+
+
+def pytest_configure() -> None:
+    """Let tests interrupt programs also in a run that a shell started in the background."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # which programs would inherit
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -36,3 +65,28 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.enable()
     gc.collect()
     gc.freeze()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test with the servers it needs, as its fixtures and parameters name them."""
+    for item in items:
+        parameters = getattr(item, "callspec", None)
+        named = {str(value) for value in parameters.params.values()} if parameters else set()
+        needed = {
+            SERVER_FIXTURES[name]
+            for name in SERVER_FIXTURES.keys() & set(getattr(item, "fixturenames", ()))
+        }
+        if not {item.path.parent.name, item.path.stem} & set(QUICK) or "http" in named:
+            needed.add("slow")
+        for marker in sorted(needed | named & {"postgres", "redis"}):
+            item.add_marker(marker)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_server_unless_marked(request: pytest.FixtureRequest) -> Iterator[None]:
+    """In a run without servers, fail a test that starts one and is not marked with it."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "postgres or" in request.config.getoption("markexpr"):
+            told = "this run has no servers: mark the test with `postgres` or `redis`"
+            patch.setattr(ServerProcess, "start", lambda _: pytest.fail(told))
+        yield

@@ -47,6 +47,7 @@ async def long_chat(handle: ScopedMemory, rounds: int = 12) -> Chat:
     return chat
 
 
+@pytest.mark.slow
 async def test_every_budget_and_format_is_kept(url: str, open_memory: Open, who: str) -> None:
     soul = Soul(name="Ada", body="A travel agent.")
     memory = open_memory(url, persona=soul, summaries=SOME)

@@ -241,6 +241,7 @@ async def test_everything_is_forgotten_only_if_that_is_said(
     assert await contents(any_bob) == ["theirs"]
 
 
+@pytest.mark.slow
 async def test_more_than_a_page_is_forgotten_whole(alice: ScopedMemory) -> None:
     await alice.remember_many([f"note {number}" for number in range(1_100)])
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from tests.timing import HANG
 
 from orbiter.memory import AgentMemory, MemoryItem, MemoryMetadata
 from orbiter.memory.agent import EventStream, MemoryEvent, ScopedMemory, _events
@@ -167,7 +168,7 @@ async def test_a_waiting_listener_hears_at_once_and_ends_with_the_memory(
     assert told == ["remembered"]
     await alice.remember("coffee")
     await memory.close()
-    await asyncio.wait_for(listener, 60)
+    await asyncio.wait_for(listener, HANG)
 
     assert told == ["remembered", "remembered"]
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.timing import HANG
 
 from orbiter.memory import (
     AgentMemory,
@@ -395,10 +396,10 @@ async def test_a_hanging_summarizer_holds_nothing_up(
     memory = open_memory(local_url, summarizer=hanging, summaries=SOON)
     chat = memory.scope(user_id=who).chat("c")
 
-    await asyncio.wait_for(say(chat, 12), 60)
+    await asyncio.wait_for(say(chat, 12), HANG)
     await asyncio.sleep(0.05)
-    context = await asyncio.wait_for(chat.context("go on", budget=200), 60)
-    await asyncio.wait_for(memory.close(), 60)
+    context = await asyncio.wait_for(chat.context("go on", budget=200), HANG)
+    await asyncio.wait_for(memory.close(), HANG)
 
     assert context.tokens <= 200
     assert (hanging.asked, hanging.left) == (1, 1)

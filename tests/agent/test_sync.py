@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.timing import until_blocking
 
 from orbiter.memory import ItemNotFoundError, QueryError, SummaryConfig
 from orbiter.memory.errors import UnsupportedError
@@ -219,10 +220,7 @@ def test_a_memory_that_is_dropped_is_closed(tmp_path: Path) -> None:
     del handle
     gc.collect()
 
-    until = time.monotonic() + 60
-    while (tmp_path / "agent.db-wal").exists() and time.monotonic() < until:
-        time.sleep(0.01)
-    assert not (tmp_path / "agent.db-wal").exists()
+    until_blocking(lambda: not (tmp_path / "agent.db-wal").exists(), "the end of the journal")
 
 
 def test_an_error_keeps_nothing_alive_once_it_is_handled(alice: ScopedMemory) -> None:

@@ -132,6 +132,7 @@ def test_type_checkers_see_every_name() -> None:
     assert set(dir(sync)) == set(sync.__all__)
 
 
+@pytest.mark.slow
 def test_importing_it_starts_no_thread_and_no_loop() -> None:
     program = (
         "import sys, threading, orbiter.memory.sync as s; s.AgentMemory('memory://', "

@@ -4,6 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from tests.timing import HANG
+
+pytestmark = pytest.mark.slow
+
 PRELUDE = """
 import asyncio, os, signal, sys, threading, time
 from orbiter.memory.sync import AgentMemory
@@ -17,7 +22,7 @@ def _program(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run *code* with every warning shown."""
     command = [sys.executable, "-W", "always", "-c", PRELUDE + code]
     return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=folder, capture_output=True, text=True, timeout=HANG, check=False
     )
 
 

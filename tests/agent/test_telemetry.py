@@ -25,6 +25,8 @@ from orbiter.memory.agent import Chat, ScopedMemory, _observed
 from orbiter.memory.sync import AgentMemory as BlockingMemory
 from orbiter.memory.testing import HashEmbeddings, ScriptedSummarizer
 
+pytestmark = pytest.mark.slow
+
 CANARY = "canary-7f3a"
 
 

@@ -64,6 +64,7 @@ async def test_a_minimum_keeps_out_what_is_worth_less(any_alice: ScopedMemory) -
     assert [hit.item.content for hit in both] == ["the door code is 1234"]
 
 
+@pytest.mark.slow
 async def test_one_poison_among_a_thousand_is_not_there_with_a_minimum(
     tmp_path: Path, open_memory: Open
 ) -> None:
@@ -271,6 +272,7 @@ async def test_a_fact_of_an_undone_source_lets_the_earlier_value_hold_again(
     assert [hit.passage for hit in after] == ["home city: Oslo (since 2026)"]
 
 
+@pytest.mark.slow
 async def test_what_is_left_is_what_there_would_be_without_the_source(
     tmp_path: Path, open_memory: Open
 ) -> None:

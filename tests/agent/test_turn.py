@@ -19,6 +19,8 @@ from tests.agent._turns import (
 )
 from tests.crash._children import Child
 
+pytestmark = pytest.mark.slow
+
 MOMENTS = 2
 """How many moments of each write are tried, spread evenly over all that it has."""
 BEFORE = ["Which is the capital?", "Paris."]

@@ -18,10 +18,13 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from tests.agent.conftest import Open
+from tests.timing import HANG
 
 from orbiter.memory.agent import AgentMemory, ScopedMemory
 from orbiter.memory.copies import copy_item
 from orbiter.memory.errors import QueryError
+
+pytestmark = pytest.mark.slow
 
 _T = TypeVar("_T")
 
@@ -81,7 +84,7 @@ class Years(RuleBasedStateMachine):
         self.step = 0
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(timeout=60)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(timeout=HANG)
 
     def of(self, user: str) -> ScopedMemory:
         return self.memory.scope(user_id=f"{self.prefix}-{user}")

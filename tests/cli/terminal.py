@@ -10,6 +10,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tests.timing import HANG
+
 __all__ = ["COMMAND", "Ended", "environment", "in_pipe", "in_terminal"]
 
 COMMAND = (sys.executable, "-m", "orbiter.memory.cli")
@@ -47,7 +49,7 @@ def in_pipe(args: Sequence[str], env: Mapping[str, str], *, stdin: str = "") -> 
         env=env,
         capture_output=True,
         input=stdin.encode(),
-        timeout=60,
+        timeout=HANG,
         check=False,
     )
     return Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
@@ -86,7 +88,7 @@ def in_terminal(
 
 def _read(terminal: int, process: subprocess.Popen[bytes], interrupt_at: str) -> str:
     shown = b""
-    until = time.monotonic() + 60
+    until = time.monotonic() + HANG
     while time.monotonic() < until:
         if not select.select([terminal], [], [], 0.2)[0]:
             continue

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import Cli
+from tests.timing import HANG
 
 from orbiter.memory.cli import _json_edit
 from orbiter.memory.cli._json_edit import BrokenError, find, put
@@ -80,7 +81,7 @@ def test_what_is_written_works(cli: Cli, home: Path) -> None:
         capture_output=True,
         check=True,
         cwd="/",
-        timeout=60,
+        timeout=HANG,
     )
 
     assert json.loads(ended.stdout)["id"] == 1
@@ -440,7 +441,7 @@ def test_what_only_reads_imports_nothing(cli: Cli, home: Path) -> None:
         input=b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n',
         capture_output=True,
         check=True,
-        timeout=60,
+        timeout=HANG,
     )
 
     assert refused.exit_code == 2

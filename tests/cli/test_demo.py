@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.cli.terminal import COMMAND, environment
+from tests.timing import HANG
 
 from orbiter.memory.cli.demo import script
 
@@ -41,7 +42,7 @@ def test_the_sample_has_something_for_every_page_and_leaves_nothing_behind(tmp_p
             facts = httpx.get(f"{url}/facts.json", params={"user_id": "alice"})
         finally:
             process.send_signal(signal.SIGINT)
-            process.communicate(timeout=60)
+            process.communicate(timeout=HANG)
 
     assert (len(home["rows"]), home["is_empty"]) == (20, False)
     assert {page.status_code for page in (*pages, facts)} == {200}

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Cli
 from tests.cli.terminal import COMMAND, environment, in_terminal
+from tests.timing import HANG
 
 from orbiter.memory.cli.importing import Source
 from orbiter.memory.cli.moving import Target
@@ -301,7 +302,7 @@ def test_a_reader_who_leaves_ends_an_export_quietly(cli: Cli, tmp_path: Path) ->
         ["/bin/bash", "-c", f"{' '.join(COMMAND)} export - | head -1; echo ${{PIPESTATUS[0]}}"],
         env=environment(cli.url),
         capture_output=True,
-        timeout=60,
+        timeout=HANG,
         check=False,
     )
 

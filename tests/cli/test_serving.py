@@ -15,6 +15,7 @@ import httpx
 import pytest
 from tests.cli.conftest import Cli
 from tests.cli.terminal import COMMAND, environment
+from tests.timing import HANG
 
 from orbiter.memory.keys import KeyFile
 
@@ -44,7 +45,7 @@ def test_it_serves_until_it_is_told_to_stop_and_logs_no_content(cli: Cli) -> Non
         found = httpx.get(f"{url}/v1/memories", params=asked).json()["items"]
         one = httpx.get(f"{url}/v1/memories/{made}", params={"user_id": "alice"})
         process.send_signal(signal.SIGINT)
-        _, log = process.communicate(timeout=60)
+        _, log = process.communicate(timeout=HANG)
 
     assert [item["content"] for item in found] == ["likes tea"]
     assert one.status_code == 200
@@ -69,8 +70,8 @@ def test_who_asks_twice_does_not_wait_for_what_is_under_way(cli: Cli) -> None:
                     httpx.get(address.join("/healthz"))
                     time.sleep(0.02)
             process.send_signal(signal.SIGINT)
-            process.wait(timeout=60)  # while the other side keeps its connection
-        _, log = process.communicate(timeout=60)
+            process.wait(timeout=HANG)  # while the other side keeps its connection
+        _, log = process.communicate(timeout=HANG)
 
     assert process.returncode == -signal.SIGINT, log
     assert "Traceback" not in log
@@ -91,7 +92,7 @@ def test_a_key_that_is_made_or_revoked_counts_while_it_serves(cli: Cli) -> None:
         cli.ok("keys", "revoke", token)
         after = httpx.get(url, headers=headers)
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=HANG)
 
     assert process.returncode == 0
     assert (without.status_code, with_it.status_code, after.status_code) == (401, 200, 401)
@@ -209,7 +210,7 @@ def test_a_pipe_is_warned_of_what_crosses_the_network_and_of_keys_that_open_noth
     cli.ok("keys", "revoke", key["id"])
     with serve(cli, "--host", "0.0.0.0") as (told, process):
         process.terminate()
-        _, warned = process.communicate(timeout=60)
+        _, warned = process.communicate(timeout=HANG)
 
     assert (told["keys"], told["needs_key"]) == (0, True)
     assert "cross the network in the clear" in warned

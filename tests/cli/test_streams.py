@@ -11,6 +11,7 @@ import pytest
 import typer
 from tests.cli.conftest import Cli
 from tests.cli.terminal import COMMAND, environment, in_pipe, in_terminal
+from tests.timing import HANG
 
 from orbiter.memory.cli._editor import in_editor
 from orbiter.memory.cli._errors import UsageError
@@ -62,7 +63,7 @@ def test_closed_streams_are_read_as_empty_and_written_to_nobody(cli: Cli) -> Non
         ["/bin/sh", "-c", script],
         env=environment(cli.url),
         capture_output=True,
-        timeout=60,
+        timeout=HANG,
         check=False,
     )
 
@@ -98,7 +99,7 @@ def test_ctrl_c_while_it_loads_is_quiet() -> None:
             [sys.executable, "-c", code.format(name=name)],
             env=dict(os.environ),
             capture_output=True,
-            timeout=60,
+            timeout=HANG,
             check=False,
         )
 

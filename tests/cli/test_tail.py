@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Cli
 from tests.cli.terminal import COMMAND, environment
+from tests.timing import HANG
 
 from orbiter.memory.agent import AgentMemory, ScopedMemory, _following
 
@@ -26,7 +27,7 @@ def test_what_was_there_is_not_new_when_newer_ones_are_forgotten(cli: Cli) -> No
         cli.ok("forget", *ids[-3:])
         cli.remember("fresh")
 
-        told, _ = process.communicate(timeout=60)
+        told, _ = process.communicate(timeout=HANG)
 
     assert first["content"] == "205"
     assert [json.loads(line)["content"] for line in told.splitlines()] == ["fresh"]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Cli
 from tests.cli.terminal import COMMAND, environment, in_pipe, in_terminal
+from tests.timing import HANG
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")
 
@@ -76,7 +77,7 @@ def test_a_reader_who_leaves_ends_it_quietly(cli: Cli) -> None:
         ["/bin/bash", "-c", f"{' '.join(COMMAND)} list -n 400 | head -1; echo ${{PIPESTATUS[0]}}"],
         env=environment(cli.url),
         capture_output=True,
-        timeout=60,
+        timeout=HANG,
         check=False,
     )
 
@@ -176,7 +177,7 @@ def test_a_shell_completes_commands_and_options(tmp_path: Path) -> None:
         ["/bin/bash", "-c", script],
         env={**env, "PATH": f"{tmp_path}{os.pathsep}{env['PATH']}"},
         capture_output=True,
-        timeout=60,
+        timeout=HANG,
         check=True,
     )
 
@@ -189,7 +190,7 @@ def test_without_the_extra_it_says_how_to_install_it() -> None:
     code = "import sys; sys.modules['typer'] = None; from orbiter.memory.cli import main; main()"
 
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, timeout=60, check=False
+        [sys.executable, "-c", code], capture_output=True, timeout=HANG, check=False
     )
 
     assert done.returncode == 1
@@ -208,7 +209,7 @@ def test_help_loads_neither_pydantic_nor_rich() -> None:
         done = subprocess.run(
             [sys.executable, "-c", code.format(args=args)],
             capture_output=True,
-            timeout=60,
+            timeout=HANG,
             check=False,
         )
         assert done.stdout.startswith(b"Usage: orbiter-memory")

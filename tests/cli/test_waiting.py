@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Cli
+from tests.timing import HANG
 
 from orbiter.memory.agent import AgentMemory
 from orbiter.memory.cli import _waiting, chats, memories
@@ -41,7 +42,7 @@ def _embed(url: Path, model: HashEmbeddings, *, within: float | None) -> int:
     """Return how many of the notes still wait."""
 
     async def call() -> int:
-        async with asyncio.timeout(60), AgentMemory(url, embeddings=model) as memory:
+        async with asyncio.timeout(HANG), AgentMemory(url, embeddings=model) as memory:
             await memory.scope(user_id="alice").remember_many(NOTES)
             return await embed_waiting(Output(), memory, within=within)
 
@@ -119,7 +120,7 @@ def test_what_takes_too_long_goes_on_waiting(tmp_path: Path) -> None:
     async def call() -> tuple[int, int]:
         model = Stuck()
         async with (
-            asyncio.timeout(60),
+            asyncio.timeout(HANG),
             AgentMemory(tmp_path / "memory.db", embeddings=model) as memory,
         ):
             alice = memory.scope(user_id="alice")

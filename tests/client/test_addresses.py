@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.timing import HANG
 
 from orbiter.memory import AgentMemory, QueryError, SummaryConfig
 from orbiter.memory.client import RemoteMemory
@@ -130,7 +131,7 @@ except ModuleNotFoundError as exc:
     print(exc)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=HANG
     )
 
     assert "pip install 'orbiter-memory[client]'" in done.stdout

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.timing import HANG
 
 from orbiter.memory import MemoryConnectionError, MemoryTimeoutError, TransferError
 from orbiter.memory.client import RemoteMemory, _answers, _events
@@ -116,7 +117,7 @@ async def test_an_event_that_cannot_be_read_is_told_as_missed() -> None:
     async with saying(head + said) as memory:
         stream = memory.events()
 
-        heard = [await asyncio.wait_for(anext(stream), 60) for _ in range(len(odd) + 1)]
+        heard = [await asyncio.wait_for(anext(stream), HANG) for _ in range(len(odd) + 1)]
         stream._end()  # this server never says what else it has sent
 
     assert [event.kind for event in heard] == ["missed"] * len(odd) + ["updated"]
@@ -130,7 +131,7 @@ async def test_whatever_else_goes_wrong_ends_the_stream(monkeypatch: pytest.Monk
     monkeypatch.setattr(_events, "_events_of", broken)
     async with saying(answer(b"")) as memory:
         with pytest.raises(MemoryConnectionError, match="ZeroDivisionError"):
-            await asyncio.wait_for(anext(memory.events()), 60)
+            await asyncio.wait_for(anext(memory.events()), HANG)
 
 
 async def test_an_event_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +140,7 @@ async def test_an_event_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch)
     for said in (b"data: " + b"x" * 2_000, b"data: x\n" * 200):
         async with saying(b"HTTP/1.1 200 OK\r\n\r\n" + said) as memory:
             with pytest.raises(MemoryConnectionError):
-                await asyncio.wait_for(anext(memory.events()), 60)
+                await asyncio.wait_for(anext(memory.events()), HANG)
 
 
 # Files

@@ -13,6 +13,7 @@ import trustme
 from tests.client.conftest import new_key
 from tests.crash._proxy import Proxy
 from tests.server.conftest import Served
+from tests.timing import HANG, scaled, until
 
 from orbiter.memory import (
     AccessError,
@@ -90,10 +91,11 @@ async def test_a_lost_request_is_sent_again(proxy: Proxy, remote: RemoteMemory) 
 
 
 async def test_a_server_that_says_nothing_is_not_waited_for_without_end(proxy: Proxy) -> None:
-    async with RemoteMemory(f"http://127.0.0.1:{proxy.port}", timeout=0.2) as memory:
+    patience = scaled(0.2)
+    async with RemoteMemory(f"http://127.0.0.1:{proxy.port}", timeout=patience) as memory:
         proxy.half_open()
 
-        with pytest.raises(MemoryTimeoutError, match=r"did not answer in 0.2 seconds"):
+        with pytest.raises(MemoryTimeoutError, match=f"did not answer in {patience:g} seconds"):
             await memory.scope(user_id="alice").list()
 
 
@@ -102,7 +104,7 @@ async def test_cancelled_calls_leave_the_connections_to_others(
 ) -> None:
     monkeypatch.setattr(_connections, "MOST", 4)
     monkeypatch.setattr(_connections, "_FREE", 60.0)  # a place that is lost is not made good for
-    async with RemoteMemory(f"http://127.0.0.1:{proxy.port}", timeout=20.0) as memory:
+    async with RemoteMemory(f"http://127.0.0.1:{proxy.port}", timeout=HANG) as memory:
         alice = memory.scope(user_id="alice")
         for turn in range(20):
             calls = [asyncio.create_task(alice.list(limit=1)) for _ in range(12)]
@@ -122,7 +124,7 @@ async def test_cancelled_calls_leave_the_connections_to_others(
 async def test_whoever_is_cancelled_leaves_at_once(proxy: Proxy, remote: RemoteMemory) -> None:
     proxy.hold(b"POST /v1/memories/query")  # the answer never comes
     call = asyncio.create_task(remote.scope(user_id="alice").list())
-    await asyncio.sleep(0.05)
+    await until(lambda: proxy.held, "the request")
 
     call.cancel()
     await asyncio.wait([call])
@@ -156,7 +158,7 @@ async def test_a_server_that_comes_back_in_time_is_waited_for(
     store = AgentMemory(tmp_path / "a.db", embeddings=None, summaries=None)
     settings = Settings(port=0, with_mcp=False, with_dashboard=False)
     async with serving(create_app(store, settings=settings), settings=settings) as url:
-        memory = AgentMemory(url)
+        memory = RemoteMemory(url, timeout=HANG)
         await memory.init()
     call = asyncio.create_task(memory.scope(user_id="alice").facts.end("city"))  # done once only
     await asyncio.sleep(0.2)  # far more tries than a call has that may have arrived
@@ -178,7 +180,7 @@ def test_nothing_goes_beyond_the_time_of_a_call() -> None:
 
 
 async def test_nobody_there_is_told_with_the_cure() -> None:
-    memory = RemoteMemory("http://127.0.0.1:1", timeout=0.05)
+    memory = RemoteMemory("http://127.0.0.1:1", timeout=scaled(0.05))
 
     with pytest.raises(MemoryConnectionError, match=r"orbiter-memory serve"):
         await memory.init()
@@ -264,7 +266,7 @@ async def test_listening_ends_with_the_memory_and_hears_what_came_before(served:
     await alice.remember("tea")
     await memory.scope(user_id="bob").remember("coffee")
     await memory.close()
-    await asyncio.wait_for(listener, 60)
+    await asyncio.wait_for(listener, HANG)
 
     assert kinds == ["remembered"]
     assert [event.scope.user_id async for event in everything] == ["alice", "bob"]
@@ -280,10 +282,11 @@ async def test_a_stream_hears_from_the_moment_it_is_made(
 
     stream = alice.events()
     call = asyncio.create_task(alice.remember("tea"))
+    await until(lambda: proxy.held, "the request")
     await asyncio.sleep(0.05)  # the server does not listen yet, and must not be overtaken
     proxy.heal()
 
-    assert (await asyncio.wait_for(anext(stream), 60)).item_ids == ((await call).id,)
+    assert (await asyncio.wait_for(anext(stream), HANG)).item_ids == ((await call).id,)
 
 
 async def test_a_stream_that_is_dropped_ends(served: Served) -> None:
@@ -332,8 +335,12 @@ async def test_a_key_is_never_shown(
     shown: list[str] = []
 
     with caplog.at_level(logging.DEBUG):
-        for key, address in ((token, url), (wrong, url), (wrong, "http://127.0.0.1:1")):
-            memory = RemoteMemory(address, token=key, timeout=0.5)
+        for key, address, patience in (
+            (token, url, HANG),
+            (wrong, url, HANG),
+            (wrong, "http://127.0.0.1:1", 0.5),
+        ):
+            memory = RemoteMemory(address, token=key, timeout=patience)
             alice = memory.scope(user_id="alice")
             shown += map(repr, (memory, alice, alice.chat("c"), alice.facts, memory._link))
             shown += [repr(memory.audit), repr(alice.as_of(datetime.now(UTC))), memory.url]

@@ -70,6 +70,7 @@ def cost(context: Context, counter: TokenCounter = estimate_tokens) -> int:
     return max(as_text, as_messages)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
@@ -106,6 +107,7 @@ async def test_a_context_is_never_over_its_budget(
     assert all(parse(context.text, mark=mark) for mark in shown)
 
 
+@pytest.mark.slow
 async def test_everything_fits_where_there_is_no_budget(soul: Path) -> None:
     context = await ContextManager(soul).assemble(
         "Go", conversation=dialogue(50), memories=[words(50_000)] * 3
@@ -116,6 +118,7 @@ async def test_everything_fits_where_there_is_no_budget(soul: Path) -> None:
     assert context.budget is None
 
 
+@pytest.mark.slow
 async def test_one_huge_memory_is_shortened_and_says_by_how_much(soul: Path) -> None:
     huge = HumanMemory(content=words(200_000))
 
@@ -211,6 +214,7 @@ async def test_a_budget_that_holds_persona_and_task_exactly_is_enough(soul: Path
         await ContextManager(soul, budget=least - 1).assemble("Go")
 
 
+@pytest.mark.slow
 async def test_a_tool_group_is_whole_or_absent(soul: Path) -> None:
     history: list[MemoryItem] = [HumanMemory(content="Look it up")]
     for number in range(30):

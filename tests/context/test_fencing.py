@@ -36,11 +36,13 @@ ENTRIES = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(ENTRIES, max_size=5))
 def test_parsing_gives_back_exactly_what_was_rendered(entries: list[Entry]) -> None:
     assert parse(render(entries, mark=MARK), mark=MARK) == entries
 
 
+@pytest.mark.slow
 def test_thirty_thousand_hostile_entries_come_back_and_none_leaves_its_line() -> None:
     rng = random.Random(20260105)
     now = datetime(2026, 1, 5, 14, 23, tzinfo=UTC)
@@ -66,6 +68,7 @@ def test_thirty_thousand_hostile_entries_come_back_and_none_leaves_its_line() ->
         assert "</" not in block
 
 
+@pytest.mark.slow
 @given(ENTRIES)
 def test_whatever_splits_lines_an_entry_is_one(entry: Entry) -> None:
     line = entry_line(entry, marks=[MARK])
@@ -140,6 +143,7 @@ def test_no_control_token_of_a_chat_template_survives(token: str) -> None:
     assert unescape(escaped) == f"a{token}b"
 
 
+@pytest.mark.slow
 def test_every_control_format_and_separator_character_is_made_visible() -> None:
     shown = {"\u0600", "\u0601", "\u0602", "\u0603", "\u0604", "\u0605", "\u06dd", "\u070f"}
     shown |= {"\u0890", "\u0891", "\u08e2", "\U000110bd", "\U000110cd"}  # signs people see

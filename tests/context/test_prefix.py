@@ -70,6 +70,7 @@ async def test_the_prefix_holds_nothing_of_this_call(soul: Path) -> None:
         assert "thing" not in context.prefix
 
 
+@pytest.mark.slow
 async def test_a_full_window_keeps_its_beginning_for_many_turns(soul: Path) -> None:
     manager = ContextManager(soul, budget=2_500)
 

@@ -78,6 +78,7 @@ async def test_the_seed_call_takes_a_summary_too(soul: Path) -> None:
     assert "] They met.\n" in text
 
 
+@pytest.mark.slow
 @few
 @given(seed=st.integers(0, 2**32), data=st.data())
 async def test_no_summary_brings_a_context_over_its_budget(
@@ -140,6 +141,7 @@ async def test_who_has_learnt_the_mark_of_a_summary_cannot_use_it(soul: Path) ->
     assert str(context.messages().messages).count(first.marks[0]) == 1
 
 
+@pytest.mark.slow
 @few
 @given(summary=hostile_texts(), turns=st.integers(1, 6), budget=st.sampled_from((None, 50_000)))
 async def test_the_same_summary_keeps_the_beginning(
@@ -174,6 +176,7 @@ async def test_a_window_that_moves_on_keeps_the_summary_where_it_was(soul: Path)
     assert two.marks[0] == one.marks[0]
 
 
+@pytest.mark.slow
 async def test_a_shortened_summary_keeps_the_beginning_for_many_turns(soul: Path) -> None:
     manager = ContextManager(soul, budget=2000)
     history: list[MemoryItem] = dialogue(40)

@@ -6,7 +6,7 @@ import random
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
@@ -14,11 +14,9 @@ from typing import Literal
 from tests.crash._children import Child, take_lock, write_together, write_until_killed
 from tests.crash._history import Possible, State, change, read
 from tests.crash._power_cut import Disk, WatchedStore, watched
+from tests.timing import HANG, until
 
 from orbiter.memory import HumanMemory, MemoryError, SQLiteMemoryStore
-
-PATIENCE = 60.0
-"""Seconds after which a call counts as hung."""
 
 
 @dataclass
@@ -146,7 +144,7 @@ async def fail_disk(at: int, *, for_good: bool) -> Figures:
         with watched(disk):
             store = WatchedStore(path, disk)
             try:
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(HANG):
                     figures.acknowledged = await _write_what_can_be(store, states)
                     await store.close()
             except TimeoutError:
@@ -187,7 +185,7 @@ async def cancel_writes(path: Path, dice: random.Random, *, storms: int) -> Figu
     async with SQLiteMemoryStore(path) as store:
         try:
             for _ in range(storms):
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(HANG):
                     await _storm(store, dice, figures)
                     child.pipe.send("try")
                     is_free = await asyncio.to_thread(child.receive)
@@ -227,10 +225,14 @@ async def _storm(store: SQLiteMemoryStore, dice: random.Random, figures: Figures
 
 async def leaks_of(path: Path) -> list[str]:
     """Return what stores of *path* still hold open when they had time to let go of it."""
-    for _ in range(200):
-        if not (held := [*threads_of(path), *files_of(path)]):
-            break
-        await asyncio.sleep(0.01)
+    held: list[str] = []
+
+    def are_gone() -> bool:
+        held[:] = [*threads_of(path), *files_of(path)]
+        return not held
+
+    with suppress(AssertionError):  # the caller says what is left
+        await until(are_gone)
     return held
 
 
@@ -256,7 +258,7 @@ async def open_and_close(path: Path, *, times: int) -> Figures:
     """Open, write, read and close again and again."""
     figures = Figures(cycles=times)
     for number in range(times):
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(HANG):
             async with SQLiteMemoryStore(path) as store:
                 item = HumanMemory(id=f"i{number}", content="x")
                 await store.add(item)

@@ -8,11 +8,9 @@ from collections import Counter
 from typing import NamedTuple, Self
 
 import asyncpg
+from tests.timing import HANG, until
 
 from orbiter.memory import HumanMemory, MemoryItem, MemoryMetadata, PostgresMemoryStore
-
-HANG = 30.0
-"""Seconds after which a writer hangs: far more than a busy machine takes."""
 
 
 class Verdict(NamedTuple):
@@ -37,7 +35,7 @@ class Load:
         self._tasks = [asyncio.create_task(self._write(f"w{n}")) for n in range(writers)]
 
     async def __aenter__(self) -> Self:
-        await asyncio.sleep(0.3)
+        await self.goes_on(times=1)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -80,12 +78,13 @@ class Load:
             self.answers[ids[0].partition("-")[0]] += 1
             self._newest |= dict.fromkeys(ids, number)
 
-    async def goes_on(self) -> None:
-        """Return when every writer has been answered again, three times."""
-        wanted = {f"w{n}": self.answers[f"w{n}"] + 3 for n in range(len(self._tasks))}
-        async with asyncio.timeout(HANG):
-            while any(self.answers[n] < times for n, times in wanted.items()):  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+    async def goes_on(self, *, times: int = 3) -> None:
+        """Return when every writer has been answered again, so many times."""
+        wanted = {f"w{n}": self.answers[f"w{n}"] + times for n in range(len(self._tasks))}
+        await until(
+            lambda: all(self.answers[name] >= count for name, count in wanted.items()),
+            "a further answer for every writer",
+        )
 
     async def judge(self, dsn: str) -> Verdict:
         """Compare what the writers know with the rows."""

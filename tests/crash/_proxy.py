@@ -27,6 +27,8 @@ class Proxy:
         """Where new connections go; those that are there stay where they are."""
         self.lost = 0
         """How many requests or answers were lost by `lose_reply` and `lose_request`."""
+        self.held = 0
+        """How many requests arrived that were not passed on at once: an event to wait for."""
         self._mode: Mode = "open"
         self._free = asyncio.Event()
         self._free.set()
@@ -176,6 +178,7 @@ class Proxy:
 
     async def _carry(self, data: bytes, link: "_Link", there: "_End", *, is_request: bool) -> None:
         if is_request:
+            self.held += not (self._free.is_set() and link.is_free.is_set()) or link.is_forgotten
             await link.is_free.wait()
         await self._free.wait()
         if link.is_forgotten or link.is_reset:

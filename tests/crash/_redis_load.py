@@ -14,15 +14,12 @@ from datetime import timedelta
 from typing import Any, NamedTuple, Self
 
 from redis.asyncio import Redis
+from tests.timing import HANG, until
 
 from orbiter.memory.episodic import ShortTermMemoryManager
 
 _numbers = itertools.count()
 _TICK = timedelta(microseconds=1)
-
-HANG = 30.0
-"""Seconds after which a writer hangs: far more than a busy machine takes, and half of what a
-client with the usual settings may stall for."""
 
 
 def new_agent(name: str = "agent") -> str:
@@ -61,7 +58,7 @@ class Load:
         ]
 
     async def __aenter__(self) -> Self:
-        await asyncio.sleep(0.3)
+        await self.goes_on(times=1)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -91,12 +88,13 @@ class Load:
                 self.answers[name] += 1
             await asyncio.sleep(self._pause)
 
-    async def goes_on(self) -> None:
-        """Return when every writer has been answered again, three times."""
-        wanted = {f"w{n}": self.answers[f"w{n}"] + 3 for n in range(len(self._tasks))}
-        async with asyncio.timeout(HANG):
-            while any(self.answers[n] < times for n, times in wanted.items()):  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+    async def goes_on(self, *, times: int = 3) -> None:
+        """Return when every writer has been answered again, so many times."""
+        wanted = {f"w{n}": self.answers[f"w{n}"] + times for n in range(len(self._tasks))}
+        await until(
+            lambda: all(self.answers[name] >= count for name, count in wanted.items()),
+            "a further answer for every writer",
+        )
 
     async def judge(self) -> Verdict:
         """Compare what the writers know with what is there, and let the managers go."""

@@ -7,8 +7,10 @@ from typing import Literal
 
 import asyncpg
 import pytest
-from tests.crash._postgres_load import HANG, Load, Verdict
+from tests.crash._postgres_ask import ask, set_and_reload
+from tests.crash._postgres_load import Load, Verdict
 from tests.crash._proxy import Proxy
+from tests.timing import HANG, scaled, until
 
 from orbiter.memory import (
     HumanMemory,
@@ -31,14 +33,6 @@ def note(text: str, **fields: str) -> MemoryItem:
     return HumanMemory(id="note", content=text, metadata=MemoryMetadata(user_id="ann"), **fields)
 
 
-async def ask(dsn: str, sql: str, *args: object) -> list[tuple[object, ...]]:
-    connection = await asyncpg.connect(dsn)
-    try:
-        return [tuple(row) for row in await connection.fetch(sql, *args)]
-    finally:
-        await connection.close()
-
-
 # The server goes
 
 
@@ -49,7 +43,7 @@ async def test_a_restart_under_load_loses_nothing_and_doubles_nothing(
     mortal_server: PostgresServer, mode: Literal["fast", "immediate"], seconds: float
 ) -> None:
     dsn = await asyncio.to_thread(mortal_server.create_database)
-    store = PostgresMemoryStore(dsn)
+    store = PostgresMemoryStore(dsn, retry_for=scaled(10))
     await store.init(partitions=4 if seconds else None)
 
     async with Load(store) as load:
@@ -67,11 +61,14 @@ async def test_an_outage_that_outlasts_the_patience_is_a_connection_error(
     mortal_server: PostgresServer,
 ) -> None:
     dsn = await asyncio.to_thread(mortal_server.create_database)
-    async with PostgresMemoryStore(dsn, retry_for=0.6) as store:
+    patience = scaled(0.6)
+    async with PostgresMemoryStore(dsn, retry_for=patience) as store:
         await asyncio.to_thread(mortal_server.stop)
         started = time.monotonic()
         try:
-            with pytest.raises(ConnectionError, match="could not be reached for 0.6 s") as caught:
+            with pytest.raises(
+                ConnectionError, match=f"could not be reached for {patience:g} s"
+            ) as caught:
                 await store.add(note("one"))
             seconds = time.monotonic() - started
             with pytest.raises(MemoryConnectionError):
@@ -82,7 +79,7 @@ async def test_an_outage_that_outlasts_the_patience_is_a_connection_error(
         await store.add(note("two"))
 
     assert isinstance(caught.value, MemoryConnectionError)
-    assert seconds >= 0.6, "it gave up before its patience was over"
+    assert seconds >= patience, "it gave up before its patience was over"
 
 
 async def test_a_store_can_be_opened_while_the_server_is_still_starting(
@@ -90,7 +87,7 @@ async def test_a_store_can_be_opened_while_the_server_is_still_starting(
 ) -> None:
     dsn = await asyncio.to_thread(mortal_server.create_database)
     await asyncio.to_thread(mortal_server.stop)
-    store = PostgresMemoryStore(dsn)
+    store = PostgresMemoryStore(dsn, retry_for=scaled(10))
     opening = asyncio.create_task(store.init())
     await asyncio.sleep(0.3)
 
@@ -270,15 +267,19 @@ async def test_a_change_whose_answer_was_lost_tells_what_it_changed(
 async def test_a_network_cut_under_load_loses_nothing_and_hangs_nobody(
     postgres_server: PostgresServer,
 ) -> None:
+    patience = scaled(1)
+
     async def cut(fault: str) -> tuple[str, Verdict]:
         dsn = await asyncio.to_thread(postgres_server.create_database)
         async with (
             Proxy(postgres_server.port) as proxy,
-            PostgresMemoryStore(proxy.dsn(dsn), statement_timeout=1, acquire_timeout=1) as store,
+            PostgresMemoryStore(
+                proxy.dsn(dsn), statement_timeout=patience, acquire_timeout=patience
+            ) as store,
             Load(store) as load,
         ):
             getattr(proxy, fault)()
-            await asyncio.sleep(2)
+            await asyncio.sleep(2 * patience)
             proxy.heal()
             await load.goes_on()
             await load.end()
@@ -304,10 +305,8 @@ async def test_a_server_that_is_read_only_for_a_moment_is_waited_for(
     mortal_server: PostgresServer,
 ) -> None:
     dsn = await asyncio.to_thread(mortal_server.create_database)
-    async with PostgresMemoryStore(dsn) as store:
-        await ask(dsn, "ALTER SYSTEM SET default_transaction_read_only = on")
-        await ask(dsn, "SELECT pg_reload_conf()")
-        await asyncio.sleep(0.2)
+    async with PostgresMemoryStore(dsn, retry_for=scaled(10)) as store:
+        await set_and_reload(dsn, "default_transaction_read_only", "on")
         adding = asyncio.create_task(store.add(note("one")))
         await asyncio.sleep(0.5)
         assert not adding.done()
@@ -325,13 +324,16 @@ async def _write_again(dsn: str) -> None:
     await connection.execute("SELECT pg_reload_conf()")
     await connection.close()
 
+    async def is_over() -> bool:
+        return await ask(dsn, "SHOW default_transaction_read_only") == [("off",)]
+
+    await until(is_over, "a server that takes writes")
+
 
 async def test_a_server_that_stays_read_only_is_reported(mortal_server: PostgresServer) -> None:
     dsn = await asyncio.to_thread(mortal_server.create_database)
     async with PostgresMemoryStore(dsn, retry_for=0.5) as store:
-        await ask(dsn, "ALTER SYSTEM SET default_transaction_read_only = on")
-        await ask(dsn, "SELECT pg_reload_conf()")
-        await asyncio.sleep(0.2)
+        await set_and_reload(dsn, "default_transaction_read_only", "on")
         try:
             with pytest.raises(MemoryConnectionError, match="read-only transaction"):
                 await store.add(note("one"))
@@ -348,28 +350,25 @@ async def test_writes_follow_the_server_that_took_over(mortal_server: PostgresSe
             pass
         async with (
             Proxy(mortal_server.port) as proxy,
-            PostgresMemoryStore(proxy.dsn(old_dsn), min_size=3) as store,
+            PostgresMemoryStore(proxy.dsn(old_dsn), min_size=3, retry_for=scaled(10)) as store,
         ):
             await asyncio.gather(*(store.add(HumanMemory(content="old")) for _ in range(20)))
             await ask(old_dsn, "ALTER DATABASE taken_over SET default_transaction_read_only = on")
-            await ask(old_dsn, "ALTER SYSTEM SET default_transaction_read_only = on")
-            await ask(old_dsn, "SELECT pg_reload_conf()")
-            await asyncio.sleep(0.2)
+            await set_and_reload(mortal_server.dsn(), "default_transaction_read_only", "on")
             # Connections to the old server stay open, as they do when it becomes a standby.
             proxy.upstream = successor.port
 
             try:
                 await asyncio.wait_for(store.add(note("one")), HANG)
             finally:
-                await _write_again(old_dsn)
+                await _write_again(mortal_server.dsn())
 
         assert await ask(new_dsn, "SELECT content FROM memory_items") == [("one",)]
 
 
 async def test_a_wait_for_a_server_that_takes_writes_ends(mortal_server: PostgresServer) -> None:
     dsn = await asyncio.to_thread(mortal_server.create_database)
-    await ask(dsn, "ALTER SYSTEM SET default_transaction_read_only = on")
-    await ask(dsn, "SELECT pg_reload_conf()")
+    await set_and_reload(dsn, "default_transaction_read_only", "on")
     store = PostgresMemoryStore(f"{dsn}&target_session_attrs=read-write", retry_for=0.3)
     try:
         with pytest.raises(MemoryConnectionError):

@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 from tests.crash._children import Child
 from tests.crash._postgres_children import count_up, open_and_add
+from tests.timing import HANG
 
 from orbiter.memory import HumanMemory, PostgresMemoryStore, StorageError
 from orbiter.memory.backends._postgres import schema
@@ -100,7 +101,7 @@ async def test_a_store_used_from_another_thread_says_so_at_once(postgres_dsn: st
         elsewhere = asyncio.to_thread(lambda: asyncio.run(store.count()))
 
         with pytest.raises(StorageError, match="make a store in this one"):
-            await asyncio.wait_for(elsewhere, 60)
+            await asyncio.wait_for(elsewhere, HANG)
 
         assert await store.count() == 0
 
@@ -112,7 +113,7 @@ async def test_a_pool_of_another_loop_is_refused_at_once(postgres_dsn: str) -> N
         asyncio.run(PostgresMemoryStore(pool=pool).init())
 
     with pytest.raises(StorageError, match="event loop"):
-        await asyncio.wait_for(asyncio.to_thread(elsewhere), 60)
+        await asyncio.wait_for(asyncio.to_thread(elsewhere), HANG)
 
     assert await pool.fetchval("SELECT 1") == 1
     await pool.close()

@@ -14,7 +14,9 @@ from typing import Any
 
 import asyncpg
 import pytest
+from tests.crash._postgres_ask import OTHERS, ask, has_sessions, set_and_reload
 from tests.crash._proxy import Proxy
+from tests.timing import HANG, scaled, until
 
 from orbiter.memory import (
     HumanMemory,
@@ -60,28 +62,17 @@ def note(name: str, text: str = "one") -> MemoryItem:
     return HumanMemory(id=name, content=text)
 
 
-async def ask(dsn: str, sql: str) -> list[tuple[Any, ...]]:
-    connection = await asyncpg.connect(dsn)
-    try:
-        return [tuple(row) for row in await connection.fetch(sql)]
-    finally:
-        await connection.close()
-
-
-HANG = 60
-"""Seconds after which a call hangs. Nothing here waits for a hundredth of it, unless it hangs."""
-
-_OTHERS = " FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-
-
 async def connections(dsn: str) -> int:
     """Return how many connections the server has, once those that were dropped are gone."""
-    for _ in range(1_500):
-        [(count,)] = await ask(dsn, f"SELECT count(*){_OTHERS}")
-        if not count:
-            break
-        await asyncio.sleep(0.02)
-    return int(count)
+    count = 0
+
+    async def are_gone() -> bool:
+        nonlocal count
+        [(count,)] = await ask(dsn, f"SELECT count(*){OTHERS}")
+        return not count
+
+    await until(are_gone, "the end of every connection")
+    return count
 
 
 def tasks() -> set[asyncio.Task[Any]]:
@@ -94,7 +85,8 @@ def tasks() -> set[asyncio.Task[Any]]:
 async def test_every_call_on_a_stalled_server_ends_with_a_timeout(
     mortal_server: PostgresServer, dsn: str
 ) -> None:
-    store = PostgresMemoryStore(dsn, statement_timeout=1, min_size=8)
+    patience = scaled(1)
+    store = PostgresMemoryStore(dsn, statement_timeout=patience, min_size=8)
     await store.init()
     await store.add(note("before"))
 
@@ -111,7 +103,7 @@ async def test_every_call_on_a_stalled_server_ends_with_a_timeout(
             )
 
     assert [type(end) for end in ends] == [MemoryTimeoutError] * 6
-    assert all("did not answer within 1 s" in str(end) for end in ends)
+    assert all(f"did not answer within {patience:g} s" in str(end) for end in ends)
     await store.add(note("after"))
     assert await store.get("after") is not None
     await store.close()
@@ -121,7 +113,7 @@ async def test_a_transaction_that_stalls_in_the_middle_ends_with_one_timeout(
     dsn: str, proxy: Proxy
 ) -> None:
     async with PostgresMemoryStore(
-        proxy.dsn(dsn), statement_timeout=0.4, statement_cache_size=0
+        proxy.dsn(dsn), statement_timeout=scaled(0.4), statement_cache_size=0
     ) as store:
         for number, marker in enumerate([b"BEGIN", b"INSERT INTO memory_items", b"COMMIT"]):
             proxy.hold(marker)
@@ -137,7 +129,7 @@ async def test_a_transaction_that_stalls_in_the_middle_ends_with_one_timeout(
 async def test_a_conflict_is_told_though_the_roll_back_is_not_answered(
     dsn: str, proxy: Proxy
 ) -> None:
-    async with PostgresMemoryStore(proxy.dsn(dsn), statement_timeout=1) as store:
+    async with PostgresMemoryStore(proxy.dsn(dsn), statement_timeout=scaled(1)) as store:
         await store.add(note("note"))
         proxy.hold(b"ROLLBACK")
 
@@ -151,14 +143,12 @@ async def test_a_conflict_is_told_though_the_roll_back_is_not_answered(
 async def test_a_commit_that_never_ends_is_a_timeout_and_no_endless_question(
     mortal_server: PostgresServer, dsn: str, proxy: Proxy
 ) -> None:
-    async with PostgresMemoryStore(proxy.dsn(dsn), statement_timeout=1) as store:
+    async with PostgresMemoryStore(proxy.dsn(dsn), statement_timeout=scaled(1)) as store:
         await store.add(note("before"))
-        await ask(dsn, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
-        await ask(dsn, "SELECT pg_reload_conf()")
-        await asyncio.sleep(0.2)
+        await set_and_reload(dsn, "synchronous_standby_names", "'nobody'")
         try:
             adding = asyncio.create_task(store.add_many([note("note")]))
-            await asyncio.sleep(0.4)
+            await has_sessions(dsn, 1, "wait_event = 'SyncRep'")
             proxy.reset()
             with pytest.raises(MemoryTimeoutError):
                 await asyncio.wait_for(adding, HANG)
@@ -170,14 +160,19 @@ async def test_a_commit_that_never_ends_is_a_timeout_and_no_endless_question(
 async def test_an_unreachable_server_is_not_mistaken_for_too_few_connections(
     dsn: str, proxy: Proxy
 ) -> None:
+    patience = scaled(0.5)
     async with PostgresMemoryStore(
-        proxy.dsn(dsn), min_size=0, acquire_timeout=0.5, connect_timeout=5, retry_for=0.2
+        proxy.dsn(dsn),
+        min_size=0,
+        acquire_timeout=patience,
+        connect_timeout=10 * patience,
+        retry_for=0.2,
     ) as store:
         proxy.reset()
-        await asyncio.sleep(0.1)
+        assert await connections(dsn) == 0
         proxy.black_hole()
 
-        with pytest.raises(MemoryConnectionError, match="no new connection within 0.5 s"):
+        with pytest.raises(MemoryConnectionError, match=f"no new connection within {patience:g} s"):
             await store.add(note("note"))
 
         proxy.heal()
@@ -213,15 +208,14 @@ async def test_a_cancelled_call_on_a_stalled_server_ends_at_once(
 
     await store.add(note("after"))
     await store.close()
-    await asyncio.sleep(0.05)
-    assert tasks() - before == set()
+    await until(lambda: tasks() <= before, "the end of every task")
     assert await connections(dsn) == 0
 
 
 async def test_closing_a_store_on_a_stalled_server_ends(
     mortal_server: PostgresServer, dsn: str
 ) -> None:
-    store = PostgresMemoryStore(dsn, statement_timeout=0.5)
+    store = PostgresMemoryStore(dsn, statement_timeout=scaled(0.5))
     await store.init()
 
     with frozen(mortal_server):
@@ -273,7 +267,7 @@ async def test_a_storm_of_cancellations_leaves_nothing_behind(
             assert [task for task in done if not task.cancelled() and task.exception()] == []
 
     assert cancelled > 75
-    assert await ask(dsn, f"SELECT pid, query{_OTHERS} AND state LIKE 'idle in%'") == []
+    assert await ask(dsn, f"SELECT pid, query{OTHERS} AND state LIKE 'idle in%'") == []
     locks = "SELECT relation::regclass FROM pg_locks WHERE pid <> pg_backend_pid()"
     assert await ask(dsn, f"{locks} AND mode = 'RowExclusiveLock'") == []
     assert store._pool is not None
@@ -337,11 +331,12 @@ async def test_five_connections_serve_five_hundred_callers(dsn: str) -> None:
         await asyncio.gather(*(store.add(note(f"{n}")) for n in range(500)))
 
         assert await store.count() == 500
-        assert len(await ask(dsn, f"SELECT 1{_OTHERS}")) <= 5
+        assert len(await ask(dsn, f"SELECT 1{OTHERS}")) <= 5
 
 
 async def test_busy_connections_are_waited_for_so_long_and_no_longer(dsn: str) -> None:
-    async with PostgresMemoryStore(dsn, max_size=2, acquire_timeout=0.3) as store:
+    patience = scaled(0.3)
+    async with PostgresMemoryStore(dsn, max_size=2, acquire_timeout=patience) as store:
         await store.add(note("locked"))
         holder = await asyncpg.connect(dsn)
         transaction = holder.transaction()
@@ -349,13 +344,13 @@ async def test_busy_connections_are_waited_for_so_long_and_no_longer(dsn: str) -
         await holder.execute("SELECT 1 FROM memory_items FOR UPDATE")
         # Signed, for plain adds would share a connection.
         waiting = [asyncio.create_task(store.add(note("locked"), by="ann")) for _ in range(2)]
-        await asyncio.sleep(0.1)
+        await has_sessions(dsn, 2, "wait_event_type = 'Lock'")
         started = time.monotonic()
 
         with pytest.raises(TimeoutError, match="`max_size`"):
             await store.count()
 
-        assert time.monotonic() - started >= 0.29  # but for the clock's grain
+        assert time.monotonic() - started >= 0.9 * patience  # but for the clock's grain
         await transaction.rollback()
         await holder.close()
         await asyncio.gather(*waiting)

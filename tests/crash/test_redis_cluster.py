@@ -11,7 +11,8 @@ import pytest
 from redis.asyncio import Redis
 from redis.crc import key_slot
 from tests.crash._proxy import Proxy
-from tests.crash._redis_load import HANG, Load, new_agent, storm
+from tests.crash._redis_load import Load, new_agent, storm
+from tests.timing import HANG, scaled, until
 
 from orbiter.memory import AccessError, MemoryConnectionError
 from orbiter.memory.episodic import ShortTermMemoryManager
@@ -32,9 +33,10 @@ Make = Callable[[str], ShortTermMemoryManager]
 async def make(redis_cluster: RedisCluster) -> AsyncIterator[Make]:
     """Return a function that makes managers on the cluster."""
     made: list[ShortTermMemoryManager] = []
+    patience = scaled(10)
 
     def build(agent_id: str) -> ShortTermMemoryManager:
-        made.append(ShortTermMemoryManager(redis_cluster.url(), agent_id))
+        made.append(ShortTermMemoryManager(redis_cluster.url(), agent_id, deadline=patience))
         return made[-1]
 
     yield build
@@ -85,13 +87,13 @@ async def test_slots_that_move_forth_and_back_cost_nothing(
                 to = (redis_cluster.owner_of(slot) + 1) % 3
                 await asyncio.to_thread(redis_cluster.move_slot, slot, to=to)
                 await asyncio.sleep(0.05)
+        await until(lambda: len(read) > 20, "twenty readings")
         reading.cancel()
         ended = await asyncio.gather(reading, return_exceptions=True)
 
     assert isinstance(ended[0], asyncio.CancelledError), ended
     assert load.errors == []
     assert await load.judge() == ([], [])
-    assert len(read) > 20
 
 
 async def _read_on(load: Load, read: list[int]) -> None:
@@ -179,8 +181,8 @@ async def test_a_slot_that_nobody_serves_is_an_error_in_time_and_no_trouble_for_
     dead, alive = (
         next(n for n in names if redis_cluster.owner_of(slot_of(n)) == i) for i in (1, 2)
     )
-    away = ShortTermMemoryManager(redis_cluster.url(), dead, deadline=1)
-    near = ShortTermMemoryManager(redis_cluster.url(), alive, deadline=1)
+    away = ShortTermMemoryManager(redis_cluster.url(), dead, deadline=scaled(1))
+    near = ShortTermMemoryManager(redis_cluster.url(), alive, deadline=scaled(1))
     await away.connect()
     await asyncio.to_thread(redis_cluster.nodes[1].stop, mode="immediate")
     try:
@@ -268,8 +270,11 @@ async def _add(manager: ShortTermMemoryManager, name: str, count: int) -> None:
 
 
 async def test_a_gentle_failover_under_load_loses_nothing(redis_sentinel: RedisSentinel) -> None:
+    patience = scaled(10)
     async with Load(
-        lambda agent: ShortTermMemoryManager(redis_sentinel.url(), agent), writers=20, pause=0.05
+        lambda agent: ShortTermMemoryManager(redis_sentinel.url(), agent, deadline=patience),
+        writers=20,
+        pause=0.05,
     ) as load:
         old = redis_sentinel.master
         await asyncio.to_thread(redis_sentinel.fail_over, gently=True)
@@ -284,8 +289,11 @@ async def test_a_gentle_failover_under_load_loses_nothing(redis_sentinel: RedisS
 async def test_when_the_master_is_killed_writers_go_on_with_the_next_and_double_nothing(
     redis_sentinel: RedisSentinel,
 ) -> None:
+    patience = scaled(10)
     async with Load(
-        lambda agent: ShortTermMemoryManager(redis_sentinel.url(), agent), writers=20, pause=0.05
+        lambda agent: ShortTermMemoryManager(redis_sentinel.url(), agent, deadline=patience),
+        writers=20,
+        pause=0.05,
     ) as load:
         await _replicated(redis_sentinel)
         safe = set(load.acknowledged)
@@ -307,7 +315,7 @@ async def _replicated(sentinel: RedisSentinel) -> None:
 
 
 async def test_a_stream_outlives_a_failover(redis_sentinel: RedisSentinel) -> None:
-    manager = ShortTermMemoryManager(redis_sentinel.url(), new_agent("stream"))
+    manager = ShortTermMemoryManager(redis_sentinel.url(), new_agent("stream"), deadline=scaled(10))
     before = await manager.add_interaction("note", "before")
     heard: list[str] = []
     more: asyncio.Task[Any] | None = None

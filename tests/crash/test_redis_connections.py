@@ -20,9 +20,10 @@ import pytest
 from redis.asyncio import Redis
 from tests.crash._children import Child
 from tests.crash._redis_children import FORK, add_at
-from tests.crash._redis_load import HANG, connections, new_agent, storm
+from tests.crash._redis_load import connections, new_agent, storm
 from tests.crash._redis_tls import Strict
 from tests.episodic.conftest import RIGHTS
+from tests.timing import HANG, scaled, until
 
 from orbiter.memory import AccessError, MemoryConnectionError
 from orbiter.memory.backends._redis.link import CONNECTIONS
@@ -97,16 +98,20 @@ async def test_many_streams_do_not_stand_in_the_way_of_writers(
                 heard.append(each.content)  # noqa: PERF401 - others look at it meanwhile
 
     following = [asyncio.create_task(follow()) for _ in range(60)]
-    await asyncio.sleep(0.5)
     most = 0
     async with Redis.from_url(redis_server.url()) as client:
-        for n in range(5):
+
+        async def some_wait() -> bool:
+            nonlocal most
             most = max(most, (await client.info("clients"))["blocked_clients"])
+            return bool(most)
+
+        await until(some_wait, "a stream that waits at the server")
+        for n in range(5):
+            await some_wait()
             await memory.add_interaction("note", str(n))
             await asyncio.sleep(0.1)
-    async with asyncio.timeout(HANG):
-        while len(heard) < 5 * 60:  # noqa: ASYNC110 - a test may look
-            await asyncio.sleep(0.02)
+    await until(lambda: len(heard) >= 5 * 60, "every memory at every stream")
     for task in following:
         task.cancel()
     ended = await asyncio.gather(*following, return_exceptions=True)
@@ -212,11 +217,12 @@ async def test_disconnecting_lets_finish_what_is_under_way_and_leaves_no_connect
 
 async def _gone(url: str) -> bool:
     """Tell whether the server has no client any more; it needs a moment to see that they left."""
-    for _ in range(1_500):
-        if not await connections(url):
-            return True
-        await asyncio.sleep(0.02)
-    return False
+
+    async def are_gone() -> bool:
+        return not await connections(url)
+
+    await until(are_gone, "the end of every connection")
+    return True
 
 
 # Processes, threads and event loops
@@ -251,7 +257,7 @@ def test_after_a_fork_child_and_parent_both_go_on(redis_server: RedisServer) -> 
         [sys.executable, "-c", FORK, redis_server.url(), new_agent("fork")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG,
         check=False,
     )
 
@@ -281,7 +287,7 @@ def test_one_manager_serves_event_loops_in_many_threads_at_once(redis_server: Re
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(HANG)
 
     assert errors == []
     shared = get_short_term_memory(url, agent_id)
@@ -384,7 +390,7 @@ async def test_a_certificate_is_verified_and_a_refusal_tells_what_to_do(
 
         errors = await asyncio.gather(
             *(refusal(url) for url in refused.values()),
-            *(refusal(url, deadline=1) for url in silent.values()),
+            *(refusal(url, deadline=scaled(1)) for url in silent.values()),
         )
         for case, error in zip(refused | silent, errors, strict=True):
             assert isinstance(error, ConnectionError), case

@@ -10,7 +10,8 @@ from typing import Any, Literal
 import pytest
 from redis.asyncio import Redis
 from tests.crash._proxy import Proxy
-from tests.crash._redis_load import HANG, Load, Verdict, new_agent
+from tests.crash._redis_load import Load, Verdict, new_agent
+from tests.timing import HANG, scaled, until
 
 from orbiter.memory import AccessError, MemoryConnectionError, StorageError
 from orbiter.memory.episodic import ShortTermMemoryManager
@@ -64,7 +65,10 @@ async def restart(
     server: RedisServer, *, mode: Literal["fast", "immediate"], seconds: float = 0.0
 ) -> None:
     """Stop a server for *seconds* while others write to it."""
-    async with Load(lambda agent: ShortTermMemoryManager(server.url(), agent)) as load:
+    patience = scaled(seconds + 10)
+    async with Load(
+        lambda agent: ShortTermMemoryManager(server.url(), agent, deadline=patience)
+    ) as load:
         await asyncio.to_thread(server.stop, mode=mode)
         await asyncio.sleep(seconds)
         await asyncio.to_thread(server.start_again)
@@ -84,7 +88,7 @@ async def test_a_restart_under_load_loses_nothing_and_doubles_nothing(
 async def test_an_outage_that_outlasts_the_deadline_is_a_connection_error(
     mortal: RedisServer,
 ) -> None:
-    memory = ShortTermMemoryManager(mortal.url(), new_agent(), deadline=1)
+    memory = ShortTermMemoryManager(mortal.url(), new_agent(), deadline=scaled(1))
     await memory.add_interaction("note", "before")
     await asyncio.to_thread(mortal.stop, mode="immediate")
     try:
@@ -112,9 +116,9 @@ async def test_an_outage_that_outlasts_the_deadline_is_a_connection_error(
 
 
 async def test_a_frozen_server_is_an_error_within_the_deadline(mortal: RedisServer) -> None:
-    memory = ShortTermMemoryManager(mortal.url(), new_agent(), deadline=1)
+    memory = ShortTermMemoryManager(mortal.url(), new_agent(), deadline=scaled(1))
     await memory.add_interaction("note", "before")
-    fresh = ShortTermMemoryManager(mortal.url(), new_agent(), deadline=1)
+    fresh = ShortTermMemoryManager(mortal.url(), new_agent(), deadline=scaled(1))
     pid = mortal.pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
@@ -204,17 +208,24 @@ async def test_forgetting_is_carried_out_though_its_answer_is_lost(
 async def test_five_seconds_without_a_server_or_a_network_under_load_are_a_delay(
     redis_server: RedisServer, mortal: RedisServer
 ) -> None:
+    patience = scaled(15)
+
     async def cut(fault: str) -> tuple[str, list[Exception], Verdict]:
         async with Proxy(redis_server.port) as proxy:
             url = proxy.dsn(redis_server.url())
             load = Load(
-                lambda agent: ShortTermMemoryManager(url, agent), writers=100, agents=3, pause=0.4
+                lambda agent: ShortTermMemoryManager(url, agent, deadline=patience),
+                writers=100,
+                agents=3,
+                pause=0.4,
             )
             async with load:
                 getattr(proxy, fault)()
                 end = asyncio.create_task(asyncio.sleep(5))
+                latecomer = ShortTermMemoryManager(url, new_agent())
                 with pytest.raises(MemoryConnectionError, match="within 3 s"):
-                    await ShortTermMemoryManager(url, new_agent()).connect()
+                    await latecomer.connect()
+                await latecomer.disconnect()
                 await end
                 proxy.heal()
                 before = len(load.acknowledged)
@@ -235,7 +246,9 @@ async def test_five_seconds_without_a_server_or_a_network_under_load_are_a_delay
 async def test_a_network_cut_that_outlasts_the_deadline_is_an_error_and_then_forgotten(
     redis_server: RedisServer, proxy: Proxy, fault: str
 ) -> None:
-    memory = ShortTermMemoryManager(proxy.dsn(redis_server.url()), new_agent(), deadline=0.6)
+    memory = ShortTermMemoryManager(
+        proxy.dsn(redis_server.url()), new_agent(), deadline=scaled(0.6)
+    )
     await memory.add_interaction("note", "before")
     getattr(proxy, fault)()
 
@@ -259,11 +272,11 @@ async def test_a_network_cut_that_outlasts_the_deadline_is_an_error_and_then_for
 async def test_disconnecting_from_a_server_that_is_away_ends(
     redis_server: RedisServer, proxy: Proxy
 ) -> None:
-    memory = ShortTermMemoryManager(proxy.dsn(redis_server.url()), new_agent(), deadline=1)
+    memory = ShortTermMemoryManager(proxy.dsn(redis_server.url()), new_agent(), deadline=scaled(1))
     await memory.connect()
     proxy.black_hole()
     adding = [asyncio.create_task(memory.add_interaction("note", "x")) for _ in range(5)]
-    await asyncio.sleep(0.1)
+    await until(lambda: proxy.held, "a request on its way")
 
     await asyncio.wait_for(memory.disconnect(), HANG)
 
@@ -277,7 +290,7 @@ async def test_disconnecting_from_a_server_that_is_away_ends(
 async def test_large_memories_get_through_a_network_of_few_megabytes_a_second(
     redis_server: RedisServer, proxy: Proxy
 ) -> None:
-    memory = ShortTermMemoryManager(proxy.dsn(redis_server.url()), new_agent(), deadline=2)
+    memory = ShortTermMemoryManager(proxy.dsn(redis_server.url()), new_agent(), deadline=scaled(2))
     await memory.connect()
     proxy.narrow()
 
@@ -385,11 +398,11 @@ async def test_when_the_last_is_dead_nothing_is_left(
     await asyncio.gather(
         *(memory.add_interaction("note", "x", ttl_hours=0.2 * SECOND) for _ in range(50))
     )
-    await asyncio.sleep(0.4)
 
-    left = [each async for each in client.scan_iter(match=key(memory, "*"), count=10_000)]
+    async def is_empty() -> bool:
+        return not [each async for each in client.scan_iter(match=key(memory, "*"), count=10_000)]
 
-    assert left == []
+    await until(is_empty, "the end of every key")
 
 
 async def test_dead_members_leave_the_index_on_the_way(
@@ -397,10 +410,16 @@ async def test_dead_members_leave_the_index_on_the_way(
 ) -> None:
     await memory.add_interaction("note", "kept")
     for _ in range(2):
-        await asyncio.gather(
+        dying = await asyncio.gather(
             *(memory.add_interaction("note", "x", ttl_hours=0.2 * SECOND) for _ in range(50))
         )
-        await asyncio.sleep(0.4)
+
+        keys = [key(memory, each.id) for each in dying]
+
+        async def all_died(keys: list[str] = keys) -> bool:
+            return not await client.exists(*keys)
+
+        await until(all_died, "the end of the short ones")
         await memory.add_interaction("note", "kept")
 
         sizes = [await client.zcard(key(memory, name)) for name in ("index", "expiry")]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.crash._children import Child, hold_lock, take_lock
 from tests.crash._faults import cancel_writes, leaks_of
+from tests.timing import HANG
 
 from orbiter.memory import HumanMemory, MemoryTimeoutError, SQLiteMemoryStore
 
@@ -127,7 +128,7 @@ async def test_every_write_in_a_group_gives_up_after_one_busy_timeout(tmp_path: 
         await asyncio.sleep(0.05)  # the others wait behind it, as one group
 
         # One after another they would take more than twice as long as they may.
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG):
             ends = await asyncio.gather(
                 *(store.add(HumanMemory(content="x")) for _ in range(500)), return_exceptions=True
             )

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.crash._children import Child, open_as_nobody
 from tests.crash._faults import leaks_of
+from tests.timing import HANG
 
 from orbiter.memory import HumanMemory, SQLiteMemoryStore, StorageError
 
@@ -26,7 +27,7 @@ async def refused(path: Path) -> str:
     before = {each.name: each.read_bytes() for each in path.parent.iterdir() if each.is_file()}
     store = SQLiteMemoryStore(path)
     with pytest.raises(StorageError) as error:
-        await asyncio.wait_for(store.init(), 60)
+        await asyncio.wait_for(store.init(), HANG)
     assert {name: (path.parent / name).read_bytes() for name in before} == before
     assert await leaks_of(path) == []
     return str(error.value)
@@ -116,7 +117,7 @@ async def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
 
     for name in (path, Path("/dev/null"), Path("/dev/zero")):
         with pytest.raises(StorageError, match=str(name)):
-            await asyncio.wait_for(SQLiteMemoryStore(name).init(), 60)
+            await asyncio.wait_for(SQLiteMemoryStore(name).init(), HANG)
 
 
 @pytest.mark.parametrize(

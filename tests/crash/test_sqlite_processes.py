@@ -16,6 +16,7 @@ from tests.crash._children import (
     open_and_add,
 )
 from tests.crash._faults import leaks_of, write_from_processes
+from tests.timing import HANG, scaled
 
 from orbiter.memory import (
     HumanMemory,
@@ -83,8 +84,8 @@ async def test_two_stores_on_one_file_keep_it_while_other_processes_come_and_go(
 
 
 async def test_a_write_waits_for_another_process_and_then_succeeds(tmp_path: Path) -> None:
-    async with SQLiteMemoryStore(tmp_path / "m.db") as store:
-        holder = Child(hold_lock, store.db_path, 60)
+    async with SQLiteMemoryStore(tmp_path / "m.db", busy_timeout=HANG) as store:
+        holder = Child(hold_lock, store.db_path, HANG)
         assert holder.receive() == "locked"
         adding = asyncio.create_task(store.add(HumanMemory(content="x")))
         await asyncio.sleep(0.3)
@@ -99,11 +100,14 @@ async def test_a_write_waits_for_another_process_and_then_succeeds(tmp_path: Pat
 
 
 async def test_a_lock_held_too_long_is_an_error_that_names_the_cause(tmp_path: Path) -> None:
-    async with SQLiteMemoryStore(tmp_path / "m.db", busy_timeout=0.3) as store:
-        holder = Child(hold_lock, store.db_path, 60)
+    patience = scaled(0.3)
+    async with SQLiteMemoryStore(tmp_path / "m.db", busy_timeout=patience) as store:
+        holder = Child(hold_lock, store.db_path, HANG)
         assert holder.receive() == "locked"
 
-        with pytest.raises(MemoryTimeoutError, match="m.db.*locked by another process.*0.3 s"):
+        with pytest.raises(
+            MemoryTimeoutError, match=f"m.db.*locked by another process.*{patience:g} s"
+        ):
             await store.add(HumanMemory(content="x"))
 
         assert await store.count() == 0  # reading goes on
@@ -338,7 +342,7 @@ async def test_after_a_fork_parent_and_child_both_read_and_write(tmp_path: Path,
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK, path, how]
 
     done = await asyncio.to_thread(
-        subprocess.run, command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        subprocess.run, command, cwd=ROOT, capture_output=True, text=True, timeout=HANG, check=False
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

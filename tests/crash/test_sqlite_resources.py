@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.crash._faults import leaks_of, open_and_close
+from tests.timing import HANG
 
 from orbiter.memory import HumanMemory, SQLiteMemoryStore, StorageError
 
@@ -67,7 +68,7 @@ async def test_a_row_that_cannot_be_indexed_stops_no_writer(tmp_path: Path) -> N
             await store.add_many([HumanMemory(content=f"text {n}") for n in range(300)])
             await asyncio.sleep(0.1)  # in which the writer does its chores
 
-            await asyncio.wait_for(store.add(HumanMemory(id="b", content="y")), 60)
+            await asyncio.wait_for(store.add(HumanMemory(id="b", content="y")), HANG)
 
             assert await store.get("b")
             assert len(await store.search(query="text 299", limit=9)) in (1, 2)
@@ -87,7 +88,7 @@ async def test_a_backup_ends_while_others_keep_writing(tmp_path: Path) -> None:
 
         writing = asyncio.create_task(write())
         try:
-            await asyncio.wait_for(store.backup(tmp_path / "copy.db"), 60)
+            await asyncio.wait_for(store.backup(tmp_path / "copy.db"), HANG)
         finally:
             done.set()
         written = await writing

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.timing import HANG
 
 from orbiter.memory import CachedEmbeddings, EmbeddingError, Embeddings
 from orbiter.memory.testing import HashEmbeddings
@@ -270,6 +271,7 @@ def _work(path: Path, worker: int, queue: Any) -> None:
     queue.put([str(one.message) for one in seen])
 
 
+@pytest.mark.slow
 def test_many_processes_share_a_file(path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
@@ -277,7 +279,7 @@ def test_many_processes_share_a_file(path: Path) -> None:
 
     for worker in workers:
         worker.start()
-    warned = [queue.get(timeout=60) for _ in workers]
+    warned = [queue.get(timeout=HANG) for _ in workers]
     for worker in workers:
         worker.join(30)
 
@@ -299,7 +301,7 @@ def test_a_forked_child_opens_the_file_itself(cached: CachedEmbeddings, model: C
     child = context.Process(target=_fork_work, args=(cached, queue))
 
     child.start()
-    found, new, hits = queue.get(timeout=60)
+    found, new, hits = queue.get(timeout=HANG)
     child.join(30)
     model.asked.clear()
 

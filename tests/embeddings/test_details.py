@@ -34,6 +34,7 @@ async def rows(local: LocalEmbeddings, text: str) -> np.ndarray[tuple[int, int],
     return np.frombuffer(details, dtype=np.int8).reshape(-1, local.detail_dimension)
 
 
+@pytest.mark.slow
 async def test_the_vector_is_that_of_aembed_bit_for_bit(local: LocalEmbeddings) -> None:
     found = await local.aembed_details(TEXTS)
 
@@ -68,6 +69,7 @@ async def test_each_telling_word_has_a_row(
     assert np.abs(found - 127 * expected).max(initial=0) < 0.501
 
 
+@pytest.mark.slow
 async def test_a_text_has_the_same_details_whatever_is_beside_it(local: LocalEmbeddings) -> None:
     alone = [(await local.aembed_details([text]))[0] for text in TEXTS]
 
@@ -169,6 +171,7 @@ async def test_a_file_of_another_shape_is_refused(
         await LocalEmbeddings().aembed_details(["x"])
 
 
+@pytest.mark.slow
 def test_a_vector_alone_does_not_read_the_file() -> None:
     code = """
 from orbiter.memory import LocalEmbeddings

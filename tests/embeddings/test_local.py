@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import orbiter_memory_minilm
 import pytest
+from tests.timing import HANG
 
 from orbiter.memory import EmbeddingError, Embeddings, LocalEmbeddings
 from orbiter.memory.embeddings import _minilm
@@ -51,6 +52,7 @@ def test_vectors_are_plain_numbers_of_length_one(local: LocalEmbeddings) -> None
         assert math.isclose(cosine(vector, vector), 1, abs_tol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_runtime_reports_nothing_to_its_maker(tmp_path: Path) -> None:
     # Where it does, it begins with a file in the folder for temporary ones.
     code = "from orbiter.memory import LocalEmbeddings; LocalEmbeddings().embed('hello')"
@@ -91,6 +93,7 @@ def test_texts_without_a_word_have_the_vector_of_the_empty_text(local: LocalEmbe
     assert local.embed("") != local.embed("x")
 
 
+@pytest.mark.slow
 async def test_a_text_has_one_vector_whatever_is_beside_it(local: LocalEmbeddings) -> None:
     alone = [local.embed(text) for text in TEXTS]
 
@@ -261,7 +264,7 @@ def test_a_forked_child_has_a_model_and_threads_of_its_own(local: LocalEmbedding
     child = context.Process(target=_in_child, args=(local, queue))
 
     child.start()
-    found = queue.get(timeout=60)
+    found = queue.get(timeout=HANG)
     child.join(30)
 
     assert found == expected
@@ -296,6 +299,7 @@ except ModuleNotFoundError as exc:
     assert done.stdout.strip() == f"LocalEmbeddings needs {named}: {cure}"
 
 
+@pytest.mark.slow
 def test_making_one_loads_nothing_and_the_process_ends_by_itself() -> None:
     code = """
 import asyncio, sys
@@ -309,7 +313,7 @@ print(len(asyncio.run(local.aembed("hello"))))
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=HANG,
     )
 
     assert done.stdout.split("\n")[:2] == ["[]", "384"]

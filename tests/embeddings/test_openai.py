@@ -19,6 +19,7 @@ from tests.embeddings._server import (
     packed,
     vector,
 )
+from tests.timing import scaled
 
 from orbiter.memory import EmbeddingError, OpenAIEmbeddings
 from orbiter.memory.embeddings._answers import MAX_BATCH_BYTES, batches, retry_after
@@ -219,7 +220,7 @@ async def test_a_try_that_takes_too_long_is_tried_again(
     monkeypatch.setattr(random, "uniform", lambda *_: 0.0)
     server.script = [fault]
 
-    assert await make(timeout=0.3).aembed("x") == vector("x", 4)
+    assert await make(timeout=scaled(0.3)).aembed("x") == vector("x", 4)
     assert len(server.requests) == 2
 
 
@@ -250,7 +251,7 @@ async def test_the_deadline_bounds_all_tries(
     with pytest.raises(MemoryTimeoutError, match=r"0\.2 s in all\); raise `timeout`"):
         await make(deadline=0.2, max_retries=9).aembed("x")
 
-    await asyncio.wait_for(server.idle.wait(), 60)
+    await asyncio.wait_for(server.idle.wait(), 180)
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -329,7 +330,7 @@ async def test_one_failure_ends_the_whole_call(server: EmbeddingServer, make: Ma
     with pytest.raises(EmbeddingError):
         await make(batch_size=1).aembed_many(["a", "b", "c"])
 
-    await asyncio.wait_for(server.idle.wait(), 60)
+    await asyncio.wait_for(server.idle.wait(), 180)
 
 
 async def test_cancelling_leaves_no_connection_open(server: EmbeddingServer, make: Make) -> None:
@@ -341,7 +342,7 @@ async def test_cancelling_leaves_no_connection_open(server: EmbeddingServer, mak
     with pytest.raises(asyncio.CancelledError):
         await task
 
-    await asyncio.wait_for(server.idle.wait(), 60)
+    await asyncio.wait_for(server.idle.wait(), 180)
     assert len(asyncio.all_tasks()) <= 2  # this one, and the server's at most
 
 
@@ -351,7 +352,7 @@ async def test_a_call_leaves_no_connection_open(server: EmbeddingServer, make: M
     await embeddings.aembed("a")
     await embeddings.aembed("b")
 
-    await asyncio.wait_for(server.idle.wait(), 60)
+    await asyncio.wait_for(server.idle.wait(), 180)
     assert server.connections == 2
 
 
@@ -363,7 +364,7 @@ async def test_a_context_keeps_the_connection_until_its_end(
             await embeddings.aembed(text)
         assert server.open == 1
 
-    await asyncio.wait_for(server.idle.wait(), 60)
+    await asyncio.wait_for(server.idle.wait(), 180)
     assert server.connections == 1
     assert await embeddings.aembed("d") == vector("d", 4)
     await embeddings.aclose()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.episodic.conftest import Make
+from tests.timing import HANG, scaled, until
 
 from orbiter.memory.backends._episodes.episode import Episode
 from orbiter.memory.episodic import EpisodicMemory, ShortTermMemoryManager
@@ -441,12 +442,16 @@ async def test_no_content_can_pass_for_a_second_line(memory: ShortTermMemoryMana
 # TTL expiration
 
 
+async def _is_alone(memory: ShortTermMemoryManager) -> bool:
+    return await memory.count() == 1
+
+
 async def test_a_memory_is_gone_after_its_time(memory: ShortTermMemoryManager) -> None:
     long = await memory.add_interaction("note", "long")
-    await memory.add_interaction("note", "short", ttl_hours=0.3 * SECOND)
+    await memory.add_interaction("note", "short", ttl_hours=scaled(0.3) * SECOND)
     assert await memory.count() == 2
 
-    await asyncio.sleep(0.5)
+    await until(lambda: _is_alone(memory), "the end of the other")
 
     assert await memory.get_recent() == [long]
     assert await memory.count() == 1
@@ -459,7 +464,7 @@ async def test_dead_memories_do_not_hide_living_ones(memory: ShortTermMemoryMana
     await asyncio.gather(
         *(memory.add_interaction("note", "short", ttl_hours=0.3 * SECOND) for _ in range(150))
     )
-    await asyncio.sleep(0.5)
+    await until(lambda: _is_alone(memory), "the end of the others")
 
     assert await memory.get_recent(limit=1) == [kept]
     assert await memory.count() == 1
@@ -469,6 +474,7 @@ async def test_written_again_a_memory_lives_on(
     memory: ShortTermMemoryManager, agent_id: str
 ) -> None:
     moment = datetime.now(UTC)
+    seconds = scaled(0.4)
     first, longer = (
         EpisodicMemory(
             id=f"{moment.isoformat(timespec='microseconds')}-x",
@@ -478,12 +484,12 @@ async def test_written_again_a_memory_lives_on(
             timestamp=moment,
             ttl_hours=ttl_hours,
         )
-        for content, ttl_hours in (("first", 0.4 * SECOND), ("longer", 2))
+        for content, ttl_hours in (("first", seconds * SECOND), ("longer", 2))
     )
     await memory.add(first)
 
     await memory.add(longer)
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(seconds + 0.1)
 
     assert await memory.get_recent() == [longer]
 
@@ -540,7 +546,7 @@ async def test_a_stream_tells_what_anyone_adds_once_and_in_order(make: Make) -> 
     before = await writer.add_interaction("note", "before")
     heard: list[str] = []
 
-    async with asyncio.timeout(60), aclosing(reader.stream(since=before.timestamp)) as stream:
+    async with asyncio.timeout(HANG), aclosing(reader.stream(since=before.timestamp)) as stream:
         async for memory in stream:
             heard.append(memory.content)
             if memory.content == "before":
@@ -567,7 +573,7 @@ async def test_a_stream_repeats_nothing_of_what_comes_during_the_look_back(
 
     monkeypatch.setattr(reader._episodes, "page", late_page)
     heard: list[str] = []
-    async with asyncio.timeout(60), aclosing(reader.stream(since=first.timestamp)) as stream:
+    async with asyncio.timeout(HANG), aclosing(reader.stream(since=first.timestamp)) as stream:
         async for memory in stream:
             heard.append(memory.id)
             if len(heard) == 1_201:
@@ -589,7 +595,7 @@ async def test_a_stream_begins_with_what_comes_next(make: Make, agent_id: str) -
                 heard.append(memory.content)  # noqa: PERF401 - one at a time
 
     task = asyncio.create_task(follow())
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANG):
         while "after" not in heard:
             await other.add_interaction("note", "of another agent")
             await writer.add_interaction("note", "after")

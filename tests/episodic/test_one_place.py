@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from redis.asyncio import Redis
+from tests.timing import HANG
 
 from orbiter.memory import ShortTermMemoryManager, StorageError
 from orbiter.memory.backends._redis import link
@@ -131,7 +132,7 @@ async def test_a_stream_in_the_process_goes_on_after_many_arrivals() -> None:
     for _ in range(9_000):
         await memory.add_interaction("note", "before")
 
-    async with asyncio.timeout(60), aclosing(memory.stream()) as stream:
+    async with asyncio.timeout(HANG), aclosing(memory.stream()) as stream:
         coming = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0.1)
         await memory.add_interaction("note", "after")

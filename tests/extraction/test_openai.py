@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.extraction._server import Answer, ChatServer, completion, facts
+from tests.timing import HANG
 
 from orbiter.memory import HumanMemory, ToolMemory
 from orbiter.memory.errors import ExtractionError
@@ -119,7 +120,7 @@ async def test_a_server_that_never_answers_is_given_up(server: ChatServer, make:
 
     with pytest.raises(ExtractionError, match=r"0\.1 s a try"):
         await make(timeout=0.1, max_retries=0).extract(MESSAGES, {})
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG):
         with pytest.raises(ExtractionError, match=r"0\.2 s in all"):
             await make(deadline=0.2, max_retries=5).extract(MESSAGES, {})
 

@@ -19,6 +19,8 @@ from tests.kit.bugs_vector import VECTOR_BUGS
 import orbiter.memory.backends._vectors.owners  # noqa: F401
 from orbiter.memory.testing import StoreConformance
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[2]
 
 SUITE = """

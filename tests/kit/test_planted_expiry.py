@@ -7,6 +7,8 @@ from tests.kit.test_planted_bugs import SLIPS, STORES, _run
 
 from orbiter.memory.backends._sqlite import expiry
 
+pytestmark = pytest.mark.full
+
 BUGS = [
     pytest.param(store, bug, id=f"{store} {name}")
     for store, bugs in (("SQLStore", SQL_EXPIRY_BUGS), ("ShortTermMemory", SHORT_TERM_EXPIRY_BUGS))

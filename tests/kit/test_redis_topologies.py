@@ -16,6 +16,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.crc import key_slot
 from redis.exceptions import AuthenticationError, NoPermissionError
+from tests.timing import HANG
 
 from orbiter.memory.testing.redis_topologies import (
     RedisCluster,
@@ -34,6 +35,8 @@ TAG = "{agent:7}"
 SLOT = key_slot(b"agent:7")
 
 ONE_TEST_EACH = """
+pytestmark = [pytest.mark.full, pytest.mark.redis]
+
 def test_cluster(redis_cluster): ...
 def test_sentinel(redis_sentinel): ...
 def test_tls(redis_tls): ...
@@ -175,7 +178,7 @@ async def test_the_other_nodes_serve_on_while_one_is_down(cluster: RedisCluster)
 
     witness = cluster.nodes[owners[served]]
     async with redis.asyncio.Redis.from_url(witness.url(), decode_responses=True) as client:
-        deadline = time.monotonic() + 60.0
+        deadline = time.monotonic() + HANG
         while (await client.cluster("INFO"))["cluster_slots_fail"] == "0":
             assert time.monotonic() < deadline
             await asyncio.sleep(0.05)
@@ -351,7 +354,7 @@ def test_topologies_are_gone_after_their_parent_was_killed() -> None:
         parent.kill()
 
     pids, folders = [int(pid) for pid, _ in words[:-1]], [Path(folder) for _, folder in words]
-    deadline = time.monotonic() + 60.0
+    deadline = time.monotonic() + HANG
     while time.monotonic() < deadline and not (
         all(map(_is_gone, pids)) and not any(folder.exists() for folder in folders)
     ):

@@ -23,6 +23,8 @@ asyncpg = importlib.import_module("asyncpg")  # it ships no types, so mypy refus
 START_BOTH = """
 import sys, time
 from orbiter.memory.testing.servers import PostgresServer, RedisServer
+pytestmark = [pytest.mark.full, pytest.mark.postgres, pytest.mark.redis]
+
 servers = PostgresServer.start(), RedisServer.start()
 for server in servers:
     print(server.pid, server.log.parent, flush=True)

@@ -33,6 +33,8 @@ from orbiter.memory.items import (
 from orbiter.memory.messages import Format, Message, from_messages, to_messages, validate
 from orbiter.memory.messages._wire import legal_name
 
+pytestmark = pytest.mark.slow
+
 POLICIES: tuple[OpenGroup, ...] = ("drop", "complete")
 thorough = settings(max_examples=80, deadline=None)
 for_each_format = settings(max_examples=50, deadline=None)

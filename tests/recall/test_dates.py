@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.timing import scaled
 
 from orbiter.memory.recall._dates import Span, closeness, has_time, spans
 
@@ -223,6 +224,7 @@ PIECES = st.sampled_from(
 MOMENTS = st.datetimes(timezones=st.just(UTC))
 
 
+@pytest.mark.slow
 @given(st.one_of(st.text(), st.lists(PIECES).map(" ".join)), MOMENTS, MOMENTS)
 def test_any_text_at_any_time_has_times_that_can_be_compared(
     text: str, now: datetime, moment: datetime
@@ -251,7 +253,8 @@ def test_no_time_before_or_after_all_others_is_an_error(text: str) -> None:
         assert all(span.bounds() is not None for span in spans(text, now=now))
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.slow
+@pytest.mark.timeout(scaled(20))
 @pytest.mark.parametrize(
     "text", ["1 " * 10**5, "1" + " " * 10**6, "may " * 10**5, "last\n" * 10**5]
 )

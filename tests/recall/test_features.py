@@ -35,6 +35,7 @@ def test_what_is_not_known_is_average() -> None:
     assert standardise([1.0, None, 3.0] * 10) == pytest.approx([-1.0, 0.0, 1.0] * 10)
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(-1e6, 1e6)))
 def test_standardising_keeps_the_order(values: list[float]) -> None:
     scaled = standardise(values)

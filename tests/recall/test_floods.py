@@ -89,6 +89,7 @@ def _claims(found: Recalled) -> tuple[int, int]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["words", "recent"])
 async def test_thousands_of_copies_take_one_place_and_hide_nothing(
     flooded: Any, mode: RecallMode

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.timing import scaled, until
 
 from orbiter.memory import (
     HumanMemory,
@@ -129,13 +130,17 @@ async def test_what_a_caller_does_to_a_hit_changes_no_answer(
     assert _ids(await mirror.recall("giraffe", scope=ANN, mode="words")) == ["a"]
 
 
+async def _is_empty(store: RedisMemoryStore) -> bool:
+    return await store.count() == 0
+
+
 async def test_an_item_whose_time_is_over_is_not_recalled(redis_server: RedisServer) -> None:
-    hours = 0.3 / 3600
+    hours = scaled(0.3) / 3600
     async with RedisMemoryStore(redis_server.url(), name=new_id(), ttl_hours=hours) as store:
         mirror = Mirror(store)
         await store.add(_note("a", "door code"))
         before = await mirror.recall("door", scope=ANN, mode="words")
-        await asyncio.sleep(0.35)
+        await until(lambda: _is_empty(store), "the end of the item")
         after = await mirror.recall("door", scope=ANN, mode="words")
         await mirror.close()
 

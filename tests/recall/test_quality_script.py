@@ -37,6 +37,7 @@ def data(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_every_question_is_asked_and_judged(data: Path) -> None:
     done = subprocess.run(
         [

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.recall.conftest import MODELS, Opening
 from tests.recall.pools import NOW
+from tests.timing import scaled
 
 from orbiter.memory import (
     HumanMemory,
@@ -108,7 +109,7 @@ async def test_an_empty_store_recalls_nothing(opened: Opening) -> None:
         assert await recall(store, "", scope=None) == []
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(scaled(30))
 async def test_a_very_long_query_is_answered_by_its_ends(opened: Opening) -> None:
     paste = " ".join(f"word{n}" for n in range(12_000))
     async with opened(HashEmbeddings(16)) as store:

@@ -47,6 +47,7 @@ async def test_a_perfect_answer_of_another_user_is_never_recalled(
         assert nobody == []
 
 
+@pytest.mark.slow
 @MODELS
 async def test_what_is_recalled_is_always_within_the_scope_and_the_filters(
     opened: Opening, model: HashEmbeddings | None
@@ -89,6 +90,7 @@ async def test_what_is_recalled_is_always_within_the_scope_and_the_filters(
             assert all(asked.matches(item) for hit in found for item in hit.repeats)
 
 
+@pytest.mark.slow
 @MODELS
 @pytest.mark.parametrize(
     ("outside", "wanted"),

@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.timing import scaled
 
 from orbiter.memory.words import COMMON, PASSAGE_WORDS, passages, stem, terms, tokens
 
@@ -205,11 +206,13 @@ def test_terms_of_any_text_are_words_without_spaces_and_always_the_same(text: st
     assert terms(text) == found
 
 
+@pytest.mark.slow
 @given(st.from_regex(r"[a-z]{3,12}[bdfgklmnprt]", fullmatch=True))
 def test_a_plural_has_the_stem_of_its_singular(word: str) -> None:
     assert stem(f"{word}s") == stem(word)
 
 
+@pytest.mark.slow
 @given(st.text(alphabet=st.characters(max_codepoint=127)))
 def test_a_letter_of_another_alphabet_changes_no_other_word(text: str) -> None:
     assert tokens(f"{text} é") == [*tokens(text), "e"]
@@ -227,6 +230,7 @@ def test_passages_lose_nothing_but_space(text: str) -> None:
     assert _squeezed("".join(cut)) == _squeezed(text)
 
 
+@pytest.mark.slow
 @given(st.lists(st.from_regex(r"[a-zA-Z]{1,12}[.,!?]?", fullmatch=True), max_size=700))
 def test_passages_keep_every_word_whole(words: list[str]) -> None:
     text = " ".join(words)
@@ -310,7 +314,8 @@ MEGABYTES = {
 }
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.slow
+@pytest.mark.timeout(scaled(20))
 @pytest.mark.parametrize("name", MEGABYTES)
 def test_a_megabyte_of_anything_is_read_in_one_go(name: str) -> None:
     text = MEGABYTES[name]

@@ -97,6 +97,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
         server.shutdown()
 
 
+@pytest.mark.slow
 def test_the_example_runs_and_finds_the_outdoors_first(api: list[dict[str, Any]]) -> None:
     printed = printed_by(EXAMPLE)
 
@@ -107,6 +108,7 @@ def test_the_example_runs_and_finds_the_outdoors_first(api: list[dict[str, Any]]
     assert len(api) == 4
 
 
+@pytest.mark.slow
 def test_the_example_finds_hiking_first_with_the_model_on_this_machine() -> None:
     offline = EXAMPLE.replace('OpenAIEmbeddings(api_key="sk-...")', "LocalEmbeddings()").replace(
         "import VectorMemoryStore, OpenAIEmbeddings",
@@ -120,6 +122,7 @@ def test_the_example_finds_hiking_first_with_the_model_on_this_machine() -> None
     ]
 
 
+@pytest.mark.slow
 def test_the_module_can_be_imported_without_numpy_and_openai() -> None:
     program = """
 import sys
@@ -165,6 +168,7 @@ def test_embeddings_are_abstract_in_three_things() -> None:
         Embeddings()  # type: ignore[abstract]  # the mistake under test
 
 
+@pytest.mark.slow
 def test_openai_embeddings_take_what_the_seed_says() -> None:
     parameters = inspect.signature(OpenAIEmbeddings).parameters
     seeds = {

@@ -60,6 +60,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_the_example_prints_what_it_says() -> None:
     assert printed_by(EXAMPLE) == [
         "Triggered: True",

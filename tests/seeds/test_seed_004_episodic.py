@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from redis.asyncio import Redis
+from tests.timing import until
 
 import orbiter.memory
 from orbiter.memory import (
@@ -223,9 +224,10 @@ async def test_everything_of_an_agent_is_gone_when_its_last_memory_is(
     for _ in range(3):
         await memory.add_interaction("note", "x", ttl_hours=0.3 / 3600)
 
-    await asyncio.sleep(0.5)
+    async def is_empty() -> bool:
+        return [key async for key in redis.scan_iter("agent:seed:*")] == []
 
-    assert [key async for key in redis.scan_iter("agent:seed:*")] == []
+    await until(is_empty, "the end of every key")
 
 
 async def test_dead_members_leave_the_index_on_the_way(
@@ -233,7 +235,11 @@ async def test_dead_members_leave_the_index_on_the_way(
 ) -> None:
     for _ in range(20):
         await memory.add_interaction("note", "short", ttl_hours=0.2 / 3600)
-    await asyncio.sleep(0.3)
+
+    async def all_died() -> bool:
+        return await memory.count() == 0
+
+    await until(all_died, "the end of the short ones")
 
     await memory.add_interaction("note", "long")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.timing import HANG
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.items import MemoryMetadata
@@ -76,7 +77,7 @@ def new_key(keys: KeyFile, role: Role = "write", user: str | None = None) -> str
 
 async def until(is_so: Callable[[], object]) -> None:
     """Wait for what nobody tells of, but for no more than a minute."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANG):
         while not is_so():  # noqa: ASYNC110 - what is looked at belongs to the system
             await asyncio.sleep(0.02)
 

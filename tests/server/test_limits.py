@@ -12,6 +12,7 @@ import httpx
 import pytest
 import trustme
 from tests.server.conftest import Client, Served, new_key, until
+from tests.timing import HANG
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.keys import KeyFile
@@ -196,7 +197,7 @@ async def test_who_has_shown_a_key_makes_room_for_nobody(served: Served, client:
         await client(url).get("/healthz")
     await other.aclose()
 
-    async with asyncio.timeout(60):  # until the server has noticed
+    async with asyncio.timeout(HANG):  # until the server has noticed
         while not await _answers(client(url)):
             pass
     assert (await one.get("/healthz")).status_code == 200

@@ -16,6 +16,7 @@ from typing import Any
 import asyncpg
 import pytest
 from tests.stores.postgres_recall import role_dsn
+from tests.timing import until
 
 from orbiter.memory import (
     HumanMemory,
@@ -222,12 +223,11 @@ async def test_an_open_file_is_rid_of_what_is_over_though_nobody_asks(tmp_path: 
         await store.add_many([_item("over", "a secret", expires_at=end), _item("last", "apple")])
         kept = Kept(store, path)
 
-        for _ in range(100):
-            if not (left := await kept.by_hand("SELECT 1 FROM memory_items WHERE id = 'over'")):
-                break
-            await asyncio.sleep(0.1)
+        async def is_gone() -> bool:
+            return not await kept.by_hand("SELECT 1 FROM memory_items WHERE id = 'over'")
 
-        assert left == []
+        await until(is_gone, "the end of the item")
+
         assert await store.count() == 1
         assert await store.sweep() == 0
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.stores.test_past import now
+from tests.timing import scaled
 
 from orbiter.memory import (
     HumanMemory,
@@ -359,7 +360,7 @@ async def test_a_kind_of_item_may_have_an_end_of_its_own(
 async def test_what_ends_meanwhile_is_no_failure(
     source: SQLiteMemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    soon = datetime.now(UTC) + timedelta(seconds=0.4)
+    soon = datetime.now(UTC) + timedelta(seconds=scaled(0.4))
     await source.add(HumanMemory(id="ends", content="ends", expires_at=soon))
     await source.add(said("stays"))
     whole = SQLiteMemoryStore.put_records

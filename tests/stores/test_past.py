@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.timing import scaled, until
 
 from orbiter.memory import (
     HumanMemory,
@@ -189,14 +190,15 @@ async def test_what_is_anothers_now_has_no_past_here(store: Store) -> None:
 
 
 async def test_what_has_expired_is_gone_from_the_past(store: Store) -> None:
-    soon = datetime.now(UTC) + timedelta(seconds=0.3)
+    soon = datetime.now(UTC) + timedelta(seconds=scaled(0.3))
     await store.add(HumanMemory(id="a", content="brief", expires_at=soon))
     moment = await now()
     assert [item.id for item in await store.as_of(moment)] == ["a"]
 
-    await asyncio.sleep(0.35)
+    async def is_gone() -> bool:
+        return await store.as_of(moment) == []
 
-    assert await store.as_of(moment) == []
+    await until(is_gone, "the end of the item")
 
 
 @pytest.mark.parametrize(

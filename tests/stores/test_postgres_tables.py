@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
+from tests.timing import HANG
 
 from orbiter.memory import (
     HumanMemory,
@@ -140,7 +141,7 @@ async def test_a_given_pool_that_is_closed_or_not_open_is_refused_at_once(
 
     for pool in (closed, unopened):
         with pytest.raises(StorageError, match="pool is"):
-            await asyncio.wait_for(PostgresMemoryStore(pool=pool).init(), 60)
+            await asyncio.wait_for(PostgresMemoryStore(pool=pool).init(), HANG)
 
 
 @pytest.mark.parametrize("is_given", [True, False])

@@ -10,6 +10,7 @@ import pytest
 from redis.asyncio import Redis
 from tests.crash._proxy import Proxy
 from tests.stores.test_redis import ANN, BOB, client, said, store
+from tests.timing import HANG, scaled, until
 
 from orbiter.memory import (
     AccessError,
@@ -46,7 +47,7 @@ async def proxy(redis_server: RedisServer) -> AsyncIterator[Proxy]:
 @pytest.fixture
 async def far(proxy: Proxy, store: RedisMemoryStore) -> AsyncIterator[RedisMemoryStore]:
     """Return a store on the data of `store`, on the other side of a network that loses answers."""
-    async with RedisMemoryStore(proxy.dsn(store._url), name=store.name, deadline=3.0) as far:
+    async with RedisMemoryStore(proxy.dsn(store._url), name=store.name, deadline=scaled(3)) as far:
         yield far
 
 
@@ -150,13 +151,13 @@ async def test_no_reset_of_the_network_loses_or_doubles_a_write(
 
 
 async def test_a_killed_server_has_everything_when_it_is_back(mortal: RedisServer) -> None:
-    async with RedisMemoryStore(mortal.url(), name=new_id()) as store:
+    async with RedisMemoryStore(mortal.url(), name=new_id(), deadline=scaled(10)) as store:
         items = [said(f"n{number}") for number in range(20)]
         for item in items:
             await store.add(item)
         mortal.stop(mode="immediate")
         adding = asyncio.create_task(store.add(said("meanwhile")))
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.1)  # it may have tried by now; it waits in any case
         await asyncio.to_thread(mortal.start_again)
         await adding
 
@@ -201,7 +202,7 @@ async def test_a_server_that_is_not_there_is_told_in_time_without_the_password()
     store = RedisMemoryStore("redis://:hush@127.0.0.1:1/0", name="n", deadline=0.3)
 
     with pytest.raises(MemoryConnectionError, match="127.0.0.1:1") as caught:
-        await asyncio.wait_for(store.init(), 60)
+        await asyncio.wait_for(store.init(), HANG)
 
     assert "hush" not in str(caught.value) + repr(store)
     assert repr(store) == "RedisMemoryStore('redis://127.0.0.1:1/0', name='n')"
@@ -211,7 +212,7 @@ async def test_a_wrong_password_is_refused_at_once(redis_server: RedisServer) ->
     url = f"redis://:wrong@127.0.0.1:{redis_server.port}/0"
 
     with pytest.raises(AccessError) as caught:
-        await asyncio.wait_for(RedisMemoryStore(url, deadline=600).init(), 60)
+        await asyncio.wait_for(RedisMemoryStore(url, deadline=600).init(), HANG)
 
     assert "wrong" not in str(caught.value).replace("WRONGPASS", "")
 
@@ -233,7 +234,7 @@ async def test_close_lets_finish_what_is_under_way(
 ) -> None:
     proxy.black_hole()
     adding = asyncio.create_task(far.add(said("hi")))
-    await asyncio.sleep(0.05)
+    await until(lambda: proxy.held, "a request on its way")
     closing = asyncio.create_task(far.close())
     await asyncio.sleep(0.05)
     is_closed = closing.done()

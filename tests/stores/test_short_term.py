@@ -25,6 +25,7 @@ from orbiter.memory.short_term import ShortTermMemory
 from orbiter.memory.testing import Capabilities, StoreConformance, random_history
 
 
+@pytest.mark.full  # the same contract with another setting
 class TestTaskScope(StoreConformance):
     capabilities = Capabilities(
         order="oldest", conversation=True, lifecycle=False, durable=False, shared=False
@@ -35,6 +36,7 @@ class TestTaskScope(StoreConformance):
         return ShortTermMemory()
 
 
+@pytest.mark.full  # the same contract with another setting
 class TestSessionScope(StoreConformance):
     model_settings = settings(StoreConformance.model_settings, max_examples=10)
     capabilities = Capabilities(
@@ -102,6 +104,7 @@ def _finish(work: Coroutine[Any, Any, object]) -> None:
         work.send(None)
 
 
+@pytest.mark.slow
 async def test_no_call_costs_more_because_more_is_stored() -> None:
     costs = []
     for size in (500, 10_000):
@@ -122,6 +125,7 @@ async def test_no_call_costs_more_because_more_is_stored() -> None:
     assert all(b <= a + 60 for a, b in zip(small, large, strict=True)), (small, large)
 
 
+@pytest.mark.slow
 async def test_a_window_within_a_budget_is_what_trimming_everything_gives() -> None:
     for seed in range(150):
         rng = random.Random(seed)

@@ -30,6 +30,7 @@ class TestInMemory(StoreConformance):
             yield store
 
 
+@pytest.mark.slow
 class TestInAFile(StoreConformance):
     capabilities = Capabilities(
         versions=True, paging=True, where=True, bulk_delete=True, insert=True

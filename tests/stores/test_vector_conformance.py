@@ -17,5 +17,6 @@ class TestVectorMemoryStore(StoreConformance):
         return VectorMemoryStore(HashEmbeddings(self.dimension))
 
 
+@pytest.mark.full  # the same contract with another setting
 class TestOpenAISize(TestVectorMemoryStore):
     dimension = 1536

@@ -2,6 +2,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from tests.timing import HANG
 
 from orbiter.memory.backends import _batches
 from orbiter.memory.backends._batches import Batches
@@ -74,7 +75,7 @@ async def test_a_batch_that_stalls_holds_up_nobody_for_long(
     stalled = asyncio.create_task(batches.put(0))
     await asyncio.sleep(0.05)
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANG):
         await asyncio.gather(*(batches.put(n) for n in range(1, 4)))
 
     stalled.cancel()
@@ -90,7 +91,7 @@ async def test_a_lane_that_becomes_free_is_used(monkeypatch: pytest.MonkeyPatch)
         stalled.append(asyncio.create_task(batches.put(n)))
         await asyncio.sleep(0.04)
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANG):
         await batches.put(9)
 
     for task in stalled:
@@ -122,7 +123,7 @@ async def _ends_late(batches: Batches[int, int]) -> bool:
 async def test_a_call_that_is_not_answered_in_time_is_given_up_alone_and_in_company() -> None:
     batches = Batches(Server(600, 600).write, eager=True)
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANG):
         late = await asyncio.gather(*(_ends_late(batches) for _ in range(3)))
 
     assert late == [True, True, True]
@@ -140,7 +141,7 @@ async def test_who_cleans_up_after_being_cancelled_is_told_that_it_is_late() -> 
     task = asyncio.create_task(work())
     await asyncio.sleep(0.01)
     task.cancel()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANG):
         await asyncio.gather(task, return_exceptions=True)
 
     assert told == [True]

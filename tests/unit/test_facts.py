@@ -85,6 +85,7 @@ def model_holding(given_facts: list[FactMemory], as_of: int, known_at: int) -> F
 several = st.lists(facts(), max_size=7, unique_by=lambda each: each.id)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(several)
 def test_what_holds_is_what_the_rule_says_at_every_moment(given_facts: list[FactMemory]) -> None:

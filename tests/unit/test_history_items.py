@@ -53,6 +53,7 @@ _entries = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(_entries, max_size=6))
 @settings(max_examples=100, deadline=None)
 def test_entries_come_back_equal(entries: list[Memory]) -> None:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from tests.timing import HANG
 
 from orbiter.memory import (
     HumanMemory,
@@ -89,6 +90,7 @@ def make(server: ChatServer) -> Make:
     return summarizer
 
 
+@pytest.mark.slow
 async def test_the_model_is_asked_and_its_answer_returned(server: ChatServer, make: Make) -> None:
     server.answers = [completion("They met in Oslo.")]
     summarizer = make(api_key="sk-secret")
@@ -158,7 +160,7 @@ async def test_a_server_that_never_answers_times_out(server: ChatServer, make: M
 async def test_the_deadline_bounds_all_tries(server: ChatServer, make: Make) -> None:
     server.answers = [(503, {"retry-after": "30"}, {})] * 9
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANG):
         with pytest.raises(MemoryTimeoutError, match=r"0\.2 s in all"):
             await make(deadline=0.2, max_retries=5).summarize("x")
 

@@ -7,6 +7,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.timing import scaled
 
 from orbiter.memory._checks import Json
 from orbiter.memory.pii import PIIHasher, scrub
@@ -268,6 +269,7 @@ def test_a_value_in_any_text_becomes_its_token_and_the_text_stays(
     assert hashed(text) == f"{before}: {token_of(value[1])}, {after}"
 
 
+@pytest.mark.slow
 @given(
     st.from_regex(
         r"[a-z][a-z0-9]{0,9}(\.[a-z0-9]{1,9})?@([a-z0-9]{1,9}\.){1,3}[a-z]{2,9}", fullmatch=True
@@ -297,7 +299,8 @@ HOSTILE = ["1", "4", "0", "a", "好", "１", "(", "a@", "a.", "a@a.", "+1 1 1 1"
 
 
 # It takes a second. Were the time to grow with the square of the text, it would take minutes.
-@pytest.mark.timeout(60)
+@pytest.mark.slow
+@pytest.mark.timeout(scaled(60))
 @pytest.mark.parametrize("unit", HOSTILE)
 def test_time_grows_with_the_text_only(unit: str) -> None:
     text = (unit * 250_000)[:250_000]
@@ -305,7 +308,8 @@ def test_time_grows_with_the_text_only(unit: str) -> None:
     assert len(hashed(text)) <= 3 * len(text)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.slow
+@pytest.mark.timeout(scaled(60))
 def test_a_long_run_before_an_address_costs_no_more() -> None:
     text = "a" * 500_000 + "好" + "a" * 500_000 + "@example.com"
 

@@ -293,6 +293,7 @@ def test_readers_see_whole_vectors_while_another_thread_writes() -> None:
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_the_approximate_search_follows_every_change() -> None:
     vectors = _random(2000, 32)
     shelf = Shelf(32, approximate_from=500)

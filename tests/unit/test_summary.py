@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.timing import HANG
 
 from orbiter.memory import (
     AIMemory,
@@ -155,7 +156,7 @@ async def test_templates_run_at_the_same_time() -> None:
 
     config = SummaryConfig(templates=(CONVERSATION, FACTS, PROFILES))
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANG):
         result = await generate_summary(talk(9), config, Meeting())
 
     assert list(result.summaries) == ["conversation", "facts", "profiles"]

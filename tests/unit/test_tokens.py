@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.timing import scaled
 
 from orbiter.memory import (
     AIMemory,
@@ -146,7 +147,7 @@ def test_a_negative_budget_is_refused() -> None:
         split_budget(-1, {})
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(scaled(20))
 @pytest.mark.parametrize(
     "piece", ["a", "Ab", "a1", "-", "=", "a ", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa="]
 )

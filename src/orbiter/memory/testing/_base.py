@@ -13,6 +13,9 @@ from orbiter.memory.testing.capabilities import Capabilities
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
 
+DEADLINE = 180.0
+"""Seconds after which a call counts as hung: far beyond any honest wait."""
+
 HOSTILE_IDS = (
     "alice", "Alice", "ALICE", "alice ", " alice", "alice1", "alic", "alice\n", "alice\t",
     "a%", "%", "_", "alic_", "al%e", "*", "?", "[a]lice", "alice*",

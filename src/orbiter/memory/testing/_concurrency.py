@@ -5,11 +5,8 @@ from typing import Any
 
 from orbiter.memory.items import HumanMemory, MemoryMetadata
 from orbiter.memory.protocols import MemoryStore
-from orbiter.memory.testing._base import Contract
+from orbiter.memory.testing._base import DEADLINE, Contract
 from orbiter.memory.testing.capabilities import needs
-
-DEADLINE = 30.0
-"""Seconds after which a call counts as hung: far beyond any honest wait."""
 
 
 class ConcurrencyContract(Contract):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from orbiter.memory.items import AIMemory, HumanMemory, load_item
 from orbiter.memory.protocols import MemoryStore
-from orbiter.memory.testing._base import Contract, KitNote, of, person, written
+from orbiter.memory.testing._base import DEADLINE, Contract, KitNote, of, person, written
 from orbiter.memory.testing._fidelity import KINDS
 from orbiter.memory.testing.capabilities import Recipe, needs
 
@@ -138,7 +138,7 @@ async def _write_until_killed(recipe: Recipe, acks: int) -> list[str]:
     )
     assert child.stdout is not None
     try:
-        lines = [await asyncio.wait_for(child.stdout.readline(), 60) for _ in range(acks)]
+        lines = [await asyncio.wait_for(child.stdout.readline(), DEADLINE) for _ in range(acks)]
     finally:
         child.kill()
     lines += (await child.stdout.read()).splitlines(keepends=True)

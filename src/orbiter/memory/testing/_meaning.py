@@ -13,11 +13,8 @@ import pytest
 
 from orbiter.memory.errors import MemoryError
 from orbiter.memory.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.testing._base import Contract, add_all, contents, of, person, written
+from orbiter.memory.testing._base import DEADLINE, Contract, add_all, contents, of, person, written
 from orbiter.memory.testing.capabilities import needs
-
-DEADLINE = 30.0
-"""Seconds after which a call counts as hung: far beyond any honest wait."""
 
 Answer = Callable[[str], Any]
 

@@ -19,7 +19,7 @@ from orbiter.memory.conversation import whole_groups
 from orbiter.memory.items import MemoryItem, MemoryMetadata
 from orbiter.memory.protocols import MemoryStore
 from orbiter.memory.query import Query
-from orbiter.memory.testing._base import Contract, add_all
+from orbiter.memory.testing._base import DEADLINE, Contract, add_all
 from orbiter.memory.testing._strategies import FILTERS, ITEMS, SEARCHES, USERS
 from orbiter.memory.testing.capabilities import Capabilities, needs
 
@@ -82,7 +82,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.prefix = f"{new_id()}-"
 
     def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(timeout=60)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(timeout=DEADLINE)
 
     def _query(self, query: str = "", **filters: Any) -> Query:
         return Query(query, **filters, fields=self.capabilities.scope)

@@ -43,8 +43,8 @@ __all__ = [
     "wait_until",
 ]
 
-_START_SECONDS = 30.0
-_STOP_SECONDS = 30.0
+_START_SECONDS = 120.0
+_STOP_SECONDS = 120.0
 _POLL_SECONDS = 0.005
 
 
