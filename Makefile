@@ -8,7 +8,7 @@ BENCH := $(VENV)-bench
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser suite quick test-full check fuzz soak bench requirements clean
+.PHONY: help demo test browser suite quick test-full test-busy check fuzz soak bench requirements clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -31,6 +31,9 @@ quick: $(VENV)/.dev ## the tests of a minute: no servers, no browser, nothing sl
 
 test-full: test ## also what only guards the test kit: every planted bug, other dimensions
 	ORBITER_REQUIRE_SERVERS=1 $(PYTEST) -m full
+
+test-busy: $(VENV)/.dev ## `make test` beside four busy loops: it must pass there, too
+	$(BIN)/python tests/busy.py $(MAKE) test
 
 # Root gets the browser that pages are tested in, by apt, while everything else is set up.
 browser:
