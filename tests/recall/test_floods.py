@@ -151,8 +151,8 @@ def _floods(*texts: str) -> list[set[str]]:
     floods = floods_in(notes)
     found: dict[int, set[str]] = {}
     for note in notes:
-        if note.id in floods:
-            found.setdefault(floods[note.id], set()).add(note.content)
+        if note.id in floods.copies:
+            found.setdefault(floods.copies[note.id], set()).add(note.content)
     return list(found.values())
 
 
@@ -174,11 +174,70 @@ def test_two_floods_of_the_same_words_are_two() -> None:
     assert _floods(*[CLAIM] * 30, *[TRUTH] * 30) == [{CLAIM}, {TRUTH}]
 
 
-def test_a_diary_of_numbers_is_none_until_it_is_very_long() -> None:
-    diary = [f"Weight today: {n} kg" for n in range(101)]
+SERIES = {
+    "tickets": lambda n: f"Ticket {1041 + n}: printer jam",
+    "tickets of one floor": lambda n: f"Ticket #{1041 + n}: printer jam on floor 2",
+    "tickets named last": lambda n: f"The printer on floor 2 is jammed, ticket {1041 + n}",
+    "prices": lambda n: f"The printer costs {90 + n},{n % 10}0 EUR",
+    "dates": lambda n: f"Printer jam on {START.date() + timedelta(days=n)}",
+    "a diary": lambda n: f"Printer pages today: {n}",
+}
 
-    assert _floods(*diary[:100]) == []
-    assert _floods(*diary) == [set(diary)]
+
+@pytest.mark.parametrize("kind", SERIES)
+@pytest.mark.parametrize("count", [30, 120, 300])
+def test_texts_that_differ_in_a_number_are_no_copies(kind: str, count: int) -> None:
+    assert _floods(*[SERIES[kind](n) for n in range(count)]) == []
+
+
+@pytest.mark.parametrize("mode", ["words", "recent", "hybrid", "meaning"])
+@pytest.mark.parametrize("kind", SERIES)
+async def test_every_one_of_a_series_can_be_recalled(kind: str, mode: RecallMode) -> None:
+    texts = [SERIES[kind](n) for n in range(120)]
+    async with SQLiteMemoryStore(":memory:", embeddings=HashEmbeddings(64)) as store:
+        await store.add_many([_note(text, minute=n) for n, text in enumerate(texts)])
+        await store.add_many([_note(OTHERS[n], minute=500 + n) for n in range(2)])
+        await store.catch_up()
+
+        few = await recall(store, "printer", scope=ALICE, mode=mode, now=NOW, k=10)
+        all_of_them = await recall(store, "printer", scope=ALICE, mode=mode, now=NOW, k=150)
+        one = await recall(store, texts[80], scope=ALICE, mode="words", now=NOW, k=1)
+
+    assert len(few) == 10
+    assert set(texts) <= set(_texts(all_of_them))
+    assert not any(hit.repeats for hit in all_of_them)
+    assert _texts(one) == [texts[80]]
+
+
+@pytest.mark.parametrize("mode", ["words", "recent"])
+@pytest.mark.parametrize("count", [60, 3_000])
+async def test_a_series_takes_half_of_the_places_and_hides_nothing(
+    mode: RecallMode, count: int
+) -> None:
+    claims = [f"Message {n}: the code of the front door is 8888" for n in range(count)]
+    async with SQLiteMemoryStore(":memory:") as store:
+        await store.add_many([_note(t, minute=n) for n, t in enumerate((TRUTH, *OTHERS))])
+        await store.add_many([_note(text, minute=10 + n // 50) for n, text in enumerate(claims)])
+
+        found = await recall(store, "code of the front door", scope=ALICE, mode=mode, now=NOW, k=6)
+
+    assert {TRUTH, *OTHERS} <= set(_texts(found))
+    assert len(found) == 6
+    assert [hit.score for hit in found] == sorted((h.score for h in found), reverse=True)
+
+
+async def test_copies_are_told_by_more_than_their_case_and_their_count() -> None:
+    fillers = ("", "!", ".", " ?")
+    claims = [f"{_cased('The ' * (n % 2) + LOUD, n)}{fillers[n % 4]}" for n in range(5_000)]
+    claims += [f"{LOUD} [{n}]" for n in range(5_000)]
+    async with SQLiteMemoryStore(":memory:") as store:
+        await store.add_many([_note(t, minute=n) for n, t in enumerate((TRUTH, *OTHERS))])
+        await store.add_many([_note(text, minute=10 + n // 50) for n, text in enumerate(claims)])
+
+        found = await recall(store, "code of the front door", scope=ALICE, mode="words", now=NOW)
+
+    assert {TRUTH, *OTHERS} <= set(_texts(found))
+    assert len(found) == 4
 
 
 def test_a_word_more_or_less_and_another_way_to_write_it_change_nothing() -> None:
@@ -211,8 +270,8 @@ def test_a_running_word_makes_a_flood_as_a_running_number_does() -> None:
         [MemoryItem(id=str(n), content=t) for n, t in enumerate([*texts, truth, *dinners])]
     )
 
-    assert {floods.get(str(n)) for n in range(150)} == {0}
-    assert not any(str(n) in floods for n in range(150, 301))
+    assert {floods.copies.get(str(n)) for n in range(150)} == {0}
+    assert not any(str(n) in floods.copies for n in range(150, 301))
 
 
 def _word(number: int) -> str:

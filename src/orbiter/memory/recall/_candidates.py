@@ -78,14 +78,15 @@ async def gather(
     near = [] if meaning is None else meaning.items
     known = {item.id: item for item in (*matches.items, *near, *dated, *newest)}
     floods = floods_in(known.values())
+    room = max(_CHOSEN, 2 * asked.limit)
+    lists = {"words": matches.items, "meaning": near, "time": dated}
     best = fuse_ranks(
         {
-            "words": [item.id for item in thinned(matches.items, floods)],
-            "meaning": [item.id for item in thinned(near, floods)],
-            "time": [item.id for item in thinned(dated, floods)],
+            name: [item.id for item in thinned(items, floods, most_of_series=room // 2)]
+            for name, items in lists.items()
         }
     )
-    chosen = [item_id for item_id, _ in best[: max(_CHOSEN, 2 * asked.limit)]]
+    chosen = [item_id for item_id, _ in best[:room]]
     if len(chosen) < _NEWEST:
         chosen = list(dict.fromkeys((*chosen, *(item.id for item in newest))))
     stretches = await _around(store, [known[item_id] for item_id in chosen])
@@ -95,7 +96,9 @@ async def gather(
         frozenset(item.id for item in items if item.content.strip() and asked.matches(item)),
         matches.frequency,
         matches.passages,
-        floods=floods and floods_in((known | {item.id: item for item in items}).values()),
+        floods=floods_in((known | {item.id: item for item in items}).values())
+        if floods
+        else floods,
     )
     if meaning is None or not isinstance(store, VectorStore):
         return question, pool

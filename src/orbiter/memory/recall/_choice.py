@@ -33,8 +33,8 @@ class Weighed(NamedTuple):
     """Best first."""
     why: Callable[[Scored], Why]
     has_evidence: Callable[[Scored], bool] = lambda _: True
-    floods: Floods = MappingProxyType({})
-    """Which of them are copies of each other, for all their numbers."""
+    floods: Floods = Floods()
+    """Which of them are copies of each other, and which differ in their numbers alone."""
     spans: "Mapping[str, FactSpan]" = MappingProxyType({})
     """From when to when each fact among them held."""
     now: datetime | None = None
@@ -97,7 +97,8 @@ def _distinct(
     while True:
         best = scored[:looked_at]
         terms = {one.item.id: terms_of(one.item) for one in best}
-        chosen = without_repeats(best, terms, limit=k, floods=floods)
-        if len(chosen) == k or len(best) == len(scored):
+        is_all = len(best) == len(scored)
+        chosen = without_repeats(best, terms, limit=k, floods=floods, is_all=is_all)
+        if len(chosen) == k or is_all:
             return chosen
         looked_at *= 4

@@ -5,7 +5,7 @@ what says something else, a bounded number of times.
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 
@@ -48,12 +48,13 @@ async def unflooded(ask: Ask, asked: Query, *, enough: int) -> list[MemoryItem]:
     """
     found = {item.id: item for item in await ask(asked)}
     is_all, out = len(found) < asked.limit, _Excluded()
-    floods: Floods = {}
+    floods = Floods()
     for _ in range(_TIMES):
         floods = floods if is_all else floods_in(found.values())
-        if is_all or not floods or len(thinned(found.values(), floods, most=1)) >= enough:
+        if is_all or not floods or _count_different(found, floods) >= enough:
             break
-        out.take([item for key, item in found.items() if key in floods], floods)
+        for numbers in (floods.copies, floods.series):
+            out.take([item for key, item in found.items() if key in numbers], numbers)
         try:
             again = replace(asked, where=both(asked.where, out.where), limit=out.room(asked.limit))
         except QueryError:  # the caller's filter is as large as one can be
@@ -67,20 +68,36 @@ async def unflooded(ask: Ask, asked: Query, *, enough: int) -> list[MemoryItem]:
 
 
 def thinned(
-    items: Collection[MemoryItem], floods: Floods, *, most: int = _LINKED
+    items: Collection[MemoryItem],
+    floods: Floods,
+    *,
+    most: int = _LINKED,
+    most_of_series: int | None = None,
 ) -> list[MemoryItem]:
-    """Return *items* with at most so many of each flood, the first of them."""
-    if not floods:
-        return list(items)
+    """Return *items* with at most so many of each flood and of each series, the first of them."""
+    kept = list(items)
+    for numbers, limit in ((floods.copies, most), (floods.series, most_of_series)):
+        if numbers and limit is not None:
+            kept = _first_of_each(kept, numbers, limit)
+    return kept
+
+
+def _first_of_each(
+    items: Sequence[MemoryItem], numbers: Mapping[str, int], most: int
+) -> list[MemoryItem]:
     left: Counter[int] = Counter()
     kept = []
     for item in items:
-        flood = floods.get(item.id)
-        if flood is not None:
-            left[flood] += 1
-        if flood is None or left[flood] <= most:
+        number = numbers.get(item.id)
+        if number is not None:
+            left[number] += 1
+        if number is None or left[number] <= most:
             kept.append(item)
     return kept
+
+
+def _count_different(found: Mapping[str, MemoryItem], floods: Floods) -> int:
+    return len(thinned(found.values(), floods, most=1, most_of_series=1))
 
 
 @dataclass(slots=True)
@@ -91,8 +108,8 @@ class _Excluded:
     chunks: set[str] = field(default_factory=set)
     ids: set[str] = field(default_factory=set)
 
-    def take(self, items: Sequence[MemoryItem], floods: Floods) -> None:
-        """Leave out the floods that *items* belong to."""
+    def take(self, items: Sequence[MemoryItem], floods: Mapping[str, int]) -> None:
+        """Leave out the *floods* that *items* belong to."""
         by_flood: dict[int, list[MemoryItem]] = {}
         for item in items:
             by_flood.setdefault(floods[item.id], []).append(item)

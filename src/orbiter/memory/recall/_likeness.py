@@ -2,14 +2,16 @@
 
 Two texts repeat each other if they have the same words in the same order; case, plain punctuation
 and articles aside. Who owes whom, a sign or a single other word makes them two. Only among more
-than `SERIES` that are nearly alike does each say hardly more than the others: neither a running
-number nor a running word may buy a place for every copy. Items of different users never repeat
-each other.
+than `SERIES` that are nearly alike does each say hardly more than the others: a running word may
+not buy a place for every copy. Texts that differ in their numbers are facts of their own, such as
+tickets, prices and dates; many of them are a series, which may take half of the places, and is
+never hidden. A bare number in brackets at the end is no fact: it only numbers copies. Items of
+different users never repeat each other.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
@@ -18,7 +20,7 @@ from zlib import crc32
 from orbiter.memory import words
 from orbiter.memory.items import MemoryItem
 from orbiter.memory.query import SCOPE_FIELDS
-from orbiter.memory.recall._pool import speaker_of
+from orbiter.memory.recall._pool import Floods, speaker_of
 
 __all__ = [
     "DIGITS",
@@ -37,9 +39,6 @@ FLOOD = 20
 """How many texts may say the same before they are a flood."""
 SERIES = 100
 """How many may do so whose numbers are different each time, as those of a diary are."""
-
-Floods = Mapping[str, int]
-"""The ids of items that belong to a flood, and which one that is."""
 
 _ALIKE = 0.9
 """Share of terms in common from which two items nearly say the same."""
@@ -60,9 +59,11 @@ _CENTRES = 3
 """How many of them are tried as the middle of a flood of words that vary."""
 _LONG_WORDS = re.compile(r"[a-z]{4,}")
 DIGITS = re.compile(r"\d+")
+_COPY_NUMBER = re.compile(r"\s*(?:\(\d+\)|\[\d+\])[\s.!?]*$")
 _LETTERS = re.compile(r"[^\W\d_]+")
 
 _Who = tuple[str | None, ...]
+_NO_FLOODS = Floods()
 
 
 def who_says(item: MemoryItem) -> _Who:
@@ -107,16 +108,19 @@ def floods_in(items: Iterable[MemoryItem]) -> Floods:
     """Return the floods among *items*, numbered; most often there are none."""
     left = list(items)
     found: dict[str, int] = {}
+    series: dict[str, int] = {}
     known: list[_Wording] = []
     for place in range(_SKETCHES):
         by_sketch: dict[int, list[MemoryItem]] = {}
         for item in left:
             by_sketch.setdefault(_sketches(item.content)[place], []).append(item)
         many = [alike for alike in by_sketch.values() if len(alike) > FLOOD]
-        floods = [
-            flood for alike in many for same in _same_words(alike) for flood in _same_claim(same)
-        ]
-        taken = {item.id for flood in floods for item in flood}
+        claims = [_by_numbers(same) for alike in many for same in _same_words(alike)]
+        floods = [flood for copies, _ in claims for flood in copies]
+        for one in (each for _, others in claims for each in others):
+            number = len(series)  # unique, as each has an item or more
+            series |= {item.id: number for item in one if item.id not in series}
+        taken = {item.id for flood in floods for item in flood} | series.keys()
         rest = [item for item in left if item.id not in taken]
         if len(rest) > SERIES and not place:
             many.sort(key=len, reverse=True)
@@ -126,8 +130,8 @@ def floods_in(items: Iterable[MemoryItem]) -> Floods:
             found |= dict.fromkeys((item.id for item in flood), _numbered(flood[0], known))
         if not many:
             break
-        left = [item for item in left if item.id not in found]
-    return found
+        left = [item for item in left if item.id not in found and item.id not in series]
+    return Floods(found, series) if found or series else _NO_FLOODS
 
 
 def _numbered(item: MemoryItem, known: "list[_Wording]") -> int:
@@ -174,10 +178,16 @@ def _varied(items: Sequence[MemoryItem], centres: Sequence[MemoryItem]) -> list[
     left = [(item, _of(item)) for item in items]
     for centre in centres[:_CENTRES]:
         about = _of(centre)
-        flood = [item for item, wording in left if about.is_like(wording, _VARIED)]
+        numbers = _numbers(centre.content)
+        flood = [
+            item
+            for item, wording in left
+            if about.is_like(wording, _VARIED) and _numbers(item.content) == numbers
+        ]
         if len(flood) > SERIES:
             floods.append(flood)
-            left = [each for each in left if not about.is_like(each[1], _VARIED)]
+            gone = {item.id for item in flood}
+            left = [each for each in left if each[0].id not in gone]
     return floods
 
 
@@ -208,29 +218,23 @@ def _wording(content: str) -> tuple[frozenset[str], str, int]:
     return terms, "" if terms else without_numbers(content), noes
 
 
-def _same_claim(items: list[MemoryItem]) -> list[list[MemoryItem]]:
-    """Return the floods among items of the same words, by their numbers.
+def _by_numbers(
+    items: list[MemoryItem],
+) -> tuple[list[list[MemoryItem]], list[list[MemoryItem]]]:
+    """Return the floods of copies and the series among items of the same words.
 
-    So many with the very same numbers are one; so are those that have one number in common, such
-    as `the code is 1234 (message 17)`; and those in which every number is another each time. One
-    that contradicts a flood, `the code is 4711`, is not part of it.
+    So many with the very same numbers are copies. A series are those that have one number in
+    common, such as `ticket 1041, floor 2`, or in which every number is another each time.
     """
-    floods: dict[frozenset[str], list[MemoryItem]] = {}
-    for flood in _by_numbers(items):
-        in_common = frozenset.intersection(*(frozenset(_numbers(i.content)) for i in flood))
-        floods.setdefault(in_common, []).extend(flood)
-    return list(floods.values())
-
-
-def _by_numbers(items: list[MemoryItem]) -> list[list[MemoryItem]]:
-    found: list[list[MemoryItem]] = []
+    copies: list[list[MemoryItem]] = []
+    series: list[list[MemoryItem]] = []
     by_numbers: dict[tuple[str, ...], list[MemoryItem]] = {}
     for item in items:
         by_numbers.setdefault(_numbers(item.content), []).append(item)
     rest: dict[int, list[MemoryItem]] = {}
     for numbers, same in by_numbers.items():
         if len(same) > FLOOD:
-            found.append(same)
+            copies.append(same)
         else:
             rest.setdefault(len(numbers), []).extend(same)
     for left in rest.values():
@@ -238,13 +242,12 @@ def _by_numbers(items: list[MemoryItem]) -> list[list[MemoryItem]]:
             counts = Counter(at for item in left for at in enumerate(_numbers(item.content)))
             most = max(counts.items(), key=lambda each: (each[1], each[0]), default=None)
             if most is None or most[1] <= FLOOD:
-                found += [left] if len(left) > SERIES else []
+                series += [left] if len(left) > SERIES else []
                 break
             place, value = most[0]
-            flood = [item for item in left if _numbers(item.content)[place] == value]
-            found.append(flood)
+            series.append([item for item in left if _numbers(item.content)[place] == value])
             left = [item for item in left if _numbers(item.content)[place] != value]  # noqa: PLW2901
-    return found
+    return copies, series
 
 
 def without_numbers(content: str) -> str:
@@ -253,7 +256,8 @@ def without_numbers(content: str) -> str:
 
 
 def _numbers(content: str) -> tuple[str, ...]:
-    return tuple(hinge for hinge in hinges(content.casefold()) if hinge != "not")
+    text = _COPY_NUMBER.sub("", content.casefold())
+    return tuple(hinge for hinge in hinges(text) if hinge != "not")
 
 
 class Likeness:

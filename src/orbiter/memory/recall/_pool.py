@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from orbiter.memory.items import MemoryItem, role_of
 
-__all__ = ["Pool", "is_spoken", "is_talk", "speaker_of"]
+__all__ = ["Floods", "Pool", "is_spoken", "is_talk", "speaker_of"]
 
 
 def speaker_of(item: MemoryItem) -> str | None:
@@ -25,6 +25,19 @@ def is_talk(item: MemoryItem) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Floods:
+    """The ids of items that belong to a flood or to a series, and which one that is."""
+
+    copies: Mapping[str, int] = field(default_factory=dict)
+    """Items that say the same: one of them is enough."""
+    series: Mapping[str, int] = field(default_factory=dict)
+    """Items that differ in nothing but their numbers: each is a fact."""
+
+    def __bool__(self) -> bool:
+        return bool(self.copies or self.series)
+
+
+@dataclass(frozen=True, slots=True)
 class Pool:
     """Items to choose from; those that do not match the filters only lend their context."""
 
@@ -39,8 +52,8 @@ class Pool:
     asked: bytes = b""
     """The vectors of the question's words, where the model gives them."""
     asked_dimension: int = 0
-    floods: Mapping[str, int] = field(default_factory=dict)
-    """Items that are copies of many others, and which of the floods they belong to."""
+    floods: Floods = field(default_factory=Floods)
+    """Items that are copies of many others, or differ from them in their numbers alone."""
 
     @property
     def items(self) -> list[MemoryItem]:

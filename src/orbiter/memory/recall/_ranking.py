@@ -1,8 +1,8 @@
 """From what was measured to an order: weights, points and reasons. Deterministic and pure."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from orbiter.memory.items import MemoryItem
 from orbiter.memory.recall._features import Table
@@ -10,6 +10,7 @@ from orbiter.memory.recall._likeness import Floods, said, who_says
 
 __all__ = ["Scored", "score", "without_repeats"]
 
+_NO_FLOODS = Floods()
 _NEAR = 50
 """How far down the list a repeat may stand: what says the same scores the same, or nearly."""
 
@@ -47,19 +48,23 @@ def without_repeats(
     terms: Mapping[str, frozenset[str]],
     *,
     limit: int,
-    floods: Floods = MappingProxyType({}),
+    floods: Floods = _NO_FLOODS,
+    is_all: bool = True,
 ) -> list[tuple[Scored, list[MemoryItem]]]:
     """Return at most *limit* items, each with those further down that say the same.
 
-    *terms* are the terms of each item, by id. All of one of the *floods* say the same.
+    *terms* are the terms of each item, by id. All of one of the *floods* of copies say the same.
+    A series has half of the places, and more only if these items are *is_all* there is.
     """
     chosen: list[tuple[Scored, list[MemoryItem]]] = []
     flooded: dict[int, list[MemoryItem]] = {}
+    of_series: Counter[int] = Counter()
+    waiting: list[tuple[Scored, list[MemoryItem]]] = []
     for one in scored:
-        flood = floods.get(one.item.id)
+        flood = floods.copies.get(one.item.id)
         same = None if flood is None else flooded.get(flood)
         if same is None:
-            near = chosen[-_NEAR:]
+            near = chosen[-_NEAR:] + waiting[-_NEAR:]
             same = next((each for it, each in near if _is_repeat(it.item, one.item, terms)), None)
         if same is None and len(chosen) == limit:
             break
@@ -67,10 +72,18 @@ def without_repeats(
             same.append(one.item)
         else:
             same = []
-            chosen.append((one, same))
+            series = floods.series.get(one.item.id)
+            if series is not None:
+                of_series[series] += 1
+            is_over = series is not None and of_series[series] > (limit + 1) // 2
+            (waiting if is_over else chosen).append((one, same))
         if flood is not None:
             flooded[flood] = same
-    return chosen
+    if len(chosen) == limit or not waiting or not is_all:
+        return chosen
+    order = {one.item.id: place for place, one in enumerate(scored)}
+    both = [*chosen, *waiting[: limit - len(chosen)]]
+    return sorted(both, key=lambda each: order[each[0].item.id])
 
 
 def _is_repeat(one: MemoryItem, other: MemoryItem, terms: Mapping[str, frozenset[str]]) -> bool:
