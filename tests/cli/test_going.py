@@ -124,3 +124,21 @@ def test_an_eviction_asks_and_takes_no_for_an_answer(
     assert drawn[0].lstrip().startswith("0.")
     assert yes.exit_code == 0
     assert len(cli.json("list")["items"]) == 1
+
+
+@posix
+def test_long_work_shows_a_bar_and_says_nothing_of_it_to_programs(cli: Cli) -> None:
+    cli.ok("remember", "tea", "tea", "coffee")
+    words = {
+        ("duplicates",): "comparing",
+        ("evict", "--max-items", "2", "--yes"): "weighing",
+        ("forget", "--query", "coffee", "--yes"): "looking",
+        ("doctor",): "reading the store",
+        ("erase", "--user", "alice", "--yes"): "erasing",
+    }
+
+    for command, word in words.items():
+        seen = in_terminal([*command], environment(cli.url), stdout_is_terminal=False)
+
+        assert word in seen.stderr, command
+        assert word not in seen.stdout

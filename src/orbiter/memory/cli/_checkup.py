@@ -89,8 +89,8 @@ async def _inside(run: Run, memory: "AgentMemory", *, repair: bool) -> AsyncIter
     )
 
     try:
-        with run.out.progress("reading the store", unit="rows"):
-            verified = await memory.verify(repair=repair)
+        with run.out.progress("reading the store", unit="rows") as advance:
+            verified = await memory.verify(repair=repair, progress=advance)
     except UnsupportedError:
         yield Check("contents", "note", "this store cannot check itself; its server does")
         return

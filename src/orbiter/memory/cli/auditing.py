@@ -143,7 +143,8 @@ async def verify_audit(
     async with run.memory(meaning=False) as memory:
         has_log = _has_log(memory)
         try:
-            found = await memory.audit.verify(head=head)
+            with run.out.progress("checking", unit="") as advance:
+                found = await memory.audit.verify(head=head, progress=advance)
         except UnsupportedError:
             if has_log:
                 raise

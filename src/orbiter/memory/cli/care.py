@@ -99,7 +99,8 @@ async def reindex(run: Run) -> None:
         if is_served(memory) or getattr(memory.store, "embeddings", None) is not None:
             with run.out.progress("embedding", unit="memories") as advance:
                 embedded = await memory.reindex(progress=advance)
-        found = await memory.verify(repair=True)
+        with run.out.progress("reading the store", unit="rows") as advance:
+            found = await memory.verify(repair=True, progress=advance)
     finally:
         await memory.close()
     if run.out.is_json:

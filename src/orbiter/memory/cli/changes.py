@@ -150,7 +150,13 @@ async def forget(  # noqa: PLR0913 - the filters
             for item_id in missing:
                 say(str(await not_there(run.place, memory, item_id)))
         else:
-            gone = list((await memory.forget(**filters, dry_run=dry_run or not yes)).items)  # type: ignore[arg-type]  # told above
+            with run.out.progress("looking", unit="memories") as advance:
+                found = await memory.forget(
+                    **filters,  # type: ignore[arg-type]  # told above
+                    dry_run=dry_run or not yes,
+                    progress=advance,
+                )
+            gone = list(found.items)
             missing = []
             if gone and not dry_run and not yes:
                 lines = [shortened(said(item), 200) for item in gone]

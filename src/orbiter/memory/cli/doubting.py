@@ -35,12 +35,15 @@ Origin = Annotated[
 async def quarantine(run: Run, source: Origin, *, dry_run: DryRun = False, yes: Yes = False) -> int:
     """Hide everything that came from a source."""
     async with run.scoped(meaning=False) as memory:
-        found = (await memory.quarantine(source, dry_run=dry_run or not yes)).items
+        with run.out.progress("looking", unit="memories") as advance:
+            work = memory.quarantine(source, dry_run=dry_run or not yes, progress=advance)
+            found = (await work).items
         if found and not dry_run and not yes:
             if not _is_agreed(run, "hide", source, found):
                 run.out.note("nothing was hidden")
                 return ERROR
-            found = (await memory.quarantine(source)).items
+            with run.out.progress("hiding", unit="memories") as advance:
+                found = (await memory.quarantine(source, progress=advance)).items
     way = f"hidden; `orbiter-memory release {one_line(source)}` brings back what is"
     _tell(run, found, dry_run=dry_run, done=way, would="would be hidden")
     return 0
@@ -50,7 +53,8 @@ async def quarantine(run: Run, source: Origin, *, dry_run: DryRun = False, yes: 
 async def release(run: Run, source: Origin) -> None:
     """Bring back what was hidden of a source."""
     async with run.scoped(meaning=False) as memory:
-        count = await memory.release(source)
+        with run.out.progress("bringing back", unit="memories") as advance:
+            count = await memory.release(source, progress=advance)
     if run.out.is_json:
         run.out.data({"released": count})
     else:
@@ -64,12 +68,15 @@ async def undo(
     """Take back everything that a source added or changed."""
     start = read_when("since", since)
     async with run.scoped(meaning=False) as memory:
-        found = (await memory.undo(source, since=start, dry_run=dry_run or not yes)).items
+        with run.out.progress("looking", unit="memories") as advance:
+            work = memory.undo(source, since=start, dry_run=dry_run or not yes, progress=advance)
+            found = (await work).items
         if found and not dry_run and not yes:
             if not _is_agreed(run, "take back", source, found):
                 run.out.note("nothing was taken back")
                 return ERROR
-            found = (await memory.undo(source, since=start)).items
+            with run.out.progress("taking back", unit="memories") as advance:
+                found = (await memory.undo(source, since=start, progress=advance)).items
     way = "taken back; `history ID` shows what was, `restore ID` brings it back"
     _tell(run, found, dry_run=dry_run, done=way, would="would be taken back")
     return 0
@@ -93,7 +100,8 @@ def _tell(run: Run, found: "Sequence[MemoryItem]", *, dry_run: bool, done: str, 
 async def duplicates(run: Run) -> None:
     """Show memories that say the same."""
     async with run.scoped(meaning=False) as memory:
-        groups = await memory.duplicates()
+        with run.out.progress("comparing", unit="memories") as advance:
+            groups = await memory.duplicates(progress=advance)
     if run.out.is_json:
         run.out.data([[as_json(item) for item in group] for group in groups])
     elif run.out.is_plain():

@@ -59,7 +59,8 @@ async def evict(
     }
     async with run.scoped(meaning=False) as memory:
         is_kept = (await memory.stats()).forgotten is not None  # not by a Redis
-        found = await memory.evict(**asked, dry_run=dry_run or not yes)
+        with run.out.progress("weighing", unit="") as advance:
+            found = await memory.evict(**asked, dry_run=dry_run or not yes, progress=advance)
         told = await _told(memory, found, are_gone=yes and not dry_run and is_kept)
         if len(found) and not dry_run and not yes:
             what = f"{counted(len(found))} of {run.place.told()}{'' if is_kept else ' for good'}"
@@ -67,7 +68,8 @@ async def evict(
             if not is_agreed(run.out, f"forget {what}", lines):
                 run.out.note("nothing was forgotten")
                 return ERROR
-            found = await memory.evict(**asked)
+            with run.out.progress("forgetting", unit="") as advance:
+                found = await memory.evict(**asked, progress=advance)
     _print_evicted(run, found, told, dry_run=dry_run)
     left = f"{found.kept:,} ({size(found.kept_bytes)})"
     if dry_run:
@@ -126,7 +128,8 @@ async def erase(run: Run, *, dry_run: DryRun = False, yes: Yes = False) -> int:
         if not yes and not _is_meant(run, what, scope):
             run.out.note("nothing was erased")
             return ERROR
-        done = await memory.erase(**scope, by=run.place.setting("by")[0])
+        with run.out.progress("erasing", unit="") as advance:
+            done = await memory.erase(**scope, by=run.place.setting("by")[0], progress=advance)
     problems = [in_shell_words(each) for each in done.problems]
     if run.out.is_json:
         run.out.data(

@@ -88,7 +88,10 @@ def _add_optional(app: Starlette, settings: Settings) -> None:
         app.state.running.append(running)
     if settings.with_dashboard:
         from orbiter.memory.server.dashboard import routes  # noqa: PLC0415
+        from orbiter.memory.server.dashboard._lengthy import Works  # noqa: PLC0415
 
+        app.state.works = Works()
+        app.state.running.append(app.state.works.running)
         app.router.routes.extend(routes())
 
 

@@ -16,17 +16,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 from uuid import uuid4
 
-from orbiter.memory._progress import Checkpoint, Tracker, track
+from orbiter.memory._progress import Checkpoint, Tracker, advance, track
 from orbiter.memory.agent import AgentMemory, ScopedMemory
 from orbiter.memory.erasure import Erasure
-from orbiter.memory.errors import MemoryError, QueryError
+from orbiter.memory.errors import MemoryConnectionError, MemoryError, QueryError
 from orbiter.memory.items import MemoryMetadata
 from orbiter.memory.keys import Principal
 from orbiter.memory.query import Query
 from orbiter.memory.server._hiding import problem_for, report_for
 from orbiter.memory.server._job_files import JobFiles
 from orbiter.memory.server._problems import Refused
-from orbiter.memory.wire import OPERATIONS, Operation, problem
+from orbiter.memory.wire import OPERATIONS, Operation, load_error, problem
 from orbiter.memory.wire._calls import dump_param, load_param
 from orbiter.memory.wire._faults import place_of
 
@@ -48,6 +48,7 @@ _AGAIN = timedelta(minutes=10)
 _EVERY = timedelta(minutes=1)
 """Between two looks for records that are too old."""
 
+_OFTEN = 60.0
 _LOOK = 0.5
 """Seconds between two looks at the record of a job that another server does."""
 
@@ -321,6 +322,17 @@ class Jobs:
                 return
             if is_news:
                 return
+
+    async def result(self, job: Job) -> Any:
+        """Return what a job returns once it is done, or raise what it raises."""
+        while not job.is_over:
+            if self.is_leaving:
+                raise MemoryConnectionError("the server ends; the job goes on when it is back")
+            await self.wait(job, _OFTEN, is_news=True)
+            advance(job.done, job.total)
+        if job.problem is not None:
+            raise load_error(job.problem["status"], job.problem)
+        return job.operation.returns.load(json.loads(job.report or b"null"))
 
     async def _look(self, job: Job) -> None:
         """See how far a job of another server is."""

@@ -22,6 +22,7 @@ _MODULES = (
     "_decisions",
     "_data",
     "_doctor",
+    "_lengthy",
 )
 
 

@@ -1,19 +1,24 @@
 """The page of memories on the move: into the store, out of it, and gone for good."""
 
+import asyncio
+
 from starlette.responses import Response
 
-from orbiter.memory.erasure import Erasure
 from orbiter.memory.errors import QueryError
 from orbiter.memory.query import SCOPE_FIELDS
-from orbiter.memory.server._hiding import report_for
 from orbiter.memory.server.dashboard._facts import scope_of
 from orbiter.memory.server.dashboard._lengthy import lengthy
 from orbiter.memory.server.dashboard._pages import Ask, Data, Pages, as_number
 from orbiter.memory.transfer import FORMATS, WRITTEN
+from orbiter.memory.wire import operations_of
 
 __all__ = ["pages"]
 
 pages = Pages()
+
+_ERASE = operations_of("memory")["erase"]
+_JOBS = 5
+"""Jobs that the page shows, the newest."""
 
 READ = {
     "jsonl": "What this page and `orbiter-memory export` write",
@@ -53,6 +58,32 @@ async def data(ask: Ask) -> Data:
         "export_query": {"everyone": "" if owner else "true", **ask.scope},
         "max_import": ask.shared.settings.max_import,
         "is_bound": bool(scope_of(ask.principal.scope)),
+        **await _jobs(ask),
+    }
+
+
+@pages.part("GET", "/ui/jobs", "parts/jobs.html")
+async def jobs(ask: Ask) -> Data:
+    """Show the jobs of the reader's key."""
+    return await _jobs(ask)
+
+
+async def _jobs(ask: Ask) -> Data:
+    found = (await asyncio.to_thread(ask.shared.jobs.of, ask.principal))[:_JOBS]
+    return {
+        "jobs": [
+            {
+                "name": job.operation.name,
+                "state": job.state,
+                "done": job.done,
+                "total": job.total,
+                "created_at": job.created_at,
+                "is_over": job.is_over,
+                "problem": "" if job.problem is None else job.problem.get("detail", ""),
+            }
+            for job in found
+        ],
+        "is_under_way": any(not job.is_over for job in found),
     }
 
 
@@ -65,10 +96,16 @@ async def would_erase(ask: Ask) -> Response:
     scope = _whose(ask)
 
     async def work() -> Data:
-        counted = await _erase(ask, scope, dry_run=True)
+        counted = await ask.shared.memory.erase(
+            user_id=scope.get("user_id"),
+            session_id=scope.get("session_id"),
+            task_id=scope.get("task_id"),
+            agent_id=scope.get("agent_id"),
+            dry_run=True,
+        )
         return {"would": counted, "whose": scope, "name": _name(scope)}
 
-    return lengthy(ask, "parts/would_erase.html", work)
+    return await lengthy(ask, "parts/would_erase.html", work)
 
 
 @pages.part("POST", "/ui/data/erase", role="admin")
@@ -80,22 +117,12 @@ async def erase(ask: Ask) -> Response:
         raise QueryError(f"type `{_name(scope)}` to erase it; nothing was erased")
 
     async def work() -> Data:
-        done = await _erase(ask, scope, dry_run=False)
+        given = {**scope, "by": ask.principal.name or "dashboard"}
+        jobs = ask.shared.jobs  # a job, which goes on if the server is killed
+        done = await jobs.result(await jobs.begin(_ERASE, ask.principal, ask.shared.memory, given))
         return {"done": done, "is_proven": bool(done), "whose": scope}
 
-    return lengthy(ask, "parts/erased.html", work)
-
-
-async def _erase(ask: Ask, scope: dict[str, str], *, dry_run: bool) -> Erasure:
-    done = await ask.shared.memory.erase(
-        user_id=scope.get("user_id"),
-        session_id=scope.get("session_id"),
-        task_id=scope.get("task_id"),
-        agent_id=scope.get("agent_id"),
-        by=ask.principal.name or "dashboard",
-        dry_run=dry_run,
-    )
-    return report_for(ask.principal, done)
+    return await lengthy(ask, "parts/erased.html", work)
 
 
 def _whose(ask: Ask) -> dict[str, str]:
@@ -133,4 +160,4 @@ async def evict(ask: Ask) -> Response:
         told: Data = {"evicted": found, "done": is_meant, "max_items": most}
         return {**told, "shown": found.items[:8]}
 
-    return lengthy(ask, "parts/evicted.html", work)
+    return await lengthy(ask, "parts/evicted.html", work)

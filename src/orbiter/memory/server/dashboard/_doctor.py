@@ -151,7 +151,7 @@ async def verify(ask: Ask) -> Response:
             )
         return {"checks": [told]}
 
-    return lengthy(ask, "parts/checks.html", work)
+    return await lengthy(ask, "parts/checks.html", work)
 
 
 @pages.part("POST", "/ui/doctor/settle", role="admin")
@@ -164,4 +164,4 @@ async def settle(ask: Ask) -> Response:
         stats = await _stats(ask)
         return {"checks": [Check("waiting", "ok", "done") if stats is None else _waiting(stats)]}
 
-    return lengthy(ask, "parts/checks.html", work)
+    return await lengthy(ask, "parts/checks.html", work)

@@ -102,7 +102,7 @@ async def look_through(ask: Ask) -> Response:
         groups = [group for group in apart if len(group) > 1]
         return {"groups": groups[:_MOST_SHOWN], "compared": None, "found": len(groups)}
 
-    return lengthy(ask, "parts/duplicates.html", work)
+    return await lengthy(ask, "parts/duplicates.html", work)
 
 
 @pages.part("POST", "/ui/review/keep", "parts/kept.html", role="write")
@@ -155,7 +155,7 @@ async def copies(ask: Ask) -> Response:
         found = await ask.handle.evict(duplicates=True, dry_run=not is_meant)
         return {"evicted": found, "done": is_meant, "shown": found.items[:10]}
 
-    return lengthy(ask, "parts/copies.html", work)
+    return await lengthy(ask, "parts/copies.html", work)
 
 
 # Doubted sources
@@ -180,7 +180,7 @@ async def doubt(ask: Ask) -> Response:
         told = {"source": source, "way": way, "done": is_meant, "count": len(found)}
         return {**told, "shown": found.items[:5], **(await _hidden_by_now(ask) if is_meant else {})}
 
-    return lengthy(ask, "parts/doubt.html", work)
+    return await lengthy(ask, "parts/doubt.html", work)
 
 
 @pages.part("POST", "/ui/review/release", role="write")
@@ -197,7 +197,7 @@ async def release(ask: Ask) -> Response:
             "counts": {"quarantined": _count_hidden(hidden)},
         }
 
-    return lengthy(ask, "parts/released.html", work)
+    return await lengthy(ask, "parts/released.html", work)
 
 
 async def _hidden_by_now(ask: Ask) -> Data:
