@@ -2,9 +2,10 @@
 
 import asyncio
 import inspect
+import json
 import textwrap
 from collections.abc import AsyncIterator, Iterator
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +229,35 @@ async def test_everything_of_an_agent_is_gone_when_its_last_memory_is(
         return [key async for key in redis.scan_iter("agent:seed:*")] == []
 
     await until(is_empty, "the end of every key")
+
+
+@pytest.mark.parametrize("is_naive", [False, True], ids=["aware", "naive"])
+async def test_keys_that_the_original_has_written_are_read(
+    memory: ShortTermMemoryManager, redis: Any, is_naive: bool
+) -> None:
+    now = datetime.now(UTC)
+    for minutes, content in ((20, "older"), (10, "newer")):
+        moment = now - timedelta(minutes=minutes)
+        written = moment.replace(tzinfo=None) if is_naive else moment
+        key = f"agent:seed:episodic:{written.isoformat()}"
+        body = {
+            "timestamp": written.isoformat(),
+            "interaction_type": "posted_tweet",
+            "content": content,
+            "platform": "x",
+            "metadata": {"likes": 3},
+        }
+        await redis.set(key, json.dumps(body), ex=7200)
+        await redis.zadd("agent:seed:episodic:index", {key: moment.timestamp()})
+    added = await memory.add_interaction("note", "ours")
+
+    found = await memory.get_recent()
+
+    assert [each.content for each in found] == ["ours", "newer", "older"]
+    assert found[0] == added
+    assert (found[1].platform, found[1].metadata) == ("x", {"likes": 3})
+    assert found[1].timestamp == now - timedelta(minutes=10)
+    assert (await memory.get_recent_summaries())[2].endswith("posted_tweet on x: older")
 
 
 async def test_dead_members_leave_the_index_on_the_way(

@@ -27,7 +27,7 @@ from orbiter.memory.transfer._report import Report
 from orbiter.memory.transfer._shapes import UNREADABLE, reason
 from orbiter.memory.transfer._source import Tally, open_source
 from orbiter.memory.transfer._threads import LONGEST_NAME, digest
-from orbiter.memory.transfer._unknown import looks_like, unknown
+from orbiter.memory.transfer._unknown import is_store, looks_like, unknown
 from orbiter.memory.trust import Trust
 
 __all__ = ["Reader", "Ready"]
@@ -86,6 +86,11 @@ class Reader:
             open_source(self._path, complain=report.complain, limits=self._limits, tally=self.tally)
         )
         report.is_muted = True
+        if not source.is_container and is_store(source.head()):
+            raise TransferError(
+                f"`{source.name}` is a store itself, ours or the original library's: open it by "
+                "its path, or copy it with `orbiter-memory migrate SRC DST`"
+            )
         sources = self._sources(source)
         if not sources:
             raise unknown(source)

@@ -9,11 +9,17 @@ from orbiter.memory.transfer._native import is_native
 from orbiter.memory.transfer._opened import OpenedFile
 from orbiter.memory.transfer._tables import SQLITE, opened
 
-__all__ = ["looks_like", "unknown"]
+__all__ = ["is_store", "looks_like", "unknown"]
 
 _SHOWN = 6
 _COLUMNS = 2
 _ENDINGS = {".csv": ",", ".tsv": "\t"}
+
+
+def is_store(head: bytes) -> bool:
+    """Tell whether a file that begins so is a SQLite store of ours, or of the original library."""
+    # In its own words: what else is in the schema may be refused, see `_tables.py`.
+    return head.startswith(SQLITE) and b"memory_items" in head and b"extra_json" in head
 
 
 def looks_like(source: OpenedFile) -> str:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from orbiter.memory import words
-from orbiter.memory.backends._postgres import derived, schema
+from orbiter.memory.backends._postgres import derived, originals, schema
 from orbiter.memory.backends._postgres.driver import Driver
 from orbiter.memory.errors import StorageError
 
@@ -20,6 +20,7 @@ async def set_up(
         try:
             await driver.execute(connection, f"SELECT pg_advisory_xact_lock({schema.LOCK})")
             layout = await _look(driver, connection)
+            adopts = not layout.version and await originals.set_aside(driver, connection)
             if not layout.version:
                 await driver.execute(
                     connection, schema.first(partitions, row_security=row_security)
@@ -31,6 +32,8 @@ async def set_up(
                 await driver.execute(connection, script)
                 await driver.execute(connection, "UPDATE memory_schema SET version = version + 1")
                 layout = layout._replace(version=layout.version + 1)
+            if adopts:
+                await originals.move_rows(driver, connection, layout)
             await _renew_words(driver, connection, layout)
             await driver.execute(connection, "COMMIT")
         except Exception as exc:  # whatever it was, no transaction stays open
@@ -44,7 +47,7 @@ async def _look(driver: Driver, connection: Any) -> schema.Layout:
         connection, schema.LOOK
     )
     if not is_ours:
-        if has_items:
+        if has_items and not await originals.is_original(driver, connection):
             raise StorageError(
                 f"{driver.store} has a table `memory_items` of another program's; use another "
                 "database or schema"

@@ -5,6 +5,7 @@ import time
 from unicodedata import unidata_version
 
 from orbiter.memory import words
+from orbiter.memory.backends._sqlite import originals
 from orbiter.memory.backends._sqlite.lasting_tables import LASTING
 from orbiter.memory.backends._sqlite.recall_tables import RECALL, TERMS
 from orbiter.memory.errors import StorageError
@@ -131,12 +132,17 @@ def set_up(connection: sqlite3.Connection, path: str, *, patience: float) -> Non
     connection.execute("BEGIN IMMEDIATE")
     try:
         have = check_owner(connection, path)
+        adopts = not have and originals.is_original(connection)
+        if adopts:
+            originals.set_aside(connection, path)
         if have < len(MIGRATIONS):
             for number, script in enumerate(MIGRATIONS[have:], start=have + 1):
                 for statement in split(script):
                     connection.execute(statement)
                 connection.execute(f"PRAGMA user_version = {number}")
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        if adopts:
+            originals.move_rows(connection)
         # The index holds texts as this Unicode version folds them; of what another one folds
         # differently, a search must look itself. See `SQLiteDialect.find`.
         connection.execute(
@@ -154,14 +160,14 @@ def set_up(connection: sqlite3.Connection, path: str, *, patience: float) -> Non
 
 
 def check_owner(connection: sqlite3.Connection, path: str) -> int:
-    """Return the schema version of a database that is ours or empty."""
+    """Return the schema version of a database that is ours; 0 if it is empty or the original's."""
     # In one statement, so that all is of one moment: another process may be creating the tables.
     owner, version, tables = connection.execute(
         "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)"
         " FROM pragma_application_id, pragma_user_version"
     ).fetchone()
     if owner != APPLICATION:
-        if owner or version or tables:
+        if owner or ((version or tables) and not originals.is_original(connection)):
             raise StorageError(f"`{path}` belongs to another program; choose another file")
         return 0
     if version > len(MIGRATIONS):

@@ -110,7 +110,7 @@ def copy_pages(
     try:
         # One moment of the store: without it, SQLite starts anew after every write of others.
         connection.execute("BEGIN")
-        connection.execute("SELECT 1 FROM memory_meta").fetchall()
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
         connection.backup(copy, pages=1024, progress=_telling(progress), sleep=0.001)
         copy.execute("PRAGMA journal_mode = DELETE").fetchall()
     finally:
