@@ -14,6 +14,7 @@ from typing import Any
 import asyncpg
 import pytest
 from tests.crash._children import Child
+from tests.stores.postgres_recall import role_dsn
 
 from orbiter.memory import (
     AgentMemory,
@@ -32,6 +33,8 @@ from orbiter.memory.backends import _originals
 from orbiter.memory.backends._sqlite import originals
 from orbiter.memory.errors import TransferError
 from orbiter.memory.transfer import import_file, migrate
+
+__all__ = ["role_dsn"]
 
 TABLE = """
 CREATE TABLE IF NOT EXISTS memory_items (
@@ -390,6 +393,24 @@ async def test_a_table_is_adopted_into_any_layout(
     try:
         assert await store.count(include_deleted=True) == len(ROWS)
         assert await store.verify()
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize("partitions", [None, 2])
+async def test_a_role_that_policies_hold_adopts_its_table(
+    role_dsn: str, partitions: int | None
+) -> None:
+    await original_table(role_dsn, **TYPES["JSONB and times"])
+    store = PostgresMemoryStore(role_dsn)
+    await store.init(partitions=partitions, row_security=True)
+
+    try:
+        found = await store.acting_for("ann").search()
+        assert [item.id for item in found] == ["t1", "a1", "h1"]
+        assert await store.acting_for("eve").search() == []
+        assert await store.search() == []
+        assert [item.id for item in await store.acting_for("ann").search(query="GRÜSSE")] == ["h1"]
     finally:
         await store.close()
 
