@@ -146,6 +146,7 @@ class SQLiteFile:
                 group,
                 chore if self.does_chores else _no_chore,
                 rest=seconds_to_next,
+                patience=self._busy_timeout,
                 name=f"{name} writer",
             )
             return self._writer, True

@@ -9,12 +9,13 @@ costly sync to disk; each is acknowledged after that.
 import asyncio
 import sqlite3
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from orbiter.memory.backends._sqlite.forks import Guarded
+from orbiter.memory.backends._sqlite.patience import Patience, Waiting, is_busy
 
 _T = TypeVar("_T")
 
@@ -38,6 +39,9 @@ IDLE = 0.02
 BUSY = 32
 """Groups of writes after which it does one all the same."""
 
+NEAR = 0.02
+"""Seconds that writes which began to wait at about the same time may differ."""
+
 LEAST, MOST = 1.0, 86_400.0
 """Seconds that the writer rests at least and at most when it is known when its next chore is."""
 
@@ -46,6 +50,7 @@ class _Job(NamedTuple):
     work: Any
     future: "asyncio.Future[Any]"
     in_transaction: bool
+    waiting: Waiting | None = None
 
 
 class _Outcome(NamedTuple):
@@ -62,17 +67,26 @@ class Writer:
     """The one thread that changes the database, and its connection."""
 
     def __init__(
-        self, connect: Connect, group: Group, chore: Chore, *, rest: Rest, name: str
+        self,
+        connect: Connect,
+        group: Group,
+        chore: Chore,
+        *,
+        rest: Rest,
+        patience: float,
+        name: str,
     ) -> None:
         """*chore* is called when there is nothing to write, until it returns false.
 
         It is also called after many writes, and told then that it is not idle. After it returned
         false, it is called again when there was another write, or after what *rest* returns.
+        *patience* is how many seconds a write waits for other processes in all.
         """
         self._connect = connect
         self._group = group
         self._chore = chore
         self._rest = rest
+        self._patience = Patience(patience)
         self._guarded = Guarded()
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._lock = Lock()
@@ -93,7 +107,7 @@ class Writer:
         with self._lock:
             if not self._is_open:
                 raise Closed
-            self._queue.put(_Job(work, future, in_transaction))
+            self._queue.put(_Job(work, future, in_transaction, self._patience.begin()))
         return await future
 
     def stop(self) -> None:
@@ -123,7 +137,7 @@ class Writer:
                 is_idle = not jobs
                 if jobs:
                     with guarded.lock:
-                        outcomes = _run_all(connection, jobs, self._group)
+                        outcomes = _run_all(connection, jobs, self._group, self._patience)
                     _deliver(outcomes)
                     # They hold the store, which must be free to go while we wait.
                     outcomes.clear()
@@ -155,7 +169,7 @@ class Writer:
     def _do_chore(self, connection: sqlite3.Connection, *, is_idle: bool) -> float | None:
         """Do a chore; return how many seconds it is at most until the next."""
         try:
-            with self._guarded.lock:
+            with self._guarded.lock, self._patience.spent(connection):
                 if self._chore(connection, is_idle=is_idle):
                     return IDLE
                 left = self._rest(connection)
@@ -240,7 +254,9 @@ async def _ended(thread: Thread) -> None:
         await asyncio.sleep(0.01)
 
 
-def _run_all(connection: sqlite3.Connection, jobs: list[_Job], run: Group) -> list[_Outcome]:
+def _run_all(
+    connection: sqlite3.Connection, jobs: list[_Job], run: Group, patience: Patience
+) -> list[_Outcome]:
     """Carry out *jobs* in order; neighbours that write share one transaction."""
     outcomes: list[_Outcome] = []
     group: list[_Job] = []
@@ -250,19 +266,46 @@ def _run_all(connection: sqlite3.Connection, jobs: list[_Job], run: Group) -> li
         if job.in_transaction:
             group.append(job)
             continue
-        outcomes += _commit(connection, group, run)
+        outcomes += _commit(connection, group, run, patience)
         group = []
-        outcomes.append(_run(connection, job))
-    return outcomes + _commit(connection, group, run)
+        outcomes.append(_run(connection, job, patience))
+    return outcomes + _commit(connection, group, run, patience)
 
 
-def _commit(connection: sqlite3.Connection, group: list[_Job], run: Group) -> list[_Outcome]:
-    if not group:
-        return []
-    try:
-        connection.execute("BEGIN IMMEDIATE")
-    except Exception as exc:  # noqa: BLE001 - told to all: each has waited as long as it may
-        return [_Outcome(job, None, exc) for job in group]
+def _commit(
+    connection: sqlite3.Connection, group: list[_Job], run: Group, patience: Patience
+) -> list[_Outcome]:
+    group, refused = _begin(connection, group, patience)
+    return refused + (_carry_out(connection, group, run, patience) if group else [])
+
+
+def _begin(
+    connection: sqlite3.Connection, group: list[_Job], patience: Patience
+) -> tuple[list[_Job], list[_Outcome]]:
+    """Begin a transaction; return those who are in it, and those who waited for it in vain."""
+    refused: list[_Outcome] = []
+    while group:
+        first = min(group, key=lambda job: patience.left(job.waiting))
+        soon = patience.left(first.waiting) + NEAR
+        now: list[_Job] = []
+        later: list[_Job] = []
+        for job in group:
+            (now if patience.left(job.waiting) <= soon else later).append(job)
+        try:
+            with patience.spent(connection, first.waiting):
+                connection.execute("BEGIN IMMEDIATE")
+        except Exception as exc:  # noqa: BLE001 - told to those who waited as long as they may
+            gone, group = (now, later) if is_busy(exc) else (group, [])
+            refused += [_Outcome(job, None, exc) for job in gone]
+        else:
+            break
+    return group, refused
+
+
+def _carry_out(
+    connection: sqlite3.Connection, group: list[_Job], run: Group, patience: Patience
+) -> list[_Outcome]:
+    """Carry out the writes of a transaction that has begun."""
     try:
         values = run(connection, [job.work for job in group])
         connection.execute("COMMIT")
@@ -271,13 +314,15 @@ def _commit(connection: sqlite3.Connection, group: list[_Job], run: Group) -> li
         if len(group) == 1:
             return [_Outcome(group[0], None, exc)]
         # One of them failed, and took the others with it: each gets a transaction of its own.
-        return [outcome for job in group for outcome in _commit(connection, [job], run)]
+        return [outcome for job in group for outcome in _commit(connection, [job], run, patience)]
     return [_Outcome(job, value, None) for job, value in zip(group, values, strict=True)]
 
 
-def _run(connection: sqlite3.Connection, job: _Job) -> _Outcome:
+def _run(connection: sqlite3.Connection, job: _Job, patience: Patience | None = None) -> _Outcome:
+    limits = nullcontext() if patience is None else patience.spent(connection, job.waiting)
     try:
-        return _Outcome(job, job.work(connection), None)
+        with limits:
+            return _Outcome(job, job.work(connection), None)
     except Exception as exc:  # noqa: BLE001 - told to the one who asked
         _roll_back(connection)
         return _Outcome(job, None, exc)
