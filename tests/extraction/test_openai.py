@@ -87,7 +87,10 @@ async def test_what_was_said_is_fenced_and_cannot_leave_its_line(
         ((200, {}, {"choices": []}), "without any choice"),
         ((200, {"content-type": "text/html"}, b"<html>"), "without any choice"),
         ((200, {}, b"<html>"), "not JSON"),
-        ((401, {}, {"error": {"message": "bad key sk-secret"}}), "401; check `api_key`"),
+        (
+            (401, {}, {"error": {"message": "bad key sk-secret"}}),
+            "401: bad key [key]; check `api_key`",
+        ),
     ],
 )
 async def test_any_other_answer_is_an_error_that_says_what_was_wrong(

@@ -12,6 +12,7 @@ from orbiter.memory import (
     OpenAISummarizer,
     Summarizer,
     SummaryConfig,
+    SummaryTemplate,
     generate_summary,
 )
 from orbiter.memory.errors import MemoryConnectionError, MemoryTimeoutError, SummaryError
@@ -19,9 +20,9 @@ from orbiter.memory.errors import MemoryConnectionError, MemoryTimeoutError, Sum
 Answer = tuple[int, dict[str, str], Any]
 
 
-def completion(text: str | None) -> Answer:
+def completion(text: str | None, *, ended: str = "stop") -> Answer:
     message = {"role": "assistant", "content": text}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    choice = {"index": 0, "message": message, "finish_reason": ended}
     return (
         200,
         {},
@@ -34,6 +35,7 @@ class ChatServer:
 
     def __init__(self) -> None:
         self.answers: list[Answer | None] = []
+        self.by_prompt: Callable[[str], Answer] | None = None
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str] = []
         self.url = ""
@@ -55,7 +57,11 @@ class ChatServer:
         body = await reader.readexactly(int(headers["content-length"]))
         self.requests.append(json.loads(body))
         self.keys.append(headers["authorization"])
-        scripted = self.answers.pop(0)
+        scripted: Answer | None
+        if self.by_prompt is not None:
+            scripted = self.by_prompt(self.requests[-1]["messages"][0]["content"])
+        else:
+            scripted = self.answers.pop(0)
         if scripted is None:  # never answers
             await reader.read()
             return False
@@ -174,7 +180,6 @@ async def test_an_unreachable_server_is_a_connection_error(make: Make) -> None:
     "answer",
     [
         completion(None),
-        completion(""),
         (200, {}, {"choices": []}),
         (200, {"content-type": "text/html"}, b"<html>"),
     ],
@@ -184,6 +189,120 @@ async def test_an_empty_answer_is_an_error(server: ChatServer, make: Make, answe
 
     with pytest.raises(MemoryConnectionError, match="answered nothing"):
         await make().summarize("x")
+
+
+async def test_an_empty_text_is_returned_as_there_may_be_nothing_to_say(
+    server: ChatServer, make: Make
+) -> None:
+    server.answers = [completion("")]
+
+    assert await make().summarize("x") == ""
+
+
+async def test_no_facts_do_not_fail_the_other_summaries(server: ChatServer, make: Make) -> None:
+    def answered(prompt: str) -> Answer:
+        return completion("" if "factual" in prompt else "They met in Oslo.")
+
+    server.by_prompt = answered
+    items = [HumanMemory(content=str(number)) for number in range(9)]
+    config = SummaryConfig(templates=(SummaryTemplate.FACTS, SummaryTemplate.CONVERSATION))
+
+    result = await generate_summary(items, config, make())
+
+    assert result.summaries == {"facts": "", "conversation": "They met in Oslo."}
+
+
+async def test_an_answer_cut_off_is_asked_for_again_shorter(server: ChatServer, make: Make) -> None:
+    cut = " ".join(["word"] * 300)
+    server.answers = [completion(cut, ended="length"), completion("They met in Oslo.")]
+
+    assert await make().summarize("Sum up: …") == "They met in Oslo."
+
+    again = server.requests[1]["messages"][0]["content"]
+    assert again.startswith("Sum up: …\n\n")
+    assert "at most 150 words" in again
+
+
+async def test_an_answer_cut_off_twice_is_never_taken_for_whole(
+    server: ChatServer, make: Make
+) -> None:
+    server.answers = [completion("They met in", ended="length")] * 2
+
+    with pytest.raises(MemoryConnectionError, match="cut off in its answer, twice; let it"):
+        await make().summarize("x")
+
+    assert len(server.requests) == 2
+
+
+async def test_an_answer_that_a_filter_held_back_is_an_error(
+    server: ChatServer, make: Make
+) -> None:
+    server.answers = [completion("They", ended="content_filter")]
+
+    with pytest.raises(MemoryConnectionError, match="its filter held the answer back"):
+        await make().summarize("x")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<think>Oslo? Yes.</think>\n\nThey met in Oslo.",
+        "<think>\nfirst\n</think><think>then</think>They met in Oslo.",
+        "Hm, Oslo it was.\n</think>\n\nThey met in Oslo.",
+        "<thinking>Oslo? Yes.</thinking> They met in Oslo.\n",
+    ],
+)
+async def test_what_a_model_thought_aloud_is_no_part_of_its_answer(
+    server: ChatServer, make: Make, text: str
+) -> None:
+    server.answers = [completion(text)]
+
+    assert await make().summarize("x") == "They met in Oslo."
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"error": {"message": "maximum context length is 8192 tokens"}}, "length is 8192 tokens"),
+        ({"error": "model 'tiny' not found"}, "model 'tiny' not found"),
+        ({"detail": "messages: field required"}, "messages: field required"),
+        ({"error": {"message": "line\none", "code": 7}}, "line one"),
+    ],
+)
+async def test_a_refusal_tells_its_reason(
+    server: ChatServer, make: Make, body: dict[str, Any], reason: str
+) -> None:
+    server.answers = [(400, {}, body)]
+
+    with pytest.raises(MemoryConnectionError, match="answered 400: ") as caught:
+        await make().summarize("x")
+
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize("body", [{}, b"<html>Bad Gateway</html>", {"error": {"code": 3}}])
+async def test_a_refusal_without_a_reason_tells_the_status(
+    server: ChatServer, make: Make, body: object
+) -> None:
+    server.answers = [(400, {}, body)]
+
+    with pytest.raises(MemoryConnectionError, match="answered 400$"):
+        await make().summarize("x")
+
+
+async def test_no_key_stands_in_the_reason_of_a_refusal(
+    server: ChatServer, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "plainkeyofenv")
+    told = "wrong: own-secret, plainkeyofenv, sk-proj-abc***xyz1, Bearer eyJhbGci.x; " + "y" * 500
+    server.answers = [(401, {}, {"error": {"message": told}})]
+
+    with pytest.raises(MemoryConnectionError) as caught:
+        await make(api_key="own-secret").summarize("x")
+
+    said = str(caught.value)
+    assert "wrong: [key], [key], [key], Bearer [key]" in said
+    assert len(said) < 400
 
 
 async def test_an_answer_that_is_not_json_is_an_error(server: ChatServer, make: Make) -> None:

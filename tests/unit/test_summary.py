@@ -177,6 +177,59 @@ async def test_a_failing_summarizer_loses_nothing_and_is_named(answer: Any) -> N
     assert items == before
 
 
+class ByTemplate:
+    """Answers by a word of the prompt; anything else with a summary."""
+
+    def __init__(self, **answers: str) -> None:
+        self.answers = answers
+
+    async def summarize(self, prompt: str) -> str:
+        return next((a for word, a in self.answers.items() if word in prompt), "They spoke.")
+
+
+@pytest.mark.parametrize("nothing", ["", "  \n", "<think>No facts here.</think>\n"])
+async def test_facts_and_profiles_may_be_empty_beside_a_conversation(nothing: str) -> None:
+    config = SummaryConfig(templates=(FACTS, CONVERSATION, PROFILES))
+    summarizer = ByTemplate(factual=nothing, traits=nothing)
+
+    result = await generate_summary(talk(9), config, summarizer)
+
+    assert result.summaries == {"facts": "", "conversation": "They spoke.", "profiles": ""}
+    assert len(result.compressed_items) == 4
+
+
+async def test_an_empty_answer_keeps_the_facts_known_before() -> None:
+    config = SummaryConfig(templates=(CONVERSATION, FACTS))
+    before = {"conversation": "They met.", "facts": "Ann lives in Oslo."}
+
+    result = await roll_summary(before, talk(9), config, ByTemplate(factual=""))
+
+    assert result.summaries == {"conversation": "They spoke.", "facts": "Ann lives in Oslo."}
+
+
+async def test_a_conversation_of_which_nothing_is_said_is_a_failure() -> None:
+    config = SummaryConfig(templates=(CONVERSATION, FACTS))
+
+    with pytest.raises(SummaryError, match="template `conversation`.*an empty text"):
+        await generate_summary(talk(9), config, ByTemplate(Summarise=""))
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("<think>\nA plan.\n</think>\n\nThey met.", "They met."),
+        ("They met. <THINK>so far</THINK>", "They met."),
+        ("A plan.</think>They met.", "They met."),
+        ("They met.\n<think>and then", "They met."),
+        ("They think about <b>Oslo</b>.\n", "They think about <b>Oslo</b>.\n"),
+    ],
+)
+async def test_what_a_model_thought_aloud_is_no_part_of_a_summary(said: str, kept: str) -> None:
+    result = await generate_summary(talk(9), SummaryConfig(), ScriptedSummarizer(said))
+
+    assert result.summaries == {"conversation": kept}
+
+
 async def test_one_failure_stops_the_other_templates() -> None:
     stopped = asyncio.Event()
 

@@ -28,7 +28,11 @@ __all__ = [
     "conversation_text",
     "generate_summary",
     "roll_summary",
+    "without_thoughts",
 ]
+
+_THOUGHT = re.compile(r"<(think|thinking)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+_OPENED_ELSEWHERE = re.compile(r"\A.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 
 
 class SummaryTemplate(StrEnum):
@@ -172,7 +176,8 @@ async def roll_summary(
 
     Pass the last result's `summaries`, and its `compressed_items` with whatever was added since:
     each call then costs one summary and the new items, however long the conversation has grown.
-    A template with nothing new keeps its previous summary.
+    A template with nothing new keeps its previous summary. So do facts and profiles of which the
+    summarizer says nothing, as there may be none; a conversation without a summary is an error.
     """
     cut = _cut_between_groups(items, max(0, len(items) - config.keep_recent))
     if not cut or not config.templates:
@@ -188,8 +193,12 @@ async def roll_summary(
                 tasks[template] = group.create_task(_summarize(summarizer, template, prompt))
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from failures.exceptions[0].__cause__
+    made = {template.value: task.result() for template, task in tasks.items()}
+    kept = {name: text or previous.get(name, "") for name, text in made.items()}
+    if not any(kept.values()):
+        raise _nothing_said(config.templates[0])
     return SummaryResult(
-        {**previous, **{template.value: task.result() for template, task in tasks.items()}},
+        {**previous, **kept},
         compressed_items=list(items[cut:]),
         original_count=len(items),
     )
@@ -226,11 +235,36 @@ def _prompt(template: str, previous: str, text: str) -> str:
 
 
 async def _summarize(summarizer: Summarizer, template: SummaryTemplate, prompt: str) -> str:
+    """Return what the summarizer says, "" if that is nothing and may be."""
     try:
         summary: object = await summarizer.summarize(prompt)
-        if not isinstance(summary, str) or not summary.strip():
-            # Taking it would replace messages by nothing.
+        if not isinstance(summary, str):
             raise TypeError(f"it returned {summary!r}, not a summary")  # noqa: TRY301 - told like any failure
     except Exception as exc:  # any summarizer's own error, told with the template's name
         raise SummaryError(template, exc) from exc
-    return summary
+    text = without_thoughts(summary)
+    if text.strip():
+        return text
+    if template is SummaryTemplate.CONVERSATION:
+        raise _nothing_said(template)
+    return ""
+
+
+def _nothing_said(template: SummaryTemplate) -> SummaryError:
+    # Taking it would replace messages by nothing.
+    cause = TypeError("it returned an empty text, not a summary")
+    error = SummaryError(template, cause)
+    error.__cause__ = cause
+    return error
+
+
+def without_thoughts(text: str) -> str:
+    """Return an answer without what a model thought aloud before it: `<think>…</think>`.
+
+    A block that never ends was cut off, and is dropped to the end. Where only the end is there,
+    the server has swallowed the beginning.
+    """
+    if "think" not in text.lower():
+        return text
+    rest = _OPENED_ELSEWHERE.sub("", _THOUGHT.sub("", text))
+    return text if rest == text else rest.strip()

@@ -271,9 +271,10 @@ def _summary(
 
 
 def _text(summaries: Mapping[str, str]) -> str:
-    if len(summaries) == 1:
-        return next(iter(summaries.values()))
-    return "\n\n".join(f"{name}: {text}" for name, text in summaries.items())
+    said = {name: text for name, text in summaries.items() if text}
+    if len(said) == 1:
+        return next(iter(said.values()))
+    return "\n\n".join(f"{name}: {text}" for name, text in said.items())
 
 
 def _told(exc: BaseException) -> str:

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from orbiter.memory._checks import to_utc
 from orbiter.memory.errors import ExtractionError
 from orbiter.memory.extraction._protocol import ProposedFact
+from orbiter.memory.summary import without_thoughts
 
 __all__ = ["read_answer", "text_of"]
 
@@ -39,7 +40,7 @@ def text_of(answer: object, told: str) -> str:
     text = getattr(message, "content", None)
     if not isinstance(text, str) or not text.strip():
         raise ExtractionError(f"{told} answered nothing")
-    return text
+    return without_thoughts(text)
 
 
 def read_answer(

@@ -105,7 +105,9 @@ class OpenAIExtractor(ChatService):
         except openai.APIStatusError as exc:
             way = {401: "check `api_key`", 403: "check `api_key`", 404: "check `model`"}
             cure = way.get(exc.status_code, "try again later")
-            raise ExtractionError(f"{told} answered {exc.status_code}; {cure}") from exc
+            raise ExtractionError(
+                f"{told} answered {exc.status_code}{self._reason(exc)}; {cure}"
+            ) from exc
         except openai.APIConnectionError as exc:
             raise ExtractionError(f"cannot reach {self._where()} for `{self.model}`") from exc
         except openai.OpenAIError as exc:  # there is no key at all

@@ -1,5 +1,7 @@
 """An OpenAI-compatible chat endpoint, hosted or local: its settings, its client, its name."""
 
+import os
+import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
@@ -10,6 +12,10 @@ if TYPE_CHECKING:
     import openai
 
 __all__ = ["ChatService"]
+
+_MOST_REASON = 300
+_KEY = re.compile(r"\b(?:sk|pk|key|gsk|xai)-[\w*.-]{4,}|(?<=Bearer )\S+", re.IGNORECASE)
+"""What looks like a key, hidden in part or not: services tell which one they refuse."""
 
 
 class ChatService:
@@ -55,6 +61,26 @@ class ChatService:
             timeout=self._timeout,
             max_retries=self._max_retries,
         )
+
+    def _reason(self, error: "openai.APIStatusError") -> str:
+        """Return what the service says was wrong, as `: …` in one line; no key stands in it."""
+        body: object = error.body
+        for name in ("message", "detail", "error"):
+            if isinstance(body, dict) and body.get(name):
+                body = body[name]
+        if not isinstance(body, str) or "<" in body[:80]:  # a page for browsers says nothing
+            return ""
+        text = " ".join(body.split())
+        secrets = (
+            self._api_key,
+            os.environ.get("OPENAI_API_KEY"),
+            urlsplit(self._base_url or "").password,
+        )
+        for secret in secrets:
+            if secret:
+                text = text.replace(secret, "[key]")
+        text = _KEY.sub("[key]", text)
+        return f": {text[:_MOST_REASON]}{'…' if len(text) > _MOST_REASON else ''}" if text else ""
 
     def _where(self) -> str:
         """Return the endpoint for people to read: a password in it is not shown."""
