@@ -32,15 +32,74 @@ def test_front_matter_and_body_become_clean_markdown() -> None:
         "You are Nova.\n\nVoice: warm, curious\n\n"
         "Rules:\n- Never post twice about one thing.\n- Say so\n  when unsure.\n\n"
         "Platforms:\n- x: short and loud\n- discord\n\n"
+        "Mood:\n- calm\n- 7\n\n"
         "# About you\n\nYou love {space} and 100% of the stars."
     )
 
 
-def test_unknown_keys_are_kept_and_not_shown() -> None:
+def test_unknown_keys_are_kept_and_shown_as_sections() -> None:
     soul = Soul.parse(WHOLE)
 
     assert soul.extra == {"mood": ["calm", 7]}
-    assert "calm" not in soul.render()
+    assert "\n\nMood:\n- calm\n- 7\n\n# About you" in soul.render()
+
+
+@pytest.mark.parametrize(
+    ("yaml", "shown"),
+    [
+        ("hard_rules: [Never lie., Never sell.]", "Hard rules:\n- Never lie.\n- Never sell."),
+        ("disclosure_policy: Say that you are a machine.", None),
+        ("disclosure_policy: |\n  Say so.\n  Always.", "Disclosure policy: Say so.\n  Always."),
+        ("limits: {posts per day: 3, ads: no}", "Limits:\n- posts per day: 3\n- ads: no"),
+        ("born: 2024-03-01", "Born: 2024-03-01"),
+        ("score: 0", "Score: 0"),
+        (
+            "scenes:\n  - name: night\n    mood: [calm, slow]\n  - day\n  - [a, b]",
+            "Scenes:\n- name: night\n  mood:\n    - calm\n    - slow\n- day\n- - a\n  - b",
+        ),
+        ("42: the answer", "42: the answer"),
+        ("Boundaries & care: [One., 'Two\n\n\n  lines.']", None),
+    ],
+)
+def test_any_key_reaches_the_model(yaml: str, shown: str | None) -> None:
+    text = Soul.parse(f"---\n{yaml}\n---\nHi").render()
+
+    if shown is not None:
+        assert text == f"{shown}\n\nHi"
+    else:
+        assert text.endswith("\n\nHi")
+        name, _, _ = yaml.partition(":")
+        assert text.casefold().startswith(name.replace("_", " ").casefold())
+
+
+@pytest.mark.parametrize("yaml", ["mood:", "mood: []", "mood: {}", "mood: ''", "mood: [null]"])
+def test_a_key_without_a_value_shows_nothing(yaml: str) -> None:
+    assert Soul.parse(f"---\n{yaml}\n---\nHi").render() == "Hi"
+
+
+@pytest.mark.parametrize(
+    ("yaml", "told"),
+    [
+        ("fine: 1\nloop: &loop [*loop]", "`loop` is nested more than 16 levels deep"),
+        ("fine: 1\nloop: &loop {a: *loop}", "`loop` is nested more than 16 levels deep"),
+        (
+            "a: &a ["
+            + ", ".join(["lol"] * 10)
+            + "]\nloop: "
+            + "[" * 6
+            + ", ".join(["*a"] * 40_000)
+            + "]" * 6,
+            "`loop` stands for more than 1,048,576 characters",
+        ),
+        ('fine: 1\nloop: "a\\0b"', "`loop` .*U\\+0000"),
+    ],
+    ids=["list", "mapping", "much", "nul"],
+)
+def test_a_key_that_cannot_be_shown_is_refused_with_its_line(yaml: str, told: str) -> None:
+    with pytest.raises(SoulError, match=told) as caught:
+        Soul.parse(f"---\n{yaml}\n---\nHi")
+
+    assert caught.value.line == 3
 
 
 @pytest.mark.parametrize("text", ["You are Nova.", "# Nova\n\n---\n\nA rule, not front matter."])
@@ -80,7 +139,7 @@ def test_every_key_is_optional_and_front_matter_may_be_all_there_is() -> None:
         (b"\xff\xfeN\x00", 1, "not UTF-8"),
         ("", 1, "empty"),
         (" \n\n", 1, "empty"),
-        ("---\nmood: calm\n---\n", 1, "says nothing"),
+        ("---\nmood:\n---\n", 1, "says nothing"),
         ("x" * (2**20 + 1), 1, "bytes of text"),
     ],
 )

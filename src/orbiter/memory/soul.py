@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeGuard, TypeVar
 
 from orbiter.memory._checks import check_text
 from orbiter.memory.errors import SoulError
@@ -20,6 +20,7 @@ __all__ = ["Soul"]
 _T = TypeVar("_T")
 
 _MAX_BYTES = 2**20
+_MAX_DEPTH = 16
 _FENCE = re.compile(r"---[ \t]*")
 _CLOSE = re.compile(r"(?:---|\.\.\.)[ \t]*")
 
@@ -36,7 +37,7 @@ class Soul:
     platforms: Mapping[str, str] = field(default_factory=dict)
     """Where the agent is at home, each with a word on how it behaves there, or `""`."""
     extra: Mapping[str, object] = field(default_factory=dict)
-    """Every other key of the front matter; kept for you, not shown to the model."""
+    """Every other key of the front matter, such as `hard_rules`; each is shown as a section."""
 
     @classmethod
     def parse(cls, data: str | bytes, *, path: str = "SOUL.md") -> "Soul":
@@ -67,12 +68,14 @@ class Soul:
             platforms=keys.take("platforms", _named_texts),
             extra=MappingProxyType(keys.values),
         )
+        for name, value in soul.extra.items():
+            keys.check(name, value)
         if not soul.render():
             raise SoulError(path, 1, "says nothing about the persona; write who the agent is")
         return soul
 
     def render(self) -> str:
-        """Return the persona as Markdown: name, voice, rules and platforms, then the body."""
+        """Return the persona as Markdown: name, voice, rules, platforms, other keys, the body."""
         parts = [f"You are {self.name}."] if self.name else []
         if self.voice:
             parts.append(f"Voice: {self.voice}")
@@ -81,7 +84,75 @@ class Soul:
         if self.platforms:
             told = (f"{name}: {how}" if how else name for name, how in self.platforms.items())
             parts.append("\n".join(["Platforms:", *(f"- {_indented(each)}" for each in told)]))
+        parts += [shown for name, value in self.extra.items() if (shown := _section(name, value))]
         return "\n\n".join([*parts, self.body] if self.body else parts)
+
+
+def _section(name: str, value: object) -> str:
+    """Return a key that we know nothing about as text; "" if it has no value.
+
+    Raises `ValueError` if it is nested too deeply, or too long: a few lines of YAML that refer to
+    each other can stand for millions.
+    """
+    title = " ".join(name.replace("_", " ").split())
+    title = title[:1].upper() + title[1:]
+    if not isinstance(value, _CONTAINERS):
+        text = _scalar(value)
+        return f"{title}: {_indented(text)}" if text else ""
+    lines = _Lines().entries(value, 0)
+    return "\n".join([f"{title}:", *lines]) if lines else ""
+
+
+class _Lines:
+    """Makes lines of Markdown of what YAML can say, up to a limit."""
+
+    def __init__(self) -> None:
+        self._room = _MAX_BYTES
+
+    def entries(self, value: object, depth: int) -> list[str]:
+        """Return a list of what *value* holds, each entry with a dash."""
+        parts = [{key: inner} for key, inner in value.items()] if _is_mapping(value) else value
+        lines: list[str] = []
+        for part in parts:  # type: ignore[attr-defined]  # one of `_CONTAINERS`
+            for number, line in enumerate(self._plain(part, depth + 1)):
+                lines.append(f"{'  ' if number else '- '}{line}")
+        return lines
+
+    def _plain(self, value: object, depth: int) -> list[str]:
+        if depth > _MAX_DEPTH:
+            raise ValueError(f"is nested more than {_MAX_DEPTH} levels deep")
+        if not isinstance(value, _CONTAINERS):
+            text = _scalar(value)
+            self._room -= len(text) + 4
+            if self._room < 0:
+                raise ValueError(f"stands for more than {_MAX_BYTES:,} characters")
+            return text.split("\n") if text else []
+        if not _is_mapping(value):
+            return self.entries(value, depth)
+        lines: list[str] = []
+        for key, inner in value.items():
+            if isinstance(inner, _CONTAINERS):
+                below = self.entries(inner, depth)
+                lines += [f"{key}:", *(f"  {line}" for line in below)]
+            else:
+                first, *rest = self._plain(inner, depth) or [""]
+                lines += [f"{key}: {first}" if first else str(key), *(f"  {r}" for r in rest)]
+        return lines
+
+
+_CONTAINERS = (Mapping, list, tuple, set)
+
+
+def _is_mapping(value: object) -> TypeGuard[Mapping[object, object]]:
+    return isinstance(value, Mapping)
+
+
+def _scalar(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value).strip()
 
 
 def _indented(text: str) -> str:
@@ -134,6 +205,13 @@ class _FrontMatter:
         except TypeError as exc:
             problem = f"`{name}` must be {exc}; put quotes around text that looks like a number"
             self._refuse(self._lines.get(name, 0), problem)
+
+    def check(self, name: str, value: object) -> None:
+        """Refuse a key that cannot be shown."""
+        try:
+            check_text(_section(name, value), max_bytes=_MAX_BYTES)
+        except ValueError as exc:
+            self._refuse(self._lines.get(name, 0), f"`{name}` {exc}; write it out, and shorter")
 
     def _read(self, text: str) -> "tuple[Node | None, object]":
         yaml = _yaml()

@@ -20,8 +20,7 @@ from orbiter.memory.tokens import item_tokens
 if TYPE_CHECKING:
     from orbiter.memory.agent._chats import Chats
     from orbiter.memory.agent._summaries import SummaryMemory
-    from orbiter.memory.context import Context, Dropped, RecentActivity
-    from orbiter.memory.episodes import EpisodicMemory
+    from orbiter.memory.context import Context, Dropped, Interaction, RecentActivity
     from orbiter.memory.recall import Hit
     from orbiter.memory.trust import Trust
 
@@ -235,7 +234,7 @@ class Chat:
     def _fits(self, items: Sequence[MemoryItem], room: int) -> bool:
         return sum(item_tokens(i, counter=self._chats.count_tokens) for i in items) <= room
 
-    async def _recent(self) -> "Sequence[EpisodicMemory]":
+    async def _recent(self) -> "Sequence[Interaction]":
         if not self._chats.core.has_activity:
             return []
         try:

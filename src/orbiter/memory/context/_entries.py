@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 from orbiter.memory.calls import call_arguments, call_name
 from orbiter.memory.episodes import EpisodicMemory
@@ -12,7 +12,31 @@ from orbiter.memory.facts import FactMemory, dated
 from orbiter.memory.fencing import Entry, Trust
 from orbiter.memory.items import MemoryItem, MemoryStatus, ToolMemory, calls_of, role_of
 
-Memory = MemoryItem | EpisodicMemory | Entry | str
+
+@runtime_checkable
+class Interaction(Protocol):
+    """An interaction as any library keeps it; `EpisodicMemory` is one.
+
+    It may also have a `platform`, where it took place.
+    """
+
+    @property
+    def interaction_type(self) -> str:
+        """What was done, such as `posted_tweet`."""
+        ...
+
+    @property
+    def content(self) -> str:
+        """What was said."""
+        ...
+
+    @property
+    def timestamp(self) -> datetime:
+        """When it happened; without a zone it is UTC."""
+        ...
+
+
+Memory = MemoryItem | EpisodicMemory | Interaction | Entry | str
 """What can be shown: an item, an interaction, plain text, or an entry as you want it."""
 
 TrustRule = Callable[[MemoryItem | EpisodicMemory], Trust]
@@ -63,7 +87,7 @@ def default_trust(memory: MemoryItem | EpisodicMemory) -> Trust:
 
 def check_memories(name: str, memories: object) -> list[Memory]:
     """Return *memories* as a list; a single text is no list of letters."""
-    if isinstance(memories, str | MemoryItem | EpisodicMemory | Entry):
+    if isinstance(memories, str | MemoryItem | Interaction | Entry):
         raise QueryError(f"`{name}` must be a list; write `{name}=[…]` around the one there is")
     if not isinstance(memories, Sequence):
         raise QueryError(f"`{name}` must be a list of memories, not `{type(memories).__name__}`")
@@ -76,14 +100,12 @@ def memory_entry(memory: Memory, trust: TrustRule) -> Entry:
         return memory
     if isinstance(memory, str):
         return Entry(memory)
-    if isinstance(memory, EpisodicMemory):
-        where = f" on {memory.platform}" if memory.platform else ""
-        source = f"{memory.interaction_type}{where}"
-        return Entry(memory.content, source, _minute(memory.timestamp), trust(memory))
+    if isinstance(memory, Interaction):
+        return _interaction_entry(memory, trust)
     if not isinstance(memory, MemoryItem):
         raise QueryError(
             f"`{type(memory).__name__}` cannot be shown as a memory; "
-            "use an item, an `EpisodicMemory`, an `Entry` or text"
+            "use an item, an `EpisodicMemory` or what is like it, an `Entry` or text"
         )
     entries = list(message_entries(memory, trust))
     if len(entries) == 1:
@@ -94,6 +116,31 @@ def memory_entry(memory: Memory, trust: TrustRule) -> Entry:
         entries[0].source,
         entries[0].time,
         entries[0].trust,
+    )
+
+
+def _interaction_entry(memory: Interaction, trust: TrustRule) -> Entry:
+    platform = getattr(memory, "platform", None)
+    texts = {"interaction_type": memory.interaction_type, "content": memory.content}
+    for name, value in {**texts, "platform": platform or ""}.items():
+        if not isinstance(value, str):
+            raise _unfit(memory, name, value)
+    try:
+        moment: object = memory.timestamp
+        time = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+    except ValueError:
+        time = None
+    if not isinstance(time, datetime):
+        raise _unfit(memory, "timestamp", memory.timestamp)
+    source = f"{memory.interaction_type} on {platform}" if platform else memory.interaction_type
+    # A rule reads the same fields of an interaction, whosever class it is.
+    trusted = trust(memory)  # type: ignore[arg-type]
+    return Entry(memory.content, source, _minute(time), trusted)
+
+
+def _unfit(memory: object, name: str, value: object) -> QueryError:
+    return QueryError(
+        f"`{type(memory).__name__}` cannot be shown as an interaction: its `{name}` is {value!r}"
     )
 
 

@@ -9,13 +9,12 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from inspect import isawaitable
+from inspect import isawaitable, signature
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from orbiter.memory._assertions import NO_END, assertions, judged_at
-from orbiter.memory.context._entries import Memory
-from orbiter.memory.episodes import EpisodicMemory
+from orbiter.memory.context._entries import Interaction, Memory
 from orbiter.memory.errors import QueryError, SoulNotFoundError, StorageError
 from orbiter.memory.facts import FactMemory, holding
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
@@ -83,8 +82,19 @@ class RecentActivity(Protocol):
 
     async def get_recent(
         self, hours: float = 2.0, limit: int | None = None
-    ) -> Sequence[EpisodicMemory]:
+    ) -> Sequence[Interaction]:
         """Return at most *limit* interactions of the last *hours*, newest first."""
+        ...
+
+
+@runtime_checkable
+class RecentSummaries(Protocol):
+    """What remembers the last hours as lines of text only."""
+
+    async def get_recent_summaries(
+        self, hours: float = 2.0, limit: int | None = None
+    ) -> Sequence[str]:
+        """Return at most *limit* lines on the last *hours*, newest first."""
         ...
 
 
@@ -94,6 +104,24 @@ class Recall(Protocol):
 
     async def recall(self, query: str, *, limit: int) -> Sequence[Memory]:
         """Return at most *limit* memories that help with *query*, best first."""
+        ...
+
+
+@runtime_checkable
+class Hit(Protocol):
+    """A memory that was recalled, and how a model should see it."""
+
+    @property
+    def shown(self) -> MemoryItem:
+        """The item, with what belongs to it."""
+        ...
+
+
+class RecallHandle(Protocol):
+    """A handle of one user's memories, such as `memory.scope(user_id=…)`."""
+
+    async def recall(self, query: str = "", *, k: int = 10) -> Sequence[Hit]:
+        """Return at most *k* hits, best first."""
         ...
 
 
@@ -156,21 +184,24 @@ def _check_items(source: object) -> list[MemoryItem]:
 
 
 async def read_recent(
-    source: RecentActivity | None, *, hours: float, limit: int
-) -> Sequence[EpisodicMemory]:
+    source: RecentActivity | RecentSummaries | None, *, hours: float, limit: int
+) -> Sequence[Memory]:
     """Return what *source* remembers of the last *hours*."""
     if source is None:
         return []
-    if not isinstance(source, RecentActivity):
-        raise QueryError(
-            f"`short_term_manager` must be a `ShortTermMemoryManager`, not "
-            f"`{type(source).__name__}`; a conversation goes to `conversation=`"
-        )
-    return await source.get_recent(hours=hours, limit=limit)
+    if isinstance(source, RecentActivity):
+        return list(await source.get_recent(hours=hours, limit=limit))[:limit]
+    if isinstance(source, RecentSummaries):
+        return list(await source.get_recent_summaries(hours=hours, limit=limit))[:limit]
+    raise QueryError(
+        f"`short_term_manager` must have `get_recent` or `get_recent_summaries`, as a "
+        f"`ShortTermMemoryManager` has, and `{type(source).__name__}` has neither; a conversation "
+        "goes to `conversation=`"
+    )
 
 
 async def recall(
-    source: MemoryStore | Recall | RecallFunction,
+    source: MemoryStore | Recall | RecallHandle | RecallFunction,
     query: str,
     *,
     scope: MemoryMetadata | None,
@@ -179,8 +210,9 @@ async def recall(
     """Return what *source* finds for *query*, best first, and what is not of the scope."""
     if limit == 0:
         return [], []
+    found: Sequence[Memory]
     if isinstance(source, Recall):
-        found = await source.recall(query, limit=limit)
+        found = await _recalled(source, query, limit)
         foreign = [memory for memory in found if _is_anothers(memory, scope)]
     elif isinstance(source, MemoryStore):
         asked = Query(metadata=check_scope(scope, "the store"))
@@ -195,11 +227,29 @@ async def recall(
         foreign = [memory for memory in found if _is_anothers(memory, scope)]
     else:
         raise QueryError(
-            f"`{type(source).__name__}` cannot recall; use a store, an object with `recall`, "
-            "or a coroutine function `recall(query, limit=...)`"
+            f"`{type(source).__name__}` cannot recall; use a handle such as "
+            "`memory.scope(user_id=…)`, a store, an object with `recall`, or a coroutine function "
+            "`recall(query, limit=...)`"
         )
     shown = [memory for memory in found if not any(memory is other for other in foreign)]
     return shown[:limit], foreign
+
+
+async def _recalled(source: Recall | RecallHandle, query: str, limit: int) -> list[Memory]:
+    """Return what an object recalls: one of ours says `k` for how many, and answers with hits."""
+    known = signature(source.recall).parameters
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in known.values())
+    names = [name for name in ("limit", "k") if name in known or takes_any]
+    if not names:
+        raise QueryError(
+            f"`recall` of `{type(source).__name__}` takes neither `limit` nor `k`; let it take one"
+        )
+    coming: object = source.recall(query, **{names[0]: limit})
+    if not isawaitable(coming):
+        raise QueryError(
+            f"`recall` of `{type(source).__name__}` is a plain method; make it `async def`"
+        )
+    return [hit.shown if isinstance(hit, Hit) else hit for hit in await coming]
 
 
 async def _that_hold(store: MemoryStore, items: list[MemoryItem], asked: Query) -> list[MemoryItem]:
