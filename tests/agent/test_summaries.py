@@ -202,17 +202,19 @@ async def test_no_message_is_lost_where_a_summary_ends_among_equal_instants(
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     instants = [moment + timedelta(seconds=second) for second in (0, 1, 2, 3, 3, 3, 3)]
     await memory.init()
-    for number, instant in enumerate(instants):
-        said = HumanMemory(content=f"message {number}", metadata=chat.scope, created_at=instant)
-        await memory.store.add(said)
+    said = [
+        HumanMemory(content=f"message {number}", metadata=chat.scope, created_at=instant)
+        for number, instant in enumerate(instants)
+    ]
+    await memory.store.add_many(said)
 
     await chat.summarize()
     context = await chat.context("go on", budget=600)
     kept = await memory.store.get(derived_id(chat.scope, "summary"))
 
     assert isinstance(kept, SummaryMemory)
-    assert kept.covers_to == instants[2]
-    assert all(f"message {number}" in context.text for number in range(3, 7))
+    assert (kept.covers_id, kept.covered) == (said[4].id, 5)
+    assert all(f"message {number}" in context.text for number in range(5, 7))
 
 
 async def test_a_long_chat_is_summed_up_in_pieces(url: str, open_memory: Open, who: str) -> None:

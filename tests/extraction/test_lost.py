@@ -212,7 +212,7 @@ async def test_a_message_that_comes_late_is_found(ann: ScopedMemory, is_new: boo
     work = MemoryOrchestrator(ann, LineExtractor())
     assert await work.enqueue_new() == 1
     await said("two is late", 3)
-    await said("three is too late", 30)
+    await said("three is very late", 30)
 
     found = [await (work.enqueue_new() if is_new else work.enqueue(chat)) for _ in range(3)]
 
@@ -221,7 +221,7 @@ async def test_a_message_that_comes_late_is_found(ann: ScopedMemory, is_new: boo
     assert isinstance(cursor, ExtractionMemory)
     assert cursor.messages == (3 if is_new else 1)  # else it would be looked at for ever
     await work.run()
-    assert {draft.key for draft in await ann.facts.drafts()} == {"one", "two"}
+    assert {draft.key for draft in await ann.facts.drafts()} == {"one", "two", "three"}
 
 
 async def test_a_message_of_the_first_year_can_be_queued(ann: ScopedMemory) -> None:

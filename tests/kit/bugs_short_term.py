@@ -7,7 +7,7 @@ _GET = "return None if item is None else copy_item(item)"
 _SEARCH = "return [copy_item(item) for _, unit in reversed(list(found)) for item in unit]"
 _BATCH = "for item in [take_in(item) for item in items]:\n            self._keep(item)"
 _FIELD = "if (value := getattr(item.metadata, name)) is not None"
-_ORDER = "return item.created_at, self._arrival[item.id]"
+_ORDER = "return self._arrival[item.id]"
 _UPDATE = "item.__dict__.update(version=old.version + 1, created_at=old.created_at)"
 
 SHORT_TERM_BUGS = {
@@ -110,11 +110,16 @@ SHORT_TERM_BUGS = {
         ),
     ),
     # Order and limits.
-    "order is by arrival, not by time": Bug(
-        "order_is_by_instant", _ORDER, "return datetime.min, self._arrival[item.id]"
+    "order is by time, not by arrival": Bug(
+        "in_the_order_in_which_it_was_added",
+        _ORDER,
+        "return item.created_at, self._arrival[item.id]",
     ),
-    "equal times are ordered backwards": Bug(
-        "order_is_by_instant", _ORDER, "return item.created_at, -self._arrival[item.id]"
+    "a clock that is set back reorders": Bug(
+        "a_clock_that_is_set_back", _ORDER, "return item.created_at, self._arrival[item.id]"
+    ),
+    "order is backwards": Bug(
+        "in_the_order_in_which_it_was_added", _ORDER, "return -self._arrival[item.id]"
     ),
     "order is by the last change": Bug(
         "neither_ids_nor_changes", _ORDER, "return item.updated_at, self._arrival[item.id]"

@@ -18,6 +18,16 @@ SQL_BUGS = {
         "return (yield from self._mark(1, where, args, by))\n\n    def restore",
         "return (yield from self._mark(1, where, args, None))\n\n    def restore",
     ),
+    "a conversation is in the order of time": Bug(
+        "is_read_as_it_was_added",
+        "order = self._dialect.order(order_by, asked,",
+        'order = self._dialect.order("time", asked,',
+    ),
+    "pages of a conversation are cut by time": Bug(
+        "pages_of_a_conversation",
+        '            if order == "insertion":\n                row =',
+        "            if False:\n                row =",
+    ),
     "insert takes what is used": Bug(
         "insert_stores_nothing_where",
         "        if any(row[0] for row in there):\n            return False\n",

@@ -174,4 +174,4 @@ def test_a_missing_fixture_and_a_failing_contract_are_told_plainly(
     output = result.stdout.str()
     assert "`TestNoFixture` needs a `store` fixture" in output
     # Assertion rewriting reaches into the kit: both lists are shown.
-    assert "['first', 'second', 'third', 'fourth', 'fifth'] ==" in " ".join(output.split())
+    assert "['third', 'first', 'second', 'fourth', 'fifth'] ==" in " ".join(output.split())

@@ -90,7 +90,8 @@ class SQLStore(SQLiteMemoryStore):
 """
 STORES["SQLStore"] = {
     "source": (ROOT / "src/orbiter/memory/backends/_sql.py").read_text() + SQL_STORE,
-    "capabilities": "versions=True, paging=True, where=True, bulk_delete=True, insert=True",
+    "capabilities": "versions=True, paging=True, where=True, bulk_delete=True, insert=True,"
+    " insertion_order=True",
     "arguments": "str(tmp_path / 'memory.db')",
 }
 JOURNAL_BUGS = DATA_BUGS | QUERY_BUGS | SEARCH_BUGS | LIFECYCLE_BUGS

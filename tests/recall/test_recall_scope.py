@@ -55,21 +55,20 @@ async def test_what_is_recalled_is_always_within_the_scope_and_the_filters(
     dice = random.Random(7)
     texts = ("I painted the house?", "Ann paints in May", "red tea 日本語", "it was in 2019", "🎉")
     async with opened(model) as store:
-        await store.add_many(
-            [
-                HumanMemory(
-                    content=f"{dice.choice(texts)} {dice.choice(texts)}",
-                    metadata=MemoryMetadata(
-                        user_id=dice.choice(("ann", "bob", "An%", "ann ", None)),
-                        session_id=dice.choice(("s", "t", None)),
-                        extra={"n": dice.choice((1, True, "1"))},
-                    ),
-                    status=dice.choice(list(MemoryStatus)),
-                    created_at=START + timedelta(hours=dice.randrange(600)),
-                )
-                for _ in range(400)
-            ]
-        )
+        items = [
+            HumanMemory(
+                content=f"{dice.choice(texts)} {dice.choice(texts)}",
+                metadata=MemoryMetadata(
+                    user_id=dice.choice(("ann", "bob", "An%", "ann ", None)),
+                    session_id=dice.choice(("s", "t", None)),
+                    extra={"n": dice.choice((1, True, "1"))},
+                ),
+                status=dice.choice(list(MemoryStatus)),
+                created_at=START + timedelta(hours=dice.randrange(600)),
+            )
+            for _ in range(400)
+        ]
+        await store.add_many(sorted(items, key=lambda item: item.created_at))
         for _ in range(25):
             scope = MemoryMetadata(
                 user_id=dice.choice(("ann", "bob", "An%")), session_id=dice.choice((None, "s"))

@@ -155,6 +155,10 @@ async def check_around(store: Any, item_ids: Sequence[str], span: int) -> None:
     talks: dict[tuple[str | None, str | None], list[MemoryItem]] = {}
     for item in reversed(await everything(store)):
         talks.setdefault((item.metadata.user_id, item.metadata.session_id), []).append(item)
+    added = {record.id: place for place, record in enumerate(await store.records(limit=10**6))}
+    for (_, session), talk in talks.items():
+        if session is not None:
+            talk.sort(key=lambda item: added[item.id])
     where = {item.id: (talk, at) for talk in talks.values() for at, item in enumerate(talk)}
     expected: list[set[str]] = []
     for item_id in item_ids:

@@ -17,6 +17,7 @@ from orbiter.memory import (
     QueryError,
     SQLiteMemoryStore,
 )
+from orbiter.memory.backends._sql import Statement, Steps
 from orbiter.memory.copies import copy_item
 from orbiter.memory.testing.servers import PostgresServer
 
@@ -213,3 +214,69 @@ async def test_what_means_nothing_is_refused(ask: Callable[[Store], object]) -> 
     async with SQLiteMemoryStore() as store:
         with pytest.raises(QueryError):
             await ask(store)  # type: ignore[misc]
+
+
+# Clocks
+
+
+async def _wrote_at(store: Store, item_id: str, moment: datetime) -> None:
+    """Have the versions of an item ended then, as by a clock that has been set back since."""
+    dialect = store._operations.dialect
+    names = dialect.parameter(1), dialect.parameter(2)
+
+    def steps() -> Steps[None]:
+        yield Statement(
+            f"UPDATE memory_versions SET ended_at = {names[0]} WHERE id = {names[1]}"
+            " AND version > 0",
+            [dialect.instant(moment), item_id],
+        )
+
+    await store._write(steps)
+
+
+async def test_times_of_versions_never_go_back_when_a_clock_does(store: Store) -> None:
+    ahead = datetime.now(UTC) + timedelta(hours=1)
+    for text in ("first", "second"):
+        await store.add(HumanMemory(id="a", content=text))
+    await _wrote_at(store, "a", ahead)
+
+    await store.add(HumanMemory(id="a", content="after the clock was set back"))
+    await store.delete("a")
+    await store.restore("a")
+
+    times = [version.at for version in await store.history("a")]
+    assert times == sorted(set(times))
+    assert times[1] == ahead
+    (then,) = await store.as_of(ahead)
+    assert then.content == "second"
+    assert [item.content for item in await store.as_of(ahead - timedelta(minutes=1))] == ["first"]
+    (now_,) = await store.as_of(ahead + timedelta(minutes=1))
+    assert now_.content == "after the clock was set back"
+
+
+async def test_a_version_ends_after_it_began_however_fast_the_next_one_comes(store: Store) -> None:
+    for number in range(30):
+        await store.add(HumanMemory(id="a", content=str(number)))
+
+    times = [version.at for version in await store.history("a")]
+    assert times == sorted(set(times))
+    moment = await now()
+    (found,) = await store.as_of(moment)
+    assert found.content == "29"
+
+
+@pytest.mark.parametrize(
+    "last", ["2024-01-01T00:00:00.999999+00:00", "9999-12-31T23:59:59.999999+00:00"]
+)
+async def test_the_end_of_a_second_and_of_all_time_have_a_next_instant_or_none(
+    store: Store, last: str
+) -> None:
+    await store.add(HumanMemory(id="a", content="first"))
+    await store.add(HumanMemory(id="a", content="second"))
+    await _wrote_at(store, "a", datetime.fromisoformat(last))
+
+    await store.add(HumanMemory(id="a", content="third"))
+
+    versions = await store.history("a")
+    assert [version.item.content for version in versions] == ["first", "second", "third"]
+    assert versions[2].at >= versions[1].at

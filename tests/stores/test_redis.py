@@ -181,6 +181,7 @@ async def test_all_keys_are_under_the_name_and_in_one_slot(
 
     assert lasting(keys) == {
         "item:{id}:1", "all", "user_id:{x}", "session_id:}{", "task_id:t:t", "agent_id:",
+        "added:all", "added:session_id:}{", "added:task_id:t:t",
     }  # fmt: skip
     slots = {key_slot(f"orbiter:{{{store.name}}}:{key}".encode()) for key in keys}
     assert len(slots) == 1

@@ -20,6 +20,7 @@ class TestInMemory(StoreConformance):
         where=True,
         bulk_delete=True,
         insert=True,
+        insertion_order=True,
     )
 
     model_settings = settings(StoreConformance.model_settings, max_examples=10)
@@ -33,7 +34,7 @@ class TestInMemory(StoreConformance):
 @pytest.mark.slow
 class TestInAFile(StoreConformance):
     capabilities = Capabilities(
-        versions=True, paging=True, where=True, bulk_delete=True, insert=True
+        versions=True, paging=True, where=True, bulk_delete=True, insert=True, insertion_order=True
     )
     model_settings = settings(StoreConformance.model_settings, max_examples=20)
 

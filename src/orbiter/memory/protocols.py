@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 from orbiter.memory.filters import Where
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.matches import WordMatches
-from orbiter.memory.query import Query
+from orbiter.memory.query import Order, Query
 from orbiter.memory.reports import ConversationInfo, ItemVersion
 
 __all__ = [
@@ -144,8 +144,13 @@ class PagedStore(Protocol):
         since: datetime | None = None,
         until: datetime | None = None,
         where: Where | None = None,
+        order: Order = "time",
     ) -> list[MemoryItem]:
-        """Return at most *limit* items, nearest to the cursor."""
+        """Return at most *limit* items, nearest to the cursor.
+
+        With the *order* `insertion` they are of a conversation, whose `session_id` or `task_id`
+        *metadata* names, and in the order in which they were added.
+        """
         ...
 
 
@@ -221,8 +226,9 @@ class ConversationStore(Protocol):
     async def around(self, item_ids: Sequence[str], *, span: int) -> list[list[MemoryItem]]:
         """Return stretches of conversation: each item with *span* items before and after it.
 
-        Only what has the same user and session is conversation. A stretch is in the order of
-        time; stretches that overlap are one, so every item stands in one stretch, once.
+        Only what has the same user and session is conversation. A stretch is in the order in which
+        it was added, without a session in that of time; stretches that overlap are one, so every
+        item stands in one stretch, once.
         """
         ...
 

@@ -14,13 +14,25 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.filters import Condition, Where, parse_where
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 
-__all__ = ["SCOPE_FIELDS", "Cursor", "Query", "ScopeField", "check_instant", "check_size"]
+__all__ = [
+    "SCOPE_FIELDS",
+    "Cursor",
+    "Order",
+    "Query",
+    "ScopeField",
+    "check_instant",
+    "check_order",
+    "check_size",
+]
 
 ScopeField = Literal["user_id", "session_id", "task_id", "agent_id"]
 """The name of a metadata field that can filter."""
 
 SCOPE_FIELDS: tuple[ScopeField, ...] = ("user_id", "session_id", "task_id", "agent_id")
 """The metadata fields that can filter; `extra` never does."""
+
+Order = Literal["time", "insertion"]
+"""How items are ordered: by `created_at`, of equals by insertion; or by insertion alone."""
 
 _LISTS = (list, tuple, set, frozenset)
 
@@ -199,3 +211,16 @@ class Query:
     def has_text(self, item: MemoryItem) -> bool:
         """Tell whether *item* holds the text: a literal substring, by Unicode case folding."""
         return not self.needle or self.needle in item.content.casefold()
+
+
+def check_order(order: Order, asked: Query) -> Order:
+    """Return *order* if what is asked for can be had in it, else raise `QueryError`."""
+    if order == "insertion":
+        if asked.wanted.keys().isdisjoint(("session_id", "task_id")):
+            raise QueryError(
+                "the order of insertion is that of a conversation; "
+                "name its `session_id` or `task_id` in `metadata`"
+            )
+    elif order != "time":
+        raise QueryError(f"unknown order `{order}`; use `time` or `insertion`")
+    return order

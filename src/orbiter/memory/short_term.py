@@ -7,7 +7,6 @@ kept. No method awaits while it works: each call is one step for every task of t
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import partial
 from itertools import combinations, islice, takewhile
 
@@ -67,7 +66,8 @@ class ShortTermMemory:
 
     `scope` names the metadata fields that filter: `user`, `session` or `task`. `max_rounds`
     limits what is read, never what is kept; 0 means no limit. Without a `memory_type`, what
-    `search` returns is a legal conversation, oldest first.
+    `search` returns is a legal conversation, in the order in which it was added, whatever the
+    clocks of those who made the items said.
     """
 
     def __init__(self, *, scope: str = "task", max_rounds: int = 0) -> None:
@@ -122,7 +122,7 @@ class ShortTermMemory:
         status: MemoryStatus | None = None,
         limit: int = 10,
     ) -> list[MemoryItem]:
-        """Return the newest *limit* matching items, oldest first.
+        """Return the *limit* matching items that were added last, in the order they were added.
 
         Filters, then the text, then `max_rounds`, then whole tool groups, then the limit. With a
         `memory_type`, single items are meant: an item is found if its tool group is whole in the
@@ -161,7 +161,7 @@ class ShortTermMemory:
         counter: TokenCounter = estimate_tokens,
         open_group: OpenGroup = "drop",
     ) -> list[MemoryItem]:
-        """Return the conversation a model should see, oldest first, within *budget* tokens.
+        """Return the conversation a model should see, as it was added, within *budget* tokens.
 
         Only accepted items take part; drafts and discarded ones are for `search`.
         What is kept first when room is short is told by `orbiter.memory.conversation.trim_to`.
@@ -290,8 +290,8 @@ class ShortTermMemory:
                     yield from ((-1, [item]) for item in reversed(before))
                     return
 
-    def _order(self, item: MemoryItem) -> tuple[datetime, int]:
-        return item.created_at, self._arrival[item.id]
+    def _order(self, item: MemoryItem) -> int:
+        return self._arrival[item.id]
 
     def _place(self, held: Sequence[MemoryItem], item: MemoryItem) -> int:
         return bisect_left(held, self._order(item), key=self._order)

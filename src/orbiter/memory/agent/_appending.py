@@ -1,9 +1,7 @@
 """How messages come into a conversation: whose they are, under which ids, in which order."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 
-from orbiter.memory._checks import to_utc
 from orbiter.memory.agent._core import Store, as_stored, check_ids
 from orbiter.memory.agent._messages import is_of
 from orbiter.memory.agent._once import insert_many
@@ -14,9 +12,6 @@ from orbiter.memory.items import MemoryItem, MemoryMetadata, role_of
 from orbiter.memory.query import SCOPE_FIELDS
 
 __all__ = ["append", "append_once", "check_messages", "copies_for"]
-
-_TICK = timedelta(microseconds=1)
-_END = datetime.max.replace(tzinfo=UTC) - _TICK
 
 
 def check_messages(items: Sequence[MemoryItem], scope: MemoryMetadata) -> None:
@@ -38,8 +33,7 @@ def check_messages(items: Sequence[MemoryItem], scope: MemoryMetadata) -> None:
 async def append(
     store: Store, scope: MemoryMetadata, items: Sequence[MemoryItem], *, have_ids: bool
 ) -> list[MemoryItem]:
-    """Store messages behind the newest one, all or none; return them as stored."""
-    await _date(store, scope, items)
+    """Store messages behind the last one, all or none; return them as stored."""
     if have_ids:
         await check_ids(store, items, scope)
         await store.add_many(items, within=scope)
@@ -55,25 +49,11 @@ async def append_once(
     store: Store, scope: MemoryMetadata, items: Sequence[MemoryItem], key: str
 ) -> tuple[list[MemoryItem], bool]:
     """Store messages unless *key* stands for some already; return those, and whether it did."""
-    await _date(store, scope, items)
     stored, is_new = await insert_many(store, scope, "said", items, key)
     for item in stored:
         if not is_of(item, scope):
             raise AccessError(f"the id `{item.id}` is taken; use another `idempotency_key`")
     return stored, not is_new
-
-
-async def _date(store: Store, scope: MemoryMetadata, items: Sequence[MemoryItem]) -> None:
-    """Date every message after the one before it."""
-    # Each time: others speak in this conversation, and their clocks may be ahead.
-    newest = await store.search(metadata=scope, limit=1)
-    last = to_utc(newest[0].created_at) if newest else None
-    for item in items:
-        if last is not None and item.created_at <= last:
-            # Nothing comes after the end of time, which is what somebody may have dated an item.
-            item.__dict__["created_at"] = min(last, _END) + _TICK
-            item.__dict__["updated_at"] = max(item.updated_at, item.created_at)
-        last = item.created_at
 
 
 def copies_for(scope: MemoryMetadata, items: Sequence[MemoryItem]) -> list[MemoryItem]:

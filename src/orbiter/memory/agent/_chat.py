@@ -95,9 +95,9 @@ class Chat:
         """Append messages, all or none; return them as stored, once they are durable.
 
         A text is what the user says; a message may be a dict or what a provider's client returns.
-        What has an *idempotency_key* is appended once, however often it is tried. A message dated
-        before the newest one is dated just after it: clocks of different machines must not change
-        the order of a conversation.
+        What has an *idempotency_key* is appended once, however often it is tried. A conversation
+        is in the order in which it is added; `created_at` is kept as given, and changes nothing
+        of that.
         """
         items = read_messages(what, self._scope, {}, format, as_human=True)
         if not items:
@@ -125,7 +125,7 @@ class Chat:
         budget: int | None = None,
         open_group: OpenGroup = "drop",
     ) -> list[MemoryItem]:
-        """Return the newest *rounds*, or what fits in *budget* tokens, oldest first; else all.
+        """Return the last *rounds*, or what fits in *budget* tokens, as it was added; else all.
 
         Tool groups are whole or absent; system messages are kept however old they are. A call
         whose results have not come is there with `open_group="keep"`, if it is the last turn's:
@@ -292,18 +292,20 @@ class Chat:
         name = f"{self._id}/{new_id()[-8:]}" if chat_id is None else chat_id
         branch = Chat(self._chats, self._handle, name)
         before, _ = await read_back(store, self._scope, before=last)
-        await branch._begin_with(store, [*before, last])
-        await self._chats.summaries.copy(store, self._scope, branch.scope, last.created_at)
+        copies = await branch._begin_with(store, [*before, last])
+        await self._chats.summaries.copy(store, self._scope, branch.scope, copies)
         self._chats.core.events.tell("forked", branch.scope, detail=f"of {self._id}")
         return branch
 
-    async def _begin_with(self, store: Store, items: Sequence[MemoryItem]) -> None:
-        """Begin with copies of another chat's messages."""
+    async def _begin_with(self, store: Store, items: Sequence[MemoryItem]) -> Sequence[MemoryItem]:
+        """Begin with copies of another chat's messages; return these."""
         there, _ = await read_back(store, self._scope)
+        copies = copies_for(self._scope, items)
         if not there:
-            await store.add_many(copies_for(self._scope, items))
+            await store.add_many(copies)
         elif [item.metadata.extra.get("forked_from") for item in there] != [i.id for i in items]:
             raise QueryError(f"there is a chat `{self._id}` already; give the branch another name")
+        return copies
 
 
 def _has_items(what: Given | Sequence[Given]) -> bool:
@@ -313,8 +315,12 @@ def _has_items(what: Given | Sequence[Given]) -> bool:
 
 
 def _not_summed_up(items: Sequence[MemoryItem], summary: "SummaryMemory") -> list[MemoryItem]:
+    ids = [item.id for item in items]
+    first = ids.index(summary.covers_id) + 1 if summary.covers_id in ids else 0
     return [
-        item for item in items if item.created_at > summary.covers_to or role_of(item) == "system"
+        item
+        for place, item in enumerate(items)
+        if (place >= first and not summary.covers_by_time(item)) or role_of(item) == "system"
     ]
 
 

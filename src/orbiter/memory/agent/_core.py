@@ -19,7 +19,7 @@ from orbiter.memory.errors import (
 )
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.protocols import Embeddings, LexicalStore, VersionedStore
-from orbiter.memory.query import Cursor
+from orbiter.memory.query import Cursor, Order
 
 if TYPE_CHECKING:
     from orbiter.memory.backends._sql_store import SQLMemoryStore
@@ -81,6 +81,7 @@ class Store(Protocol):
         since: datetime | None = None,
         until: datetime | None = None,
         where: Mapping[str, object] | None = None,
+        order: Order = "time",
     ) -> list[MemoryItem]: ...
 
 

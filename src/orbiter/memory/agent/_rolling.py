@@ -1,4 +1,4 @@
-"""One step of a rolling summary: what goes into it, and up to which instant it then reaches."""
+"""One step of a rolling summary: what goes into it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,10 @@ class Rolled:
 
     summaries: dict[str, str]
     done: list[MemoryItem]
+    covers_id: str
+    """The last message that is in them."""
     covers_to: datetime
+    """When that one says it was written."""
 
 
 async def sum_up(
@@ -45,10 +48,9 @@ async def sum_up(
         summaries, rest = result.summaries, rest[taken:]
     result = await roll_summary(summaries, rest, config, summarizer)
     done = list(items[: len(items) - len(result.compressed_items)])
-    covers_to = _reach(items, len(done))
-    if not done or not result.summaries or covers_to is None:
+    if not done or not result.summaries:
         return None
-    return Rolled(result.summaries, done, covers_to)
+    return Rolled(result.summaries, done, done[-1].id, done[-1].created_at)
 
 
 def _piece(items: Sequence[MemoryItem], config: SummaryConfig) -> int:
@@ -59,10 +61,3 @@ def _piece(items: Sequence[MemoryItem], config: SummaryConfig) -> int:
     while size > 1 and check_trigger(items[:size], config).estimated_tokens > room:
         size //= 2
     return size
-
-
-def _reach(items: Sequence[MemoryItem], count: int) -> datetime | None:
-    """Return the last instant of the first *count* items at which no later one was said, too."""
-    later = items[count].created_at if count < len(items) else None
-    instants = (item.created_at for item in reversed(items[:count]))
-    return next((instant for instant in instants if instant != later), None)

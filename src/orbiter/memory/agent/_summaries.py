@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pydantic import Field
 
 from orbiter.memory.agent._core import Core, Store
-from orbiter.memory.agent._messages import read_back
+from orbiter.memory.agent._messages import read_back, read_on
 from orbiter.memory.agent._reading import derived_id
 from orbiter.memory.agent._rolling import Rolled, sum_up
 from orbiter.memory.errors import AccessError, MemoryError, SummaryError, VersionConflict
@@ -41,10 +41,16 @@ class SummaryMemory(MemoryItem):
     status: MemoryStatus = MemoryStatus.DRAFT
     summaries: dict[str, str] = Field(default_factory=dict)
     """By the name of the template; `content` is all of them."""
+    covers_id: str = ""
+    """The last message that is in it, and all that were added before that one are."""
     covers_to: datetime = datetime.min.replace(tzinfo=UTC)
-    """When the newest message was written that is in it."""
+    """When that message says it was written."""
     covered: int = 0
     """How many messages are in it."""
+
+    def covers_by_time(self, message: MemoryItem) -> bool:
+        """Tell of a summary that names no message whether one is in it: by its time."""
+        return not self.covers_id and message.created_at <= self.covers_to
 
 
 @dataclass(slots=True)
@@ -146,20 +152,19 @@ class Summaries:
             return None
         config, key = self._config, _summary_id(scope)
         last = await self.find(store, scope)
-        since = None if last is None else last.covers_to + _TICK
         tally = self._tally(key)
         # What is said while we read is counted twice rather than not at all: the next look sees.
         tally.messages = tally.tokens = 0
-        items, _ = await read_back(store, scope, since=since)
+        items, base = await _not_covered(store, scope, last)
         tally.count(items, config)
         tally.is_whole = True
         if not (force or check_trigger(items, config).triggered):
             return last
-        before = {} if last is None else last.summaries
+        before = {} if base is None else base.summaries
         rolled = await sum_up(before, items, config, self._summarizer())
         if rolled is None:
             return last
-        made = _summary(key, scope, rolled, last)
+        made = _summary(key, scope, rolled, base)
         try:
             await store.add(made, expected_version=0 if last is None else last.version)
         except VersionConflict:
@@ -167,7 +172,7 @@ class Summaries:
             if found is None:
                 raise AccessError(f"the summary `{key}` was forgotten, or is another's") from None
             return found
-        if not await self._still_holds(store, scope, since, rolled):
+        if not await self._still_holds(store, scope, base, rolled):
             await store.delete_many([key])
             return None
         tally.count(rolled.done, config, -1)
@@ -176,26 +181,35 @@ class Summaries:
         return made
 
     async def _still_holds(
-        self, store: Store, scope: MemoryMetadata, since: datetime | None, rolled: Rolled
+        self, store: Store, scope: MemoryMetadata, base: SummaryMemory | None, rolled: Rolled
     ) -> bool:
         """Tell whether what is summed up is still there as it was.
 
         Whoever changes a message forgets the summary afterwards, and whoever makes a summary looks
         at the messages afterwards: so one of them sees the other, in whichever processes they are.
         """
-        items, _ = await read_back(store, scope, since=since)
+        items, _ = await _not_covered(store, scope, base)
         there = {(item.id, item.content) for item in items}
         return all((item.id, item.content) in there for item in rolled.done)
 
     async def copy(
-        self, store: Store, scope: MemoryMetadata, to: MemoryMetadata, at: datetime
+        self,
+        store: Store,
+        scope: MemoryMetadata,
+        to: MemoryMetadata,
+        copies: Sequence[MemoryItem],
     ) -> None:
-        """Give a branch that begins up to *at* the summary, unless that reaches further."""
+        """Give a branch that begins with *copies* the summary, unless that reaches further."""
         found = await self.find(store, scope)
-        if found is None or found.covers_to >= at:
+        if found is None or not copies:
             return
-        key = _summary_id(to)
-        made = _summary(key, to, Rolled(found.summaries, [], found.covers_to), found)
+        own = {item.metadata.extra.get("forked_from"): item for item in copies[:-1]}
+        last = own.get(found.covers_id)
+        if last is None and (found.covers_id or found.covers_by_time(copies[-1])):
+            return
+        reach = "" if last is None else last.id
+        rolled = Rolled(found.summaries, [], reach, found.covers_to)
+        made = _summary(_summary_id(to), to, rolled, found)
         with suppress(VersionConflict):  # it has one already
             await store.add(made, expected_version=0)
 
@@ -245,6 +259,22 @@ class Summaries:
         self._tallies.clear()
 
 
+async def _not_covered(
+    store: Store, scope: MemoryMetadata, summary: SummaryMemory | None
+) -> tuple[list[MemoryItem], SummaryMemory | None]:
+    """Return the messages that are not in *summary*, and the summary that they follow.
+
+    That is none if nobody knows any more how far it reaches: then all are to be summed up.
+    """
+    if summary is not None and summary.covers_id:
+        items = await read_on(store, scope, summary.covers_id)
+        if items is not None:
+            return items, summary
+        summary = None
+    since = None if summary is None else summary.covers_to + _TICK
+    return (await read_back(store, scope, since=since))[0], summary
+
+
 def _summary_id(scope: MemoryMetadata) -> str:
     return derived_id(scope, "summary")
 
@@ -263,6 +293,7 @@ def _summary(
             content=_text(rolled.summaries),
             metadata=MemoryMetadata(**fields, extra=extra),
             summaries=rolled.summaries,
+            covers_id=rolled.covers_id,
             covers_to=rolled.covers_to,
             covered=len(rolled.done) + covered,
         )

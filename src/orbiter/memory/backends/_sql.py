@@ -14,7 +14,7 @@ from orbiter.memory.backends._rows import READ, Row, decode
 from orbiter.memory.errors import AccessError, EmptyFilterError, QueryError, VersionConflict
 from orbiter.memory.filters import Condition
 from orbiter.memory.items import MemoryMetadata
-from orbiter.memory.query import SCOPE_FIELDS, Cursor, Query
+from orbiter.memory.query import SCOPE_FIELDS, Cursor, Order, Query, ScopeField
 from orbiter.memory.reports import SPOKEN
 
 if TYPE_CHECKING:
@@ -97,6 +97,11 @@ class Dialect(ABC):
     def upsert(self, row: Row) -> Steps[int | None]:
         """Write a row over the one with its id; return its version, if that is told."""
 
+    def order(self, order: Order, asked: Query, way: str) -> str:  # noqa: ARG002
+        """Return how rows are ordered; *way* is `DESC` or `ASC`."""
+        time = f"created_at {way}, " if order == "time" else ""
+        return f"ORDER BY {time}{self.place} {way}"
+
     @abstractmethod
     def scope(self, wanted: dict[Any, str], args: Args) -> list[str]:
         """Return the conditions that scope fields are equal to what is wanted."""
@@ -167,6 +172,10 @@ class Dialect(ABC):
         """Lock the rows of ids in an order in which no two callers wait for each other."""
         yield from ()
 
+    def queue(self, rows: Sequence[Row]) -> Steps[None]:  # noqa: ARG002
+        """Wait until nobody else adds to the conversations of *rows*: places go by commits."""
+        yield from ()
+
     def claim(self, item_ids: Sequence[str]) -> Steps[None]:  # noqa: ARG002
         """Keep others who claim one of these ids waiting, whether it has a row yet or not."""
         yield from ()
@@ -186,9 +195,6 @@ class Operations:
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = self._dialect = dialect
         self._columns = dialect.columns
-        newest = f"created_at DESC, {dialect.place} DESC"
-        self._newest = f"ORDER BY {newest}"
-        self._oldest = f"ORDER BY {newest}".replace("DESC", "ASC")
 
     # Writing
 
@@ -200,6 +206,7 @@ class Operations:
         wanted: Mapping[Any, str] | None = None,
     ) -> Steps[None]:
         """Upsert a row, if it is still the expected version, and over what is as *wanted* only."""
+        yield from self._dialect.queue([row])
         if wanted:
             yield from self._check_owner([row.id], wanted)
         if expected_version is not None:
@@ -230,6 +237,7 @@ class Operations:
         self, rows: Sequence[Row], by: str | None, wanted: Mapping[Any, str] | None = None
     ) -> Steps[None]:
         """Upsert rows in order, all or none, and over what is as *wanted* only."""
+        yield from self._dialect.queue(rows)
         if wanted:
             yield from self._check_owner([row.id for row in rows], wanted)
         yield from self._dialect.add_many(rows)
@@ -239,6 +247,7 @@ class Operations:
     def insert(self, rows: Sequence[Row], by: str | None) -> Steps[bool]:
         """Write rows, all or none, if none of their ids is used; tell whether they are written."""
         dialect, ids = self._dialect, [row.id for row in rows]
+        yield from dialect.queue(rows)
         yield from dialect.claim(ids)
         args = Args(dialect)
         where = dialect.by_ids(args, ids)
@@ -425,18 +434,24 @@ class Operations:
         )
 
     def search(
-        self, asked: Query, before: Cursor | None, after: Cursor | None, *, deleted: bool = False
+        self,
+        asked: Query,
+        before: Cursor | None,
+        after: Cursor | None,
+        *,
+        deleted: bool = False,
+        order_by: Order = "time",
     ) -> Steps[Rows]:
-        """Return the rows that match, newest first.
+        """Return the rows that match, the last in the order first.
 
         They are those that are not deleted or, with *deleted*, those that are.
         """
         if not asked.limit:
             return []
-        # After a cursor, the page that follows it in time: walking on leaves no gap.
-        order = self._newest if after is None else self._oldest
+        # After a cursor, the page that follows it: walking on leaves no gap.
+        order = self._dialect.order(order_by, asked, "DESC" if after is None else "ASC")
         tail = f"{order} LIMIT {min(asked.limit, MAX_LIMIT)}"
-        compiled = yield from self.compile(asked, before, after, deleted=deleted)
+        compiled = yield from self.compile(asked, before, after, deleted=deleted, order=order_by)
         if asked.needle and not deleted:
             rows = yield from self._search_text(asked, compiled, order, tail)
         else:
@@ -469,16 +484,23 @@ class Operations:
         after: Cursor | None = None,
         *,
         deleted: bool = False,
+        order: Order = "time",
     ) -> Steps[Filter]:
         """Return the conditions of all that is asked, its text aside."""
         dialect, args = self._dialect, Args(self._dialect)
         scope = [f"deleted = {int(deleted)}", *dialect.scope(asked.wanted, args)]
+        if order == "insertion":  # said here once more, where an index is looked for
+            scope += map(dialect.unset, fields_without_value(asked))
         if asked.since is not None:
             scope.append(f"created_at >= {args.bind(dialect.instant(asked.since))}")
         if asked.until is not None:
             scope.append(f"created_at < {args.bind(dialect.instant(asked.until))}")
         for name, cursor, sign in (("before", before, "<"), ("after", after, ">")):
             if cursor is None:
+                continue
+            if order == "insertion":
+                row = yield from place_of(dialect, name, Cursor(cursor.item_id), {})
+                scope.append(f"{dialect.place} {sign} {args.bind(row.number)}")  # type: ignore[union-attr]  # an id alone is there
                 continue
             there = yield from place_of(dialect, name, cursor, asked.wanted)
             scope.append(beyond(dialect, sign, there, args))
@@ -545,3 +567,9 @@ def beyond(dialect: Dialect, sign: str, there: Place | Cursor, args: Args) -> st
     if there.takes_whole_instant and sign == "<":
         return f"created_at <= {moment}"
     return f"(created_at, id) {sign} ({moment}, {args.bind(there.item_id)})"
+
+
+def fields_without_value(asked: Query) -> list[ScopeField]:
+    """Return the scope fields of which `where` says by itself that they have no value."""
+    where = asked.where or {}
+    return [name for name in SCOPE_FIELDS if name in where and where[name] is None]

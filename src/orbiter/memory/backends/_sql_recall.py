@@ -267,7 +267,8 @@ class SQLRecall(ABC):
         """Return stretches of conversation: each item with *span* items before and after it.
 
         Only what has the same user and session is conversation; items without a session have
-        each other. A stretch is in the order of time; stretches that overlap are one. They come
+        each other. A stretch is as it was added, without a session in the order of time; stretches
+        that overlap are one. They come
         in the order of the items asked for; one that is deleted or not there has none.
         """
         check_size("span", span)

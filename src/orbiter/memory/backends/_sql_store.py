@@ -26,7 +26,15 @@ from orbiter.memory.errors import QueryError, StorageError, VersionConflict
 from orbiter.memory.filters import Where
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.matches import WordMatches
-from orbiter.memory.query import SCOPE_FIELDS, Cursor, Query, check_instant, check_size
+from orbiter.memory.query import (
+    SCOPE_FIELDS,
+    Cursor,
+    Order,
+    Query,
+    check_instant,
+    check_order,
+    check_size,
+)
 from orbiter.memory.reports import ConversationInfo, ItemVersion, StoreStats, Verification
 
 CHUNK = 1000
@@ -218,6 +226,7 @@ class SQLMemoryStore(SQLLasting):
         since: datetime | None = None,
         until: datetime | None = None,
         where: Where | None = None,
+        order: Order = "time",
         deleted: bool = False,
     ) -> list[MemoryItem]:
         """Return at most *limit* items that match every given filter, newest first.
@@ -227,17 +236,20 @@ class SQLMemoryStore(SQLLasting):
         see `docs/backends.md#where`. *before* and *after* are an item, or its id: pass the last
         item of a page as *before* to get the page of older ones, the first as *after* to get the
         one of newer ones; what is written or removed meanwhile shifts no page. An id alone must
-        still be stored. With *deleted* only what was
-        soft-deleted and can be restored is found, and nothing else.
+        still be stored. *order* `insertion` is that of a conversation, whose `session_id` or
+        `task_id` *metadata* must name: what was added last comes first, whatever `created_at`
+        says; a cursor must then still be stored. With *deleted* only what was soft-deleted and can
+        be restored is found, and nothing else.
         """
         asked = Query(
             query, metadata, memory_type, status, limit, since=since, until=until, where=where
         )
         if not isinstance(deleted, bool):
             raise QueryError(f"`deleted` must be True or False, not {deleted!r}")
+        check_order(order, asked)
         older, newer = check_cursor("before", before), check_cursor("after", after)
         rows = await self._read(
-            lambda: self._operations.search(asked, older, newer, deleted=deleted),
+            lambda: self._operations.search(asked, older, newer, deleted=deleted, order_by=order),
             alone=not asked.needle and older is None and newer is None,
         )
         items = [decode(row) for row in rows]

@@ -1,6 +1,7 @@
 """Stretches of conversation: what was said before and after an item, and overlaps made one."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 from orbiter.memory.backends._rows import READ, decode
@@ -14,14 +15,15 @@ _CONVERSATION: tuple[ScopeField, ...] = ("user_id", "session_id")
 """What the items of one conversation have in common, be it that they have none."""
 
 NEAR = 2048
-"""Items before or after one without a session, or without a user, among which its conversation is
-looked for: no index tells what something is not."""
+"""Items before or after one without a session, among which those like it are looked for: no index
+tells what something is not."""
 
 
 def around(dialect: Dialect, item_ids: Sequence[str], span: int) -> Steps[list[Rows]]:
-    """Return each item's row with *span* before and after it, overlaps made one, oldest first.
+    """Return each item's row with *span* before and after it, overlaps made one, in order.
 
-    The rows have their place as a last column.
+    What has a session is in the order of insertion, anything else in that of time. The rows have
+    their place as a last column.
     """
     stretches: list[Rows] = []
     for item_id in item_ids:
@@ -44,15 +46,17 @@ def _side(dialect: Dialect, row: Sequence[Any], sign: str, span: int) -> Steps[R
     where += dialect.scope(
         {name: value for name, value in given.items() if value is not None}, args
     )
+    unset = [dialect.unset(name) for name, value in given.items() if value is None]
+    way = "DESC" if sign == "<" else "ASC"
+    if who.session_id is not None:
+        where += [*unset, f"{dialect.place} {sign} {args.bind(row[-1])}"]
+        order = f"ORDER BY {dialect.place} {way}"
+        return (yield _select(dialect, where, args, f"{order} LIMIT {span}"))
     moment, place = args.bind(row[_CREATED]), args.bind(row[-1])
     # The first condition is what an index can start from.
     where.append(f"created_at {sign}= {moment}")
     where.append(f"(created_at, {dialect.place}) {sign} ({moment}, {place})")
-    way = "DESC" if sign == "<" else "ASC"
     order = f"ORDER BY created_at {way}, {dialect.place} {way}"
-    unset = [dialect.unset(name) for name, value in given.items() if value is None]
-    if not unset:
-        return (yield _select(dialect, where, args, f"{order} LIMIT {span}"))
     window = (
         f"(SELECT {dialect.columns}, {dialect.place} AS {dialect.place} FROM memory_items"
         f" WHERE {' AND '.join(where)} {order} LIMIT {max(NEAR, span)}) AS memory_items"
@@ -73,7 +77,8 @@ def _select(
 def merge(stretches: Sequence[Rows]) -> list[Rows]:
     """Return *stretches* with those that share an item made one, where the first of them was.
 
-    Rows are told apart by their first column, and ordered by their time and their last.
+    Rows are told apart by their first column, and ordered by their last, what has no session by
+    its time first.
     """
     merged: list[dict[str, Sequence[Any]]] = []
     for stretch in stretches:
@@ -86,4 +91,11 @@ def merge(stretches: Sequence[Rows]) -> list[Rows]:
             merged.remove(other)
             touched[0].update(other)
         touched[0].update(rows)
-    return [sorted(rows.values(), key=lambda row: (row[_CREATED], row[-1])) for rows in merged]
+    return [sorted(rows.values(), key=_order_of(next(iter(rows.values())))) for rows in merged]
+
+
+def _order_of(one: Sequence[Any]) -> Callable[[Sequence[Any]], Any]:
+    """Return what the rows of a stretch are ordered by, of which *one* is a row."""
+    if decode(one[: len(READ)]).metadata.session_id is not None:
+        return itemgetter(-1)
+    return itemgetter(_CREATED, -1)

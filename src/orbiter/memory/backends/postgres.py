@@ -303,7 +303,7 @@ class PostgresMemoryStore(PostgresRecall):
         """Upsert rows for their callers: in one statement where that is possible."""
         dialect = self._dialect
         if not dialect.is_one(rows):
-            await self._write(lambda: dialect.add_many(rows))
+            await self._write(lambda: dialect.add_at_once(rows, again=False))
             return [None] * len(rows)
         again = False
 
@@ -311,9 +311,9 @@ class PostgresMemoryStore(PostgresRecall):
             nonlocal again
             async with self._driver.lease(self._opened()) as connection:
                 try:
-                    steps = dialect.add_many(rows, again=again)
+                    steps = dialect.add_at_once(rows, again=again)
                     if not await self._driver.is_done_at_once(connection, steps):
-                        steps = dialect.add_many(rows, again=again)
+                        steps = dialect.add_at_once(rows, again=again)
                         await self._driver.run_in_transaction(connection, steps)
                 except Exception as exc:  # any: only whether it was an answer matters
                     again = again or not is_answer(exc)

@@ -27,7 +27,7 @@ from orbiter.memory.erasure import Erasure
 from orbiter.memory.errors import EmptyFilterError, InvalidItemError
 from orbiter.memory.filters import Where
 from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.query import SCOPE_FIELDS, Cursor, Query, check_size
+from orbiter.memory.query import SCOPE_FIELDS, Cursor, Order, Query, check_order, check_size
 from orbiter.memory.records import Record, Written
 from orbiter.memory.reports import SPOKEN, ConversationInfo
 
@@ -210,7 +210,7 @@ class RedisMemoryStore:
         metadata: MemoryMetadata | None = None,
         item_ids: Sequence[str] | None = None,
     ) -> list[Record]:
-        """Return items as records, by `created_at` and in the order in which they came.
+        """Return items as records, in the order in which they came.
 
         There are no versions of them. *after* is the id of the last record of the page before.
         With *metadata*, only those that match it; with *item_ids*, only those of these ids.
@@ -271,6 +271,7 @@ class RedisMemoryStore:
         since: datetime | None = None,
         until: datetime | None = None,
         where: Where | None = None,
+        order: Order = "time",
     ) -> list[MemoryItem]:
         """Return at most *limit* items that match every given filter, newest first.
 
@@ -278,7 +279,10 @@ class RedisMemoryStore:
         second excluded. *where* says what must hold of fields and of keys of `metadata.extra`: see
         `docs/backends.md#where`. *before* and *after* are an item, or its id: pass the last item
         of a page as *before* to get the page of older ones, the first as *after* to get the one of
-        newer ones; the item may be gone by then. An id alone must still be stored.
+        newer ones; the item may be gone by then. An id alone must still be stored. *order*
+        `insertion` is that of a conversation, whose `session_id` or `task_id` *metadata* must name:
+        what was added last comes first, whatever `created_at` says; a cursor must then still be
+        stored.
 
         The scope that fewest items have is read from its newest item on, so the cost of a *query*,
         *memory_type*, *status* or *where* that few of them match grows with their number.
@@ -286,8 +290,9 @@ class RedisMemoryStore:
         asked = Query(
             query, metadata, memory_type, status, limit, since=since, until=until, where=where
         )
+        check_order(order, asked)
         older, newer = check_cursor("before", before), check_cursor("after", after)
-        return await self._items.search(asked, before=older, after=newer)
+        return await self._items.search(asked, before=older, after=newer, order=order)
 
     async def count(self, *, metadata: MemoryMetadata | None = None) -> int:
         """Return how many items there are, or how many match *metadata*."""

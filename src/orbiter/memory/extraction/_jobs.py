@@ -26,8 +26,8 @@ KEPT = timedelta(days=30)
 """How long a job stays that is done: its cursor is behind it, and nobody asks for it again."""
 
 OVERLAP = timedelta(seconds=10)
-"""How much later than a newer message an older one may be stored: writers have clocks of their
-own. So far back a conversation is looked at again."""
+"""How far back a conversation is looked at again if the message is gone that a cursor reached to:
+writers have clocks of their own."""
 
 RECENT = 200
 """Most messages that a cursor knows by their ids: of more in the last moments, the newest. What is
@@ -54,7 +54,7 @@ class ExtractionMemory(MemoryItem):
     recent: dict[str, datetime] = Field(default_factory=dict)
     """Its messages, or of a cursor those of the last moments, and when they were written."""
     seen_to: datetime = _FIRST
-    """Of a cursor: what was written before that counts as seen."""
+    """Of a cursor: if `last_id` is gone, what was written before that counts as seen."""
     messages: int = 0
     """Of a cursor: how many the conversation had when it was last looked at."""
     attempts: int = 0

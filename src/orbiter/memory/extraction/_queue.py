@@ -2,12 +2,12 @@
 
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
 
 from orbiter.memory.agent._bookkeeping import cursor_id
 from orbiter.memory.agent._core import Core, Store
-from orbiter.memory.agent._messages import read_back
+from orbiter.memory.agent._messages import read_back, read_on
 from orbiter.memory.agent._reading import belongs
 from orbiter.memory.errors import AccessError, ItemNotFoundError, VersionConflict
 from orbiter.memory.extraction._jobs import (
@@ -79,9 +79,7 @@ class Queue:
         made = 0
         while True:
             cursor = await _own(store, cursor_id(conversation), conversation)
-            since = None if cursor is None else cursor.seen_to
-            said, _ = await read_back(store, conversation, since=since)
-            new = [item for item in said if cursor is None or not cursor.has_seen(item)]
+            new = await _not_queued(store, conversation, cursor)
             reached = cursor
             while new:
                 job = job_for(conversation, reached, new[: self._batch])
@@ -91,8 +89,7 @@ class Queue:
                 if kept is None:  # it was there a moment ago
                     break
                 reached = cursor_at(conversation, reached, kept)
-                past = reached.has_seen
-                new = new[self._batch :] if is_mine else [i for i in new if not past(i)]
+                new = new[self._batch :] if is_mine else _behind(new, kept)
             if reached is not None and messages not in (None, reached.messages):
                 reached = reached.model_copy(update={"messages": messages})
             is_kept = (
@@ -250,6 +247,28 @@ def _has_gone_on(info: ConversationInfo, cursor: MemoryItem | None) -> bool:
         or info.last_at > cursor.last_at
         or info.items != cursor.messages
     )
+
+
+async def _not_queued(
+    store: Store, conversation: MemoryMetadata, cursor: ExtractionMemory | None
+) -> list[MemoryItem]:
+    """Return the messages that came after *cursor*, in the order in which they came."""
+    if cursor is None:
+        return (await read_back(store, conversation))[0]
+    new = await read_on(store, conversation, cursor.last_id) if cursor.last_id else None
+    if new is not None:
+        return new
+    # The message that it reached to is gone for good, and with it where that one was.
+    said, _ = await read_back(store, conversation, since=cursor.seen_to)
+    return [item for item in said if not cursor.has_seen(item)]
+
+
+def _behind(messages: Sequence[MemoryItem], job: ExtractionMemory) -> list[MemoryItem]:
+    """Return those of *messages* that come after what *job* reads."""
+    ids = [item.id for item in messages]
+    if job.last_id in ids:
+        return list(messages[ids.index(job.last_id) + 1 :])
+    return [item for item in messages if item.id not in job.recent]
 
 
 async def _own(store: Store, item_id: str, conversation: MemoryMetadata) -> ExtractionMemory | None:

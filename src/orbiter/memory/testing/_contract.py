@@ -50,6 +50,9 @@ class CoreContract(Contract):
         deletes_many = isinstance(store, BulkDeleteStore)
         declared = self.capabilities.bulk_delete
         assert deletes_many == declared, f"declare bulk_delete={deletes_many}"
+        takes_order = "order" in inspect.signature(store.search).parameters
+        declared = self.capabilities.insertion_order
+        assert takes_order == declared, f"declare insertion_order={takes_order}"
         inserts = isinstance(store, InsertStore)
         assert inserts == self.capabilities.insert, f"declare insert={inserts}"
 

@@ -1,6 +1,7 @@
 """For stores whose `search` returns conversations: what comes back is legal to send."""
 
 import random
+from datetime import timedelta
 from typing import get_args
 
 import pytest
@@ -9,7 +10,7 @@ from orbiter.memory.conversation import whole_groups
 from orbiter.memory.items import AIMemory, HumanMemory, MemoryItem, ToolMemory
 from orbiter.memory.messages import Format, to_messages, validate
 from orbiter.memory.protocols import MemoryStore
-from orbiter.memory.testing._base import Contract
+from orbiter.memory.testing._base import START, Contract, person
 from orbiter.memory.testing.capabilities import needs
 from orbiter.memory.testing.histories import random_history
 
@@ -26,7 +27,32 @@ def _result(id: str) -> ToolMemory:
 
 
 class ConversationContract(Contract):
-    """Tool groups are whole or absent."""
+    """What was added first comes first, and tool groups are whole or absent."""
+
+    @needs(conversation=True)
+    async def test_a_conversation_is_in_the_order_in_which_it_was_added(
+        self, store: MemoryStore
+    ) -> None:
+        added = [person(str(seconds), seconds) for seconds in (30, 10, 20, 0, 40, 10)]
+        for item in added:
+            await store.add(item)
+
+        found = await store.search()
+
+        assert [item.id for item in found] == [item.id for item in added]
+        assert [item.created_at for item in found] == [item.created_at for item in added]
+
+    @needs(conversation=True)
+    async def test_a_clock_that_is_set_back_drops_no_tool_group(self, store: MemoryStore) -> None:
+        now = START
+        turn = [HumanMemory(content="go"), _calls("a", "b"), _result("a"), _result("b")]
+        for item, seconds in zip([*turn, AIMemory(content="done")], (0, 1, -1, 2, 0), strict=True):
+            item.__dict__["created_at"] = now + timedelta(seconds=seconds)
+            await store.add(item)
+
+        found = await store.search()
+
+        assert [item.memory_type for item in found] == ["human", "ai", "tool", "tool", "ai"]
 
     @needs(conversation=True)
     async def test_a_call_without_all_its_results_is_left_out(self, store: MemoryStore) -> None:

@@ -48,7 +48,9 @@ class Model:
 
     def search(self, asked: Query) -> list[MemoryItem]:
         """Return what `Query.matches` accepts, in the store's order."""
-        oldest_first = sorted(self.items, key=lambda item: item.created_at)
+        oldest_first = list(self.items)
+        if not self.capabilities.conversation:
+            oldest_first.sort(key=lambda item: item.created_at)
         if self.capabilities.conversation and asked.memory_type is not None:
             about = Query(metadata=asked.metadata, fields=asked.fields)
             oldest_first = whole_groups([item for item in oldest_first if about.matches(item)])

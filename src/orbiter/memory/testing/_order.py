@@ -7,11 +7,16 @@ import pytest
 from orbiter.memory.items import HumanMemory, MemoryItem
 from orbiter.memory.protocols import MemoryStore
 from orbiter.memory.testing._base import START, Contract, add_all, contents, of, person
+from orbiter.memory.testing.capabilities import needs
 
 
 class OrderContract(Contract):
-    """By the instant of creation, then by insertion; a limit keeps the newest."""
+    """By the instant of creation, then by insertion; a limit keeps the newest.
 
+    A conversation is in the order of insertion alone.
+    """
+
+    @needs(conversation=False)
     async def test_order_is_by_instant_then_by_insertion(self, store: MemoryStore) -> None:
         east = timezone(timedelta(hours=9))
         await store.add(person("third", 30))
@@ -63,11 +68,19 @@ class OrderContract(Contract):
 
         assert contents(await store.search()) == self._ordered("his", "hers")
 
+    @needs(conversation=False)
     async def test_a_limit_keeps_the_newest(self, store: MemoryStore) -> None:
         for seconds in (3, 1, 2, 4):
             await store.add(person(str(seconds), seconds))
 
         assert contents(await store.search(limit=2)) == self._ordered("3", "4")
+
+    @needs(conversation=True)
+    async def test_a_limit_keeps_what_was_added_last(self, store: MemoryStore) -> None:
+        for seconds in (4, 1, 3, 2):
+            await store.add(person(str(seconds), seconds))
+
+        assert contents(await store.search(limit=2)) == self._ordered("3", "2")
 
     async def test_a_limit_of_nothing_gives_nothing(self, store: MemoryStore) -> None:
         await store.add(person("hi"))

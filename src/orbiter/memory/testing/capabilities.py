@@ -14,7 +14,7 @@ _Test = TypeVar("_Test", bound=Callable[..., Any])
 
 _SWITCHES = (
     "conversation", "batch", "lifecycle", "durable", "shared", "versions", "paging", "where",
-    "bulk_delete", "insert", "expiry",
+    "bulk_delete", "insert", "insertion_order", "expiry",
 )  # fmt: skip
 
 
@@ -28,7 +28,8 @@ class Capabilities:
     acknowledged survives `kill -9`; the test class must then have a `recipe`. `shared`: several
     stores may use the same data at once. `versions`: it is a `VersionedStore`. `paging`: its
     `search` takes `before`, `after`, `since` and `until`. `where`: its `search` takes `where`.
-    `bulk_delete`: it has `delete_many`. `insert`: it is an `InsertStore`. `expiry`: it knows
+    `bulk_delete`: it has `delete_many`. `insert`: it is an `InsertStore`.
+    `insertion_order`: its `search` takes `order`. `expiry`: it knows
     `expires_at`; whose clock counts is the store's affair, and how finely: SQLite and Redis know
     milliseconds, and end an item up to two of them early, never late. A declaration that
     contradicts itself is a `ValueError`.
@@ -47,6 +48,7 @@ class Capabilities:
     where: bool = False
     bulk_delete: bool = False
     insert: bool = False
+    insertion_order: bool = False
     expiry: bool = True
 
     def __post_init__(self) -> None:

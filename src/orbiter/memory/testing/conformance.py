@@ -14,6 +14,7 @@ from orbiter.memory.testing._expiry import ExpiryContract
 from orbiter.memory.testing._fidelity import FidelityContract
 from orbiter.memory.testing._filters import FilterContract
 from orbiter.memory.testing._insert import InsertContract
+from orbiter.memory.testing._insertion import InsertionContract
 from orbiter.memory.testing._isolation import IsolationContract
 from orbiter.memory.testing._lifecycle import LifecycleContract
 from orbiter.memory.testing._meaning import MeaningContract
@@ -45,6 +46,7 @@ class StoreConformance(
     LifecycleContract,
     ConcurrencyContract,
     ConversationContract,
+    InsertionContract,
     PagingContract,
     MeaningContract,
     InsertContract,

@@ -1,7 +1,7 @@
 """Messages of a foreign conversation, as items of one session in the order they were said.
 
-A conversation's order is the order of its times here. So where a file leaves times out, or they
-contradict the order it shows, each message is dated just after the one before it.
+They are stored in that order. Where a file leaves times out, or they contradict the order it shows,
+each message is dated just after the one before it, so that a list by time tells the same.
 """
 
 from collections.abc import Mapping, Sequence

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from orbiter.memory.backends import _sql
+from orbiter.memory.backends._postgres.conversation_locks import conversation_locks
 from orbiter.memory.backends._postgres.derived import LOCKED
 from orbiter.memory.backends._postgres.folding import folded
 from orbiter.memory.backends._postgres.keeping import PartitionedKeeping, PostgresKeeping
@@ -13,9 +14,18 @@ from orbiter.memory.backends._postgres.living import living, over
 from orbiter.memory.backends._postgres.schema import DIGEST, FOLDED, field
 from orbiter.memory.backends._postgres.where import PostgresWording
 from orbiter.memory.backends._rows import READ, Row
-from orbiter.memory.backends._sql import Args, Dialect, Filter, Rows, Statement, Steps
+from orbiter.memory.backends._sql import (
+    Args,
+    Dialect,
+    Filter,
+    Rows,
+    Statement,
+    Steps,
+    fields_without_value,
+)
 from orbiter.memory.errors import AccessError
 from orbiter.memory.filters import Condition
+from orbiter.memory.query import Order, Query
 
 _COLUMNS = ", ".join(Row._fields)
 _VALUES = _COLUMNS.replace("metadata", "metadata::jsonb")
@@ -42,6 +52,13 @@ _CREATED = f"CASE WHEN {_LIVES} THEN m.created_at ELSE <given>.created_at END"
 _NUMBERED = (
     "numbered AS MATERIALIZED (SELECT *, nextval('memory_items_seq') AS seq"
     " FROM (SELECT * FROM given ORDER BY n) AS ordered)"
+)
+# Numbers come in the order in which they are asked for, rows in that of commits. Who holds the
+# lock of a conversation from before its number on until its commit makes the two the same.
+_IN_TURN = (
+    "held AS MATERIALIZED (SELECT pg_advisory_xact_lock(key) FROM unnest(<locks>::bigint[]) AS t"
+    " (key)), numbered AS MATERIALIZED (SELECT *, nextval('memory_items_seq') AS seq FROM (SELECT"
+    " given.* FROM given, (SELECT count(*) FROM held) AS h ORDER BY n) AS ordered)"
 )
 _UPDATE = (
     ", ".join(f"{name} = excluded.{name}" for name in _CHANGED)
@@ -92,6 +109,17 @@ class PostgresDialect(Dialect):
     def instant(self, value: datetime) -> object:
         """Return the time itself."""
         return value
+
+    def order(self, order: Order, asked: Query, way: str) -> str:
+        """Return how rows are ordered, by what an index begins with first.
+
+        That a field has no value does not tell the planner that the order leaves it out.
+        """
+        if order == "time" or asked.needle:
+            return super().order(order, asked, way)
+        unset = fields_without_value(asked)
+        fields = [f"{field(name)} {way}" for name in ("session_id", "user_id") if name in unset]
+        return f"ORDER BY {', '.join([*fields, f'{self.place} {way}'])}"
 
     def scope(self, wanted: dict[Any, str], args: Args) -> list[str]:
         """Return equalities that the expression indexes serve."""
@@ -235,44 +263,66 @@ class PostgresDialect(Dialect):
         """Tell whether one statement writes all of *rows*."""
         return len(list(_waves(rows))) == 1
 
-    def add_many(self, rows: Sequence[Row], *, again: bool = False) -> Steps[None]:
-        """Upsert *rows* by the thousand; those of one id one after the other.
+    def queue(self, rows: Sequence[Row]) -> Steps[None]:
+        """Wait for one's turn in the conversations of *rows*, before anything else is locked."""
+        locks = conversation_locks(rows)
+        if locks:
+            yield Statement(
+                "SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS t (key)", [locks]
+            )
+
+    def add_at_once(self, rows: Sequence[Row], *, again: bool) -> Steps[None]:
+        """Upsert *rows* as `queue` and `add_many` do, in one statement if `is_one` says so.
 
         With *again*, they may have been written already: a row that is as wanted stays.
         """
-        for batch in _waves(rows):
-            yield from self._put(batch, again=again)
+        if self.is_one(rows):
+            yield from self._put(rows, again=again, locks=conversation_locks(rows))
+        else:
+            yield from self.queue(rows)
+            yield from self.add_many(rows)
 
-    def _put(self, batch: Sequence[Row], *, again: bool) -> Steps[Rows]:
-        """Write rows of different ids; return the ids and versions of those written."""
+    def add_many(self, rows: Sequence[Row]) -> Steps[None]:
+        """Upsert *rows* by the thousand; those of one id one after the other."""
+        for batch in _waves(rows):
+            yield from self._put(batch)
+
+    def _put(
+        self, batch: Sequence[Row], *, again: bool = False, locks: Sequence[int] = ()
+    ) -> Steps[Rows]:
+        """Write rows of different ids; return the ids and versions of those written.
+
+        The locks of *locks* are taken in the same statement.
+        """
         values = [(*row, folded(row.content)) for row in batch]
         fold = any(each[-1] is not None for each in values)
         if fold and self._folds_apart:
-            put = yield from self._write_rows(values, fold=False, again=again)
+            put = yield from self._write_rows(values, fold=False, again=again, locks=locks)
             texts = [(each[0], each[1], each[-1]) for each in values if each[-1] is not None]
             yield Statement(_FOLD_APART, texts, many=True)
             return put
-        return (yield from self._write_rows(values, fold=fold, again=again))
+        return (yield from self._write_rows(values, fold=fold, again=again, locks=locks))
 
     def _write_rows(
-        self, values: Sequence[Sequence[Any]], *, fold: bool, again: bool
+        self, values: Sequence[Sequence[Any]], *, fold: bool, again: bool, locks: Sequence[int]
     ) -> Steps[Rows]:
-        if len(values) == 1:
-            sql = self._sql(many=False, fold=fold, again=again)
-            return (yield Statement(sql, values[0] if fold else values[0][:-1]))
-        columns = list(zip(*values, strict=True))
-        sql = self._sql(many=True, fold=fold, again=again)
-        return (yield Statement(sql, columns if fold else columns[:-1]))
+        many = len(values) > 1
+        bound: Sequence[Any] = list(zip(*values, strict=True)) if many else values[0]
+        if not fold:
+            bound = bound[:-1]
+        sql = self._sql(many=many, fold=fold, again=again, in_turn=bool(locks))
+        return (yield Statement(sql, [*bound, locks] if locks else bound))
 
     @cache  # noqa: B019 - there is one dialect of each kind, for as long as the process lives
-    def _sql(self, *, many: bool, fold: bool, again: bool) -> str:
-        if not many and not fold:
+    def _sql(self, *, many: bool, fold: bool, again: bool, in_turn: bool) -> str:
+        if not many and not fold and not in_turn:
             values = f"VALUES ({_placed(_GIVEN).replace('$5::text', '$5::text::jsonb')})"
             return f"{self._insert(values, again=again)} RETURNING m.id, m.version"
         given = _given(many=many, fold=fold)
         put = self._insert(f"SELECT {_VALUES}, seq FROM numbered ORDER BY id", again=again)
         return (
-            f"WITH given AS ({given}), {_NUMBERED}, put AS ({put} RETURNING m.id, m.version)"
+            f"WITH given AS ({given}), {_numbered(in_turn, fold)},"
+            f" put AS ({put} RETURNING m.id, m.version)"
             f"{_FOLD if fold else ''} SELECT id, version FROM put"
         )
 
@@ -353,6 +403,10 @@ class PartitionedDialect(PostgresDialect):
             conditions.append(f"user_key = {args.bind(wanted['user_id'])}")
         return conditions
 
+    def unset(self, name: str) -> str:
+        """Name the partition of what has no user, too."""
+        return super().unset(name) + (" AND user_key = ''" if name == "user_id" else "")
+
     def by_id(self, args: Args, item_id: str) -> str:
         """Ask for the partition first."""
         there = args.bind(item_id)
@@ -382,12 +436,12 @@ class PartitionedDialect(PostgresDialect):
         return (yield from super()._hold(f"({condition}) AND {where}", held)) if ids else ()
 
     @cache  # noqa: B019 - there is one dialect of each kind, for as long as the process lives
-    def _sql(self, *, many: bool, fold: bool, again: bool) -> str:
+    def _sql(self, *, many: bool, fold: bool, again: bool, in_turn: bool) -> str:
         # Whoever has an id keeps it locked until the row is written. An id of another user's is
         # left out here: the row has to move.
         return (
             f"WITH given AS (SELECT *, {_USER_KEY} AS user_key"
-            f" FROM ({_given(many=many, fold=fold)}) AS given), {_NUMBERED},"
+            f" FROM ({_given(many=many, fold=fold)}) AS given), {_numbered(in_turn, fold)},"
             " own AS (INSERT INTO memory_ids AS i (id, user_key) SELECT id, user_key FROM given"
             " ORDER BY id ON CONFLICT (id) DO UPDATE SET user_key = i.user_key"
             " WHERE i.user_key = excluded.user_key RETURNING i.id),"
@@ -405,7 +459,9 @@ class PartitionedDialect(PostgresDialect):
         """Lock the id before its row, as every write does: else two could wait for each other."""
         yield Statement("SELECT 1 FROM memory_ids WHERE id = $1 FOR UPDATE", [item_id])
 
-    def _put(self, batch: Sequence[Row], *, again: bool) -> Steps[Rows]:
+    def _put(
+        self, batch: Sequence[Row], *, again: bool = False, locks: Sequence[int] = ()
+    ) -> Steps[Rows]:
         elsewhere: Rows = ()
         if len(batch) > 1:
             elsewhere = yield Statement(
@@ -414,7 +470,9 @@ class PartitionedDialect(PostgresDialect):
                 [[row.id for row in batch], [row.metadata for row in batch]],
             )
         # Rows that move take their turn among the others, so that all keep their order.
-        put = [] if elsewhere else list((yield from super()._put(batch, again=again)))
+        put: list[Sequence[Any]] = []
+        if not elsewhere:
+            put += yield from super()._put(batch, again=again, locks=locks)
         there = {item_id for item_id, _ in put}
         for row in batch if len(put) < len(batch) else ():
             if row.id in there:
@@ -450,6 +508,11 @@ class PartitionedDialect(PostgresDialect):
                 [*row, folded(row.content), new, old],
             )
         )
+
+
+def _numbered(in_turn: bool, fold: bool) -> str:  # noqa: FBT001
+    last = len(_GIVEN) + (2 if fold else 1)
+    return _IN_TURN.replace("<locks>", f"${last}") if in_turn else _NUMBERED
 
 
 def _or_update(key: str, again: bool) -> str:  # noqa: FBT001

@@ -8,7 +8,7 @@ because neither a primary key nor a distributed table can be cut along an expres
 from collections.abc import Callable
 from typing import NamedTuple
 
-from orbiter.memory.backends._postgres import derived, lasting_tables
+from orbiter.memory.backends._postgres import derived, lasting_tables, order_tables
 from orbiter.memory.query import SCOPE_FIELDS
 
 LOCK = 0x6F72626974657201
@@ -223,7 +223,11 @@ def tables(layout: Layout) -> tuple[str, ...]:
     return (*TABLES[: 4 if layout.partitions else 3], *derived.TABLES)
 
 
-MIGRATIONS: tuple[Callable[..., str], ...] = (derived.second, lasting_tables.third)
+MIGRATIONS: tuple[Callable[..., str], ...] = (
+    derived.second,
+    lasting_tables.third,
+    order_tables.fourth,
+)
 """From version 1 on, what makes the script of each version; called like `first`. Only ever add to
 the end."""
 

@@ -9,7 +9,7 @@ from orbiter.memory.backends._stretches import merge
 
 
 def around(dialect: PostgresDialect, item_ids: Sequence[str], span: int) -> Steps[list[Rows]]:
-    """Return each item's row with *span* before and after it, overlaps made one, oldest first."""
+    """Return each item's row with *span* before and after it, overlaps made one, in order."""
     if not item_ids:
         yield Statement("SELECT 1 WHERE false")  # a closed store says so
         return []
@@ -20,11 +20,9 @@ def around(dialect: PostgresDialect, item_ids: Sequence[str], span: int) -> Step
         # Each is an index of its own, and only one of them is read.
         sides += [
             f"(SELECT {columns} FROM memory_items AS m WHERE {condition} AND m.deleted = 0"
-            f" AND {dialect.living('m')}"
-            f" AND m.created_at {sign}= h.created_at"
-            f" AND (m.created_at, m.seq) {sign} (h.created_at, h.seq)"
-            f" ORDER BY m.created_at {way}, m.seq {way} LIMIT $2)"
-            for condition in _ways(dialect)
+            f" AND {dialect.living('m')} AND {_beyond(sign, is_talk)}"
+            f" ORDER BY {_order(way, is_talk)} LIMIT $2)"
+            for condition, is_talk in _ways(dialect)
         ]
     rows = yield Statement(
         f"SELECT h.n, around.* FROM (SELECT n, id, {dialect.owner} AS user_key,"
@@ -40,10 +38,27 @@ def around(dialect: PostgresDialect, item_ids: Sequence[str], span: int) -> Step
     return merge(list(stretches.values()))
 
 
-def _ways(dialect: PostgresDialect) -> list[str]:
-    """Return the ways in which `h` and `m` can be of one conversation, of which one applies."""
+def _beyond(sign: str, is_talk: bool) -> str:  # noqa: FBT001
+    if is_talk:
+        return f"m.seq {sign} h.seq"
+    return (
+        f"m.created_at {sign}= h.created_at AND (m.created_at, m.seq) {sign} (h.created_at, h.seq)"
+    )
+
+
+def _order(way: str, is_talk: bool) -> str:  # noqa: FBT001
+    # By the user first, as the index is: that there is none does not tell it to the planner.
+    first = "m.metadata->>'user_id'" if is_talk else "m.created_at"
+    return f"{first} {way}, m.seq {way}"
+
+
+def _ways(dialect: PostgresDialect) -> list[tuple[str, bool]]:
+    """Return the ways in which `h` and `m` can be of one conversation, of which one applies.
+
+    Each is a condition, and whether there is a session.
+    """
     cut = "m.user_key = h.user_key AND " if dialect.owner == "user_key" else ""
-    ways = []
+    ways: list[tuple[str, bool]] = []
     for user in (True, False):
         for session in (True, False):
             same = [
@@ -52,5 +67,5 @@ def _ways(dialect: PostgresDialect) -> list[str]:
                 else f"h.{name} IS NULL AND m.metadata->>'{name}' IS NULL"
                 for name, is_set in (("user_id", user), ("session_id", session))
             ]
-            ways.append(cut + " AND ".join(same))
+            ways.append((cut + " AND ".join(same), session))
     return ways

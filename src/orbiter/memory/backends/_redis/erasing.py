@@ -63,7 +63,7 @@ for number = 1, #found[2], 2 do
     end
     local head = is_wanted and head_of(string.sub(place, 29))
     if is_wanted and (not head or head.place ~= place) then
-        redis.call('ZREM', all, place)
+        leave(all, place)
         leave_scopes(place, scopes)
         gone = gone + redis.call('ZREM', expiry, entry)
     end

@@ -14,7 +14,17 @@ from typing import Any
 
 from orbiter.memory.backends._redis.commands import Command, Script
 from orbiter.memory.backends._redis.link import link_to
-from orbiter.memory.backends._redis.scripts import CLEAR, COUNT, DELETE, HEAD, MOVE, PAGE, PUT, USED
+from orbiter.memory.backends._redis.scripts import (
+    CLEAR,
+    COUNT,
+    DELETE,
+    HEAD,
+    MOVE,
+    PAGE,
+    PAGE_ADDED,
+    PUT,
+    USED,
+)
 from orbiter.memory.backends._rows import Row, decode, end_of
 from orbiter.memory.errors import (
     AccessError,
@@ -24,7 +34,7 @@ from orbiter.memory.errors import (
     VersionConflict,
 )
 from orbiter.memory.items import MemoryItem
-from orbiter.memory.query import SCOPE_FIELDS, Cursor, Query, ScopeField
+from orbiter.memory.query import SCOPE_FIELDS, Cursor, Order, Query, ScopeField
 
 CHUNK = 500
 """Items that one call reads, some milliseconds of the server's time."""
@@ -185,11 +195,11 @@ class RedisItems:
     async def rows_after(
         self, wanted: dict[ScopeField, str], after: str | None, most: int
     ) -> list[list[Any]]:
-        """Return at most *most* rows, and some if there are any, that come after an id's."""
-        low = "-" if after is None else f"({await self._place('after', Cursor(after))}"
+        """Return at most *most* rows, and some if there are any, that were added after an id's."""
+        low = "-inf" if after is None else f"({await self._stamp('after', Cursor(after))}"
         while low:
-            args: list[str | int] = [low, "+", 1, most]
-            last, *values = await self._call(PAGE.call(self._keys(wanted), args))
+            args: list[str | int] = [low, "+inf", 1, most]
+            last, *values = await self._call(PAGE_ADDED.call(self._keys(wanted), args))
             if values:
                 return [_timed(_row(value)) for value in values]
             low = f"({last.decode()}" if last else ""
@@ -235,13 +245,23 @@ class RedisItems:
         return None if value is None else _item(_row(value))
 
     async def search(
-        self, asked: Query, *, before: Cursor | None, after: Cursor | None
+        self, asked: Query, *, before: Cursor | None, after: Cursor | None, order: Order = "time"
     ) -> list[MemoryItem]:
         self.check()
         if not asked.limit:
             return []
-        low, high = await self._bounds(asked, before, after)
-        others = (asked.memory_type, asked.status, asked.condition)
+        others: tuple[object, ...] = (asked.memory_type, asked.status, asked.condition)
+        if order == "insertion":
+            script = PAGE_ADDED
+            low, high = "-inf", "+inf"
+            if after is not None:
+                low = f"({await self._stamp('after', after)}"
+            if before is not None:
+                high = f"({await self._stamp('before', before)}"
+            others = (*others, asked.since, asked.until)
+        else:
+            script = PAGE
+            low, high = await self._bounds(asked, before, after)
         looks_inside = bool(asked.needle) or any(each is not None for each in others)
         size = PROBE if looks_inside else CHUNK
         found: list[MemoryItem] = []
@@ -249,7 +269,7 @@ class RedisItems:
             left = min(asked.limit - len(found), CHUNK)
             most = max(left, size) if looks_inside else left
             args: list[str | int] = [low, high, int(after is not None), most]
-            last, *values = await self._call(PAGE.call(self._keys(asked.wanted), args))
+            last, *values = await self._call(script.call(self._keys(asked.wanted), args))
             found += _matching(values, asked)
             if not last:
                 break
@@ -293,6 +313,10 @@ class RedisItems:
         if asked.until is not None and (high == "+" or _digits(asked.until) < high[1:]):
             high = f"({_digits(asked.until)}"
         return low, high
+
+    async def _stamp(self, name: str, cursor: Cursor) -> int:
+        """Return the stamp of the first write of an item that is there."""
+        return int((await self._place(name, Cursor(cursor.item_id)))[15:28], 16)
 
     async def _place(self, name: str, cursor: Cursor) -> str:
         if cursor.created_at is not None:

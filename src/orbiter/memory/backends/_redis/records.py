@@ -25,7 +25,7 @@ ROUNDS = 20
 async def read(
     items: RedisItems, wanted: Mapping[Any, str], after: str | None, limit: int
 ) -> list[Record]:
-    """Return the next records in the order of `created_at`, of equals in that of insertion."""
+    """Return the next records in the order of insertion."""
     found: list[Record] = []
     last = after
     while len(found) < limit:

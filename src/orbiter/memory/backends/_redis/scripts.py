@@ -3,6 +3,8 @@
     orbiter:{name}:item:<id>         an item, see below
     orbiter:{name}:all               sorted set, every score 0: the places of all items
     orbiter:{name}:user_id:<value>   the same of one user; also session_id, task_id, agent_id
+    orbiter:{name}:added:all         sorted set of ids by the stamp of their first write; also of a
+                                     session or a task, as in added:session_id:<value>
     orbiter:{name}:expiry            sorted set by end of life: place, U+0000, scopes
     orbiter:{name}:seq               the last stamp that was given
     orbiter:{name}:call:<token>      what a write answered, so that its repetition changes nothing
@@ -71,8 +73,20 @@ local function for_each(scopes, work)
         start = stop + 1
     end
 end
+-- Return the set in which the items of a scope stand as they were added; of a user there is none.
+local function added(key)
+    local scope = string.sub(key, #root + 1)
+    if scope == 'all' or string.find(scope, '^session_id:') or string.find(scope, '^task_id:') then
+        return root .. 'added:' .. scope
+    end
+end
+local function leave(key, place)
+    redis.call('ZREM', key, place)
+    local by_stamp = added(key)
+    if by_stamp then redis.call('ZREM', by_stamp, string.sub(place, 29)) end
+end
 local function leave_scopes(place, scopes)
-    for_each(scopes, function(key) redis.call('ZREM', key, place) end)
+    for_each(scopes, function(key) leave(key, place) end)
 end
 
 -- Take items that are over out of the indexes; a bounded number, so that no call pays for all.
@@ -81,7 +95,7 @@ local function trim(most)
     for _, entry in ipairs(dead) do
         local stop = string.find(entry, '\\0', 1, true)
         local place = string.sub(entry, 1, stop - 1)
-        redis.call('ZREM', all, place)
+        leave(all, place)
         leave_scopes(place, string.sub(entry, stop + 1))
         redis.call('ZREM', expiry, entry)
     end
@@ -89,7 +103,7 @@ local function trim(most)
 end
 
 local function remove(id, head)
-    redis.call('ZREM', all, head.place)
+    leave(all, head.place)
     leave_scopes(head.place, head.scopes)
     redis.call('ZREM', expiry, head.place .. '\\0' .. head.scopes)
     redis.call('UNLINK', root .. 'item:' .. id)
@@ -115,7 +129,7 @@ end
 # KEYS: all, and the index of each scope that is asked for. The smallest is walked.
 _WALK = """
 local function forget(place)
-    for _, key in ipairs(KEYS) do redis.call('ZREM', key, place) end
+    for _, key in ipairs(KEYS) do leave(key, place) end
 end
 -- Call visit for each place from one end on until it returns true; return where to go on, or ''.
 local function walk(low, high, is_forward, most, visit)
@@ -206,7 +220,15 @@ local function enter(key, score, member, death)
     end
     life[key] = ends
 end
-local stamp, has_endless = last_stamp(), false
+local function enter_place(key, place, death)
+    enter(key, 0, place, death)
+    local by_stamp = added(key)
+    if by_stamp then
+        local first = digits(tonumber(string.sub(place, 16, 28), 16))
+        enter(by_stamp, first, string.sub(place, 29), death)
+    end
+end
+local stamp, has_endless, first_mark = last_stamp(), false, nil
 local function put(id, created, ending, scopes, body)
     local death = ttl > 0 and now + ttl
     if ending ~= '' then
@@ -225,7 +247,7 @@ local function put(id, created, ending, scopes, body)
         end
         return
     end
-    local version, place = 1, created .. mark .. id
+    local version, place = 1, created .. (first_mark or mark) .. id
     if head then
         version, place = head.version + 1, head.place
         if head.scopes ~= scopes then
@@ -252,8 +274,8 @@ local function put(id, created, ending, scopes, body)
         redis.call('SET', root .. 'item:' .. id, value)
         has_endless = true
     end
-    enter(all, 0, place, death)
-    for_each(scopes, function(key) enter(key, 0, place, death) end)
+    enter_place(all, place, death)
+    for_each(scopes, function(key) enter_place(key, place, death) end)
 end
 """
 )
@@ -285,6 +307,7 @@ for number = 6, #ARGV, each do
     local id, known, version = ARGV[number], ARGV[number + 5], ARGV[number + 6]
     local head = head_of(id)
     if known == (head and string.format('%013x', head.stamp) or '') then
+        first_mark = head and string.sub(head.place, 16, 28)
         if head then -- a write over it would keep its time and its number
             remove(id, head)
             life = {}
@@ -394,6 +417,60 @@ return answer(digits(gone))
 """
 )
 """Arguments: token, ms to remember it, ids. Answers how many of them were there."""
+
+PAGE_ADDED = Script.of(
+    _BASE
+    + """
+local low, high, is_forward, most = ARGV[1], ARGV[2], ARGV[3] == '1', tonumber(ARGV[4])
+trim(500)
+-- The smallest of the sets that there are; one that lacks something is made anew. It was written
+-- before there were such sets, or by somebody who does not know of them.
+local key, places, least
+for number = 1, #KEYS do
+    local size = redis.call('ZCARD', KEYS[number])
+    if added(KEYS[number]) and (not least or size < least) then
+        key, places, least = added(KEYS[number]), KEYS[number], size
+    end
+end
+if redis.call('ZCARD', key) ~= least then
+    redis.call('UNLINK', key)
+    for _, place in ipairs(redis.call('ZRANGE', places, 0, -1)) do
+        local first = digits(tonumber(string.sub(place, 16, 28), 16))
+        redis.call('ZADD', key, first, string.sub(place, 29))
+    end
+    local left = redis.call('PTTL', places)
+    if left > 0 then redis.call('PEXPIRE', key, digits(left)) end
+end
+local found
+if is_forward then
+    found = redis.call('ZRANGEBYSCORE', key, low, high, 'WITHSCORES', 'LIMIT', 0, most)
+else
+    found = redis.call('ZREVRANGEBYSCORE', key, high, low, 'WITHSCORES', 'LIMIT', 0, most)
+end
+local answer, size = {''}, 0
+for number = 1, #found, 2 do
+    local value = redis.call('GET', root .. 'item:' .. found[number])
+    if value then -- else it was evicted, or removed by hand
+        local stop = 53 + tonumber(string.sub(value, 50, 53), 16)
+        local has, is_wanted = '\\0' .. string.sub(value, 54, stop) .. '\\0', true
+        for each = 2, #KEYS do
+            local scope = '\\0' .. string.sub(KEYS[each], #root + 1) .. '\\0'
+            is_wanted = is_wanted and string.find(has, scope, 1, true)
+        end
+        if is_wanted then
+            answer[#answer + 1] = value
+            size = size + #value
+        end
+    end
+    answer[1] = found[number + 1]
+    if size > 1000000 then return answer end
+end
+if #found < most * 2 then answer[1] = '' end
+return answer
+"""
+)
+"""Arguments: lowest and highest stamp, 1 to go up, how many. Answers with the stamp to go on from,
+or nothing, and some items as they were added."""
 
 USED = Script.of(
     _BASE

@@ -7,6 +7,7 @@ from unicodedata import unidata_version
 from orbiter.memory import words
 from orbiter.memory.backends._sqlite import originals
 from orbiter.memory.backends._sqlite.lasting_tables import LASTING
+from orbiter.memory.backends._sqlite.order_tables import ORDER
 from orbiter.memory.backends._sqlite.recall_tables import RECALL, TERMS
 from orbiter.memory.errors import StorageError
 
@@ -113,7 +114,7 @@ CREATE TABLE episodic_memories (
 CREATE INDEX episodic_memories_expiry ON episodic_memories (expires_at);
 """
 
-MIGRATIONS = (FIRST, EPISODES, RECALL, LASTING)
+MIGRATIONS = (FIRST, EPISODES, RECALL, LASTING, ORDER)
 """Numbered from 1. Only ever add to the end: files of every past version are out there."""
 
 WORDS = (

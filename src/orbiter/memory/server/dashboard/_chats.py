@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from orbiter.memory.agent._reading import derived_id
 from orbiter.memory.costs import sent_tokens
 from orbiter.memory.errors import ItemNotFoundError, QueryError
-from orbiter.memory.items import MemoryItem, MemoryStatus, role_of
+from orbiter.memory.items import MemoryItem, role_of
 from orbiter.memory.query import SCOPE_FIELDS, Query
 from orbiter.memory.reports import ConversationInfo
 from orbiter.memory.server.dashboard._conversation import (
@@ -121,17 +121,16 @@ async def sum_up(ask: Ask) -> Said:
 
 async def _shown(ask: Ask, talk: Conversation) -> Data:
     before = ask.text("before") or None
-    found = await talk.handle.list(
-        where=talk.where, status=MemoryStatus.ACCEPTED, limit=_PAGE, cursor=before
-    )
+    read = await talk.page(limit=_PAGE + 1, before=before)
+    found, is_all = read[:_PAGE], len(read) <= _PAGE
     if not found and before is None:
         raise ItemNotFoundError(name_of(talk.scope), way="the page of chats lists those there are")
-    items = without_halves(found[::-1], is_all=found.next is None)
+    items = without_halves(found[::-1], is_all=is_all)
     by, size = _window(ask)
     sent = [] if talk.chat is None else await _sent(talk, by, size)
     kept = await _summary(talk)
     info = await _info(talk)
-    shown = drawn(items, sent=sent, covers_to=None if kept is None else kept.covers_to)
+    shown = drawn(items, sent=sent, summed_up=await _summed_up(talk, items, kept))
     return {
         "title": "" if info is None else _heading(await _title(ask, info)),
         "messages": None if info is None else info.items,
@@ -141,7 +140,7 @@ async def _shown(ask: Ask, talk: Conversation) -> Data:
         "address": address_of(talk.scope, ask.principal.scope),
         "home": _home(talk),
         "timeline": shown,
-        "earlier": items[0].id if items and found.next is not None else None,
+        "earlier": items[0].id if items and not is_all else None,
         "later": await _later(talk, found[0]) if before is not None and found else None,
         "is_newest": before is None,
         "has_window": talk.chat is not None,
@@ -158,12 +157,24 @@ async def _shown(ask: Ask, talk: Conversation) -> Data:
 
 async def _later(talk: Conversation, newest: MemoryItem) -> str | None:
     """Return where the page begins that comes after *newest*; nothing if that is the last one."""
-    since = await talk.handle.list(
-        where=talk.where, status=MemoryStatus.ACCEPTED, since=newest.created_at, limit=_LOOKED
-    )
-    ids = [item.id for item in since]
-    after = ids[: ids.index(newest.id)] if newest.id in ids else []
-    return after[-_PAGE - 1] if len(after) > _PAGE else None
+    after = await talk.page(limit=_PAGE + 1, after=newest.id)
+    return after[0].id if len(after) > _PAGE else None
+
+
+async def _summed_up(
+    talk: Conversation, items: list[MemoryItem], kept: "SummaryMemory | None"
+) -> set[str] | None:
+    """Return the ids of those of a page that the summary covers."""
+    if kept is None or not items:
+        return None if kept is None else set()
+    ids = [item.id for item in items]
+    if kept.covers_id in ids:
+        return set(ids[: ids.index(kept.covers_id) + 1])
+    if not kept.covers_id:
+        return {item.id for item in items if kept.covers_by_time(item)}
+    # It reaches to a message of a later page, and so covers all of this one; or to an earlier one.
+    later = await talk.page(limit=1, after=ids[-1], item_id=kept.covers_id)
+    return set(ids) if later else set()
 
 
 async def _info(talk: Conversation) -> ConversationInfo | None:

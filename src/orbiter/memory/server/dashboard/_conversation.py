@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from orbiter.memory.agent import Chat, ScopedMemory
+from orbiter.memory.agent._core import is_known
 from orbiter.memory.agent._handle import inside
 from orbiter.memory.agent._messages import nothing_else
 from orbiter.memory.agent._reading import narrowed
 from orbiter.memory.errors import QueryError
-from orbiter.memory.items import MemoryMetadata
+from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.query import SCOPE_FIELDS, Query, ScopeField
 from orbiter.memory.reports import SPOKEN
 from orbiter.memory.server.dashboard._pages import Ask
@@ -77,6 +78,34 @@ class Conversation:
     def where(self) -> dict[str, object]:
         """What holds of its messages, beside the scope of the handle."""
         return {**nothing_else(self.scope), "memory_type": {"$in": list(SPOKEN)}}
+
+    async def page(
+        self,
+        *,
+        limit: int,
+        before: str | None = None,
+        after: str | None = None,
+        item_id: str | None = None,
+    ) -> list[MemoryItem]:
+        """Return messages as they were added, the last first: the last, or next to a message.
+
+        With *item_id*, only the one of that id, if it is among them.
+        """
+        core, _, _ = inside(self.handle)
+        store = await core.opened(self.scope)
+        named = before if after is None else after
+        if named is not None and not await is_known(store, named, self.scope):
+            raise QueryError(f"`{named}` is not a message of this chat; open its newest page")
+        is_talk = (self.scope.session_id, self.scope.task_id) != (None, None)
+        return await store.search(
+            metadata=self.scope,
+            where=self.where if item_id is None else {**self.where, "id": item_id},
+            status=MemoryStatus.ACCEPTED,
+            order="insertion" if is_talk else "time",
+            limit=limit,
+            before=before,
+            after=after,
+        )
 
     @property
     def counter(self) -> "TokenCounter":

@@ -5,9 +5,8 @@ other half is shown as what it is.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from orbiter.memory.calls import call_arguments, call_id, call_name
 from orbiter.memory.items import MemoryItem, calls_of, result_id, role_of
@@ -77,9 +76,12 @@ def drawn(
     items: Sequence[MemoryItem],
     *,
     sent: Sequence[MemoryItem] = (),
-    covers_to: datetime | None = None,
+    summed_up: Collection[str] | None = None,
 ) -> Spoken:
-    """Return *items*, oldest first, as rows; *sent* is the window, oldest first."""
+    """Return *items*, as they were added, as rows; *sent* is the window, in the same order.
+
+    *summed_up* are the ids of those that a summary covers, if there is one.
+    """
     rows = _rows(items)
     ids = {item.id for item in sent}
     first = next((item.id for item in sent if role_of(item) != "system"), None)
@@ -89,8 +91,8 @@ def drawn(
         is_before = window_at is None or at < window_at
         row.is_pinned = row.is_sent and row.role == "system" and is_before
     summary_at = None
-    if covers_to is not None:
-        summed = [at for at, row in enumerate(rows) if row.item.created_at <= covers_to]
+    if summed_up is not None:
+        summed = [at for at, row in enumerate(rows) if row.item.id in summed_up]
         summary_at = summed[-1] + 1 if summed else 0
     return Spoken(rows, window_at, summary_at)
 
