@@ -269,6 +269,22 @@ async def test_few_scopes_of_many_items_are_forgotten_too(
     assert (held, scopes) == (8, 2)
 
 
+async def test_scopes_of_long_items_are_forgotten_too(
+    store: RedisMemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_mirror, "_MOST_CHARS", 10_000)
+    users = [MemoryMetadata(user_id=f"u{n}") for n in range(3)]
+    await store.add_many([_note(f"i{n}", "door code " * 400, users[n]) for n in range(3)])
+    mirror = Mirror(store)
+
+    for who in users:
+        assert len(await mirror.recall("door", scope=who, mode="words")) == 1
+    held, scopes = len(mirror._held), len(mirror._scopes)
+    await mirror.close()
+
+    assert (held, scopes) == (2, 2)
+
+
 async def test_what_is_cancelled_midway_leaves_no_item_behind(
     store: RedisMemoryStore, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,9 +1,80 @@
-"""Functions that remember texts and names they were asked about, and how they all forget them."""
+"""Functions that remember texts and names they were asked about, and how they all forget them.
+
+What is kept of texts is bounded by bytes: a memory may be a megabyte long, and thousands of them
+must not stay in the process because somebody searched.
+"""
 
 import sys
-from functools import _lru_cache_wrapper
+from collections.abc import Callable, Collection, Mapping
+from functools import _lru_cache_wrapper, update_wrapper
+from itertools import chain
+from threading import Lock
+from typing import Generic, NamedTuple, TypeVar
 
-__all__ = ["clear_all"]
+__all__ = ["TextCache", "clear_all", "text_cache"]
+
+_T = TypeVar("_T")
+
+
+class CacheInfo(NamedTuple):
+    """How full a cache is."""
+
+    currsize: int
+    bytes: int
+    max_bytes: int
+
+
+class TextCache(Generic[_T]):
+    """A function of one text that remembers its newest answers, in at most so many bytes.
+
+    The oldest are given up first. Threads may share it: a hit is one look-up, without a lock.
+    """
+
+    def __init__(self, function: Callable[[str], _T], *, max_bytes: int) -> None:
+        self._function = function
+        self._max_bytes = max_bytes
+        self._held: dict[str, _T] = {}
+        self._sizes: dict[str, int] = {}
+        self._bytes = 0
+        self._changing = Lock()
+        update_wrapper(self, function)
+
+    def __call__(self, text: str) -> _T:
+        """Return what the function returns for *text*."""
+        try:
+            return self._held[text]
+        except KeyError:
+            pass
+        answer = self._function(text)
+        size = sys.getsizeof(text) + _size_of(answer)
+        if size > self._max_bytes:
+            return answer
+        with self._changing:
+            if text not in self._held:
+                self._held[text], self._sizes[text] = answer, size
+                self._bytes += size
+            while self._bytes > self._max_bytes:
+                oldest = next(iter(self._held))
+                del self._held[oldest]
+                self._bytes -= self._sizes.pop(oldest)
+        return answer
+
+    def cache_info(self) -> CacheInfo:
+        """Return how full it is."""
+        with self._changing:
+            return CacheInfo(len(self._held), self._bytes, self._max_bytes)
+
+    def cache_clear(self) -> None:
+        """Forget everything."""
+        with self._changing:
+            self._held.clear()
+            self._sizes.clear()
+            self._bytes = 0
+
+
+def text_cache(*, max_bytes: int) -> Callable[[Callable[[str], _T]], TextCache[_T]]:
+    """Have a function of one text remember what it returned, in at most *max_bytes*."""
+    return lambda function: TextCache(function, max_bytes=max_bytes)
 
 
 def clear_all() -> None:
@@ -11,5 +82,15 @@ def clear_all() -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("orbiter.memory"):
             for value in list(vars(module).values()):
-                if isinstance(value, _lru_cache_wrapper):
+                if isinstance(value, _lru_cache_wrapper | TextCache):
                     value.cache_clear()
+
+
+def _size_of(value: object) -> int:
+    """Return the bytes that an answer takes, with all that is in it."""
+    size = sys.getsizeof(value)
+    if isinstance(value, Mapping):
+        return size + sum(map(_size_of, chain(value.keys(), value.values())))
+    if isinstance(value, Collection) and not isinstance(value, str | bytes):
+        return size + sum(map(_size_of, value))
+    return size

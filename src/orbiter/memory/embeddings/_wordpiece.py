@@ -65,7 +65,9 @@ class WordPiece:
         """Return the pieces of each word of *text*; a mark or a CJK character is a word."""
         if not text.isascii():
             text = unicodedata.normalize("NFD", text)
-        return [self._word(word) for word in text.translate(self._letters).split()]
+        found = text.translate(self._letters).split()
+        # A word that is too long for the vocabulary is not remembered either.
+        return [self._word(w) if len(w) <= _MAX_WORD else self._split(w) for w in found]
 
     def names(self, words: Sequence[Word]) -> list[str]:
         """Return the pieces as text; those inside a word begin with `##`."""

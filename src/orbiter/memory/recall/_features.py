@@ -9,9 +9,9 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from orbiter.memory import words
+from orbiter.memory._caches import text_cache
 from orbiter.memory.items import AIMemory, HumanMemory, MemoryItem
 from orbiter.memory.recall._dates import closeness, has_time
 from orbiter.memory.recall._pool import Pool, is_spoken, is_talk, speaker_of
@@ -20,6 +20,8 @@ from orbiter.memory.recall._question import Question
 __all__ = ["UNRELATED", "Table", "has_evidence", "measure", "standardise", "terms_of"]
 
 _K1, _B = 1.2, 0.4  # of BM25; turns are short, so their length says little
+_MOST_BYTES = 32 * 2**20
+"""How much is remembered of the texts that one function was asked about."""
 _SPAN = 2
 _FEW = 20
 UNRELATED = 0.1
@@ -42,13 +44,13 @@ class Table:
     rarity: dict[str, float]
 
 
-@lru_cache(maxsize=4096)
+@text_cache(max_bytes=_MOST_BYTES)
 def _passage_terms(content: str) -> tuple[tuple[Counter[str], int], ...]:
     counted = (Counter(words.terms(passage)) for passage in words.passages(content))
     return tuple((terms, terms.total()) for terms in counted)
 
 
-_says_when = lru_cache(maxsize=4096)(has_time)
+_says_when = text_cache(max_bytes=_MOST_BYTES)(has_time)
 
 
 def terms_of(item: MemoryItem) -> frozenset[str]:

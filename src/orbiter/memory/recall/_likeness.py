@@ -12,12 +12,12 @@ different users never repeat each other.
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 from zlib import crc32
 
 from orbiter.memory import words
+from orbiter.memory._caches import text_cache
 from orbiter.memory.items import MemoryItem
 from orbiter.memory.query import SCOPE_FIELDS
 from orbiter.memory.recall._pool import Floods, speaker_of
@@ -34,6 +34,9 @@ __all__ = [
     "who_says",
     "without_numbers",
 ]
+
+_MOST_BYTES = 16 * 2**20
+"""How much is remembered of the texts that one function was asked about."""
 
 FLOOD = 20
 """How many texts may say the same before they are a flood."""
@@ -60,6 +63,7 @@ _CENTRES = 3
 _LONG_WORDS = re.compile(r"[a-z]{4,}")
 DIGITS = re.compile(r"\d+")
 _COPY_NUMBER = re.compile(r"\s*(?:\(\d+\)|\[\d+\])[\s.!?]*$")
+_LONGEST_MARK = 40
 _LETTERS = re.compile(r"[^\W\d_]+")
 
 _Who = tuple[str | None, ...]
@@ -78,7 +82,7 @@ def are_alike(one: frozenset[str], other: frozenset[str], share: float = _ALIKE)
     return len(one & other) >= share * len(one | other)
 
 
-@lru_cache(maxsize=4096)
+@text_cache(max_bytes=_MOST_BYTES)
 def hinges(content: str) -> tuple[str, ...]:
     """Return what makes two texts differ that have all other words in common: numbers and noes."""
     return tuple(
@@ -88,7 +92,7 @@ def hinges(content: str) -> tuple[str, ...]:
     )
 
 
-@lru_cache(maxsize=4096)
+@text_cache(max_bytes=_MOST_BYTES)
 def said(content: str) -> tuple[str, ...]:
     """Return what a text says, in order: its words, numbers and signs.
 
@@ -144,7 +148,7 @@ def _numbered(item: MemoryItem, known: "list[_Wording]") -> int:
     return len(known) - 1
 
 
-@lru_cache(maxsize=4096)
+@text_cache(max_bytes=_MOST_BYTES)
 def _sketches(content: str) -> tuple[int, ...]:
     """Return marks, each of which nearly all copies of a text share, and few other texts do.
 
@@ -211,7 +215,7 @@ class _Wording(NamedTuple):
         return is_same and (self.terms == other.terms or are_alike(self.terms, other.terms, share))
 
 
-@lru_cache(maxsize=4096)
+@text_cache(max_bytes=_MOST_BYTES)
 def _wording(content: str) -> tuple[frozenset[str], str, int]:
     terms = frozenset(t for t in words.terms(content) if not any(map(str.isdigit, t)))
     noes = sum(hinge == "not" for hinge in hinges(content))
@@ -256,7 +260,9 @@ def without_numbers(content: str) -> str:
 
 
 def _numbers(content: str) -> tuple[str, ...]:
-    text = _COPY_NUMBER.sub("", content.casefold())
+    text = content.casefold()
+    mark = _COPY_NUMBER.search(text, max(0, len(text) - _LONGEST_MARK))
+    text = text if mark is None else text[: mark.start()]
     return tuple(hinge for hinge in hinges(text) if hinge != "not")
 
 

@@ -29,6 +29,8 @@ _SCOPES = 64
 """How many scopes are held; those asked for last."""
 _ROOM = 4
 """How many times `most` items are held at most, whoever's they are."""
+_MOST_CHARS = 64 * 2**20
+"""Characters of all that is held for scopes other than the one asked for last."""
 
 _Owner = tuple[str | None, ...]
 """The scope fields of an item, or of what was asked for, where `None` is anyone's."""
@@ -39,8 +41,8 @@ class Mirror:
 
     *store* must page: `search` takes `before`, and returns the newest first. Every answer reads
     the newest *most* items of its scope, and older ones are not found. The index holds those of
-    the scopes asked for last, up to 64 scopes and four times *most* items. Answers are given one
-    at a time.
+    the scopes asked for last, up to 64 scopes, four times *most* items and 64 million characters.
+    Answers are given one at a time.
     """
 
     def __init__(
@@ -155,7 +157,9 @@ class Mirror:
             await self._forget(index, next(iter(self._scopes)))
 
     def _is_full(self) -> bool:
-        return len(self._scopes) > _SCOPES or len(self._held) > _ROOM * self._most
+        if len(self._scopes) > _SCOPES or len(self._held) > _ROOM * self._most:
+            return True
+        return sum(len(item.content) for item in self._held.values()) > _MOST_CHARS
 
     async def _forget(self, index: "SQLiteMemoryStore", scope: _Owner) -> None:
         """Remove what is held for the sake of one scope only."""

@@ -46,13 +46,20 @@ def owner(user_id: str | None) -> str:
     return f"_{blake2b(user_id.encode(), digest_size=8).hexdigest()}"
 
 
-@lru_cache(maxsize=65_536)
 def token(term: str) -> str | None:
     """Return a term as the index holds it; `None` for what no text can hold."""
+    return _short(term) if len(term) <= LONGEST else _long(term)
+
+
+@lru_cache(maxsize=65_536)
+def _short(term: str) -> str | None:
+    return term if _TERM.fullmatch(term) else None
+
+
+def _long(term: str) -> str | None:
+    """Return the digest of a term; it is not remembered, as it may be as long as a memory."""
     if not _TERM.fullmatch(term):
         return None
-    if len(term) <= LONGEST:
-        return term
     return f"__{blake2b(term.encode(), digest_size=16).hexdigest()}"
 
 
