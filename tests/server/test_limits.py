@@ -17,7 +17,7 @@ from tests.timing import HANG
 from orbiter.memory import AgentMemory
 from orbiter.memory.keys import KeyFile
 from orbiter.memory.server import _accepting
-from orbiter.memory.server._accepting import most_connections
+from orbiter.memory.server._accepting import Lobby, Visitor, most_connections
 from orbiter.memory.server._problems import Refused
 from orbiter.memory.server._rates import Buckets
 
@@ -201,6 +201,83 @@ async def test_who_has_shown_a_key_makes_room_for_nobody(served: Served, client:
         while not await _answers(client(url)):
             pass
     assert (await one.get("/healthz")).status_code == 200
+
+
+async def test_one_key_has_a_part_of_all_connections_and_others_get_in(
+    served: Served, client: Client, keys: KeyFile
+) -> None:
+    url = await served(keys=keys, max_connections=40, max_connections_per_key=15, **BARE)
+    greedy = new_key(keys, role="read", user="mallory")
+    others = [new_key(keys, user=f"user-{number}") for number in range(10)]
+
+    held = [await _keep_alive(url, greedy) for _ in range(60)]  # more than there are places
+    answers = [await client(url, key).get("/healthz") for key in others]
+    still = [await _ask(*each[:3], greedy) for each in held[:15]]
+
+    statuses = [status for _, _, _, status, _ in held]
+    assert statuses == [200] * 15 + [429] * 45
+    assert {head.count(b"connection: close") for *_, status, head in held if status == 429} == {1}
+    assert [each.status_code for each in answers] == [200] * 10
+    assert {status for status, _ in still} == {200}
+    for reader, writer, _, status, _ in held:
+        assert status == 200 or await reader.read() == b"" or reader.at_eof()
+        writer.close()
+
+
+async def test_a_connection_that_ends_leaves_its_place_to_its_key(
+    served: Served, keys: KeyFile
+) -> None:
+    url = await served(keys=keys, max_connections=20, max_connections_per_key=2, **BARE)
+    key = new_key(keys, user="ann")
+    first = await _keep_alive(url, key)
+    second = await _keep_alive(url, key)
+    third = await _keep_alive(url, key)
+
+    first[1].close()
+
+    async with asyncio.timeout(60):  # until the server has noticed
+        while (fourth := await _keep_alive(url, key))[3] != 200:
+            fourth[1].close()
+    assert [each[3] for each in (first, second, third)] == [200, 200, 429]
+    for each in (second, third, fourth):
+        each[1].close()
+
+
+async def test_a_connection_counts_for_the_key_that_it_showed_last(
+    served: Served, keys: KeyFile
+) -> None:
+    url = await served(keys=keys, max_connections=20, max_connections_per_key=1, **BARE)
+    ann, bob = new_key(keys, user="ann"), new_key(keys, user="bob")
+    reader, writer, host, first, _ = await _keep_alive(url, ann)
+
+    as_bob, _ = await _ask(reader, writer, host, bob)  # as behind a proxy
+    other = await _keep_alive(url, ann)
+    again = await _keep_alive(url, bob)
+
+    assert (first, as_bob, other[3], again[3]) == (200, 200, 200, 429)
+    for each in (writer, other[1], again[1]):
+        each.close()
+
+
+def test_a_key_never_has_more_than_half_of_all_connections() -> None:
+    few, one = Lobby(most=10, most_per_key=400), Lobby(most=1, most_per_key=400)
+    visitors = [_Silent() for _ in range(12)]
+
+    entered = [few.enter(each) and few.know(each, "key") for each in visitors[:10]]
+    without_keys = Lobby(most=10, most_per_key=2)
+    local = [without_keys.enter(each) and without_keys.know(each, None) for each in visitors[:10]]
+
+    assert entered == [True] * 5 + [False] * 5
+    assert all(local)
+    assert one.enter(visitors[11])
+    assert one.know(visitors[11], "key")
+
+
+class _Silent(Visitor):
+    """A connection that goes nowhere."""
+
+    def turn_away(self) -> None:
+        """Do nothing."""
 
 
 async def test_a_refusal_before_a_key_ends_the_connection(
@@ -453,3 +530,24 @@ async def _rest(reader: asyncio.StreamReader) -> bytes:
         return await reader.read()
     except ConnectionResetError:
         return b""
+
+
+Held = tuple[asyncio.StreamReader, asyncio.StreamWriter, str, int, bytes]
+
+
+async def _keep_alive(url: str, key: str) -> Held:
+    """Open a connection, and ask something with *key* that leaves it open."""
+    reader, writer, host = await connect(url)
+    status, head = await _ask(reader, writer, host, key)
+    return reader, writer, host, status, head
+
+
+async def _ask(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, key: str = ""
+) -> tuple[int, bytes]:
+    shown = f"Authorization: Bearer {key}\r\n" if key else ""
+    writer.write(f"GET /healthz HTTP/1.1\r\nHost: {host}\r\n{shown}\r\n".encode())
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    length = next(line for line in head.split(b"\r\n") if line.startswith(b"content-length"))
+    await reader.readexactly(int(length.partition(b":")[2]))
+    return int(head.split(b" ", 2)[1]), head

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from orbiter.memory._slices import MANY, apart, has_many_values
 from orbiter.memory.agent._appending import append, append_once, check_messages, copies_for
 from orbiter.memory.agent._core import Store
 from orbiter.memory.agent._messages import is_of, read_back, system_messages
@@ -99,7 +100,8 @@ class Chat:
         is in the order in which it is added; `created_at` is kept as given, and changes nothing
         of that.
         """
-        items = read_messages(what, self._scope, {}, format, as_human=True)
+        is_long = has_many_values(what)
+        items = await apart(is_long, read_messages, what, self._scope, {}, format, as_human=True)
         if not items:
             return []
         check_messages(items, self._scope)
@@ -135,8 +137,10 @@ class Chat:
         found = await self._window(store, rounds=rounds, budget=budget)
         if rounds:
             found = last_rounds(found, rounds)
-        return trim_to(
-            found, budget=budget, counter=self._chats.count_tokens, open_group=open_group
+        count = self._chats.count_tokens
+        is_long = len(found) > MANY
+        return await apart(
+            is_long, trim_to, found, budget=budget, counter=count, open_group=open_group
         )
 
     @observed("chat.messages")
@@ -150,10 +154,15 @@ class Chat:
         count = self._chats.count_tokens
         items = await self.items(rounds=rounds, budget=budget)
         room = most = 0 if budget is None else budget
-        while most and items and (over := sent_tokens(items, format, counter=count) - most) > 0:
-            room = max(room - over, 0)
-            items = trim_to(items, budget=room, counter=count)
-        return to_messages(items, format)
+
+        def fitting() -> ProviderMessages:
+            nonlocal items, room
+            while most and items and (over := sent_tokens(items, format, counter=count) - most) > 0:
+                room = max(room - over, 0)
+                items = trim_to(items, budget=room, counter=count)
+            return to_messages(items, format)
+
+        return await apart(len(items) > MANY, fitting)
 
     async def _window(
         self, store: Store, *, rounds: int | None, budget: int | None

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from orbiter.memory._progress import Progress, advance, track
+from orbiter.memory._slices import apart, has_many_values
 from orbiter.memory.agent._activity import activity_name
 from orbiter.memory.agent._bookkeeping import count_jobs, is_job, without_jobs
 from orbiter.memory.agent._changes import change, pages, restore, versions
@@ -111,7 +112,8 @@ class ScopedMemory(LastingMemory):
         crash, stores nothing and returns that, also if it was changed or forgotten since. An item
         of an id that is there already replaces it.
         """
-        item = read(what, self._scope, labels(tags, importance, source, extra), format)
+        more = labels(tags, importance, source, extra)
+        item = await apart(has_many_values(what), read, what, self._scope, more, format)
         _date([item], created_at, expires)
         store = await self._store()
         if idempotency_key is not None:
@@ -148,7 +150,10 @@ class ScopedMemory(LastingMemory):
         if isinstance(things, str) or not isinstance(things, Sequence):
             raise QueryError("`remember_many` takes a list; for one there is `remember`")
         more = labels(tags, importance, source, extra)
-        items = read_messages(things, self._scope, more, format, as_human=False)
+        is_long = has_many_values(things)
+        items = await apart(
+            is_long, read_messages, things, self._scope, more, format, as_human=False
+        )
         _date(items, created_at, expires)
         store = await self._store()
         if idempotency_key is not None:

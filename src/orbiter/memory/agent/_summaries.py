@@ -189,8 +189,9 @@ class Summaries:
         at the messages afterwards: so one of them sees the other, in whichever processes they are.
         """
         items, _ = await _not_covered(store, scope, base)
-        there = {(item.id, item.content) for item in items}
-        return all((item.id, item.content) in there for item in rolled.done)
+        # Not a set of all texts at once: to hash them keeps others waiting.
+        there = {item.id: item.content for item in items}
+        return all(there.get(item.id) == item.content for item in rolled.done)
 
     async def copy(
         self,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from orbiter.memory import words
+from orbiter.memory._slices import apart
 from orbiter.memory.backends._waiting import Embedded, Model, Source, Waiting
 from orbiter.memory.errors import EmbeddingError
 from orbiter.memory.protocols import Embeddings
@@ -26,6 +27,9 @@ PASSAGES = 128
 
 MOST = 256
 """Passages of one text that are embedded; a text of some 30,000 words has more."""
+
+LONG = 50_000
+"""Characters that are cut into passages in a thread, so that the loop goes on."""
 
 PATIENCE = 16
 """Items that may fail in a row before embedding all is given up for now."""
@@ -276,7 +280,8 @@ class Embedder:
         self, contents: Sequence[str]
     ) -> tuple[list[Embedded | None], Exception | None]:
         """Return what is made of each text's passages, `None` for what is nothing, and why."""
-        cut = [passages_of(content) for content in contents]
+        is_long = sum(map(len, contents)) > LONG
+        cut = await apart(is_long, lambda: [passages_of(content) for content in contents])
         flat = [passage for passages in cut for passage in passages]
         made: list[tuple[Sequence[float], bytes]] = []
         for start in range(0, len(flat), PASSAGES):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from orbiter.memory.backends._arguments import check_several_ids
 from orbiter.memory.backends._embedder import Embedded, Embedder, Model, Waiting
-from orbiter.memory.backends._rows import READ, decode
+from orbiter.memory.backends._rows import READ, decode_all
 from orbiter.memory.backends._sql import Operations, Rows, Steps
 from orbiter.memory.backends._stretches import around
 from orbiter.memory.errors import EmbeddingsMismatchError, QueryError
@@ -209,7 +209,7 @@ class SQLRecall(ABC):
         if isinstance(terms, str) or not all(isinstance(term, str) for term in terms):
             raise QueryError(f"`terms` must be a list of terms, not {terms!r}")
         rows, frequency, passages = await self._match_words(list(dict.fromkeys(terms)), asked)
-        return WordMatches([decode(row) for row in rows], frequency, passages)
+        return WordMatches(await decode_all(rows), frequency, passages)
 
     async def nearest(
         self, vector: Sequence[float], asked: Query
@@ -224,7 +224,8 @@ class SQLRecall(ABC):
             return self._nearest(model, vector, asked)
 
         found = await self._with_model(ask)
-        return [(decode(row), cosine) for row, cosine in found or ()]
+        items = await decode_all([row for row, _ in found or ()])
+        return [(item, cosine) for item, (_, cosine) in zip(items, found or (), strict=True)]
 
     async def similarities(
         self, vector: Sequence[float], item_ids: Sequence[str]
@@ -274,7 +275,7 @@ class SQLRecall(ABC):
         check_size("span", span)
         ids = check_several_ids(item_ids)
         stretches = await self._read(lambda: around(self._operations.dialect, ids, span))
-        return [[decode(row[: len(READ)]) for row in rows] for rows in stretches]
+        return [await decode_all([row[: len(READ)] for row in rows]) for rows in stretches]
 
     # Catching up
 

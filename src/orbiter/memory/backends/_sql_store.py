@@ -1,6 +1,5 @@
 """The public face of every SQL store: the seed's methods and what is added to them, once."""
 
-import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,7 +18,7 @@ from orbiter.memory.backends._arguments import (
     check_several_ids,
     is_item_id,
 )
-from orbiter.memory.backends._rows import READ, Row, decode, encode
+from orbiter.memory.backends._rows import READ, Row, decode, decode_all, encode_all
 from orbiter.memory.backends._sql import Rows, Steps
 from orbiter.memory.backends._sql_lasting import SQLLasting
 from orbiter.memory.errors import QueryError, StorageError, VersionConflict
@@ -87,7 +86,7 @@ class SQLMemoryStore(SQLLasting):
         """
         if expected_version is not None:
             check_size("expected_version", expected_version)
-        row = encode(item, exact_extra=self._exact_extra)
+        [row] = await encode_all([item], exact_extra=self._exact_extra)
         by = _signature(by)
         wanted = Query(metadata=within).wanted
         if expected_version is None and by is None and not wanted and self._audit is None:
@@ -140,12 +139,7 @@ class SQLMemoryStore(SQLLasting):
 
     async def _encode(self, items: Sequence[MemoryItem]) -> list[Row]:
         check_several(items)
-        rows: list[Row] = []
-        for item in tuple(items):
-            rows.append(encode(item, exact_extra=self._exact_extra))
-            if not len(rows) % CHUNK:
-                await asyncio.sleep(0)  # others may go on while a large batch is prepared
-        return rows
+        return await encode_all(tuple(items), exact_extra=self._exact_extra)
 
     async def clear(self, *, metadata: MemoryMetadata | None = None, by: str | None = None) -> int:
         """Soft-delete what matches, or everything; return how many.
@@ -208,7 +202,7 @@ class SQLMemoryStore(SQLLasting):
         """Return the item of that id, or `None` if there is none or it is deleted."""
         known = is_item_id(item_id)
         rows = await self._read(lambda: self._operations.get(item_id if known else ""), alone=True)
-        item = decode(rows[0]) if rows else None
+        item = next(iter(await decode_all(rows)), None)
         if self._audit is not None:
             await self._log_items("get", [] if item is None else [item])
         return item
@@ -252,7 +246,7 @@ class SQLMemoryStore(SQLLasting):
             lambda: self._operations.search(asked, older, newer, deleted=deleted, order_by=order),
             alone=not asked.needle and older is None and newer is None,
         )
-        items = [decode(row) for row in rows]
+        items = await decode_all(rows)
         if self._audit is not None:
             await self._log_items("search", items, metadata)
         return items

@@ -4,7 +4,6 @@
 `_redis/items.py` what is sent there, and `_redis/link.py` how it gets there.
 """
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -22,7 +21,7 @@ from orbiter.memory.backends._arguments import (
     cursor_id,
     is_item_id,
 )
-from orbiter.memory.backends._rows import Row, encode
+from orbiter.memory.backends._rows import Row, encode_all
 from orbiter.memory.erasure import Erasure
 from orbiter.memory.errors import EmptyFilterError, InvalidItemError
 from orbiter.memory.filters import Where
@@ -118,7 +117,8 @@ class RedisMemoryStore:
         if expected_version is not None:
             check_size("expected_version", expected_version)
         wanted = Query(metadata=within).wanted
-        await self._items.put([encode(item)], expected=expected_version, wanted=wanted)
+        rows = await encode_all([item])
+        await self._items.put(rows, expected=expected_version, wanted=wanted)
 
     async def add_many(
         self, items: Sequence[MemoryItem], *, within: MemoryMetadata | None = None
@@ -153,11 +153,7 @@ class RedisMemoryStore:
             raise InvalidItemError(
                 f"{len(given):,} items in one step, at most {MAX_BATCH:,} are allowed; split them"
             )
-        rows: list[Row] = []
-        for item in given:
-            rows.append(encode(item))
-            if not len(rows) % 1000:
-                await asyncio.sleep(0)  # others may go on while a large batch is prepared
+        rows = await encode_all(given)
         self._items.check()  # a closed store says so for an empty batch, too
         return rows
 

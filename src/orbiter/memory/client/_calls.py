@@ -31,6 +31,7 @@ _HERE = frozenset(("progress",))
 _ONCE = "idempotency_key"
 _PAGE = 1_000
 """What a server gives at a time, unless it was set up otherwise."""
+_DEFAULT_PAGE = 50
 _SPOKEN_AS = {"memory": "store.", "scope": "", "past_facts": "facts."}
 
 
@@ -54,18 +55,22 @@ class Caller:
             return await self._work(operation, sent, given.get("progress"))
         if operation.name == "list" and not sent.get("where"):
             sent.pop("where", None)  # any that is empty filters nothing
-        if operation.name == "list" and _is_more_than_a_page(sent.get("limit")):
+        if operation.name == "list":
             return await self._pages(operation, sent)
         return await self._ask(operation, sent)
 
     async def _pages(self, operation: Operation, given: dict[str, Any]) -> Page:
-        """Return a page that is longer than a server gives at a time."""
+        """Return a page as long as asked for: a server gives a thousand memories, or some MiB."""
         until = self._link.deadline()
-        left, cursor = given["limit"], given.get("cursor")
+        limit, cursor = given.get("limit", _DEFAULT_PAGE), given.get("cursor")
+        is_whole = isinstance(limit, int) and not isinstance(limit, bool)
+        left = limit if is_whole else 0
         found: list[MemoryItem] = []
         while True:
-            asked = {**given, "limit": min(left, _PAGE), "cursor": cursor}
-            page = await self._ask(operation, asked, until=until)
+            size = min(left, _PAGE) if is_whole else limit  # what is no number is told there
+            page = await self._ask(
+                operation, {**given, "limit": size, "cursor": cursor}, until=until
+            )
             found += page
             left, cursor = left - len(page), page.next
             if cursor is None or left <= 0:
@@ -124,10 +129,6 @@ class Caller:
             may_repeat=operation.is_safe_to_repeat or bool((call.body or {}).get(_ONCE)),
             until=until,
         )
-
-
-def _is_more_than_a_page(limit: object) -> bool:
-    return isinstance(limit, int) and not isinstance(limit, bool) and limit > _PAGE
 
 
 def _written(operation: Operation, body: Mapping[str, Any]) -> bytes:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orbiter.memory._checks import check_text
+from orbiter.memory._slices import MANY, apart, is_much_text
 from orbiter.memory.context._budget import Dropped
 from orbiter.memory.context._draft import PRIORITY, Draft, compose
 from orbiter.memory.context._entries import (
@@ -242,17 +243,21 @@ class ContextManager:
         )
         if len(self._costs) > _MOST_COSTS:
             self._costs.clear()
-        draft = compose(
-            parts,
-            budget=limit,
-            counter=self._count_tokens,
-            priority=self._priority,
-            trust=self._trust,
-            secret=self._secret,
-            costs=self._costs,
-            format=format,
-        )
-        return _context(draft, limit, format, self._count_tokens)
+
+        def assembled() -> Context:
+            draft = compose(
+                parts,
+                budget=limit,
+                counter=self._count_tokens,
+                priority=self._priority,
+                trust=self._trust,
+                secret=self._secret,
+                costs=self._costs,
+                format=format,
+            )
+            return _context(draft, limit, format, self._count_tokens)
+
+        return await apart(is_much_text(history) or len(found) > MANY, assembled)
 
 
 def _check_task(task: object) -> None:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from weakref import finalize
 
 from orbiter.memory import words
+from orbiter.memory._slices import apart, is_much_text
 from orbiter.memory.errors import EmbeddingError
 from orbiter.memory.items import MemoryItem
 from orbiter.memory.matches import WordMatches
@@ -77,7 +78,7 @@ async def gather(
     dated = await _dated(store, question, asked)
     near = [] if meaning is None else meaning.items
     known = {item.id: item for item in (*matches.items, *near, *dated, *newest)}
-    floods = floods_in(known.values())
+    floods = await apart(is_much_text(known.values()), floods_in, known.values())
     room = max(_CHOSEN, 2 * asked.limit)
     lists = {"words": matches.items, "meaning": near, "time": dated}
     best = fuse_ranks(
@@ -91,14 +92,16 @@ async def gather(
         chosen = list(dict.fromkeys((*chosen, *(item.id for item in newest))))
     stretches = await _around(store, [known[item_id] for item_id in chosen])
     items = [item for stretch in stretches for item in stretch]
+    all_floods = floods
+    if floods:
+        seen = (known | {item.id: item for item in items}).values()
+        all_floods = await apart(is_much_text(seen), floods_in, seen)
     pool = Pool(
         stretches,
         frozenset(item.id for item in items if item.content.strip() and asked.matches(item)),
         matches.frequency,
         matches.passages,
-        floods=floods_in((known | {item.id: item for item in items}).values())
-        if floods
-        else floods,
+        floods=all_floods,
     )
     if meaning is None or not isinstance(store, VectorStore):
         return question, pool

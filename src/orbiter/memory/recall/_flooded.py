@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 
+from orbiter.memory._slices import apart, is_much_text
 from orbiter.memory.errors import QueryError
 from orbiter.memory.filters import Where
 from orbiter.memory.items import MemoryItem
@@ -50,11 +51,14 @@ async def unflooded(ask: Ask, asked: Query, *, enough: int) -> list[MemoryItem]:
     is_all, out = len(found) < asked.limit, _Excluded()
     floods = Floods()
     for _ in range(_TIMES):
-        floods = floods if is_all else floods_in(found.values())
+        if not is_all:
+            items = list(found.values())
+            floods = await apart(is_much_text(items), floods_in, items)
         if is_all or not floods or _count_different(found, floods) >= enough:
             break
         for numbers in (floods.copies, floods.series):
-            out.take([item for key, item in found.items() if key in numbers], numbers)
+            copies = [item for key, item in found.items() if key in numbers]
+            await apart(is_much_text(copies), out.take, copies, numbers)
         try:
             again = replace(asked, where=both(asked.where, out.where), limit=out.room(asked.limit))
         except QueryError:  # the caller's filter is as large as one can be

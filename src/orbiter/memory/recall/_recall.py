@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TypedDict
 
+from orbiter.memory._slices import apart, is_much_text
 from orbiter.memory.errors import QueryError
 from orbiter.memory.items import MemoryMetadata, MemoryStatus
 from orbiter.memory.protocols import MemoryStore, VectorStore
@@ -15,6 +16,7 @@ from orbiter.memory.recall._flooded import both
 from orbiter.memory.recall._hits import Recalled
 from orbiter.memory.recall._modes import RecallMode, check_mode, check_store
 from orbiter.memory.recall._notices import say_once
+from orbiter.memory.recall._question import shortened
 from orbiter.memory.recall._weighing import Asked, by_all, by_meaning, by_time
 from orbiter.memory.trust import Trust, read_trust, trusted
 from orbiter.memory.words import tokens
@@ -103,7 +105,7 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
         raise QueryError(f"`query` must be text, not {query!r}")
     Query(query)
     moment = datetime.now(UTC) if now is None else check_instant("now", now)
-    if not k or not (tokens(query) or mode == "recent"):
+    if not k or not (tokens(shortened(query)) or mode == "recent"):
         return Recalled(mode=mode, question="asks for nothing")
     check_store(store, mode)
     asked = Asked(
@@ -116,7 +118,9 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
         explain=explain,
         trusted=trust,
     )
-    return choose(await _weighed(store, asked, mode), k=k, mode=mode, explain=explain)
+    weighed = await _weighed(store, asked, mode)
+    is_long = is_much_text(one.item for one in weighed.scored)
+    return await apart(is_long, choose, weighed, k=k, mode=mode, explain=explain)
 
 
 async def _weighed(store: MemoryStore, asked: Asked, mode: RecallMode) -> Weighed:

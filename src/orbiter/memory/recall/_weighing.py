@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from orbiter.memory._slices import apart, is_much_text
 from orbiter.memory.filters import Where
 from orbiter.memory.items import MemoryItem
 from orbiter.memory.protocols import MemoryStore
@@ -59,7 +60,7 @@ async def by_all(store: MemoryStore, asked: Asked, *, with_meaning: bool) -> Wei
     question, pool = await gather(
         store, asked.text, asked.filters, now=asked.now, by_meaning=with_meaning
     )
-    table = measure(question, pool)
+    table = await apart(is_much_text(pool.items), measure, question, pool)
     beside = asked.beside(table.items)
     table.columns.update({name: values for name, (_, values) in beside.items()})
     extra = {name: weight for name, (weight, _) in beside.items()}
@@ -109,7 +110,8 @@ async def by_meaning(store: MemoryStore, asked: Asked) -> Weighed:
         return Why(sorted(found, key=lambda reason: -abs(reason.points)))
 
     best_first = sorted(scored, key=lambda one: -one.score)
-    return Weighed(question, in_words(question), best_first, why, floods=floods_in(items))
+    floods = await apart(is_much_text(items), floods_in, items)
+    return Weighed(question, in_words(question), best_first, why, floods=floods)
 
 
 async def by_time(store: MemoryStore, asked: Asked) -> Weighed:
@@ -128,7 +130,7 @@ async def by_time(store: MemoryStore, asked: Asked) -> Weighed:
         told,
         scored,
         lambda one: Why([Reason("recency", one.score, is_recent(one.item))]),
-        floods=floods_in(found),
+        floods=await apart(is_much_text(found), floods_in, found),
     )
 
 

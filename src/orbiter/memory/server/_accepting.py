@@ -2,7 +2,8 @@
 
 asyncio's own servers have no limit, keep no hold of a socket until its TLS handshake is over, and
 write a traceback whenever the system has no room for one more. Here, who has shown no key yet
-makes room for who comes: so nobody locks others out by holding connections open.
+makes room for who comes, and one key has only a part of all places: so nobody locks others out by
+holding connections open.
 """
 
 import asyncio
@@ -12,9 +13,12 @@ import math
 import socket
 import ssl
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable
 
 from starlette.types import Scope
+
+from orbiter.memory.server._problems import Refused
 
 __all__ = ["KNOWN", "Gate", "Lobby", "Visitor", "most_connections", "welcome"]
 
@@ -45,12 +49,15 @@ class Visitor(asyncio.BaseProtocol, ABC):
 
 
 class Lobby:
-    """The connections of one server, at most *most*."""
+    """The connections of one server: at most *most*, and *most_per_key* of one key."""
 
-    def __init__(self, *, most: int) -> None:
+    def __init__(self, *, most: int, most_per_key: int | None = None) -> None:
         self._most = most
+        # Half of all places are always left to others.
+        self._most_per_key = max(1, min(most if most_per_key is None else most_per_key, most // 2))
         self._strangers: dict[Visitor, None] = {}  # the oldest first
-        self._known: set[Visitor] = set()
+        self._known: dict[Visitor, str | None] = {}
+        self._by_key: Counter[str] = Counter()
 
     def enter(self, visitor: Visitor) -> bool:
         """Count *visitor*; `False` if there is no room, as everybody here has shown a key."""
@@ -68,23 +75,47 @@ class Lobby:
         oldest.turn_away()
         return True
 
-    def know(self, visitor: Visitor) -> None:
-        """Note that *visitor* has shown a right key, unless it was turned away meanwhile."""
-        if visitor in self._strangers:
-            del self._strangers[visitor]
-            self._known.add(visitor)
+    def know(self, visitor: Visitor, key_id: str | None) -> bool:
+        """Note that *visitor* has shown a right key; `False` if the key has too many connections.
+
+        Then it stays a stranger, and is the first to make room. Without keys, all places are for
+        this computer.
+        """
+        if visitor not in self._strangers and visitor not in self._known:
+            return True  # it was turned away meanwhile
+        if visitor in self._known and self._known[visitor] == key_id:
+            return True
+        self.leave(visitor)
+        if key_id is not None and self._by_key[key_id] >= self._most_per_key:
+            self._strangers[visitor] = None
+            return False
+        self._known[visitor] = key_id
+        if key_id is not None:
+            self._by_key[key_id] += 1
+        return True
 
     def leave(self, visitor: Visitor) -> None:
         """Forget a visitor, perhaps once more."""
         self._strangers.pop(visitor, None)
-        self._known.discard(visitor)
+        key_id = self._known.pop(visitor, None)
+        if key_id is not None:
+            self._by_key[key_id] -= 1
+            if not self._by_key[key_id]:
+                del self._by_key[key_id]
 
 
-def welcome(scope: Scope) -> None:
-    """Note that a request has shown a right key; under another server there is nobody to tell."""
-    know: Callable[[], None] | None = scope.get("state", {}).get(KNOWN)
-    if know is not None:
-        know()
+def welcome(scope: Scope, key_id: str | None) -> None:
+    """Note that a request has shown a right key; `Refused` if that has too many connections.
+
+    Under another server there is nobody to tell.
+    """
+    know: Callable[[str | None], bool] | None = scope.get("state", {}).get(KNOWN)
+    if know is not None and not know(key_id):
+        raise Refused(
+            429,
+            "this key has too many connections; use those that it has again",
+            headers={"Retry-After": "1"},
+        )
 
 
 class Gate:

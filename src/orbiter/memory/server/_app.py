@@ -103,6 +103,7 @@ def _problem(request: Request, error: Exception) -> Response:
 async def _lifespan(app: Starlette) -> AsyncIterator[None]:
     shared: Shared = app.state.orbiter
     async with AsyncExitStack() as stack:
+        stack.callback(shared.worker.close)
         if not shared.memory._core.is_open:  # noqa: SLF001 - we close only what we opened
             await stack.enter_async_context(shared.memory)
         for running in app.state.running:

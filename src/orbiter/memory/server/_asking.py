@@ -12,7 +12,9 @@ from starlette.requests import Request
 from orbiter.memory.errors import QueryError
 from orbiter.memory.query import SCOPE_FIELDS
 from orbiter.memory.server._handles import SCOPE_PARAMETERS, check_names
+from orbiter.memory.server._json import SMALL
 from orbiter.memory.server._problems import Refused
+from orbiter.memory.server._shared import principal_of, shared_of
 from orbiter.memory.wire import REQUIRED, TARGET_PARAMS, Operation, Param, parse
 from orbiter.memory.wire._calls import load_param, load_text
 from orbiter.memory.wire._codecs import told
@@ -48,13 +50,21 @@ async def read_asked(request: Request, operation: Operation, named: Mapping[str,
     query = _read_query(request)
     is_scoped = operation.target not in _UNSCOPED
     scope = {name: query.pop(name) for name in SCOPE_PARAMETERS if is_scoped and name in query}
-    body = await _read_body(request) if operation.verb != "GET" else {}
-    sides = (TARGET_PARAMS[operation.target], operation.params)
-    _refuse_unknown(sides, query, body, is_scoped=is_scoped)
-    # A name that the key puts in place of what is asked is still a mistake if it is empty.
-    check_names((name, value) for name, value in body.items() if value == "")
-    target, given = (_read(params, named, query, body) for params in sides)
-    return Asked(scope, target, given)
+    raw = await _read_body(request) if operation.verb != "GET" else b""
+    is_long = len(raw) > SMALL
+
+    def read() -> Asked:
+        body = _parsed(raw, in_steps=is_long)
+        sides = (TARGET_PARAMS[operation.target], operation.params)
+        _refuse_unknown(sides, query, body, is_scoped=is_scoped)
+        # A name that the key puts in place of what is asked is still a mistake if it is empty.
+        check_names((name, value) for name, value in body.items() if value == "")
+        target, given = (_read(params, named, query, body) for params in sides)
+        return Asked(scope, target, given)
+
+    if not is_long:
+        return read()
+    return await shared_of(request).worker.run(principal_of(request).key_id, read)
 
 
 def _read(
@@ -116,10 +126,10 @@ def _read_query(request: Request) -> dict[str, str]:
     return found
 
 
-async def _read_body(request: Request) -> dict[str, Any]:
+async def _read_body(request: Request) -> bytes:
     raw = await request.body()
-    if not raw.strip():
-        return {}
+    if not raw or raw.isspace():
+        return b""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not (
         kind.startswith("application/") and kind.endswith("+json")
@@ -129,8 +139,14 @@ async def _read_body(request: Request) -> dict[str, Any]:
             f"a body must be `Content-Type: application/json`, not {told(kind)}; "
             "`curl --json` sends it so",
         )
+    return raw
+
+
+def _parsed(raw: bytes, *, in_steps: bool) -> dict[str, Any]:
+    if not raw:
+        return {}
     try:
-        found = parse(raw.decode("utf-8"))
+        found = parse(raw.decode("utf-8"), in_steps=in_steps)
     except UnicodeDecodeError:
         raise Refused(400, "the body is not UTF-8") from None
     except ValueError as exc:

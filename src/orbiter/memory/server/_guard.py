@@ -2,7 +2,8 @@
 
 The order matters: a head that is none, then a name that is not ours, then a page that is not ours,
 then the key, then what a browser must show beside it, then how often. Only then is there a
-principal. Who is turned away before a key was seen is not kept: the connection ends.
+principal. Who is turned away before a key was seen, or with one that has too many connections, is
+not kept: the connection ends.
 """
 
 import asyncio
@@ -77,10 +78,10 @@ class Guard:
         headers = headers_of(scope)
         try:
             kind, principal = self._come_from(scope, headers)
+            welcome(scope, principal.key_id)
         except Refused as exc:
             await _turn_away(exc, scope, receive, hardened)
             return
-        welcome(scope)
         try:
             _check_token(scope, headers, scope["app"].state.orbiter, kind, principal)
             self._asked.take(principal.key_id or "local")

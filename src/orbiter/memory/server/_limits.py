@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from orbiter.memory.server._json import check_values
+from orbiter.memory.server._offload import Turns
 from orbiter.memory.server._problems import Cut, Refused
 from orbiter.memory.server._settings import Settings, most_bytes
 
@@ -22,6 +24,10 @@ UPLOADS = frozenset({"/v1/import"})
 
 _SLOW = frozenset({"/v1/export"})
 """Where an answer may take long to begin."""
+
+_LARGE = 2**20
+_LARGE_AT_ONCE = 2
+"""Bodies of more than `_LARGE` bytes that one key may have in memory at a time; others wait."""
 
 _SLOWEST = 16_000
 """Bytes a second that a body must come with, on average, once `patience` is over."""
@@ -46,6 +52,7 @@ class Limited:
     def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
         self._app = app
         self._settings = settings
+        self._large = Turns(most=_LARGE_AT_ONCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request within its limits."""
@@ -74,8 +81,28 @@ class Limited:
 
             if is_upload:
                 await self._app(scope, body.piece, beginning)
+            elif _may_be_large(scope, most):
+                async with self._large.of(scope["state"]["principal"].key_id):
+                    await self._app(scope, await _checked(scope, body), beginning)
             else:
-                await self._app(scope, await body.whole(), beginning)
+                await self._app(scope, await _checked(scope, body), beginning)
+
+
+async def _checked(scope: Scope, body: "_Body") -> Receive:
+    whole = await body.whole()
+    if any(
+        name == b"content-type" and b"json" in value.lower() for name, value in scope["headers"]
+    ):
+        await check_values(whole)
+    return body.given(whole)
+
+
+def _may_be_large(scope: Scope, most: int) -> bool:
+    """Tell whether a body may have more than `_LARGE` bytes."""
+    if most <= _LARGE or scope["method"] in ("GET", "HEAD"):
+        return False
+    length = next((value for name, value in scope["headers"] if name == b"content-length"), None)
+    return length is None or int(length) > _LARGE
 
 
 class _answering:  # noqa: N801 - used as a function
@@ -131,17 +158,19 @@ class _Body:
             raise _too_large(self._most)
         return message
 
-    async def whole(self) -> Receive:
-        """Read all of it; return what gives it to a handler at once."""
+    async def whole(self) -> bytes:
+        """Read all of it."""
         pieces: list[bytes] = []
         while not self._is_over:
             message = await self.piece()
             if message["type"] == "http.disconnect":
                 raise Cut
             pieces.append(message.get("body", b""))
-        waiting: list[Message] = [
-            {"type": "http.request", "body": b"".join(pieces), "more_body": False}
-        ]
+        return b"".join(pieces)
+
+    def given(self, whole: bytes) -> Receive:
+        """Return what gives all of it to a handler at once."""
+        waiting: list[Message] = [{"type": "http.request", "body": whole, "more_body": False}]
 
         async def read() -> Message:
             return waiting.pop() if waiting else await self._receive()

@@ -67,8 +67,8 @@ class _Patient(H11Protocol, Visitor):
         if self.transport is not None:
             self.transport.abort()
 
-    def _become_known(self) -> None:
-        self.lobby.know(self)
+    def _become_known(self, key_id: str | None) -> bool:
+        return self.lobby.know(self, key_id)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

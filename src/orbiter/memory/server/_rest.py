@@ -1,6 +1,5 @@
 """REST: every request below `/v1` is a call of the table, made as whoever the guard let in."""
 
-import json
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -17,19 +16,23 @@ from orbiter.memory.query import SCOPE_FIELDS
 from orbiter.memory.server._asking import Asked, read_asked
 from orbiter.memory.server._handles import handle_of
 from orbiter.memory.server._job_routes import answer_job
+from orbiter.memory.server._json import is_small, write_json
 from orbiter.memory.server._matching import BASE, allow, match, segments_of
 from orbiter.memory.server._openapi import document
+from orbiter.memory.server._pages import bounded_page
 from orbiter.memory.server._problems import Refused
 from orbiter.memory.server._repeats import check_same
 from orbiter.memory.server._settings import Settings
 from orbiter.memory.server._shared import principal_of, shared_of
 from orbiter.memory.wire import Operation
+from orbiter.memory.wire._answers import PAGE
 from orbiter.memory.wire._tags import read_tags
 
 __all__ = ["routes"]
 
 _DOCUMENT = ["openapi.json"]
 _PAGE_SIZES = ("limit", "k", "memory_limit")
+_SIZES = (*_PAGE_SIZES, "rounds", "budget")
 _ONCE = "Idempotency-Key"
 _TAGGED = ("get", "remember", "update", "restore")
 """The calls of a handle whose answer is one memory as it is now."""
@@ -51,9 +54,8 @@ class _Rest(BaseRoute):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        request = Request(scope, receive)
-        response = await answer(request)
-        if request.method == "HEAD":
+        response = await answer(Request(scope, receive))
+        if scope["method"] == "HEAD":
             response.body = b""  # the length stays that of the whole
         await response(scope, receive, send)
 
@@ -62,7 +64,7 @@ async def answer(request: Request) -> Response:
     """Return the answer to a request below `/v1`; what is wrong with it is raised."""
     segments = segments_of(request.scope)
     if segments == _DOCUMENT and request.method in ("GET", "HEAD"):
-        return _json(document())
+        return _Pieces(write_json(document()), 200, {})
     matched = match(segments, request.method)
     if matched == "OPTIONS":
         return Response(status_code=204, headers={"Allow": allow(segments)})
@@ -76,11 +78,11 @@ async def answer(request: Request) -> Response:
     await _read_if_match(request, operation, asked, target)
     if operation.is_job(asked.given):
         return await answer_job(request, operation, target, asked.given)
-    found = await _call(operation, target, asked)
+    found = await _call(request, operation, target, asked)
     if key is not None:
         stored = [found] if isinstance(found, MemoryItem) else found
         await check_same(key, operation.name, asked.given, stored, target)
-    return _told(request, operation, asked, found)
+    return await _told(request, operation, asked, found)
 
 
 # Whether it may be asked
@@ -177,7 +179,9 @@ async def _read_if_match(request: Request, operation: Operation, asked: Asked, t
 # The call, and its answer
 
 
-async def _call(operation: Operation, target: Any, asked: Asked) -> Any:
+async def _call(request: Request, operation: Operation, target: Any, asked: Asked) -> Any:
+    if operation.returns is PAGE:
+        return await bounded_page(request, target.list, asked.given)
     if (operation.target, operation.name) == ("scope", "context"):
         return await _context(target, asked)
     found = await getattr(target, operation.name)(**asked.given)
@@ -196,7 +200,7 @@ async def _context(handle: ScopedMemory, asked: Asked) -> Any:
     return await handle.chat(new_id() if chat_id is None else chat_id).context(**given)
 
 
-def _told(request: Request, operation: Operation, asked: Asked, found: Any) -> Response:
+async def _told(request: Request, operation: Operation, asked: Asked, found: Any) -> Response:
     headers: dict[str, str] = {}
     is_one = operation.target == "scope" and isinstance(found, MemoryItem)
     if is_one and operation.name in _TAGGED:
@@ -208,7 +212,20 @@ def _told(request: Request, operation: Operation, asked: Asked, found: Any) -> R
         named = {name: value for name, value in asked.scope.items() if name != "by"}
         if where is not None:
             headers["Location"] = f"{BASE}/{where}" + (f"?{urlencode(named)}" if named else "")
-    return _json(operation.returns.dump(found), operation.status, headers)
+    shared, key_id = shared_of(request), principal_of(request).key_id
+    most = None if operation.is_change or operation.returns is PAGE else shared.settings.max_answer
+
+    def write() -> list[bytes]:
+        return write_json(operation.returns.dump(found), most=most, way=_way(operation))
+
+    pieces = write() if is_small(found) else await shared.worker.run(key_id, write)
+    return _Pieces(pieces, operation.status, headers)
+
+
+def _way(operation: Operation) -> str:
+    """Return how to ask for less."""
+    sizes = [param.name for param in operation.params if param.name in _SIZES]
+    return f"ask for less with `{'` or `'.join(sizes)}`" if sizes else "`export` streams everything"
 
 
 def _place(operation: Operation, found: Any) -> str | None:
@@ -223,6 +240,19 @@ def _is_known(request: Request, tag: str) -> bool:
     return tag in tags or tags == ["*"]
 
 
-def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return Response(text.encode(), status, headers, media_type="application/json")
+class _Pieces(Response):
+    """An answer that is sent piece by piece, as fast as its reader takes them."""
+
+    def __init__(self, pieces: list[bytes], status: int, headers: dict[str, str]) -> None:
+        super().__init__(None, status, headers, media_type="application/json")
+        self._pieces = pieces
+        self.headers["content-length"] = str(sum(map(len, pieces)))
+
+    async def __call__(self, scope: Scope, _: Receive, send: Send) -> None:
+        """Send it."""
+        start = {"type": "http.response.start", "status": self.status_code}
+        await send({**start, "headers": self.raw_headers})
+        pieces = [] if scope["method"] == "HEAD" else self._pieces
+        for piece in pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})

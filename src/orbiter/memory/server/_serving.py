@@ -64,7 +64,10 @@ async def _run(
     bound: socket.socket,
     ready: "asyncio.Future[_Quiet]",
 ) -> None:
-    lobby = Lobby(most=most_connections(settings.max_connections))
+    lobby = Lobby(
+        most=most_connections(settings.max_connections),
+        most_per_key=settings.max_connections_per_key,
+    )
     config = Config(
         app,
         http=protocol_for(patience=settings.patience, lobby=lobby),

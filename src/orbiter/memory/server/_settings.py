@@ -29,7 +29,13 @@ class Settings:
     """
     max_import: int = 2**30
     max_page: int = 1_000
+    max_page_bytes: int = 2**22
+    """Most bytes of a page, about; one memory is always there, however long it is."""
+    max_answer: int = 2**26
+    """Most bytes of an answer that has no pages."""
     max_connections: int = 1_000
+    max_connections_per_key: int = 400
+    """Most connections of one key, and never more than half of all."""
     timeout: float = 30.0
     """Seconds until the answer to a request has begun."""
     job_wait: float = 5.0

@@ -13,6 +13,7 @@ from orbiter.memory.agent import AgentMemory
 from orbiter.memory.backends._addresses import shown
 from orbiter.memory.errors import QueryError
 from orbiter.memory.keys import KeyFile, Principal, key_file_for
+from orbiter.memory.server._offload import Worker
 from orbiter.memory.server._settings import Settings
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Shared:
     live: "Live"
     metrics: "Metrics"
     jobs: "Jobs"
+    worker: Worker = field(default_factory=Worker)
     _secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
     def token_for(self, principal: Principal) -> str:

@@ -1,7 +1,8 @@
 """A call as the parts of a request, and back: what stands in the path, the query, headers, body."""
 
 import json
-from collections.abc import Mapping
+import json.scanner
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -11,10 +12,13 @@ from orbiter.memory.wire._codecs import told
 from orbiter.memory.wire._operations import REQUIRED, Operation, Param
 from orbiter.memory.wire._table import TARGET_PARAMS
 
-__all__ = ["Call", "dump_text", "load_param", "load_text", "parse", "write_call"]
+__all__ = ["MAX_LIST", "Call", "dump_text", "load_param", "load_text", "parse", "write_call"]
 
 MAX_DEPTH = 64
 """How deep JSON may nest: what a memory may hold, and what stands around it."""
+
+MAX_LIST = 1_000
+"""Most entries of a list that one call takes, whichever argument it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,7 @@ def _segment(part: str, named: Mapping[str, str]) -> str:
 
 def dump_param(param: Param, value: Any) -> Any:
     """Return an argument as JSON; `QueryError` names it if that cannot be."""
+    _check_count(param.name, value)
     try:
         return param.codec.dump(value)
     except MemoryError:
@@ -85,12 +90,22 @@ def dump_param(param: Param, value: Any) -> Any:
 
 def load_param(param: Param, value: Any) -> Any:
     """Return an argument from JSON; `QueryError` names it if it is not what it must be."""
+    _check_count(param.wire_name, value)
     try:
         return param.codec.load(value)
     except MemoryError:
         raise
     except ValueError as exc:
         raise _named(param.wire_name, exc) from None
+
+
+def _check_count(name: str, value: Any) -> None:
+    """Refuse a list that is too long for one call, before anything in it is looked at."""
+    if isinstance(value, list | tuple | Set) and len(value) > MAX_LIST:
+        raise QueryError(
+            f"`{name}` has {len(value):,} entries, and one call to a server takes at most "
+            f"{MAX_LIST:,}; use several calls, or import a file"
+        )
 
 
 def _named(name: str, exc: ValueError) -> Exception:
@@ -127,15 +142,19 @@ def load_text(param: Param, text: str) -> Any:
         raise QueryError(f"`{param.wire_name}` must be {way}, not {told(text)}") from None
 
 
-def parse(text: str | bytes) -> Any:
+def parse(text: str, *, in_steps: bool = False) -> Any:
     """Return what JSON says; `ValueError` for what is none, NaN, or a name that stands twice.
 
-    What is nested so deep that nobody can mean it is refused, too.
+    What is nested so deep that nobody can mean it is refused, too. With *in_steps*, other threads
+    go on meanwhile: the usual way keeps the interpreter's lock until all is read.
     """
+    decoder = json.JSONDecoder(
+        parse_constant=_no_constant, object_pairs_hook=_once, parse_int=_whole
+    )
+    if in_steps:
+        decoder.scan_once = json.scanner.py_make_scanner(decoder)  # type: ignore[attr-defined]  # typeshed has neither
     try:
-        found = json.loads(
-            text, parse_constant=_no_constant, object_pairs_hook=_once, parse_int=_whole
-        )
+        found = decoder.decode(text)
     except RecursionError:
         raise _too_deep() from None
     if _is_too_deep(found):

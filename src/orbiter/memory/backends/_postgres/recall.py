@@ -25,7 +25,7 @@ from orbiter.memory.backends._postgres import (
 from orbiter.memory.backends._postgres.dialect import PostgresDialect
 from orbiter.memory.backends._postgres.driver import Driver
 from orbiter.memory.backends._postgres.stretches import around
-from orbiter.memory.backends._rows import READ, decode
+from orbiter.memory.backends._rows import READ, decode_all
 from orbiter.memory.backends._sql import Rows, Statement, Steps
 from orbiter.memory.backends._sql_recall import check_vector
 from orbiter.memory.backends._sql_store import SQLMemoryStore
@@ -312,7 +312,7 @@ class PostgresRecall(SQLMemoryStore):
         check_size("span", span)
         ids = check_several_ids(item_ids)
         stretches = await self._read(lambda: around(self._dialect, ids, span))
-        found = [[decode(row[: len(READ)]) for row in rows] for rows in stretches]
+        found = [await decode_all([row[: len(READ)] for row in rows]) for rows in stretches]
         await self._log_stretches(found)
         return found
 

@@ -27,7 +27,17 @@ __all__ = ["pages"]
 
 pages = Pages()
 
-_LIMITS = ("max_body", "max_import", "max_page", "max_connections", "timeout", "rate", "burst")
+_LIMITS = (
+    "max_body",
+    "max_import",
+    "max_page",
+    "max_page_bytes",
+    "max_connections",
+    "max_connections_per_key",
+    "timeout",
+    "rate",
+    "burst",
+)
 
 
 @pages.page("/doctor", "doctor.html", title="Doctor")
