@@ -5,7 +5,10 @@ model. Every client has one connection and waits for each answer; half of what i
 memory, half recalls. Then every acknowledged memory is looked for. The bare app is Starlette on the
 same uvicorn, which reads a body and sends it back: what is left of its speed is what memory costs.
 
-    python -m benchmarks.server_load [--seconds 60] [--clients 200]
+Then one key is hostile: it sends the most expensive requests that we know, and holds a thousand
+connections, while another key asks for `/healthz` all the time. What that one waits is measured.
+
+    python -m benchmarks.server_load [--seconds 60] [--clients 200] [--only load | neighbours]
 """
 
 import argparse
@@ -23,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 
+from benchmarks._neighbours import NEIGHBOURS, hold_connections, wait_alone, wait_beside
 from benchmarks._timing import Table, duration, exit_code
 
 from orbiter.memory import AgentMemory
@@ -32,6 +36,11 @@ from orbiter.memory.keys import KeyFile
 USERS = 20
 GROWTH = 60_000_000
 """Bytes that the server may grow by from half time on: its caches fill, a leak does not stop."""
+
+LONGEST_WAIT = 0.1
+"""Seconds that nobody may wait beside one request of another key."""
+
+CONNECTIONS = 1_000
 
 WORDS = [
     "tea",
@@ -233,11 +242,66 @@ async def measure(given: argparse.Namespace, folder: Path) -> tuple[Tally, Tally
     return ours, bare, lost
 
 
+async def measure_neighbours(folder: Path) -> Table:
+    path, port = folder / "agent.db", free_port()
+    async with AgentMemory(path, embeddings=None):
+        pass
+    kept = KeyFile(folder / "keys.json")
+    hostile, victim_key, *others = [
+        kept.create(scope=MemoryMetadata(user_id=f"user-{n}"), role="write")[1] for n in range(12)
+    ]
+    serve = ("-m", "orbiter.memory.cli", "serve", "--url", str(path), "--port", str(port))
+    more = ("--keys", str(folder / "keys.json"), "--rate", "100000")
+    table = Table("Server: a hostile neighbour", "what its key sends", "answer", "took")
+    async with running(*serve, *more, port=port) as pid:
+        mine, theirs = await hold_connections(
+            lambda key: Connection(port, key), hostile, others, count=CONNECTIONS
+        )
+        victim = await Connection(port, victim_key).open()
+        await victim.ask("POST", "/v1/recall", {"query": "tea"})  # loads the model
+        alone = await wait_alone(victim)
+        table.add("nothing", "", "", measured=duration(alone))
+        for each in NEIGHBOURS:
+            sys.stderr.write(f"\r    {each.name:40} ")
+            found = await wait_beside(each, port=port, key=hostile, victim=victim, runs=3)
+            table.add(
+                each.name,
+                str(found.status),
+                duration(found.took),
+                measured=duration(found.longest),
+                bar=f"<= {duration(LONGEST_WAIT)}",
+                ok=found.longest <= LONGEST_WAIT,
+            )
+        size = resident(pid)
+    sys.stderr.write("\r" + " " * 60 + "\r")
+    table.add(
+        f"{CONNECTIONS:,} connections: others let in",
+        f"{mine.count(200)} x 200",
+        f"{mine.count(429)} x 429",
+        measured=f"{theirs.count(200)} of {len(others)}",
+        bar=f"{len(others)}",
+        ok=theirs.count(200) == len(others),
+    )
+    table.add("memory of the server after all", "", "", measured=f"{size / 1e6:,.0f} MB")
+    return table
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--clients", type=int, default=200)
+    parser.add_argument("--only", choices=("load", "neighbours"))
     given = parser.parse_args()
+    codes = []
+    if given.only != "neighbours":
+        codes.append(exit_code(load_table(given)))
+    if given.only != "load":
+        with tempfile.TemporaryDirectory() as folder:
+            codes.append(exit_code(asyncio.run(measure_neighbours(Path(folder)))))
+    return max(codes)
+
+
+def load_table(given: argparse.Namespace) -> Table:
     with tempfile.TemporaryDirectory() as folder:
         ours, bare, lost = asyncio.run(measure(given, Path(folder)))
     table = Table(
@@ -273,7 +337,7 @@ def main() -> int:
     )
     for error in ours.errors[:3]:
         print(error, file=sys.stderr)
-    return exit_code(table)
+    return table
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """A server in the foreground: what it serves is told, and it goes on until Ctrl-C."""
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -41,6 +42,7 @@ async def until_stopped(
     with _log_to_stderr(with_requests=settings.with_log), ExitStack() as stack:
         async with serving(application, settings=settings) as url:
             stop = stack.enter_context(_on_signals())
+            stack.enter_context(_frozen())
             _tell(run, url, application.state.orbiter)
             if open_page and settings.with_dashboard:
                 await asyncio.to_thread(_open, url)
@@ -48,6 +50,20 @@ async def until_stopped(
         if run.out.is_watched:
             sys.stderr.write("\n")  # behind the `^C` that a terminal shows
         run.out.note("stopped")
+
+
+@contextmanager
+def _frozen() -> Iterator[None]:
+    """Leave what is loaded by now out of garbage collection, which stops everything meanwhile.
+
+    It is some 115,000 objects that stay as long as the process; to look at them takes 50 ms.
+    """
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 @contextmanager
