@@ -429,9 +429,9 @@ class Chat(Blocking[agent.Chat]):
         """Append messages, all or none; return them as stored, once they are durable.
 
         A text is what the user says; a message may be a dict or what a provider's client returns.
-        What has an *idempotency_key* is appended once, however often it is tried. A message dated
-        before the newest one is dated just after it: clocks of different machines must not change
-        the order of a conversation.
+        What has an *idempotency_key* is appended once, however often it is tried. A conversation
+        is in the order in which it is added; `created_at` is kept as given, and changes nothing
+        of that.
         """
     def items(
         self,
@@ -440,7 +440,7 @@ class Chat(Blocking[agent.Chat]):
         budget: int | None = None,
         open_group: OpenGroup = "drop",
     ) -> list[MemoryItem]:
-        """Return the newest *rounds*, or what fits in *budget* tokens, oldest first; else all.
+        """Return the last *rounds*, or what fits in *budget* tokens, as it was added; else all.
 
         Tool groups are whole or absent; system messages are kept however old they are. A call
         whose results have not come is there with `open_group="keep"`, if it is the last turn's:
