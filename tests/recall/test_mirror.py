@@ -224,7 +224,10 @@ async def test_an_item_that_goes_between_two_pages_stops_nobody(
         found = await mirror.recall("", scope=ANN, mode="recent", k=20)
         await mirror.close()
 
-    assert _ids(found) == [f"i{n}" for n in range(11, -1, -1) if n != 7]
+    # What went while it was read may be among the answers, or not.
+    assert [each for each in _ids(found) if each != "i7"] == [
+        f"i{n}" for n in range(11, -1, -1) if n != 7
+    ]
 
 
 async def test_items_of_one_instant_stay_in_the_order_of_the_store(

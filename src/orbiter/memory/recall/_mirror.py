@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Unpack
 
 from orbiter.memory._loops import OneLoop
 from orbiter.memory.copies import copy_item
-from orbiter.memory.errors import QueryError
 from orbiter.memory.items import MemoryItem, MemoryMetadata
 from orbiter.memory.protocols import Embeddings, MemoryStore
 from orbiter.memory.query import SCOPE_FIELDS, check_size
@@ -111,14 +110,7 @@ class Mirror:
         while len(found) < self._most:
             last = next(reversed(found.values()), None)
             limit = min(_PAGE, self._most - len(found))
-            try:
-                page = await self._page(scope, limit, last)
-            except QueryError:
-                # The last of a page may be gone before the next is read; go on from its neighbour.
-                if last is None or len(found) == 1:
-                    raise
-                del found[last.id]
-                continue
+            page = await self._page(scope, limit, last)
             known = len(found)
             found |= {item.id: item for item in page}
             if len(page) < limit or len(found) == known:
