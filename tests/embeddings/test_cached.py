@@ -319,7 +319,19 @@ def test_senseless_settings_are_refused(model: Counting, settings: dict[str, Any
         CachedEmbeddings(model, **{"path": "x.db", **settings})
 
 
-@pytest.mark.parametrize("number", [float("nan"), float("inf"), 0.0])
+def test_a_vector_of_zeros_is_passed_on_and_asked_for_again(tmp_path: Path) -> None:
+    class Void(HashEmbeddings):
+        def embed(self, text: str) -> list[float]:
+            return [0.0] * self.dimension
+
+    path = tmp_path / "vectors.db"
+
+    assert CachedEmbeddings(Void(), path).embed("tea") == [0.0] * Void().dimension
+    again = CachedEmbeddings(HashEmbeddings(), path).embed("tea")
+    assert again == pytest.approx(HashEmbeddings().embed("tea"))
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
 def test_a_vector_that_points_nowhere_is_refused_and_not_kept(
     tmp_path: Path, number: float
 ) -> None:

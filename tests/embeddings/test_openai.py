@@ -156,7 +156,6 @@ BROKEN: dict[str, tuple[Change, str]] = {
     ),
     "nan": (lambda data: [{**d, "embedding": packed([math.nan] * 4)} for d in data], "no direc"),
     "huge": (lambda data: [{**d, "embedding": [1e300, 1, 1, 1]} for d in data], "no direction"),
-    "zero": (lambda data: [{**d, "embedding": [0.0] * 4} for d in data], "no direction"),
     "text": (lambda data: [{**d, "embedding": "?"} for d in data], "no vector"),
     "null": (lambda data: [{**d, "embedding": None} for d in data], "no vector"),
     "words": (lambda data: [{**d, "embedding": ["a"] * 4} for d in data], "no vector"),

@@ -140,7 +140,7 @@ VECTOR_BUGS = {
         _fixed("[max(-1e9, min(1e9, number)) if number == number else number for number in one]"),
     ),
     "takes zeros for a direction": Bug(
-        "a_vector_that_is_none",
+        "a_vector_of_zeros",
         _CHECKED,
         _fixed("one if one is None or any(map(float, one)) or not len(one) else [1.0, *one[1:]]"),
     ),

@@ -97,10 +97,9 @@ async def test_a_hanging_model_does_not_keep_a_store_from_closing(opened: Any) -
         (None, "RuntimeError: the model is out of order"),
         ([math.nan] * 16, "NaN"),
         ([math.inf] * 16, "infinity"),
-        ([0.0] * 16, "zeros"),
         ([1.0] * 15, "16 numbers"),
     ],
-    ids=["raises", "nan", "inf", "zero", "short"],
+    ids=["raises", "nan", "inf", "short"],
 )
 async def test_what_cannot_be_embedded_keeps_nothing_else_waiting(
     opened: Any, answer: Any, told: str
@@ -123,6 +122,28 @@ async def test_what_cannot_be_embedded_keeps_nothing_else_waiting(
         assert await store.catch_up() == 0
         assert (await store.stats()).embedding_error is None
         assert len(await found(store, embeddings, "painting")) == 11
+
+
+async def test_a_vector_of_zeros_is_near_nothing_and_its_item_kept(opened: Any) -> None:
+    embeddings = Fickle()
+    embeddings.bad, embeddings.answer = "void", [0.0] * 16
+    async with opened(embeddings) as store:
+        await store.add_many([*items(3), HumanMemory(id="z", content="void", metadata=ANN)])
+
+        assert await store.catch_up() == 0
+
+        stats = await store.stats()
+        assert (stats.unembedded, stats.embedding_error) == (0, None)
+        near = await store.nearest([1.0] * 16, Query(metadata=ANN, limit=99))
+        assert len(near) == 3
+        assert "z" not in {item.id for item, _ in near}
+        assert await store.similarities([1.0] * 16, ["z"]) == {}
+        by_words = await store.match_words(["void"], Query(metadata=ANN))
+        assert [item.id for item in by_words.items] == ["z"]
+        await store.add(HumanMemory(id="z", content="filled", metadata=ANN))
+        assert await store.catch_up() == 0
+        assert len(await store.nearest([1.0] * 16, Query(metadata=ANN, limit=99))) == 4
+        assert await store.verify()
 
 
 async def test_a_model_that_fails_is_not_called_in_a_hot_loop(

@@ -319,13 +319,15 @@ def _checked(
 ) -> tuple[list[Embedded | None], Exception | None]:
     import numpy as np  # noqa: PLC0415 - nobody needs it before there are vectors
 
-    from orbiter.memory.backends._vectors.directions import directions  # noqa: PLC0415
+    from orbiter.memory.backends._vectors.directions import directions, is_zero  # noqa: PLC0415
 
     found: list[Embedded | None] = []
     error: Exception | None = None
     start = 0
     for passages in cut:
-        rows = made[start : start + len(passages)]
+        given = made[start : start + len(passages)]
+        # A vector of zeros is near nothing: that passage has none, and is found by its words.
+        rows = [row for row in given if not is_zero(row[0], embeddings.dimension)]
         start += len(passages)
         try:
             vectors = np.empty((0, embeddings.dimension), np.float32)

@@ -134,7 +134,10 @@ class VectorMemoryStore:
             self._owners.remove(item_id)
 
     async def _vectors(self, items: list[MemoryItem]) -> dict[str, Any]:
-        """Return the vector of each text: that which is stored, a new one, or `None` for blanks."""
+        """Return the vector of each text: that which is stored, a new one, or `None`.
+
+        Blanks have none, and neither has a text whose vector is zero: it is near nothing.
+        """
         self._sweep()
         vectors: dict[str, Any] = {}
         for item in items:
@@ -201,6 +204,8 @@ class VectorMemoryStore:
         if not query.strip():
             return [copy_item(item) for item in self._owners.newest(asked)]
         (vector,) = await self._embed([query])
+        if vector is None:
+            return []
         return [copy_item(item) for item, _ in await self._nearest(vector, asked)]
 
     async def nearest(
@@ -232,7 +237,7 @@ class VectorMemoryStore:
     # Embedding
 
     async def _embed(self, texts: list[str]) -> Any:
-        """Return a sound vector for each text, or raise."""
+        """Return a sound vector for each text, `None` for one of zeros, or raise."""
         made: Any
         if len(texts) == 1:
             made = [await self._embeddings.aembed(texts[0])]
@@ -243,16 +248,24 @@ class VectorMemoryStore:
                 raise EmbeddingError(
                     f"{self._told()} answered {len(texts)} texts with {count} vectors"
                 )
-        check = partial(self._checked, made, EmbeddingError, self._told())
+        check = partial(self._checked, made, EmbeddingError, self._told(), may_be_zero=True)
         if len(made) * self._embeddings.dimension < _OFF_LOOP:
             return check()
         return await asyncio.to_thread(check)
 
-    def _checked(self, vectors: Sequence[Any], error: type[Exception], whose: str) -> Any:
-        """Return each vector at length 1, in one array or a list of them."""
+    def _checked(
+        self,
+        vectors: Sequence[Any],
+        error: type[Exception],
+        whose: str,
+        *,
+        may_be_zero: bool = False,
+    ) -> Any:
+        """Return each vector at length 1, in one array or a list of them; `None` for zeros."""
         from orbiter.memory.backends._vectors.directions import (  # noqa: PLC0415
             direction,
             directions,
+            is_zero,
         )
 
         dimension = self._embeddings.dimension
@@ -260,7 +273,10 @@ class VectorMemoryStore:
             with suppress(TypeError, ValueError):  # in one piece; who is to blame is found below
                 return directions(vectors, dimension)
         try:
-            return [direction(vector, dimension) for vector in vectors]
+            return [
+                None if may_be_zero and is_zero(vector, dimension) else direction(vector, dimension)
+                for vector in vectors
+            ]
         except (TypeError, ValueError) as exc:
             raise error(f"{whose} gave no usable vector: {exc}") from exc
 

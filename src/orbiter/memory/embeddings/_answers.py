@@ -33,6 +33,11 @@ def batches(texts: Sequence[str], *, size: int) -> Iterator[list[str]]:
         yield batch
 
 
+def is_finite(vector: Sequence[float]) -> bool:
+    """Tell whether *vector* holds numbers only; zeros are near nothing, and allowed."""
+    return all(map(math.isfinite, vector))
+
+
 def points_somewhere(vector: Sequence[float]) -> bool:
     """Tell whether *vector* has a direction: it is finite, and not all zeros."""
     return any(vector) and all(map(math.isfinite, vector))
@@ -84,10 +89,10 @@ def _vector(value: object, dimension: int, model: str) -> list[float]:
             f"`{model}` gives vectors of {len(numbers)} numbers, not {dimension}; "
             f"pass `dimension={len(numbers)}`"
         )
-    if not points_somewhere(numbers):
+    if not is_finite(numbers):
         raise EmbeddingError(
-            f"`{model}` answered with a vector that has no direction: only zeros, or a number "
-            "that is not finite; ask the server's operator"
+            f"`{model}` answered with a vector that has no direction: a number in it is not "
+            "finite; ask the server's operator"
         )
     return numbers
 

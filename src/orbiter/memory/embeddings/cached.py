@@ -9,7 +9,7 @@ import sqlite3
 import warnings
 from collections.abc import Sequence
 
-from orbiter.memory.embeddings._answers import pack, points_somewhere, unpack
+from orbiter.memory.embeddings._answers import is_finite, pack, unpack
 from orbiter.memory.embeddings._sharing import Waiting, shared
 from orbiter.memory.embeddings._vector_file import Detailed, VectorFile
 from orbiter.memory.errors import EmbeddingError, QueryError, StorageError
@@ -195,9 +195,9 @@ class CachedEmbeddings(Embeddings):
             )
         # Rounded at once, so that the first answer is what every later one will be.
         rounded = [unpack(pack(vector)) for vector in vectors]
-        if not all(map(points_somewhere, rounded)):
+        if not all(map(is_finite, rounded)):
             raise EmbeddingError(
-                f"`{self.name}` gave a vector of zeros, NaN or infinity, which is not kept"
+                f"`{self.name}` gave a vector with a NaN or an infinity, which is not kept"
             )
         return rounded
 

@@ -56,7 +56,6 @@ SPOILT: dict[str, Callable[[list[float]], Any]] = {
     "no numbers": lambda _vector: [],
     "a NaN": lambda vector: [math.nan, *vector[1:]],
     "an infinity": lambda vector: [*vector[:-1], -math.inf],
-    "only zeros": lambda vector: [0.0] * len(vector),
     "text": lambda vector: [str(number) for number in vector],
     "nothing": lambda _vector: None,
 }
@@ -220,6 +219,33 @@ class MeaningContract(Contract):
 
         assert await _all(store) == before
         assert contents(await store.search(query="0")) == ["0"]
+
+    @needs(text="meaning")
+    async def test_a_vector_of_zeros_is_kept_and_near_nothing(
+        self, store: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        angle = _angle(store)
+
+        def answer(text: str) -> list[float]:
+            return [0.0] * len(angle("0")) if "void" in text else angle(text)
+
+        _script(monkeypatch, store, answer)
+        await store.add(person("0 void", id="one"))
+        await add_all(store, [person("90"), person("180 void", id="two")])
+        if self.capabilities.batch:
+            await store.add_many([person("10"), person("20 void", id="two")])
+        else:
+            await add_all(store, [person("10"), person("20 void", id="two")])
+
+        kept = await store.get("one")
+        assert kept is not None
+        assert kept.content == "0 void"
+        assert len(await store.search()) == 4
+        assert contents(await store.search(query="0")) == ["10", "90"]
+        assert contents(await store.search(query="180")) == ["90", "10"]
+        assert await store.search(query="0 void") == []
+        await store.add(person("5", id="one"))
+        assert contents(await store.search(query="0", limit=1)) == ["5"]
 
     @needs(text="meaning")
     async def test_a_cancelled_embedding_changes_nothing(

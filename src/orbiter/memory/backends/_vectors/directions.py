@@ -5,7 +5,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["direction", "directions"]
+__all__ = ["direction", "directions", "is_zero"]
 
 
 def direction(vector: npt.ArrayLike, dimension: int) -> npt.NDArray[np.float32]:
@@ -19,6 +19,15 @@ def direction(vector: npt.ArrayLike, dimension: int) -> npt.NDArray[np.float32]:
         return usual
     made: npt.NDArray[np.float32] = directions(given[None], dimension)[0]
     return made
+
+
+def is_zero(vector: npt.ArrayLike, dimension: int) -> bool:
+    """Tell whether a vector is sound but has zeros only: it is near nothing, and gets no row."""
+    try:
+        given = np.asarray(vector)
+    except ValueError:
+        return False
+    return given.dtype.kind in "fiu" and given.shape == (dimension,) and not given.any()
 
 
 def _usual(given: npt.NDArray[np.generic], dimension: int) -> npt.NDArray[np.float32] | None:
