@@ -4,6 +4,7 @@ The request has a key of its own, so that one whose answer was lost is sent agai
 that it began. A server that is started again goes on with the job, and so does this.
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -28,8 +29,10 @@ async def report_of(link: Link, request: Request, progress: Progress | None) -> 
 
     It takes as long as it takes: the time of a call counts for each request of it.
     """
-    wait = _SELDOM if progress is None else _OFTEN
-    headers = {**request.headers, "Idempotency-Key": uuid4().hex, "Prefer": f"wait={wait}"}
+    # Whole seconds, and less than the time in which an answer must be here.
+    wait = int(min(_SELDOM if progress is None else _OFTEN, link.timeout / 2))
+    prefer = {"Prefer": f"wait={wait}"}
+    headers = {**request.headers, **prefer, "Idempotency-Key": uuid4().hex}
     answer = await link.send(replace(request, headers=headers, may_repeat=True))
     if answer.status != _ACCEPTED:
         return answer.json()
@@ -41,9 +44,9 @@ async def report_of(link: Link, request: Request, progress: Progress | None) -> 
             raise load_error(job["problem"].get("status", 500), job["problem"])
         if job["state"] == "done":
             return job["report"]
-        answer = await link.send(
-            Request("GET", f"/v1/jobs/{job['id']}", headers={"Prefer": f"wait={wait}"})
-        )
+        if not wait:
+            await asyncio.sleep(link.timeout / 4)
+        answer = await link.send(Request("GET", f"/v1/jobs/{job['id']}", headers=prefer))
 
 
 def _read(answer: Answer, link: Link) -> dict[str, Any]:

@@ -85,6 +85,11 @@ class Link:
 
     # Sending
 
+    @property
+    def timeout(self) -> float:
+        """Seconds that one request may take, with all its tries."""
+        return self._patience.timeout
+
     def deadline(self) -> float:
         """Return when a call that begins now must be answered, by the clock of the loop."""
         return asyncio.get_running_loop().time() + self._patience.timeout
