@@ -336,6 +336,23 @@ async def test_a_server_that_only_reads_begins_no_job_that_writes(
     assert (await http.get("/v1/duplicates", params={"user_id": "ann"})).status_code == 200
 
 
+async def test_an_erasure_takes_the_reports_along_that_hold_its_words(
+    pair: list[AgentMemory], served: Served, client: Client
+) -> None:
+    http = client(await served(pair[0], **BARE))
+    jobs = []
+    for user in ("ann", "bob"):
+        answer = await http.get("/v1/duplicates", params={"user_id": user}, headers=NOW)
+        jobs.append(await ended(http, answer.json()))
+    assert "tea" in json.dumps(jobs[0]["report"])
+
+    erased = await http.post("/v1/erase", json={"user_id": "ann"}, headers=NOW)
+
+    assert (await ended(http, erased.json()))["report"]["problems"] == []
+    now = [(await http.get(f"/v1/jobs/{job['id']}")).json()["report"] for job in jobs]
+    assert now == [None, {"groups": []}]
+
+
 # On disk
 
 

@@ -250,7 +250,7 @@ class Jobs:
             except Exception as exc:  # noqa: BLE001 - told to whoever asked, and logged if it is a fault
                 await self._end(job, problem_=_told(exc, job))
                 return
-            await self._end(job, report=report)
+            await self._end(job, found=found, report=report)
 
     @asynccontextmanager
     async def _turn(self, job: Job) -> AsyncIterator[None]:
@@ -269,17 +269,33 @@ class Jobs:
         return save
 
     async def _end(
-        self, job: Job, *, report: bytes | None = None, problem_: dict[str, Any] | None = None
+        self,
+        job: Job,
+        *,
+        found: Any = None,
+        report: bytes | None = None,
+        problem_: dict[str, Any] | None = None,
     ) -> None:
         job.report, job.problem = report, problem_
         job.state = "failed" if report is None else "done"
         job.ended_at = datetime.now(UTC)
-        job.scope, job.by, job.given, job.saved = {}, None, {}, {}
+        if isinstance(found, Erasure) and not found.dry_run:
+            self._drop_reports(job.given)
+        job.by, job.given, job.saved = None, {}, {}
         try:
             await self._write(job)
         except MemoryError as exc:  # it is done all the same; a restart would do it again
             _LOG.error("a job has ended, and that cannot be written: %s", exc)
         job.note()
+
+    def _drop_reports(self, erased: Mapping[str, Any]) -> None:
+        """Forget reports that may hold words of a scope that was *erased*."""
+        for job in self._jobs.values():
+            is_others = any(
+                erased.get(name) not in (None, value) for name, value in job.scope.items()
+            )
+            if job.is_over and not job.operation.has_safe_report and not is_others:
+                job.report = None
 
     # Knowing
 
