@@ -117,7 +117,7 @@ async def test_a_body_of_too_many_values_is_refused_before_it_is_read(
     )
 
     assert answer.status_code == 413
-    assert "100,000 JSON values" in answer.json()["detail"]
+    assert "50,000 JSON values" in answer.json()["detail"]
     assert "several requests, or import a file" in answer.json()["detail"]
 
 

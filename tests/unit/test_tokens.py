@@ -10,6 +10,7 @@ from orbiter.memory import (
     ToolMemory,
     count_tokens,
     estimate_tokens,
+    tokens,
 )
 from orbiter.memory.errors import QueryError
 from orbiter.memory.tokens import CONVERSATION_TOKENS, item_tokens, split_budget
@@ -155,3 +156,18 @@ def test_the_estimate_takes_time_in_proportion_to_the_text(piece: str) -> None:
     text = piece * (2**20 // len(piece))
 
     assert estimate_tokens(text) > 0
+
+
+def test_a_long_text_has_as_many_tokens_as_its_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "Meet at 10 am,  room 12.\n\nBring ß, 東京 and dead0123456789abcdef0123456789abcde " * 40
+    at_once = estimate_tokens(text)
+
+    found = {}
+    for size in (100, 333, 1_000):  # in each there is a gap between two words
+        monkeypatch.setattr(tokens, "_SLICE", size)
+        found[size] = len(list(tokens._slices(text))), estimate_tokens(text)
+    monkeypatch.setattr(tokens, "_SLICE", 7)
+
+    assert {count for _, count in found.values()} == {at_once}
+    assert min(slices for slices, _ in found.values()) > 1
+    assert "".join(tokens._slices(text)) == text

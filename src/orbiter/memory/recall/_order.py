@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from orbiter.memory._slices import MANY, apart
 from orbiter.memory.protocols import DetailStore, MemoryStore
 from orbiter.memory.recall._features import Table
 from orbiter.memory.recall._late import add_details
@@ -14,6 +15,9 @@ __all__ = ["LOOKED_AT", "order"]
 LOOKED_AT = 80
 """How many of the best candidates are looked at word by word."""
 
+_MANY_WORDS = 4_096
+"""Bytes of the vectors of a question's words from which a closer look takes long."""
+
 
 async def order(
     store: MemoryStore, pool: Pool, table: Table, extra: Mapping[str, float], *, most: int
@@ -23,15 +27,16 @@ async def order(
     The best *most* are looked at word by word where the model and the store can do that.
     """
     kind = kind_of(table.items)
+    is_long = len(table.items) > MANY
     if pool.similarity is None:
-        return score(table, {**kind.words, **extra}, pool.eligible)
-    scored = score(table, {**kind.meaning, **extra}, pool.eligible)
+        return await apart(is_long, score, table, {**kind.words, **extra}, pool.eligible)
+    scored = await apart(is_long, score, table, {**kind.meaning, **extra}, pool.eligible)
     best, rest = scored[:most], scored[most:]
     if not pool.asked or not isinstance(store, DetailStore):
         return scored
     await _look_closer(store, pool, table, [one.place for one in best])
     ids = frozenset(one.item.id for one in best)
-    return [*score(table, {**kind.details, **extra}, ids), *rest]
+    return [*await apart(is_long, score, table, {**kind.details, **extra}, ids), *rest]
 
 
 async def _look_closer(store: DetailStore, pool: Pool, table: Table, places: Sequence[int]) -> None:
@@ -42,4 +47,13 @@ async def _look_closer(store: DetailStore, pool: Pool, table: Table, places: Seq
         if at is not None
     }
     kept = await store.details([table.items[at].id for at in sorted(near)])
-    add_details(table, places, asked=pool.asked, kept=kept, dimension=pool.asked_dimension)
+    is_long = len(places) > LOOKED_AT or len(pool.asked) > _MANY_WORDS
+    await apart(
+        is_long,
+        add_details,
+        table,
+        places,
+        asked=pool.asked,
+        kept=kept,
+        dimension=pool.asked_dimension,
+    )

@@ -15,7 +15,7 @@ from orbiter.memory.server._problems import Refused
 
 __all__ = ["MAX_TEXT", "MAX_VALUES", "SMALL", "check_values", "is_small", "write_json"]
 
-MAX_VALUES = 100_000
+MAX_VALUES = 50_000
 """Most values of a body, lists and objects and what is in them: more are no memories."""
 
 MAX_TEXT = 2**23

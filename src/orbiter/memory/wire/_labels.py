@@ -12,7 +12,7 @@ from orbiter.memory.wire._items import status_schema
 
 __all__ = ["EXPIRES", "EXTRA", "STATUS", "TRUST", "WHERE"]
 
-_MOST_VALUES = 10_000
+_MOST_VALUES = 2_000
 
 _MOST_SECONDS = 100 * 366 * 86_400.0
 """A hundred years."""

@@ -100,6 +100,19 @@ def _is_json(value: object) -> bool:
     return True
 
 
+def _is_short(value: object) -> bool:
+    """Tell whether *value* may be told whole; a long one is not even written to find out."""
+    left, waiting = _MOST_DETAIL, [value]
+    while waiting and left > 0:
+        inner = waiting.pop()
+        left -= len(inner) + 2 if isinstance(inner, str | bytes) else 8
+        if isinstance(inner, dict):
+            waiting += [*inner, *inner.values()] if len(inner) < left else [" " * left]
+        elif isinstance(inner, list | tuple):
+            waiting += inner if len(inner) < left else [" " * left]
+    return left > 0
+
+
 def _first_lines(error: ValidationError) -> str:
     lines = [
         f"`{'.'.join(map(str, line['loc']))}`: {line['msg'].removeprefix('Value error, ')}"
@@ -116,7 +129,7 @@ def _dump_line(line: Any) -> dict[str, Any]:
         "type": line["type"],
         "loc": [_clean(each) if isinstance(each, str) else each for each in line["loc"]],
         "msg": _clean(line["msg"]),
-        "input": given if _is_json(given) and len(repr(given)) < _MOST_DETAIL else told(given),
+        "input": given if _is_short(given) and _is_json(given) else told(given),
         "ctx": context if _is_json(context) else {},
     }
 
