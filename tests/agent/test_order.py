@@ -11,6 +11,7 @@ from tests.agent.conftest import Open
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.agent import Chat, ScopedMemory
+from orbiter.memory.errors import QueryError
 from orbiter.memory.items import AIMemory, HumanMemory, MemoryItem, ToolMemory
 from orbiter.memory.messages import validate
 from orbiter.memory.summary import SummaryConfig
@@ -236,3 +237,39 @@ async def test_what_was_said_in_the_past_can_be_recalled_and_listed_by_its_time(
     assert [item.content for item in await handle.list(limit=3)] == ["m4", "m0", "m6"]
     found = await handle.recall("m3", until=at(5))
     assert found[0].item.content == "m3"
+
+
+# Forks
+
+
+async def test_of_two_forks_into_one_name_one_is_refused_and_nothing_is_mixed(
+    any_alice: ScopedMemory,
+) -> None:
+    one, two = any_alice.chat("one"), any_alice.chat("two")
+    ones = await one.add([f"one {n}" for n in range(4)])
+    twos = await two.add([f"two {n}" for n in range(3)])
+    ways = [(one, ones[3]), (one, ones[1]), (two, twos[2])]
+
+    for race in range(10):
+        name = f"branch {race}"
+        results = await asyncio.gather(
+            *(chat.fork(at.id, chat_id=name) for chat, at in ways), return_exceptions=True
+        )
+
+        refused = [isinstance(result, QueryError) for result in results]
+        assert sorted(refused) == [False, True, True], results
+        chat, at = ways[refused.index(False)]
+        whole = await contents(chat)
+        expected = whole[: whole.index(at.content) + 1]
+        assert await contents(any_alice.chat(name)) == expected
+
+
+async def test_the_same_fork_twice_at_once_is_one_fork(any_alice: ScopedMemory) -> None:
+    chat = any_alice.chat("c")
+    said = await chat.add(["a", "b", "c"])
+
+    branches = await asyncio.gather(*(chat.fork(said[1].id, chat_id="d") for _ in range(5)))
+
+    assert {branch.id for branch in branches} == {"d"}
+    assert await contents(branches[0]) == ["a", "b"]
+    assert {item.version for item in await branches[0].items()} == {1}

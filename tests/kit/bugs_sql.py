@@ -40,6 +40,11 @@ SQL_BUGS = {
         'f"SELECT {lives} FROM memory_items WHERE {where} AND deleted = 0"',
         (("AND version > 1", "AND version > 9"),),
     ),
+    "any version is deleted": Bug(
+        "guards_a_deletion",
+        '            where += f" AND version = {args.bind(expected_version)}"\n',
+        "            pass\n",
+    ),
     "any version is the expected one": Bug(
         "an_expected_version_guards", "        if found != expected:\n", "        if False:\n"
     ),

@@ -105,8 +105,13 @@ class VersionedStore(Protocol):
         """Store *item* over the expected version only, or raise `VersionConflict`."""
         ...
 
-    async def delete(self, item_id: str, *, by: str | None = None) -> bool:
-        """Remove one item so that it can be restored; tell whether it was there."""
+    async def delete(
+        self, item_id: str, *, by: str | None = None, expected_version: int | None = None
+    ) -> bool:
+        """Remove one item so that it can be restored; tell whether it was there.
+
+        With *expected_version*, only if it is still that one, or raise `VersionConflict`.
+        """
         ...
 
     async def restore(self, item_id: str, *, by: str | None = None) -> bool:

@@ -57,13 +57,17 @@ async def append_once(
 
 
 def copies_for(scope: MemoryMetadata, items: Sequence[MemoryItem]) -> list[MemoryItem]:
-    """Return copies of messages for another conversation; each says what it was copied from."""
+    """Return copies of messages for another conversation; each says what it was copied from.
+
+    Their ids follow from their places alone, so that of two forks into one conversation a store
+    takes one.
+    """
     copies = []
-    for item in items:
+    for place, item in enumerate(items):
         copy = copy_item(item)
         extra = {**item.metadata.extra, "forked_from": item.id}
         fields = {name: getattr(scope, name) for name in SCOPE_FIELDS}
         copy.__dict__["metadata"] = MemoryMetadata(**fields, extra=extra)
-        copy.__dict__["id"] = derived_id(scope, "fork", item.id)  # so that forking twice is once
+        copy.__dict__.update(id=derived_id(scope, "fork", place), version=1)
         copies.append(copy)
     return copies

@@ -307,14 +307,15 @@ class Chat:
         return branch
 
     async def _begin_with(self, store: Store, items: Sequence[MemoryItem]) -> Sequence[MemoryItem]:
-        """Begin with copies of another chat's messages; return these."""
+        """Begin with copies of another chat's messages, unless it has begun; return these."""
         there, _ = await read_back(store, self._scope)
         copies = copies_for(self._scope, items)
-        if not there:
-            await store.add_many(copies)
-        elif [item.metadata.extra.get("forked_from") for item in there] != [i.id for i in items]:
+        if not there and await store.insert(copies):
+            return copies
+        there, _ = await read_back(store, self._scope)  # another fork may just have been faster
+        if [item.metadata.extra.get("forked_from") for item in there] != [i.id for i in items]:
             raise QueryError(f"there is a chat `{self._id}` already; give the branch another name")
-        return copies
+        return there
 
 
 def _has_items(what: Given | Sequence[Given]) -> bool:

@@ -4,7 +4,7 @@ A source is matched by the label that items carry, and by their type where they 
 function works on one scope only, and on stores that keep what items were.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,7 +16,7 @@ from orbiter.memory.agent._core import Core, versioned
 from orbiter.memory.agent._reading import EDITED, RESERVED
 from orbiter.memory.agent._results import Forgotten
 from orbiter.memory.copies import copy_item
-from orbiter.memory.errors import QueryError
+from orbiter.memory.errors import QueryError, VersionConflict
 from orbiter.memory.filters import Condition, Where, parse_where
 from orbiter.memory.items import MemoryItem, MemoryMetadata
 from orbiter.memory.query import Query, check_instant
@@ -34,6 +34,8 @@ QUARANTINE, RELEASE, UNDO = (f"{RESERVED}{name}" for name in ("quarantine", "rel
 
 _PAGE = 500
 _TOLD = 20
+_TRIES = 100
+"""How often an item is looked at again that others change meanwhile."""
 _OURS = frozenset((QUARANTINE, RELEASE))
 
 
@@ -108,14 +110,10 @@ async def undo(
         async for page in _pages(store, scope, where, deleted=is_deleted):
             undone = []
             for item in page:
-                past = await versions(store, scope, item.id, "undoing")
-                target = _without(past, condition, start)
-                if target.is_as(item, is_deleted=is_deleted):
-                    continue
-                undone.append(item)
-                if not dry_run:
-                    await chats.changed(store, [item])
-                    await _put(store, scope, item, target)
+                way = partial(_without, is_of_source=condition, since=start)
+                was = await _undo_one(store, chats, scope, item.id, way, dry_run=dry_run)
+                if was is not None:
+                    undone.append(was)
             if not dry_run:
                 await chats.changed(store, undone)
             found += undone
@@ -125,6 +123,40 @@ async def undo(
     if found and not dry_run:
         core.events.tell_of("forgotten", found)
     return Forgotten(tuple(found), dry_run)
+
+
+async def _undo_one(
+    store: "SQLMemoryStore",
+    chats: "Chats",
+    scope: MemoryMetadata,
+    item_id: str,
+    without: "Callable[[Sequence[ItemVersion]], _Target]",
+    *,
+    dry_run: bool,
+) -> MemoryItem | None:
+    """Make an item what it would be *without* a source; return what it was, `None` if just that.
+
+    Whoever changes it meanwhile is heard: it is then looked at again, with what they wrote.
+    """
+    for attempt in range(1, _TRIES + 1):
+        past = await versions(store, scope, item_id, "undoing")
+        if not past:
+            return None
+        item, is_deleted = past[-1].item, past[-1].change == "deleted"
+        target = without(past)
+        if target.is_as(item, is_deleted=is_deleted):
+            return None
+        if dry_run:
+            return item
+        await chats.changed(store, [item])
+        try:
+            await _put(store, scope, item, target, is_deleted=is_deleted)
+        except VersionConflict:
+            if attempt == _TRIES:
+                raise
+            continue
+        return item
+    return None
 
 
 class _Target(NamedTuple):
@@ -167,13 +199,20 @@ def _said(item: MemoryItem) -> dict[str, object]:
 
 
 async def _put(
-    store: "SQLMemoryStore", scope: MemoryMetadata, item: MemoryItem, target: _Target
+    store: "SQLMemoryStore",
+    scope: MemoryMetadata,
+    item: MemoryItem,
+    target: _Target,
+    *,
+    is_deleted: bool,
 ) -> None:
+    """Write a target over the version that was looked at, or raise `VersionConflict`."""
     if target.item is None or not target.is_there:
-        await store.delete(item.id, by=UNDO)
+        await store.delete(item.id, by=UNDO, expected_version=item.version)
         return
     within = scope if Query(metadata=scope).wanted else None
-    await store.add(copy_item(target.item), by=UNDO, within=within)
+    again, expected = copy_item(target.item), 0 if is_deleted else item.version
+    await store.add(again, by=UNDO, within=within, expected_version=expected)
 
 
 async def _check_known(store: "SQLMemoryStore", scope: MemoryMetadata, source: str) -> None:

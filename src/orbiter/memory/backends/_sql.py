@@ -294,12 +294,22 @@ class Operations:
         where = self._matching(metadata, 0, args)
         return (yield from self._mark(1, where, args, by))
 
-    def delete(self, item_id: str, by: str | None) -> Steps[bool]:
-        """Soft-delete one item; tell whether it was there."""
+    def delete(
+        self, item_id: str, by: str | None, expected_version: int | None = None
+    ) -> Steps[bool]:
+        """Soft-delete one item, if it is still the expected version; tell whether it was there."""
         args = Args(self._dialect)
         where = f"deleted = 0 AND {self._dialect.by_id(args, item_id)}"
         where += f" AND {self._dialect.living()}"
-        return bool((yield from self._mark(1, where, args, by)))
+        if expected_version is not None:
+            where += f" AND version = {args.bind(expected_version)}"
+        if (yield from self._mark(1, where, args, by)):
+            return True
+        if expected_version is None:
+            return False
+        there = yield from self.get(item_id)
+        found = decode(there[0]).version if there else 0
+        raise VersionConflict(item_id, expected=expected_version, found=found)
 
     def delete_many(self, item_ids: Sequence[str], by: str | None) -> Steps[int]:
         """Soft-delete items; return how many were there."""

@@ -150,10 +150,18 @@ class SQLMemoryStore(SQLLasting):
         steps = partial(self._operations.clear, metadata, by)
         return await self._write(self._audited(steps, ids=self._of(metadata, deleted=0), by=by))
 
-    async def delete(self, item_id: str, *, by: str | None = None) -> bool:
-        """Soft-delete one item; tell whether it was there."""
+    async def delete(
+        self, item_id: str, *, by: str | None = None, expected_version: int | None = None
+    ) -> bool:
+        """Soft-delete one item; tell whether it was there.
+
+        With *expected_version*, only if it is still that version; else `VersionConflict` is
+        raised, and nothing is deleted.
+        """
+        if expected_version is not None:
+            check_size("expected_version", expected_version)
         by = _signature(by)
-        steps = partial(self._operations.delete, item_id, by)
+        steps = partial(self._operations.delete, item_id, by, expected_version)
         return is_item_id(item_id) and await self._write(self._audited(steps, ids=[item_id], by=by))
 
     async def delete_many(self, item_ids: Sequence[str], *, by: str | None = None) -> int:

@@ -110,6 +110,22 @@ class VersionContract(Contract):
         assert await store.count() == 3
 
     @needs(versions=True)
+    async def test_an_expected_version_guards_a_deletion(self, store: Any) -> None:
+        await store.add(person("first", id="one"))
+        await store.add(person("second", id="one"))
+
+        for wrong in (0, 1, 3):
+            with pytest.raises(VersionConflict) as caught:
+                await store.delete("one", expected_version=wrong)
+            assert (caught.value.expected, caught.value.found) == (wrong, 2)
+        with pytest.raises(VersionConflict):
+            await store.delete("two", expected_version=1)
+
+        assert contents(await store.search()) == ["second"]
+        assert await store.delete("one", expected_version=2)
+        assert await store.search() == []
+
+    @needs(versions=True)
     async def test_a_cleared_item_can_be_restored(self, store: Any) -> None:
         item = KINDS[2][0]
         await store.add(item)
