@@ -23,8 +23,8 @@ from tests.transfer._importing import (
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.errors import TransferError
-from orbiter.memory.items import MemoryStatus
-from orbiter.memory.transfer import FORMATS, Limits, _reading
+from orbiter.memory.items import MemoryItem, MemoryStatus
+from orbiter.memory.transfer import FORMATS, Limits, _reading, import_file
 from orbiter.memory.transfer._known import format_named
 from orbiter.memory.transfer._native import export_records
 from orbiter.memory.trust import Trust, source_of, trust_of
@@ -38,6 +38,37 @@ def _talk(path: Path, *texts: str) -> Path:
 @pytest.fixture
 def simple(tmp_path: Path, open_memory: Open) -> AgentMemory:
     return open_memory(f"sqlite:///{tmp_path}/m.db")
+
+
+async def test_one_file_imported_by_several_at_once_is_imported_once(
+    any_local_url: str, open_memory: Open, who: str, tmp_path: Path
+) -> None:
+    memories = [open_memory(any_local_url)]
+    memories += [
+        memories[0] if any_local_url == "memory://" else open_memory(any_local_url)
+        for _ in range(2)
+    ]
+    handles = [memory.scope(user_id=f"alice-{who}") for memory in memories]
+    texts = [f"tea {n}" for n in range(40)]
+    for version in (1, 2, 3):
+        # The first message names the conversation; the others change.
+        texts[1:] = [f"tea {n}, the {version}." for n in range(1, 40)]
+        path = _talk(tmp_path / "tea.jsonl", *texts)
+
+        reports = await asyncio.gather(*(import_file(handle, path) for handle in handles))
+
+        items = await handles[0].chat(_session(await everything(handles[0]))).items()
+        assert [item.content for item in items] == texts
+        assert {item.version for item in items[1:]} == {version}
+        stored = 40 if version == 1 else 39
+        assert sum(report.stored + report.updated for report in reports) == stored
+        assert sum(report.unchanged for report in reports) == 3 * 40 - stored
+
+
+def _session(items: list[MemoryItem]) -> str:
+    (session,) = {item.metadata.session_id for item in items}
+    assert session is not None
+    return session
 
 
 async def test_a_file_is_imported_once_however_often(

@@ -1,18 +1,21 @@
 """What another program wrote becomes memories of one scope.
 
-Reading happens in a thread, so that the loop stays free, one batch ahead of the storing. Each
-batch is stored as one step; what is stored stays when a later one fails, and is found again.
+Reading happens in a thread, so that the loop stays free, one batch ahead of the storing. What is
+new in a batch is stored as one step; what is stored stays when a later one fails, and is found
+again.
 """
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from orbiter.memory.agent._core import Core, Store, keeps_versions
 from orbiter.memory.agent._reading import check_given
-from orbiter.memory.errors import UnsupportedError
+from orbiter.memory.errors import UnsupportedError, VersionConflict
 from orbiter.memory.items import MemoryItem, MemoryMetadata
 from orbiter.memory.query import Query
 from orbiter.memory.transfer._aside import Aside
@@ -120,40 +123,96 @@ def _movable(store: Store) -> MovableStore:
     raise UnsupportedError(f"a `{kind}` cannot take in records; SQLite, Postgres and Redis can")
 
 
+@dataclass
+class _Plan:
+    """What becomes of the things of a batch, by what the store holds."""
+
+    new: dict[str, Ready] = field(default_factory=dict)
+    changed: list[tuple[Ready, MemoryItem]] = field(default_factory=list)
+    """With what is there of each."""
+    unchanged: int = 0
+    forgotten: int = 0
+    twice: list[Ready] = field(default_factory=list)
+    """What stands under a name that something else in the batch has."""
+
+
 async def _store(
     store: Store, scope: MemoryMetadata, batch: Sequence[Ready], report: Report
 ) -> tuple[list[MemoryItem], list[MemoryItem]]:
-    """Store what is new or changed; return all that was written, and what was there before."""
+    """Store what is new or changed; return all that was written, and what was there before.
+
+    What is new is one step, and only if it is new: who imports the same at once writes no second
+    version. What has changed is written over what was looked at.
+    """
     own = scope if Query(metadata=scope).wanted else None
-    wanted = {"id": {"$in": list({one.item.id for one in batch})}}
+    plan = await _plan(store, own, batch)
+    while plan.new and not await store.insert([one.item for one in plan.new.values()]):
+        before, plan = plan.new.keys(), await _plan(store, own, batch)
+        if plan.new.keys() == before:  # no one of ours has come: an id is another's
+            await store.add_many([one.item for one in plan.new.values()], within=own)
+            break
+    are_ours = await asyncio.gather(
+        *(_update(store, own, one, there) for one, there in plan.changed)
+    )
+    updated = [
+        one.item for (one, _), is_ours in zip(plan.changed, are_ours, strict=True) if is_ours
+    ]
+    written = [*(one.item for one in plan.new.values()), *updated]
+    report.stored += len(plan.new)
+    report.updated += len(updated)
+    report.unchanged += plan.unchanged + len(plan.changed) - len(updated)
+    report.skipped += plan.forgotten + len(plan.twice)
+    report.forgotten += plan.forgotten
+    for one in plan.twice:
+        report.complain(f"`{one.key}`", "something else stands under the same name")
+    return written, updated
+
+
+async def _plan(store: Store, own: MemoryMetadata | None, batch: Sequence[Ready]) -> _Plan:
+    """Tell what is new in a batch, what has changed, and what stays as it is."""
+    ids = list({one.item.id for one in batch})
+    wanted = {"id": {"$in": ids}}
+    # First: what another stores meanwhile is then found, and not taken for forgotten.
+    used = set() if keeps_versions(store) else await store.used_ids(ids)
     found = await store.search(metadata=own, where=wanted, limit=len(batch))
     there = {item.id: item for item in found}
-    forgotten: set[str] = set()
+    forgotten = used - there.keys()
     if keeps_versions(store):
         gone = await store.search(metadata=own, where=wanted, limit=len(batch), deleted=True)
         forgotten = {item.id for item in gone}
-    written: dict[str, MemoryItem] = {}
-    updated: list[MemoryItem] = []
+    plan, seen = _Plan(), dict[str, str]()
     for one in batch:
-        item = one.item
-        before = written.get(item.id) or there.get(item.id)
-        if before is not None and before.metadata.extra.get(IMPORTED) == one.digest:
-            report.unchanged += 1
-        elif item.id in written:
-            report.skipped += 1
-            report.complain(f"`{one.key}`", "something else stands under the same name")
-        elif item.id in forgotten:
-            report.skipped += 1
-            report.forgotten += 1
+        item_id, before = one.item.id, there.get(one.item.id)
+        if item_id in seen:
+            if seen[item_id] == one.digest:
+                plan.unchanged += 1
+            else:
+                plan.twice.append(one)
+        elif before is not None and before.metadata.extra.get(IMPORTED) == one.digest:
+            plan.unchanged += 1
+        elif item_id in forgotten:
+            plan.forgotten += 1
         else:
-            if before is not None:
-                # The rest is the file's; `created_at` is kept by the store.
-                item.__dict__["status"] = before.status
-                item.__dict__["updated_at"] = datetime.now(UTC)
-                updated.append(item)
-            written[item.id] = item
-    if written:
-        await store.add_many(list(written.values()), within=own)
-        report.updated += len(updated)
-        report.stored += len(written) - len(updated)
-    return list(written.values()), updated
+            seen[item_id] = one.digest
+            if before is None:
+                plan.new[item_id] = one
+            else:
+                plan.changed.append((one, before))
+    return plan
+
+
+async def _update(
+    store: Store, own: MemoryMetadata | None, one: Ready, there: MemoryItem | None
+) -> bool:
+    """Write what a file says over what is there; tell whether nobody else has."""
+    while there is not None and there.metadata.extra.get(IMPORTED) != one.digest:
+        # The rest is the file's; `created_at` is kept by the store.
+        one.item.__dict__["status"] = there.status
+        one.item.__dict__["updated_at"] = datetime.now(UTC)
+        try:
+            await store.add(one.item, expected_version=there.version, within=own)
+        except VersionConflict:
+            there = await store.get(one.item.id)
+        else:
+            return True
+    return False
