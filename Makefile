@@ -8,7 +8,7 @@ BENCH := $(VENV)-bench
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser suite quick test-full test-busy check fuzz soak bench requirements clean
+.PHONY: help demo test browser suite quick test-full test-busy test-lowest test-pythons check fuzz soak bench requirements clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -34,6 +34,14 @@ test-full: test ## also what only guards the test kit: every planted bug, other 
 
 test-busy: $(VENV)/.dev ## `make test` beside four busy loops: it must pass there, too
 	$(BIN)/python tests/busy.py $(MAKE) test
+
+test-lowest: $(VENV)/.dev ## test with the lowest versions of dependencies that are declared
+	ORBITER_REQUIRE_SERVERS=1 sh tests/lowest.sh $(VENV)
+
+# Each has an environment of its own.
+PYTHONS ?= python3.12 python3.13
+test-pythons: ## test on the other versions of Python (PYTHONS="python3.12 …")
+	@for python in $(PYTHONS); do $(MAKE) --no-print-directory suite PYTHON=$$python || exit 1; done
 
 # Root gets the browser that pages are tested in, by apt, while everything else is set up.
 browser:

