@@ -120,9 +120,10 @@ async def test_a_tool_group_goes_whole_or_not_at_all(alice: ScopedMemory) -> Non
     chat = alice.chat("c")
     for turn in range(3):
         calls = [{"id": f"c{n}", "function": {"name": "f", "arguments": "{}"}} for n in range(2)]
+        ask = HumanMemory(content=f"ask {turn}")
         group: list[MemoryItem] = [AIMemory(content=f"call {turn}", tool_calls=calls)]
         group += [ToolMemory(content=f"{turn}.{n}", tool_call_id=f"c{n}") for n in range(2)]
-        await chat.add([f"ask {turn}", *group, AIMemory(content=f"answer {turn}")])
+        await chat.add([ask, *group, AIMemory(content=f"answer {turn}")])
 
     evicted = await alice.evict(max_items=12)  # of 15
 

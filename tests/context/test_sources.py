@@ -87,8 +87,15 @@ async def test_a_store_without_a_scope_is_refused(
     await store.close()
 
 
+class Leaky(ShortTermMemory):
+    """A store that finds everyone's items, whoever is asked for."""
+
+    async def search(self, **asked: Any) -> list[MemoryItem]:
+        return await super().search(**{**asked, "metadata": None})
+
+
 async def test_a_store_that_ignores_the_scope_still_leaks_nothing(soul: Path) -> None:
-    leaky = ShortTermMemory(scope="user")
+    leaky = Leaky(scope="user")
     await leaky.add(HumanMemory(content="Bob's ethics", metadata=BOB))
 
     context = await ContextManager(soul).assemble(
