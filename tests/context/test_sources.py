@@ -87,7 +87,7 @@ async def test_a_store_without_a_scope_is_refused(
     await store.close()
 
 
-class Leaky(ShortTermMemory):
+class Unscoped(ShortTermMemory):
     """A store that finds everyone's items, whoever is asked for."""
 
     async def search(self, **asked: Any) -> list[MemoryItem]:
@@ -95,7 +95,7 @@ class Leaky(ShortTermMemory):
 
 
 async def test_a_store_that_ignores_the_scope_still_leaks_nothing(soul: Path) -> None:
-    leaky = Leaky(scope="user")
+    leaky = Unscoped(scope="user")
     await leaky.add(HumanMemory(content="Bob's ethics", metadata=BOB))
 
     context = await ContextManager(soul).assemble(
