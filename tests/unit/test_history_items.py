@@ -42,6 +42,7 @@ _calls = st.builds(
 _results = st.one_of(
     st.fixed_dictionaries({"name": st.sampled_from(["add", "mul", "other"]), "result": _json}),
     st.fixed_dictionaries({"name": st.just("add"), "result": st.text("ab"), "took": st.just(1)}),
+    st.fixed_dictionaries({"name": st.sampled_from(["add", "mul"]), "error": _json}),
     _json,
 )
 _entries = st.one_of(
@@ -172,3 +173,23 @@ def test_a_history_shows_counts_and_compares_its_entries() -> None:
 def test_what_is_not_json_is_refused_with_a_clear_error(entry: Any) -> None:
     with pytest.raises(InvalidItemError, match="object"):
         History([entry]).to_items()
+
+
+@pytest.mark.parametrize(
+    ("result", "content"),
+    [
+        ({"name": "look", "error": "no such city"}, "no such city"),
+        ({"name": "look", "error": {"code": 404}}, '{"code": 404}'),
+        ({"name": "look", "error": "late", "after": 3}, "late"),
+        ({"name": "look", "error": "late", "result": None}, "late"),
+    ],
+)
+def test_what_a_failed_tool_says_is_an_error(result: dict[str, Any], content: str) -> None:
+    entry = ResponseMem("", NOON, [ToolCall("look")], [result])
+
+    items = History([entry]).to_items()
+
+    failed = items[-1]
+    assert isinstance(failed, ToolMemory)
+    assert (failed.content, failed.tool_name, failed.is_error) == (content, "look", True)
+    assert History.from_items(items).MemoryList == [entry]

@@ -135,15 +135,18 @@ def _response_items(
 def _result_item(
     result: Any, id: str, metadata: MemoryMetadata, created_at: datetime
 ) -> ToolMemory:
-    value = result.get("result") if isinstance(result, dict) else result
+    is_object = isinstance(result, dict)
+    is_error = is_object and result.get("error") is not None and result.get("result") is None
+    key = "error" if is_error else "result"
+    value = result.get(key) if is_object else result
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    plain = (
-        isinstance(value, str) and isinstance(result, dict) and set(result) == {"name", "result"}
-    )
+    name = result.get("name") if is_object else None
+    plain = isinstance(value, str) and is_object and set(result) == {"name", key}
     return ToolMemory(
         content=text,
         tool_call_id=id,
-        tool_name=result["name"] if plain else "",
+        tool_name=name if isinstance(name, str) else "",
+        is_error=is_error,
         metadata=metadata if plain else _noted(metadata, {"result": result}),
         created_at=created_at,
     )
@@ -195,8 +198,9 @@ def _returned(item: MemoryItem) -> Any:
     note = _note(item)
     if "result" in note:
         return note["result"]
-    name = item.tool_name if isinstance(item, ToolMemory) else ""
-    return {"name": name, "result": item.content}
+    if not isinstance(item, ToolMemory):
+        return {"name": "", "result": item.content}
+    return {"name": item.tool_name, "error" if item.is_error else "result": item.content}
 
 
 def _instant(created: Any, before: datetime) -> tuple[datetime, dict[str, Any]]:
