@@ -4,6 +4,8 @@ import pytest
 from tests.messages._conversations import RESPONSES
 from tests.messages._views import answered, called, rewritten, said, there_and_back
 
+from orbiter.memory.conversation import whole_groups
+from orbiter.memory.items import MemoryItem
 from orbiter.memory.messages import Message, from_messages, to_messages, validate
 
 ASK: Message = {"role": "user", "content": "List the files."}
@@ -355,3 +357,88 @@ def test_reasoning_that_led_nowhere_is_left_out() -> None:
     written = there_and_back(messages, "openai-responses")
 
     assert validate(written, "openai-responses") == []
+
+
+CALLS: list[Message] = [
+    {
+        "type": "function_call",
+        "id": f"fc_{id}",
+        "call_id": id,
+        "name": "look",
+        "arguments": "{}",
+        "status": "completed",
+    }
+    for id in ("a", "b")
+]
+OUTPUTS: list[Message] = [
+    {"type": "function_call_output", "call_id": id, "output": f"saw {id}"} for id in ("a", "b")
+]
+
+
+def one_by_one(messages: list[Message]) -> list[MemoryItem]:
+    """Return the items of messages that were each read alone."""
+    return [item for each in messages for item in from_messages([each], "openai-responses")]
+
+
+def test_a_turn_that_came_entry_by_entry_is_sent_as_one() -> None:
+    messages = [ASK, REASONING, *CALLS, *OUTPUTS]
+
+    items = one_by_one(messages)
+
+    assert to_messages(items, "openai-responses").messages == messages
+    assert whole_groups(items) == items
+    (called,) = [m for m in to_messages(items, "openai").messages if m["role"] == "assistant"]
+    assert [call["id"] for call in called["tool_calls"]] == ["a", "b"]
+
+
+def test_plain_calls_that_came_one_by_one_are_not_parted_by_outputs() -> None:
+    plain = [{k: v for k, v in call.items() if k not in ("id", "status")} for call in CALLS]
+    messages = [ASK, *plain, *OUTPUTS]
+
+    assert to_messages(one_by_one(messages), "openai-responses").messages == messages
+
+
+def test_turns_with_outputs_between_them_stay_apart() -> None:
+    messages = [ASK, REASONING, CALLS[0], OUTPUTS[0], {**REASONING, "id": "rs_2"}, CALLS[1]]
+    messages.append(OUTPUTS[1])
+
+    assert to_messages(one_by_one(messages), "openai-responses").messages == messages
+
+
+def test_a_call_that_was_never_answered_takes_no_other_with_it() -> None:
+    again = {**REASONING, "id": "rs_2"}
+    messages = [ASK, REASONING, CALLS[0], again, CALLS[1], OUTPUTS[1]]
+
+    written = to_messages(one_by_one(messages), "openai-responses").messages
+
+    assert written == [ASK, again, CALLS[1], OUTPUTS[1]]
+
+
+def test_an_open_turn_that_came_entry_by_entry_is_kept_whole() -> None:
+    messages = [ASK, REASONING, *CALLS]
+
+    written = to_messages(one_by_one(messages), "openai-responses", open_group="keep").messages
+
+    assert written == messages
+
+
+def test_a_call_whose_reasoning_is_missing_is_reported() -> None:
+    messages = [ASK, CALLS[0], OUTPUTS[0], REASONING, CALLS[1], OUTPUTS[1]]
+
+    assert [
+        (problem.index, "reasoning" in problem.reason)
+        for problem in validate(messages, "openai-responses")
+    ] == [(1, True)]
+
+
+def test_a_call_whose_reasoning_is_missing_is_sent_without_its_id() -> None:
+    written = there_and_back([ASK, CALLS[0], OUTPUTS[0]], "openai-responses")
+
+    assert "id" not in written[1]
+    assert validate(written, "openai-responses") == []
+
+
+def test_reasoning_whose_call_is_missing_is_reported() -> None:
+    problems = validate([ASK, REASONING, OUTPUTS[0]], "openai-responses")
+
+    assert "reasoning without the entry it led to" in [problem.reason for problem in problems]

@@ -1,7 +1,8 @@
 """Conversation windows: pure functions over a sequence of items, no I/O.
 
 A *unit* is what must stand or fall together: a tool group (an AI message with calls, directly
-followed by one result per call), or any other single item. Everything here is one backward walk
+followed by one result per call), or any other single item. A turn of the model that came in
+several messages is one unit: its messages, then all results. Everything here is one backward walk
 over units, so a window costs what the window holds, not what the history holds.
 """
 
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Literal
 
+from orbiter.memory._turns import is_one_turn, is_thought, may_follow
 from orbiter.memory.calls import are_answerable, call_id, call_name
 from orbiter.memory.errors import QueryError
 from orbiter.memory.items import MemoryItem, ToolMemory, calls_of, result_id, role_of
@@ -31,6 +33,11 @@ its tools; `complete` adds an error result for each missing one.
 
 Unit = list[MemoryItem]
 Indexed = Iterable[tuple[int, MemoryItem]]
+_Part = tuple[int, MemoryItem, list[tuple[int, MemoryItem]] | None]
+"""A message with its index and the results of its calls; `None` if it must be left out."""
+
+_LAST = 2**62
+"""The index of a result that is made up: behind all others."""
 
 _MISSING = "No result was recorded for this tool call."
 
@@ -45,44 +52,77 @@ def walk_units(newest: Indexed, open_group: OpenGroup = "drop") -> Iterator[tupl
     """Yield whole units, newest first, each with the index of its first item.
 
     Results stand directly behind their call, also those that came late; a result without its
-    call, or a second one for the same call, is left out. Reads only as far as it is consumed.
+    call, or a second one for the same call, is left out. Reads only as far as it is consumed, and
+    one item further where that may belong to the same turn.
     """
     if open_group not in ("drop", "keep", "complete"):
         raise QueryError(f"unknown policy `{open_group}`; use `drop`, `keep` or `complete`")
+    held: list[_Part] = []
+    is_lost = False
+    for part, goes_on in _walk_parts(newest, open_group):
+        _, item, results = part
+        if held and not goes_on:
+            yield _one_turn(held)
+            held = []
+        # A thought is of no use without what it led to.
+        is_lost = results is None or (goes_on and is_lost and is_thought(item))
+        if not is_lost:
+            held.append(part)
+        if held and not may_follow(item):
+            yield _one_turn(held)
+            held = []
+    if held:
+        yield _one_turn(held)
+
+
+def _walk_parts(newest: Indexed, open_group: OpenGroup) -> Iterator[tuple[_Part, bool]]:
+    """Yield what is no result, newest first, and whether the newer one goes on with its turn."""
     waiting: dict[str, tuple[int, MemoryItem]] = {}
-    is_last_turn = True
+    newer: MemoryItem | None = None
+    is_last_turn, is_first = True, True
     for index, item in newest:
         role = role_of(item)
         if role == "tool":
             # Walking back, the first answer comes last and replaces later ones: the model saw it.
             waiting[result_id(item)] = (index, item)
+            newer = None
             continue
-        unit = [item]
+        goes_on = newer is not None and is_one_turn(item, newer)
+        is_last_turn = is_last_turn and (is_first or goes_on)
+        results: list[tuple[int, MemoryItem]] | None = []
         if role == "ai" and calls_of(item):
-            unit = _group(item, waiting, open_group, is_last_turn=is_last_turn)
-        if unit:
-            yield index, unit
-        is_last_turn = False
+            results = _results(item, waiting, open_group, is_last_turn=is_last_turn)
+        yield (index, item, results), goes_on
+        newer, is_first = item, False
 
 
-def _group(
+def _one_turn(parts: Sequence[_Part]) -> tuple[int, Unit]:
+    """Return the parts of a turn, newest first, as one unit: its messages, then all results."""
+    heads = [item for _, item, _ in reversed(parts)]
+    results = [pair for _, _, pairs in reversed(parts) for pair in pairs or ()]
+    results.sort(key=lambda pair: pair[0])
+    return parts[-1][0], heads + [item for _, item in results]
+
+
+def _results(
     item: MemoryItem,
     waiting: dict[str, tuple[int, MemoryItem]],
     open_group: OpenGroup,
     *,
     is_last_turn: bool,
-) -> Unit:
+) -> list[tuple[int, MemoryItem]] | None:
+    """Return the results of a message's calls, with their index; `None` if it must be left out."""
     calls = calls_of(item)
     found = {id: waiting.pop(id) for id in map(call_id, calls) if id in waiting}
     if not are_answerable(calls):
-        return []
-    unit = [item, *(result for _, result in sorted(found.values(), key=lambda pair: pair[0]))]
+        return None
     missing = [call for call in calls if call_id(call) not in found]
     if missing and open_group == "complete":
-        return unit + [_error_result(item, call_id(call), call_name(call)) for call in missing]
+        made = (_error_result(item, call_id(call), call_name(call)) for call in missing)
+        return [*found.values(), *((_LAST, result) for result in made)]
     if missing and not (open_group == "keep" and is_last_turn):
-        return []
-    return unit
+        return None
+    return list(found.values())
 
 
 def _error_result(call_item: MemoryItem, id: str, name: str) -> ToolMemory:

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orbiter.memory.conversation import OpenGroup, newest_first, walk_units
+from orbiter.memory._turns import RESPONSES, speaks
+from orbiter.memory.conversation import OpenGroup, Unit, newest_first, walk_units
 from orbiter.memory.errors import MessageError
-from orbiter.memory.items import MemoryItem, MemoryMetadata, SystemMemory, role_of
+from orbiter.memory.items import AIMemory, MemoryItem, MemoryMetadata, SystemMemory, role_of
 from orbiter.memory.messages import _anthropic, _gemini, _openai_chat, _openai_responses
 from orbiter.memory.messages._formats import format_of
 from orbiter.memory.messages._wire import Format, Message, Problem, must_be_object
@@ -70,11 +71,30 @@ def to_messages(
     Items of kinds that take no part in a conversation are left out.
     """
     codec = _codec(format)
-    units = [unit for _, unit in walk_units(newest_first(items), open_group)][::-1]
+    walk = walk_units(newest_first(items), open_group)
+    units = [_with_one_head(unit) for _, unit in walk][::-1]
     system = ""
     if codec in (_anthropic, _gemini):
         system = "\n\n".join(i.content for i in items if role_of(i) == "system" and i.content)
     return ProviderMessages(format, codec.encode(units), system)
+
+
+def _with_one_head(unit: Unit) -> Unit:
+    """Return a unit whose turn of the model is one item, though it came as several."""
+    heads = [item for item in unit if isinstance(item, AIMemory)]
+    if len(heads) < 2:
+        return unit
+    entries = [entry for head in heads for entry in head.native[RESPONSES]]
+    one = AIMemory.model_construct(
+        id=heads[0].id,
+        content="\n".join(head.content for head in heads if speaks(head)),
+        tool_calls=[call for head in heads for call in head.tool_calls],
+        native={RESPONSES: entries},
+        metadata=heads[0].metadata,
+        created_at=heads[0].created_at,
+        updated_at=heads[0].updated_at,
+    )
+    return [one, *unit[len(heads) :]]
 
 
 def from_messages(

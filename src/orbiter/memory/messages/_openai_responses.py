@@ -141,7 +141,27 @@ def _turn(raw: Sequence[Message], text: str, wire: Mapping[str, str]) -> list[Me
         entries = _with_message(entries, text)
     while entries and kind_of(entries[-1]) == "reasoning":
         entries.pop()  # refused without what it led to
-    return entries
+    lost = set(_without_reasoning(entries))
+    return [
+        {key: value for key, value in entry.items() if place not in lost or key != "id"}
+        for place, entry in enumerate(entries)
+    ]
+
+
+def _without_reasoning(entries: Iterable[Mapping[str, Any]]) -> Iterator[int]:
+    """Yield the places of calls whose id says that they have a reasoning entry, which is not there.
+
+    OpenAI looks such a call up by its id, and refuses it alone; without the id, it is any call.
+    """
+    has_reason = False
+    for place, entry in enumerate(entries):
+        kind, id = kind_of(entry), entry.get("id")
+        if not is_assistant(entry):
+            has_reason = False
+        elif kind in ("reasoning", "item_reference"):
+            has_reason = True
+        elif kind == "function_call" and not has_reason and str(id).startswith("fc_"):
+            yield place
 
 
 def _named(entry: Message, wire: Mapping[str, str]) -> Message:
@@ -262,8 +282,9 @@ def _read_turn(turn: list[Message], index: int, metadata: MemoryMetadata) -> AIM
     plain = _turn(
         [_plain_call(call) for call in calls], item.content, {call_id(c): call_id(c) for c in calls}
     )
-    if plain == turn:
+    if plain == turn and not calls:
         return item
+    # Calls keep their entries, also plain ones: so it shows which came in one turn, one by one.
     return build(AIMemory, index, native={"openai-responses": turn}, **fields)
 
 
@@ -294,6 +315,9 @@ def check(messages: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
                 yield Problem(index, f"`{kind}` of `{id}` has no call of its kind before it")
     for id, (index, _) in open_calls.items():
         yield Problem(index, f"no output for call `{id}`")
+    for index in _without_reasoning(messages):
+        id = messages[index]["id"]
+        yield Problem(index, f"call `{id}` without its reasoning entry before it; leave out its id")
     if messages and kind_of(messages[-1]) == "reasoning":
         yield Problem(len(messages) - 1, "reasoning without the entry it led to")
 
