@@ -56,7 +56,6 @@ UNREADABLE: dict[Format, list[tuple[Any, str]]] = {
         ({"type": ["message"], "role": "user", "content": "x"}, r"unknown type \['message'\]"),
         ({"type": {}, "call_id": "c"}, "unknown type {}"),
         ({"type": 7}, "unknown type 7"),
-        ({"type": "function_call", "name": "f", "arguments": "{}"}, "`call_id`"),
         ({"type": "function_call", "call_id": ["c"], "name": "f"}, "`call_id`"),
         ({"type": "function_call_output", "output": "x"}, "`call_id`"),
         ({"type": "function_call_output", "call_id": "c", "output": ["x"]}, "`output`"),

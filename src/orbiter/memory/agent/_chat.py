@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from orbiter.memory._slices import MANY, apart, has_many_values
 from orbiter.memory.agent._appending import append, append_once, check_messages, copies_for
+from orbiter.memory.agent._call_lookup import find_calls, is_known_key, seed_of
 from orbiter.memory.agent._core import Store
 from orbiter.memory.agent._messages import is_of, read_back, system_messages
 from orbiter.memory.agent._observed import observed
@@ -14,7 +15,7 @@ from orbiter.memory.conversation import OpenGroup, last_rounds, trim_to
 from orbiter.memory.costs import sent_tokens
 from orbiter.memory.errors import ItemNotFoundError, QueryError
 from orbiter.memory.items import MemoryItem, MemoryMetadata, calls_of, new_id, role_of
-from orbiter.memory.messages import Format, ProviderMessages, to_messages
+from orbiter.memory.messages import Format, OpenCalls, ProviderMessages, to_messages
 from orbiter.memory.query import check_size
 from orbiter.memory.tokens import item_tokens
 
@@ -96,16 +97,29 @@ class Chat:
         """Append messages, all or none; return them as stored, once they are durable.
 
         A text is what the user says; a message may be a dict or what a provider's client returns.
+        A tool call without an id gets one, and a result without one answers the first open call of
+        its name. What is of no known shape is a `MessageError`.
         What has an *idempotency_key* is appended once, however often it is tried. A conversation
         is in the order in which it is added; `created_at` is kept as given, and changes nothing
         of that.
         """
-        is_long = has_many_values(what)
-        items = await apart(is_long, read_messages, what, self._scope, {}, format, as_human=True)
+        seed = seed_of(self._scope, idempotency_key)
+
+        async def read(calls: OpenCalls) -> list[MemoryItem]:
+            is_long, scope = has_many_values(what), self._scope
+            return await apart(
+                is_long, read_messages, what, scope, {}, format, as_human=True, open_calls=calls
+            )
+
+        calls = OpenCalls(seed=seed, orphans="note")
+        items = await read(calls)
         if not items:
             return []
         check_messages(items, self._scope)
         store = await self._store()
+        if calls.unmatched and not await is_known_key(store, self._scope, idempotency_key):
+            before = await find_calls(store, self._scope, calls.unmatched)
+            items = await read(OpenCalls(before, seed=seed, orphans="refuse"))
         if idempotency_key is not None:
             stored, is_done = await append_once(store, self._scope, items, idempotency_key)
             if is_done:

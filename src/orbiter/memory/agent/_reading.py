@@ -1,28 +1,32 @@
 """What people give to be remembered, as items of one scope. Pure functions."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol
 
 from orbiter.memory.copies import copy_item
 from orbiter.memory.errors import AccessError, MessageError, QueryError
-from orbiter.memory.items import HumanMemory, MemoryItem, MemoryMetadata
+from orbiter.memory.items import HumanMemory, MemoryItem, MemoryMetadata, role_of
 from orbiter.memory.query import SCOPE_FIELDS, check_instant
 from orbiter.memory.trust import read_source, with_trust
 
 if TYPE_CHECKING:
-    from orbiter.memory.messages import Format
+    from orbiter.memory.messages import Format, OpenCalls
 
 __all__ = [
     "EDITED",
     "RESERVED",
     "Given",
+    "as_message",
     "belongs",
     "check_given",
     "check_has_no_review",
     "check_is_free",
+    "check_readable",
     "check_text",
     "derived_id",
     "edited",
@@ -53,8 +57,8 @@ who knows the names could take it before its owner does."""
 EDITED = "edited"
 """The key in `metadata.extra` that says that the text is not its source's any more."""
 
-_FIRST = "message 0"
-"""How it is told which message cannot be read; each is read alone."""
+_WHICH = re.compile(r"^message (\d+)")
+"""How it is told which message cannot be read."""
 
 _ROLES = ("user", "human", "assistant", "ai", "system", "tool")
 
@@ -176,13 +180,13 @@ def read(
     if isinstance(what, str):
         check_text(what)
         return MemoryItem(content=what, metadata=within(scope, MemoryMetadata(), extra))
-    found = _items(what, format)
+    found = read_messages([what], scope, extra, format, as_human=False)
     if len(found) != 1:
         raise QueryError(
             f"this message holds {len(found)} memories, such as several tools' results; "
             "use `remember_many([message])`"
         )
-    return _placed(found[0], scope, extra)
+    return found[0]
 
 
 def read_messages(
@@ -192,8 +196,12 @@ def read_messages(
     format: "Format | None",
     *,
     as_human: bool,
+    open_calls: "OpenCalls | None" = None,
 ) -> list[MemoryItem]:
-    """Return *given* as items of *scope*, in order; a text is a person's words, or a plain item."""
+    """Return *given* as items of *scope*, in order; a text is a person's words, or a plain item.
+
+    With *open_calls* it goes on with a conversation: calls get ids, and results are those of calls.
+    """
     is_list = isinstance(given, Sequence) and not isinstance(given, str | bytes)
     things: Sequence[Any] = given if is_list else [given]  # type: ignore[assignment]  # told above
     if isinstance(given, tuple) and len(given) == 2 and given[0] in _ROLES:
@@ -202,41 +210,122 @@ def read_messages(
             f"{{'role': {given[0]!r}, 'content': {given[1]!r}}}"
         )
     items: list[MemoryItem] = []
+    messages: list[tuple[int, Any]] = []  # those that stand together, as one may go on with another
     for place, thing in enumerate(things):
-        if isinstance(thing, str) and as_human:
+        if not isinstance(thing, str | MemoryItem):
+            messages.append((place, thing))
+            continue
+        items += _read_together(messages, scope, extra, format, open_calls)
+        messages = []
+        if isinstance(thing, MemoryItem):
+            item = copy_item(thing)
+            if open_calls is not None:
+                open_calls.take(item, place)
+            items.append(_placed(item, scope, extra))
+            continue
+        if open_calls is not None:
+            open_calls.speak()
+        if as_human:
             check_text(thing)
             items.append(HumanMemory(content=thing, metadata=within(scope, None, extra)))
-        elif isinstance(thing, str):
-            items.append(read(thing, scope, extra, format))
         else:
-            items += [_placed(item, scope, extra) for item in _items(thing, format, place)]
-    return items
+            items.append(read(thing, scope, extra, format))
+    return items + _read_together(messages, scope, extra, format, open_calls)
 
 
-def _items(what: object, format: "Format | None", place: int = 0) -> list[MemoryItem]:
-    if isinstance(what, MemoryItem):
-        return [copy_item(what)]
+def _read_together(
+    messages: Sequence[tuple[int, object]],
+    scope: MemoryMetadata,
+    extra: Mapping[str, object],
+    format: "Format | None",
+    open_calls: "OpenCalls | None",
+) -> list[MemoryItem]:
+    """Return the items of messages that stand together; each comes with its place in the list."""
+    if not messages:
+        return []
     # Here, as most of what is remembered is a text.
-    from orbiter.memory.messages import format_of, from_messages  # noqa: PLC0415
+    from orbiter.memory.messages import OpenCalls, read_on, read_shape  # noqa: PLC0415
 
-    message = what if isinstance(what, Mapping) else _dumped(what)
+    calls = OpenCalls() if open_calls is None else open_calls
+    runs: list[tuple[Format, list[tuple[int, dict[str, Any]]]]] = []
+    for place, what in messages:
+        message = as_message(what)
+        with _naming([place], what):
+            shapes = read_shape(message, format)
+        for form, each in shapes:
+            if not runs or runs[-1][0] != form:
+                runs.append((form, []))
+            runs[-1][1].append((place, each))
+    items = []
+    for form, run in runs:
+        only = messages[0][1] if len(messages) == 1 else None
+        with _naming([place for place, _ in run], only):
+            items += read_on([each for _, each in run], form, calls)
+    return [_placed(_with_speaker(item), scope, extra) for item in items]
+
+
+@contextmanager
+def _naming(places: Sequence[int], what: object) -> Iterator[None]:
+    """Say of a message that cannot be read which of all it is, and of an object its type."""
     try:
-        return from_messages([message], format_of(message) if format is None else format)
+        yield
     except MessageError as exc:
-        said = str(exc)
-        if not place or not said.startswith(_FIRST):
+        which = _WHICH.match(str(exc))
+        if which is None:
             raise
-        raise type(exc)(f"message {place}{said.removeprefix(_FIRST)}") from exc
+        place, said = places[int(which[1])], str(exc)[which.end() :]
+        if not isinstance(what, Mapping | None):
+            said = f", a `{_full_name(type(what))}`{said}"
+        raise type(exc)(f"message {place}{said}") from exc
 
 
-def _dumped(what: object) -> Mapping[str, object]:
-    if not hasattr(what, "model_dump"):
+def as_message(what: object) -> Mapping[str, Any]:
+    """Return a message as plain JSON values: a dict, or what a provider's client returned."""
+    from orbiter.memory.messages import as_plain  # noqa: PLC0415 - as above
+
+    found = as_plain(what)
+    if not isinstance(found, Mapping):
+        kind = type(what)
+        name = kind.__name__ if kind.__module__ == "builtins" else _full_name(kind)
         raise QueryError(
-            f"a `{type(what).__name__}` cannot be remembered; give a text, a `MemoryItem`, "
-            "or a provider's message"
+            f"a `{name}` cannot be remembered; give a text, a `MemoryItem`, a provider's message, "
+            "or {'role': …, 'content': …}"
         )
-    found: Mapping[str, object] = what.model_dump(exclude_none=True)
     return found
+
+
+def check_readable(what: object) -> None:
+    """Raise what names the type of an object that is a message of no format.
+
+    For whoever sends it to a server, which would see only what it holds.
+    """
+    from orbiter.memory.messages import FORMATS, OpenCalls  # noqa: PLC0415 - as above
+
+    refusal = None
+    for format in (None, *FORMATS):
+        try:
+            calls = OpenCalls(orphans="note")
+            _read_together([(0, what)], MemoryMetadata(), {}, format, calls)
+        except MessageError as exc:
+            refusal = refusal or exc
+        else:
+            return
+    if refusal is not None:
+        raise refusal
+
+
+def _full_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _with_speaker(item: MemoryItem) -> MemoryItem:
+    """Return *item* with who speaks, if its message says so; recall and filters look there."""
+    native = item.native.get("openai")
+    name = native.get("name") if isinstance(native, Mapping) else None
+    if isinstance(name, str) and name.strip() and role_of(item) in ("human", "ai", "system"):
+        extra = {"speaker": name, **item.metadata.extra}
+        item.__dict__["metadata"] = item.metadata.model_copy(update={"extra": extra})
+    return item
 
 
 def _placed(item: MemoryItem, scope: MemoryMetadata, extra: Mapping[str, object]) -> MemoryItem:

@@ -16,15 +16,22 @@ from orbiter.memory.errors import MessageError
 from orbiter.memory.items import AIMemory, MemoryItem, MemoryMetadata, SystemMemory, role_of
 from orbiter.memory.messages import _anthropic, _gemini, _openai_chat, _openai_responses
 from orbiter.memory.messages._formats import format_of
+from orbiter.memory.messages._open_calls import OpenCalls
+from orbiter.memory.messages._shapes import as_plain, read_shape
 from orbiter.memory.messages._wire import Format, Message, Problem, must_be_object
 
 __all__ = [
+    "FORMATS",
     "Format",
     "Message",
+    "OpenCalls",
     "Problem",
     "ProviderMessages",
+    "as_plain",
     "format_of",
     "from_messages",
+    "read_on",
+    "read_shape",
     "to_messages",
     "validate",
 ]
@@ -35,6 +42,10 @@ _CODECS = {
     "anthropic": _anthropic,
     "gemini": _gemini,
 }
+
+
+FORMATS: tuple[Format, ...] = ("openai", "openai-responses", "anthropic", "gemini")
+"""All there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +114,32 @@ def from_messages(
     *,
     system: str = "",
     metadata: MemoryMetadata | None = None,
+    after: Sequence[MemoryItem] = (),
 ) -> list[MemoryItem]:
-    """Return the items that *messages* hold, in order; `MessageError` names one it cannot read."""
+    """Return the items that *messages* hold, in order; `MessageError` names one it cannot read.
+
+    A call without an id gets one; a result without one answers the first open call of its name.
+    *after* are the items that come before them, whose open calls they may answer.
+    """
+    return read_on(messages, format, OpenCalls(after), system=system, metadata=metadata)
+
+
+def read_on(
+    messages: Sequence[Mapping[str, Any]],
+    format: Format,
+    open_calls: OpenCalls,
+    *,
+    system: str = "",
+    metadata: MemoryMetadata | None = None,
+) -> list[MemoryItem]:
+    """Do the work of `from_messages` where the open calls are known; they are kept up to date."""
     codec = _codec(format)
     if isinstance(messages, Mapping | str) or not isinstance(messages, Iterable):
         raise MessageError("one message was given where a list is needed; write [message]")
     objects = [must_be_object(message, index, "it") for index, message in enumerate(messages)]
     whose = metadata or MemoryMetadata()
     first = [SystemMemory(content=system, metadata=whose)] if system else []
-    return [*first, *codec.decode(objects, whose)]
+    return [*first, *codec.decode(objects, whose, open_calls)]
 
 
 def validate(messages: Sequence[Mapping[str, Any]], format: Format) -> list[Problem]:

@@ -22,6 +22,7 @@ from orbiter.memory.items import (
     result_id,
     role_of,
 )
+from orbiter.memory.messages._open_calls import OpenCalls
 from orbiter.memory.messages._wire import (
     OPENING,
     Message,
@@ -161,13 +162,16 @@ def _inner_fault(block: Mapping[str, Any]) -> str | None:
     return block_fault(block)
 
 
-def decode(messages: Sequence[Mapping[str, Any]], metadata: MemoryMetadata) -> Iterator[MemoryItem]:
+def decode(
+    messages: Sequence[Mapping[str, Any]], metadata: MemoryMetadata, open_calls: OpenCalls
+) -> Iterator[MemoryItem]:
     """Yield items; a user message gives one per tool result, then one for the rest."""
-    names: dict[str, str] = {}
     for index, message in enumerate(messages):
         role, content = message.get("role"), message.get("content")
         if role not in ("user", "assistant"):
             raise MessageError(f"message {index}: unknown role {role!r}; use `user` or `assistant`")
+        if role == "user":
+            open_calls.speak()
         if isinstance(content, str):
             kind = HumanMemory if role == "user" else AIMemory
             yield build(kind, index, content=content, metadata=metadata)
@@ -176,18 +180,25 @@ def decode(messages: Sequence[Mapping[str, Any]], metadata: MemoryMetadata) -> I
         results = [block for block in blocks if _is_result(block)]
         others = [block for block in blocks if not _is_result(block)]
         for block in results:
-            yield _read_result(block, index, names, metadata)
+            yield _read_result(block, index, open_calls, metadata)
         if others or not results:
-            calls = _calls(others)
-            names |= {call_id(call): call_name(call) for call in calls}
+            if role == "assistant":
+                others = _with_ids(others, open_calls)
             follows = bool(results)
-            yield _read_blocks(others, role, calls, index, metadata, follows_results=follows)
+            yield _read_blocks(others, role, index, metadata, follows_results=follows)
+
+
+def _with_ids(blocks: list[Message], open_calls: OpenCalls) -> list[Message]:
+    calls = iter(open_calls.open(_calls(blocks)))
+    return [{**block, "id": next(calls)["id"]} if _is_use(block) else block for block in blocks]
 
 
 def _read_result(
-    block: Mapping[str, Any], index: int, names: Mapping[str, str], metadata: MemoryMetadata
+    block: Mapping[str, Any], index: int, open_calls: OpenCalls, metadata: MemoryMetadata
 ) -> ToolMemory:
-    id = must_be(block.get("tool_use_id"), str, index, "`tool_use_id`")
+    id, name = open_calls.answer(
+        block.get("tool_use_id"), block.get("name"), index=index, field="`tool_use_id`"
+    )
     content = block.get("content")
     rest = {key: value for key, value in block.items() if key not in _RESULT_KEYS}
     if isinstance(content, list):
@@ -204,7 +215,7 @@ def _read_result(
         index,
         content=must_be(text, str, index, "`content` of a tool result"),
         tool_call_id=id,
-        tool_name=names.get(id, ""),
+        tool_name=name,
         is_error=bool(block.get("is_error")),
         native={"anthropic": rest} if rest else {},
         metadata=metadata,
@@ -214,12 +225,12 @@ def _read_result(
 def _read_blocks(
     blocks: list[Message],
     role: str,
-    calls: list[dict[str, Any]],
     index: int,
     metadata: MemoryMetadata,
     *,
     follows_results: bool,
 ) -> MemoryItem:
+    calls = _calls(blocks)
     fields: dict[str, Any] = {"content": joined_text(blocks), "metadata": metadata}
     kind: type[MemoryItem] = HumanMemory
     if role == "assistant":

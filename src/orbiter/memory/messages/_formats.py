@@ -2,25 +2,38 @@
 
 from collections.abc import Mapping
 
-from orbiter.memory.messages._wire import Format
+from orbiter.memory.errors import MessageError
+from orbiter.memory.messages._responses_entries import is_known
+from orbiter.memory.messages._wire import Format, keys_of, objects_in
 
-__all__ = ["format_of"]
+__all__ = ["ANTHROPIC_BLOCKS", "format_of"]
 
-_ANTHROPIC = frozenset(
+ANTHROPIC_BLOCKS = frozenset(
     ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "document")
 )
+_ANTHROPIC_KEYS = frozenset(("cache_control", "citations", "source"))
 _RESPONSES = frozenset(("input_text", "output_text", "input_image", "input_file"))
 
 
 def format_of(message: Mapping[str, object]) -> Format:
-    """Return the format of *message*; `openai` where it could be any, as with a plain text."""
+    """Return the format of *message*; `openai` where it could be any, as with a plain text.
+
+    What is of a type that no provider has is a `MessageError`.
+    """
     if "parts" in message or message.get("role") == "model":
         return "gemini"
-    kind, content = message.get("type"), message.get("content")
-    blocks = content if isinstance(content, list) else ()
-    inside = {block.get("type") for block in blocks if isinstance(block, Mapping)}
-    if inside & _ANTHROPIC or "stop_reason" in message:
+    blocks = objects_in(message.get("content"))
+    inside = {block.get("type") for block in blocks if isinstance(block.get("type"), str)}
+    is_answer = message.get("type") == "message" and "usage" in message
+    if inside & ANTHROPIC_BLOCKS or "stop_reason" in message or is_answer:
         return "anthropic"
-    if inside & _RESPONSES or isinstance(kind, str):
-        return "openai-responses"
-    return "openai"
+    if any(block.keys() & _ANTHROPIC_KEYS for block in blocks):
+        return "anthropic"
+    if not inside & _RESPONSES and not isinstance(message.get("type"), str):
+        return "openai"
+    if not is_known(message):
+        raise MessageError(
+            f"message 0: a message of type `{message['type']}`, with the keys {keys_of(message)}, "
+            "is of no provider known here; give it as {'role': …, 'content': …}, or say `format=`"
+        )
+    return "openai-responses"

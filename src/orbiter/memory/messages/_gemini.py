@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from orbiter.memory._ids import new_id
 from orbiter.memory.calls import call_id, call_input, call_name
 from orbiter.memory.conversation import Unit
 from orbiter.memory.errors import MessageError
@@ -23,6 +22,7 @@ from orbiter.memory.items import (
     result_id,
     role_of,
 )
+from orbiter.memory.messages._open_calls import OpenCalls
 from orbiter.memory.messages._wire import (
     OPENING,
     Message,
@@ -31,6 +31,7 @@ from orbiter.memory.messages._wire import (
     joined_text,
     json_text,
     kept,
+    keys_of,
     legal_name,
     list_faults,
     must_be_object,
@@ -61,10 +62,18 @@ def encode(units: Iterable[Unit]) -> list[Message]:
         role = role_of(head)
         if role not in {"human", "ai"}:
             continue
-        _append(contents, "user" if role == "human" else "model", _parts(head))
+        parts = _parts(head)
+        _append(contents, "user" if role == "human" else "model", parts)
         answers = {result_id(item): item for item in unit[1:]}
-        answered = [call for call in calls_of(head) if call_id(call) in answers]
-        _append(contents, "user", [_answer(call, answers[call_id(call)]) for call in answered])
+        # Ids are sent only where the model gave some; those made up here are nothing to it.
+        written = [call for call in map(_call, parts) if call is not None]
+        pairs = zip(calls_of(head), written, strict=True)
+        responses = [
+            _answer(call, answers[call_id(call)], sent.get("id"))
+            for call, sent in pairs
+            if call_id(call) in answers
+        ]
+        _append(contents, "user", responses)
     if contents and contents[0]["role"] == "model":
         contents.insert(0, {"role": "user", "parts": [{"text": OPENING}]})
     return contents
@@ -104,21 +113,23 @@ def _named(part: Message) -> Message:
     return {**part, key: {**part[key], "name": _legal(part[key].get("name"))}}
 
 
-def _answer(call: Mapping[str, Any], item: MemoryItem) -> Message:
+def _answer(call: Mapping[str, Any], item: MemoryItem, id: str | None = None) -> Message:
     name = _legal(call_name(call))
+    given = {"id": id} if id else {}
     is_error = isinstance(item, ToolMemory) and item.is_error
     fresh = {"error" if is_error else "output": item.content}
     raw = kept(item, "gemini", dict)
     key = _key(raw, _RESPONSES)
     if key is None or _fault(raw, "user") is not None:
-        return {"functionResponse": {"name": name, "response": fresh}}
+        return {"functionResponse": {**given, "name": name, "response": fresh}}
     unchanged = _answer_text(raw[key]) == item.content
     return {**raw, key: {**raw[key], **({} if unchanged else {"response": fresh}), "name": name}}
 
 
-def decode(messages: Sequence[Mapping[str, Any]], metadata: MemoryMetadata) -> Iterator[MemoryItem]:
+def decode(
+    messages: Sequence[Mapping[str, Any]], metadata: MemoryMetadata, open_calls: OpenCalls
+) -> Iterator[MemoryItem]:
     """Yield items; a user turn gives one per function response, then one for the rest."""
-    waiting: list[dict[str, Any]] = []
     for index, content in enumerate(messages):
         role = _role(content)
         parts = must_be_objects(content.get("parts"), index, "`parts`")
@@ -126,28 +137,32 @@ def decode(messages: Sequence[Mapping[str, Any]], metadata: MemoryMetadata) -> I
             for key in part.keys() & _OBJECTS:
                 if part[key] is not None:
                     must_be_object(part[key], index, f"`{key}`")
+            if not _holds_something(part):
+                raise MessageError(f"message {index}: a part that holds {keys_of(part)} is unknown")
         if role == "model":
-            item = _read_model(parts, index, metadata)
-            waiting = list(item.tool_calls)
-            yield item
+            yield _read_model(parts, index, metadata, open_calls)
         elif role == "user":
             for part in parts:
                 if _response(part) is not None:
-                    yield _read_answer(part, waiting, index, metadata)
+                    yield _read_answer(part, open_calls, index, metadata)
             others = [part for part in parts if _response(part) is None]
             if others or not parts:
+                open_calls.speak()
                 yield _with_native(HumanMemory, others, index, metadata)
         else:
             raise MessageError(f"message {index}: unknown role {role!r}; use `user` or `model`")
 
 
-def _read_model(parts: list[Message], index: int, metadata: MemoryMetadata) -> AIMemory:
-    calls = []
-    for part in parts:
-        call = _call(part)
-        if call is not None:
-            id = call.get("id") or f"call_{new_id()}"
-            calls.append({"id": id, "name": call.get("name"), "arguments": call.get("args") or {}})
+def _read_model(
+    parts: list[Message], index: int, metadata: MemoryMetadata, open_calls: OpenCalls
+) -> AIMemory:
+    calls = open_calls.open(
+        [
+            {"id": call.get("id"), "name": call.get("name"), "arguments": call.get("args") or {}}
+            for call in map(_call, parts)
+            if call is not None
+        ]
+    )
     return _with_native(AIMemory, parts, index, metadata, tool_calls=calls)
 
 
@@ -161,25 +176,22 @@ def _with_native(
 
 
 def _read_answer(
-    part: Message, waiting: list[dict[str, Any]], index: int, metadata: MemoryMetadata
+    part: Message, open_calls: OpenCalls, index: int, metadata: MemoryMetadata
 ) -> ToolMemory:
     response = _response(part) or {}
-    id, name = response.get("id"), response.get("name")
-    by_id = (call for call in waiting if id and call["id"] == id)
-    by_name = (call for call in waiting if call["name"] == name)
-    call = next(by_id, None) or next(by_name, None)
-    if call is not None:
-        waiting.remove(call)
+    id, name = open_calls.answer(
+        response.get("id"), response.get("name"), index=index, field="`id`", by_name=True
+    )
     body = response.get("response")
     fields = {
         "content": _answer_text(response),
-        "tool_call_id": call["id"] if call else str(id or ""),
-        "tool_name": str(name or ""),
+        "tool_call_id": id,
+        "tool_name": name,
         "is_error": isinstance(body, Mapping) and set(body) == {"error"},
         "metadata": metadata,
     }
     item = build(ToolMemory, index, **fields)
-    if call is not None and _answer(call, item) == part:
+    if _answer({"name": name}, item) == part:
         return item
     return build(ToolMemory, index, native={"gemini": part}, **fields)
 
@@ -239,6 +251,8 @@ def _fault(part: Mapping[str, Any], role: object) -> str | None:
     held = [key for key, value in part.items() if value is not None]
     if all(key in _ASIDE for key in held):
         return "a part holds nothing"
+    if not _holds_something(part):
+        return f"a part holds nothing known: {held}"
     if len([key for key in held if key == "text" or key in _OBJECTS]) > 1:
         return f"a part holds more than one thing: {held}"
     if not isinstance(part.get("text"), str | None):
@@ -246,6 +260,13 @@ def _fault(part: Mapping[str, Any], role: object) -> str | None:
     if any(part.get(key) is not None and _key(part, (key,)) is None for key in _OBJECTS):
         return "a call or response is not an object"
     return _object_fault(part, role)
+
+
+def _holds_something(part: Mapping[str, Any]) -> bool:
+    """Tell whether a part is text, or an object as all other kinds are, also such as are new."""
+    if "text" in part or not any(value is not None for value in part.values()):
+        return True
+    return any(isinstance(part[key], Mapping) or key in _ASIDE for key in part)
 
 
 def _object_fault(part: Mapping[str, Any], role: object) -> str | None:

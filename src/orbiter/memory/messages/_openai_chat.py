@@ -21,6 +21,7 @@ from orbiter.memory.items import (
     result_id,
     role_of,
 )
+from orbiter.memory.messages._open_calls import OpenCalls
 from orbiter.memory.messages._wire import (
     Message,
     Problem,
@@ -29,17 +30,24 @@ from orbiter.memory.messages._wire import (
     is_mapping_with,
     joined_text,
     kept,
+    keys_of,
     legal_name,
     list_faults,
     must_be,
     must_be_blocks,
+    must_be_objects,
     objects_in,
     sound,
+    text_or_none,
     with_text,
 )
 
 _ROLES = {"system": "system", "human": "user", "ai": "assistant", "tool": "tool"}
-_OWN_KEYS = frozenset(("role", "content", "tool_calls", "tool_call_id"))
+_OWN_KEYS = frozenset(
+    ("role", "content", "tool_calls", "tool_call_id", "tool_name", "function_call")
+)
+_SPEECH = frozenset(("audio", "refusal", "reasoning", "reasoning_content", "thinking"))
+"""What an assistant's message may hold in place of content."""
 _BODIES = frozenset(("function", "custom"))
 
 
@@ -94,10 +102,12 @@ def _call(call: Mapping[str, Any], wire: Mapping[str, str]) -> Message:
     return {**rest, "id": wire[call_id(call)], "type": kind, kind: body}
 
 
-def decode(messages: Sequence[Mapping[str, Any]], metadata: MemoryMetadata) -> Iterator[MemoryItem]:
+def decode(
+    messages: Sequence[Mapping[str, Any]], metadata: MemoryMetadata, open_calls: OpenCalls
+) -> Iterator[MemoryItem]:
     """Yield one item per message."""
-    names: dict[str, str] = {}
-    for index, message in enumerate(messages):
+    for index, given in enumerate(messages):
+        message = _as_tools(given, index)
         role = message.get("role")
         content = message.get("content")
         rest = {k: v for k, v in message.items() if k not in _OWN_KEYS and v is not None}
@@ -113,23 +123,56 @@ def decode(messages: Sequence[Mapping[str, Any]], metadata: MemoryMetadata) -> I
             "native": {"openai": rest} if rest else {},
             "metadata": metadata,
         }
-        if role in ("system", "developer"):
-            yield build(SystemMemory, index, **fields)
-        elif role == "user":
-            yield build(HumanMemory, index, **fields)
+        if role in ("system", "developer", "user"):
+            open_calls.speak()
+            yield build(HumanMemory if role == "user" else SystemMemory, index, **fields)
         elif role == "assistant":
-            found = message.get("tool_calls")
-            calls = must_be_blocks([] if found is None else found, index, "`tool_calls`")
-            names |= {call_id(call): call_name(call) for call in calls}
+            calls = open_calls.open(_read_calls(message, index))
             yield build(AIMemory, index, tool_calls=calls, **fields)
         elif role == "tool":
-            id = must_be(message.get("tool_call_id"), str, index, "`tool_call_id`")
-            yield build(ToolMemory, index, tool_call_id=id, tool_name=names.get(id, ""), **fields)
+            id, name = open_calls.answer(
+                message.get("tool_call_id"),
+                message.get("tool_name", message.get("name")),
+                index=index,
+                field="`tool_call_id`",
+            )
+            yield build(ToolMemory, index, tool_call_id=id, tool_name=name, **fields)
         else:
             raise MessageError(
                 f"message {index}: unknown role {role!r}; "
                 "use `system`, `developer`, `user`, `assistant` or `tool`"
             )
+
+
+def _as_tools(message: Mapping[str, Any], index: int) -> Mapping[str, Any]:
+    """Return *message* with a `function_call` and its result, as they once were, as tools'."""
+    role, call = message.get("role"), message.get("function_call")
+    if "content" not in message and role in _ROLES.values():
+        held = {key for key, value in message.items() if value and key not in _OWN_KEYS}
+        if role != "assistant" or (held and not held & _SPEECH and not _has_calls(message)):
+            raise MessageError(f"message {index}: `content` is missing; it has {keys_of(message)}")
+    if role == "function":
+        return {**message, "role": "tool"}
+    if role != "assistant" or not isinstance(call, Mapping) or message.get("tool_calls"):
+        return message
+    rest = {key: value for key, value in message.items() if key != "function_call"}
+    return {**rest, "tool_calls": [{"type": "function", "function": dict(call)}]}
+
+
+def _has_calls(message: Mapping[str, Any]) -> bool:
+    return bool(message.get("tool_calls") or message.get("function_call"))
+
+
+def _read_calls(message: Mapping[str, Any], index: int) -> list[Message]:
+    found = message.get("tool_calls")
+    calls = must_be_objects([] if found is None else found, index, "`tool_calls`")
+    for call in calls:
+        text_or_none(call.get("type"), index, "each `type` in `tool_calls`")
+        if not call_name(call) and not call.keys() & {*_BODIES, "name"}:
+            raise MessageError(
+                f"message {index}: a tool call without `function` or `name`; it has {keys_of(call)}"
+            )
+    return calls
 
 
 def check(messages: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:

@@ -22,12 +22,14 @@ from orbiter.memory.items import (
     result_id,
     role_of,
 )
+from orbiter.memory.messages._open_calls import OpenCalls
 from orbiter.memory.messages._responses_entries import (
     CALLS,
     PLAIN_CALLS,
     faults,
     is_assistant,
     is_call,
+    is_foreign,
     is_message,
     is_output,
     is_setting,
@@ -46,9 +48,11 @@ from orbiter.memory.messages._wire import (
     legal_name,
     must_be,
     must_be_blocks,
+    must_be_objects,
     objects_in,
     same_calls,
     sound,
+    text_or_none,
     with_text,
 )
 
@@ -210,41 +214,56 @@ def _output(item: MemoryItem, raw: Message | None, kind: str, id: str) -> Messag
     return {**entry, "output": output}
 
 
-def decode(messages: Sequence[Mapping[str, Any]], metadata: MemoryMetadata) -> Iterator[MemoryItem]:
+def decode(
+    messages: Sequence[Mapping[str, Any]], metadata: MemoryMetadata, open_calls: OpenCalls
+) -> Iterator[MemoryItem]:
     """Yield items; the entries of one turn of the model become one item."""
     turn: list[Message] = []
     start = 0
-    names: dict[str, str] = {}
     for index, entry in enumerate(messages):
         if not kind_of(entry):
             raise MessageError(f"message {index}: unknown type {entry['type']!r}")
+        if is_foreign(entry):
+            raise MessageError(f"message {index}: unknown type `{entry['type']}`")
         if is_assistant(entry):
             if turn and _starts_turn(entry, turn):
                 yield _read_turn(turn, start, metadata)
                 turn = []
             start = start if turn else index
-            turn.append(dict(entry))
-            if kind_of(entry) in CALLS:
-                id = must_be(entry.get("call_id"), str, index, "`call_id`")
-                names[id] = str(entry.get("name", entry["type"]))
+            turn.append(_opened(entry, index, open_calls))
             continue
         if turn:
             yield _read_turn(turn, start, metadata)
             turn = []
-        yield _read_entry(entry, index, names, metadata)
+        open_calls.speak()
+        yield _read_entry(entry, index, open_calls, metadata)
     if turn:
         yield _read_turn(turn, start, metadata)
 
 
+def _opened(entry: Mapping[str, Any], index: int, open_calls: OpenCalls) -> Message:
+    """Return an entry of the model's turn; a call has an id and waits for its output."""
+    if kind_of(entry) not in CALLS:
+        return dict(entry)
+    id = text_or_none(entry.get("call_id"), index, "`call_id`")
+    name = str(entry.get("name", entry["type"]))
+    (call,) = open_calls.open([{"id": id, "name": name, "arguments": entry.get("arguments")}])
+    return {**entry, "call_id": call["id"]}
+
+
 def _read_entry(
-    entry: Mapping[str, Any], index: int, names: Mapping[str, str], metadata: MemoryMetadata
+    entry: Mapping[str, Any], index: int, open_calls: OpenCalls, metadata: MemoryMetadata
 ) -> MemoryItem:
     fields: dict[str, Any] = {"metadata": metadata}
     if is_output(entry):
-        id = must_be(entry.get("call_id"), str, index, "`call_id`")
-        fields |= {"tool_call_id": id, "tool_name": names.get(id, "")}
+        id, name = open_calls.answer(
+            entry.get("call_id"), entry.get("name"), index=index, field="`call_id`"
+        )
+        entry = {**entry, "call_id": id}
+        fields |= {"tool_call_id": id, "tool_name": name}
         if isinstance(entry.get("output"), list):
-            must_be_blocks(entry["output"], index, "`output`")
+            is_plain = kind_of(entry).removesuffix("_output") in PLAIN_CALLS
+            (must_be_blocks if is_plain else must_be_objects)(entry["output"], index, "`output`")
         text = output_text(entry)
         is_plain = entry == {"type": "function_call_output", "call_id": id, "output": text}
         fields |= {"native": {} if is_plain else {"openai-responses": [dict(entry)]}}

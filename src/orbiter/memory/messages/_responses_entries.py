@@ -13,6 +13,8 @@ CALLS = frozenset(
 PLAIN_CALLS = frozenset(("function_call", "custom_tool_call"))
 # What a developer can say besides messages.
 _SETTINGS = frozenset(("additional_tools", "configuration_update"))
+_OTHERS = frozenset(("message", "reasoning", "item_reference", "compaction", "program"))
+_WORDS = frozenset(("content", "contents", "text", "data", "blocks"))
 _CALL_KEYS = frozenset(("type", "id", "call_id", "status", "name"))
 _ROLES = ("system", "developer", "user", "assistant")
 
@@ -20,6 +22,22 @@ _ROLES = ("system", "developer", "user", "assistant")
 def kind_of(entry: Mapping[str, Any]) -> str:
     """Return the entry's type; a message needs to name none, and `""` is none at all."""
     return "message" if entry.get("type") is None else type_of(entry)
+
+
+def is_known(entry: Mapping[str, Any]) -> bool:
+    """Tell whether the entry is of a kind that OpenAI has, or names like one of its tools."""
+    kind = kind_of(entry)
+    if kind in _OTHERS or is_setting(entry):
+        return True
+    return kind.endswith(("_call", "_output")) or kind.startswith("mcp_")
+
+
+def is_foreign(entry: Mapping[str, Any]) -> bool:
+    """Tell whether the entry is somebody's words in a shape that is not OpenAI's.
+
+    An unknown kind that is not may be new: it goes back with the model's turn as it came.
+    """
+    return not is_known(entry) and bool(entry.keys() & _WORDS)
 
 
 def is_call(entry: Mapping[str, Any]) -> bool:
@@ -84,6 +102,8 @@ def faults(entry: Mapping[str, Any]) -> Iterator[str]:
     kind, id = kind_of(entry), entry.get("call_id")
     if not kind:
         yield f"unknown type {entry.get('type')!r}"
+    elif is_foreign(entry):
+        yield f"unknown type `{kind}`"
     role = entry.get("role")
     others = (None, "developer" if is_setting(entry) else "assistant")
     if role not in (_ROLES if kind == "message" else others):

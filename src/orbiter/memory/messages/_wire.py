@@ -121,6 +121,11 @@ def list_faults(value: object, what: str, fault: Fault = block_fault) -> Iterato
         yield from (reason for reason in found if reason is not None)
 
 
+def keys_of(value: Mapping[Any, object]) -> str:
+    """Return the keys of an object, to tell people what it is."""
+    return ", ".join(f"`{key}`" for key in value) or "no keys"
+
+
 def objects_in(value: object) -> list[Message]:
     """Return the objects of a list; none if *value* is no list."""
     found = value if isinstance(value, list) else []
@@ -180,6 +185,11 @@ def must_be(value: object, shape: type[_Shape], index: int, what: str) -> _Shape
     return value
 
 
+def text_or_none(value: object, index: int, what: str) -> str | None:
+    """Return *value* if it is text, or not there; otherwise say which message is wrong."""
+    return None if value is None else must_be(value, str, index, what)
+
+
 def must_be_object(value: object, index: int, what: str) -> Message:
     """Return *value* as a dict if it is an object; otherwise say which message is wrong."""
     if not isinstance(value, Mapping):
@@ -197,11 +207,16 @@ def must_be_objects(value: object, index: int, what: str) -> list[Message]:
 
 
 def must_be_blocks(value: object, index: int, what: str) -> list[Message]:
-    """Return *value* if it is a list of objects whose `type`, if any, is text."""
+    """Return *value* if it is a list of objects that each say of which `type` they are."""
     blocks = must_be_objects(value, index, what)
     for block in blocks:
-        if block.get("type") is not None:
-            must_be(block["type"], str, index, f"each `type` in {what}")
+        if block.get("type") is None:
+            raise MessageError(
+                f"message {index}: a block of {what} without a `type`; it has {keys_of(block)}"
+            )
+        must_be(block["type"], str, index, f"each `type` in {what}")
+        if block["type"] in _TEXTS and not isinstance(block.get("text"), str):
+            raise MessageError(f"message {index}: a text block of {what} without `text`")
     return blocks
 
 

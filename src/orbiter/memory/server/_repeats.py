@@ -12,10 +12,12 @@ from typing import Any
 
 from orbiter.memory._checks import to_utc
 from orbiter.memory.agent import Chat, ScopedMemory
+from orbiter.memory.agent._call_lookup import seed_of
 from orbiter.memory.agent._core import Store, keeps_versions
 from orbiter.memory.agent._reading import derived_id, labels, read, read_messages
 from orbiter.memory.errors import QueryError
-from orbiter.memory.items import MemoryItem, dump_item
+from orbiter.memory.items import MemoryItem, ToolMemory, dump_item
+from orbiter.memory.messages import OpenCalls
 
 __all__ = ["check_same"]
 
@@ -42,7 +44,7 @@ async def check_same(
     """
     store = await home._store()  # noqa: SLF001 - of this library
     there = {item.id: item for item in stored}
-    wanted = _wanted(call, given, home)
+    wanted = _wanted(call, given, home, key)
     is_list = call != "remember"
     for place, made in enumerate(wanted):
         item_id = derived_id(home.scope, _KINDS[call], key, *([place] if is_list else []))
@@ -62,10 +64,13 @@ def _refusal(key: str, *, is_sure: bool) -> QueryError:
     )
 
 
-def _wanted(call: str, given: Mapping[str, Any], home: "ScopedMemory | Chat") -> list[MemoryItem]:
+def _wanted(
+    call: str, given: Mapping[str, Any], home: "ScopedMemory | Chat", key: str
+) -> list[MemoryItem]:
     form = given.get("format")
     if call == "add":
-        return read_messages(given["what"], home.scope, {}, form, as_human=True)
+        calls = OpenCalls(seed=seed_of(home.scope, key), orphans="note")
+        return read_messages(given["what"], home.scope, {}, form, as_human=True, open_calls=calls)
     more = labels(
         given.get("tags"), given.get("importance"), given.get("source"), given.get("extra")
     )
@@ -103,9 +108,9 @@ async def _first(
 
 
 def _is_same(first: _First, made: MemoryItem, given: Mapping[str, Any], *, is_said: bool) -> bool:
-    if _said(first.item) == _said(made):
+    if _has_said(first.item, made):
         return first.item.version > 1 or _is_dated(first, made, given, is_said=is_said)
-    return any(_said(each) == _said(made) for each in first.later)
+    return any(_has_said(each, made) for each in first.later)
 
 
 def _is_dated(first: _First, made: MemoryItem, given: Mapping[str, Any], *, is_said: bool) -> bool:
@@ -124,6 +129,14 @@ def _is_dated(first: _First, made: MemoryItem, given: Mapping[str, Any], *, is_s
     if item.expires_at is None or since is None:
         return item.expires_at is not None
     return abs(item.expires_at - since - expires) <= (_SOON if began is None else _CLOCKS)
+
+
+def _has_said(item: MemoryItem, made: MemoryItem) -> bool:
+    was, now = _said(item), _said(made)
+    if isinstance(made, ToolMemory):  # of a result, the chat knew then which call it answers
+        for name in ("tool_call_id", "tool_name"):
+            now[name] = now[name] or was.get(name)
+    return was == now
 
 
 def _said(item: MemoryItem) -> dict[str, Any]:

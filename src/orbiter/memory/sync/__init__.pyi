@@ -429,6 +429,8 @@ class Chat(Blocking[agent.Chat]):
         """Append messages, all or none; return them as stored, once they are durable.
 
         A text is what the user says; a message may be a dict or what a provider's client returns.
+        A tool call without an id gets one, and a result without one answers the first open call of
+        its name. What is of no known shape is a `MessageError`.
         What has an *idempotency_key* is appended once, however often it is tried. A conversation
         is in the order in which it is added; `created_at` is kept as given, and changes nothing
         of that.

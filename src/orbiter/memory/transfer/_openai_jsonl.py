@@ -104,7 +104,10 @@ class _Reading:
             return
         for item in items:
             self._name_tool(item)
-            extra = {"original_id": first_text(record, "id"), "name": first_text(record, "name")}
+            name = first_text(record, "name")
+            extra = {"original_id": first_text(record, "id"), "name": name}
+            if not isinstance(item, ToolMemory):
+                extra["speaker"] = name
             yield self._thread.found(item, key=key, at=at, extra=extra)
 
     def _renewed(self, message: dict[str, object], key: str) -> dict[str, object]:

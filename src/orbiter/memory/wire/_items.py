@@ -114,12 +114,12 @@ def _dump_given(value: Any) -> Any:
         return dump_content(value)
     if isinstance(value, MemoryItem):
         return dump_item(value)
-    if not isinstance(value, Mapping):
-        # An object of a provider's client; the words are those of a call without a server.
-        from orbiter.memory.agent._reading import _dumped  # noqa: PLC0415
+    # It may be an object of a provider's client; the words are those of a call without a server.
+    from orbiter.memory.agent._reading import as_message, check_readable  # noqa: PLC0415
 
-        value = _dumped(value)
-    return _checked(value, MAX_NATIVE)
+    if not isinstance(value, Mapping):
+        check_readable(value)
+    return _checked(as_message(value), MAX_NATIVE)
 
 
 def dump_content(value: Any) -> Any:

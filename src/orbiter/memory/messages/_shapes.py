@@ -1,0 +1,117 @@
+"""Whatever a client or framework gives as a message, as messages of the four formats.
+
+No client is imported: an object is known by what it holds. What no rule here knows is refused by
+name, as it would be kept as an empty message otherwise.
+"""
+
+import base64
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+from orbiter.memory.errors import MessageError
+from orbiter.memory.messages._bedrock import is_bedrock, read_bedrock
+from orbiter.memory.messages._formats import format_of
+from orbiter.memory.messages._langchain import langchain_fields, read_langchain
+from orbiter.memory.messages._wire import Format, Message
+
+__all__ = ["as_plain", "read_shape"]
+
+_DEEP = 40
+"""Deeper than anything that may be kept."""
+
+_PARSED = frozenset(("parsed", "parsed_arguments", "parsed_output"))
+"""What clients add to a message when they parse it; no provider takes it back."""
+
+_FREE = frozenset(("input", "arguments", "args", "response"))
+"""Where the keys are a tool's own."""
+
+
+def as_plain(value: object, deep: int = _DEEP) -> Any:
+    """Return *value* as JSON has it: objects of clients as dicts, bytes in base64."""
+    if (
+        not deep
+        or value is None
+        or (isinstance(value, str | int | float) and not isinstance(value, Enum))
+    ):
+        return value
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(bytes(value)).decode()
+    if isinstance(value, Mapping):
+        return {key: as_plain(inner, deep - 1) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_plain(inner, deep - 1) for inner in value]
+    return _dumped(value) if callable(getattr(value, "model_dump", None)) else value
+
+
+def _dumped(value: Any) -> Any:
+    try:
+        # What a client has parsed is not of the type that its field says, and pydantic warns.
+        found = value.model_dump(mode="json", exclude_none=True, warnings=False)
+    except TypeError:  # not of pydantic, but with its name for it
+        found = as_plain(value.model_dump(exclude_none=True))
+    return _without_parsed(found)
+
+
+def _without_parsed(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_parsed(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: inner if key in _FREE else _without_parsed(inner)
+        for key, inner in value.items()
+        if key not in _PARSED
+    }
+
+
+def read_shape(
+    message: Mapping[str, Any], format: Format | None = None
+) -> list[tuple[Format, Message]]:
+    """Return the provider's messages that *message* is or holds, each with its format.
+
+    A client's whole answer, a message of LangChain and one of Bedrock are known whatever *format*
+    says; all else is of that format, if one is given.
+    """
+    held = _unwrapped(message)
+    if isinstance(held, list):
+        if not held:
+            raise MessageError("message 0: the answer has no `output`; there is nothing to add")
+        return [pair for each in held for pair in read_shape(each, format)]
+    fields = langchain_fields(held)
+    if fields is not None:
+        return read_langchain(fields)
+    if is_bedrock(held):
+        return [("anthropic", read_bedrock(held))]
+    return [(format_of(held) if format is None else format, dict(held))]
+
+
+def _unwrapped(message: Mapping[str, Any]) -> Mapping[str, Any] | list[Mapping[str, Any]]:
+    """Return what the whole answer of a provider holds; anything else is returned as it is."""
+    output, inner = message.get("output"), message.get("message")
+    if "role" in message or "type" in message:
+        return message
+    found: Mapping[str, Any] | list[Mapping[str, Any]] = message
+    if isinstance(output, list):  # OpenAI's Responses
+        found = [each for each in output if isinstance(each, Mapping)]
+    elif isinstance(message.get("choices"), list):  # OpenAI's Chat Completions
+        found = _only(message["choices"], "choices", "message")
+    elif isinstance(message.get("candidates"), list):  # Gemini
+        found = _only(message["candidates"], "candidates", "content")
+    elif isinstance(output, Mapping) and isinstance(output.get("message"), Mapping):  # Bedrock
+        found = output["message"]
+    elif isinstance(inner, Mapping) and "role" in inner:  # Ollama
+        found = inner
+    return found
+
+
+def _only(each: Sequence[object], what: str, key: str) -> Mapping[str, Any]:
+    found = each[0].get(key) if len(each) == 1 and isinstance(each[0], Mapping) else None
+    if not isinstance(found, Mapping):
+        raise MessageError(
+            f"message 0: the answer has {len(each)} `{what}`, and one with a `{key}` is needed; "
+            "add the message itself"
+        )
+    return found
