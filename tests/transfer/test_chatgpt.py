@@ -140,7 +140,8 @@ async def test_messages_keep_what_they_were(
     assert call.native["chatgpt"]["thoughts"] == ["Hm, tea."]
     assert isinstance(out, ToolMemory)
     assert (out.tool_call_id, out.tool_name) == ("call", "python")
-    assert call.created_at < out.created_at < answer.created_at
+    order = [item.id for item in await alice.chat("chatgpt:c-1").items()]
+    assert order.index(ask.id) < order.index(call.id) < order.index(out.id) < order.index(answer.id)
     picture = items["look"].native["chatgpt"]["parts"]
     assert picture[0]["asset_pointer"] == "file-service://x"
     # A result that nothing called for is remembered, but shown to no model.

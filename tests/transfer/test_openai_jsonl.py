@@ -53,6 +53,26 @@ async def test_a_line_of_a_training_file_is_a_conversation(
     assert (await take(memory, alice, path)).stored == 0
 
 
+async def test_messages_keep_the_order_of_the_file_and_their_own_times(
+    memory: AgentMemory, alice: ScopedMemory, tmp_path: Path
+) -> None:
+    times = [100, 98, 98, 99]  # a clock that was set back in the middle of a tool call
+    messages = [
+        said("user", "Weather?"),
+        {"role": "assistant", "content": None, "tool_calls": [_call("a", "now")]},
+        {"role": "tool", "tool_call_id": "a", "content": "sun"},
+        said("assistant", "Sun."),
+    ]
+    dated = [{**each, "created_at": at} for each, at in zip(messages, times, strict=True)]
+
+    await take(memory, alice, lines(tmp_path / "t.jsonl", [{"id": "c", "messages": dated}]))
+
+    items = await alice.chat("openai:c").items()
+    assert [item.content for item in items] == ["Weather?", "", "sun", "Sun."]
+    assert [item.created_at.timestamp() for item in items] == times
+    await assert_legal(alice)
+
+
 async def test_the_same_conversation_is_the_same_wherever_it_stands(
     memory: AgentMemory, alice: ScopedMemory, tmp_path: Path
 ) -> None:

@@ -1,12 +1,12 @@
 """Messages of a foreign conversation, as items of one session in the order they were said.
 
-They are stored in that order. Where a file leaves times out, or they contradict the order it shows,
-each message is dated just after the one before it, so that a list by time tells the same.
+They are stored in that order, which is the conversation's whatever the clocks said. A message has
+the time that the file gives it; where the file gives none, that of the one before it.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import TypeVar
 
@@ -19,8 +19,6 @@ __all__ = ["LONGEST_NAME", "Thread", "cut", "digest", "made", "start_of"]
 
 _Item = TypeVar("_Item", bound=MemoryItem)
 
-_TICK = timedelta(microseconds=1)
-_END = datetime.max.replace(tzinfo=UTC) - _TICK
 LONGEST_NAME = 200
 _LONGEST_TITLE = 500
 
@@ -99,8 +97,6 @@ class Thread:
         if at is None:
             at = self.begin if self._last is None else self._last
         at = at or self._read_at
-        if self._last is not None and at <= self._last:
-            at = min(self._last, _END) + _TICK
         self._last = at
         labels: dict[str, object] = {"title": self.title[:_LONGEST_TITLE]} if self.title else {}
         labels |= {name: text[:_LONGEST_TITLE] for name, text in (extra or {}).items() if text}
