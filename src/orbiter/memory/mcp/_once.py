@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.errors import ItemNotFoundError
 from orbiter.memory.items import MemoryItem
 
 __all__ = ["remember_once"]
@@ -26,24 +25,23 @@ async def remember_once(
 ) -> MemoryItem:
     """Keep *text*; where it is kept already, as it was given here, return that.
 
-    What was forgotten since comes back; what says something else by now is another memory, and
-    this is a new one. The names of all these lives follow from what was given, so that writers who
-    meet choose the same.
+    What was forgotten since, or says something else by now, stays as it is, and this is a new
+    memory. The names of all these lives follow from what was given, so that writers who meet choose
+    the same.
     """
     given = json.dumps([text, sorted(tags or ()), importance, extra], sort_keys=True)
     digest = blake2b(given.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     for life in range(_MOST_LIVES):
-        try:
-            item = await handle.remember(
-                text,
-                tags=tags,
-                importance=importance,
-                source=source,
-                extra=extra,
-                idempotency_key=f"{kind}:{digest}:{life}",
-            )
-        except ItemNotFoundError:  # somebody forgets it at this moment
-            continue
-        if item.content == text:
-            return item
+        item = await handle.remember(
+            text,
+            tags=tags,
+            importance=importance,
+            source=source,
+            extra=extra,
+            idempotency_key=f"{kind}:{digest}:{life}",
+        )
+        # A repeated key answers with what it stored, also if that was forgotten.
+        there = await handle.get(item.id)
+        if there is not None and there.content == text:
+            return there
     return await handle.remember(text, tags=tags, importance=importance, source=source, extra=extra)
