@@ -176,3 +176,16 @@ def test_blank_texts_are_left_out(blank: str) -> None:
         CALL,
         {"role": "user", "content": [RESULT]},
     ]
+
+
+def test_thinking_without_its_signature_is_reported_and_not_sent() -> None:
+    thought = {"type": "thinking", "thinking": "Hm."}  # as models of other providers think
+    messages = [
+        {"role": "user", "content": "Weather?"},
+        {"role": "assistant", "content": [thought, {"type": "text", "text": "Sun."}]},
+    ]
+
+    assert ["signature" in each.reason for each in validate(messages, "anthropic")] == [True]
+    sent = to_messages(from_messages(messages, "anthropic"), "anthropic").messages
+    assert validate(sent, "anthropic") == []
+    assert thought not in sent[1]["content"]

@@ -146,11 +146,17 @@ def _is_result(block: Mapping[str, Any]) -> bool:
     return block.get("type") == "tool_result"
 
 
+def _is_signed(block: Mapping[str, Any]) -> bool:
+    return isinstance(signature := block.get("signature"), str) and bool(signature)
+
+
 def _fault(block: Mapping[str, Any], role: object) -> str | None:
     if _is_result(block) and role != "user":
         return "only a user message can hold tool results"
     if type_of(block) in _MODEL_ONLY and role != "assistant":
         return "only the assistant can call tools or think"
+    if type_of(block) == "thinking" and not _is_signed(block):
+        return "a thinking block needs the `signature` it came with"
     if _is_use(block) and not isinstance(block.get("input"), Mapping):
         return f"input of tool call `{block.get('id')}` must be an object"
     return block_fault(block)
