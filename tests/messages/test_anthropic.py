@@ -179,8 +179,8 @@ def test_blank_texts_are_left_out(blank: str) -> None:
 
 
 def test_thinking_without_its_signature_is_reported_and_not_sent() -> None:
-    thought = {"type": "thinking", "thinking": "Hm."}  # as models of other providers think
-    messages = [
+    thought: Message = {"type": "thinking", "thinking": "Hm."}  # as models of other providers think
+    messages: list[Message] = [
         {"role": "user", "content": "Weather?"},
         {"role": "assistant", "content": [thought, {"type": "text", "text": "Sun."}]},
     ]
