@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["until_stopped"]
 
+_SWITCH = 0.0005
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 _EVERY = ("", "0.0.0.0", "::")  # noqa: S104 - only told
 """What means every address of a computer; the one that is shown is for itself."""
@@ -42,7 +43,7 @@ async def until_stopped(
     with _log_to_stderr(with_requests=settings.with_log), ExitStack() as stack:
         async with serving(application, settings=settings) as url:
             stop = stack.enter_context(_on_signals())
-            stack.enter_context(_frozen())
+            stack.enter_context(_prompt())
             _tell(run, url, application.state.orbiter)
             if open_page and settings.with_dashboard:
                 await asyncio.to_thread(_open, url)
@@ -53,17 +54,23 @@ async def until_stopped(
 
 
 @contextmanager
-def _frozen() -> Iterator[None]:
-    """Leave what is loaded by now out of garbage collection, which stops everything meanwhile.
+def _prompt() -> Iterator[None]:
+    """Have the event loop wait for nothing else in this process for long.
 
-    It is some 115,000 objects that stay as long as the process; to look at them takes 50 ms.
+    What is loaded by now is left out of garbage collection, which stops everything meanwhile: it
+    is some 115,000 objects that stay as long as the process, and to look at them takes 50 ms. And
+    threads that compute hand the interpreter's lock over every half millisecond: a request takes
+    it some ten times, and would wait for five milliseconds each time.
     """
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH)
     gc.collect()
     gc.freeze()
     try:
         yield
     finally:
         gc.unfreeze()
+        sys.setswitchinterval(before)
 
 
 @contextmanager
