@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from inspect import isawaitable, signature
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from orbiter.memory._assertions import NO_END, assertions, judged_at
 from orbiter.memory.context._entries import Interaction, Memory
@@ -74,6 +74,9 @@ class SoulFile:
         if abs(time.time_ns() - stat.st_mtime_ns) < _RACY_NS:
             return None
         return stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino
+
+
+_Memory = TypeVar("_Memory", bound=Memory)
 
 
 @runtime_checkable
@@ -156,7 +159,7 @@ async def read_conversation(
         items = await source.window(metadata=scope)
     else:
         items = _check_items(source)
-    foreign = [item for item in items if _is_anothers(item, scope)]
+    foreign = _foreign(items, scope)
     others = set(map(id, foreign))
     own = [item for item in items if id(item) not in others]
     # Users are told apart by their id, or by their session where they have none.
@@ -213,7 +216,7 @@ async def recall(
     found: Sequence[Memory]
     if isinstance(source, Recall):
         found = await _recalled(source, query, limit)
-        foreign = [memory for memory in found if _is_anothers(memory, scope)]
+        foreign = _foreign(found, scope)
     elif isinstance(source, MemoryStore):
         asked = Query(metadata=check_scope(scope, "the store"))
         items = await _search(source, query, scope=asked.metadata, limit=limit)
@@ -224,7 +227,7 @@ async def recall(
         if not isawaitable(coming):
             raise QueryError("`long_term` is a plain function; make it `async def`")
         found = await coming
-        foreign = [memory for memory in found if _is_anothers(memory, scope)]
+        foreign = _foreign(found, scope)
     else:
         raise QueryError(
             f"`{type(source).__name__}` cannot recall; use a handle such as "
@@ -276,15 +279,15 @@ def _fact_key(fact: FactMemory) -> object:
     return (*(getattr(fact.metadata, name) for name in SCOPE_FIELDS), fact.key)
 
 
-def _is_anothers(memory: Memory, scope: MemoryMetadata | None) -> bool:
-    """Tell whether a recalled item names another user, session, task or agent than *scope*."""
-    if scope is None or not isinstance(memory, MemoryItem):
-        return False
-    owner = memory.metadata
-    return any(
-        getattr(owner, name) not in (None, value)
-        for name, value in Query(metadata=scope).wanted.items()
-    )
+def _foreign(memories: Sequence[_Memory], scope: MemoryMetadata | None) -> list[_Memory]:
+    """Return those that name another user, session, task or agent than *scope*."""
+    wanted = {} if scope is None else Query(metadata=scope).wanted
+    return [
+        memory
+        for memory in memories
+        if isinstance(memory, MemoryItem)
+        and any(getattr(memory.metadata, name) not in (None, wanted[name]) for name in wanted)
+    ]
 
 
 async def _search(
