@@ -29,8 +29,9 @@ suite: $(VENV)/.dev
 quick: $(VENV)/.dev ## the tests of a minute: no servers, no browser, nothing slow
 	$(PYTEST) -m "not (postgres or redis or browser or slow or full)" $(addprefix --ignore=tests/,browser cli client crash dashboard docs mcp packaging server transfer)
 
-test-full: test ## also what only guards the test kit: every planted bug, other dimensions
+test-full: test ## also what guards the test kit alone, the lowest versions, and other Pythons
 	ORBITER_REQUIRE_SERVERS=1 $(PYTEST) -m full
+	@$(MAKE) --no-print-directory test-lowest test-pythons
 
 test-busy: $(VENV)/.dev ## `make test` beside four busy loops: it must pass there, too
 	$(BIN)/python tests/busy.py $(MAKE) test
