@@ -252,8 +252,9 @@ async def encode_all(items: Sequence[MemoryItem], *, exact_extra: bool = False) 
 
 
 def _is_long(item: object) -> bool:
+    # What was never checked may have anything for metadata, and is refused when it is encoded.
     return isinstance(item, MemoryItem) and (
-        has_many_values(vars(item)) or has_many_values(item.metadata.extra)
+        has_many_values(vars(item)) or has_many_values(getattr(item.metadata, "extra", None))
     )
 
 

@@ -111,7 +111,7 @@ end
 -- The same, and remember for a month that the id was used.
 local function delete(id, head)
     remove(id, head)
-    redis.call('PEXPIRE', root .. 'used:' .. id, '2592000000')
+    redis.call('PEXPIREAT', root .. 'used:' .. id, digits(now + 2592000000))
 end
 """
 
@@ -263,7 +263,7 @@ local function put(id, created, ending, scopes, body)
         .. string.format('%08x%04x', version, #scopes) .. scopes .. body
     if is_insert then redis.call('SET', root .. 'used:' .. id, scopes) end
     if death then
-        redis.call('PEXPIRE', root .. 'used:' .. id, digits(death - now))
+        redis.call('PEXPIREAT', root .. 'used:' .. id, digits(death))
     else
         redis.call('PERSIST', root .. 'used:' .. id)
     end
@@ -439,7 +439,7 @@ if redis.call('ZCARD', key) ~= least then
         redis.call('ZADD', key, first, string.sub(place, 29))
     end
     local left = redis.call('PTTL', places)
-    if left > 0 then redis.call('PEXPIRE', key, digits(left)) end
+    if left > 0 then redis.call('PEXPIREAT', key, digits(now + left)) end
 end
 local found
 if is_forward then
