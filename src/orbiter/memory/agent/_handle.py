@@ -446,7 +446,7 @@ class ScopedMemory(LastingMemory):
 
     @observed("chats")
     async def chats(self, *, limit: int = 50) -> "builtins.list[ConversationInfo]":
-        """Return the conversations of this scope, the one spoken in last first."""
+        """Return the conversations of this scope, that of the newest message first."""
         store = await self._store()
         return await store.conversations(metadata=self._filter, limit=check_size("limit", limit))
 

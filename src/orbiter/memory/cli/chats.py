@@ -46,7 +46,7 @@ async def list_chats(
     *,
     limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most so many.")] = 20,
 ) -> None:
-    """List conversations, the one spoken in last first."""
+    """List conversations, that of the newest message first."""
     async with run.scoped(meaning=False) as memory:
         found = await memory.chats(limit=limit)
     if run.out.is_json:

@@ -332,7 +332,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         session, a task of that session.
         """
     def chats(self, *, limit: int = 50) -> builtins.list[ConversationInfo]:
-        """Return the conversations of this scope, the one spoken in last first."""
+        """Return the conversations of this scope, that of the newest message first."""
     @property
     def activity(self) -> ShortTermMemoryManager:
         """What was done and met in this scope lately; needs `AgentMemory(episodic=…)`."""

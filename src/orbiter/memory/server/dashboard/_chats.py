@@ -43,7 +43,7 @@ _SIZES = {"tokens": (4_000, 200_000), "rounds": (6, 1_000)}
 
 @pages.page("/chats", "chats.html", title="Chats")
 async def chats(ask: Ask) -> Data:
-    """Show the conversations, the one spoken in last first."""
+    """Show the conversations, most recent first."""
     limit = ask.number("n", _SHOWN, least=1, most=_MOST)
     found = await ask.handle.chats(limit=limit + 1)
     shown = found[:limit]
