@@ -1,5 +1,6 @@
 """An agent that calls tools for six steps sees each call and each result once, in every format."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -131,3 +132,52 @@ async def test_over_rest(
                 first = await post(what, f"{number} {place}")
                 assert await post(what, f"{number} {place}") == first  # a retry is no other request
             await check(chat, script, number)
+
+
+def two_calls(name: str) -> list[dict[str, Any]]:
+    """Return a question, and two calls of one tool without ids."""
+    calls = [{"functionCall": {"name": name, "args": {"n": n}}} for n in range(2)]
+    return [{"role": "user", "parts": [{"text": "?"}]}, {"role": "model", "parts": calls}]
+
+
+def result(name: str, text: str) -> dict[str, Any]:
+    answer = {"functionResponse": {"name": name, "response": {"output": text}}}
+    return {"role": "user", "parts": [answer]}
+
+
+async def test_results_without_ids_that_come_at_once_each_find_a_call(
+    any_memory: AgentMemory, who: str
+) -> None:
+    chat = any_memory.scope(user_id=who).chat("loop")
+    for step in range(5):
+        await chat.add(two_calls("f"))
+        await asyncio.gather(*(chat.add(result("f", f"{step} {n}")) for n in range(2)))
+
+    shown = (await chat.messages(format="gemini")).messages
+
+    assert validate(shown, "gemini") == []
+    found = sorted(str(outcome) for outcome in outcomes(shown, "gemini"))
+    assert [
+        sum(f"{step} {n}" in each for each in found) for step in range(5) for n in range(2)
+    ] == ([1] * 10)
+
+
+async def test_a_result_without_an_id_that_is_sent_twice_at_once_is_one(
+    any_url: str, open_memory: Open, who: str
+) -> None:
+    memories = (
+        [open_memory(any_url)] * 2
+        if any_url == "memory://"
+        else [open_memory(any_url) for _ in range(2)]
+    )
+    chats = [memory.scope(user_id=who).chat("loop") for memory in memories]
+    for step in range(5):
+        await chats[0].add(two_calls("f"))
+        both = {"role": "user", "parts": [p for n in "ab" for p in result("f", n)["parts"]]}
+
+        told = await asyncio.gather(
+            *(chat.add(both, idempotency_key=f"k{step}") for chat in chats * 2)
+        )
+
+        assert len({tuple(item.id for item in items) for items in told}) == 1
+    assert len(await chats[0].items()) == 5 * 4

@@ -13,7 +13,7 @@ from orbiter.memory.agent._observed import observed
 from orbiter.memory.agent._reading import Given, narrowed, read_messages
 from orbiter.memory.conversation import OpenGroup, last_rounds, trim_to
 from orbiter.memory.costs import sent_tokens
-from orbiter.memory.errors import ItemNotFoundError, QueryError
+from orbiter.memory.errors import ItemNotFoundError, MessageError, QueryError
 from orbiter.memory.items import MemoryItem, MemoryMetadata, calls_of, new_id, role_of
 from orbiter.memory.messages import Format, OpenCalls, ProviderMessages, to_messages
 from orbiter.memory.query import check_size
@@ -117,15 +117,29 @@ class Chat:
             return []
         check_messages(items, self._scope)
         store = await self._store()
-        if calls.unmatched and not await is_known_key(store, self._scope, idempotency_key):
-            before = await find_calls(store, self._scope, calls.unmatched)
-            items = await read(OpenCalls(before, seed=seed, orphans="refuse"))
-        if idempotency_key is not None:
-            stored, is_done = await append_once(store, self._scope, items, idempotency_key)
+        if not calls.unmatched:
+            return await self._append(store, items, idempotency_key, have_ids=_has_items(what))
+        # One after the other: of two results without ids, each must find another call.
+        async with self._chats.answering(self._scope):
+            if not await is_known_key(store, self._scope, idempotency_key):
+                before = await find_calls(store, self._scope, calls.unmatched)
+                try:
+                    items = await read(OpenCalls(before, seed=seed, orphans="refuse"))
+                except MessageError:
+                    # The same request, elsewhere, may just have answered the call.
+                    if not await is_known_key(store, self._scope, idempotency_key):
+                        raise
+            return await self._append(store, items, idempotency_key, have_ids=_has_items(what))
+
+    async def _append(
+        self, store: Store, items: Sequence[MemoryItem], key: str | None, *, have_ids: bool
+    ) -> list[MemoryItem]:
+        if key is not None:
+            stored, is_done = await append_once(store, self._scope, items, key)
             if is_done:
                 return stored
         else:
-            stored = await append(store, self._scope, items, have_ids=_has_items(what))
+            stored = await append(store, self._scope, items, have_ids=have_ids)
         await self._chats.changed(store, [item for item in stored if item.version > 1])
         self._chats.core.events.tell("said", self._scope, [item.id for item in stored])
         self._chats.summaries.note(self._scope, stored)

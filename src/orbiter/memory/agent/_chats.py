@@ -1,14 +1,17 @@
 """What the conversations of one `AgentMemory` share: persona, counting, summaries."""
 
+import asyncio
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+from weakref import WeakValueDictionary
 
 from orbiter.memory.agent._bookkeeping import free_messages
 from orbiter.memory.agent._core import Core, Store
-from orbiter.memory.items import MemoryItem, role_of
+from orbiter.memory.items import MemoryItem, MemoryMetadata, role_of
 from orbiter.memory.protocols import Summarizer
+from orbiter.memory.query import SCOPE_FIELDS
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._summaries import Summaries
@@ -39,6 +42,14 @@ class Chats:
         self._config = summaries
         self._counter = count_tokens
         self._secret = secret
+        self._answering: WeakValueDictionary[tuple[object, ...], asyncio.Lock]
+        self._answering = WeakValueDictionary()
+
+    def answering(self, scope: MemoryMetadata) -> asyncio.Lock:
+        """Return the lock under which results find their calls in one conversation."""
+        whose = (getattr(scope, name) for name in SCOPE_FIELDS)
+        key = (id(asyncio.get_running_loop()), *whose)  # a lock is of one loop
+        return self._answering.setdefault(key, asyncio.Lock())
 
     @cached_property
     def count_tokens(self) -> "TokenCounter":
