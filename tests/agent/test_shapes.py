@@ -68,6 +68,12 @@ UNKNOWN: list[dict[str, Any]] = [
     {"role": "assistant", "content": [{"tool_call": {"tool_name": "f", "arguments": {}}}]},
     {"role": "user", "content": [{"type": "text", "content": "hi"}]},
     {"role": "user", "content": [{"kind": "text", "value": "hi"}]},
+    {"role": "user", "content": [{"type": "words", "words": "hi"}]},
+    {"role": "assistant", "content": [{"type": "tool-call", "toolCallId": "c", "toolName": "f"}]},
+    {
+        "role": "assistant",
+        "content": [{"type": "text", "text": "hi"}, {"type": "function_call", "name": "f"}],
+    },
     {"role": "user", "message": "hi"},
     {"role": "user", "parts": [{"kind": "text", "value": "hi"}]},
     {"role": "assistant", "tool_calls": [{"tool": "f", "params": {}}]},
