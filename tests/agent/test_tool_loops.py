@@ -25,6 +25,8 @@ from orbiter.memory import AgentMemory
 from orbiter.memory.agent import Chat
 from orbiter.memory.messages import validate
 
+pytestmark = pytest.mark.slow
+
 Open = Callable[..., AgentMemory]
 
 every_script = pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)

@@ -77,6 +77,7 @@ def test_a_key_without_a_value_shows_nothing(yaml: str) -> None:
     assert Soul.parse(f"---\n{yaml}\n---\nHi").render() == "Hi"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("yaml", "told"),
     [

@@ -207,6 +207,7 @@ async def test_many_workers_do_each_job_once(any_url: str, open_memory: Open, wh
     assert (await workers[0].report()).done == 6
 
 
+@pytest.mark.slow
 async def test_a_worker_that_is_killed_loses_no_job_and_makes_no_fact_twice(
     url: str, open_memory: Open, who: str
 ) -> None:

@@ -18,6 +18,8 @@ from orbiter.memory.recall import Recalled, RecallMode, recall
 from orbiter.memory.recall._likeness import floods_in
 from orbiter.memory.testing import HashEmbeddings
 
+pytestmark = pytest.mark.slow
+
 START = datetime(2026, 3, 1, tzinfo=UTC)
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 ALICE = MemoryMetadata(user_id="alice")

@@ -37,6 +37,7 @@ def test_every_cache_of_recall_is_bounded_by_bytes() -> None:
     assert len(_caches()) >= 6
 
 
+@pytest.mark.slow
 def test_long_texts_fill_no_cache_beyond_its_bytes() -> None:
     clear_all()
     items = [MemoryItem(content=_long(number)) for number in range(8)]
