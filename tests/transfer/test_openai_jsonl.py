@@ -201,3 +201,28 @@ async def test_a_result_of_no_name_is_read(
     report = await take(memory, alice, path)
 
     assert (report.stored, report.problems) == (2, ())
+
+
+@pytest.mark.parametrize("is_loose", [False, True], ids=["a line each", "a message a line"])
+async def test_calls_and_results_without_ids_find_each_other(
+    is_loose: bool, memory: AgentMemory, alice: ScopedMemory, tmp_path: Path
+) -> None:
+    call = {"function": {"name": "now", "arguments": {"in": "Rome"}}}
+    step = [
+        {"role": "assistant", "content": "", "tool_calls": [call, call]},
+        {"role": "tool", "tool_name": "now", "content": "sun"},
+        {"role": "tool", "content": "snow"},
+    ]
+    messages = [said("user", "Weather?"), *step, *step, said("assistant", "Mixed.")]
+    path = lines(tmp_path / "t.jsonl", messages if is_loose else [{"messages": messages}])
+
+    report = await take(memory, alice, path)
+
+    assert (report.stored, report.problems) == (8, ())
+    await assert_legal(alice)
+    found = await everything(alice)
+    calls = [call["id"] for item in found if isinstance(item, AIMemory) for call in item.tool_calls]
+    assert len(set(calls)) == 4
+    results = [(i.tool_call_id, i.tool_name) for i in found if isinstance(i, ToolMemory)]
+    assert results == [(id, "now") for id in calls]
+    assert (await take(memory, alice, path)).unchanged == 8

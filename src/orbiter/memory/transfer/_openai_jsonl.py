@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import PurePosixPath
 
 from orbiter.memory.items import MemoryItem, ToolMemory, calls_of
-from orbiter.memory.messages import from_messages
+from orbiter.memory.messages import OpenCalls, read_on
 from orbiter.memory.transfer._formats import Complain, Found, SourceFile
 from orbiter.memory.transfer._shapes import (
     UNREADABLE,
@@ -89,6 +89,7 @@ class _Reading:
         self._complain = complain
         self._tools: dict[str, str] = {}
         """By open call: what it calls."""
+        self._calls = OpenCalls(seed=thread.id)
 
     def read(self, value: object, key: str, place: str) -> Iterator[Found]:
         record = as_object(value)
@@ -98,7 +99,7 @@ class _Reading:
             message = self._renewed(message, key)
             if isinstance(text := message.get("content"), str):
                 message["content"] = cut(text, self._complain, place)
-            items = from_messages([message], "openai")
+            items = read_on([message], "openai", self._calls)
         except UNREADABLE as exc:
             self._complain(place, reason(exc).removeprefix("message 0: "))
             return
@@ -119,7 +120,8 @@ class _Reading:
         if message.get("role") == "function":
             name = first_text(message, "name")
             open_calls = [id for id, tool in self._tools.items() if tool == name]
-            message = {**message, "role": "tool", "tool_call_id": (open_calls or [""])[-1]}
+            id = (open_calls or [""])[-1]
+            message = {**message, "role": "tool", "tool_call_id": id, "tool_name": name}
             message.pop("name", None)
         return message
 
