@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from tests.server.conftest import Client, Served, new_key, until
 from orbiter.memory.agent import AgentMemory, AuditLog, ScopedMemory
 from orbiter.memory.errors import StorageError
 from orbiter.memory.keys import KeyFile
-from orbiter.memory.server import Settings, create_app
+from orbiter.memory.server import Settings, _jobs, create_app
 from orbiter.memory.server._job_files import JobFiles
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.wire import OPERATIONS, Operation
@@ -242,6 +244,27 @@ async def test_the_same_key_asks_for_the_same_job(
     assert (done.status_code, done.json()["checked"]) == (200, 0)
 
 
+async def test_an_empty_key_is_refused(served: Served, client: Client) -> None:
+    http = client(await served(**BARE))
+
+    answer = await http.post("/v1/store/verify", headers={"Idempotency-Key": ""})
+
+    assert (answer.status_code, "is empty" in answer.text) == (422, True)
+
+
+async def test_a_key_asks_anew_when_its_job_is_forgotten(
+    served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    http = client(await served(**BARE))
+    once = {"Prefer": "wait=20", "Idempotency-Key": "one"}
+    await http.post("/v1/store/verify", headers=once)
+
+    monkeypatch.setattr(_jobs, "_AGAIN", timedelta(0))
+    again = await http.post("/v1/store/verify", headers=once)
+
+    assert (again.status_code, again.json()["checked"]) == (200, 0)
+
+
 async def test_what_a_job_raises_is_its_problem(
     memory: AgentMemory, served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -379,6 +402,29 @@ async def test_a_record_holds_no_word_once_the_job_is_over(
     await ended(http, job)
     for file in folder.iterdir():
         assert b"ann" not in file.read_bytes()
+
+
+async def test_what_a_killed_server_was_writing_is_wiped(
+    tmp_path: Path, served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "a.db.jobs"
+    killed, lives = JobFiles(folder), JobFiles(folder)
+    record = {"id": "one", "server": killed.server, "ended_at": None, "saved": {"word": "tea"}}
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", lambda *_: None)  # what is written gets no name
+        killed.write(record)
+        lives.write({**record, "id": "two"})
+    assert killed._lock is not None
+    os.close(killed._lock)  # as its end does
+    held = [os.open(file, os.O_RDONLY) for file in folder.glob("one*.new")]
+
+    client(await served(AgentMemory(tmp_path / "a.db", embeddings=None), **BARE))
+
+    assert [file.name[:4] for file in folder.glob("*.new")] == ["two."]
+    assert [set(os.pread(each, 10_000, 0)) for each in held] == [{0}]
+    for each in held:
+        os.close(each)
+    lives.close()
 
 
 async def test_a_job_that_a_server_has_left_is_taken_over_once(

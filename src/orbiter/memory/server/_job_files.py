@@ -24,6 +24,7 @@ __all__ = ["JobFiles", "folder_for"]
 _MOST_BYTES = 64 * 2**20
 _ENDING = ".json"
 _LOCK = ".lock"
+_NEW = ".new"
 
 Record = Mapping[str, Any]
 
@@ -55,7 +56,8 @@ class JobFiles:
         try:
             self._hold()
             place = self._path / f"{record['id']}{_ENDING}"
-            fresh = self._path / f"{record['id']}.{secrets.token_hex(4)}.new"
+            number = secrets.token_hex(4)
+            fresh = self._path / f"{record['id']}.{number}.{self._server}{_NEW}"
             with _wiped(place):
                 handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
                 with open(handle, "wb") as file:  # noqa: PTH123 - of a file that is open
@@ -131,6 +133,18 @@ class JobFiles:
             self._path / f"{self._server}{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600
         )
         _try_lock(self._lock)
+
+    def sweep(self) -> None:
+        """Wipe what servers had not written to its end when they were killed."""
+        with suppress(OSError):
+            for place in self._path.glob(f"*{_NEW}"):
+                server = place.name.removesuffix(_NEW).rpartition(".")[2]
+                if server == self._server:
+                    continue
+                with self._other(server) as is_gone:
+                    if is_gone:
+                        with suppress(FileNotFoundError), _wiped(place):
+                            place.unlink()
 
     def close(self) -> None:
         """Let go of the jobs, and leave no empty folder."""

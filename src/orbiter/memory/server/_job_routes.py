@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
+from orbiter.memory.errors import QueryError
 from orbiter.memory.server._asking import check_query
 from orbiter.memory.server._events import begin_stream, count_stream, until_gone
 from orbiter.memory.server._jobs import Job
@@ -54,6 +55,8 @@ async def answer_job(
     """Have a call made as a job; return its report if that is soon there, else where it will be."""
     shared = shared_of(request)
     once = request.headers.get("idempotency-key")
+    if once is not None and not once.strip():
+        raise QueryError("`Idempotency-Key` is empty; give it a text that no other request has")
     job = await shared.jobs.begin(operation, principal_of(request), target, given, once=once)
     wait, applied = _preferred(request, default=shared.settings.job_wait)
     await shared.jobs.wait(job, wait)

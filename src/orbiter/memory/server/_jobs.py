@@ -165,12 +165,12 @@ class Jobs:
             {p.name: dump_param(p, given[p.name]) for p in operation.params if p.name in given},
             principal.is_bound,
         )
+        await self._prune()  # nothing may come between the two looks below and `_keep`
         if once is not None:
             job.once = _hashed(principal.key_id or "", once)
             job.digest = _digest(job, job.id)
             if job.once in self._once:
                 return _same(self.find(self._once[job.once], principal), job)
-        await self._prune()
         if Counter(each.owner for each in self._jobs.values() if not each.is_over)[job.owner] >= (
             _MOST
         ):
@@ -204,6 +204,7 @@ class Jobs:
         """Go on with what servers have left that were killed."""
         if self._files is None:
             return
+        await asyncio.to_thread(self._files.sweep)
         for record in await asyncio.to_thread(lambda: list(self._files.every())):  # type: ignore[union-attr]
             job = _load(record)
             if job is None or (self._read_only and job.operation.is_change and not job.is_over):
