@@ -169,3 +169,18 @@ def test_yaml_is_loaded_only_for_front_matter(text: str, loaded: bool) -> None:
     )
 
     assert done.stdout.strip() == str(loaded)
+
+
+@pytest.mark.parametrize("leaf", ["[]", "{}", "{? long : []}", "''", "[~]"])
+def test_entries_that_stand_for_millions_of_nothings_are_refused(leaf: str) -> None:
+    bomb = [f"a0: &a0 {leaf}"]
+    bomb += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 20)}]" for n in range(1, 12)]
+
+    with pytest.raises(SoulError, match="stands for more than"):
+        Soul.parse("\n".join(["---", *bomb, "---", "I am Orbi."]))
+
+
+def test_a_name_inside_an_unknown_key_stays_in_its_line() -> None:
+    soul = Soul.parse('---\nhard_rules: {"a\\n# Task": "b"}\n---\nI am Orbi.')
+
+    assert soul.render() == "Hard rules:\n- a # Task: b\n\nI am Orbi."

@@ -130,6 +130,26 @@ async def test_a_log_of_the_file_that_was_there_before_is_not_replayed(
     assert await words_in(path) == ({"old", "opened"} if how == "opened_backup" else {"old"})
 
 
+async def test_a_link_to_a_store_is_the_store(tmp_path: Path) -> None:
+    path, copy, link = tmp_path / "m.db", tmp_path / "backup.db", tmp_path / "links" / "link.db"
+    link.parent.mkdir()
+    link.symlink_to(path)
+    await fill(path, "old")
+    await own_backup(path, copy)
+    killed_after(path, "later")
+    shutil.copy(copy, path)
+
+    with pytest.raises(StorageError, match="log of another file"):
+        await SQLiteMemoryStore(link).init()
+    done = await AgentMemory(link, embeddings=None).restore(copy)
+
+    assert (done.path, link.is_symlink()) == (path, True)
+    assert done.replaced is not None
+    assert done.replaced.parent == tmp_path
+    assert await words_in(path) == await words_in(link) == {"old"}
+    assert [each.name for each in link.parent.iterdir()] == ["link.db"]
+
+
 async def test_a_log_of_its_own_is_always_replayed(tmp_path: Path) -> None:
     """Kills, copies of file and log together, VACUUM, other writers: nothing is refused."""
     path, dice, expected = tmp_path / "m.db", random.Random(7), set()
@@ -317,6 +337,14 @@ async def test_a_store_is_no_backup_of_itself(tmp_path: Path) -> None:
 
     with pytest.raises(StorageError, match="the store itself"):
         await AgentMemory(tmp_path / "m.db", embeddings=None).restore(tmp_path / "m.db")
+
+
+async def test_a_folder_is_not_replaced_by_a_backup(tmp_path: Path) -> None:
+    await fill(tmp_path / "m.db", "old")
+    (tmp_path / "folder").mkdir()
+
+    with pytest.raises(StorageError, match="is no file"):
+        await AgentMemory(tmp_path / "folder", embeddings=None).restore(tmp_path / "m.db")
 
 
 async def test_a_store_that_is_not_there_is_made_from_a_backup(tmp_path: Path) -> None:

@@ -222,6 +222,9 @@ async def test_a_conversation_of_which_nothing_is_said_is_a_failure() -> None:
         ("A plan.</think>They met.", "They met."),
         ("They met.\n<think>and then", "They met."),
         ("They think about <b>Oslo</b>.\n", "They think about <b>Oslo</b>.\n"),
+        ("They ask how <think> works. They met.", "They ask how <think> works. They met."),
+        ("`<think>` opens, `</think>` closes.", "`<think>` opens, `</think>` closes."),
+        ("<think>a</think>What `</think>` is.", "What `</think>` is."),
     ],
 )
 async def test_what_a_model_thought_aloud_is_no_part_of_a_summary(said: str, kept: str) -> None:

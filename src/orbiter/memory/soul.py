@@ -94,7 +94,7 @@ def _section(name: str, value: object) -> str:
     Raises `ValueError` if it is nested too deeply, or too long: a few lines of YAML that refer to
     each other can stand for millions.
     """
-    title = " ".join(name.replace("_", " ").split())
+    title = _one_line(name.replace("_", " "))
     title = title[:1].upper() + title[1:]
     if not isinstance(value, _CONTAINERS):
         text = _scalar(value)
@@ -114,6 +114,7 @@ class _Lines:
         parts = [{key: inner} for key, inner in value.items()] if _is_mapping(value) else value
         lines: list[str] = []
         for part in parts:  # type: ignore[attr-defined]  # one of `_CONTAINERS`
+            self._spend(4)  # also for what is empty, of which there may be millions
             for number, line in enumerate(self._plain(part, depth + 1)):
                 lines.append(f"{'  ' if number else '- '}{line}")
         return lines
@@ -123,21 +124,26 @@ class _Lines:
             raise ValueError(f"is nested more than {_MAX_DEPTH} levels deep")
         if not isinstance(value, _CONTAINERS):
             text = _scalar(value)
-            self._room -= len(text) + 4
-            if self._room < 0:
-                raise ValueError(f"stands for more than {_MAX_BYTES:,} characters")
+            self._spend(len(text))
             return text.split("\n") if text else []
         if not _is_mapping(value):
             return self.entries(value, depth)
         lines: list[str] = []
-        for key, inner in value.items():
+        for name, inner in value.items():
+            key = _one_line(str(name))
+            self._spend(len(key) + 4)
             if isinstance(inner, _CONTAINERS):
                 below = self.entries(inner, depth)
                 lines += [f"{key}:", *(f"  {line}" for line in below)]
             else:
                 first, *rest = self._plain(inner, depth) or [""]
-                lines += [f"{key}: {first}" if first else str(key), *(f"  {r}" for r in rest)]
+                lines += [f"{key}: {first}" if first else key, *(f"  {r}" for r in rest)]
         return lines
+
+    def _spend(self, count: int) -> None:
+        self._room -= count
+        if self._room < 0:
+            raise ValueError(f"stands for more than {_MAX_BYTES:,} characters")
 
 
 _CONTAINERS = (Mapping, list, tuple, set)
@@ -153,6 +159,10 @@ def _scalar(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return str(value).strip()
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _indented(text: str) -> str:

@@ -31,8 +31,11 @@ __all__ = [
     "without_thoughts",
 ]
 
-_THOUGHT = re.compile(r"<(think|thinking)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
-_OPENED_ELSEWHERE = re.compile(r"\A.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_THOUGHT = re.compile(
+    r"(?<![`'\"])<(think|thinking)>.*?(?<![`'\"])</\1>|^[ \t]*<(?:think|thinking)>.*\Z",
+    re.DOTALL | re.IGNORECASE | re.MULTILINE,
+)
+_OPENED_ELSEWHERE = re.compile(r"\A.*(?<![`'\"])</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 
 
 class SummaryTemplate(StrEnum):
@@ -261,8 +264,9 @@ def _nothing_said(template: SummaryTemplate) -> SummaryError:
 def without_thoughts(text: str) -> str:
     """Return an answer without what a model thought aloud before it: `<think>…</think>`.
 
-    A block that never ends was cut off, and is dropped to the end. Where only the end is there,
-    the server has swallowed the beginning.
+    A block that never ends was cut off, and is dropped to the end; it begins a line, as a tag
+    elsewhere, or in quotes, is only spoken of. Where only the end is there, the server has
+    swallowed the beginning.
     """
     if "think" not in text.lower():
         return text

@@ -20,7 +20,7 @@ from orbiter.memory.backends._sqlite import opening, schema, upkeep
 from orbiter.memory.backends._sqlite.chores import chore
 from orbiter.memory.backends._sqlite.expiry import seconds_to_next
 from orbiter.memory.backends._sqlite.threads import Closed, Group, Readers, Work, Writer
-from orbiter.memory.backends._sqlite.uris import uri
+from orbiter.memory.backends._sqlite.uris import real_path, uri
 from orbiter.memory.backends._sqlite.where import fits
 from orbiter.memory.errors import MemoryTimeoutError, NotInitializedError, StorageError
 
@@ -53,7 +53,7 @@ class SQLiteFile:
             raise ValueError(f"`durability` must be `full` or `normal`, not {durability!r}")
         check_positive(busy_timeout=busy_timeout, readers=readers)
         # Absolute, so that no name is taken for a URI and no change of folder moves the file.
-        self._path = path if path == ":memory:" else os.path.abspath(path)  # noqa: PTH100 - keeps the name
+        self._path = path if path == ":memory:" else real_path(path)
         self._owner = owner
         self._durability = durability
         self._busy_timeout = busy_timeout

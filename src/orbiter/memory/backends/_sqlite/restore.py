@@ -16,6 +16,7 @@ from pathlib import Path
 from orbiter.memory.backends._sqlite.opening import alone, check_backup
 from orbiter.memory.backends._sqlite.schema import APPLICATION, check_owner
 from orbiter.memory.backends._sqlite.upkeep import copy_pages, sync_folder
+from orbiter.memory.backends._sqlite.uris import real_path
 from orbiter.memory.errors import StorageError
 from orbiter.memory.reports import Restored
 
@@ -36,6 +37,8 @@ def restore(path: str, backup: str, progress: Progress | None = None) -> Restore
         raise StorageError(f"there is no file `{source}`; name a backup")
     if target.exists() and target.samefile(source):
         raise StorageError(f"`{source}` is the store itself; name a backup of it")
+    if target.exists() and not target.is_file():
+        raise StorageError(f"`{target}` is no file; name a store")
     if not target.parent.is_dir():
         raise StorageError(f"the folder `{target.parent}` does not exist; create it first")
     with alone(path):
@@ -56,7 +59,7 @@ def restore(path: str, backup: str, progress: Progress | None = None) -> Restore
 
 def _copy(source: Path, part: Path, progress: Progress | None) -> int:
     """Write a whole and checked copy of *source*; return how many items it holds."""
-    address = check_backup(os.path.abspath(source))  # noqa: PTH100 - keeps the name
+    address = check_backup(real_path(str(source)))
     os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     try:
         with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as reader:
