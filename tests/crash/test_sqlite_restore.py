@@ -130,6 +130,21 @@ async def test_a_log_of_the_file_that_was_there_before_is_not_replayed(
     assert await words_in(path) == ({"old", "opened"} if how == "opened_backup" else {"old"})
 
 
+async def test_a_log_that_has_begun_anew_is_not_replayed_into_a_copy(tmp_path: Path) -> None:
+    path, copy = tmp_path / "m.db", tmp_path / "backup.db"
+    await fill(path, "old")
+    await plain_copy(path, copy)
+    killed_after(path, "later", count=400)  # most of which is in the file, and its mark
+    shutil.copy(copy, path)
+    log = Path(f"{path}-wal").read_bytes()
+
+    with pytest.raises(StorageError, match=r"log of another file.*restore"):
+        await SQLiteMemoryStore(path).init()
+
+    assert path.read_bytes() == copy.read_bytes()
+    assert Path(f"{path}-wal").read_bytes() == log
+
+
 async def test_a_link_to_a_store_is_the_store(tmp_path: Path) -> None:
     path, copy, link = tmp_path / "m.db", tmp_path / "backup.db", tmp_path / "links" / "link.db"
     link.parent.mkdir()

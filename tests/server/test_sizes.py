@@ -10,7 +10,7 @@ from tests.server.conftest import Client, Served
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.errors import QueryError
-from orbiter.memory.items import HumanMemory
+from orbiter.memory.items import AIMemory, HumanMemory
 from orbiter.memory.server import _json
 from orbiter.memory.server._problems import Refused
 from orbiter.memory.wire import OPERATIONS, REQUIRED, REST_ONLY, TARGET_PARAMS, Operation, Param
@@ -158,6 +158,19 @@ async def test_a_text_longer_than_any_memory_has_is_refused(api: httpx.AsyncClie
     assert "8,388,608 bytes" in answer.json()["detail"]
 
 
+async def test_a_number_longer_than_any_is_refused_before_it_is_read(
+    api: httpx.AsyncClient,
+) -> None:
+    for start in range(_json._SLICE - 3, _json._SLICE):  # wherever a slice ends
+        body = b'{"what":"x","tags":[],' + b" " * start + b'"importance":' + b"9" * 100_000 + b"}"
+
+        answer = await api.post(
+            "memories?user_id=ann", content=body, headers={"Content-Type": "application/json"}
+        )
+
+        assert (answer.status_code, "numbers of" in answer.text) == (413, True)
+
+
 # Pages
 
 
@@ -188,6 +201,29 @@ async def test_a_page_ends_where_its_bytes_do_and_goes_on_with_its_cursor(
     assert found == long_memories
     assert len(sizes) > 5
     assert all(size <= 32_000 for size in sizes)  # one that is longer than a page comes alone
+
+
+@pytest.mark.parametrize("letter", ["\x01", "\\", "ä", "😀"])
+@pytest.mark.parametrize("place", ["content", "calls"])
+async def test_a_page_counts_bytes_as_they_are_written(
+    served: Served, client: Client, memory: AgentMemory, letter: str, place: str
+) -> None:
+    text = letter * 1_000
+    call = {"id": "1", "name": "look", "arguments": {"at": text}}
+    await memory.scope(user_id="ann").remember_many(
+        [
+            AIMemory(content=text)
+            if place == "content"
+            else AIMemory(content="", tool_calls=[call])
+            for _ in range(30)
+        ]
+    )
+    http = client(await served(max_page_bytes=10_000, **BARE))
+
+    answer = await http.get("/v1/memories", params={"user_id": "ann", "limit": 30})
+
+    assert answer.json()["next"] is not None
+    assert len(answer.content) <= 12_000
 
 
 async def test_a_page_of_few_bytes_is_as_long_as_asked(

@@ -5,6 +5,8 @@ from the start and the end in turn, up to the same number of characters.
 """
 
 import re
+import threading
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,7 @@ from orbiter.memory import (
     generate_summary,
     roll_summary,
 )
+from orbiter.memory.summarizers import extractive
 
 # Marked between ** **: what a reader would want to know a month later.
 DIALOGUES = {
@@ -191,6 +194,22 @@ async def test_a_single_sentence_too_long_is_cut() -> None:
 
     assert len(summary) == 20
     assert summary.endswith("…")
+
+
+async def test_long_texts_keep_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[bool, int]] = []
+    ended = extractive._SENTENCE_END
+
+    class Watched:
+        def split(self, text: str) -> list[str | Any]:
+            seen.append((threading.current_thread() is threading.main_thread(), len(text)))
+            return ended.split(text)
+
+    monkeypatch.setattr(extractive, "_SENTENCE_END", Watched())
+    await ExtractiveSummarizer().summarize("[HUMAN]: " + "y" * 900_000)
+
+    assert not any(on_loop for on_loop, _ in seen)
+    assert max(length for _, length in seen) < 100_000  # the interpreter's lock is held for each
 
 
 async def test_repetition_takes_one_place() -> None:

@@ -6,6 +6,7 @@ thread. So what a body holds is counted first, in slices, and an answer is writt
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +25,8 @@ MAX_TEXT = 2**23
 SMALL = 16 * 1024
 """Bytes of JSON that are read or written at once: about a millisecond."""
 
+_DIGITS = 1_000
+_NUMBER = re.compile(rb"[0-9]{%d}" % (_DIGITS + 1))
 _SLICE = 64 * 1024
 _PIECE = 256 * 1024
 _FEW = 20
@@ -44,13 +47,16 @@ async def check_values(body: bytes) -> None:
         start += len(piece)
         # Texts may hold commas and brackets, too: only what stands outside of quotes counts.
         parts = piece.replace(b"\\\\", b"__").replace(b'\\"', b"__").split(b'"')
-        count += _count(b"".join(parts[is_text::2]))
+        outside = b"".join(parts[is_text::2])
+        count += _count(outside)
         length += len(parts[0])
         is_too_long = is_text and length > MAX_TEXT
         is_text ^= not len(parts) % 2
         length = length if len(parts) == 1 and is_text else len(parts[-1])
         if count > MAX_VALUES:
             raise _too_large(f"hold {MAX_VALUES:,} JSON values here, and this has more")
+        if _NUMBER.search(outside):
+            raise _too_large(f"hold numbers of {_DIGITS:,} digits here, and this has a longer one")
         if is_too_long:
             raise _too_large(f"hold texts of {MAX_TEXT:,} bytes here, and this has a longer one")
         await asyncio.sleep(0)

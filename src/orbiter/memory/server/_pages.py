@@ -1,5 +1,6 @@
 """Pages that are bounded by bytes as well as by items; a page that ends early has a cursor."""
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -65,15 +66,22 @@ def _fitting(sizes: Sequence[int], room: int, *, is_first: bool) -> int:
 
 
 def _size(item: MemoryItem) -> int:
-    """Return about how many bytes of JSON a memory is."""
-    return _ENVELOPE + len(item.content) + _weight(item.native) + _weight(item.metadata.extra)
+    """Return about how many bytes of JSON a memory is, whatever fields its class has."""
+    extra = item.metadata.extra
+    return _ENVELOPE + _weight(extra) + sum(_weight(each) for each in vars(item).values())
 
 
 def _weight(value: object) -> int:
     if isinstance(value, str):
-        return len(value) + 3
+        return _length(value)
     if isinstance(value, dict):
-        return 2 + sum(len(name) + 4 + _weight(inner) for name, inner in value.items())
-    if isinstance(value, list):
+        return 2 + sum(_length(str(name)) + 2 + _weight(inner) for name, inner in value.items())
+    if isinstance(value, list | tuple):
         return 2 + sum(_weight(inner) + 1 for inner in value)
     return 8
+
+
+def _length(text: str) -> int:
+    if text.isascii() and text.isprintable() and "\\" not in text and '"' not in text:
+        return len(text) + 2
+    return len(json.dumps(text, ensure_ascii=False).encode("utf-8", "surrogatepass"))

@@ -4,6 +4,7 @@ Deterministic, and without word lists, so it treats every language alike. A sent
 its rare words, names and numbers above all; one that repeats what is already chosen scores less.
 """
 
+import asyncio
 import math
 import re
 from collections import Counter
@@ -21,6 +22,12 @@ _SENTENCE_END = re.compile(
     r"|(?<=[。！？])\s*|\n"
 )
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]|[^\W_]+(?:['’-][^\W_]+)*")
+_SHORT = 20_000
+"""Characters that are summed up at once: a few milliseconds. More are left to a thread."""
+
+_SLICE = 64 * 1024
+"""Characters that one search goes through, for which the interpreter's lock is held."""
+
 _SPECIFIC = re.compile(r"\d|(?<=[a-z,;] )[A-Z]|[@#/_]|[A-Z]{2,}")
 
 
@@ -46,6 +53,11 @@ class ExtractiveSummarizer:
 
     async def summarize(self, prompt: str) -> str:
         """Return the chosen sentences, one per line, in the order they were said."""
+        if len(prompt) <= _SHORT:
+            return self._summarized(prompt)
+        return await asyncio.to_thread(self._summarized, prompt)
+
+    def _summarized(self, prompt: str) -> str:
         sentences = list(_sentences(prompt))
         chosen = self._choose(sentences)
         return "\n".join(s.text for s in sorted(chosen, key=lambda s: s.place))
@@ -73,12 +85,18 @@ def _sentences(prompt: str) -> Iterable[_Sentence]:
     lines = [(match[1], match[2]) for match in _LINE.finditer(prompt)] or [("", prompt)]
     place = 0
     for speaker, line in lines:
-        for found in _SENTENCE_END.split(line):
+        for found in _split(line):
             text = found.strip()
             words = frozenset(word.casefold() for word in _WORD.findall(text) or [text])
             if text:
                 yield _Sentence(place, _ended(text), words, _weight(speaker, text))
                 place += 1
+
+
+def _split(line: str) -> Iterable[str]:
+    """Yield the sentences of a line; one that is very long is cut into several."""
+    for start in range(0, len(line), _SLICE):
+        yield from _SENTENCE_END.split(line[start : start + _SLICE])
 
 
 def _weight(speaker: str, text: str) -> float:

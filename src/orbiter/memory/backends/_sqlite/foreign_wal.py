@@ -2,15 +2,18 @@
 
 SQLite replays whatever log it finds under the name of a database. If the database was replaced
 while the log of a killed process was still there, as `cp backup.db memory.db` does, the log of the
-old file is written into the new one. Two things tell:
+old file is written into the new one. Three things tell:
 
 - A file that says it keeps no WAL has none. What `backup` writes is such a file.
 - Each process that writes leaves a random mark in the file, so the marks are the file's history.
   What the file itself holds, the log aside, must be a mark that the log knows: the log begins
   where the file ends. A copy from before has an older mark, which the log does not know.
 
-A log that holds no marks proves nothing, and is taken for what it is. To refuse a file that is
-whole would be worse than the mistake this finds.
+- A file that is whole alone and is not with its log has another's. The log of a process that has
+  written much holds no mark any more, as a log begins anew when all of it is in the file.
+
+To refuse a file that is whole would be worse than the mistake this finds: what proves nothing is
+taken for what it is.
 """
 
 import json
@@ -48,6 +51,23 @@ def check_wal(path: str, header: bytes) -> list[str]:
             raise _foreign(path)
         return own
     return []
+
+
+def check_left(path: str) -> None:
+    """Raise `StorageError` if the log that a killed process left beside *path* would spoil it.
+
+    Only for a file that nobody has open: otherwise it may change meanwhile.
+    """
+    if not _is_whole(uri(path, "ro")) and _is_whole(f"{uri(path, 'ro')}&immutable=1"):
+        raise _foreign(path)
+
+
+def _is_whole(address: str) -> bool:
+    try:
+        with closing(sqlite3.connect(address, uri=True)) as connection:
+            return connection.execute("PRAGMA quick_check(1)").fetchall() == [("ok",)]
+    except sqlite3.DatabaseError:
+        return False
 
 
 def marks_in_file(path: str) -> list[str]:

@@ -12,7 +12,12 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from orbiter.memory.backends._sqlite.foreign_wal import WriterMark, check_wal, marks_in_file
+from orbiter.memory.backends._sqlite.foreign_wal import (
+    WriterMark,
+    check_left,
+    check_wal,
+    marks_in_file,
+)
 from orbiter.memory.backends._sqlite.forks import looking
 from orbiter.memory.backends._sqlite.schema import APPLICATION, check_owner
 from orbiter.memory.backends._sqlite.uris import uri
@@ -122,6 +127,18 @@ def _lock(file: int, path: str) -> None:
         ) from exc
 
 
+def _is_left(path: str) -> bool:
+    """Tell whether nobody has a file open, so that its log was left by a process that is gone."""
+    file = os.open(path, os.O_RDWR)
+    try:
+        _lock(file, path)
+    except StorageError:
+        return False
+    finally:
+        os.close(file)
+    return True
+
+
 def _identity(path: str) -> _File | None:
     try:
         found = Path(path).stat()
@@ -174,6 +191,8 @@ def _look_at(path: str) -> list[str]:
     if has_wal:
         # Whoever may write also writes the journal back when closing, be the file ours or not.
         marks = check_wal(path, header)
+        if _is_left(path):
+            check_left(path)
         with closing(sqlite3.connect(uri(path, "ro"), uri=True)) as reader:
             check_owner(reader, path)
         return marks
@@ -195,6 +214,7 @@ def check_backup(path: str) -> str:
             raise StorageError(f"`{path}` is not a SQLite database; name a backup")
         if _size(f"{path}-wal"):
             check_wal(path, header)
+            check_left(path)
             return uri(path, "ro")
     # Without a log it may lie where nothing can be written, such as a medium for backups.
     return f"{uri(path, 'ro')}&immutable=1"
