@@ -1,5 +1,6 @@
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.agent.conftest import Open
@@ -57,7 +58,7 @@ async def test_messages_keep_the_order_of_the_file_and_their_own_times(
     memory: AgentMemory, alice: ScopedMemory, tmp_path: Path
 ) -> None:
     times = [100, 98, 98, 99]  # a clock that was set back in the middle of a tool call
-    messages = [
+    messages: list[dict[str, Any]] = [
         said("user", "Weather?"),
         {"role": "assistant", "content": None, "tool_calls": [_call("a", "now")]},
         {"role": "tool", "tool_call_id": "a", "content": "sun"},
