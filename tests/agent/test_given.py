@@ -69,6 +69,8 @@ async def test_a_message_is_told_from_those_of_other_providers(format: Format) -
         ({"role": "user", "content": "hi"}, "openai"),
         ({"role": "user", "content": [{"type": "text", "text": "hi"}]}, "openai"),
         ({"role": "user", "parts": [{"text": "hi"}]}, "gemini"),
+        ({"role": "assistant", "content": [{"type": "bash_tool_result"}]}, "anthropic"),
+        ({"role": "assistant", "content": [{"type": "mcp_tool_use", "id": "m"}]}, "anthropic"),
         (
             {"type": "message", "role": "assistant", "content": [{"type": "output_text"}]},
             "openai-responses",

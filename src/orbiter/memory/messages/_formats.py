@@ -39,6 +39,8 @@ def format_of(message: Mapping[str, object]) -> Format:
         return "anthropic"
     if any(block.keys() & _ANTHROPIC_KEYS for block in blocks):
         return "anthropic"
+    if any(str(kind).endswith("_tool_result") for kind in inside):  # each server's tool has one
+        return "anthropic"
     if not inside & _RESPONSES and not isinstance(message.get("type"), str):
         _check_parts(inside)
         return "openai"
