@@ -162,3 +162,38 @@ async def test_what_recalls_otherwise_is_refused_by_name(soul: Path) -> None:
         pytest.raises(QueryError, match="make it `async def`"),
     ):
         await manager.assemble("Go", long_term=plain.scope(user_id="a"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["get_recent", "get_recent_summaries"])
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [("[12:00] posted: a note", "must return a list, not `str`"), (7, "must return a list"),
+     (None, "")],
+)  # fmt: skip
+async def test_what_a_manager_answers_is_a_list_or_nothing(
+    tmp_path: Path, name: str, answer: object, told: str
+) -> None:
+    async def recent(*, hours: float, limit: int) -> object:
+        return answer
+
+    (tmp_path / "SOUL.md").write_text("I am Orbi.")
+    manager: Any = SimpleNamespace(**{name: recent})
+    assembled = ContextManager(tmp_path / "SOUL.md").assemble_context(
+        input_query="Hi", short_term_manager=manager
+    )
+
+    if told:
+        with pytest.raises(QueryError, match=f"`{name}` .*{told}"):
+            await assembled
+    else:
+        assert "Recent activity" not in await assembled
+
+
+async def test_a_manager_that_blocks_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "SOUL.md").write_text("I am Orbi.")
+    manager: Any = SimpleNamespace(get_recent=lambda **_: [])
+
+    with pytest.raises(QueryError, match=r"`get_recent` .*plain method; make it `async def`"):
+        await ContextManager(tmp_path / "SOUL.md").assemble_context(
+            input_query="Hi", short_term_manager=manager
+        )

@@ -7,7 +7,7 @@ names somebody, and what it answers is checked against that scope again.
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from inspect import isawaitable, signature
 from pathlib import Path
@@ -193,14 +193,28 @@ async def read_recent(
     if source is None:
         return []
     if isinstance(source, RecentActivity):
-        return list(await source.get_recent(hours=hours, limit=limit))[:limit]
+        return await _remembered(source, "get_recent", hours, limit)
     if isinstance(source, RecentSummaries):
-        return list(await source.get_recent_summaries(hours=hours, limit=limit))[:limit]
+        return await _remembered(source, "get_recent_summaries", hours, limit)
     raise QueryError(
         f"`short_term_manager` must have `get_recent` or `get_recent_summaries`, as a "
         f"`ShortTermMemoryManager` has, and `{type(source).__name__}` has neither; a conversation "
         "goes to `conversation=`"
     )
+
+
+async def _remembered(source: object, name: str, hours: float, limit: int) -> list[Memory]:
+    """Return what *source* answers, whosever it is; nothing at all is an empty list."""
+    coming: object = getattr(source, name)(hours=hours, limit=limit)
+    told = f"`{name}` of `{type(source).__name__}`"
+    if not isawaitable(coming):
+        raise QueryError(f"{told} is a plain method; make it `async def`")
+    found: object = await coming
+    if found is None:
+        return []
+    if isinstance(found, str) or not isinstance(found, Iterable):
+        raise QueryError(f"{told} must return a list, not `{type(found).__name__}`")
+    return list(found)[:limit]
 
 
 async def recall(
