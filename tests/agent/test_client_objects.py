@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import pytest
+from anthropic.types import RawContentBlockDeltaEvent, RawMessageStartEvent
 from langchain_core.load import dumpd
 from langchain_core.messages import (
     AIMessage,
@@ -16,12 +17,15 @@ from langchain_core.messages import (
     convert_to_messages,
     message_to_dict,
 )
+from openai.types.chat import ChatCompletionChunk
+from openai.types.responses import ResponseTextDeltaEvent
 from pydantic import BaseModel
 from tests.agent import _clients
 from tests.agent._clients import Wire, types
 
-from orbiter.memory import AIMemory, ToolMemory
+from orbiter.memory import AIMemory, MessageError, ToolMemory
 from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.items import role_of
 from orbiter.memory.messages import Format, validate
 
 QUESTION = "Which is warmer, Paris or Oslo?"
@@ -190,8 +194,17 @@ async def test_anthropic(any_alice: ScopedMemory, how: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("is_whole", [True, False], ids=["the whole answer", "its content"])
-async def test_google_genai(any_alice: ScopedMemory, *, is_whole: bool) -> None:
+GEMINI: dict[str, Any] = {
+    "the whole answer": lambda answer: answer,
+    "its candidate": lambda answer: answer.candidates[0],
+    "its content": lambda answer: answer.candidates[0].content,
+    "its parts": lambda answer: answer.candidates[0].content.parts,
+}
+
+
+@pytest.mark.parametrize("results_are", ["a content", "parts"])
+@pytest.mark.parametrize("how", GEMINI)
+async def test_google_genai(any_alice: ScopedMemory, how: str, results_are: str) -> None:
     wire = Wire([CANDIDATES, CANDIDATES])
     ask = _clients.gemini(wire)
     chat = any_alice.chat("c")
@@ -199,12 +212,14 @@ async def test_google_genai(any_alice: ScopedMemory, *, is_whole: bool) -> None:
     await chat.add(types.Content(role="user", parts=[types.Part(text=QUESTION), picture]))
 
     answer = await ask(await kwargs(any_alice, "gemini"))
-    await chat.add(answer if is_whole else answer.candidates[0].content)
+    await chat.add(GEMINI[how](answer))
     returned = [
         types.Part.from_function_response(name=name, response={"output": f"{id}: 5"})
         for id, name, _ in CALLS
     ]
-    await results(any_alice, types.Content(role="user", parts=returned))
+    is_content = results_are == "a content"
+    content = types.Content(role="user", parts=returned)
+    await results(any_alice, *([content] if is_content else returned))
     again = await kwargs(any_alice, "gemini")
     await ask(again)
 
@@ -224,6 +239,83 @@ async def test_google_genai(any_alice: ScopedMemory, *, is_whole: bool) -> None:
     given = [types.Content.model_validate(content) for content in again["contents"]]
     assert given[1].parts is not None
     assert given[1].parts[1].thought_signature == base64.b64decode(SIGNATURE)
+
+
+async def test_a_part_of_google_genai_alone(any_alice: ScopedMemory) -> None:
+    chat = any_alice.chat("c")
+    picture = types.Part.from_bytes(data=b"\xff\xfe", mime_type="image/png")
+
+    (asked,) = await chat.add([types.Part(text=QUESTION), picture])
+    (called,) = await chat.add(types.Part.from_function_call(name="weather", args={"city": "Oslo"}))
+    result = types.Part.from_function_response(name="weather", response={"output": "rain"})
+    (answered,) = await chat.add(result)
+    answer = {"content": {"parts": [{"text": "Paris."}]}, "finishReason": "STOP"}
+    (said,) = await chat.add(types.Candidate.model_validate(answer))
+    (thought,) = await chat.add(types.Part(text="Done.", thought_signature=b"signed"))
+    kept = await any_alice.remember(types.Part(text="I live in Paris."))
+
+    assert [role_of(item) for item in (asked, called, answered, said, thought, kept)] == [
+        "human", "ai", "tool", "ai", "ai", "human",
+    ]  # fmt: skip
+    assert isinstance(called, AIMemory)
+    assert isinstance(answered, ToolMemory)
+    assert (answered.tool_call_id, answered.content) == (called.calls[0].id, "rain")
+    contents = (await kwargs(any_alice, "gemini"))["contents"]
+    assert [content["role"] for content in contents] == ["user", "model", "user", "model"]
+
+
+async def test_parts_of_both_sides_in_one_list_are_refused(any_alice: ScopedMemory) -> None:
+    call = types.Part.from_function_call(name="weather", args={})
+    result = types.Part.from_function_response(name="weather", response={"output": "rain"})
+
+    with pytest.raises(MessageError, match="^message 1: .* `Content` with its role"):
+        await any_alice.chat("c").add(["Hi.", call, result])
+
+    assert await any_alice.chat("c").items() == []
+
+
+DELTA: dict[str, Any] = {"role": "assistant", "content": ""}
+CHUNK: dict[str, Any] = {
+    "id": "chatcmpl-1",
+    "object": "chat.completion.chunk",
+    "created": 1,
+    "model": "gpt",
+    "choices": [{"index": 0, "delta": DELTA}],
+}
+TEXT_DELTA: dict[str, Any] = {"type": "text_delta", "text": "Hi"}
+STREAMED: dict[str, Any] = {
+    "a chunk": ChatCompletionChunk.model_validate(CHUNK),
+    "its choice": ChatCompletionChunk.model_validate(CHUNK).choices[0],
+    "its delta": ChatCompletionChunk.model_validate(CHUNK).choices[0].delta,
+    "the chunk with the usage": ChatCompletionChunk.model_validate({**CHUNK, "choices": []}),
+    "a chunk of a server that names no object": {"choices": [{"index": 0, "delta": DELTA}]},
+    "an event of Responses": ResponseTextDeltaEvent(
+        type="response.output_text.delta",
+        content_index=0,
+        delta="Hi",
+        item_id="msg_1",
+        logprobs=[],
+        output_index=0,
+        sequence_number=1,
+    ),
+    "the first event of Anthropic": RawMessageStartEvent.model_validate(
+        {"type": "message_start", "message": MESSAGE}
+    ),
+    "an event of Anthropic": RawContentBlockDeltaEvent.model_validate(
+        {"type": "content_block_delta", "index": 0, "delta": TEXT_DELTA}
+    ),
+    "its delta alone": TEXT_DELTA,
+    "a chunk of Ollama": {"message": {"role": "assistant", "content": "Hi"}, "done": False},
+    "an event of Bedrock": {"contentBlockDelta": {"delta": {"text": "Hi"}}},
+}
+
+
+@pytest.mark.parametrize("what", STREAMED.values(), ids=STREAMED)
+async def test_a_piece_of_a_stream_is_refused_as_one(any_alice: ScopedMemory, what: Any) -> None:
+    with pytest.raises(MessageError, match="put the pieces of the stream together"):
+        await any_alice.chat("c").add(what)
+
+    assert await any_alice.chat("c").items() == []
 
 
 LANGCHAIN: list[BaseMessage] = [

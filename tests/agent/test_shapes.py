@@ -113,6 +113,30 @@ async def test_a_dict_of_no_known_shape_is_refused(
     assert await chat.items() == []
 
 
+@pytest.mark.parametrize("format", [None, "openai", "anthropic"])
+async def test_a_dict_without_a_role_is_named_by_its_keys(
+    any_alice: ScopedMemory, format: Any
+) -> None:
+    with pytest.raises(MessageError, match="^message 1: .*`foo`, `bar`.*'role'.*OpenAI.*Bedrock"):
+        await any_alice.chat("c").add(["fine", {"foo": 1, "bar": 2}], format=format)
+
+
+async def test_the_first_of_two_results_is_shown(any_alice: ScopedMemory) -> None:
+    chat = any_alice.chat("c")
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    early = {"role": "tool", "tool_call_id": "c2", "content": "too early"}
+    later = {**call, "id": "c2"}
+
+    await chat.add([early, {"role": "assistant", "content": None, "tool_calls": [call]}])
+    for content in ("trees", "birds"):
+        await chat.add({"role": "tool", "tool_call_id": "c1", "content": content})
+    await chat.add({"role": "assistant", "content": None, "tool_calls": [later]})
+
+    assert [m.get("content") for m in (await chat.messages()).messages] == [None, "trees"]
+    page = await any_alice.list(where={"session_id": "c"})
+    assert len(list(page)) == 5
+
+
 @pytest.mark.parametrize("format", [None, "openai", "openai-responses", "anthropic", "gemini"])
 async def test_a_wrong_format_makes_no_empty_message(any_alice: ScopedMemory, format: Any) -> None:
     chat = any_alice.chat("c")

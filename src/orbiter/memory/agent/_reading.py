@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Protocol
 
 from orbiter.memory.copies import copy_item
@@ -30,6 +31,7 @@ __all__ = [
     "check_text",
     "derived_id",
     "edited",
+    "join_parts",
     "labels",
     "narrowed",
     "read",
@@ -244,13 +246,20 @@ def _read_together(
     if not messages:
         return []
     # Here, as most of what is remembered is a text.
-    from orbiter.memory.messages import OpenCalls, read_on, read_shape  # noqa: PLC0415
+    from orbiter.memory.messages import (  # noqa: PLC0415
+        OpenCalls,
+        check_is_whole,
+        read_on,
+        read_shape,
+    )
 
+    messages = _with_joined_parts(messages)
     calls = OpenCalls() if open_calls is None else open_calls
     runs: list[tuple[Format, list[tuple[int, dict[str, Any]]]]] = []
     for place, what in messages:
         message = as_message(what)
         with _naming([place], what):
+            check_is_whole(message, type(what).__name__)
             shapes = read_shape(message, format)
         for form, each in shapes:
             if not runs or runs[-1][0] != form:
@@ -262,6 +271,27 @@ def _read_together(
         with _naming([place for place, _ in run], only):
             items += read_on([each for _, each in run], form, calls)
     return [_placed(_with_speaker(item), scope, extra) for item in items]
+
+
+def join_parts(things: Sequence[object]) -> list[object]:
+    """Return *things* with those in a row that are `Part` objects of Gemini as one message."""
+    return [thing for _, thing in _with_joined_parts(list(enumerate(things)))]
+
+
+def _with_joined_parts(things: Sequence[tuple[int, object]]) -> list[tuple[int, object]]:
+    if all(isinstance(thing, str | Mapping | MemoryItem) for _, thing in things):
+        return list(things)
+    from orbiter.memory import messages  # noqa: PLC0415 - as above
+
+    found: list[tuple[int, object]] = []
+    for is_part, group in groupby(things, lambda pair: messages.is_part(pair[1])):
+        run = list(group)
+        place = run[0][0]
+        joined = (
+            [(place, messages.join_parts([part for _, part in run], place))] if is_part else run
+        )
+        found += joined
+    return found
 
 
 @contextmanager
@@ -281,9 +311,9 @@ def _naming(places: Sequence[int], what: object) -> Iterator[None]:
 
 def as_message(what: object) -> Mapping[str, Any]:
     """Return a message as plain JSON values: a dict, or what a provider's client returned."""
-    from orbiter.memory.messages import as_plain  # noqa: PLC0415 - as above
+    from orbiter.memory.messages import as_plain, is_part, join_parts  # noqa: PLC0415 - as above
 
-    found = as_plain(what)
+    found = join_parts([what], 0) if is_part(what) else as_plain(what)
     if not isinstance(found, Mapping):
         kind = type(what)
         name = kind.__name__ if kind.__module__ == "builtins" else _full_name(kind)

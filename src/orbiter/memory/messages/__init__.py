@@ -17,7 +17,13 @@ from orbiter.memory.items import AIMemory, MemoryItem, MemoryMetadata, SystemMem
 from orbiter.memory.messages import _anthropic, _gemini, _openai_chat, _openai_responses
 from orbiter.memory.messages._formats import format_of
 from orbiter.memory.messages._open_calls import OpenCalls
-from orbiter.memory.messages._shapes import as_plain, read_shape
+from orbiter.memory.messages._shapes import (
+    as_plain,
+    check_is_whole,
+    is_part,
+    join_parts,
+    read_shape,
+)
 from orbiter.memory.messages._wire import Format, Message, Problem, must_be_object
 
 __all__ = [
@@ -28,8 +34,11 @@ __all__ = [
     "Problem",
     "ProviderMessages",
     "as_plain",
+    "check_is_whole",
     "format_of",
     "from_messages",
+    "is_part",
+    "join_parts",
     "read_on",
     "read_shape",
     "to_messages",

@@ -13,9 +13,9 @@ from orbiter.memory.errors import MessageError
 from orbiter.memory.messages._bedrock import is_bedrock, read_bedrock
 from orbiter.memory.messages._formats import format_of
 from orbiter.memory.messages._langchain import langchain_fields, read_langchain
-from orbiter.memory.messages._wire import Format, Message
+from orbiter.memory.messages._wire import Format, Message, keys_of
 
-__all__ = ["as_plain", "read_shape"]
+__all__ = ["as_plain", "check_is_whole", "is_part", "join_parts", "read_shape"]
 
 _DEEP = 40
 """Deeper than anything that may be kept."""
@@ -25,6 +25,21 @@ _PARSED = frozenset(("parsed", "parsed_arguments", "parsed_output"))
 
 _FREE = frozenset(("input", "arguments", "args", "response"))
 """Where the keys are a tool's own."""
+
+_PART = ("function_call", "function_response", "inline_data", "thought_signature")
+"""Attributes that every `Part` of google-genai has, whatever it holds."""
+
+_MODEL_PARTS = (
+    "function_call", "thought", "thought_signature", "executable_code", "code_execution_result",
+)  # fmt: skip
+"""What only the model's parts hold."""
+
+_STREAM_TYPES = frozenset(
+    ("message_start", "message_stop", "content_block_start", "content_block_stop")
+)
+_STREAM_KEYS = frozenset(
+    ("delta", "messageStart", "messageStop", "contentBlockStart", "contentBlockDelta")
+)
 
 
 def as_plain(value: object, deep: int = _DEEP) -> Any:
@@ -67,6 +82,51 @@ def _without_parsed(value: Any) -> Any:
     }
 
 
+def is_part(value: object) -> bool:
+    """Tell whether *value* is a `Part` of google-genai: a piece of a message, without a role."""
+    return not isinstance(value, Mapping) and all(hasattr(value, name) for name in _PART)
+
+
+def join_parts(parts: Sequence[Any], index: int) -> Message:
+    """Return `Part` objects as one Gemini content.
+
+    As in google-genai, parts alone are the user's. They are the model's if one of them can only be
+    the model's, such as a function call.
+    """
+    results = [part for part in parts if part.function_response is not None]
+    others = [part for part in parts if part.function_response is None]
+    is_model = any(getattr(part, name, None) for part in others for name in _MODEL_PARTS)
+    if is_model and results:
+        raise MessageError(
+            f"message {index}: parts of the model and function responses stand in one list; "
+            "give each as a `Content` with its role"
+        )
+    return {"role": "model" if is_model else "user", "parts": [as_plain(part) for part in parts]}
+
+
+def check_is_whole(message: Mapping[str, Any], type_name: str) -> None:
+    """Raise `MessageError` for a piece of a stream; *type_name* is that of the client's object."""
+    # The first `ChoiceDelta` of OpenAI looks like a whole message that says nothing.
+    if type_name == "ChoiceDelta" or _is_stream_piece(message):
+        raise MessageError(
+            "message 0: this is one piece of a stream; put the pieces of the stream together "
+            "first, and add the whole message"
+        )
+
+
+def _is_stream_piece(message: Mapping[str, Any]) -> bool:
+    kind, choices = message.get("type"), message.get("choices")
+    if isinstance(kind, str):  # events of Anthropic and of OpenAI's Responses
+        return kind in _STREAM_TYPES or kind.endswith("_delta") or kind.startswith("response.")
+    if "role" in message:
+        return False
+    if message.get("object") == "chat.completion.chunk" or message.keys() & _STREAM_KEYS:
+        return True
+    if isinstance(choices, list):
+        return any(isinstance(choice, Mapping) and "delta" in choice for choice in choices)
+    return message.get("done") is False and "message" in message  # Ollama
+
+
 def read_shape(
     message: Mapping[str, Any], format: Format | None = None
 ) -> list[tuple[Format, Message]]:
@@ -85,12 +145,19 @@ def read_shape(
         return read_langchain(fields)
     if is_bedrock(held):
         return [("anthropic", read_bedrock(held))]
-    return [(format_of(held) if format is None else format, dict(held))]
+    found = format_of(held) if format is None else format
+    if found in ("openai", "anthropic") and held.get("role") is None:
+        raise MessageError(
+            f"message 0: it has no `role`, only {keys_of(held)}, and is not a message known here; "
+            "give {'role': …, 'content': …}, or a message or a whole answer of OpenAI, Anthropic, "
+            "Gemini, Ollama, LangChain or Bedrock"
+        )
+    return [(found, dict(held))]
 
 
 def _unwrapped(message: Mapping[str, Any]) -> Mapping[str, Any] | list[Mapping[str, Any]]:
     """Return what the whole answer of a provider holds; anything else is returned as it is."""
-    output, inner = message.get("output"), message.get("message")
+    output, inner, content = message.get("output"), message.get("message"), message.get("content")
     if "role" in message or "type" in message:
         return message
     found: Mapping[str, Any] | list[Mapping[str, Any]] = message
@@ -99,12 +166,18 @@ def _unwrapped(message: Mapping[str, Any]) -> Mapping[str, Any] | list[Mapping[s
     elif isinstance(message.get("choices"), list):  # OpenAI's Chat Completions
         found = _only(message["choices"], "choices", "message")
     elif isinstance(message.get("candidates"), list):  # Gemini
-        found = _only(message["candidates"], "candidates", "content")
+        found = _as_models(_only(message["candidates"], "candidates", "content"))
+    elif isinstance(content, Mapping) and "parts" in content:  # one candidate of Gemini
+        found = _as_models(content)
     elif isinstance(output, Mapping) and isinstance(output.get("message"), Mapping):  # Bedrock
         found = output["message"]
     elif isinstance(inner, Mapping) and "role" in inner:  # Ollama
         found = inner
     return found
+
+
+def _as_models(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**content, "role": content.get("role") or "model"}
 
 
 def _only(each: Sequence[object], what: str, key: str) -> Mapping[str, Any]:

@@ -170,7 +170,13 @@ GIVEN: Codec[Any] = Codec(_dump_given, _load_given, _given_schema)
 def _dump_things(value: Any) -> Any:
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise QueryError("`remember_many` takes a list; for one there is `remember`")
-    return [_dump_given(each) for each in value]
+    return _dump_list(value)
+
+
+def _dump_list(things: Sequence[Any]) -> list[Any]:
+    from orbiter.memory.agent._reading import join_parts  # noqa: PLC0415 - as above
+
+    return [_dump_given(each) for each in join_parts(things)]
 
 
 _LIST = list_of(GIVEN)
@@ -184,7 +190,7 @@ def _dump_what(value: Any) -> Any:
         from orbiter.memory.agent._reading import read_messages  # noqa: PLC0415
 
         read_messages(value, MemoryMetadata(), {}, None, as_human=True)
-    return [_dump_given(each) for each in value] if is_list else _dump_given(value)
+    return _dump_list(value) if is_list else _dump_given(value)
 
 
 WHAT: Codec[Any] = Codec(
