@@ -360,7 +360,10 @@ async def test_a_wrong_key_is_an_access_error(served: Served, keys: KeyFile) -> 
     new_key(keys, "write", "alice")
     url = await served(keys=keys)
 
-    for token, why in ((None, "show a key"), (f"om_00000000_{'x' * 43}", "wrong, over or revoked")):
+    for token, why in (
+        (None, "show a key"),
+        (f"om_00000000_{'x' * 43}", "wrong, expired or revoked"),
+    ):
         memory = AgentMemory(url, token=token)
         with pytest.raises(AccessError, match=f"{why}.*`token=`.*ORBITER_MEMORY_TOKEN.*--token"):
             await memory.init()

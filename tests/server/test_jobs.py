@@ -17,6 +17,7 @@ from orbiter.memory.errors import StorageError
 from orbiter.memory.keys import KeyFile
 from orbiter.memory.server import Settings, _jobs, create_app
 from orbiter.memory.server._job_files import JobFiles
+from orbiter.memory.server._json import compact_json
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.wire import OPERATIONS, Operation
 
@@ -109,7 +110,9 @@ async def test_a_long_call_is_a_job_and_reports_what_the_library_does(
     job = await ended(http, answer.json())
     assert (job["state"], job["problem"]) == ("done", None)
     assert told(operation, operation.returns.load(job["report"])) == told(operation, expected)
-    listed = (await http.get("/v1/jobs")).json()["jobs"]
+    answers = await http.get("/v1/jobs")
+    listed = answers.json()["jobs"]
+    assert answers.text == compact_json(answers.json())
     assert [each["id"] for each in listed] == [job["id"]]
     assert all("report" not in each for each in listed)
 
@@ -142,6 +145,17 @@ async def test_what_is_soon_done_is_answered_at_once(
     operation.returns.load(answer.json())
     assert (await http.get("/v1/jobs")).json() == {"jobs": []}
     assert not list(tmp_path.glob("*.jobs/*.json"))
+
+
+async def test_a_problem_of_a_job_is_written_like_every_other(
+    served: Served, client: Client
+) -> None:
+    http = client(await served(**BARE))
+
+    answer = await http.post("/v1/audit/verify")
+
+    assert answer.status_code == 501
+    assert answer.text == compact_json(answer.json())
 
 
 async def test_one_memory_is_forgotten_without_a_job(
@@ -307,7 +321,9 @@ async def test_progress_is_told_as_events(
         async for line in stream.aiter_lines():
             kind = line.removeprefix("event: ") if line.startswith("event: ") else kind
             if line.startswith("data: "):
-                events.append((kind, json.loads(line.removeprefix("data: "))))
+                data = line.removeprefix("data: ")
+                events.append((kind, json.loads(data)))
+                assert data == compact_json(events[-1][1])
                 if events[-1][1]["progress"] == {"done": 3, "total": 10}:
                     step.set()
 

@@ -125,7 +125,7 @@ class Guard:
         is_shown = kind in ("bearer", "basic") and bool(token)
         raise Refused(
             401,
-            "the key shown opens nothing: it is wrong, over or revoked"
+            "the key shown opens nothing: it is wrong, expired or revoked"
             if is_shown
             else "show a key: `Authorization: Bearer KEY`, or in a browser as the password",
             headers={"WWW-Authenticate": _ASK},

@@ -6,7 +6,6 @@ not at all, `wait=10` for ten seconds.
 """
 
 import asyncio
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -20,6 +19,7 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.server._asking import check_query
 from orbiter.memory.server._events import begin_stream, count_stream, until_gone
 from orbiter.memory.server._jobs import Job
+from orbiter.memory.server._json import compact_json
 from orbiter.memory.server._problems import PROBLEM, Refused
 from orbiter.memory.server._shared import principal_of, shared_of
 from orbiter.memory.wire import Operation
@@ -66,7 +66,7 @@ async def answer_job(
         return Response(job.to_json(), 202, headers, media_type="application/json")
     if job.problem is not None:
         answer = Response(
-            json.dumps(job.problem, ensure_ascii=False).encode(),
+            compact_json(job.problem).encode(),
             job.problem["status"],
             headers,
             media_type=PROBLEM,
@@ -98,7 +98,7 @@ def _preferred(request: Request, *, default: float) -> tuple[float, str]:
 async def _list(request: Request) -> Response:
     check_query(request)
     found = await asyncio.to_thread(shared_of(request).jobs.of, principal_of(request))
-    body = json.dumps({"jobs": [job.shown() for job in found]}, ensure_ascii=False)
+    body = compact_json({"jobs": [job.shown() for job in found]})
     return Response(body.encode(), media_type="application/json")
 
 
@@ -157,7 +157,7 @@ class _JobEvents:
         job, jobs, number = self._job, self._shared.jobs, 0
         while not job.is_over and self._shared.still_holds(self._principal):
             number += 1
-            shown = json.dumps(job.shown(), ensure_ascii=False).encode()
+            shown = compact_json(job.shown()).encode()
             await write(b"id: %d\nevent: progress\ndata: %b\n\n" % (number, shown))
             before = (job.state, job.done, job.total)
             await jobs.wait(job, _QUIET, is_news=True)

@@ -25,6 +25,7 @@ from orbiter.memory.keys import Principal
 from orbiter.memory.query import Query
 from orbiter.memory.server._hiding import problem_for, report_for
 from orbiter.memory.server._job_files import JobFiles
+from orbiter.memory.server._json import compact_json
 from orbiter.memory.server._problems import Refused
 from orbiter.memory.wire import OPERATIONS, Operation, load_error, problem
 from orbiter.memory.wire._calls import dump_param, load_param
@@ -117,7 +118,7 @@ class Job:
 
     def to_json(self) -> bytes:
         """Return the job with its report."""
-        head = json.dumps(self.shown(), ensure_ascii=False, separators=(",", ":")).encode()
+        head = compact_json(self.shown()).encode()
         return head[:-1] + b',"report":' + (self.report or b"null") + b"}"
 
 
@@ -483,7 +484,7 @@ def _load(record: Mapping[str, Any]) -> Job | None:
             total=record["progress"]["total"] or 0,
             created_at=datetime.fromisoformat(record["created_at"]),
             ended_at=None if ended is None else datetime.fromisoformat(ended),
-            report=json.dumps(report).encode() if has_report else None,
+            report=compact_json(report).encode() if has_report else None,
             problem=record["problem"],
             attempts=record["attempts"],
             saved=record.get("saved", {}),
@@ -524,9 +525,7 @@ def _progress(job: Job) -> Callable[[int, int], None]:
 
 
 def _encoded(operation: Operation, found: Any) -> bytes:
-    value = operation.returns.dump(found)
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.encode()
+    return compact_json(operation.returns.dump(found)).encode()
 
 
 def _told(error: Exception, job: Job) -> dict[str, Any]:

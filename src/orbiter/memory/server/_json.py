@@ -14,7 +14,15 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.items import MemoryItem
 from orbiter.memory.server._problems import Refused
 
-__all__ = ["MAX_TEXT", "MAX_VALUES", "SMALL", "check_values", "is_small", "write_json"]
+__all__ = [
+    "MAX_TEXT",
+    "MAX_VALUES",
+    "SMALL",
+    "check_values",
+    "compact_json",
+    "is_small",
+    "write_json",
+]
 
 MAX_VALUES = 50_000
 """Most values of a body, lists and objects and what is in them: more are no memories."""
@@ -99,21 +107,22 @@ def write_json(value: Any, *, most: int | None = None, way: str = "") -> list[by
 
 def _written(value: Any) -> Iterator[str]:
     if not isinstance(value, dict) or not value:
-        yield _text(value)
+        yield compact_json(value)
         return
     before = "{"
     for name, inner in value.items():
-        yield f"{before}{_text(name)}:"
+        yield f"{before}{compact_json(name)}:"
         before = ","
         if isinstance(inner, list) and inner:
-            yield f"[{_text(inner[0])}"
+            yield f"[{compact_json(inner[0])}"
             for each in inner[1:]:
-                yield f",{_text(each)}"
+                yield f",{compact_json(each)}"
             yield "]"
         else:
-            yield _text(inner)
+            yield compact_json(inner)
     yield "}"
 
 
-def _text(value: Any) -> str:
+def compact_json(value: Any) -> str:
+    """Return a value as JSON without spaces, as every answer has it."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
