@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import sys
 
 import pytest
 from tests.cli.conftest import Cli
+from tests.cli.terminal import environment, in_terminal
 
 from orbiter.memory.agent import AgentMemory
 from orbiter.memory.cli._demo_data import CHAT
@@ -69,6 +71,14 @@ def test_a_context_without_a_task_answers_the_newest_question(spoken: Cli) -> No
     assert answered.exit_code == 2
     assert '`orbiter-memory context lisbon "…"`' in answered.stderr
     assert "And where do we eat?" in json.dumps(made["contents"])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")
+def test_a_terminal_counts_messages_in_words_that_agree(spoken: Cli) -> None:
+    seen = in_terminal(["chat", "list", "--all"], environment(spoken.url, {"NO_COLOR": "1"}))
+
+    assert "9 messages · " in seen.stdout
+    assert "1 message · " in seen.stdout
 
 
 @pytest.mark.parametrize("args", [["chat", "show"], ["context"]], ids=" ".join)

@@ -13,7 +13,7 @@ from orbiter.memory.cli._errors import NotThereError, UsageError
 from orbiter.memory.cli._frame import Run, command, new_app
 from orbiter.memory.cli._options import Format
 from orbiter.memory.cli._output import console_for, styled
-from orbiter.memory.cli._text import ago, clean, moment, one_line
+from orbiter.memory.cli._text import ago, clean, counted, moment, one_line
 from orbiter.memory.cli._views import as_json, entry, whose
 from orbiter.memory.cli._waiting import PATIENCE, embed_waiting, note_waiting
 
@@ -57,7 +57,8 @@ async def list_chats(
         )
     else:
         for each in found:
-            told = f"{each.items} messages · {ago(each.last_at)} · {whose(each.metadata)}"
+            count = counted(each.items, "message", "messages")
+            told = f"{count} · {ago(each.last_at)} · {whose(each.metadata)}"
             run.out.show(styled((one_line(_name(each)), "bold"), (f"  {one_line(told)}", "dim")))
     if not found:
         run.out.note("no conversations here; `--all` looks at everyone's")
