@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from tests.cli.conftest import Cli
 
 
@@ -123,6 +124,49 @@ def test_a_backup_is_restored_and_what_was_there_is_kept(cli: Cli, tmp_path: Pat
     assert "fresh.db" in fresh
 
 
+@pytest.mark.parametrize(
+    "whose",
+    [
+        ["--user", "bob"],
+        ["--no-user"],
+        ["--session", "s"],
+        ["--task", "t"],
+        ["--agent", "a"],
+        ["--all"],
+    ],
+    ids=lambda whose: whose[0],
+)
+def test_a_backup_is_not_restored_for_one_user_alone(
+    cli: Cli, tmp_path: Path, whose: list[str]
+) -> None:
+    """It would replace everyone's memories; what the environment names was not meant for it."""
+    cli.remember("mine")
+    copy = tmp_path / "copy.db"
+    cli.ok("backup", str(copy))
+    cli.remember("later")
+
+    refused = cli("restore", str(copy), *whose, "--yes")
+
+    assert refused.exit_code == 2
+    assert f"`{whose[0]}`" in refused.stderr
+    assert "whole store" in refused.stderr
+    assert len(cli.json("list")["items"]) == 2
+    assert not list(tmp_path.glob("*.replaced-*"))
+
+
+def test_a_restore_says_where_the_old_store_is_without_a_terminal(cli: Cli, tmp_path: Path) -> None:
+    cli.remember("mine")
+    copy = tmp_path / "copy.db"
+    cli.ok("backup", str(copy))
+
+    done = cli("restore", str(copy), "--yes")
+    (kept,) = tmp_path.glob("*.replaced-*")
+
+    assert done.exit_code == 0
+    assert str(kept) in done.stderr
+    assert done.stdout.splitlines() == [f"{cli.url}  1 memory"]
+
+
 def test_what_is_no_backup_is_told_from_a_memorys_id(cli: Cli, tmp_path: Path) -> None:
     item_id = cli.remember("mine")
     (tmp_path / "notes.db").write_text("hello")
@@ -131,6 +175,7 @@ def test_what_is_no_backup_is_told_from_a_memorys_id(cli: Cli, tmp_path: Path) -
         (["restore", str(tmp_path / "nowhere.db")], 1, "there is no file"),
         (["restore", str(tmp_path / "notes.db"), "--yes"], 1, "not a SQLite database"),
         (["restore", str(tmp_path / "notes.db"), "--version", "2"], 2, "--version"),
+        (["restore", str(tmp_path), "--yes"], 1, "is a folder"),
         (["restore", "nobody"], 3, "nobody"),
     ):
         result = cli(*args)

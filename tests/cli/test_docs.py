@@ -1,11 +1,18 @@
 """`docs/cli.md` names every command and option, and the list of commands says what they say."""
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import typer
+from tests.cli.conftest import Cli
+from tests.cli.terminal import environment
+from tests.timing import HANG
 
 from orbiter.memory.cli._root import COMMANDS, NAME, app
 
@@ -63,3 +70,41 @@ def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
     for name, (_, summary) in COMMANDS.items():
         assert commands[name].help.splitlines()[0] == summary, name
     assert NAME in PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a script of a POSIX shell")
+def test_the_practice_restore_runs_again_and_fails_if_the_numbers_differ(
+    cli: Cli, tmp_path: Path
+) -> None:
+    page = PAGE.with_name("backup.md").read_text(encoding="utf-8")
+    (script,) = (
+        block
+        for block in re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+        if "practice.db" in block
+    )
+    cli.remember("one")
+    cli.ok("backup", str(tmp_path / "older.db"))
+    cli.remember("two")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    more = {"PATH": path, "TMPDIR": str(temporary)}
+
+    def run(text: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["sh", "-c", text],
+            env=environment(cli.url, more),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=5 * HANG,
+            check=False,
+        )
+
+    first, second = run(script), run(script)
+    differs = run(script.replace('restore "$folder/backup.db"', "restore older.db"))
+
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert differs.returncode == 1
+    assert differs.stderr.startswith("practice restore failed")
+    assert not list(temporary.iterdir())

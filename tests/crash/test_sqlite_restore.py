@@ -251,17 +251,27 @@ async def test_a_restore_puts_a_backup_in_place_of_a_store_and_its_log(
     assert await words_in(copy) == expected
 
 
-async def test_a_restore_mends_what_a_copy_over_a_log_has_mixed_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["own_backup", "plain_copy"])
+@pytest.mark.parametrize("count", [40, 400], ids=["short log", "log begun anew"])
+async def test_a_restore_mends_what_a_copy_over_a_log_has_mixed_up(
+    tmp_path: Path, how: str, count: int
+) -> None:
     path, copy = tmp_path / "m.db", tmp_path / "backup.db"
     await fill(path, "old")
-    await own_backup(path, copy)
-    killed_after(path, "later")
+    await BACKUPS[how](path, copy)
+    await fill(path, "between")
+    killed_after(path, "later", count)
     shutil.copy(copy, path)
 
-    await AgentMemory(path, embeddings=None).restore(copy)
+    log = Path(f"{path}-wal").read_bytes()
+
+    done = await AgentMemory(path, embeddings=None).restore(copy)
 
     assert await words_in(path) == {"old"}
     assert not Path(f"{path}-wal").exists()
+    assert done.replaced is not None
+    assert await words_in(done.replaced) == {"old"}  # it opens, without the log of another file
+    assert Path(f"{done.replaced}.foreign-wal").read_bytes() == log
 
 
 async def test_a_store_that_another_process_has_open_is_not_replaced(tmp_path: Path) -> None:
@@ -326,6 +336,7 @@ SPOILT = {
     "newer": (_newer, "upgrade"),
     "another program's": (_others, "not a store of orbiter-memory"),
     "missing": (lambda path: path.unlink(), "no file"),
+    "a folder": (lambda path: (path.unlink(), path.mkdir()), "is a folder"),
 }
 
 

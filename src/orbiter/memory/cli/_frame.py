@@ -80,11 +80,16 @@ class Place:
                 way = "give `--no-user` for nobody's" if name == "user" else "leave it out"
                 raise UsageError(f"`{origin}` is empty; name somebody, or {way}")
 
+    def scope_options(self) -> list[str]:
+        """Return the options given that say whose memories; the environment's do not count."""
+        options = [f"--{name}" for name in SCOPES if getattr(self, name) is not None]
+        options += ["--no-user"] if self.no_user else []
+        return options + (["--all"] if self.everyone else [])
+
     def scope(self) -> dict[str, str] | None:
         """Return what `AgentMemory.scope` takes, or `None` for everyone's memories."""
         if self.everyone:
-            named = [f"--{name}" for name in SCOPES if getattr(self, name) is not None]
-            named += ["--no-user"] if self.no_user else []
+            named = [option for option in self.scope_options() if option != "--all"]
             if named:
                 raise UsageError(f"`--all` and `{named[0]}` exclude each other; leave one out")
             return None

@@ -64,6 +64,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "stats": ("care", "Count memories: of a scope, and of the whole store."),
         "reindex": ("care", "Build the search structures anew."),
         "backup": ("care", "Copy the store to a new file while it is in use."),
+        "restore": ("changes", "Bring back a forgotten memory, an earlier version, or a backup."),
         "bench": ("bench", "Measure this computer on a store that is thrown away."),
     },
     "Serve": {

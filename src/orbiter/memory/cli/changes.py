@@ -208,6 +208,10 @@ async def restore(
     if _is_file_name(item_id):
         if version is not None:
             raise UsageError("`--version` is of one memory; leave it out to restore a backup")
+        if options := run.place.scope_options():
+            raise UsageError(
+                f"a backup replaces the whole store, everyone's memories; leave `{options[0]}` out"
+            )
         return await _restore_backup(run, Path(item_id), yes=yes)
     async with run.scoped() as memory:
         try:
@@ -233,6 +237,8 @@ async def _restore_backup(run: Run, path: Path, *, yes: bool) -> int:
     """Replace the store by a backup."""
     from orbiter.memory.errors import StorageError  # noqa: PLC0415
 
+    if path.is_dir():  # noqa: ASYNC240 - as below
+        raise StorageError(f"`{path}` is a folder; name a backup in it")
     if not path.is_file():  # noqa: ASYNC240 - nothing else runs; before anybody is asked
         raise StorageError(f"there is no file `{path}`; name a backup, or the id of a memory")
     memory = run.unopened(meaning=False)
@@ -250,7 +256,8 @@ async def _restore_backup(run: Run, path: Path, *, yes: bool) -> int:
         return 0
     run.out.show(styled((one_line(str(done.path)), "bold"), f"  {counted(done.items)}"))
     if done.replaced is not None:
-        run.out.note(f"what was there is kept in {done.replaced}")
+        # Also for a log of cron: whoever reads it later looks for the old store.
+        say(f"the old store is kept in {one_line(str(done.replaced))}", kind="note")
     return 0
 
 

@@ -127,6 +127,14 @@ def _lock(file: int, path: str) -> None:
         ) from exc
 
 
+def _check_log(path: str, header: bytes) -> list[str]:
+    """Raise `StorageError` if the log beside *path* is another file's; return the file's marks."""
+    marks = check_wal(path, header)
+    if _is_left(path):
+        check_left(path)
+    return marks
+
+
 def _is_left(path: str) -> bool:
     """Tell whether nobody has a file open, so that its log was left by a process that is gone."""
     file = os.open(path, os.O_RDWR)
@@ -190,9 +198,7 @@ def _look_at(path: str) -> list[str]:
         return []
     if has_wal:
         # Whoever may write also writes the journal back when closing, be the file ours or not.
-        marks = check_wal(path, header)
-        if _is_left(path):
-            check_left(path)
+        marks = _check_log(path, header)
         with closing(sqlite3.connect(uri(path, "ro"), uri=True)) as reader:
             check_owner(reader, path)
         return marks
@@ -218,6 +224,21 @@ def check_backup(path: str) -> str:
             return uri(path, "ro")
     # Without a log it may lie where nothing can be written, such as a medium for backups.
     return f"{uri(path, 'ro')}&immutable=1"
+
+
+def has_foreign_wal(path: str) -> bool:
+    """Tell whether the log beside a file that nobody has open is another file's."""
+    with looking:
+        held = _identity(path)
+        if held is None or _open[held] or not _size(f"{path}-wal"):
+            return False
+        with Path(path).open("rb") as file:
+            header = file.read(100)
+        try:
+            _check_log(path, header)
+        except StorageError:
+            return True
+    return False
 
 
 def _size(path: str) -> int:

@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from orbiter.memory.backends._sqlite.opening import alone, check_backup
+from orbiter.memory.backends._sqlite.opening import alone, check_backup, has_foreign_wal
 from orbiter.memory.backends._sqlite.schema import APPLICATION, check_owner
 from orbiter.memory.backends._sqlite.upkeep import copy_pages, sync_folder
 from orbiter.memory.backends._sqlite.uris import real_path
@@ -25,6 +25,9 @@ Progress = Callable[[int, int], None]
 LOGS = ("-wal", "-journal")
 """Files beside a database that hold a part of it."""
 
+FOREIGN_WAL = ".foreign-wal"
+"""The name of a log that is another file's, so that what is kept opens without it."""
+
 
 def restore(path: str, backup: str, progress: Progress | None = None) -> Restored:
     """Put a copy of *backup* in the place of the store at *path*; return what became of it.
@@ -33,6 +36,8 @@ def restore(path: str, backup: str, progress: Progress | None = None) -> Restore
     is newer than this version, or if anybody has the store open.
     """
     target, source = Path(path), Path(backup)
+    if source.is_dir():
+        raise StorageError(f"`{source}` is a folder; name a backup in it")
     if not source.is_file():
         raise StorageError(f"there is no file `{source}`; name a backup")
     if target.exists() and target.samefile(source):
@@ -46,8 +51,9 @@ def restore(path: str, backup: str, progress: Progress | None = None) -> Restore
     part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
     try:
         items = _copy(source, part, progress)
+        is_foreign = has_foreign_wal(path)  # here: reading the file would give up the lock
         with alone(path):
-            replaced = _swap(part, target)
+            replaced = _swap(part, target, wal=FOREIGN_WAL if is_foreign else "-wal")
     except OSError as exc:
         if isinstance(exc, StorageError):
             raise
@@ -88,9 +94,9 @@ def _check_ours(reader: sqlite3.Connection, source: Path) -> None:
     check_owner(reader, str(source))  # nor too new
 
 
-def _swap(part: Path, target: Path) -> Path | None:
+def _swap(part: Path, target: Path, *, wal: str) -> Path | None:
     """Give *part* the name of *target*; return the name under which what was there is kept."""
-    kept = _keep(target)
+    kept = _keep(target, wal=wal)
     # From here to the end, the old log lies beside the new file, which says that it has none:
     # whoever opens it now, after a crash, is refused and told to restore again.
     part.replace(target)
@@ -102,18 +108,18 @@ def _swap(part: Path, target: Path) -> Path | None:
     return kept
 
 
-def _keep(target: Path) -> Path | None:
-    """Give the store at *target*, and its log, a second name."""
+def _keep(target: Path, *, wal: str) -> Path | None:
+    """Give the store at *target* a second name, and its log one that ends in *wal*."""
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     kept = target.with_name(f"{target.name}.replaced-{moment}")
     number = 1
-    while any(Path(f"{kept}{ending}").exists() for ending in ("", *LOGS)):
+    while any(Path(f"{kept}{ending}").exists() for ending in ("", *LOGS, FOREIGN_WAL)):
         number += 1
         kept = target.with_name(f"{target.name}.replaced-{moment}-{number}")
     for ending in ("", *LOGS):
         old = Path(f"{target}{ending}")
         if old.exists():
-            _name_again(old, Path(f"{kept}{ending}"))
+            _name_again(old, Path(f"{kept}{wal if ending == '-wal' else ending}"))
     sync_folder(target.parent)
     return kept if kept.exists() else None
 
