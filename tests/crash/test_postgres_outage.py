@@ -274,7 +274,10 @@ async def test_a_network_cut_under_load_loses_nothing_and_hangs_nobody(
         async with (
             Proxy(postgres_server.port) as proxy,
             PostgresMemoryStore(
-                proxy.dsn(dsn), statement_timeout=patience, acquire_timeout=patience
+                proxy.dsn(dsn),
+                statement_timeout=patience,
+                acquire_timeout=patience,
+                retry_for=10 * patience,
             ) as store,
             Load(store) as load,
         ):

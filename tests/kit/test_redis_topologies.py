@@ -29,14 +29,14 @@ from orbiter.memory.testing.servers import RedisServer, redis_server, require_or
 
 __all__ = ["redis_cluster", "redis_sentinel", "redis_server"]
 
+pytestmark = [pytest.mark.full, pytest.mark.redis]
+
 # redis-py tries refused passwords and certificates again for seconds.
 ONCE: dict[str, Any] = {"retry": Retry(NoBackoff(), 0)}
 TAG = "{agent:7}"
 SLOT = key_slot(b"agent:7")
 
 ONE_TEST_EACH = """
-pytestmark = [pytest.mark.full, pytest.mark.redis]
-
 def test_cluster(redis_cluster): ...
 def test_sentinel(redis_sentinel): ...
 def test_tls(redis_tls): ...

@@ -18,13 +18,13 @@ from redis.retry import Retry
 
 from orbiter.memory.testing.servers import PostgresServer, RedisServer, require_or_skip
 
+pytestmark = [pytest.mark.full, pytest.mark.postgres, pytest.mark.redis]
+
 asyncpg = importlib.import_module("asyncpg")  # it ships no types, so mypy refuses the statement
 
 START_BOTH = """
 import sys, time
 from orbiter.memory.testing.servers import PostgresServer, RedisServer
-pytestmark = [pytest.mark.full, pytest.mark.postgres, pytest.mark.redis]
-
 servers = PostgresServer.start(), RedisServer.start()
 for server in servers:
     print(server.pid, server.log.parent, flush=True)

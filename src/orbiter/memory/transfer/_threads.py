@@ -1,12 +1,12 @@
 """Messages of a foreign conversation, as items of one session in the order they were said.
 
 They are stored in that order, which is the conversation's whatever the clocks said. A message has
-the time that the file gives it; where the file gives none, that of the one before it.
+the time that the file gives it; where the file gives none, it is dated just after the one before.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import TypeVar
 
@@ -19,6 +19,8 @@ __all__ = ["LONGEST_NAME", "Thread", "cut", "digest", "made", "start_of"]
 
 _Item = TypeVar("_Item", bound=MemoryItem)
 
+_TICK = timedelta(microseconds=1)
+_END = datetime.max.replace(tzinfo=UTC) - _TICK
 LONGEST_NAME = 200
 _LONGEST_TITLE = 500
 
@@ -95,7 +97,7 @@ class Thread:
         """Return *item*, which was just made, as the next message; *key* is its own in here."""
         self._is_dated = self._is_dated or at is not None or self.begin is not None
         if at is None:
-            at = self.begin if self._last is None else self._last
+            at = self.begin if self._last is None else min(self._last, _END) + _TICK
         at = at or self._read_at
         self._last = at
         labels: dict[str, object] = {"title": self.title[:_LONGEST_TITLE]} if self.title else {}

@@ -7,10 +7,14 @@ _USER, _SESSION, _TASK = (f"(metadata->>'{name}')" for name in ("user_id", "sess
 CONVERSATIONS = f"""
 CREATE INDEX memory_items_talk ON memory_items ({_SESSION}, {_USER}, seq)
     WHERE deleted = 0 AND {_SESSION} IS NOT NULL;
-CREATE INDEX memory_items_task_talk ON memory_items ({_TASK}, {_SESSION}, {_USER}, seq)
+CREATE INDEX memory_items_task_talk ON memory_items ({_TASK}, {_USER}, seq)
     WHERE deleted = 0 AND {_TASK} IS NOT NULL;
 """
-"""The indexes of conversations: by session, and by task."""
+"""The indexes of conversations: by session, and by task.
+
+Three names of the greatest length do not fit into a row of an index; of one user, few sessions have
+a task of the same name.
+"""
 
 VERSION_TIMES = f"""
 -- A version ends after it began, also where the clock was set back meanwhile.
