@@ -3,7 +3,6 @@
 import subprocess
 import sys
 
-
 STRICT = ["-W", "error"]
 if (3, 12) <= sys.version_info < (3, 12, 4):
     # Python's false alarm about `?1` (python/cpython#117995); see the filters in pyproject.toml.
