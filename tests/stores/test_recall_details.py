@@ -20,6 +20,7 @@ from orbiter.memory import (
     SQLiteMemoryStore,
 )
 from orbiter.memory.backends import _embedder
+from orbiter.memory.backends._postgres import models as postgres_models
 from orbiter.memory.errors import EmbeddingError
 from orbiter.memory.protocols import Embeddings
 from orbiter.memory.query import Query
@@ -250,6 +251,93 @@ async def test_details_beside_no_vectors_are_found_and_removed(place: Place) -> 
         assert await store.verify()
         assert await place.ask("SELECT count(*) FROM memory_details") == [(2,)]
         await check_details(store, EMBEDDINGS)
+
+
+class Void(Detailed):
+    """Makes a vector of zeros, and details, of a text that holds a word."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__(16)
+        self.word = word
+
+    @property
+    def name(self) -> str:
+        return f"void of {self.word}"
+
+    async def aembed_details(self, texts: Sequence[str]) -> list[tuple[list[float], bytes]]:
+        made = await super().aembed_details(texts)
+        return [
+            ([0.0] * 16 if self.word in text else vector, rows)
+            for text, (vector, rows) in zip(texts, made, strict=True)
+        ]
+
+
+@pytest.mark.parametrize("longest", [16_000, 1], ids=["pgvector", "bytes"])
+async def test_an_item_whose_vector_is_zero_is_whole_and_stays_so(
+    place: Place, longest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_models, "LONGEST_VECTOR", longest)  # longer ones are bytes
+    items = [item("g", "green harbour"), item("b", "blue boats"), item("none", " ")]
+
+    async def check(store: Any, near: set[str]) -> None:
+        assert await store.catch_up() == 0
+        assert await store.verify()
+        assert (await store.details(["g", "b", "none"])).keys() == near
+        assert (await store.vectors(["g", "b", "none"])).keys() == near
+
+    async with place.open(Void("green")) as store:
+        await store.add_many(items)
+        await check(store, {"b"})
+        await store.reindex()
+        await check(store, {"b"})
+        await store.add(item("b", "green boats"))
+        await check(store, set())
+        await store.add_many(items[:2])
+        await store.delete("g")
+        await check(store, {"b"})
+        await store.restore("g")
+        await check(store, {"b"})
+    other = place.open(Void("blue"))
+    await other.reindex()
+    await check(other, {"g"})
+    await other.delete("b")
+    await other.purge()
+    assert await other.verify()
+    await other.close()
+
+
+async def test_an_item_that_lost_the_mark_of_a_zero_vector_is_mended_for_good(
+    place: Place,
+) -> None:
+    async with place.open(Void("green")) as store:
+        await store.add_many([item("g", "green harbour"), item("b", "blue boats")])
+        await store.catch_up()
+        await place.ask("DELETE FROM memory_vectors")
+        await place.ask("DELETE FROM memory_details")
+        assert not await store.verify()
+
+        await store.verify(repair=True)
+
+        assert await store.catch_up() == 0
+        assert await store.verify()
+
+
+async def test_a_mark_of_a_zero_vector_without_its_item_is_found_and_removed(
+    place: Place,
+) -> None:
+    async with place.open(Void("green")) as store:
+        await store.add(item("b", "blue boats"))
+        await store.catch_up()
+        if isinstance(store, SQLiteMemoryStore):
+            await place.ask("INSERT INTO memory_vectors VALUES (99, 1, 99, x'', x'')")
+        else:
+            await place.ask("INSERT INTO memory_details VALUES ('ann', 'gone', -1, 1, '')")
+        assert len((await store.verify()).problems) == 1
+
+        await store.verify(repair=True)
+
+        assert await store.catch_up() == 0
+        assert await store.verify()
 
 
 @pytest.mark.parametrize("partitions", [None, 3], ids=["whole", "partitioned"])

@@ -131,6 +131,7 @@ async def test_a_vector_of_zeros_is_near_nothing_and_its_item_kept(opened: Any) 
         await store.add_many([*items(3), HumanMemory(id="z", content="void", metadata=ANN)])
 
         assert await store.catch_up() == 0
+        assert await store.verify()
 
         stats = await store.stats()
         assert (stats.unembedded, stats.embedding_error) == (0, None)

@@ -5,7 +5,7 @@ An item that waits is right: it is about to be made anew. Repairing has what is 
 
 from collections.abc import Sequence
 
-from orbiter.memory.backends._postgres.derived import columns
+from orbiter.memory.backends._postgres.derived import NO_VECTORS, columns
 from orbiter.memory.backends._postgres.dialect import PostgresDialect
 from orbiter.memory.backends._postgres.terms import expected
 from orbiter.memory.backends._sql import Rows, Statement, Steps
@@ -29,7 +29,9 @@ def some(dialect: PostgresDialect, last: str) -> Steps[Rows]:
             " AND NOT EXISTS (SELECT 1 FROM memory_unembedded AS u WHERE u.model = m.number"
             " AND u.user_key = c.user_key AND u.id = c.id) AND NOT EXISTS (SELECT 1"
             " FROM memory_vectors AS v WHERE v.model = m.number AND v.user_key = c.user_key"
-            " AND v.id = c.id)), EXISTS (SELECT 1 FROM memory_pending AS w"
+            " AND v.id = c.id) AND NOT EXISTS (SELECT 1 FROM memory_details AS d"
+            " WHERE d.model = m.number AND d.user_key = c.user_key AND d.id = c.id"
+            f" AND d.passage = {NO_VECTORS})), EXISTS (SELECT 1 FROM memory_pending AS w"
             " WHERE w.user_key = c.user_key AND w.id = c.id) FROM chosen AS c ORDER BY c.id",
             [last],
         )
@@ -53,14 +55,16 @@ def orphans(dialect: PostgresDialect) -> Steps[list[Wrong]]:
     """Return what is kept of items that are not there."""
     rows = yield Statement(
         "SELECT DISTINCT d.user_key, d.id FROM (SELECT user_key, id FROM memory_passages"
-        " UNION ALL SELECT user_key, id FROM memory_vectors) AS d WHERE NOT EXISTS"
+        " UNION ALL SELECT user_key, id FROM memory_vectors UNION ALL SELECT user_key, id"
+        f" FROM memory_details WHERE passage = {NO_VECTORS}) AS d WHERE NOT EXISTS"
         f" (SELECT 1 FROM memory_items AS i WHERE {dialect.beside('d', 'i')} AND i.deleted = 0)"
         " AND NOT EXISTS (SELECT 1 FROM memory_pending AS p WHERE p.user_key = d.user_key"
         " AND p.id = d.id) ORDER BY 1, 2"
     )
     stray = yield Statement(
         "SELECT DISTINCT user_key, id FROM memory_details AS d WHERE model IN (SELECT number"
-        " FROM memory_models) AND NOT EXISTS (SELECT 1 FROM memory_vectors AS v"
+        f" FROM memory_models) AND passage <> {NO_VECTORS}"
+        " AND NOT EXISTS (SELECT 1 FROM memory_vectors AS v"
         " WHERE v.user_key = d.user_key AND v.id = d.id AND v.model = d.model"
         " AND v.passage = d.passage) AND NOT EXISTS (SELECT 1 FROM memory_pending AS p"
         " WHERE p.user_key = d.user_key AND p.id = d.id) ORDER BY 1, 2"

@@ -29,6 +29,9 @@ CUT = ("memory_passages", "memory_terms", "memory_vectors", "memory_details")
 OWN = (*CUT, "memory_pending", "memory_unembedded")
 """Tables whose rows belong to a user."""
 
+NO_VECTORS = -1
+"""The passage of the only row in `memory_details` of an item of which a model made no vectors."""
+
 TABLES = (*OWN, "memory_models", "memory_words")
 
 # A term that begins with a space is the mark of an owner: it cuts the index of terms by user, and

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from orbiter.memory.backends._embedder import Model
+from orbiter.memory.backends._postgres.derived import NO_VECTORS
 from orbiter.memory.backends._postgres.dialect import PostgresDialect
 from orbiter.memory.backends._sql import Statement, Steps
 
@@ -18,7 +19,7 @@ def read(
         f" FROM {dialect.everything} WHERE id = ANY($1::text[]) AND deleted = 0"
         f" AND {dialect.living()} OFFSET 0) AS m,"
         " LATERAL (SELECT passage, details FROM memory_details AS d WHERE d.user_key = m.user_key"
-        " AND d.id = m.id AND d.model = $2 OFFSET 0) AS d"
+        f" AND d.id = m.id AND d.model = $2 AND d.passage <> {NO_VECTORS} OFFSET 0) AS d"
         " WHERE EXISTS (SELECT 1 FROM memory_models WHERE number = $2)"
         " AND NOT EXISTS (SELECT 1 FROM memory_pending AS p"
         " WHERE p.user_key = m.user_key AND p.id = m.id) ORDER BY m.id, d.passage",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from orbiter.memory.backends._embedder import Embedded, Model, Waiting
-from orbiter.memory.backends._postgres.derived import LOCKED, columns
+from orbiter.memory.backends._postgres.derived import LOCKED, NO_VECTORS, columns
 from orbiter.memory.backends._postgres.dialect import PostgresDialect
 from orbiter.memory.backends._postgres.models import Kind, padded
 from orbiter.memory.backends._sql import Rows, Statement, Steps
@@ -129,7 +129,7 @@ def keep(
         (*key, number, row)
         for key, each in made.items()
         if key in good
-        for number, row in enumerate(each.details or ())
+        for number, row in _numbered(each)
     ]
     if details:
         yield Statement(
@@ -147,6 +147,11 @@ def keep(
             " WHERE u.model = $1 AND u.user_key = r.user_key AND u.id = r.id",
             [model.key, *columns(rest, 3)],
         )
+
+
+def _numbered(made: Embedded) -> list[tuple[int, bytes]]:
+    """Return the details of each passage, or the row that says there is nothing to be kept."""
+    return list(enumerate(made.details or ())) if len(made.vectors) else [(NO_VECTORS, b"")]
 
 
 def give_back(taker: str) -> Steps[None]:
