@@ -327,6 +327,8 @@ async def test_a_slash_that_is_written_as_a_number_is_no_slash(served: Served) -
         "/v1%2Fx/memories?user_id=a": b"404",
         "/v1%2fmemories?user_id=a": b"404",
         "/v1%2Fopenapi.json": b"404",
+        "/v1/jobs/..%2fx": b"404",
+        "/v1/jobs/..%2Fx/events": b"404",
         "/v1/memories?user_id=a": b"200",
     }.items():
         answer = await raw(url, f"GET {path} HTTP/1.1\nHost: 127.0.0.1:{{port}}\nConnection: close")

@@ -92,6 +92,8 @@ def match(segments: Sequence[str], verb: str) -> Matched | Literal["OPTIONS"]:
         raise Refused(404, _NOTHING)
     if verb == "OPTIONS":
         return "OPTIONS"
+    if asked in allowed.split(", "):  # it is answered elsewhere, but not for this name
+        raise Refused(404, _NOTHING)
     raise Refused(405, f"this takes {allowed}, not {verb}", headers={"Allow": allowed})
 
 
