@@ -9,9 +9,10 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -84,20 +85,27 @@ class JobFiles:
         is_record = isinstance(found, dict) and found.get("format") == 1
         return found if is_record and found.get("id") == job_id else None
 
-    def every(self) -> Iterator[Record]:
-        """Yield all records."""
+    def every(self, *, but: Container[str] = ()) -> Iterator[Record]:
+        """Yield all records; those of the ids in *but* are not read."""
         with suppress(OSError):
             for place in sorted(self._path.glob(f"*{_ENDING}")):
-                record = self.read(place.name.removesuffix(_ENDING))
+                job_id = place.name.removesuffix(_ENDING)
+                record = None if job_id in but else self.read(job_id)
                 if record is not None:
                     yield record
 
-    def prune(self, oldest: datetime) -> None:
-        """Remove the records of jobs that ended before *oldest*."""
+    def prune(self, oldest: datetime, *, most: int) -> None:
+        """Remove records of jobs that ended before *oldest*, and of each key all but the newest."""
+        ended: defaultdict[str, list[tuple[datetime, str]]] = defaultdict(list)
         for record in self.every():
-            with suppress(ValueError, TypeError):
-                if record.get("ended_at") and datetime.fromisoformat(record["ended_at"]) < oldest:
-                    self.remove(record["id"])
+            with suppress(ValueError, TypeError, OverflowError):
+                if record.get("ended_at"):
+                    at = datetime.fromisoformat(record["ended_at"]).astimezone(UTC)
+                    ended[str(record.get("owner"))].append((at, record["id"]))
+        for several in ended.values():
+            for newer, (at, job_id) in enumerate(sorted(several, reverse=True)):
+                if newer >= most or at < oldest:
+                    self.remove(job_id)
 
     def claim(self, record: Record) -> Record | None:
         """Take over a job of a server that is gone; `None` if it lives, or another was faster."""

@@ -9,7 +9,7 @@ import hashlib
 import json
 import logging
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -42,6 +42,9 @@ _AT_ONCE = 4
 
 _MOST = 32
 """Jobs of one key that may be under way, queued ones included."""
+
+_MOST_ENDED = 100
+"""Jobs of one key that are kept after their end: the newest."""
 
 _AGAIN = timedelta(minutes=10)
 """How long a report that was sent can be asked for again: the answer may not have arrived."""
@@ -93,6 +96,10 @@ class Job:
     saved: Checkpoint = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set at each change, and then another one."""
+    is_dropped: bool = False
+    """Whether its record is removed, or will be: then it is written no more."""
+    disk: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while its record is written or removed, which so come one after the other."""
 
     @property
     def is_over(self) -> bool:
@@ -140,6 +147,8 @@ class Jobs:
         self._reading: defaultdict[str | None, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._once: dict[str, str] = {}
         """The jobs that were asked for with an `Idempotency-Key`, by its digest."""
+        self._steps: set[asyncio.Task[None]] = set()
+        """What comes to its end whoever waits for it; see `_to_end`."""
         self._pruned = datetime.min.replace(tzinfo=UTC)
         self.is_leaving = False
         """Whether the server ends, and nobody is kept waiting."""
@@ -183,8 +192,10 @@ class Jobs:
             await self._write(job)
         except BaseException:  # cancellation included: what is not on disk is not begun
             self._forget(job)
+            await self._to_end(self._remove(job))
             raise
-        self._launch(job, target)
+        if not job.is_dropped:
+            self._launch(job, target)
         return job
 
     def _keep(self, job: Job) -> None:
@@ -194,7 +205,8 @@ class Jobs:
 
     def _forget(self, job: Job) -> None:
         self._jobs.pop(job.id, None)
-        self._once.pop(job.once, None)
+        if self._once.get(job.once) == job.id:
+            del self._once[job.once]
 
     def _launch(self, job: Job, target: Any) -> None:
         task = asyncio.create_task(self._run(job, target))
@@ -223,6 +235,8 @@ class Jobs:
                 continue
             await self._write(job)
             self._launch(job, self._target(job))
+        for owner in {job.owner for job in self._jobs.values()}:
+            await self._remove_all(self._forget_older(owner))
 
     def _target(self, job: Job) -> Any:
         if job.operation.target == "memory":
@@ -284,11 +298,13 @@ class Jobs:
         if isinstance(found, Erasure) and not found.dry_run:
             self._drop_reports(job.given)
         job.by, job.given, job.saved = None, {}, {}
+        older = self._forget_older(job.owner)
         try:
             await self._write(job)
         except MemoryError as exc:  # it is done all the same; a restart would do it again
             _LOG.error("a job has ended, and that cannot be written: %s", exc)
         job.note()
+        await self._remove_all(older)
 
     def _drop_reports(self, erased: Mapping[str, Any]) -> None:
         """Forget reports that may hold words of a scope that was *erased*."""
@@ -303,13 +319,16 @@ class Jobs:
 
     def of(self, principal: Principal) -> list[Job]:
         """Return the jobs that *principal* has asked for, the newest first."""
-        found = {job.id: job for job in self._jobs.values() if job.owner == principal.key_id}
-        for record in self._files.every() if self._files is not None else ():
-            if record.get("owner") == principal.key_id and record["id"] not in found:
+        known = dict(self._jobs)  # this runs in a thread, and they change meanwhile
+        found = [job for job in known.values() if job.owner == principal.key_id]
+        for record in self._files.every(but=known) if self._files is not None else ():
+            if record.get("owner") == principal.key_id:
                 job = _load(record)
                 if job is not None and not self._is_old(job):
-                    found[job.id] = job
-        return sorted(found.values(), key=lambda job: job.created_at, reverse=True)
+                    found.append(job)
+        older = {job.id for job in _older(found)}
+        kept = [job for job in found if job.id not in older]
+        return sorted(kept, key=lambda job: job.created_at, reverse=True)
 
     def find(self, job_id: str, principal: Principal) -> Job:
         """Return a job, or raise `Refused` with 404: also for one of another key."""
@@ -368,22 +387,24 @@ class Jobs:
 
     async def drop(self, job: Job) -> None:
         """Stop a job if it is under way, and forget it."""
+        job.is_dropped = True
+        await self._to_end(self._drop(job))
+
+    async def _drop(self, job: Job) -> None:
         task = self._tasks.get(job.id)
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         self._forget(job)
         job.note()
-        if self._files is not None:
-            await asyncio.to_thread(self._files.remove, job.id)
+        await self._remove(job)
 
     async def answered(self, job: Job) -> None:
         """Forget a job whose report went out as the answer; soon, if it may be asked for again."""
         job.is_answered = True
         if not job.once:
             self._forget(job)
-        if self._files is not None:
-            await asyncio.to_thread(self._files.remove, job.id)
+        await self._to_end(self._remove(job))
 
     def leave(self) -> None:
         """Keep nobody waiting any more: the server ends."""
@@ -398,6 +419,7 @@ class Jobs:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._steps, return_exceptions=True)
         if self._files is not None:
             await asyncio.to_thread(self._files.close)
 
@@ -405,7 +427,36 @@ class Jobs:
 
     async def _write(self, job: Job) -> None:
         if self._files is not None:
-            await asyncio.to_thread(self._files.write, _dump(job, self._files.server))
+            await self._to_end(self._put(job, self._files))
+
+    async def _put(self, job: Job, files: JobFiles) -> None:
+        async with job.disk:
+            if not job.is_dropped:
+                await asyncio.to_thread(files.write, _dump(job, files.server))
+
+    async def _remove(self, job: Job) -> None:
+        job.is_dropped = True
+        if self._files is not None:
+            async with job.disk:
+                await asyncio.to_thread(self._files.remove, job.id)
+
+    async def _to_end(self, step: Coroutine[Any, Any, None]) -> None:
+        """Do a step to its end, also if who waits is cancelled: its thread would go on unseen."""
+        task = asyncio.create_task(step)
+        self._steps.add(task)
+        task.add_done_callback(self._steps.discard)
+        await asyncio.shield(task)
+
+    def _forget_older(self, owner: str | None) -> list[Job]:
+        """Forget what a key has more than it may have; return it, for its records are left."""
+        found = _older([job for job in self._jobs.values() if job.owner == owner])
+        for job in found:
+            self._forget(job)
+        return found
+
+    async def _remove_all(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            await self._to_end(self._remove(job))
 
     def _is_old(self, job: Job) -> bool:
         age = timedelta(0) if job.ended_at is None else datetime.now(UTC) - job.ended_at
@@ -424,7 +475,13 @@ class Jobs:
                 self._forget(job)
         if self._files is not None and now - self._pruned > _EVERY:
             self._pruned = now
-            await asyncio.to_thread(self._files.prune, now - self._kept)
+            await asyncio.to_thread(self._files.prune, now - self._kept, most=_MOST_ENDED)
+
+
+def _older(jobs: list[Job]) -> list[Job]:
+    """Return which of the jobs of one key have ended and are too many, the newest left out."""
+    over = [(job.ended_at, job.id, job) for job in jobs if job.ended_at is not None]
+    return [job for *_, job in sorted(over, reverse=True)[_MOST_ENDED:]]
 
 
 # Records
