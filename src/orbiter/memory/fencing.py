@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import Literal, get_args
 
 from orbiter.memory._checks import to_utc
+from orbiter.memory._slices import replace_all
 from orbiter.memory.errors import FenceError
 
 __all__ = [
@@ -59,10 +60,12 @@ _ESCAPED = re.compile(
     rf"|(?<![^\x00-\x7f{_HIDDEN}\u200c\u200d])[\u200c\u200d]"
     rf"|(?<![^\x00-\x20\x7f{_HIDDEN}\u200c-\u200d\ufe0e-\ufe0f])[\ufe0e\ufe0f]"
     # Tags and the control tokens of chat templates: <|im_start|>, </s>, <start_of_turn>, [INST].
-    r"|<(?=[^\s\d=>-])|\[(?=\||/?[A-Z][A-Z_]*[A-Z]\])"
+    r"|<(?=[^\s\d=>-])|\[(?=\||/?[A-Z][A-Z_]{0,200}[A-Z]\])"
     # What looks like the head of an entry.
     r"|\[(?=[^\[\]]{0,200}\| trust: )"
 )
+_REACH = 256
+"""Characters that `_ESCAPED` looks ahead, and some more."""
 _SHORT = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _LONG = {"\\": "\\", "n": "\n", "r": "\r", "t": "\t"}
 _ESCAPE = re.compile(r"\\(?:([\\nrt])|u([0-9a-f]{4})|U([0-9a-f]{8})|)")
@@ -117,11 +120,11 @@ def escape(text: str, *, marks: Iterable[str] = ()) -> str:
     Backslashes, controls, line ends, hidden and bidi characters, and what could pass for a tag,
     a control token or an entry are written as `\\`, `\n`, `\u003c` and so on.
     """
-    escaped = _ESCAPED.sub(_escaped, text)
+    escaped = replace_all(_ESCAPED, _escaped, text, reach=_REACH)
     for mark in marks:
         # Looking ahead finds occurrences that overlap, too.
         start = re.compile(f"{mark[0]}(?={mark[1:]})", re.IGNORECASE)
-        escaped = start.sub(lambda found: _code(found[0]), escaped)
+        escaped = replace_all(start, lambda found: _code(found[0]), escaped, reach=len(mark))
     return escaped
 
 

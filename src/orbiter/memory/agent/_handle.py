@@ -113,7 +113,7 @@ class ScopedMemory(LastingMemory):
         of an id that is there already replaces it.
         """
         more = labels(tags, importance, source, extra)
-        item = await apart(has_many_values(what), read, what, self._scope, more, format)
+        item = await apart(has_many_values([what, more]), read, what, self._scope, more, format)
         _date([item], created_at, expires)
         store = await self._store()
         if idempotency_key is not None:
@@ -150,7 +150,7 @@ class ScopedMemory(LastingMemory):
         if isinstance(things, str) or not isinstance(things, Sequence):
             raise QueryError("`remember_many` takes a list; for one there is `remember`")
         more = labels(tags, importance, source, extra)
-        is_long = has_many_values(things)
+        is_long = has_many_values([things, more])
         items = await apart(
             is_long, read_messages, things, self._scope, more, format, as_human=False
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orbiter.memory._checks import check_text
-from orbiter.memory._slices import MANY, apart, is_much_text
+from orbiter.memory._slices import apart, is_much_text
 from orbiter.memory.context._budget import Dropped
 from orbiter.memory.context._draft import PRIORITY, Draft, compose
 from orbiter.memory.context._entries import (
@@ -37,6 +37,7 @@ from orbiter.memory.context._sources import (
     recall,
 )
 from orbiter.memory.errors import QueryError
+from orbiter.memory.fencing import Entry
 from orbiter.memory.items import MemoryItem, MemoryMetadata
 from orbiter.memory.messages import Format, ProviderMessages, to_messages
 from orbiter.memory.protocols import MemoryStore
@@ -257,7 +258,14 @@ class ContextManager:
             )
             return _context(draft, limit, format, self._count_tokens)
 
-        return await apart(is_much_text(history) or len(found) > MANY, assembled)
+        return await apart(_is_long(parts), assembled)
+
+
+def _is_long(parts: Parts) -> bool:
+    """Tell whether to lay out *parts* takes long: every text is escaped, and counted again."""
+    shown = [Entry(text) for text in (parts.persona, parts.summary, parts.task)]
+    shown += [each.entry for section in parts.remembered.values() for each in section]
+    return is_much_text([*shown, *parts.history])
 
 
 def _check_task(task: object) -> None:

@@ -17,7 +17,15 @@ from orbiter.memory.recall._dates import closeness, has_time
 from orbiter.memory.recall._pool import Pool, is_spoken, is_talk, speaker_of
 from orbiter.memory.recall._question import Question
 
-__all__ = ["UNRELATED", "Table", "has_evidence", "measure", "standardise", "terms_of"]
+__all__ = [
+    "UNRELATED",
+    "Table",
+    "best_passage",
+    "has_evidence",
+    "measure",
+    "standardise",
+    "terms_of",
+]
 
 _K1, _B = 1.2, 0.4  # of BM25; turns are short, so their length says little
 _MOST_BYTES = 32 * 2**20
@@ -44,9 +52,12 @@ class Table:
     rarity: dict[str, float]
 
 
+_passages = text_cache(max_bytes=_MOST_BYTES)(words.passages)
+
+
 @text_cache(max_bytes=_MOST_BYTES)
 def _passage_terms(content: str) -> tuple[tuple[Counter[str], int], ...]:
-    counted = (Counter(words.terms(passage)) for passage in words.passages(content))
+    counted = (Counter(words.terms(passage)) for passage in _passages(content))
     return tuple((terms, terms.total()) for terms in counted)
 
 
@@ -56,6 +67,14 @@ _says_when = text_cache(max_bytes=_MOST_BYTES)(has_time)
 def terms_of(item: MemoryItem) -> frozenset[str]:
     """Return the distinct terms of an item."""
     return frozenset(term for counts, _ in _passage_terms(item.content) for term in counts)
+
+
+def best_passage(content: str, asked: frozenset[str]) -> str:
+    """Return the passage of a text that holds most of the *asked* terms, or all of a short text."""
+    if len(_passages(content)) == 1:
+        return content
+    found = zip(_passages(content), _passage_terms(content), strict=True)
+    return max(found, key=lambda each: len(asked & each[1][0].keys()))[0]
 
 
 def measure(question: Question, pool: Pool) -> Table:

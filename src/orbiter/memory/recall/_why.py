@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from orbiter.memory import words
 from orbiter.memory.items import MemoryItem
-from orbiter.memory.recall._features import Table
+from orbiter.memory.recall._features import Table, best_passage
 from orbiter.memory.recall._pool import Pool, is_spoken, is_talk, speaker_of
 from orbiter.memory.recall._question import Question, written
 from orbiter.memory.recall._ranking import Scored
@@ -145,11 +144,7 @@ def who_said(item: MemoryItem) -> str:
 
 def passage_of(question: Question, item: MemoryItem) -> str:
     """Return the passage of an item that holds most of the question, or all of a short item."""
-    cut = words.passages(item.content)
-    if len(cut) == 1:
-        return item.content
-    asked = frozenset(question.terms)
-    return max(cut, key=lambda each: len(asked.intersection(words.terms(each))))
+    return best_passage(item.content, frozenset(question.terms))
 
 
 def _texts(question: Question, pool: Pool, table: Table, one: Scored) -> dict[str, tuple[str, str]]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from orbiter.memory._slices import has_many_values
 from orbiter.memory.errors import QueryError
 from orbiter.memory.items import MemoryItem
 from orbiter.memory.server._problems import Refused
@@ -81,7 +82,8 @@ def _count(text: bytes) -> int:
 def is_small(value: object) -> bool:
     """Tell whether an answer is quickly written, as far as can be told without writing it."""
     if isinstance(value, MemoryItem):
-        return len(value.content) <= SMALL and not value.native
+        is_short = len(value.content) <= SMALL and not value.native
+        return is_short and not has_many_values(value.metadata.extra)
     if isinstance(value, list | tuple):
         return len(value) <= _FEW and all(map(is_small, value))
     return value is None or isinstance(value, int)

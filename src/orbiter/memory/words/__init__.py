@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Iterator
 from functools import cache
 
+from orbiter.memory._slices import SLICE, cut_at_spaces
 from orbiter.memory.words._stems import stem
 
 __all__ = ["VERSION", "passages", "stem", "terms", "tokens"]
@@ -60,6 +61,13 @@ in: that they stand everywhere makes them count for little."""
 
 def tokens(text: str) -> list[str]:
     """Return the words of *text* in order: case-folded, without accents, none left out."""
+    if len(text) <= SLICE:
+        return _tokens(text)
+    # A pattern keeps the interpreter's lock until all of its text is read: others go on between.
+    return [word for piece in cut_at_spaces(text) for word in _tokens(piece)]
+
+
+def _tokens(text: str) -> list[str]:
     text = text.replace("’", "'")
     if text.isascii():
         return _ASCII_WORD.findall(text.lower())
@@ -143,13 +151,16 @@ _RARE_SPACE = re.compile(r"[^\S \n]")
 def _pieces(text: str) -> list[str]:
     """Return sentences, and of one that is too long its words in handfuls."""
     found: list[str] = []
-    for sentence in _PIECE.findall(text):
+    for match in _PIECE.finditer(text):  # one at a time, so that other threads go on between
+        sentence = match[0]
         if _size(sentence) <= PASSAGE_WORDS:
             found.append(sentence)
             continue
         handful, size = "", 0
         for word in _words(sentence):
-            length = _size(word.rstrip())
+            bare = word.rstrip()
+            # As `_size` has it, for most words: without a space, and of plain letters.
+            length = max(1, len(bare) // _WORD_LENGTH) if bare.isascii() else _size(bare)
             if size and size + length > PASSAGE_WORDS:
                 found.append(handful)
                 handful, size = "", 0
@@ -159,11 +170,12 @@ def _pieces(text: str) -> list[str]:
 
 
 def _words(sentence: str) -> Iterator[str]:
-    for word in _SPACED.findall(sentence):
+    for match in _SPACED.finditer(sentence):
+        word = match[0]
         if len(word) <= _STEP:
             yield word
         else:
-            yield from _CHUNK.findall(word)
+            yield from (chunk[0] for chunk in _CHUNK.finditer(word))
 
 
 def _size(text: str) -> int:
@@ -176,5 +188,7 @@ def _size(text: str) -> int:
     else:
         words = text.count(" ") + text.count("\n") + 1
     if not text.isascii():
-        words += len(_compiled(f"[{_UNSPACED}]").findall(text)) // 2
+        unspaced = _compiled(f"[{_UNSPACED}]")
+        starts = range(0, len(text), SLICE)
+        words += sum(len(unspaced.findall(text, at, at + SLICE)) for at in starts) // 2
     return max(words, len(text) // _WORD_LENGTH)
