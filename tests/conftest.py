@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from orbiter.memory.testing._processes import ServerProcess
 
@@ -15,6 +16,10 @@ pytest_plugins = ["pytester"]
 os.environ["PYTEST_ADDOPTS"] = "-p no:langsmith_plugin -p no:schemathesis"
 
 TESTS = Path(__file__).parent
+
+# On a busy machine an example takes as long as it takes; what hangs, the timeout of a test ends.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 SERVER_FIXTURES = {
     "browser": "browser",
