@@ -27,7 +27,7 @@ suite: $(VENV)/.dev
 	ORBITER_REQUIRE_SERVERS=1 $(PYTEST) -m "not full"
 
 quick: $(VENV)/.dev ## the tests of a minute: no servers, no browser, nothing slow
-	$(PYTEST) -m "not (postgres or redis or browser or slow or full)" $(addprefix --ignore=tests/,browser cli client crash dashboard docs mcp packaging server transfer)
+	$(PYTEST) -m "not (postgres or redis or browser or slow or full)" $(addprefix --ignore=tests/,browser cli client crash dashboard docs embeddings episodic mcp packaging server transfer)
 
 test-full: test ## also what guards the test kit alone, the lowest versions, and other Pythons
 	ORBITER_REQUIRE_SERVERS=1 $(PYTEST) -m full

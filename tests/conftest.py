@@ -34,9 +34,8 @@ SERVER_FIXTURES = {
 """Fixtures that start a program of somebody else's, and the marker of the tests that need it."""
 
 QUICK = (
-    "agent", "context", "embeddings", "extraction", "messages", "recall", "seeds", "typing", "unit",
-    "test_records", "test_short_term", "test_sqlite_conformance", "test_vector",
-    "test_vector_conformance",
+    "agent", "context", "extraction", "messages", "recall", "seeds", "typing", "unit",
+    "test_records", "test_short_term", "test_sqlite_conformance", "test_vector_conformance",
 )  # fmt: skip
 """Folders and modules for `make quick`; what is slow among them is marked by hand."""
 
