@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from orbiter.memory.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata
+from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata
 
 _FORMATS = (
     *("%I:%M %p on %d %B, %Y", "%Y/%m/%d (%a) %H:%M", "%Y/%m/%d %H:%M", "%Y-%m-%d %H:%M:%S"),

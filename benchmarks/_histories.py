@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator
 
-from orbiter.memory.items import (
+from orbiter.memory.model.items import (
     AIMemory,
     HumanMemory,
     MemoryItem,

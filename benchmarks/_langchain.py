@@ -8,7 +8,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from orbiter.memory.items import AIMemory, MemoryItem, SystemMemory, ToolMemory
+from orbiter.memory.model.items import AIMemory, MemoryItem, SystemMemory, ToolMemory
 
 
 def as_langchain(item: MemoryItem) -> BaseMessage:

@@ -14,10 +14,10 @@ from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
 from llama_index.core.memory import Memory
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
-from orbiter.memory.conversation import rounds
-from orbiter.memory.items import AIMemory, MemoryItem, ToolMemory
+from orbiter.memory.conversation.tokens import CONVERSATION_TOKENS, estimate_tokens, item_tokens
+from orbiter.memory.conversation.windows import rounds
 from orbiter.memory.messages import Message, to_messages
-from orbiter.memory.tokens import CONVERSATION_TOKENS, estimate_tokens, item_tokens
+from orbiter.memory.model.items import AIMemory, MemoryItem, ToolMemory
 
 _ROLES = {"system": "system", "human": "user", "ai": "assistant", "tool": "tool"}
 

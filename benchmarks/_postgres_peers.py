@@ -16,9 +16,9 @@ from langgraph.store.base import PutOp
 from langgraph.store.postgres.aio import AsyncPostgresStore
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from orbiter.memory.backends._rows import COLUMNS, encode
-from orbiter.memory.backends.postgres import PostgresMemoryStore
-from orbiter.memory.items import MemoryItem, MemoryMetadata
+from orbiter.memory.backends.postgres.store import PostgresMemoryStore
+from orbiter.memory.backends.sql.rows import COLUMNS, encode
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 
 OURS, RAW = "PostgresMemoryStore", "raw asyncpg, commit each"
 BARE = """CREATE TABLE memory_items (

@@ -13,9 +13,9 @@ from typing import Any
 
 from benchmarks._texts import docstrings
 
-from orbiter.memory.backends._rows import COLUMNS, encode, iso
-from orbiter.memory.backends._sqlite import schema
-from orbiter.memory.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata
+from orbiter.memory.backends.sql.rows import COLUMNS, encode, iso
+from orbiter.memory.backends.sqlite import schema
+from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata
 
 CHARACTERS = 200
 SESSION_ITEMS = 50

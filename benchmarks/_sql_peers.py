@@ -20,8 +20,8 @@ from benchmarks._sql_data import INSERT, raw_table, row
 from langgraph.store.base import PutOp
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 
-from orbiter.memory.backends.sqlite import SQLiteMemoryStore
-from orbiter.memory.items import MemoryItem, MemoryMetadata
+from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 
 OURS, RAW, LIMIT = "SQLiteMemoryStore", "raw aiosqlite, commit each", "raw sqlite3, no event loop"
 LAST = (

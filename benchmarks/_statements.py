@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Self
 
-from orbiter.memory.backends._sqlite.opening import Connection
+from orbiter.memory.backends.sqlite.file_checks import Connection
 
 _READS = frozenset(("SELECT", "WITH", "VALUES"))
 _WRITES = frozenset(("INSERT", "UPDATE", "DELETE", "REPLACE"))

@@ -10,8 +10,8 @@ from benchmarks._sql_data import texts
 
 from orbiter.memory import AgentMemory, ScopedMemory
 from orbiter.memory.context import Context
-from orbiter.memory.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata
-from orbiter.memory.protocols import Embeddings
+from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata
+from orbiter.memory.model.protocols import Embeddings
 
 USER = "ann"
 SESSION = 20

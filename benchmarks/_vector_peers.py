@@ -12,7 +12,7 @@ import lancedb
 from chromadb.config import Settings
 from langgraph.store.memory import InMemoryStore
 
-from orbiter.memory.protocols import Embeddings
+from orbiter.memory.model.protocols import Embeddings
 
 Vectors = dict[str, Any]
 Search = Callable[[str], Sequence[str]]

@@ -33,10 +33,10 @@ from benchmarks._turns import BUDGET, STEPS, BagOfWords, handle_of, memories, qu
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.context import Context
-from orbiter.memory.fencing import parse
-from orbiter.memory.items import MemoryItem
-from orbiter.memory.protocols import Embeddings
-from orbiter.memory.tokens import estimate_tokens
+from orbiter.memory.context.prompt_fence import parse
+from orbiter.memory.conversation.tokens import estimate_tokens
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.protocols import Embeddings
 
 SIZES, MILLION, MOST_ON_SERVER = (100, 1_000, 10_000, 100_000), 1_000_000, 100_000
 TURNS, WARM_UP = 30, 12

@@ -21,10 +21,10 @@ from benchmarks._timing import Table, duration, exit_code
 from pydantic import BaseModel, Field
 from redis.asyncio import Redis
 
-from orbiter.memory.backends._episodes.episode import Episode
-from orbiter.memory.backends._episodes.redis import _PUT, RedisEpisodes
-from orbiter.memory.episodes import EpisodicMemory
-from orbiter.memory.episodic import ShortTermMemoryManager
+from orbiter.memory.episodic.manager import ShortTermMemoryManager
+from orbiter.memory.episodic.model import EpisodicMemory
+from orbiter.memory.episodic.protocol import Episode
+from orbiter.memory.episodic.redis import _PUT, RedisEpisodes
 from orbiter.memory.testing.servers import RedisServer
 
 NAIVE, RAW, PIPELINED, OURS = "naive redis-py", "raw script", "raw script, pipelined", "ours"

@@ -14,11 +14,17 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import get_args
 
-from orbiter.memory.conversation import OpenGroup, last_rounds, rounds, trim_to, whole_groups
-from orbiter.memory.items import MemoryItem, role_of
+from orbiter.memory.conversation.tokens import count_tokens
+from orbiter.memory.conversation.windows import (
+    OpenGroup,
+    last_rounds,
+    rounds,
+    trim_to,
+    whole_groups,
+)
 from orbiter.memory.messages import Format, from_messages, to_messages, validate
+from orbiter.memory.model.items import MemoryItem, role_of
 from orbiter.memory.testing.histories import random_history
-from orbiter.memory.tokens import count_tokens
 
 FORMATS: tuple[Format, ...] = get_args(Format)
 BATCH = 5_000

@@ -22,10 +22,10 @@ from benchmarks._databases import Database, PostgresDatabase, SQLiteDatabase
 from benchmarks._sql_data import items
 from benchmarks._timing import Table, duration, exit_code
 
-from orbiter.memory.items import MemoryItem
-from orbiter.memory.stores import store_at
+from orbiter.memory.backends.registry import store_at
+from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.transfer._migrate import Migration, migrate
-from orbiter.memory.transfer._native import MovableStore, pages_of
+from orbiter.memory.transfer.native import MovableStore, pages_of
 
 COUNT = 100_000
 BATCH = 10_000

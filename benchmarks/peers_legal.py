@@ -20,13 +20,13 @@ from benchmarks._histories import agent_history
 from benchmarks._peers import LlamaMemories, agents_session, langchain_trims
 from benchmarks._timing import Table, exit_code
 
-from orbiter.memory.calls import call_arguments, call_name
-from orbiter.memory.conversation import rounds, trim_to, whole_groups
-from orbiter.memory.items import MemoryItem, calls_of
+from orbiter.memory.conversation.tokens import count_tokens, estimate_tokens
+from orbiter.memory.conversation.windows import rounds, trim_to, whole_groups
 from orbiter.memory.messages import Format, Message, from_messages, to_messages, validate
+from orbiter.memory.model.items import MemoryItem, calls_of
+from orbiter.memory.model.tool_calls import call_arguments, call_name
 from orbiter.memory.short_term import ShortTermMemory
 from orbiter.memory.testing.histories import random_history
-from orbiter.memory.tokens import count_tokens, estimate_tokens
 
 SLOW_SHARE = 10  # LlamaIndex goes through SQL for each message: every tenth history is enough
 

@@ -31,9 +31,9 @@ from benchmarks.postgres_write import DURABLE
 from benchmarks.sql_read import CALLS, ROUNDS, check, growth, ranking, turn
 from benchmarks.sql_search import Search, load, search_table, searching, sizes
 
-from orbiter.memory.backends._rows import COLUMNS
-from orbiter.memory.backends.postgres import PostgresMemoryStore
-from orbiter.memory.items import MemoryItem
+from orbiter.memory.backends.postgres.store import PostgresMemoryStore
+from orbiter.memory.backends.sql.rows import COLUMNS
+from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.testing.servers import PostgresServer
 
 SMALL = 1_000

@@ -27,8 +27,8 @@ from benchmarks.sql_write import (
     together,
 )
 
-from orbiter.memory.backends._rows import COLUMNS
-from orbiter.memory.backends.postgres import PostgresMemoryStore
+from orbiter.memory.backends.postgres.store import PostgresMemoryStore
+from orbiter.memory.backends.sql.rows import COLUMNS
 from orbiter.memory.testing.servers import PostgresServer
 
 WARM_UP = 50

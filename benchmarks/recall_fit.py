@@ -24,9 +24,9 @@ from benchmarks.recall_quality import fill, opened, part_of
 
 from orbiter.memory.embeddings.cached import CachedEmbeddings
 from orbiter.memory.embeddings.local import LocalEmbeddings
-from orbiter.memory.items import MemoryStatus
-from orbiter.memory.protocols import Embeddings
-from orbiter.memory.query import Query
+from orbiter.memory.model.items import MemoryStatus
+from orbiter.memory.model.protocols import Embeddings
+from orbiter.memory.model.query import Query
 from orbiter.memory.recall._candidates import gather
 from orbiter.memory.recall._features import measure
 from orbiter.memory.recall._order import LOOKED_AT, order

@@ -30,16 +30,16 @@ from typing import Any
 from benchmarks._conversations import Asked, Conversation, read
 from benchmarks._recall_scores import APART, interval, judge, mean
 
-from orbiter.memory import words
-from orbiter.memory.backends._sql_store import SQLMemoryStore
-from orbiter.memory.backends.postgres import PostgresMemoryStore
-from orbiter.memory.backends.sqlite import SQLiteMemoryStore
-from orbiter.memory.backends.vector import VectorMemoryStore
+from orbiter.memory.backends.postgres.store import PostgresMemoryStore
+from orbiter.memory.backends.sql.store import SQLMemoryStore
+from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
+from orbiter.memory.backends.vector.store import VectorMemoryStore
 from orbiter.memory.embeddings.cached import CachedEmbeddings
 from orbiter.memory.embeddings.local import LocalEmbeddings
-from orbiter.memory.protocols import Embeddings
-from orbiter.memory.ranking import fuse_ranks
+from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.recall import recall
+from orbiter.memory.text import words
+from orbiter.memory.text.ranking import fuse_ranks
 
 MOST = 50
 SHOWN = ("R@1", "R@5", "R@10", "R@20", "R@50", "hit@10", "all@10", "MRR", "nDCG@10")

@@ -25,10 +25,10 @@ from benchmarks._sql_data import texts, vocabulary
 from benchmarks._timing import Table, duration, exit_code
 from benchmarks.embeddings import PEER, start
 
-from orbiter.memory.backends.sqlite import SQLiteMemoryStore
+from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
 from orbiter.memory.embeddings.local import LocalEmbeddings
-from orbiter.memory.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata
-from orbiter.memory.protocols import Embeddings
+from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata
+from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.recall import recall
 
 SMALL = 1_000

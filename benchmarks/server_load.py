@@ -30,8 +30,8 @@ from benchmarks._neighbours import NEIGHBOURS, hold_connections, wait_alone, wai
 from benchmarks._timing import Table, duration, exit_code
 
 from orbiter.memory import AgentMemory
-from orbiter.memory.items import MemoryMetadata
-from orbiter.memory.keys import KeyFile
+from orbiter.memory.auth import KeyFile
+from orbiter.memory.model.items import MemoryMetadata
 
 USERS = 20
 GROWTH = 60_000_000

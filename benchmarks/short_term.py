@@ -17,9 +17,9 @@ from benchmarks._langchain import as_langchain
 from benchmarks._timing import Table, duration, exit_code, finish, resting_gc, seconds_per_call
 from langchain_core.messages import BaseMessage, trim_messages
 
-from orbiter.memory.items import MemoryItem, MemoryMetadata
+from orbiter.memory.conversation.tokens import estimate_tokens, item_tokens
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.short_term import ShortTermMemory
-from orbiter.memory.tokens import estimate_tokens, item_tokens
 
 SIZES = (1_000, 10_000, 100_000)
 SESSION_ITEMS = 100

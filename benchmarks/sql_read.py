@@ -25,8 +25,8 @@ from benchmarks._sql_peers import (
 )
 from benchmarks._timing import Table, duration, exit_code
 
-from orbiter.memory.backends.sqlite import SQLiteMemoryStore
-from orbiter.memory.items import MemoryMetadata
+from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
+from orbiter.memory.model.items import MemoryMetadata
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 SMALL = SIZES[0]

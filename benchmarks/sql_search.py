@@ -20,9 +20,9 @@ from benchmarks._async_timing import Work, in_turns
 from benchmarks._sql_data import FEWEST, INSERT, LARGEST, items, raw_table, row
 from benchmarks._timing import Table, duration, exit_code
 
-from orbiter.memory.backends._sql_store import SQLMemoryStore
-from orbiter.memory.backends.sqlite import SQLiteMemoryStore
-from orbiter.memory.items import MemoryItem, MemoryMetadata
+from orbiter.memory.backends.sql.store import SQLMemoryStore
+from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 
 SELECTIVE_BAR, NEVER_BAR, BYTES_BAR = 20.0, 1.2, 3.0
 ORDINARY = "user-4"

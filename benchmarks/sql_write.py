@@ -30,8 +30,8 @@ from benchmarks._sql_peers import (
 )
 from benchmarks._timing import Table, duration, exit_code
 
-from orbiter.memory.backends.sqlite import SQLiteMemoryStore
-from orbiter.memory.items import MemoryItem
+from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
+from orbiter.memory.model.items import MemoryItem
 
 SINGLE_BAR = 1.6
 CONCURRENT_BAR = 2.5

@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks._timing import Table, exit_code
 
-from orbiter.memory.items import AIMemory, HumanMemory, MemoryItem
+from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem
 from orbiter.memory.summarizers.extractive import ExtractiveSummarizer
 from orbiter.memory.summary import conversation_text
 

@@ -19,7 +19,7 @@ import bpe_openai
 from benchmarks._texts import LANGUAGES, docstrings, made_up, sources
 from benchmarks._timing import Table, exit_code
 
-from orbiter.memory.tokens import TokenCounter, estimate_tokens
+from orbiter.memory.conversation.tokens import TokenCounter, estimate_tokens
 
 BAR = -0.10
 

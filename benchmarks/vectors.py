@@ -28,9 +28,9 @@ import numpy.typing as npt
 from benchmarks._timing import Table, duration, exit_code, finish, seconds_per_call
 from benchmarks._vector_peers import Lookup, in_chroma, in_lancedb, in_langgraph, in_python
 
-from orbiter.memory.backends._vectors.shelf import Shelf
-from orbiter.memory.backends.vector import VectorMemoryStore
-from orbiter.memory.items import HumanMemory, MemoryMetadata
+from orbiter.memory.backends.vector.matrix import Shelf
+from orbiter.memory.backends.vector.store import VectorMemoryStore
+from orbiter.memory.model.items import HumanMemory, MemoryMetadata
 
 Floats = npt.NDArray[np.float32]
 

@@ -11,14 +11,16 @@ PAGE = Path(__file__).with_name("api.md")
 
 # Modules in reading order; the names of `orbiter.memory` itself live in these.
 MODULES = (
-    "agent", "sync", "client", "keys", "server", "mcp", "facts", "trust", "extraction",
-    "transfer", "audit", "erasure", "records",
-    "stores", "items", "calls", "filters", "query", "protocols", "errors", "copies",
-    "short_term", "backends.sqlite",
-    "backends.postgres", "backends.redis", "backends.vector", "reports", "episodes", "episodic",
-    "pii", "matches", "words", "recall", "context", "soul", "fencing", "conversation", "tokens",
-    "costs", "messages", "summary", "summarizers.extractive", "summarizers.openai", "embeddings",
-    "history", "ranking", "testing", "testing.servers", "testing.redis_topologies",
+    "agent", "sync", "client", "auth", "server", "mcp", "model.facts", "model.trust", "extraction",
+    "transfer", "model.audit", "model.erasure", "model.records",
+    "backends.registry", "model.items", "model.tool_calls", "model.filters", "model.query",
+    "model.protocols", "errors", "model.copying", "short_term", "backends.sqlite",
+    "backends.postgres", "backends.redis", "backends.vector", "model.reports", "episodic",
+    "text.pii", "model.matches", "text.words", "recall", "context", "context.persona",
+    "context.prompt_fence", "conversation", "conversation.tokens", "messages.costs", "messages",
+    "summary", "summarizers.extractive", "summarizers.openai", "embeddings",
+    "conversation.history", "text.ranking", "testing", "testing.servers",
+    "testing.redis_topologies",
 )  # fmt: skip
 
 INTRO = """\

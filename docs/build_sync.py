@@ -13,39 +13,40 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from orbiter.memory import agent, episodic, extraction, sync
+from orbiter.memory import agent, extraction, sync
 from orbiter.memory.agent import (
     _audit,
     _chat,
-    _facts,
     _facts_view,
-    _handle,
-    _lasting,
+    _maintenance,
     _memory,
     _past,
+    facts,
+    scope,
 )
+from orbiter.memory.episodic import manager
 from orbiter.memory.extraction import _long_term, _orchestrator
-from orbiter.memory.sync import _proxies
-from orbiter.memory.transfer import _files, _migrate
+from orbiter.memory.sync import _facade
+from orbiter.memory.transfer import _migrate, files
 
 STUB = Path(sync.__file__).with_suffix(".pyi")
 
 CLASSES = (
     (_memory, agent.AgentMemory),
-    (_handle, agent.ScopedMemory),
+    (scope, agent.ScopedMemory),
     (_chat, agent.Chat),
-    (_facts, agent.Facts),
+    (facts, agent.Facts),
     (_facts_view, agent.FactsView),
     (_past, agent.PastMemory),
     (_audit, agent.AuditLog),
-    (episodic, episodic.ShortTermMemoryManager),
+    (manager, manager.ShortTermMemoryManager),
     (_long_term, extraction.LongTermMemory),
     (_orchestrator, extraction.MemoryOrchestrator),
 )
-FUNCTIONS = ((_files, "import_file"), (_files, "export_file"), (_migrate, "migrate"))
+FUNCTIONS = ((files, "import_file"), (files, "export_file"), (_migrate, "migrate"))
 _MADE_BY_HAND = {
     agent.AgentMemory,
-    episodic.ShortTermMemoryManager,
+    manager.ShortTermMemoryManager,
     extraction.LongTermMemory,
     extraction.MemoryOrchestrator,
 }
@@ -94,7 +95,7 @@ def _method(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     arguments.defaults = [_default(each) for each in arguments.defaults]
     arguments.kw_defaults = [each and _default(each) for each in arguments.kw_defaults]
     decorators = [each for each in node.decorator_list if ast.unparse(each) == "property"]
-    doc = _proxies._told(ast.get_docstring(node))  # noqa: SLF001 - the same words
+    doc = _facade._told(ast.get_docstring(node))  # noqa: SLF001 - the same words
     if doc and "\n" in doc:
         doc = textwrap.indent(f"{doc}\n", "    ").strip() + "\n    "
     body: list[ast.stmt] = [ast.Expr(ast.Constant(doc) if doc else ast.Constant(...))]
@@ -129,7 +130,7 @@ def _class(module: object, twin: type) -> str:
     tree = ast.parse(inspect.getsource(module))  # type: ignore[arg-type]  # a module
     node = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == twin.__name__)
     home = twin.__module__.split(".")[2]
-    doc = _proxies._told(ast.get_docstring(node, clean=False))  # noqa: SLF001 - the same words
+    doc = _facade._told(ast.get_docstring(node, clean=False))  # noqa: SLF001 - the same words
     lines = [f"class {node.name}(Blocking[{home}.{node.name}]):", f'    """{doc}"""', ""]
     lines += _attributes(node)
     for each in [*node.body, *_inherited(twin)]:
@@ -162,16 +163,16 @@ def _imports(body: str) -> Iterator[str]:
     used = {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
     used -= {each.name for each in tree.body if isinstance(each, ast.ClassDef)}
     yield "from orbiter.memory import agent, episodic, extraction"
-    yield "from orbiter.memory.sync._loop import run as run"
-    yield "from orbiter.memory.sync._proxies import Blocking"
+    yield "from orbiter.memory.sync._background_loop import run as run"
+    yield "from orbiter.memory.sync._facade import Blocking"
     yield "from orbiter.memory.sync._streams import Stream as Stream"
     yield "from orbiter.memory.agent import MemoryEvent"
-    yield "from orbiter.memory.filters import Where"
-    yield "from orbiter.memory.agent._facts import Source"
+    yield "from orbiter.memory.model.filters import Where"
+    yield "from orbiter.memory.agent.facts import Source"
     used -= {"agent", "episodic", "extraction", "run", "Blocking", "Stream"}
     used -= {"MemoryEvent", "Source", "Where"}
     functions = dict.fromkeys(module for module, _ in FUNCTIONS)
-    for module in (*(module for module, _ in CLASSES), _lasting, *functions):
+    for module in (*(module for module, _ in CLASSES), _maintenance, *functions):
         for name, line in _names(module):
             if name in used:
                 used.discard(name)

@@ -13,9 +13,9 @@ import httpx
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.client import RemoteMemory
-from orbiter.memory.client._answers import Answer
-from orbiter.memory.client._link import Link, Request
-from orbiter.memory.client._retries import Patience
+from orbiter.memory.client._read_response import Answer
+from orbiter.memory.client._retry import Patience
+from orbiter.memory.client._transport import Link, Request
 
 SERVED = "served://"
 """How the address of a memory begins that is to be used through a server."""

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orbiter.memory.calls import call_id, call_input, call_name
-from orbiter.memory.items import ToolMemory, calls_of
 from orbiter.memory.messages import Format, Message, from_messages
+from orbiter.memory.model.items import ToolMemory, calls_of
+from orbiter.memory.model.tool_calls import call_id, call_input, call_name
 
 QUESTION = "Which city is the warmest?"
 ANSWER = "Paris is the warmest."

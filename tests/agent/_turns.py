@@ -19,11 +19,11 @@ import asyncpg  # noqa: F401 - so that no forked process has to import it
 
 from orbiter.memory import AgentMemory, AIMemory, HumanMemory, SQLiteMemoryStore, ToolMemory
 from orbiter.memory.agent import Chat
-from orbiter.memory.backends._postgres import embedding
-from orbiter.memory.backends._sqlite.file import SQLiteFile
-from orbiter.memory.backends._sqlite.opening import Connection as SQLiteConnection
-from orbiter.memory.items import calls_of
+from orbiter.memory.backends.postgres import embedding
+from orbiter.memory.backends.sqlite.connection_manager import SQLiteFile
+from orbiter.memory.backends.sqlite.file_checks import Connection as SQLiteConnection
 from orbiter.memory.messages import Format, validate
+from orbiter.memory.model.items import calls_of
 from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.testing import HashEmbeddings
 

@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 
 from orbiter.memory import ScopedMemory, export_file
-from orbiter.memory.transfer._adopting import SentBy
-from orbiter.memory.transfer._files import import_sent
+from orbiter.memory.transfer.files import import_sent
+from orbiter.memory.transfer.untrusted_native import SentBy
 
 
 async def test_the_ids_of_another_scope_become_ones_of_this(

@@ -25,8 +25,8 @@ from tests.agent._clients import Wire, types
 
 from orbiter.memory import AIMemory, MessageError, ToolMemory
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.items import role_of
 from orbiter.memory.messages import Format, validate
+from orbiter.memory.model.items import role_of
 
 QUESTION = "Which is warmer, Paris or Oslo?"
 CALLS = [("c1", "weather", {"city": "Paris"}), ("c2", "weather", {"city": "Oslo", "day": None})]

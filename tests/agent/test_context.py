@@ -20,8 +20,8 @@ from orbiter.memory import (
 )
 from orbiter.memory.agent import Chat, ScopedMemory
 from orbiter.memory.context import Context
-from orbiter.memory.costs import sent_tokens
 from orbiter.memory.messages import Format, validate
+from orbiter.memory.messages.costs import sent_tokens
 from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.testing import ScriptedSummarizer
 from orbiter.memory.testing.servers import RedisServer

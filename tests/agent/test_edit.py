@@ -20,7 +20,7 @@ from orbiter.memory import (
     VersionConflict,
 )
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.query import Query
+from orbiter.memory.model.query import Query
 from orbiter.memory.testing.servers import RedisServer
 
 Open = Callable[..., AgentMemory]

@@ -12,9 +12,9 @@ from tests.stores.test_postgres_security import plain_role, run
 
 from orbiter.memory import AgentMemory, CachedEmbeddings, EmptyFilterError, MemoryMetadata
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.agent._activity import activity_name
-from orbiter.memory.agent._erasing import erase
+from orbiter.memory.agent._erase import erase
 from orbiter.memory.errors import QueryError
+from orbiter.memory.model.activity_keys import activity_name
 from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.testing.servers import RedisServer

@@ -18,9 +18,9 @@ from orbiter.memory import (
     SystemMemory,
     ToolMemory,
 )
-from orbiter.memory.agent import ScopedMemory, _changes, _evicting
-from orbiter.memory.facts import FactMemory
-from orbiter.memory.items import MemoryStatus
+from orbiter.memory.agent import ScopedMemory, _updates, eviction
+from orbiter.memory.model.facts import FactMemory
+from orbiter.memory.model.items import MemoryStatus
 from orbiter.memory.summary import SummaryConfig
 
 Open = Callable[..., AgentMemory]
@@ -172,8 +172,8 @@ async def test_the_summary_of_a_chat_that_loses_messages_is_made_anew(
 async def test_the_same_memories_go_in_the_same_order(
     tmp_path: Path, open_memory: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_changes, "_PAGE", 7)
-    monkeypatch.setattr(_evicting, "_BATCH", 3)
+    monkeypatch.setattr(_updates, "_PAGE", 7)
+    monkeypatch.setattr(eviction, "_BATCH", 3)
     memory = open_memory(tmp_path / "m.db", embeddings=None)
     for user in ("ann", "ben"):
         numbers = range(60) if user == "ann" else reversed(range(60))

@@ -8,8 +8,8 @@ import pytest
 
 from orbiter.memory import AgentMemory, MemoryStatus, ToolMemory
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.agent._facts import Facts
 from orbiter.memory.agent._facts_view import FactsView
+from orbiter.memory.agent.facts import Facts
 from orbiter.memory.errors import (
     AccessError,
     ItemNotFoundError,
@@ -17,8 +17,8 @@ from orbiter.memory.errors import (
     StatusError,
     UnsupportedError,
 )
+from orbiter.memory.model.trust import Trust, trust_of
 from orbiter.memory.testing import ManualClock
-from orbiter.memory.trust import Trust, trust_of
 
 Open = Callable[..., AgentMemory]
 

@@ -9,7 +9,7 @@ from tests.agent.conftest import Open
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.items import MemoryItem
+from orbiter.memory.model.items import MemoryItem
 
 RACES = 50
 

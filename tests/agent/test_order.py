@@ -12,8 +12,8 @@ from tests.agent.conftest import Open
 from orbiter.memory import AgentMemory
 from orbiter.memory.agent import Chat, ScopedMemory
 from orbiter.memory.errors import QueryError
-from orbiter.memory.items import AIMemory, HumanMemory, MemoryItem, ToolMemory
 from orbiter.memory.messages import validate
+from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, ToolMemory
 from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.testing.servers import RedisServer
 from orbiter.memory.transfer import export_file, import_file

@@ -15,7 +15,7 @@ from orbiter.memory import (
     ToolMemory,
 )
 from orbiter.memory.agent import Given, ScopedMemory
-from orbiter.memory.agent._reading import derived_id
+from orbiter.memory.agent.inputs import derived_id
 
 Open = Callable[..., AgentMemory]
 

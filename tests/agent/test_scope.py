@@ -18,8 +18,8 @@ from orbiter.memory import (
     QueryError,
 )
 from orbiter.memory.agent import ScopedMemory, SummaryMemory
-from orbiter.memory.agent._reading import derived_id
-from orbiter.memory.query import SCOPE_FIELDS
+from orbiter.memory.agent.inputs import derived_id
+from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.testing import ScriptedSummarizer
 

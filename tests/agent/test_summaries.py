@@ -17,8 +17,9 @@ from orbiter.memory import (
     SummaryError,
     SummaryMemory,
 )
-from orbiter.memory.agent import Chat, _summaries
-from orbiter.memory.agent._reading import derived_id
+from orbiter.memory.agent import Chat
+from orbiter.memory.agent import summaries as _summaries
+from orbiter.memory.agent.inputs import derived_id
 from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.testing import ScriptedSummarizer
 

@@ -9,8 +9,8 @@ import pytest
 from orbiter.memory import extraction, sync, transfer
 from orbiter.memory.errors import QueryError, TransferError, UnsupportedError
 from orbiter.memory.extraction import ProposedFact
-from orbiter.memory.facts import FactMemory
-from orbiter.memory.items import MemoryItem
+from orbiter.memory.model.facts import FactMemory
+from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.sync import (
     AgentMemory,
     LongTermMemory,

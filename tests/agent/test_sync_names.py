@@ -11,13 +11,14 @@ from typing import Any, get_args, get_origin
 import pytest
 from docs.build_sync import STUB, stub
 
-from orbiter.memory import agent, episodic, extraction, sync, transfer
+from orbiter.memory import agent, extraction, sync, transfer
+from orbiter.memory.episodic import manager
 
 PAIRS = [
     (agent.AgentMemory, sync.AgentMemory),
     (agent.ScopedMemory, sync.ScopedMemory),
     (agent.Chat, sync.Chat),
-    (episodic.ShortTermMemoryManager, sync.ShortTermMemoryManager),
+    (manager.ShortTermMemoryManager, sync.ShortTermMemoryManager),
     (extraction.LongTermMemory, sync.LongTermMemory),
     (extraction.MemoryOrchestrator, sync.MemoryOrchestrator),
 ]

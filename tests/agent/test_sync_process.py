@@ -164,7 +164,7 @@ other.join()
 def test_after_the_end_a_call_is_refused_and_not_a_hang(tmp_path: Path) -> None:
     done = _program(
         """
-from orbiter.memory.sync import _loop
+from orbiter.memory.sync import _background_loop as _loop
 _loop._end()
 try:
     alice.list()

@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from orbiter.memory import AgentMemory, ItemNotFoundError, MemoryItem, SummaryConfig
-from orbiter.memory.agent import Chat, ScopedMemory, _observed
+from orbiter.memory.agent import Chat, ScopedMemory, telemetry
 from orbiter.memory.sync import AgentMemory as BlockingMemory
 from orbiter.memory.testing import HashEmbeddings, ScriptedSummarizer
 
@@ -225,7 +225,7 @@ async def test_what_watches_and_fails_breaks_nothing(
             raise ZeroDivisionError
 
     heard.tracers.add_span_processor(Broken())
-    monkeypatch.setattr(_observed._Meters, "record", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(telemetry._Meters, "record", lambda *_, **__: 1 / 0)
     alice = open_memory("memory://").scope(user_id="a")
 
     kept = await alice.remember("tea")
@@ -242,8 +242,8 @@ async def test_an_application_without_providers_hears_nothing(
     monkeypatch.setattr("opentelemetry.metrics._internal._METER_PROVIDER", None)
 
     assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
-    assert _observed._tracer() is None
-    assert _observed._meters() is None
+    assert telemetry._tracer() is None
+    assert telemetry._meters() is None
 
 
 def test_a_method_keeps_its_signature_and_is_still_a_coroutine_function() -> None:
@@ -323,7 +323,7 @@ async def test_without_opentelemetry_watching_costs_next_to_nothing(
 
     for name in ("opentelemetry.trace", "opentelemetry.metrics"):
         monkeypatch.delitem(sys.modules, name)
-    watched = _observed.observed("work")(work)
+    watched = telemetry.observed("work")(work)
 
     called: list[str] = []
 

@@ -20,12 +20,12 @@ from orbiter.memory import (
     UnsupportedError,
 )
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.agent._chats import Chats
-from orbiter.memory.agent._reading import labels
-from orbiter.memory.facts import FactMemory
+from orbiter.memory.agent.chat_service import Chats
+from orbiter.memory.agent.inputs import labels
+from orbiter.memory.model.facts import FactMemory
+from orbiter.memory.model.trust import Trust, source_of, trust_of
 from orbiter.memory.recall import Hit
 from orbiter.memory.summary import SummaryConfig
-from orbiter.memory.trust import Trust, source_of, trust_of
 
 Open = Callable[..., AgentMemory]
 

@@ -25,8 +25,8 @@ from orbiter.memory import (
     StorageError,
     UnsupportedError,
 )
+from orbiter.memory.backends.registry import URL_VARIABLE, default_url
 from orbiter.memory.embeddings.local import LocalEmbeddings
-from orbiter.memory.stores import URL_VARIABLE, default_url
 from orbiter.memory.testing.servers import PostgresServer, RedisServer
 
 Open = Callable[..., AgentMemory]

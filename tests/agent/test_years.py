@@ -21,8 +21,8 @@ from tests.agent.conftest import Open
 from tests.timing import HANG
 
 from orbiter.memory.agent import AgentMemory, ScopedMemory
-from orbiter.memory.copies import copy_item
 from orbiter.memory.errors import QueryError
+from orbiter.memory.model.copying import copy_item
 
 pytestmark = pytest.mark.slow
 

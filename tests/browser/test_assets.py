@@ -5,7 +5,7 @@ import re
 import httpx
 import pytest
 
-from orbiter.memory.server.dashboard._render import HERE
+from orbiter.memory.server.dashboard.templating import HERE
 
 
 def test_all_assets_are_small() -> None:

@@ -14,9 +14,9 @@ from tests.browser.test_walk import MENU
 
 from orbiter.memory import AgentMemory, MemoryItem
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.items import MemoryMetadata
+from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.server import Settings, create_app, serving
-from orbiter.memory.server.dashboard._render import visible
+from orbiter.memory.server.dashboard.templating import visible
 from orbiter.memory.testing import HashEmbeddings
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

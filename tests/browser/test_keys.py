@@ -10,8 +10,8 @@ from tests.browser.conftest import Look
 from tests.browser.test_walk import MENU
 
 from orbiter.memory import AgentMemory
-from orbiter.memory.items import MemoryMetadata
-from orbiter.memory.keys import KeyFile, Role
+from orbiter.memory.auth import KeyFile, Role
+from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.server import Settings, create_app, serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -8,7 +8,7 @@ from playwright.async_api import expect
 from tests.browser.conftest import Look
 
 from orbiter.memory import AgentMemory
-from orbiter.memory._progress import advance
+from orbiter.memory.tasks.progress import advance
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

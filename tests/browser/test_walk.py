@@ -6,7 +6,7 @@ from tests.browser._sample import CHAT_ID
 from tests.browser.conftest import Look
 
 from orbiter.memory import AgentMemory
-from orbiter.memory.server.dashboard._pages import NAVIGATION
+from orbiter.memory.server.dashboard.page import NAVIGATION
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.terminal import COMMAND, environment
 from tests.timing import HANG
 
-from orbiter.memory.cli.demo import script
+from orbiter.memory.cli.commands.demo import script
 
 
 def test_what_to_try_next_can_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.cli.conftest import Cli
 
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.cli._errors import in_shell_words, told_of
+from orbiter.memory.cli._error_messages import in_shell_words, told_of
 from orbiter.memory.errors import ItemNotFoundError
 
 
@@ -93,7 +93,7 @@ def test_advice_for_programmers_is_translated() -> None:
 def test_a_store_that_is_locked_is_told_without_settings_it_has_not(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from orbiter.memory.backends._sqlite.file import SQLiteFile  # noqa: PLC0415
+    from orbiter.memory.backends.sqlite.connection_manager import SQLiteFile  # noqa: PLC0415
 
     cli.remember("something")
     usual = SQLiteFile.__init__

@@ -78,7 +78,7 @@ def test_an_erasure_takes_all_of_one_and_says_so(cli: Cli) -> None:
 @posix
 def test_an_erasure_has_the_name_typed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     cli.ok("remember", "tea", "coffee")
-    monkeypatch.setattr("orbiter.memory.cli.going.can_ask", lambda _: True)
+    monkeypatch.setattr("orbiter.memory.cli.commands.erase.can_ask", lambda _: True)
 
     for typed in ("y\n", "", "\n", "Alice\n"):
         wrong = cli("erase", "--user", "alice", stdin=typed)
@@ -109,7 +109,7 @@ def test_an_eviction_asks_and_takes_no_for_an_answer(
     cli.ok("import", str(talk))
     monkeypatch.setattr(Output, "draw", lambda _, *lines: drawn.extend(map(str, lines)))
     drawn: list[str] = []
-    monkeypatch.setattr("orbiter.memory.cli._asking.can_ask", lambda _: True)
+    monkeypatch.setattr("orbiter.memory.cli._prompts.can_ask", lambda _: True)
 
     no = cli("evict", "--max-items", "1", stdin="n\n")
     many = cli("evict", "--max-items", "0", stdin="n\n")

@@ -13,8 +13,8 @@ from tests.cli.conftest import Cli
 from tests.cli.terminal import COMMAND, environment, in_terminal
 from tests.timing import HANG
 
-from orbiter.memory.cli.importing import Source
-from orbiter.memory.cli.moving import Target
+from orbiter.memory.cli.commands.export import Target
+from orbiter.memory.cli.commands.import_ import Source
 from orbiter.memory.transfer import FORMATS, WRITTEN
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")

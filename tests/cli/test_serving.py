@@ -17,7 +17,7 @@ from tests.cli.conftest import Cli
 from tests.cli.terminal import COMMAND, environment
 from tests.timing import HANG
 
-from orbiter.memory.keys import KeyFile
+from orbiter.memory.auth import KeyFile
 
 
 @contextmanager

@@ -14,9 +14,9 @@ from tests.cli.terminal import COMMAND, environment, in_pipe, in_terminal
 from tests.timing import HANG
 
 from orbiter.memory.cli._editor import in_editor
-from orbiter.memory.cli._errors import UsageError
+from orbiter.memory.cli._error_messages import UsageError
 from orbiter.memory.cli._root import _code_of
-from orbiter.memory.cli.demo import _console
+from orbiter.memory.cli.commands.demo import _console
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="a shell of POSIX")
 
@@ -94,7 +94,7 @@ def test_ctrl_c_while_it_loads_is_quiet() -> None:
         "from orbiter.memory.cli import main; main()"
     )
 
-    for name in ("typer", "orbiter.memory.cli.memories"):
+    for name in ("typer", "orbiter.memory.cli.commands.memories"):
         done = subprocess.run(
             [sys.executable, "-c", code.format(name=name)],
             env=dict(os.environ),

@@ -9,9 +9,10 @@ from tests.cli.conftest import Cli
 from tests.timing import HANG
 
 from orbiter.memory.agent import AgentMemory
-from orbiter.memory.cli import _waiting, chats, memories
+from orbiter.memory.cli import _embed_progress
+from orbiter.memory.cli._embed_progress import embed_waiting
 from orbiter.memory.cli._output import Output
-from orbiter.memory.cli._waiting import embed_waiting
+from orbiter.memory.cli.commands import chat, memories
 from orbiter.memory.testing.fakes import HashEmbeddings
 
 MODEL = {"ORBITER_MEMORY_MODEL": "auto"}
@@ -83,7 +84,7 @@ def test_a_question_waits_only_so_long_and_says_what_it_may_lack(
     pytest.importorskip("orbiter_memory_minilm")
     cli.ok("remember", *NOTES[:20])
     monkeypatch.setattr(memories, "PATIENCE", 0.0)
-    monkeypatch.setattr(chats, "PATIENCE", 0.0)
+    monkeypatch.setattr(chat, "PATIENCE", 0.0)
     monkeypatch.setattr("orbiter.memory.recall._candidates._PATIENCE", 0.0)
 
     late = cli("recall", "a meeting", env=MODEL)
@@ -137,7 +138,7 @@ def test_what_takes_too_long_goes_on_waiting(tmp_path: Path) -> None:
 def test_all_are_embedded_without_a_limit_of_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_waiting, "_SLICE", 0.05)
+    monkeypatch.setattr(_embed_progress, "_SLICE", 0.05)
 
     waiting = _embed(tmp_path / "memory.db", Slow(), within=None)
 
@@ -153,8 +154,8 @@ def test_a_model_that_fails_is_not_waited_for(tmp_path: Path) -> None:
 def test_vectors_that_never_come_are_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_waiting, "_SLICE", 0.02)
-    monkeypatch.setattr(_waiting, "_STALLED", 0.05)
+    monkeypatch.setattr(_embed_progress, "_SLICE", 0.02)
+    monkeypatch.setattr(_embed_progress, "_STALLED", 0.05)
 
     waiting = _embed(tmp_path / "memory.db", Stuck(), within=None)
 

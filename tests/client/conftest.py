@@ -8,7 +8,7 @@ import pytest
 from tests.server.conftest import keys, memory, new_key, served
 
 from orbiter.memory import AgentMemory
-from orbiter.memory.keys import KeyFile
+from orbiter.memory.auth import KeyFile
 from orbiter.memory.server import Settings, create_app, serving
 from orbiter.memory.sync import run
 from orbiter.memory.testing import HashEmbeddings

@@ -13,8 +13,8 @@ import pytest
 from tests.timing import HANG
 
 from orbiter.memory import MemoryConnectionError, MemoryTimeoutError, TransferError
-from orbiter.memory.client import RemoteMemory, _answers, _events
-from orbiter.memory.client._retries import Patience
+from orbiter.memory.client import RemoteMemory, _read_response, _remote_events
+from orbiter.memory.client._retry import Patience
 from orbiter.memory.transfer import export_file, import_file
 
 JSON = "application/json"
@@ -84,7 +84,7 @@ async def test_what_is_no_answer_is_told_as_none(said: bytes) -> None:
 async def test_an_answer_that_unpacks_to_too_much_is_not_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_answers.read_whole, "__kwdefaults__", {"most": 10_000, "until": 1e9})
+    monkeypatch.setattr(_read_response.read_whole, "__kwdefaults__", {"most": 10_000, "until": 1e9})
     async with saying(answer(gzip.compress(b" " * 20_000), "Content-Encoding: gzip")) as memory:
         with pytest.raises(MemoryConnectionError, match="more than 10,000 bytes"):
             await memory.scope(user_id="alice").list()
@@ -128,15 +128,15 @@ async def test_whatever_else_goes_wrong_ends_the_stream(monkeypatch: pytest.Monk
     def broken(answer: object) -> object:
         raise ZeroDivisionError(answer)
 
-    monkeypatch.setattr(_events, "_events_of", broken)
+    monkeypatch.setattr(_remote_events, "_events_of", broken)
     async with saying(answer(b"")) as memory:
         with pytest.raises(MemoryConnectionError, match="ZeroDivisionError"):
             await asyncio.wait_for(anext(memory.events()), HANG)
 
 
 async def test_an_event_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_events, "_LONGEST", 1_000)
-    monkeypatch.setattr(_events, "_PATIENCE", Patience(tries=1))
+    monkeypatch.setattr(_remote_events, "_LONGEST", 1_000)
+    monkeypatch.setattr(_remote_events, "_PATIENCE", Patience(tries=1))
     for said in (b"data: " + b"x" * 2_000, b"data: x\n" * 200):
         async with saying(b"HTTP/1.1 200 OK\r\n\r\n" + said) as memory:
             with pytest.raises(MemoryConnectionError):

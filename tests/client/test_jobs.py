@@ -11,11 +11,11 @@ from tests.crash._proxy import Proxy
 from tests.server.conftest import Served
 
 from orbiter.memory import AgentMemory, MemoryConnectionError
-from orbiter.memory._progress import advance
 from orbiter.memory.client import RemoteMemory
 from orbiter.memory.errors import QueryError
-from orbiter.memory.reports import Verification
-from orbiter.memory.server._jobs import Job
+from orbiter.memory.model.reports import Verification
+from orbiter.memory.server.api.jobs import Job
+from orbiter.memory.tasks.progress import advance
 
 
 class Held:

@@ -23,9 +23,9 @@ from orbiter.memory import (
     QueryError,
 )
 from orbiter.memory.agent import MemoryEvent
-from orbiter.memory.client import RemoteMemory, _connections, _retries
-from orbiter.memory.client._retries import Patience
-from orbiter.memory.keys import KeyFile
+from orbiter.memory.auth import KeyFile
+from orbiter.memory.client import RemoteMemory, _connections, _retry
+from orbiter.memory.client._retry import Patience
 from orbiter.memory.server import Settings, create_app, serving
 
 
@@ -153,8 +153,8 @@ async def test_a_pool_that_has_lost_its_places_is_replaced(
 async def test_a_server_that_comes_back_in_time_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_retries, "_FIRST", 0.0001)
-    monkeypatch.setattr(_retries, "_LONGEST_UNSENT", 0.001)
+    monkeypatch.setattr(_retry, "_FIRST", 0.0001)
+    monkeypatch.setattr(_retry, "_LONGEST_UNSENT", 0.001)
     store = AgentMemory(tmp_path / "a.db", embeddings=None, summaries=None)
     settings = Settings(port=0, with_mcp=False, with_dashboard=False)
     async with serving(create_app(store, settings=settings), settings=settings) as url:

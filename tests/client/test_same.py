@@ -15,10 +15,10 @@ from tests.server.conftest import Served
 
 from orbiter.memory import AgentMemory, MemoryItem, TransferError, UnsupportedError, sync
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.client import RemoteMemory, _calls
-from orbiter.memory.client._handles import RemoteScope
+from orbiter.memory.auth import KeyFile
+from orbiter.memory.client import RemoteMemory, _remote_calls
+from orbiter.memory.client._remote_scope import RemoteScope
 from orbiter.memory.extraction import MemoryOrchestrator
-from orbiter.memory.keys import KeyFile
 from orbiter.memory.transfer import Limits, export_file, import_file
 
 # Files
@@ -168,7 +168,7 @@ async def test_what_can_be_kept_can_be_kept_there(remote: AgentMemory, memory: A
 async def test_a_page_may_be_longer_than_the_server_gives(
     remote: AgentMemory, memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_calls, "_PAGE", 3)
+    monkeypatch.setattr(_remote_calls, "_PAGE", 3)
     there, alice = memory.scope(user_id="alice"), remote.scope(user_id="alice")
     await there.remember_many([f"{number}" for number in range(10)])
 

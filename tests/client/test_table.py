@@ -14,7 +14,7 @@ from orbiter.memory.agent import (
     ScopedMemory,
 )
 from orbiter.memory.client import RemoteMemory
-from orbiter.memory.client._handles import (
+from orbiter.memory.client._remote_scope import (
     RemoteAudit,
     RemoteChat,
     RemoteFacts,

@@ -21,13 +21,13 @@ from orbiter.memory import (
 )
 from orbiter.memory.context import Context, ContextManager
 from orbiter.memory.context._budget import fit_rounds, shorten
-from orbiter.memory.episodes import EpisodicMemory
+from orbiter.memory.context.prompt_fence import Entry, parse
+from orbiter.memory.conversation.tokens import TokenCounter
+from orbiter.memory.episodic.model import EpisodicMemory
 from orbiter.memory.errors import QueryError
-from orbiter.memory.fencing import Entry, parse
-from orbiter.memory.items import calls_of, result_id
 from orbiter.memory.messages import Format
+from orbiter.memory.model.items import calls_of, result_id
 from orbiter.memory.testing.histories import random_history
-from orbiter.memory.tokens import TokenCounter
 
 PERSONA = "You are Nova.\n\nVoice: dry\n\nYou watch the sky."
 

@@ -13,9 +13,9 @@ from orbiter.memory import (
     validate,
 )
 from orbiter.memory.context import Context, ContextManager
-from orbiter.memory.episodes import EpisodicMemory
+from orbiter.memory.context.prompt_fence import NOTICE, Entry, parse
+from orbiter.memory.episodic.model import EpisodicMemory
 from orbiter.memory.errors import QueryError
-from orbiter.memory.fencing import NOTICE, Entry, parse
 from orbiter.memory.messages import Format
 
 NOW = datetime(2026, 1, 5, 14, 23, tzinfo=UTC)

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.context._hostile import hostile, hostile_texts
 
-from orbiter.memory.errors import FenceError
-from orbiter.memory.fencing import (
+from orbiter.memory.context.prompt_fence import (
     NOTICE,
     Entry,
     Trust,
@@ -22,6 +21,7 @@ from orbiter.memory.fencing import (
     render,
     unescape,
 )
+from orbiter.memory.errors import FenceError
 
 MARK = "ghijklmopqsv"
 SELF_OVERLAPPING = "gggggggggggg"

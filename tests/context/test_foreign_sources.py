@@ -12,8 +12,8 @@ import pytest
 from orbiter.memory import AgentMemory, HumanMemory, MemoryMetadata
 from orbiter.memory import sync as blocking
 from orbiter.memory.context import Context, ContextManager
+from orbiter.memory.context.prompt_fence import Entry, parse
 from orbiter.memory.errors import QueryError
-from orbiter.memory.fencing import Entry, parse
 
 NOON = datetime(2026, 3, 1, 12, 0, 5, tzinfo=UTC)
 

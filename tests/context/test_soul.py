@@ -159,7 +159,7 @@ def test_an_error_names_the_file_the_line_and_the_way_out(
 @pytest.mark.parametrize(("text", "loaded"), [("Hi", False), ("---\nname: a\n---\nHi", True)])
 def test_yaml_is_loaded_only_for_front_matter(text: str, loaded: bool) -> None:
     code = (
-        "import sys; from orbiter.memory.soul import Soul; assert 'yaml' not in sys.modules;"
+        "import sys; from orbiter.memory import Soul; assert 'yaml' not in sys.modules;"
         f"Soul.parse({text!r}); print('yaml' in sys.modules)"
     )
     source = Path(__file__).parents[2] / "src"

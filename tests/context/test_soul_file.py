@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from orbiter.memory.context import ContextManager
+from orbiter.memory.context.persona import Soul
+from orbiter.memory.context.prompt_fence import NOTICE
 from orbiter.memory.errors import QueryError, SoulError, SoulNotFoundError, StorageError
-from orbiter.memory.fencing import NOTICE
-from orbiter.memory.soul import Soul
 
 
 async def test_nothing_is_read_before_the_first_assembly(tmp_path: Path) -> None:

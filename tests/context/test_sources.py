@@ -14,8 +14,8 @@ from orbiter.memory import (
     SystemMemory,
 )
 from orbiter.memory.context import ContextManager, Memory
+from orbiter.memory.context.prompt_fence import parse
 from orbiter.memory.errors import QueryError
-from orbiter.memory.fencing import parse
 
 ANN, BOB = MemoryMetadata(user_id="ann"), MemoryMetadata(user_id="bob")
 

@@ -11,8 +11,8 @@ from tests.context.test_budget import COUNTERS, cost, dialogue, words
 
 from orbiter.memory import HumanMemory, MemoryItem, validate
 from orbiter.memory.context import Context, ContextManager
+from orbiter.memory.context.prompt_fence import NOTICE, Entry, parse
 from orbiter.memory.errors import QueryError
-from orbiter.memory.fencing import NOTICE, Entry, parse
 from orbiter.memory.messages import Format
 from orbiter.memory.testing.histories import random_history
 

@@ -21,8 +21,8 @@ from typing import Any, cast
 from tests.crash._history import change
 
 from orbiter.memory import HumanMemory, MemoryMetadata, SQLiteMemoryStore, VersionConflict
-from orbiter.memory.backends._sqlite.file import SQLiteFile
-from orbiter.memory.backends._sqlite.opening import Connection as SQLiteConnection
+from orbiter.memory.backends.sqlite.connection_manager import SQLiteFile
+from orbiter.memory.backends.sqlite.file_checks import Connection as SQLiteConnection
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 60.0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
 from orbiter.memory import HumanMemory, MemoryMetadata, PostgresMemoryStore, VersionConflict
-from orbiter.memory.backends._postgres import embedding
+from orbiter.memory.backends.postgres import embedding
 from orbiter.memory.testing import HashEmbeddings
 
 

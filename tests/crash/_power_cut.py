@@ -16,7 +16,7 @@ from typing import Any, cast
 import apsw
 
 from orbiter.memory import SQLiteMemoryStore
-from orbiter.memory.backends._sqlite.file import SQLiteFile
+from orbiter.memory.backends.sqlite.connection_manager import SQLiteFile
 
 SECTOR = 512
 _numbers = itertools.count()

@@ -4,7 +4,7 @@ import asyncio
 from datetime import datetime
 from multiprocessing.connection import Connection
 
-from orbiter.memory.episodic import ShortTermMemoryManager
+from orbiter.memory.episodic.manager import ShortTermMemoryManager
 from orbiter.memory.testing import ManualClock
 
 
@@ -29,7 +29,7 @@ def add_at(pipe: Connection, url: str, agent_id: str, moment: datetime, count: i
 FORK = """
 import asyncio, gc, os, sys, threading
 from redis.asyncio import Redis
-from orbiter.memory.episodic import get_short_term_memory
+from orbiter.memory.episodic.manager import get_short_term_memory
 
 url, agent_id = sys.argv[1:]
 memory = get_short_term_memory(url, agent_id)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 from redis.asyncio import Redis
 from tests.timing import HANG, until
 
-from orbiter.memory.episodic import ShortTermMemoryManager
+from orbiter.memory.episodic.manager import ShortTermMemoryManager
 
 _numbers = itertools.count()
 _TICK = timedelta(microseconds=1)

@@ -14,7 +14,7 @@ from tests.crash._postgres_children import count_up, open_and_add
 from tests.timing import HANG
 
 from orbiter.memory import HumanMemory, PostgresMemoryStore, StorageError
-from orbiter.memory.backends._postgres import schema
+from orbiter.memory.backends.postgres import schema
 
 
 async def ask(dsn: str, sql: str) -> list[tuple[Any, ...]]:

@@ -6,7 +6,7 @@ from tests.crash._children import Child
 from tests.crash._postgres_children import embed_forever
 
 from orbiter.memory import PostgresMemoryStore
-from orbiter.memory.query import Query
+from orbiter.memory.model.query import Query
 from orbiter.memory.testing import HashEmbeddings
 
 

@@ -15,7 +15,7 @@ from tests.crash._redis_load import Load, new_agent, storm
 from tests.timing import HANG, scaled, until
 
 from orbiter.memory import AccessError, MemoryConnectionError
-from orbiter.memory.episodic import ShortTermMemoryManager
+from orbiter.memory.episodic.manager import ShortTermMemoryManager
 from orbiter.memory.testing.redis_topologies import (
     RedisCluster,
     RedisSentinel,

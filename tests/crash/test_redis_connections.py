@@ -26,8 +26,8 @@ from tests.episodic.conftest import RIGHTS
 from tests.timing import HANG, scaled, until
 
 from orbiter.memory import AccessError, MemoryConnectionError
-from orbiter.memory.backends._redis.link import CONNECTIONS
-from orbiter.memory.episodic import (
+from orbiter.memory.backends.redis.connection import CONNECTIONS
+from orbiter.memory.episodic.manager import (
     EpisodicMemory,
     ShortTermMemoryManager,
     get_short_term_memory,

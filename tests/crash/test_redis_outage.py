@@ -14,7 +14,7 @@ from tests.crash._redis_load import Load, Verdict, new_agent
 from tests.timing import HANG, scaled, until
 
 from orbiter.memory import AccessError, MemoryConnectionError, StorageError
-from orbiter.memory.episodic import ShortTermMemoryManager
+from orbiter.memory.episodic.manager import ShortTermMemoryManager
 from orbiter.memory.testing.servers import RedisServer, redis_server, require_or_skip
 
 __all__ = ["redis_server"]

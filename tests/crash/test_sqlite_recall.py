@@ -10,7 +10,7 @@ from tests.crash._children import Child
 from tests.stores.recall_reference import check_meaning, check_words
 
 from orbiter.memory import HumanMemory, MemoryMetadata, SQLiteMemoryStore
-from orbiter.memory.query import Query
+from orbiter.memory.model.query import Query
 from orbiter.memory.testing import HashEmbeddings
 
 ANN = MemoryMetadata(user_id="ann")

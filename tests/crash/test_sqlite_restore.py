@@ -15,7 +15,7 @@ import pytest
 from tests.crash._children import Child
 
 from orbiter.memory import AgentMemory, HumanMemory, SQLiteMemoryStore, StorageError
-from orbiter.memory.backends._sqlite.foreign_wal import ANY, MOST, marks_in_file
+from orbiter.memory.backends.sqlite.foreign_wal import ANY, MOST, marks_in_file
 from orbiter.memory.testing import HashEmbeddings
 
 

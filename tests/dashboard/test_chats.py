@@ -10,7 +10,8 @@ import pytest
 from tests.server.conftest import Client, Served, new_key
 
 from orbiter.memory import AgentMemory
-from orbiter.memory.items import (
+from orbiter.memory.auth import KeyFile
+from orbiter.memory.model.items import (
     AIMemory,
     HumanMemory,
     MemoryItem,
@@ -18,9 +19,8 @@ from orbiter.memory.items import (
     SystemMemory,
     ToolMemory,
 )
-from orbiter.memory.keys import KeyFile
-from orbiter.memory.server.dashboard._conversation import address_of
-from orbiter.memory.server.dashboard._spoken import drawn, without_halves, words
+from orbiter.memory.server.dashboard.chat_address import address_of
+from orbiter.memory.server.dashboard.chat_rows import drawn, without_halves, words
 from orbiter.memory.summary import SummaryConfig
 
 HOSTILE = "<script>alert(1)</script> \u202etxt.exe"

@@ -6,7 +6,7 @@ from tests.dashboard._visitor import Visitor
 from tests.server.conftest import Client, Served, new_key
 
 from orbiter.memory import AgentMemory
-from orbiter.memory.keys import KeyFile
+from orbiter.memory.auth import KeyFile
 from orbiter.memory.transfer import FORMATS, WRITTEN
 
 ANN = {"user_id": "ann"}

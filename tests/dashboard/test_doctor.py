@@ -6,11 +6,11 @@ from tests.dashboard._visitor import Visitor
 from tests.server.conftest import Client, Served, new_key
 
 from orbiter.memory import AgentMemory
-from orbiter.memory._checkup import Check, check_contents, check_waiting
-from orbiter.memory.keys import KeyFile
-from orbiter.memory.reports import StoreStats, Verification
-from orbiter.memory.server.dashboard._doctor import _waiting
-from orbiter.memory.server.dashboard._render import render
+from orbiter.memory.auth import KeyFile
+from orbiter.memory.diagnostics import Check, check_contents, check_waiting
+from orbiter.memory.model.reports import StoreStats, Verification
+from orbiter.memory.server.dashboard.doctor_page import _waiting
+from orbiter.memory.server.dashboard.templating import render
 from orbiter.memory.testing.servers import RedisServer, redis_server
 
 __all__ = ["redis_server"]

@@ -8,10 +8,10 @@ from tests.dashboard._visitor import Visitor
 from tests.server.conftest import Client, Served, new_key
 
 from orbiter.memory import AgentMemory
-from orbiter.memory.keys import KeyFile
-from orbiter.memory.server.dashboard import _assertions, _facts
-from orbiter.memory.server.dashboard._ticks import ticks_of
-from orbiter.memory.server.dashboard._timeline import axis_of, row_of, scrub_of
+from orbiter.memory.auth import KeyFile
+from orbiter.memory.server.dashboard import fact_history, facts_page
+from orbiter.memory.server.dashboard.fact_timeline import axis_of, row_of, scrub_of
+from orbiter.memory.server.dashboard.time_axis import ticks_of
 
 ANN = {"user_id": "ann"}
 HOSTILE = "<script>alert(1)</script>\u202egnp"
@@ -50,7 +50,7 @@ async def test_the_page_draws_a_time_line_for_each_key(
 async def test_keys_are_in_natural_order_and_in_pages(
     memory: AgentMemory, served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_facts, "_MOST_KEYS", 2)
+    monkeypatch.setattr(facts_page, "_MOST_KEYS", 2)
     for key in ("city_10", "city_2", "City_1", "abc"):
         await memory.scope(**ANN).facts.put(key, "here")
     visitor = Visitor(client(await served()))
@@ -67,7 +67,7 @@ async def test_keys_are_in_natural_order_and_in_pages(
 async def test_a_history_comes_in_pages_below_what_can_be_done(
     memory: AgentMemory, served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_assertions, "_AT_ONCE", 2)
+    monkeypatch.setattr(fact_history, "_AT_ONCE", 2)
     facts = memory.scope(**ANN).facts
     for year in (2019, 2021, 2023):
         await facts.put("city", f"Town {year}", valid_from=_day(year))

@@ -13,12 +13,12 @@ from tests.server.conftest import Client, Served, new_key
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.agent import MemoryEvent
-from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.keys import KeyFile
-from orbiter.memory.server.dashboard._connect import snippets
-from orbiter.memory.server.dashboard._facets import Filters, facets
-from orbiter.memory.server.dashboard._render import visible
-from orbiter.memory.server.dashboard._strip import MOST, as_row, merged
+from orbiter.memory.auth import KeyFile
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.server.dashboard.connect_page import snippets
+from orbiter.memory.server.dashboard.facets import Filters, facets
+from orbiter.memory.server.dashboard.live_feed import MOST, as_row, merged
+from orbiter.memory.server.dashboard.templating import visible
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e"
 NOW = datetime.now(UTC)

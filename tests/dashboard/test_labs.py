@@ -8,7 +8,7 @@ import pytest
 from tests.server.conftest import Client, Served, new_key
 
 from orbiter.memory import AgentMemory
-from orbiter.memory.keys import KeyFile
+from orbiter.memory.auth import KeyFile
 from orbiter.memory.testing import HashEmbeddings
 
 HOSTILE = '<img src=x onerror="alert(1)"> a dinner \u202efor two'

@@ -9,9 +9,9 @@ from tests.dashboard._visitor import Visitor
 from tests.server.conftest import Client, Served, new_key, until
 
 from orbiter.memory import AgentMemory
-from orbiter.memory._progress import advance
+from orbiter.memory.auth import KeyFile
 from orbiter.memory.errors import StorageError
-from orbiter.memory.keys import KeyFile
+from orbiter.memory.tasks.progress import advance
 
 
 class Gate:

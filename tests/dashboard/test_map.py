@@ -10,11 +10,11 @@ import pytest
 from tests.server.conftest import Client, Served, new_key
 
 from orbiter.memory import AgentMemory, MemoryItem
-from orbiter.memory.items import MemoryMetadata
-from orbiter.memory.keys import KeyFile
-from orbiter.memory.server.dashboard import _map, _map_drawn
-from orbiter.memory.server.dashboard._map_facets import facet
-from orbiter.memory.server.dashboard._projection import directions_of_words, lay_out
+from orbiter.memory.auth import KeyFile
+from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.server.dashboard import map_page, map_points
+from orbiter.memory.server.dashboard.map_facets import facet
+from orbiter.memory.server.dashboard.projection import directions_of_words, lay_out
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.testing.servers import (
     PostgresServer,
@@ -34,9 +34,9 @@ TOPICS = {
 
 @pytest.fixture(autouse=True)
 def nothing_kept() -> Iterator[None]:
-    _map._kept.clear()
+    map_page._kept.clear()
     yield
-    _map._kept.clear()
+    map_page._kept.clear()
 
 
 def texts(topic: str, count: int) -> list[str]:
@@ -148,14 +148,14 @@ async def test_a_map_is_drawn_once_until_something_changes(
     served: Served, client: Client, memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = 0
-    compute = _map_drawn._compute
+    compute = map_points._compute
 
     def counted(*args: object, **how: object) -> object:
         nonlocal drawn
         drawn += 1
         return compute(*args, **how)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(_map_drawn, "_compute", counted)
+    monkeypatch.setattr(map_points, "_compute", counted)
     await fill(memory)
     site = client(await served())
     for path in ("/ui/map/points", "/ui/map/groups", "/map.json", "/ui/map/points"):
@@ -174,9 +174,9 @@ async def test_a_map_is_drawn_once_until_something_changes(
 async def test_a_large_scope_shows_its_newest_and_says_so(
     served: Served, client: Client, memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_map_drawn, "MOST", 15)
-    monkeypatch.setattr(_map_drawn, "_CHUNK", 4)
-    monkeypatch.setattr(_map, "MOST", 15)
+    monkeypatch.setattr(map_points, "MOST", 15)
+    monkeypatch.setattr(map_points, "_CHUNK", 4)
+    monkeypatch.setattr(map_page, "MOST", 15)
     await fill(memory)
     site = client(await served())
 

@@ -8,10 +8,10 @@ from tests.dashboard._visitor import Visitor
 from tests.server.conftest import Client, Served, new_key
 
 from orbiter.memory import AgentMemory
-from orbiter.memory.items import MemoryItem, MemoryStatus
-from orbiter.memory.keys import KeyFile
-from orbiter.memory.server.dashboard._diff import Piece, word_diff
-from orbiter.memory.server.dashboard._memory import as_edited
+from orbiter.memory.auth import KeyFile
+from orbiter.memory.model.items import MemoryItem, MemoryStatus
+from orbiter.memory.server.dashboard.memory_page import as_edited
+from orbiter.memory.server.dashboard.word_diff import Piece, word_diff
 
 HOSTILE = "\n</textarea><script>alert(1)</script>\u202e & 'done'"
 

@@ -22,7 +22,7 @@ from tests.embeddings._server import (
 from tests.timing import scaled
 
 from orbiter.memory import EmbeddingError, OpenAIEmbeddings
-from orbiter.memory.embeddings._answers import MAX_BATCH_BYTES, batches, retry_after
+from orbiter.memory.embeddings._responses import MAX_BATCH_BYTES, batches, retry_after
 from orbiter.memory.errors import MemoryConnectionError, MemoryTimeoutError
 
 Make = Callable[..., OpenAIEmbeddings]

@@ -18,7 +18,7 @@ print(len(LocalEmbeddings().embed("a red bicycle")))
 """
 APPROXIMATE = """
 import numpy as np
-from orbiter.memory.backends._vectors.approximate import Candidates
+from orbiter.memory.backends.vector.approximate import Candidates
 graph = Candidates(2, np.array([7, 8]), np.eye(2, dtype=np.float32))
 print(sorted(graph.nearest(np.array([1, 0], dtype=np.float32), 1).tolist()))
 """
@@ -50,7 +50,7 @@ with AgentMemory("memory://") as memory:
 VECTORS = """
 import asyncio
 from orbiter.memory import HumanMemory
-from orbiter.memory.backends.vector import VectorMemoryStore
+from orbiter.memory.backends.vector.store import VectorMemoryStore
 from orbiter.memory.embeddings import LocalEmbeddings
 
 async def main():

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 import pytest
 from tests._redis_commands import shared_commands
 
-from orbiter.memory.episodic import ShortTermMemoryManager
+from orbiter.memory.episodic.manager import ShortTermMemoryManager
 from orbiter.memory.testing.redis_topologies import (
     TLSFront,
     redis_cluster,

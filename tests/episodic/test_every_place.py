@@ -10,11 +10,11 @@ import pytest
 from tests.episodic.conftest import Make
 from tests.timing import HANG, scaled, until
 
-from orbiter.memory.backends._episodes.episode import Episode
-from orbiter.memory.episodic import EpisodicMemory, ShortTermMemoryManager
+from orbiter.memory.episodic.manager import EpisodicMemory, ShortTermMemoryManager
+from orbiter.memory.episodic.protocol import Episode
 from orbiter.memory.errors import QueryError
-from orbiter.memory.pii import PIIHasher
 from orbiter.memory.testing import ManualClock
+from orbiter.memory.text.pii import PIIHasher
 
 SECOND = 1 / 3600
 
@@ -312,7 +312,7 @@ async def test_a_time_that_lost_its_zone_is_noticed_where_it_can_be(
 async def test_more_than_a_page_comes_whole_and_in_order(
     memory: ShortTermMemoryManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orbiter.memory.episodic._SEARCHED_AT_ONCE", 7)
+    monkeypatch.setattr("orbiter.memory.episodic.manager._SEARCHED_AT_ONCE", 7)
     await asyncio.gather(*(memory.add_interaction("note", f"n{n}") for n in range(50)))
 
     found = await memory.search("n", limit=40)
@@ -323,7 +323,7 @@ async def test_more_than_a_page_comes_whole_and_in_order(
 async def test_many_of_one_moment_come_page_by_page_even_if_the_last_seen_is_gone(
     make: Make, agent_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orbiter.memory.episodic._SEARCHED_AT_ONCE", 7)
+    monkeypatch.setattr("orbiter.memory.episodic.manager._SEARCHED_AT_ONCE", 7)
     memory, other = make(), make()
     moment = datetime.now(UTC)
     name = moment.isoformat(timespec="microseconds")

@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from tests.timing import HANG
 
 from orbiter.memory import ShortTermMemoryManager, StorageError
-from orbiter.memory.backends._redis import link
+from orbiter.memory.backends.redis import connection
 from orbiter.memory.testing.servers import RedisServer
 
 
@@ -19,7 +19,7 @@ async def test_a_write_and_a_read_are_one_round_trip_each(
     redis_server: RedisServer, agent_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trips: list[int] = []
-    attempt = link._Line.attempt
+    attempt = connection._Line.attempt
 
     async def counted(self: Any, commands: Any, *, may_block: bool) -> Any:
         trips.append(len(commands))
@@ -28,7 +28,7 @@ async def test_a_write_and_a_read_are_one_round_trip_each(
     async with ShortTermMemoryManager(redis_server.url(), agent_id) as memory:
         await memory.add_interaction("note", "x")  # the server has seen both scripts now
         await memory.get_recent(limit=10)
-        monkeypatch.setattr(link._Line, "attempt", counted)
+        monkeypatch.setattr(connection._Line, "attempt", counted)
 
         await memory.add_interaction("note", "x")
         assert trips == [1]

@@ -10,7 +10,7 @@ from typing import Any
 from tests.extraction._extractors import LineExtractor
 
 from orbiter.memory import AgentMemory
-from orbiter.memory.agent._facts import Facts
+from orbiter.memory.agent.facts import Facts
 from orbiter.memory.extraction import MemoryOrchestrator
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from orbiter.memory.extraction import ProposedFact
-from orbiter.memory.facts import FactMemory
-from orbiter.memory.items import MemoryItem
+from orbiter.memory.model.facts import FactMemory
+from orbiter.memory.model.items import MemoryItem
 
 
 class LineExtractor:

@@ -10,9 +10,9 @@ from orbiter.memory import AgentMemory, ToolMemory
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import AccessError, ExtractionError
 from orbiter.memory.extraction import Extractor, LongTermMemory, ProposedFact
-from orbiter.memory.facts import FactMemory
-from orbiter.memory.items import MemoryItem, MemoryStatus
-from orbiter.memory.trust import Trust, trust_of
+from orbiter.memory.model.facts import FactMemory
+from orbiter.memory.model.items import MemoryItem, MemoryStatus
+from orbiter.memory.model.trust import Trust, trust_of
 
 
 class Giving:

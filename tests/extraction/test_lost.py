@@ -10,9 +10,9 @@ from tests.extraction._extractors import LineExtractor
 from orbiter.memory import AgentMemory, HumanMemory
 from orbiter.memory.agent import Chat, ScopedMemory
 from orbiter.memory.extraction import ExtractionMemory, MemoryOrchestrator
-from orbiter.memory.extraction._jobs import RECENT
 from orbiter.memory.extraction._openai import _prompt
-from orbiter.memory.facts import FactMemory
+from orbiter.memory.extraction._pending import RECENT
+from orbiter.memory.model.facts import FactMemory
 
 
 @pytest.fixture

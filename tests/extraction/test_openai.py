@@ -10,10 +10,10 @@ from tests.extraction._server import Answer, ChatServer, completion, facts
 from tests.timing import HANG
 
 from orbiter.memory import HumanMemory, ToolMemory
+from orbiter.memory.context.prompt_fence import NOTICE, parse
 from orbiter.memory.errors import ExtractionError
 from orbiter.memory.extraction import Extractor, OpenAIExtractor, ProposedFact
-from orbiter.memory.facts import FactMemory
-from orbiter.memory.fencing import NOTICE, parse
+from orbiter.memory.model.facts import FactMemory
 
 Make = Callable[..., OpenAIExtractor]
 

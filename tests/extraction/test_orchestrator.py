@@ -22,11 +22,11 @@ from orbiter.memory.extraction import (
     LongTermMemory,
     MemoryOrchestrator,
     ProposedFact,
+    _queue,
 )
-from orbiter.memory.extraction import _queue as queue_module
-from orbiter.memory.extraction._jobs import OVERLAP
-from orbiter.memory.facts import FactMemory
-from orbiter.memory.items import HumanMemory, MemoryItem
+from orbiter.memory.extraction._pending import OVERLAP
+from orbiter.memory.model.facts import FactMemory
+from orbiter.memory.model.items import HumanMemory, MemoryItem
 from orbiter.memory.testing import ManualClock
 
 Open = Callable[..., AgentMemory]
@@ -275,7 +275,7 @@ async def test_a_crash_between_the_job_and_the_cursor_loses_nothing_and_queues_n
         raise StorageError("killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(queue_module, "cursor_at", crash)
+        patch.setattr(_queue, "cursor_at", crash)
         with pytest.raises(StorageError):
             await work.enqueue(chat)
     await work.run()

@@ -20,8 +20,8 @@ from orbiter.memory import (
     dump_item,
     load_item,
 )
-from orbiter.memory.copies import copy_item, take_in
-from orbiter.memory.filters import Where
+from orbiter.memory.model.copying import copy_item, take_in
+from orbiter.memory.model.filters import Where
 
 
 class NotInitializedError(MemoryError, RuntimeError):

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orbiter.memory.protocols import Embeddings, Summarizer
+from orbiter.memory.model.protocols import Embeddings, Summarizer
 from orbiter.memory.testing import HashEmbeddings, ManualClock, ScriptedSummarizer
 
 START = datetime(2025, 1, 1, tzinfo=UTC)

@@ -16,7 +16,7 @@ from tests.kit.bugs_vector import VECTOR_BUGS
 
 # Imported here, they need not be imported anew for each bug, which takes longer than a contract;
 # and numpy, which the first needs, cannot be.
-import orbiter.memory.backends._vectors.owners  # noqa: F401
+import orbiter.memory.backends.vector.index  # noqa: F401
 from orbiter.memory.testing import StoreConformance
 
 pytestmark = pytest.mark.full
@@ -63,7 +63,7 @@ STORES = {
     },
 }
 STORES["VectorMemoryStore"] = {
-    "source": (ROOT / "src/orbiter/memory/backends/vector.py").read_text(),
+    "source": (ROOT / "src/orbiter/memory/backends/vector/store.py").read_text(),
     "capabilities": "text='meaning', lifecycle=False, durable=False, shared=False, where=True",
     "arguments": "HashEmbeddings()",
 }
@@ -80,8 +80,8 @@ STORES["UserMemory"] = {
 }
 SQL_STORE = """
 
-from orbiter.memory.backends._sqlite.dialect import SQLiteDialect
-from orbiter.memory.backends.sqlite import SQLiteMemoryStore
+from orbiter.memory.backends.sqlite.dialect import SQLiteDialect
+from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
 
 class SQLStore(SQLiteMemoryStore):
     def __init__(self, path):
@@ -89,7 +89,7 @@ class SQLStore(SQLiteMemoryStore):
         self._operations = Operations(SQLiteDialect())
 """
 STORES["SQLStore"] = {
-    "source": (ROOT / "src/orbiter/memory/backends/_sql.py").read_text() + SQL_STORE,
+    "source": (ROOT / "src/orbiter/memory/backends/sql/operations.py").read_text() + SQL_STORE,
     "capabilities": "versions=True, paging=True, where=True, bulk_delete=True, insert=True,"
     " insertion_order=True",
     "arguments": "str(tmp_path / 'memory.db')",

@@ -5,7 +5,7 @@ from tests.kit.bugs import Bug
 from tests.kit.bugs_expiry import SHORT_TERM_EXPIRY_BUGS, SQL_EXPIRY_BUGS
 from tests.kit.test_planted_bugs import SLIPS, STORES, _run
 
-from orbiter.memory.backends._sqlite import expiry
+from orbiter.memory.backends.sqlite import expiry
 
 pytestmark = pytest.mark.full
 

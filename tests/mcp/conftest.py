@@ -15,7 +15,7 @@ from orbiter.memory import AgentMemory, ScopedMemory
 from orbiter.memory.mcp import Profile, build
 
 if TYPE_CHECKING:
-    from orbiter.memory.mcp._server import MemoryServer
+    from orbiter.memory.mcp.sdk_server import MemoryServer
 
 ERAS = ("legacy", "auto")
 """The handshake of old, and the newer protocol in which every request is whole in itself."""

@@ -8,8 +8,8 @@ import pytest
 from tests.mcp.conftest import Connect, refusal
 
 from orbiter.memory import AgentMemory, QueryError
+from orbiter.memory.conversation.tokens import estimate_tokens
 from orbiter.memory.mcp import PROFILES, Profile, build
-from orbiter.memory.tokens import estimate_tokens
 
 NAMES: dict[Profile, dict[str, bool]] = {
     "memory": {

@@ -13,9 +13,9 @@ from mcp.client import Client
 from tests.mcp.conftest import ERAS, call, over_http, refusal
 
 from orbiter.memory import AgentMemory
-from orbiter.memory.items import MemoryMetadata
-from orbiter.memory.keys import KeyFile, Role
+from orbiter.memory.auth import KeyFile, Role
 from orbiter.memory.mcp import build
+from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.server import Settings, create_app, serving
 
 Serve = Callable[..., Awaitable[str]]

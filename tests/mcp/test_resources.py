@@ -10,7 +10,7 @@ from mcp_types import INVALID_PARAMS
 from tests.mcp.conftest import Connect
 
 from orbiter.memory import AgentMemory, ScopedMemory
-from orbiter.memory.fencing import parse
+from orbiter.memory.context.prompt_fence import parse
 
 
 async def read(client: Client, uri: str) -> Any:

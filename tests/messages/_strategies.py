@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tests.messages._conversations import CONVERSATIONS
 from tests.messages._views import FORMATS
 
-from orbiter.memory.calls import call_id
-from orbiter.memory.items import AIMemory, HumanMemory, MemoryItem, SystemMemory, ToolMemory
 from orbiter.memory.messages import Format, from_messages
+from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, SystemMemory, ToolMemory
+from orbiter.memory.model.tool_calls import call_id
 from orbiter.memory.testing.histories import random_history
 
 characters = st.characters(exclude_categories=["Cs"], exclude_characters="\0")

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from orbiter.memory.calls import call_id, call_input, call_name
-from orbiter.memory.items import MemoryItem, ToolMemory, calls_of
 from orbiter.memory.messages import Format, Message, from_messages, to_messages
+from orbiter.memory.model.items import MemoryItem, ToolMemory, calls_of
+from orbiter.memory.model.tool_calls import call_id, call_input, call_name
 
 FORMATS: tuple[Format, ...] = ("openai", "openai-responses", "anthropic", "gemini")
 

@@ -10,8 +10,8 @@ from tests.messages._conversations import CALLS, CONVERSATIONS, RESULTS, TEXTS
 from tests.messages._views import FORMATS, answered, called
 
 from orbiter.memory.errors import MessageError, QueryError
-from orbiter.memory.items import AIMemory, HumanMemory, MemoryItem, SystemMemory, ToolMemory
 from orbiter.memory.messages import Format, from_messages, to_messages, validate
+from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, SystemMemory, ToolMemory
 
 PAIRS = list(permutations(FORMATS, 2))
 WITH_IDS: tuple[Format, ...] = ("openai", "openai-responses", "anthropic")

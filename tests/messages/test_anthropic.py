@@ -4,8 +4,8 @@ import pytest
 from tests.messages._conversations import ANTHROPIC
 from tests.messages._views import answered, rewritten, said, there_and_back
 
-from orbiter.memory.items import AIMemory, HumanMemory, ToolMemory
 from orbiter.memory.messages import Message, from_messages, to_messages, validate
+from orbiter.memory.model.items import AIMemory, HumanMemory, ToolMemory
 
 ASK: Message = {"role": "user", "content": "List the files."}
 USE: Message = {"type": "tool_use", "id": "toolu_1", "name": "list_files", "input": {}}

@@ -6,8 +6,8 @@ import pytest
 from tests.messages._conversations import GEMINI, RESULTS
 from tests.messages._views import answered, called, rewritten, said, there_and_back
 
-from orbiter.memory.items import AIMemory, HumanMemory, ToolMemory
 from orbiter.memory.messages import Message, from_messages, to_messages, validate
+from orbiter.memory.model.items import AIMemory, HumanMemory, ToolMemory
 
 ASK: Message = {"role": "user", "parts": [{"text": "List the files."}]}
 CALL: Message = {

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from orbiter.memory.items import AIMemory, HumanMemory, MemoryItem, SystemMemory, ToolMemory
 from orbiter.memory.messages import Format, Message, to_messages, validate
+from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, SystemMemory, ToolMemory
 
 CALL: dict[str, Any] = {"id": "c", "name": "look", "arguments": {}}
 USE: Message = {"type": "tool_use", "id": "c", "name": "look", "input": {}}

@@ -7,8 +7,8 @@ from tests.messages._conversations import CONVERSATIONS
 from tests.messages._views import FORMATS, answered, called
 
 from orbiter.memory.errors import MessageError
-from orbiter.memory.items import AIMemory, MemoryItem, ToolMemory
 from orbiter.memory.messages import Format, Message, from_messages, to_messages, validate
+from orbiter.memory.model.items import AIMemory, MemoryItem, ToolMemory
 
 ASK: dict[Format, Message] = {
     "openai": {"role": "user", "content": "Look."},

@@ -4,9 +4,9 @@ import pytest
 from tests.messages._conversations import RESPONSES
 from tests.messages._views import answered, called, rewritten, said, there_and_back
 
-from orbiter.memory.conversation import whole_groups
-from orbiter.memory.items import MemoryItem
+from orbiter.memory.conversation.windows import whole_groups
 from orbiter.memory.messages import Message, from_messages, to_messages, validate
+from orbiter.memory.model.items import MemoryItem
 
 ASK: Message = {"role": "user", "content": "List the files."}
 REASONING: Message = {"type": "reasoning", "id": "rs_9", "summary": [], "encrypted_content": "gA"}

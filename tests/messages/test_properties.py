@@ -19,10 +19,11 @@ from tests.messages._strategies import (
 )
 from tests.messages._views import FORMATS
 
-from orbiter.memory.calls import call_id, call_input, call_name
-from orbiter.memory.conversation import OpenGroup, whole_groups
+from orbiter.memory.conversation.windows import OpenGroup, whole_groups
 from orbiter.memory.errors import MessageError
-from orbiter.memory.items import (
+from orbiter.memory.messages import Format, Message, from_messages, to_messages, validate
+from orbiter.memory.messages._common import legal_name
+from orbiter.memory.model.items import (
     AIMemory,
     MemoryItem,
     ToolMemory,
@@ -30,8 +31,7 @@ from orbiter.memory.items import (
     result_id,
     role_of,
 )
-from orbiter.memory.messages import Format, Message, from_messages, to_messages, validate
-from orbiter.memory.messages._wire import legal_name
+from orbiter.memory.model.tool_calls import call_id, call_input, call_name
 
 pytestmark = pytest.mark.slow
 

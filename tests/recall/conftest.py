@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import pytest
 
 from orbiter.memory import PostgresMemoryStore, SQLiteMemoryStore
-from orbiter.memory.protocols import Embeddings
-from orbiter.memory.recall import _notices
+from orbiter.memory.model.protocols import Embeddings
+from orbiter.memory.recall import _warnings
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.testing.servers import PostgresServer, postgres_server
 
@@ -59,7 +59,7 @@ async def postgres_dsn(
 
 @pytest.fixture(autouse=True)
 def _silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_notices, "_told", {"no model"})
+    monkeypatch.setattr(_warnings, "_told", {"no model"})
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

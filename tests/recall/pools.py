@@ -7,7 +7,7 @@ from typing import Any
 from orbiter.memory import AIMemory, HumanMemory, MemoryItem, MemoryMetadata
 from orbiter.memory.recall._features import Table, measure
 from orbiter.memory.recall._pool import Pool
-from orbiter.memory.recall._question import Question, read
+from orbiter.memory.recall._query_analysis import Question, read
 
 NOW = datetime(2024, 6, 15, 12, tzinfo=UTC)
 START = datetime(2024, 6, 1, tzinfo=UTC)

@@ -17,7 +17,7 @@ from tests.recall.test_facts_recalled import (
 
 from orbiter.memory import SQLiteMemoryStore
 from orbiter.memory.context import ContextManager
-from orbiter.memory.facts import dated
+from orbiter.memory.model.facts import dated
 from orbiter.memory.recall import BoundRecall, RecallMode, recall
 from orbiter.memory.testing import HashEmbeddings
 

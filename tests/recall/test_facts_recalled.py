@@ -8,7 +8,7 @@ from tests.recall.conftest import MODELS, Opening
 
 from orbiter.memory import MemoryItem, MemoryMetadata, MemoryStatus, SQLiteMemoryStore
 from orbiter.memory.context import ContextManager
-from orbiter.memory.facts import FactMemory
+from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.recall import BoundRecall, Hit, Recalled, RecallMode, recall
 from orbiter.memory.testing import HashEmbeddings
 

@@ -10,7 +10,7 @@ from tests.recall.pools import ask, column, pool, talk, turn
 
 from orbiter.memory.recall._features import has_evidence, measure, standardise, terms_of
 from orbiter.memory.recall._pool import Pool
-from orbiter.memory.recall._question import Question
+from orbiter.memory.recall._query_analysis import Question
 
 
 def test_standardised_values_have_mean_zero_and_deviation_one() -> None:

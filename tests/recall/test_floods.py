@@ -15,7 +15,7 @@ from orbiter.memory import (
     SQLiteMemoryStore,
 )
 from orbiter.memory.recall import Recalled, RecallMode, recall
-from orbiter.memory.recall._likeness import floods_in
+from orbiter.memory.recall.near_duplicates import floods_in
 from orbiter.memory.testing import HashEmbeddings
 
 pytestmark = pytest.mark.slow

@@ -4,7 +4,7 @@ import pytest
 from tests.recall.pools import ask, pool, talk
 
 from orbiter.memory.recall._features import Table, measure
-from orbiter.memory.recall._late import add_details
+from orbiter.memory.recall._late_interaction import add_details
 
 pytest.importorskip("numpy")
 

@@ -17,8 +17,8 @@ from orbiter.memory import (
     RedisMemoryStore,
     UnsupportedError,
 )
-from orbiter.memory._ids import new_id
-from orbiter.memory.recall import Mirror, Recalled, _mirror
+from orbiter.memory.model.ids import new_id
+from orbiter.memory.recall import Mirror, Recalled, _in_memory_index
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.testing.servers import RedisServer, redis_server
 
@@ -189,7 +189,7 @@ async def test_a_wider_scope_forgets_what_a_narrower_one_has_seen(
 async def test_only_the_newest_of_very_many_are_read_page_by_page(
     store: RedisMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_mirror, "_PAGE", 40)
+    monkeypatch.setattr(_in_memory_index, "_PAGE", 40)
     await store.add_many([_note(f"i{n}", f"door number n{n}", minute=n) for n in range(130)])
     mirror = Mirror(store, most=100)
 
@@ -216,7 +216,7 @@ class Vanishing(RedisMemoryStore):
 async def test_an_item_that_goes_between_two_pages_stops_nobody(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_mirror, "_PAGE", 5)
+    monkeypatch.setattr(_in_memory_index, "_PAGE", 5)
     async with Vanishing(redis_server.url(), name=new_id()) as store:
         await store.add_many([_note(f"i{n}", f"door {n}", minute=n) for n in range(12)])
         mirror = Mirror(store)
@@ -243,7 +243,7 @@ async def test_items_of_one_instant_stay_in_the_order_of_the_store(
 async def test_scopes_that_were_not_asked_for_lately_are_forgotten(
     store: RedisMemoryStore, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_mirror, "_SCOPES", 2)
+    monkeypatch.setattr(_in_memory_index, "_SCOPES", 2)
     users = [MemoryMetadata(user_id=f"u{n}") for n in range(4)]
     await store.add_many([_note(f"i{n}", "door code", who) for n, who in enumerate(users)])
 
@@ -259,7 +259,7 @@ async def test_scopes_that_were_not_asked_for_lately_are_forgotten(
 async def test_few_scopes_of_many_items_are_forgotten_too(
     store: RedisMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_mirror, "_ROOM", 2)
+    monkeypatch.setattr(_in_memory_index, "_ROOM", 2)
     users = [MemoryMetadata(user_id=f"u{n}") for n in range(3)]
     await store.add_many([_note(f"i{n}", "door code", users[n % 3]) for n in range(12)])
     mirror = Mirror(store, most=4)
@@ -275,7 +275,7 @@ async def test_few_scopes_of_many_items_are_forgotten_too(
 async def test_scopes_of_long_items_are_forgotten_too(
     store: RedisMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_mirror, "_MOST_CHARS", 10_000)
+    monkeypatch.setattr(_in_memory_index, "_MOST_CHARS", 10_000)
     users = [MemoryMetadata(user_id=f"u{n}") for n in range(3)]
     await store.add_many([_note(f"i{n}", "door code " * 400, users[n]) for n in range(3)])
     mirror = Mirror(store)

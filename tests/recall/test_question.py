@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbiter.memory.recall._question import Question, read, shortened
+from orbiter.memory.recall._query_analysis import Question, read, shortened
 
 NOW = datetime(2024, 6, 15, tzinfo=UTC)
 

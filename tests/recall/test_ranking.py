@@ -8,7 +8,7 @@ from tests.recall.pools import START, ask, pool, talk, turn
 
 from orbiter.memory import MemoryItem
 from orbiter.memory.recall._features import Table, measure, terms_of
-from orbiter.memory.recall._ranking import Scored, score, without_repeats
+from orbiter.memory.recall._scoring import Scored, score, without_repeats
 from orbiter.memory.recall._weights import ASSISTANT, PEOPLE, kind_of
 
 LONG = (

@@ -10,7 +10,7 @@ from tests.recall.conftest import MODELS, Opening
 from tests.recall.pools import NOW, START
 
 from orbiter.memory import HumanMemory, MemoryItem, MemoryMetadata, MemoryStatus, ToolMemory
-from orbiter.memory.query import Query
+from orbiter.memory.model.query import Query
 from orbiter.memory.recall import Hit, recall
 from orbiter.memory.testing import HashEmbeddings
 

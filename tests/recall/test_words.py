@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.timing import scaled
 
-from orbiter.memory.words import COMMON, PASSAGE_WORDS, passages, stem, terms, tokens
+from orbiter.memory.text.words import COMMON, PASSAGE_WORDS, passages, stem, terms, tokens
 
 SAME = """
 paint painted painting paints

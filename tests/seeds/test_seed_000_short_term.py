@@ -95,7 +95,7 @@ def test_a_method_has_the_seeds_signature(method: str, parameters: str, returns:
     shown = str(signature.replace(return_annotation=inspect.Signature.empty))
 
     assert inspect.iscoroutinefunction(function)
-    assert shown.replace("orbiter.memory.items.", "") == parameters
+    assert shown.replace("orbiter.memory.model.items.", "") == parameters
     assert signature.return_annotation == returns
 
 

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 import pytest
 from tests.seeds._examples import printed_by
 
-from orbiter.memory import MemoryError, history
+from orbiter.memory import MemoryError
+from orbiter.memory.conversation import history
 from synaptic.core.base.memory import History, Memory, ResponseMem, ToolCall, UserMem
 
 EXAMPLE = """\

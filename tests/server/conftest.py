@@ -12,8 +12,8 @@ import pytest
 from tests.timing import HANG
 
 from orbiter.memory import AgentMemory
-from orbiter.memory.items import MemoryMetadata
-from orbiter.memory.keys import KeyFile, Role
+from orbiter.memory.auth import KeyFile, Role
+from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.server import Settings, create_app, serving
 from orbiter.memory.testing import HashEmbeddings
 

@@ -11,11 +11,11 @@ from tests.server.conftest import Client, Served, new_key
 from tests.server.test_security import doors
 
 from orbiter.memory import AgentMemory
-from orbiter.memory.items import MemoryMetadata
-from orbiter.memory.keys import KeyFile
+from orbiter.memory.auth import KeyFile
 from orbiter.memory.mcp import PROFILES
-from orbiter.memory.query import SCOPE_FIELDS
-from orbiter.memory.server._openapi import document
+from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.query import SCOPE_FIELDS
+from orbiter.memory.server.api.openapi import document
 from orbiter.memory.wire import OPERATIONS, REST_ONLY
 
 SECRET = "canary-of-eve-51c9"

@@ -8,13 +8,13 @@ from tests.mcp.conftest import over_http, refusal
 from tests.server.conftest import Client, Served, new_key
 
 from orbiter.memory import AgentMemory
-from orbiter.memory.agent._core import versioned
-from orbiter.memory.backends.redis import RedisMemoryStore
-from orbiter.memory.erasure import Erasure
+from orbiter.memory.agent.runtime import versioned
+from orbiter.memory.auth import LOCAL, KeyFile, Principal
+from orbiter.memory.backends.redis.store import RedisMemoryStore
 from orbiter.memory.errors import MemoryConnectionError, UnsupportedError
-from orbiter.memory.items import MemoryMetadata
-from orbiter.memory.keys import LOCAL, KeyFile, Principal
-from orbiter.memory.server._hiding import problem_for, report_for
+from orbiter.memory.model.erasure import Erasure
+from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.server.http.redaction import problem_for, report_for
 
 BARE = {"with_mcp": False, "with_dashboard": False}
 BOB = Principal("admin", MemoryMetadata(user_id="bob"), "bob", "12345678")

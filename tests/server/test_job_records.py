@@ -15,10 +15,10 @@ from tests.server.test_jobs import BARE, NOW, Gate, ended
 from tests.timing import HANG
 
 from orbiter.memory import AgentMemory
-from orbiter.memory._progress import checkpoint
-from orbiter.memory.keys import KeyFile, Principal
-from orbiter.memory.server import _jobs
-from orbiter.memory.server._job_files import JobFiles
+from orbiter.memory.auth import KeyFile, Principal
+from orbiter.memory.server.api import jobs as _jobs
+from orbiter.memory.server.api.job_files import JobFiles
+from orbiter.memory.tasks.progress import checkpoint
 from orbiter.memory.wire import OPERATIONS
 
 REINDEX = next(each for each in OPERATIONS if each.id == "memory.reindex")

@@ -13,11 +13,12 @@ import pytest
 from tests.server.conftest import Client, Served, new_key, until
 
 from orbiter.memory.agent import AgentMemory, AuditLog, ScopedMemory
+from orbiter.memory.auth import KeyFile
 from orbiter.memory.errors import StorageError
-from orbiter.memory.keys import KeyFile
-from orbiter.memory.server import Settings, _jobs, create_app
-from orbiter.memory.server._job_files import JobFiles
-from orbiter.memory.server._json import compact_json
+from orbiter.memory.server import Settings, create_app
+from orbiter.memory.server.api import jobs as _jobs
+from orbiter.memory.server.api.job_files import JobFiles
+from orbiter.memory.server.http.json_body import compact_json
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.wire import OPERATIONS, Operation
 
@@ -304,7 +305,7 @@ async def test_progress_is_told_as_events(
     step = asyncio.Event()
 
     async def counts(_: AgentMemory) -> int:
-        from orbiter.memory._progress import advance  # noqa: PLC0415
+        from orbiter.memory.tasks.progress import advance  # noqa: PLC0415
 
         advance(3, 10)
         await step.wait()

@@ -22,7 +22,8 @@ __all__ = ["postgres_dsn", "postgres_server"]
 SERVER = """
 import asyncio, sys
 from orbiter.memory import AgentMemory
-from orbiter.memory.backends import _sql_erasing, _sql_lasting
+from orbiter.memory.backends.sql import erase as _sql_erasing
+from orbiter.memory.backends.sql import history as _sql_lasting
 from orbiter.memory.server import Settings, create_app, serving
 from orbiter.memory.testing import HashEmbeddings
 

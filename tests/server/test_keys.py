@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from tests.server.conftest import Client, Served, new_key
 
+from orbiter.memory.auth import LOCAL, KeyFile, Role, key_file_for
 from orbiter.memory.errors import ItemNotFoundError, QueryError, StorageError
-from orbiter.memory.items import MemoryMetadata
-from orbiter.memory.keys import LOCAL, KeyFile, Role, key_file_for
+from orbiter.memory.model.items import MemoryMetadata
 
 ANN = MemoryMetadata(user_id="ann")
 ODD = (
@@ -198,8 +198,8 @@ def test_a_key_that_is_not_there_cannot_be_revoked(keys: KeyFile) -> None:
 
 def test_processes_that_make_keys_at_once_lose_none(keys: KeyFile) -> None:
     code = (
-        "import sys\nfrom orbiter.memory.keys import KeyFile\n"
-        "from orbiter.memory.items import MemoryMetadata\n"
+        "import sys\nfrom orbiter.memory.auth import KeyFile\n"
+        "from orbiter.memory.model.items import MemoryMetadata\n"
         "for n in range(10):\n"
         "    scope = MemoryMetadata(user_id='u')\n"
         "    print(KeyFile(sys.argv[1]).create(scope=scope, role='read')[1])\n"

@@ -15,11 +15,11 @@ from tests.server.conftest import Client, Served, new_key, until
 from tests.timing import HANG
 
 from orbiter.memory import AgentMemory
-from orbiter.memory.keys import KeyFile
-from orbiter.memory.server import _accepting
-from orbiter.memory.server._accepting import Lobby, Visitor, most_connections
-from orbiter.memory.server._problems import Refused
-from orbiter.memory.server._rates import Buckets
+from orbiter.memory.auth import KeyFile
+from orbiter.memory.server.http import connection_limit
+from orbiter.memory.server.http.connection_limit import Lobby, Visitor, most_connections
+from orbiter.memory.server.http.error_responses import Refused
+from orbiter.memory.server.http.rate_limit import Buckets
 
 BARE = {"with_mcp": False, "with_dashboard": False}
 HEAD = (
@@ -371,7 +371,7 @@ async def test_a_system_without_room_is_told_of_now_and_then(
             raise failures.pop()
         return await accept(bound)
 
-    monkeypatch.setattr(_accepting, "_PAUSE", 0.0)
+    monkeypatch.setattr(connection_limit, "_PAUSE", 0.0)
     monkeypatch.setattr(loop, "sock_accept", full)
     url = await served(**BARE)
 

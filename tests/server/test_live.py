@@ -13,10 +13,10 @@ from tests.server.conftest import Client, Served, new_key, until
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.agent import MemoryEvent
-from orbiter.memory.items import MemoryItem, MemoryMetadata
-from orbiter.memory.keys import KeyFile
-from orbiter.memory.server import _events, _transfers
-from orbiter.memory.server._live import Live
+from orbiter.memory.auth import KeyFile
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.server.api import sse, transfer_routes
+from orbiter.memory.server.http.event_feed import Live
 
 BARE = {"with_mcp": False, "with_dashboard": False}
 ANN = MemoryMetadata(user_id="ann")
@@ -176,7 +176,7 @@ async def test_a_reader_who_leaves_leaves_nothing_behind(
 async def test_a_silent_stream_shows_that_it_lives_and_a_late_reader_that_it_missed_something(
     served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_events, "_HEARTBEAT", 0.0)
+    monkeypatch.setattr(sse, "_HEARTBEAT", 0.0)
     http = client(await served(**BARE))
     http.headers["Last-Event-ID"] = "7"
 
@@ -192,7 +192,7 @@ async def test_a_silent_stream_shows_that_it_lives_and_a_late_reader_that_it_mis
 async def test_a_key_has_no_more_streams_than_it_needs(
     served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_events, "_MOST", 1)
+    monkeypatch.setattr(sse, "_MOST", 1)
     http = client(await served(**BARE))
     streams = served.app.state.streams  # type: ignore[attr-defined]
 
@@ -211,7 +211,7 @@ async def test_who_asks_for_the_head_alone_gets_it_at_once(
     async def never(*_: object) -> int:
         raise AssertionError("nobody reads it")
 
-    monkeypatch.setattr(_transfers, "_write_out", never)
+    monkeypatch.setattr(transfer_routes, "_write_out", never)
     http = client(await served(**BARE), timeout=30)
 
     stream = await http.head("/v1/events", params={"user_id": "ann"})

@@ -25,7 +25,7 @@ from schemathesis.specs.openapi.checks import (
 
 from orbiter.memory.agent import AgentMemory
 from orbiter.memory.server import Settings, create_app, serving
-from orbiter.memory.server._openapi import document
+from orbiter.memory.server.api.openapi import document
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.wire import OPERATIONS, REST_ONLY
 

@@ -11,7 +11,7 @@ import pytest
 from tests.server.conftest import Client, Served, new_key, new_user
 
 from orbiter.memory.agent import AgentMemory, ScopedMemory
-from orbiter.memory.keys import KeyFile
+from orbiter.memory.auth import KeyFile
 from orbiter.memory.testing.servers import (
     PostgresServer,
     RedisServer,

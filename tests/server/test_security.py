@@ -15,9 +15,9 @@ from starlette.routing import Mount
 from tests.server.conftest import Client, Served, new_key
 
 from orbiter.memory import AgentMemory
+from orbiter.memory.auth import KeyFile, Principal
 from orbiter.memory.errors import QueryError
-from orbiter.memory.items import MemoryMetadata
-from orbiter.memory.keys import KeyFile, Principal
+from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.server import Settings, create_app, serving
 from orbiter.memory.wire import OPERATIONS, REST_ONLY
 

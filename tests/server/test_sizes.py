@@ -10,11 +10,11 @@ from tests.server.conftest import Client, Served
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.errors import QueryError
-from orbiter.memory.items import AIMemory, HumanMemory
-from orbiter.memory.server import _json
-from orbiter.memory.server._problems import Refused
+from orbiter.memory.model.items import AIMemory, HumanMemory
+from orbiter.memory.server.http import json_body
+from orbiter.memory.server.http.error_responses import Refused
 from orbiter.memory.wire import OPERATIONS, REQUIRED, REST_ONLY, TARGET_PARAMS, Operation, Param
-from orbiter.memory.wire._calls import MAX_LIST, dump_param
+from orbiter.memory.wire.calls import MAX_LIST, dump_param
 
 BARE = {"with_mcp": False, "with_dashboard": False}
 WAY = "use several calls, or import a file"
@@ -109,8 +109,8 @@ async def test_a_body_of_too_many_values_is_refused_before_it_is_read(
     def never(*_: object, **__: object) -> None:
         raise AssertionError("it was read")
 
-    monkeypatch.setattr("orbiter.memory.server._asking.parse", never)
-    body = b'{"things":[' + b",".join([filling] * (_json.MAX_VALUES + 1)) + b"]}"
+    monkeypatch.setattr("orbiter.memory.server.api.requests.parse", never)
+    body = b'{"things":[' + b",".join([filling] * (json_body.MAX_VALUES + 1)) + b"]}"
 
     answer = await api.post(
         "memories/batch?user_id=ann", content=body, headers={"Content-Type": "application/json"}
@@ -137,18 +137,18 @@ async def test_values_are_counted_wherever_a_slice_ends(
     value = {'a"b\\': ["\\\\", '",[', {"c": [1, [2]], "\\": "é\n"}], "d": '\\"\\\\"'}
     body = json.dumps(value).encode()
     count = sum(body.count(each) for each in (b",", b"[", b"{")) - len(",[")  # in a text
-    monkeypatch.setattr(_json, "_SLICE", size)
+    monkeypatch.setattr(json_body, "_SLICE", size)
 
-    monkeypatch.setattr(_json, "MAX_VALUES", count)
-    await _json.check_values(body)
+    monkeypatch.setattr(json_body, "MAX_VALUES", count)
+    await json_body.check_values(body)
 
-    monkeypatch.setattr(_json, "MAX_VALUES", count - 1)
+    monkeypatch.setattr(json_body, "MAX_VALUES", count - 1)
     with pytest.raises(Refused):
-        await _json.check_values(body)
+        await json_body.check_values(body)
 
 
 async def test_a_text_longer_than_any_memory_has_is_refused(api: httpx.AsyncClient) -> None:
-    body = b'{"what":"' + b"\\n" * (_json.MAX_TEXT // 2 + 1) + b'"}'
+    body = b'{"what":"' + b"\\n" * (json_body.MAX_TEXT // 2 + 1) + b'"}'
 
     answer = await api.post(
         "memories?user_id=ann", content=body, headers={"Content-Type": "application/json"}
@@ -161,7 +161,7 @@ async def test_a_text_longer_than_any_memory_has_is_refused(api: httpx.AsyncClie
 async def test_a_number_longer_than_any_is_refused_before_it_is_read(
     api: httpx.AsyncClient,
 ) -> None:
-    for start in range(_json._SLICE - 3, _json._SLICE):  # wherever a slice ends
+    for start in range(json_body._SLICE - 3, json_body._SLICE):  # wherever a slice ends
         body = b'{"what":"x","tags":[],' + b" " * start + b'"importance":' + b"9" * 100_000 + b"}"
 
         answer = await api.post(

@@ -15,14 +15,14 @@ import pytest
 from tests.server.conftest import Client, Served, new_key, until
 
 from orbiter.memory import AgentMemory
-from orbiter.memory.agent._reading import derived_id
-from orbiter.memory.agent._summaries import SummaryMemory
+from orbiter.memory.agent.inputs import derived_id
+from orbiter.memory.auth import KeyFile, Role
 from orbiter.memory.errors import StorageError
-from orbiter.memory.facts import FactMemory
-from orbiter.memory.items import MemoryItem, MemoryMetadata
-from orbiter.memory.keys import KeyFile, Role
-from orbiter.memory.records import PastVersion, Record
-from orbiter.memory.server import _transfers
+from orbiter.memory.model.derived import SummaryMemory
+from orbiter.memory.model.facts import FactMemory
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.records import PastVersion, Record
+from orbiter.memory.server.api import transfer_routes
 
 BOB = MemoryMetadata(user_id="bob")
 BARE = {"with_mcp": False, "with_dashboard": False}
@@ -328,7 +328,7 @@ async def test_more_transfers_than_the_disk_is_to_hold_are_put_off(
     served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     http = client(await served(**BARE))
-    monkeypatch.setattr(_transfers, "_AT_ONCE", 0)
+    monkeypatch.setattr(transfer_routes, "_AT_ONCE", 0)
 
     answer = await http.get("/v1/export", params={"user_id": "ann"})
 
@@ -344,7 +344,7 @@ async def test_what_goes_wrong_in_the_middle_is_told_in_the_stream(
         await asyncio.sleep(0.05)
         raise StorageError("the disk is full")
 
-    monkeypatch.setattr(_transfers, "import_sent", breaks)
+    monkeypatch.setattr(transfer_routes, "import_sent", breaks)
     http = client(await served(**BARE))
 
     answer = await http.post("/v1/import", params={"user_id": "ann"}, content=b"{}")

@@ -14,18 +14,18 @@ from pydantic import ValidationError
 from orbiter.memory import agent, errors
 from orbiter.memory.agent import AgentMemory, Page
 from orbiter.memory.errors import QueryError
-from orbiter.memory.items import (
+from orbiter.memory.model.items import (
     AIMemory,
     HumanMemory,
     MemoryItem,
     MemoryMetadata,
     MemoryStatus,
     ToolMemory,
-    load_item,
 )
+from orbiter.memory.model.serialization import load_item
+from orbiter.memory.model.trust import Trust
 from orbiter.memory.recall import Recalled
 from orbiter.memory.testing import HashEmbeddings
-from orbiter.memory.trust import Trust
 from orbiter.memory.wire import (
     OPERATIONS,
     REQUIRED,
@@ -37,7 +37,7 @@ from orbiter.memory.wire import (
     operations_of,
     write_call,
 )
-from orbiter.memory.wire._calls import load_param, load_text, parse
+from orbiter.memory.wire.calls import load_param, load_text, parse
 
 CLASSES: dict[str, type] = {
     "memory": agent.AgentMemory,

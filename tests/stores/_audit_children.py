@@ -4,7 +4,7 @@ import asyncio
 from multiprocessing.connection import Connection
 
 from orbiter.memory import HumanMemory, MemoryMetadata
-from orbiter.memory.stores import store_at
+from orbiter.memory.backends.registry import store_at
 
 
 def write_audited(pipe: Connection, url: str, name: str, count: int) -> None:

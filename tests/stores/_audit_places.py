@@ -9,8 +9,8 @@ import asyncpg
 import pytest
 
 from orbiter.memory import HumanMemory, MemoryMetadata, PostgresMemoryStore, SQLiteMemoryStore
-from orbiter.memory.audit import AuditEntry
-from orbiter.memory.stores import store_at
+from orbiter.memory.backends.registry import store_at
+from orbiter.memory.model.audit import AuditEntry
 
 Store = SQLiteMemoryStore | PostgresMemoryStore
 ANN = MemoryMetadata(user_id="ann", session_id="s")

@@ -1,6 +1,6 @@
 """Stores for processes that the kit starts: no more is imported than a store needs."""
 
-from orbiter.memory.backends.redis import RedisMemoryStore
+from orbiter.memory.backends.redis.store import RedisMemoryStore
 
 
 def redis_store(url: str, name: str, ttl_hours: float | None = None) -> RedisMemoryStore:

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from orbiter.memory import HumanMemory, MemoryItem, MemoryMetadata, PostgresMemoryStore
-from orbiter.memory.query import Query
+from orbiter.memory.model.query import Query
 from orbiter.memory.testing import HashEmbeddings
 
 EMBEDDINGS = HashEmbeddings()

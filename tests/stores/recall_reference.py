@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from orbiter.memory import MemoryItem, MemoryMetadata, words
-from orbiter.memory.backends._embedder import passages_of
-from orbiter.memory.query import Query
+from orbiter.memory import MemoryItem, MemoryMetadata
+from orbiter.memory.backends.sql.embedder import passages_of
+from orbiter.memory.model.query import Query
 from orbiter.memory.testing import HashEmbeddings
+from orbiter.memory.text import words
 
 
 class Fickle(HashEmbeddings):

@@ -29,9 +29,9 @@ from orbiter.memory import (
     ToolMemory,
     dump_item,
 )
-from orbiter.memory.backends import _sql
-from orbiter.memory.backends._postgres import dialect as postgres_dialect
-from orbiter.memory.backends._sqlite import words
+from orbiter.memory.backends.postgres import dialect as postgres_dialect
+from orbiter.memory.backends.sql import operations
+from orbiter.memory.backends.sqlite import trigram_index
 from orbiter.memory.testing.servers import PostgresServer
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
@@ -205,8 +205,8 @@ async def _on_each(stores: Sequence[Any], call: Callable[[Any], Awaitable[object
 def eager_indexes(probe: int = 0) -> Iterator[None]:
     """Make the stores use their text indexes for a handful of rows, as they do for many."""
     with (
-        patch.object(_sql, "PROBE", probe),
-        patch.object(words, "CHUNK", 4),
+        patch.object(operations, "PROBE", probe),
+        patch.object(trigram_index, "CHUNK", 4),
         patch.object(postgres_dialect, "FEW", probe),
     ):
         yield

@@ -32,9 +32,9 @@ from orbiter.memory import (
     UnsupportedError,
 )
 from orbiter.memory.agent._audit import AuditLog, read_as_one
-from orbiter.memory.agent._core import Core
-from orbiter.memory.audit import acting_as
-from orbiter.memory.stores import store_at
+from orbiter.memory.agent.runtime import Core
+from orbiter.memory.backends.registry import store_at
+from orbiter.memory.model.audit import acting_as
 
 __all__ = ["place", "role_dsn", "store", "url"]
 

@@ -9,12 +9,12 @@ import pytest
 from tests.stores._audit_places import ANN, BOB, Place, Store, busy, note, place, store, told, url
 
 from orbiter.memory import MemoryMetadata, SQLiteMemoryStore
-from orbiter.memory.audit import AuditEntry, AuditProblem, canonical, chain
-from orbiter.memory.backends import _audit_checks, _audit_log, _audit_reading
-from orbiter.memory.backends._audit_checks import ChainCheck, Findings, some_entries
-from orbiter.memory.backends._audit_rows import COLUMNS
-from orbiter.memory.backends._audit_spelling import Fields
-from orbiter.memory.records import Record
+from orbiter.memory.backends.sql import audit_log, audit_reader, audit_verify
+from orbiter.memory.backends.sql.audit_dialect import Fields
+from orbiter.memory.backends.sql.audit_rows import COLUMNS
+from orbiter.memory.backends.sql.audit_verify import ChainCheck, Findings, some_entries
+from orbiter.memory.model.audit import AuditEntry, AuditProblem, canonical, chain
+from orbiter.memory.model.records import Record
 
 __all__ = ["place", "store", "url"]
 
@@ -240,7 +240,7 @@ async def test_an_item_that_is_over_and_two_of_its_id_are_no_alarm(place: Place)
 async def test_a_beginning_that_was_broken_off_finds_what_has_changed_since(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (_audit_log, _audit_reading, _audit_checks):
+    for module in (audit_log, audit_reader, audit_verify):
         monkeypatch.setattr(module, "CHUNK", 3)
     async with place.store() as store:
         await store.add_many([note("text", f"{number}") for number in range(8)])

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from orbiter.memory import _ids
-from orbiter.memory.backends.postgres import PostgresMemoryStore
-from orbiter.memory.backends.redis import RedisMemoryStore
-from orbiter.memory.backends.sqlite import SQLiteMemoryStore
+from orbiter.memory.backends.postgres.store import PostgresMemoryStore
+from orbiter.memory.backends.redis.store import RedisMemoryStore
+from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
 from orbiter.memory.errors import QueryError
-from orbiter.memory.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata, ToolMemory
-from orbiter.memory.protocols import ConversationIndex
-from orbiter.memory.reports import ConversationInfo
-from orbiter.memory.testing._base import HOSTILE_IDS, START
+from orbiter.memory.model import ids
+from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata, ToolMemory
+from orbiter.memory.model.protocols import ConversationIndex
+from orbiter.memory.model.reports import ConversationInfo
+from orbiter.memory.testing.contracts.base_contract import HOSTILE_IDS, START
 from orbiter.memory.testing.servers import redis_server
 
 __all__ = ["redis_server"]
@@ -27,7 +27,7 @@ def made(request: pytest.FixtureRequest) -> Any:
         return SQLiteMemoryStore(), {}
     if request.param == "redis":
         url = request.getfixturevalue("redis_server").url()
-        return RedisMemoryStore(url, name=_ids.new_id()), {}
+        return RedisMemoryStore(url, name=ids.new_id()), {}
     parts = {"partitions": 2} if request.param == "partitioned" else {}
     return PostgresMemoryStore(request.getfixturevalue("postgres_dsn")), parts
 

@@ -8,15 +8,15 @@ import asyncpg
 import pytest
 import redis.asyncio as redis
 
-from orbiter.memory._ids import new_id
-from orbiter.memory.agent._messages import nothing_else
-from orbiter.memory.backends._sql import Statement
-from orbiter.memory.backends.postgres import PostgresMemoryStore
-from orbiter.memory.backends.redis import RedisMemoryStore
-from orbiter.memory.backends.sqlite import SQLiteMemoryStore
-from orbiter.memory.items import HumanMemory, MemoryMetadata, MemoryStatus
-from orbiter.memory.query import Cursor, Query
-from orbiter.memory.testing._base import START
+from orbiter.memory.agent.chat_history import nothing_else
+from orbiter.memory.backends.postgres.store import PostgresMemoryStore
+from orbiter.memory.backends.redis.store import RedisMemoryStore
+from orbiter.memory.backends.sql.dialect import Statement
+from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
+from orbiter.memory.model.ids import new_id
+from orbiter.memory.model.items import HumanMemory, MemoryMetadata, MemoryStatus
+from orbiter.memory.model.query import Cursor, Query
+from orbiter.memory.testing.contracts.base_contract import START
 from orbiter.memory.testing.servers import (
     PostgresServer,
     RedisServer,

@@ -8,9 +8,9 @@ import pytest
 from tests.stores.postgres_recall import role_dsn
 
 from orbiter.memory import HumanMemory, MemoryItem, MemoryMetadata
-from orbiter.memory.backends.postgres import PostgresMemoryStore
-from orbiter.memory.backends.sqlite import SQLiteMemoryStore
-from orbiter.memory.testing._base import START
+from orbiter.memory.backends.postgres.store import PostgresMemoryStore
+from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
+from orbiter.memory.testing.contracts.base_contract import START
 
 __all__ = ["role_dsn"]
 

@@ -27,16 +27,17 @@ from orbiter.memory import (
     SQLiteMemoryStore,
     ToolMemory,
 )
-from orbiter.memory._caches import clear_all
-from orbiter.memory.backends._postgres import erasing as postgres_erasing
-from orbiter.memory.backends._sql_store import SQLMemoryStore
-from orbiter.memory.backends._sqlite import erasing, opening, scrubbing, upkeep
-from orbiter.memory.backends._sqlite.terms import owner
-from orbiter.memory.erasure import Erasure
-from orbiter.memory.query import Query
+from orbiter.memory.backends.postgres import erase
+from orbiter.memory.backends.sql.store import SQLMemoryStore
+from orbiter.memory.backends.sqlite import erase as erasing
+from orbiter.memory.backends.sqlite import file_checks, maintenance, scrub
+from orbiter.memory.backends.sqlite.term_index import owner
+from orbiter.memory.model.erasure import Erasure
+from orbiter.memory.model.query import Query
 from orbiter.memory.recall._features import terms_of
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.testing.servers import RedisServer, redis_server
+from orbiter.memory.text.text_caches import clear_all
 
 __all__ = ["redis_server"]
 
@@ -149,7 +150,7 @@ async def test_what_is_found_again_in_an_index_is_told(
     store: SQLiteMemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as skipping:
-        skipping.setattr(scrubbing, "merge_some", lambda *_, **__: False)
+        skipping.setattr(scrub, "merge_some", lambda *_, **__: False)
         skipping.setattr(erasing, "unmerged", lambda *_, **__: [])  # the bytes tell it, too
         done = await store.erase(metadata=MemoryMetadata(user_id=ALICE.user_id))
 
@@ -167,7 +168,7 @@ async def test_what_is_found_again_in_free_pages_is_told(
         connection.execute("PRAGMA secure_delete = OFF")
 
     await store._file.read(keep_free_pages, writing=True)
-    monkeypatch.setattr(upkeep, "vacuum_only", lambda _: None)
+    monkeypatch.setattr(maintenance, "vacuum_only", lambda _: None)
 
     done = await store.erase(metadata=MemoryMetadata(user_id=ALICE.user_id))
 
@@ -194,7 +195,7 @@ async def test_reading_the_bytes_costs_no_lock(store: SQLiteMemoryStore, tmp_pat
     # Who thinks it is the last one takes the journal away, and with it what is written since.
     assert (tmp_path / "db" / "a.db-wal").exists()
     await store.close()
-    assert opening._read == {}
+    assert file_checks._read == {}
     await store.init()
     assert await store.get("new") is not None
 
@@ -237,7 +238,7 @@ async def test_a_reader_who_began_before_is_told_and_waited_for(
 KILLED = """
 import asyncio, os, signal, sys
 from orbiter.memory import MemoryMetadata, SQLiteMemoryStore
-from orbiter.memory.backends._sqlite import scrubbing
+from orbiter.memory.backends.sqlite import scrub as scrubbing
 
 async def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -410,7 +411,7 @@ async def test_no_row_of_what_was_erased_is_in_any_table(
 async def test_a_transaction_that_may_still_see_it_is_told(
     postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_erasing, "PATIENCE", 0.1)
+    monkeypatch.setattr(erase, "PATIENCE", 0.1)
     async with PostgresMemoryStore(postgres_dsn) as store:
         await store.add(said("eat marzipanbroetchen", "a1"))
         reader = await asyncpg.connect(postgres_dsn)

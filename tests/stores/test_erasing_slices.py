@@ -10,9 +10,9 @@ import pytest
 from tests.stores.test_erasing import ALICE, BOB, bytes_of, check_bob, fill, left_in, said
 
 from orbiter.memory import MemoryMetadata, PostgresMemoryStore, SQLiteMemoryStore
-from orbiter.memory._progress import Checkpoint, Tracker, track
-from orbiter.memory.backends import _sql_erasing
-from orbiter.memory.backends._sqlite import upkeep
+from orbiter.memory.backends.sql import erase
+from orbiter.memory.backends.sqlite import maintenance
+from orbiter.memory.tasks.progress import Checkpoint, Tracker, track
 from orbiter.memory.testing import HashEmbeddings
 
 Sql = SQLiteMemoryStore | PostgresMemoryStore
@@ -40,7 +40,7 @@ async def open_store(
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_sql_erasing, "SLICE", SLICE, raising=False)
+    monkeypatch.setattr(erase, "SLICE", SLICE, raising=False)
 
 
 async def test_another_writes_between_two_slices(
@@ -134,7 +134,7 @@ async def test_who_goes_on_looks_for_what_went_before(
         saved = await interrupt(store, after=4)
         assert await store.count(metadata=WHO, include_deleted=True) == 0
         with monkeypatch.context() as patched:
-            patched.setattr(upkeep, "vacuum_only", lambda _: None)
+            patched.setattr(maintenance, "vacuum_only", lambda _: None)
             with track(Tracker(lambda *_: None, saved=saved)):
                 done = await store.erase(metadata=WHO)
 

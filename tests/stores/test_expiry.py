@@ -1,7 +1,7 @@
 """Items that are over: no structure beside the rows shows them, and a sweep leaves nothing.
 
-What every store does is in the kit, `testing/_expiry.py`. Here rows are made to be over by hand,
-behind the store's back, so that it has not swept yet.
+What every store does is in the kit, `contracts/expiry_contract.py`. Here rows are made to be over
+by hand, behind the store's back, so that it has not swept yet.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ from orbiter.memory import (
     dump_item,
     load_item,
 )
-from orbiter.memory._ids import new_id
-from orbiter.memory.backends._postgres import recall as postgres_recall
-from orbiter.memory.backends._postgres import schema as postgres_schema
-from orbiter.memory.backends._rows import decode, encode
-from orbiter.memory.backends._sqlite import expiry
-from orbiter.memory.backends._sqlite import schema as sqlite_schema
-from orbiter.memory.copies import copy_item
-from orbiter.memory.query import Query
+from orbiter.memory.backends.postgres import recall as postgres_recall
+from orbiter.memory.backends.postgres import schema as postgres_schema
+from orbiter.memory.backends.sql.rows import decode, encode
+from orbiter.memory.backends.sqlite import expiry
+from orbiter.memory.backends.sqlite import schema as sqlite_schema
+from orbiter.memory.model.copying import copy_item
+from orbiter.memory.model.ids import new_id
+from orbiter.memory.model.query import Query
 from orbiter.memory.recall import Mirror
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.testing.servers import RedisServer, redis_server
@@ -325,7 +325,7 @@ async def test_databases_of_every_past_version_learn_to_expire(
 SWEEPS = """
 import asyncio, sys
 from orbiter.memory import SQLiteMemoryStore
-from orbiter.memory.backends._sqlite import expiry
+from orbiter.memory.backends.sqlite import expiry
 expiry.CHUNK = 8
 async def main():
     async with SQLiteMemoryStore(sys.argv[1]) as store:

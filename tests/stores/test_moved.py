@@ -23,11 +23,11 @@ from orbiter.memory import (
     SQLiteMemoryStore,
     StorageError,
 )
-from orbiter.memory.agent._activity import activity_name
-from orbiter.memory.backends._redis.items import RedisItems
-from orbiter.memory.episodic import ShortTermMemoryManager
-from orbiter.memory.records import MOST_VERSIONS, PastVersion, Record
-from orbiter.memory.stores import store_at
+from orbiter.memory.backends.redis.items import RedisItems
+from orbiter.memory.backends.registry import store_at
+from orbiter.memory.episodic.manager import ShortTermMemoryManager
+from orbiter.memory.model.activity_keys import activity_name
+from orbiter.memory.model.records import MOST_VERSIONS, PastVersion, Record
 from orbiter.memory.testing.servers import PostgresServer, RedisServer, redis_server
 from orbiter.memory.transfer import export_records, import_records, migrate
 

@@ -29,8 +29,8 @@ from orbiter.memory import (
     SystemMemory,
     ToolMemory,
 )
-from orbiter.memory.backends import _originals
-from orbiter.memory.backends._sqlite import originals
+from orbiter.memory.backends.sql import original_rows
+from orbiter.memory.backends.sqlite import originals
 from orbiter.memory.errors import TransferError
 from orbiter.memory.transfer import import_file, migrate
 
@@ -243,7 +243,7 @@ def adopt_and_die(pipe: Connection, path: str, rows: int) -> None:
     """Open a file of the original, and be killed after so many rows."""
     import asyncio  # noqa: PLC0415 - this runs in a process of its own
 
-    left, adopted = rows, _originals.adopted
+    left, adopted = rows, original_rows.adopted
 
     def mortal(row: Any) -> Any:
         nonlocal left

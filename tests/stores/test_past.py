@@ -17,8 +17,8 @@ from orbiter.memory import (
     QueryError,
     SQLiteMemoryStore,
 )
-from orbiter.memory.backends._sql import Statement, Steps
-from orbiter.memory.copies import copy_item
+from orbiter.memory.backends.sql.dialect import Statement, Steps
+from orbiter.memory.model.copying import copy_item
 from orbiter.memory.testing.servers import PostgresServer
 
 Store = SQLiteMemoryStore | PostgresMemoryStore

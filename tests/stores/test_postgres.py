@@ -16,9 +16,9 @@ from orbiter.memory import (
     NotInitializedError,
     PostgresMemoryStore,
 )
-from orbiter.memory.backends._postgres import schema
-from orbiter.memory.backends._postgres.dialect import MOST_TEXT
-from orbiter.memory.backends._postgres.pool import Fate
+from orbiter.memory.backends.postgres import schema
+from orbiter.memory.backends.postgres.dialect import MOST_TEXT
+from orbiter.memory.backends.postgres.pool import Fate
 
 ANN = MemoryMetadata(user_id="ann", extra={"k": 1e16})
 

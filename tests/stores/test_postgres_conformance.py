@@ -40,7 +40,7 @@ class TestWhole(StoreConformance):
 
     def recipe(self, store: MemoryStore) -> Recipe:
         made: Any = store
-        return Recipe("orbiter.memory.backends.postgres:PostgresMemoryStore", (made._dsn,))
+        return Recipe("orbiter.memory.backends.postgres.store:PostgresMemoryStore", (made._dsn,))
 
 
 class TestPartitioned(TestWhole):

@@ -15,11 +15,11 @@ from orbiter.memory import (
     MemoryMetadata,
     PostgresMemoryStore,
     SQLiteMemoryStore,
-    words,
 )
-from orbiter.memory.backends._postgres import terms
-from orbiter.memory.query import Query
-from orbiter.memory.records import Record
+from orbiter.memory.backends.postgres import term_index
+from orbiter.memory.model.query import Query
+from orbiter.memory.model.records import Record
+from orbiter.memory.text import words
 
 ALICE = MemoryMetadata(user_id="alice", session_id="her-session")
 BOB = MemoryMetadata(user_id="bob")
@@ -67,8 +67,8 @@ async def left(other: Any) -> dict[str, int]:
 
 async def make_terms(store: PostgresMemoryStore, other: Any) -> None:
     """Make the terms of what waits, on another's connection, which is left to commit."""
-    rows = await store._read(lambda: terms.pending(store._dialect, None))
-    await store._driver.run(other, terms.settle(store._dialect, terms.derive(rows)))
+    rows = await store._read(lambda: term_index.pending(store._dialect, None))
+    await store._driver.run(other, term_index.settle(store._dialect, term_index.derive(rows)))
 
 
 # Removing while others make terms
@@ -101,7 +101,7 @@ async def test_words_that_nobody_has_are_removed_and_told(
     await other.execute("INSERT INTO memory_terms VALUES (' carl', 'carl', 1)")
 
     with monkeypatch.context() as patch:
-        patch.setattr("orbiter.memory.backends._postgres.orphans.sweep", _nothing)
+        patch.setattr("orbiter.memory.backends.postgres.orphan_rows.sweep", _nothing)
         kept = await store.erase(metadata=MemoryMetadata(session_id="her-session"))
     again = await store.erase(metadata=MemoryMetadata(session_id="her-session"))
 
@@ -161,7 +161,7 @@ async def test_records_are_written_in_the_order_of_ids(
 async def test_many_new_records_keep_their_order_and_wait_for_nobody(
     store: PostgresMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orbiter.memory.backends._postgres.keeping.BATCH", 2)
+    monkeypatch.setattr("orbiter.memory.backends.postgres.record_writer.BATCH", 2)
     await store.add(note("4"))
     given = [Record(note(name, "straße")) for name in ("5", "3", "4", "1", "2")]
 

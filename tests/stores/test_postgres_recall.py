@@ -21,16 +21,10 @@ from tests.stores.postgres_recall import (
     texts,
 )
 
-from orbiter.memory import (
-    AccessError,
-    HumanMemory,
-    MemoryItem,
-    MemoryMetadata,
-    PostgresMemoryStore,
-    words,
-)
-from orbiter.memory.backends._postgres import matching, schema
-from orbiter.memory.query import Query
+from orbiter.memory import AccessError, HumanMemory, MemoryItem, MemoryMetadata, PostgresMemoryStore
+from orbiter.memory.backends.postgres import schema, term_search
+from orbiter.memory.model.query import Query
+from orbiter.memory.text import words
 
 __all__ = ["role_dsn", "store"]
 
@@ -62,7 +56,7 @@ def best_first(items: Sequence[MemoryItem], terms: Sequence[str], asked: Query) 
 async def test_words_are_ranked_alike_whichever_terms_are_looked_up(
     store: PostgresMemoryStore, monkeypatch: pytest.MonkeyPatch, common: int
 ) -> None:
-    monkeypatch.setattr(matching, "COMMON", common)
+    monkeypatch.setattr(term_search, "COMMON", common)
     items = [item(f"i{n}", text, "ann" if n % 3 else "bob") for n, text in enumerate(texts(240))]
     await store.add_many(items)
     dice = random.Random(2)

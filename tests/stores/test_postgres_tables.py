@@ -18,8 +18,8 @@ from orbiter.memory import (
     PostgresMemoryStore,
     StorageError,
 )
-from orbiter.memory.backends._sql import Statement
-from orbiter.memory.query import Query
+from orbiter.memory.backends.sql.dialect import Statement
+from orbiter.memory.model.query import Query
 from orbiter.memory.testing.servers import PostgresServer
 
 

@@ -18,13 +18,14 @@ from tests.stores.postgres_recall import (
     texts,
 )
 
-from orbiter.memory import MemoryItem, MemoryMetadata, PostgresMemoryStore, words
-from orbiter.memory.backends._embedder import Embedded
-from orbiter.memory.backends._postgres import embedding, models, vectors
-from orbiter.memory.backends._sql import Statement
+from orbiter.memory import MemoryItem, MemoryMetadata, PostgresMemoryStore
+from orbiter.memory.backends.postgres import embedding, models, vectors
+from orbiter.memory.backends.sql.dialect import Statement
+from orbiter.memory.backends.sql.embedder import Embedded
 from orbiter.memory.errors import EmbeddingsMismatchError
-from orbiter.memory.query import Query
+from orbiter.memory.model.query import Query
 from orbiter.memory.testing import HashEmbeddings
+from orbiter.memory.text import words
 
 __all__ = ["role_dsn", "store"]
 
@@ -122,7 +123,7 @@ async def _plans(connection: Any, make: Callable[[], Any]) -> list[str]:
 
 
 def vectors_of(text: str) -> Any:
-    from orbiter.memory.backends._vectors.directions import direction  # noqa: PLC0415 - an extra
+    from orbiter.memory.backends.vector.normalize import direction  # noqa: PLC0415 - an extra
 
     return direction(near(text), EMBEDDINGS.dimension)
 
@@ -303,7 +304,7 @@ async def test_what_was_taken_by_someone_who_is_gone_is_taken_again(
 async def test_items_that_were_there_before_a_model_are_embedded(
     postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orbiter.memory.backends._postgres.recall.WALK", 7)
+    monkeypatch.setattr("orbiter.memory.backends.postgres.recall.WALK", 7)
     async with PostgresMemoryStore(postgres_dsn) as plain:
         await plain.add_many([item(f"{n}", f"number {n}", f"u{n % 3}") for n in range(30)])
         await plain.catch_up()

@@ -19,11 +19,11 @@ from orbiter.memory import (
     PostgresMemoryStore,
     SQLiteMemoryStore,
 )
-from orbiter.memory.backends import _embedder
-from orbiter.memory.backends._postgres import models as postgres_models
+from orbiter.memory.backends.postgres import models as postgres_models
+from orbiter.memory.backends.sql import embedder
 from orbiter.memory.errors import EmbeddingError
-from orbiter.memory.protocols import Embeddings
-from orbiter.memory.query import Query
+from orbiter.memory.model.protocols import Embeddings
+from orbiter.memory.model.query import Query
 from orbiter.memory.testing import HashEmbeddings
 
 __all__ = ["role_dsn"]
@@ -154,8 +154,8 @@ class Odd(Detailed):
 async def test_details_that_are_no_rows_are_refused_and_keep_nothing_else_waiting(
     place: Place, answer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_embedder, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(_embedder, "LONGEST_PAUSE", 0.02)
+    monkeypatch.setattr(embedder, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(embedder, "LONGEST_PAUSE", 0.02)
     embeddings = Odd(answer)
     async with place.open(embeddings) as store:
         await store.add_many([item(f"{n}", f"number {n}") for n in range(5)])

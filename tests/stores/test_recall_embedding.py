@@ -19,10 +19,10 @@ from orbiter.memory import (
     QueryError,
     SQLiteMemoryStore,
 )
-from orbiter.memory.backends import _embedder
+from orbiter.memory.backends.sql import embedder
 from orbiter.memory.errors import EmbeddingsMismatchError, MemoryError, NotInitializedError
-from orbiter.memory.protocols import Embeddings
-from orbiter.memory.query import Query
+from orbiter.memory.model.protocols import Embeddings
+from orbiter.memory.model.query import Query
 from orbiter.memory.testing import HashEmbeddings
 
 ANN = MemoryMetadata(user_id="ann")
@@ -39,8 +39,8 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_embedder, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(_embedder, "LONGEST_PAUSE", 0.02)
+    monkeypatch.setattr(embedder, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(embedder, "LONGEST_PAUSE", 0.02)
 
 
 def items(count: int, text: str = "painting {}") -> list[HumanMemory]:
@@ -150,8 +150,8 @@ async def test_a_vector_of_zeros_is_near_nothing_and_its_item_kept(opened: Any) 
 async def test_a_model_that_fails_is_not_called_in_a_hot_loop(
     opened: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_embedder, "FIRST_PAUSE", 30.0)
-    monkeypatch.setattr(_embedder, "LONGEST_PAUSE", 60.0)
+    monkeypatch.setattr(embedder, "FIRST_PAUSE", 30.0)
+    monkeypatch.setattr(embedder, "LONGEST_PAUSE", 60.0)
     embeddings = Fickle()
     embeddings.bad = "painting"
     async with opened(embeddings) as store:
@@ -164,8 +164,8 @@ async def test_a_model_that_fails_is_not_called_in_a_hot_loop(
 
 @pytest.fixture
 def long_pauses(monkeypatch: pytest.MonkeyPatch, short_pauses: None) -> None:
-    monkeypatch.setattr(_embedder, "FIRST_PAUSE", 30.0)
-    monkeypatch.setattr(_embedder, "LONGEST_PAUSE", 60.0)
+    monkeypatch.setattr(embedder, "FIRST_PAUSE", 30.0)
+    monkeypatch.setattr(embedder, "LONGEST_PAUSE", 60.0)
 
 
 async def put_off_poison(store: Any) -> None:
@@ -383,7 +383,7 @@ async def test_a_reindex_that_fails_closes_what_it_opened_and_goes_on_later(open
     async with opened(HashEmbeddings(8)) as old:
         assert len(await found(old, HashEmbeddings(8), "painting")) == 100
     embeddings.bad = "\0"
-    assert await store.reindex() == 100 - _embedder.CHUNK
+    assert await store.reindex() == 100 - embedder.CHUNK
     assert len(await found(store, embeddings, "painting")) == 100
     await store.close()
 
@@ -403,7 +403,7 @@ async def test_a_reindex_that_fails_leaves_an_open_store_at_work(opened: Any) ->
         await store.add(HumanMemory(content="painting late", metadata=ANN))
         assert await store.catch_up() == 0
         assert len(await found(store, embeddings, "painting")) == 101
-        assert await store.reindex() == 101 - _embedder.CHUNK
+        assert await store.reindex() == 101 - embedder.CHUNK
         assert len(await found(store, embeddings, "painting")) == 101
 
 

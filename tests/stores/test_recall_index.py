@@ -26,17 +26,17 @@ from orbiter.memory import (
     PostgresMemoryStore,
     QueryError,
     SQLiteMemoryStore,
-    words,
 )
-from orbiter.memory.protocols import (
+from orbiter.memory.model.protocols import (
     ConversationStore,
     DetailStore,
     Embeddings,
     LexicalStore,
     VectorStore,
 )
-from orbiter.memory.query import Query
+from orbiter.memory.model.query import Query
 from orbiter.memory.testing import HashEmbeddings
+from orbiter.memory.text import words
 
 ANN, BOB = MemoryMetadata(user_id="ann"), MemoryMetadata(user_id="bob")
 START = datetime(2025, 1, 1, tzinfo=UTC)

@@ -21,7 +21,7 @@ from orbiter.memory import (
     RedisMemoryStore,
     SQLiteMemoryStore,
 )
-from orbiter.memory.records import Record
+from orbiter.memory.model.records import Record
 from orbiter.memory.testing.servers import PostgresServer, RedisServer, redis_server
 from orbiter.memory.transfer import migrate
 

@@ -16,8 +16,8 @@ from orbiter.memory import (
     MemoryItem,
     MemoryMetadata,
 )
-from orbiter.memory._ids import new_id
-from orbiter.memory.backends.redis import MAX_BATCH, RedisMemoryStore
+from orbiter.memory.backends.redis.store import MAX_BATCH, RedisMemoryStore
+from orbiter.memory.model.ids import new_id
 from orbiter.memory.testing.servers import RedisServer, redis_server
 
 __all__ = ["redis_server"]

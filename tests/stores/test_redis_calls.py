@@ -19,8 +19,8 @@ from orbiter.memory import (
     StorageError,
     VersionConflict,
 )
-from orbiter.memory._ids import new_id
-from orbiter.memory.backends.redis import RedisMemoryStore
+from orbiter.memory.backends.redis.store import RedisMemoryStore
+from orbiter.memory.model.ids import new_id
 from orbiter.memory.testing.servers import RedisServer, redis_server, require_or_skip
 
 __all__ = ["client", "redis_server", "store"]

@@ -20,7 +20,7 @@ from orbiter.memory import (
     last_rounds,
     trim_to,
 )
-from orbiter.memory.conversation import OpenGroup
+from orbiter.memory.conversation.windows import OpenGroup
 from orbiter.memory.short_term import ShortTermMemory
 from orbiter.memory.testing import Capabilities, StoreConformance, random_history
 

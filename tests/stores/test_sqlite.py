@@ -17,10 +17,10 @@ from orbiter.memory import (
     SQLiteMemoryStore,
     StorageError,
 )
-from orbiter.memory.backends._sql import Operations
-from orbiter.memory.backends._sqlite import schema
-from orbiter.memory.backends._sqlite.dialect import SQLiteDialect
-from orbiter.memory.query import Cursor
+from orbiter.memory.backends.sql.operations import Operations
+from orbiter.memory.backends.sqlite import schema
+from orbiter.memory.backends.sqlite.dialect import SQLiteDialect
+from orbiter.memory.model.query import Cursor
 
 
 @pytest.fixture

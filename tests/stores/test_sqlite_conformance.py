@@ -45,4 +45,4 @@ class TestInAFile(StoreConformance):
 
     def recipe(self, store: MemoryStore) -> Recipe:
         made: Any = store
-        return Recipe("orbiter.memory.backends.sqlite:SQLiteMemoryStore", (made.db_path,))
+        return Recipe("orbiter.memory.backends.sqlite.store:SQLiteMemoryStore", (made.db_path,))

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from tests.stores.recall_reference import Detailed, check_details, check_meaning, check_words
 
-from orbiter.memory import HumanMemory, MemoryMetadata, SQLiteMemoryStore, words
-from orbiter.memory.backends._sqlite import matching, schema, shelves, terms, vectors
-from orbiter.memory.query import Query
+from orbiter.memory import HumanMemory, MemoryMetadata, SQLiteMemoryStore
+from orbiter.memory.backends.sqlite import schema, term_index, term_search, vectors
+from orbiter.memory.backends.sqlite import vector_cache as shelves
+from orbiter.memory.model.query import Query
+from orbiter.memory.text import words
 
 ANN, BOB = MemoryMetadata(user_id="ann"), MemoryMetadata(user_id="bob")
 EMBEDDINGS = Detailed(16)
@@ -182,7 +184,7 @@ async def test_without_fts5_words_are_found_among_the_newest(
         await store.add(HumanMemory(id="new", content="a new painting by hand", metadata=ANN))
         for metadata in (ANN, BOB):
             await check_words(store, ["paint", "7", "hand"], Query(metadata=metadata, limit=9))
-        monkeypatch.setattr(matching, "SCANNED", 10)
+        monkeypatch.setattr(term_search, "SCANNED", 10)
         found = await store.match_words(["paint"], Query(metadata=ANN, limit=50))
         assert (len(found.items), found.passages) == (10, 10)
 
@@ -191,7 +193,7 @@ async def test_common_terms_cost_no_more_than_their_newest_passages(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in (("PROBED", 4), ("MOST", 20), ("BUDGET", 20), ("CHUNK", 16)):
-        monkeypatch.setattr(terms if name == "CHUNK" else matching, name, value)
+        monkeypatch.setattr(term_index if name == "CHUNK" else term_search, name, value)
     async with SQLiteMemoryStore(path) as store:
         found = await store.match_words(["paint", "7", "nothing"], Query(metadata=ANN, limit=100))
         session = MemoryMetadata(user_id="ann", session_id="s0")

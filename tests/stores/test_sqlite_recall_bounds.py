@@ -15,10 +15,10 @@ from orbiter.memory import (
     MemoryStatus,
     SQLiteMemoryStore,
 )
-from orbiter.memory.backends import sqlite
-from orbiter.memory.backends._sqlite import matching, schema, terms
+from orbiter.memory.backends.sqlite import schema, term_index, term_search
+from orbiter.memory.backends.sqlite import store as sqlite
 from orbiter.memory.errors import MemoryTimeoutError
-from orbiter.memory.query import Query
+from orbiter.memory.model.query import Query
 from orbiter.memory.testing import HashEmbeddings
 
 ANN = MemoryMetadata(user_id="ann")
@@ -59,7 +59,7 @@ FILTERS: tuple[dict[str, Any], ...] = (
 
 def in_small(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("PROBED", 4), ("MOST", 20), ("BUDGET", 20), ("SCANNED", 20)):
-        monkeypatch.setattr(matching, name, value)
+        monkeypatch.setattr(term_search, name, value)
 
 
 @pytest.mark.parametrize("old", [1, 30])
@@ -216,7 +216,7 @@ async def test_purge_forgets_long_texts_in_transactions_of_a_few(
         for n in range(8):
             await store.delete(f"{n:05}")
         made: list[int] = []
-        monkeypatch.setattr(terms, "documents", counted(terms.documents, made))
+        monkeypatch.setattr(term_index, "documents", counted(term_index.documents, made))
         writes: list[int] = []
         run = store._file.read
 

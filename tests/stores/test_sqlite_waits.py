@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orbiter.memory import HumanMemory, MemoryTimeoutError, SQLiteMemoryStore
-from orbiter.memory.backends._sqlite.patience import Patience
+from orbiter.memory.backends.sqlite.busy_timeout import Patience
 
 PATIENCE = 0.4
 
@@ -79,7 +79,7 @@ async def test_a_write_behind_a_blocked_chore_waits_no_longer_than_it_may(
         connection.execute("COMMIT")
         return False
 
-    monkeypatch.setattr("orbiter.memory.backends._sqlite.file.chore", chore)
+    monkeypatch.setattr("orbiter.memory.backends.sqlite.connection_manager.chore", chore)
     async with SQLiteMemoryStore(path, busy_timeout=PATIENCE) as store:
         await store.add(HumanMemory(content="before"))
         waits = Waits(store)

@@ -20,9 +20,9 @@ from orbiter.memory import (
     Query,
     QueryError,
 )
-from orbiter.memory.backends import vector as vector_module
 from orbiter.memory.backends.vector import Embeddings, VectorMemoryStore
-from orbiter.memory.protocols import VectorStore
+from orbiter.memory.backends.vector import store as vector_module
+from orbiter.memory.model.protocols import VectorStore
 from orbiter.memory.testing import HashEmbeddings
 
 START = datetime(2025, 1, 1, tzinfo=UTC)

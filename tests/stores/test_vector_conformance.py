@@ -2,7 +2,7 @@
 
 import pytest
 
-from orbiter.memory.backends.vector import VectorMemoryStore
+from orbiter.memory.backends.vector.store import VectorMemoryStore
 from orbiter.memory.testing import Capabilities, HashEmbeddings, StoreConformance
 
 

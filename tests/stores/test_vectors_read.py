@@ -7,8 +7,8 @@ from tests.stores.postgres_recall import role_dsn
 from tests.stores.test_recall_details import LONG, Place, item, place
 
 from orbiter.memory import RedisMemoryStore
-from orbiter.memory.backends._postgres import models
-from orbiter.memory.protocols import VectorReader
+from orbiter.memory.backends.postgres import models
+from orbiter.memory.model.protocols import VectorReader
 from orbiter.memory.testing import HashEmbeddings
 
 __all__ = ["place", "role_dsn"]

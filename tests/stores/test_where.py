@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 from tests.stores.postgres_recall import role_dsn
 
-from orbiter.memory.backends import _sql
-from orbiter.memory.backends._postgres import dialect
-from orbiter.memory.backends._postgres.where import PostgresWording
-from orbiter.memory.backends._sqlite.where import fits
-from orbiter.memory.backends.postgres import PostgresMemoryStore
-from orbiter.memory.backends.sqlite import SQLiteMemoryStore
-from orbiter.memory.filters import parse_where
-from orbiter.memory.items import HumanMemory, MemoryItem, MemoryMetadata
-from orbiter.memory.query import Query
+from orbiter.memory.backends.postgres import dialect
+from orbiter.memory.backends.postgres.store import PostgresMemoryStore
+from orbiter.memory.backends.postgres.where import PostgresWording
+from orbiter.memory.backends.sql import operations
+from orbiter.memory.backends.sql.dialect import Args
+from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
+from orbiter.memory.backends.sqlite.where import fits
+from orbiter.memory.model.filters import parse_where
+from orbiter.memory.model.items import HumanMemory, MemoryItem, MemoryMetadata
+from orbiter.memory.model.query import Query
 from orbiter.memory.testing import HashEmbeddings
-from orbiter.memory.testing._base import START
-from orbiter.memory.testing._confusables import confusable_items, random_where
+from orbiter.memory.testing.contracts.base_contract import START
+from orbiter.memory.testing.contracts.filter_fixtures import confusable_items, random_where
 
 __all__ = ["role_dsn"]
 
@@ -103,7 +104,7 @@ async def test_where_holds_however_rows_are_found(
             plain = await store.search(metadata=ANN, where=where, limit=100)
             assert [item.id for item in plain] == expected, where
             for probe in (512, 1):  # from the newest rows, and through the index
-                monkeypatch.setattr(_sql, "PROBE", probe)
+                monkeypatch.setattr(operations, "PROBE", probe)
                 monkeypatch.setattr(dialect, "FEW", probe)
                 texts = await store.search(query="CODE", metadata=ANN, where=where, limit=100)
                 assert [item.id for item in texts] == expected, where
@@ -168,7 +169,7 @@ async def test_stores_agree_on_filters_over_text(seed: int) -> None:
 
 
 def test_postgres_orders_text_by_its_bytes_whatever_the_locale() -> None:
-    args = _sql.Args(dialect.PostgresDialect())
+    args = Args(dialect.PostgresDialect())
     condition = parse_where({"content": {"$gt": "a"}, "$not": {"k": {"$lte": "b"}}})
     assert condition is not None
 

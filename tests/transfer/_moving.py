@@ -15,9 +15,9 @@ from orbiter.memory import (
     SystemMemory,
     ToolMemory,
 )
-from orbiter.memory.facts import FactMemory
-from orbiter.memory.records import Record
-from orbiter.memory.transfer._native import MovableStore, pages_of
+from orbiter.memory.model.facts import FactMemory
+from orbiter.memory.model.records import Record
+from orbiter.memory.transfer.native import MovableStore, pages_of
 
 SQLStore = SQLiteMemoryStore | PostgresMemoryStore
 

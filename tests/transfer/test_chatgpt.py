@@ -10,7 +10,7 @@ from tests.transfer._importing import assert_legal, document, everything, places
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.items import AIMemory, MemoryItem, ToolMemory
+from orbiter.memory.model.items import AIMemory, MemoryItem, ToolMemory
 
 Tree = dict[str, dict[str, object]]
 

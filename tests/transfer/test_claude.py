@@ -12,7 +12,7 @@ from tests.transfer._importing import assert_legal, document, everything, lines,
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.items import AIMemory, MemoryItem, ToolMemory
+from orbiter.memory.model.items import AIMemory, MemoryItem, ToolMemory
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ from tests.agent.conftest import Open
 from tests.transfer._importing import everything, lines, places, said, take
 
 from orbiter.memory.errors import TransferError
-from orbiter.memory.items import MemoryMetadata
+from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.transfer import Limits
-from orbiter.memory.transfer._reading import Reader
-from orbiter.memory.transfer._report import Report
-from orbiter.memory.transfer._source import open_source
+from orbiter.memory.transfer.io.open_source import open_source
+from orbiter.memory.transfer.reader import Reader
+from orbiter.memory.transfer.report import Report
 
 MB = 2**20
 

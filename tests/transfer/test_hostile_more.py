@@ -15,10 +15,10 @@ import pytest
 from tests.agent.conftest import Open
 from tests.transfer._importing import document, everything, lines, said, take
 
-from orbiter.memory.backends.sqlite import SQLiteMemoryStore
+from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
 from orbiter.memory.errors import TransferError
 from orbiter.memory.transfer import Limits, import_file, import_records
-from orbiter.memory.transfer._json_values import depth_of, json_value
+from orbiter.memory.transfer.io.json_values import depth_of, json_value
 
 MB = 2**20
 HEADER = b'{"format":"orbiter-memory records","format_version":1}\n'
@@ -148,7 +148,7 @@ async def test_an_import_can_be_given_up(
     memory = open_memory("memory://", embeddings=None)
     path = _pointing_at_itself(tmp_path / "a.db")
     # So that only giving it up can end it.
-    monkeypatch.setattr("orbiter.memory.transfer._tables._STEPS", 10**15)
+    monkeypatch.setattr("orbiter.memory.transfer.formats.sqlite_file._STEPS", 10**15)
 
     task = asyncio.create_task(import_file(memory.scope(user_id="alice"), path))
     await asyncio.sleep(0.05)

@@ -23,11 +23,11 @@ from tests.transfer._importing import (
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.errors import TransferError
-from orbiter.memory.items import MemoryItem, MemoryStatus
-from orbiter.memory.transfer import FORMATS, Limits, _reading, import_file
-from orbiter.memory.transfer._known import format_named
-from orbiter.memory.transfer._native import export_records
-from orbiter.memory.trust import Trust, source_of, trust_of
+from orbiter.memory.model.items import MemoryItem, MemoryStatus
+from orbiter.memory.model.trust import Trust, source_of, trust_of
+from orbiter.memory.transfer import FORMATS, Limits, import_file, reader
+from orbiter.memory.transfer.formats.registry import format_named
+from orbiter.memory.transfer.native import export_records
 
 
 def _talk(path: Path, *texts: str) -> Path:
@@ -302,7 +302,7 @@ async def test_what_is_stored_stays_when_the_file_turns_out_damaged(
 async def test_a_cancelled_import_closes_its_file_and_can_go_on(
     simple: AgentMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_reading, "_MOST_ITEMS", 10)
+    monkeypatch.setattr(reader, "_MOST_ITEMS", 10)
     alice = simple.scope(user_id="alice")
     path = _talk(tmp_path / "tea.jsonl", *(str(n) for n in range(200)))
     begun = asyncio.Event()
@@ -322,8 +322,8 @@ async def test_a_cancelled_import_closes_its_file_and_can_go_on(
 _KILLED = """
 import asyncio, os, signal, sys
 from orbiter.memory import AgentMemory
-from orbiter.memory.transfer import _reading
-from orbiter.memory.transfer._importing import import_into
+from orbiter.memory.transfer import reader as _reading
+from orbiter.memory.transfer._import import import_into
 
 _reading._MOST_ITEMS = 10
 left = 3

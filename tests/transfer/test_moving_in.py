@@ -14,9 +14,9 @@ from tests.transfer._importing import document, everything, lines, places, said,
 from orbiter.memory import AgentMemory
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import QueryError, TransferError
-from orbiter.memory.items import MemoryItem
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.trust import Trust, trust_of
 from orbiter.memory.transfer import export_file, import_file
-from orbiter.memory.trust import Trust, trust_of
 
 
 @pytest.fixture

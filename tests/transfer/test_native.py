@@ -17,7 +17,7 @@ from orbiter.memory import (
 )
 from orbiter.memory.errors import TransferError
 from orbiter.memory.testing import HashEmbeddings
-from orbiter.memory.transfer._native import export_records, import_records, is_native
+from orbiter.memory.transfer.native import export_records, import_records, is_native
 
 ANN, BOB = MemoryMetadata(user_id="ann"), MemoryMetadata(user_id="bob")
 
@@ -167,7 +167,7 @@ async def test_a_packed_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
 async def test_what_a_stream_held_before_the_damage_is_stored_and_may_come_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orbiter.memory.transfer._native.PAGE", 2)
+    monkeypatch.setattr("orbiter.memory.transfer.native.PAGE", 2)
     text = (await small(tmp_path / "a")).read_bytes()
     async with SQLiteMemoryStore() as store:
         with pytest.raises(TransferError, match="line 4"):

@@ -8,7 +8,7 @@ from tests.transfer._importing import assert_legal, everything, lines, places, s
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.items import AIMemory, ToolMemory
+from orbiter.memory.model.items import AIMemory, ToolMemory
 
 
 @pytest.fixture

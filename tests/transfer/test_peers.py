@@ -11,8 +11,8 @@ from orbiter.memory import AgentMemory
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import TransferError
 from orbiter.memory.messages import validate
+from orbiter.memory.model.trust import Trust, source_of, trust_of
 from orbiter.memory.transfer import import_file
-from orbiter.memory.trust import Trust, source_of, trust_of
 
 
 @pytest.fixture(scope="module")

@@ -22,13 +22,12 @@ from orbiter.memory import (
     ToolMemory,
 )
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.agent._handle import inside
-from orbiter.memory.agent._summaries import SummaryMemory
+from orbiter.memory.agent.scope import inside
 from orbiter.memory.errors import StorageError, TransferError
-from orbiter.memory.extraction._jobs import ExtractionMemory
+from orbiter.memory.model.derived import ExtractionMemory, SummaryMemory
 from orbiter.memory.transfer import export_file, import_file
-from orbiter.memory.transfer._sheet import safe_cell
-from orbiter.memory.transfer._target import new_file, new_folder
+from orbiter.memory.transfer._csv import safe_cell
+from orbiter.memory.transfer.io.output_file import new_file, new_folder
 
 NOW = datetime.now(UTC)
 YEAR = timedelta(days=365)

@@ -20,9 +20,9 @@ from orbiter.memory import (
     StoreStats,
 )
 from orbiter.memory.extraction import ProposedFact
-from orbiter.memory.facts import FactMemory
+from orbiter.memory.model.facts import FactMemory
+from orbiter.memory.model.reports import ConversationInfo
 from orbiter.memory.recall import Recalled
-from orbiter.memory.reports import ConversationInfo
 from orbiter.memory.sync import (
     AgentMemory,
     Chat,

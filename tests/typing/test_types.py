@@ -24,7 +24,7 @@ from orbiter.memory import (
     trim_to,
     validate,
 )
-from orbiter.memory.history import History, Memory
+from orbiter.memory.conversation.history import History, Memory
 
 
 async def test_the_public_names_have_the_types_they_claim() -> None:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 import pytest
 from tests.timing import HANG
 
-from orbiter.memory.backends import _batches
-from orbiter.memory.backends._batches import Batches
-from orbiter.memory.backends._postgres.dialect import _rarest
+from orbiter.memory.backends import batches as _batches
+from orbiter.memory.backends.batches import Batches
+from orbiter.memory.backends.postgres.dialect import _rarest
 
 
 class Server:

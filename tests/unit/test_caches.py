@@ -7,12 +7,12 @@ from collections import Counter
 import pytest
 
 import orbiter.memory.recall  # noqa: F401 - loads the modules whose caches are looked at
-from orbiter.memory._caches import TextCache, clear_all, text_cache
-from orbiter.memory.backends._sqlite.terms import _short, token
-from orbiter.memory.items import MemoryItem
-from orbiter.memory.recall import _features, _likeness
+from orbiter.memory.backends.sqlite.term_index import _short, token
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.recall import _features, near_duplicates
 from orbiter.memory.recall._features import terms_of
-from orbiter.memory.recall._likeness import floods_in, said
+from orbiter.memory.recall.near_duplicates import floods_in, said
+from orbiter.memory.text.text_caches import TextCache, clear_all, text_cache
 
 
 def _long(number: int) -> str:
@@ -20,7 +20,7 @@ def _long(number: int) -> str:
 
 
 def _caches() -> list[TextCache[object]]:
-    found = (value for module in (_features, _likeness) for value in vars(module).values())
+    found = (value for module in (_features, near_duplicates) for value in vars(module).values())
     return [value for value in found if isinstance(value, TextCache)]
 
 

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from orbiter.memory._checks import Json
-from orbiter.memory.facts import (
+from orbiter.memory.model.facts import (
     FactMemory,
     FactSpan,
     conflicts_in,
@@ -24,7 +23,9 @@ from orbiter.memory.facts import (
     span_of,
     timeline,
 )
-from orbiter.memory.items import MemoryMetadata, MemoryStatus, dump_item, load_item
+from orbiter.memory.model.items import MemoryMetadata, MemoryStatus
+from orbiter.memory.model.serialization import dump_item, load_item
+from orbiter.memory.model.validation import Json
 
 DAY_0 = datetime(2024, 1, 1, tzinfo=UTC)
 DAYS = 8

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from orbiter.memory.errors import QueryError
-from orbiter.memory.filters import parse_where
-from orbiter.memory.items import HumanMemory, MemoryMetadata, MemoryStatus
-from orbiter.memory.query import Query
+from orbiter.memory.model.filters import parse_where
+from orbiter.memory.model.items import HumanMemory, MemoryMetadata, MemoryStatus
+from orbiter.memory.model.query import Query
 
 NOON = datetime(2025, 1, 1, 12, tzinfo=UTC)
 EXTRA = {

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orbiter.memory import AIMemory, HumanMemory, MemoryItem, MemoryMetadata, ToolMemory
+from orbiter.memory.conversation.history import History, Memory, ResponseMem, ToolCall, UserMem
 from orbiter.memory.errors import InvalidItemError
-from orbiter.memory.history import History, Memory, ResponseMem, ToolCall, UserMem
-from orbiter.memory.items import dump_item, load_item
 from orbiter.memory.messages import to_messages, validate
+from orbiter.memory.model.serialization import dump_item, load_item
 from orbiter.memory.testing import random_history
 
 NOON = datetime(2025, 1, 1, 12, tzinfo=UTC)

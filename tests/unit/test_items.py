@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from orbiter.memory import base
-from orbiter.memory._ids import new_id
-from orbiter.memory.calls import ToolCall
-from orbiter.memory.copies import copy_item, take_in
 from orbiter.memory.errors import InvalidItemError, ItemTypeError, MemoryError
-from orbiter.memory.items import (
+from orbiter.memory.model.copying import copy_item, take_in
+from orbiter.memory.model.ids import new_id
+from orbiter.memory.model.items import (
     AIMemory,
     HumanMemory,
     MemoryItem,
@@ -23,10 +22,10 @@ from orbiter.memory.items import (
     MemoryStatus,
     SystemMemory,
     ToolMemory,
-    dump_item,
-    load_item,
     role_of,
 )
+from orbiter.memory.model.serialization import dump_item, load_item
+from orbiter.memory.model.tool_calls import ToolCall
 
 DRAFT, ACCEPTED, DISCARD = MemoryStatus.DRAFT, MemoryStatus.ACCEPTED, MemoryStatus.DISCARD
 
@@ -76,7 +75,7 @@ def test_an_id_is_32_hex_digits_in_the_order_made() -> None:
 
 def test_forked_processes_make_different_ids() -> None:
     code = (
-        "import os; from orbiter.memory._ids import new_id; new_id(); r, w = os.pipe()\n"
+        "import os; from orbiter.memory.model.ids import new_id; new_id(); r, w = os.pipe()\n"
         "if os.fork() == 0: os.write(w, new_id().encode()); os._exit(0)\n"
         "print(new_id() != os.read(r, 32).decode())"
     )

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.timing import scaled
 
-from orbiter.memory._checks import Json
-from orbiter.memory.pii import PIIHasher, scrub
+from orbiter.memory.model.validation import Json
+from orbiter.memory.text.pii import PIIHasher, scrub
 
 KEY = b"0123456789abcdef0123456789abcdef"
 TOKEN = re.compile(r"\[(email|phone|card|iban):[0-9a-f]{20}\]")

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orbiter.memory.errors import QueryError
-from orbiter.memory.ranking import diversify, fuse_ranks, recency
+from orbiter.memory.text.ranking import diversify, fuse_ranks, recency
 
 NOW = datetime(2025, 1, 2, tzinfo=UTC)
 

@@ -7,7 +7,7 @@ import pytest
 from tests.transfer._moving import odd_items
 
 from orbiter.memory import AIMemory, HumanMemory, InvalidItemError, MemoryItem, MemoryMetadata
-from orbiter.memory.records import PastVersion, Record
+from orbiter.memory.model.records import PastVersion, Record
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

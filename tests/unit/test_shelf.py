@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from orbiter.memory.backends._vectors.ranked import Rows, ranked
-from orbiter.memory.backends._vectors.shelf import Shelf
+from orbiter.memory.backends.vector.matrix import Shelf
+from orbiter.memory.backends.vector.top_k import Rows, ranked
 
 SIZE = 3
 # Few values, so that many vectors are equal or opposite: ties are where order goes wrong.

@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbiter.memory import AgentMemory, MemoryItem, _slices, estimate_tokens, fencing, words
-from orbiter.memory.agent import _handle
-from orbiter.memory.context import ContextManager
-from orbiter.memory.items import MemoryMetadata
-from orbiter.memory.server import _json
+from orbiter.memory import AgentMemory, MemoryItem, estimate_tokens
+from orbiter.memory.agent import scope
+from orbiter.memory.context import ContextManager, prompt_fence
+from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.server.http import json_body
+from orbiter.memory.tasks import offload
+from orbiter.memory.text import words
 
 MEGABYTE = "Tea at the harbour, said José. " * 33_000
 TEXTS = st.lists(
@@ -35,7 +37,7 @@ def test_a_long_text_has_the_words_of_its_pieces(text: str) -> None:
     whole = words.tokens(text)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_slices, "SLICE", 3)
+        patch.setattr(offload, "SLICE", 3)
         patch.setattr(words, "SLICE", 3)
         in_pieces = words.tokens(text)
 
@@ -44,20 +46,20 @@ def test_a_long_text_has_the_words_of_its_pieces(text: str) -> None:
 
 @given(TEXTS)
 def test_a_long_text_is_escaped_as_a_short_one(text: str) -> None:
-    whole = fencing.escape(text, marks=[MARK])
+    whole = prompt_fence.escape(text, marks=[MARK])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_slices, "SLICE", 3)
-        in_slices = fencing.escape(text, marks=[MARK])
+        patch.setattr(offload, "SLICE", 3)
+        in_slices = prompt_fence.escape(text, marks=[MARK])
 
     assert in_slices == whole
 
 
 def test_no_piece_of_a_long_text_is_long() -> None:
-    pieces = list(_slices.cut_at_spaces(MEGABYTE))
+    pieces = list(offload.cut_at_spaces(MEGABYTE))
 
     assert "".join(pieces) == MEGABYTE
-    assert max(map(len, pieces)) <= 2 * _slices.SLICE
+    assert max(map(len, pieces)) <= 2 * offload.SLICE
 
 
 def test_words_of_a_long_text_are_read_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +75,7 @@ def test_words_of_a_long_text_are_read_piece_by_piece(monkeypatch: pytest.Monkey
     words.terms(MEGABYTE)
 
     assert sum(sizes) == len(MEGABYTE)
-    assert max(sizes) <= 2 * _slices.SLICE
+    assert max(sizes) <= 2 * offload.SLICE
 
 
 def test_a_replacement_reads_a_slice_at_a_time() -> None:
@@ -87,10 +89,10 @@ def test_a_replacement_reads_a_slice_at_a_time() -> None:
             self.sizes.append(min(end, len(text)) - start)
             return self.pattern.finditer(text, start, end)
 
-    found = _slices.replace_all(Recording(), lambda _: "e", MEGABYTE, reach=10)  # type: ignore[arg-type]
+    found = offload.replace_all(Recording(), lambda _: "e", MEGABYTE, reach=10)  # type: ignore[arg-type]
 
     assert found == MEGABYTE.replace("é", "e")
-    assert max(Recording.sizes) <= _slices.SLICE + 10
+    assert max(Recording.sizes) <= offload.SLICE + 10
 
 
 @pytest.mark.parametrize("where", ["memories", "recent", "summary", "input_query"])
@@ -126,7 +128,7 @@ async def test_a_memory_with_many_labels_is_read_in_a_thread(
         return noted
 
     for name in ("read", "read_messages"):
-        monkeypatch.setattr(_handle, name, noting(getattr(_handle, name)))
+        monkeypatch.setattr(scope, name, noting(getattr(scope, name)))
     extra = {f"label {number}": number for number in range(1_000)}
 
     async with AgentMemory(embeddings=None) as memory:
@@ -143,5 +145,5 @@ async def test_a_memory_with_many_labels_is_read_in_a_thread(
 def test_an_answer_with_many_labels_is_not_small() -> None:
     labels = {f"label {number}": number for number in range(1_000)}
 
-    assert _json.is_small(MemoryItem(content="tea"))
-    assert not _json.is_small(MemoryItem(content="tea", metadata=MemoryMetadata(extra=labels)))
+    assert json_body.is_small(MemoryItem(content="tea"))
+    assert not json_body.is_small(MemoryItem(content="tea", metadata=MemoryMetadata(extra=labels)))

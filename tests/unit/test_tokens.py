@@ -10,10 +10,10 @@ from orbiter.memory import (
     ToolMemory,
     count_tokens,
     estimate_tokens,
-    tokens,
 )
+from orbiter.memory.conversation import tokens
+from orbiter.memory.conversation.tokens import CONVERSATION_TOKENS, item_tokens, split_budget
 from orbiter.memory.errors import QueryError
-from orbiter.memory.tokens import CONVERSATION_TOKENS, item_tokens, split_budget
 
 
 @pytest.mark.parametrize(

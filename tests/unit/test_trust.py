@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orbiter.memory import AIMemory, HumanMemory, MemoryItem, MemoryMetadata, ToolMemory
-from orbiter.memory.agent._reading import labels, within
+from orbiter.memory.agent.inputs import labels, within
 from orbiter.memory.errors import QueryError
-from orbiter.memory.filters import parse_where
-from orbiter.memory.trust import (
+from orbiter.memory.model.filters import parse_where
+from orbiter.memory.model.trust import (
     SOURCE_KINDS,
     Trust,
     from_source,

@@ -25,20 +25,20 @@ if TYPE_CHECKING:
         ScopeStats,
         SummaryMemory,
     )
-    from orbiter.memory.audit import AuditEntry, AuditProblem, AuditVerification, acting_as
-    from orbiter.memory.backends.postgres import PostgresMemoryStore
-    from orbiter.memory.backends.redis import RedisMemoryStore
-    from orbiter.memory.backends.sqlite import SQLiteMemoryStore
-    from orbiter.memory.backends.vector import VectorMemoryStore
-    from orbiter.memory.calls import ToolCall
+    from orbiter.memory.backends.postgres.store import PostgresMemoryStore
+    from orbiter.memory.backends.redis.store import RedisMemoryStore
+    from orbiter.memory.backends.registry import default_url, store_at
+    from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
+    from orbiter.memory.backends.vector.store import VectorMemoryStore
     from orbiter.memory.context import Context, ContextManager, Recall
-    from orbiter.memory.conversation import last_rounds, rounds, trim_to, whole_groups
+    from orbiter.memory.context.persona import Soul
+    from orbiter.memory.conversation.tokens import count_tokens, estimate_tokens
+    from orbiter.memory.conversation.windows import last_rounds, rounds, trim_to, whole_groups
     from orbiter.memory.embeddings.cached import CachedEmbeddings
     from orbiter.memory.embeddings.local import LocalEmbeddings
     from orbiter.memory.embeddings.openai import OpenAIEmbeddings
-    from orbiter.memory.episodes import EpisodicMemory
-    from orbiter.memory.episodic import ShortTermMemoryManager, get_short_term_memory
-    from orbiter.memory.erasure import Erasure
+    from orbiter.memory.episodic.manager import ShortTermMemoryManager, get_short_term_memory
+    from orbiter.memory.episodic.model import EpisodicMemory
     from orbiter.memory.errors import (
         AccessError,
         EmbeddingError,
@@ -75,20 +75,6 @@ if TYPE_CHECKING:
         OpenAIExtractor,
         ProposedFact,
     )
-    from orbiter.memory.facts import FactConflict, FactEntry, FactMemory, FactSpan
-    from orbiter.memory.filters import Where
-    from orbiter.memory.items import (
-        AIMemory,
-        HumanMemory,
-        MemoryItem,
-        MemoryMetadata,
-        MemoryStatus,
-        SystemMemory,
-        ToolMemory,
-        dump_item,
-        load_item,
-    )
-    from orbiter.memory.matches import WordMatches
     from orbiter.memory.messages import (
         Problem,
         ProviderMessages,
@@ -96,8 +82,21 @@ if TYPE_CHECKING:
         to_messages,
         validate,
     )
-    from orbiter.memory.pii import PIIHasher
-    from orbiter.memory.protocols import (
+    from orbiter.memory.model.audit import AuditEntry, AuditProblem, AuditVerification, acting_as
+    from orbiter.memory.model.erasure import Erasure
+    from orbiter.memory.model.facts import FactConflict, FactEntry, FactMemory, FactSpan
+    from orbiter.memory.model.filters import Where
+    from orbiter.memory.model.items import (
+        AIMemory,
+        HumanMemory,
+        MemoryItem,
+        MemoryMetadata,
+        MemoryStatus,
+        SystemMemory,
+        ToolMemory,
+    )
+    from orbiter.memory.model.matches import WordMatches
+    from orbiter.memory.model.protocols import (
         BatchStore,
         BulkDeleteStore,
         Clock,
@@ -115,19 +114,20 @@ if TYPE_CHECKING:
         VectorStore,
         VersionedStore,
     )
-    from orbiter.memory.query import Query
-    from orbiter.memory.recall import Hit, LeftOut, Reason, Recalled, RecallMode, Why
-    from orbiter.memory.records import Record
-    from orbiter.memory.reports import (
+    from orbiter.memory.model.query import Query
+    from orbiter.memory.model.records import Record
+    from orbiter.memory.model.reports import (
         ConversationInfo,
         ItemVersion,
         Restored,
         StoreStats,
         Verification,
     )
+    from orbiter.memory.model.serialization import dump_item, load_item
+    from orbiter.memory.model.tool_calls import ToolCall
+    from orbiter.memory.model.trust import Trust, source_of, trust_of
+    from orbiter.memory.recall import Hit, LeftOut, Reason, Recalled, RecallMode, Why
     from orbiter.memory.short_term import ShortTermMemory
-    from orbiter.memory.soul import Soul
-    from orbiter.memory.stores import default_url, store_at
     from orbiter.memory.summarizers.extractive import ExtractiveSummarizer
     from orbiter.memory.summarizers.openai import OpenAISummarizer
     from orbiter.memory.summary import (
@@ -139,7 +139,7 @@ if TYPE_CHECKING:
         generate_summary,
         roll_summary,
     )
-    from orbiter.memory.tokens import count_tokens, estimate_tokens
+    from orbiter.memory.text.pii import PIIHasher
     from orbiter.memory.transfer import (
         Exported,
         Imported,
@@ -148,35 +148,34 @@ if TYPE_CHECKING:
         import_file,
         migrate,
     )
-    from orbiter.memory.trust import Trust, source_of, trust_of
 
 _HOME = {
-    "AIMemory": "items",
+    "AIMemory": "model.items",
     "AccessError": "errors",
     "AgentMemory": "agent",
-    "AuditEntry": "audit",
+    "AuditEntry": "model.audit",
     "AuditLog": "agent",
-    "AuditProblem": "audit",
-    "AuditVerification": "audit",
-    "BatchStore": "protocols",
-    "BulkDeleteStore": "protocols",
-    "InsertStore": "protocols",
+    "AuditProblem": "model.audit",
+    "AuditVerification": "model.audit",
+    "BatchStore": "model.protocols",
+    "BulkDeleteStore": "model.protocols",
+    "InsertStore": "model.protocols",
     "CachedEmbeddings": "embeddings.cached",
     "Chat": "agent",
-    "Clock": "protocols",
+    "Clock": "model.protocols",
     "Context": "context",
     "ContextManager": "context",
-    "ConversationIndex": "protocols",
-    "ConversationInfo": "reports",
-    "ConversationStore": "protocols",
-    "DetailStore": "protocols",
+    "ConversationIndex": "model.protocols",
+    "ConversationInfo": "model.reports",
+    "ConversationStore": "model.protocols",
+    "DetailStore": "model.protocols",
     "EmbeddingError": "errors",
-    "Embeddings": "protocols",
+    "Embeddings": "model.protocols",
     "EmbeddingsMismatchError": "errors",
     "EmptyFilterError": "errors",
     "EventLoopError": "errors",
-    "EpisodicMemory": "episodes",
-    "Erasure": "erasure",
+    "EpisodicMemory": "episodic.model",
+    "Erasure": "model.erasure",
     "EventStream": "agent",
     "Evicted": "agent",
     "Eviction": "agent",
@@ -185,34 +184,34 @@ _HOME = {
     "ExtractionReport": "extraction",
     "ExtractiveSummarizer": "summarizers.extractive",
     "Extractor": "extraction",
-    "FactConflict": "facts",
-    "FactEntry": "facts",
-    "FactMemory": "facts",
-    "FactSpan": "facts",
+    "FactConflict": "model.facts",
+    "FactEntry": "model.facts",
+    "FactMemory": "model.facts",
+    "FactSpan": "model.facts",
     "Facts": "agent",
     "FactsView": "agent",
     "FenceError": "errors",
     "Forgotten": "agent",
     "Hit": "recall",
-    "HumanMemory": "items",
+    "HumanMemory": "model.items",
     "Imported": "transfer",
     "InvalidItemError": "errors",
     "ItemNotFoundError": "errors",
     "ItemTypeError": "errors",
-    "ItemVersion": "reports",
+    "ItemVersion": "model.reports",
     "LeftOut": "recall",
-    "LexicalStore": "protocols",
-    "Lifecycle": "protocols",
+    "LexicalStore": "model.protocols",
+    "Lifecycle": "model.protocols",
     "LocalEmbeddings": "embeddings.local",
     "LongTermMemory": "extraction",
     "MemoryConnectionError": "errors",
     "MemoryError": "errors",
     "MemoryEvent": "agent",
-    "MemoryItem": "items",
-    "MemoryMetadata": "items",
+    "MemoryItem": "model.items",
+    "MemoryMetadata": "model.items",
     "MemoryOrchestrator": "extraction",
-    "MemoryStatus": "items",
-    "MemoryStore": "protocols",
+    "MemoryStatus": "model.items",
+    "MemoryStore": "model.protocols",
     "MemoryTimeoutError": "errors",
     "MessageError": "errors",
     "Migration": "transfer",
@@ -220,81 +219,81 @@ _HOME = {
     "OpenAIEmbeddings": "embeddings.openai",
     "OpenAIExtractor": "extraction",
     "OpenAISummarizer": "summarizers.openai",
-    "PIIHasher": "pii",
+    "PIIHasher": "text.pii",
     "Page": "agent",
-    "PagedStore": "protocols",
+    "PagedStore": "model.protocols",
     "PastMemory": "agent",
-    "PostgresMemoryStore": "backends.postgres",
+    "PostgresMemoryStore": "backends.postgres.store",
     "Problem": "messages",
     "ProposedFact": "extraction",
     "ProviderMessages": "messages",
-    "Query": "query",
+    "Query": "model.query",
     "QueryError": "errors",
     "Reason": "recall",
     "Recall": "context",
     "RecallMode": "recall",
     "Recalled": "recall",
-    "Record": "records",
-    "RedisMemoryStore": "backends.redis",
-    "Restored": "reports",
-    "SQLiteMemoryStore": "backends.sqlite",
+    "Record": "model.records",
+    "RedisMemoryStore": "backends.redis.store",
+    "Restored": "model.reports",
+    "SQLiteMemoryStore": "backends.sqlite.store",
     "ScopeError": "errors",
     "ScopeStats": "agent",
     "ScopedMemory": "agent",
     "ShortTermMemory": "short_term",
-    "ShortTermMemoryManager": "episodic",
-    "Soul": "soul",
+    "ShortTermMemoryManager": "episodic.manager",
+    "Soul": "context.persona",
     "SoulError": "errors",
     "SoulNotFoundError": "errors",
     "StatusError": "errors",
     "StorageError": "errors",
-    "StoreStats": "reports",
-    "Summarizer": "protocols",
+    "StoreStats": "model.reports",
+    "Summarizer": "model.protocols",
     "SummaryConfig": "summary",
     "SummaryError": "errors",
     "SummaryMemory": "agent",
     "SummaryResult": "summary",
     "SummaryTemplate": "summary",
-    "SystemMemory": "items",
-    "ToolCall": "calls",
+    "SystemMemory": "model.items",
+    "ToolCall": "model.tool_calls",
     "ToolCallNotFoundError": "errors",
-    "ToolMemory": "items",
+    "ToolMemory": "model.items",
     "TransferError": "errors",
     "TriggerResult": "summary",
-    "Trust": "trust",
+    "Trust": "model.trust",
     "UnsupportedError": "errors",
-    "VectorMemoryStore": "backends.vector",
-    "VectorReader": "protocols",
-    "VectorStore": "protocols",
-    "Verification": "reports",
+    "VectorMemoryStore": "backends.vector.store",
+    "VectorReader": "model.protocols",
+    "VectorStore": "model.protocols",
+    "Verification": "model.reports",
     "VersionConflict": "errors",
-    "VersionedStore": "protocols",
-    "Where": "filters",
+    "VersionedStore": "model.protocols",
+    "Where": "model.filters",
     "Why": "recall",
-    "WordMatches": "matches",
-    "acting_as": "audit",
+    "WordMatches": "model.matches",
+    "acting_as": "model.audit",
     "check_trigger": "summary",
-    "count_tokens": "tokens",
-    "default_url": "stores",
-    "dump_item": "items",
-    "estimate_tokens": "tokens",
+    "count_tokens": "conversation.tokens",
+    "default_url": "backends.registry",
+    "dump_item": "model.serialization",
+    "estimate_tokens": "conversation.tokens",
     "export_file": "transfer",
     "from_messages": "messages",
     "generate_summary": "summary",
-    "get_short_term_memory": "episodic",
+    "get_short_term_memory": "episodic.manager",
     "import_file": "transfer",
-    "last_rounds": "conversation",
-    "load_item": "items",
+    "last_rounds": "conversation.windows",
+    "load_item": "model.serialization",
     "migrate": "transfer",
     "roll_summary": "summary",
-    "rounds": "conversation",
-    "source_of": "trust",
-    "store_at": "stores",
+    "rounds": "conversation.windows",
+    "source_of": "model.trust",
+    "store_at": "backends.registry",
     "to_messages": "messages",
-    "trim_to": "conversation",
-    "trust_of": "trust",
+    "trim_to": "conversation.windows",
+    "trust_of": "model.trust",
     "validate": "messages",
-    "whole_groups": "conversation",
+    "whole_groups": "conversation.windows",
 }
 """Which module each public name lives in."""
 

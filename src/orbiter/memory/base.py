@@ -2,11 +2,11 @@
 
 from orbiter.memory.errors import *  # noqa: F403 - this module is its sources' names
 from orbiter.memory.errors import __all__ as _errors
-from orbiter.memory.items import *  # noqa: F403
-from orbiter.memory.items import __all__ as _items
-from orbiter.memory.protocols import *  # noqa: F403
-from orbiter.memory.protocols import __all__ as _protocols
-from orbiter.memory.query import *  # noqa: F403
-from orbiter.memory.query import __all__ as _query
+from orbiter.memory.model.items import *  # noqa: F403
+from orbiter.memory.model.items import __all__ as _items
+from orbiter.memory.model.protocols import *  # noqa: F403
+from orbiter.memory.model.protocols import __all__ as _protocols
+from orbiter.memory.model.query import *  # noqa: F403
+from orbiter.memory.model.query import __all__ as _query
 
 __all__ = sorted({*_errors, *_items, *_protocols, *_query})  # noqa: PLE0605 - a list of strings

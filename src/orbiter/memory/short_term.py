@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations, islice, takewhile
 
-from orbiter.memory._ends import Ends
-from orbiter.memory.conversation import (
+from orbiter.memory.conversation.tokens import TokenCounter, estimate_tokens, item_tokens
+from orbiter.memory.conversation.windows import (
     OpenGroup,
     Room,
     Unit,
@@ -20,11 +20,11 @@ from orbiter.memory.conversation import (
     trim_units,
     walk_units,
 )
-from orbiter.memory.copies import copy_item, take_in
 from orbiter.memory.errors import EmptyFilterError, ScopeError
-from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus, role_of
-from orbiter.memory.query import Query, ScopeField, check_size
-from orbiter.memory.tokens import TokenCounter, estimate_tokens, item_tokens
+from orbiter.memory.model.copying import copy_item, take_in
+from orbiter.memory.model.expiry_heap import Ends
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus, role_of
+from orbiter.memory.model.query import Query, ScopeField, check_size
 
 __all__ = ["ShortTermMemory"]
 
@@ -164,7 +164,7 @@ class ShortTermMemory:
         """Return the conversation a model should see, as it was added, within *budget* tokens.
 
         Only accepted items take part; drafts and discarded ones are for `search`.
-        What is kept first when room is short is told by `orbiter.memory.conversation.trim_to`.
+        What is kept first when room is short is told by `trim_to`.
         The cost is that of the window and of the system messages, however long the conversation.
         """
         self._sweep()

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from orbiter.memory.calls import are_answerable, call_arguments, call_id, call_name
-from orbiter.memory.conversation import newest_first
+from orbiter.memory.conversation.windows import newest_first
 from orbiter.memory.errors import QueryError, SummaryError
-from orbiter.memory.items import MemoryItem, calls_of, result_id, role_of
-from orbiter.memory.protocols import Summarizer
-from orbiter.memory.query import check_size
+from orbiter.memory.model.items import MemoryItem, calls_of, result_id, role_of
+from orbiter.memory.model.protocols import Summarizer
+from orbiter.memory.model.query import check_size
+from orbiter.memory.model.tool_calls import are_answerable, call_arguments, call_id, call_name
 
 __all__ = [
     "Summarizer",

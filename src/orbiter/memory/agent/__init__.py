@@ -4,24 +4,24 @@
 `chat` one conversation of it. All else of this library is what these are made of.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from orbiter.memory.agent._events import EventStream
-from orbiter.memory.agent._handle import ScopedMemory
+from orbiter.memory._lazy import lazy_names
 from orbiter.memory.agent._memory import AgentMemory
-from orbiter.memory.agent._reading import Given
-from orbiter.memory.agent._results import EventKind, Forgotten, MemoryEvent, Page, ScopeStats
+from orbiter.memory.agent.events import EventStream
+from orbiter.memory.agent.inputs import Given
+from orbiter.memory.agent.results import EventKind, Forgotten, MemoryEvent, Page, ScopeStats
+from orbiter.memory.agent.scope import ScopedMemory
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._audit import AuditLog
     from orbiter.memory.agent._chat import Chat
-    from orbiter.memory.agent._evicting import Evicted
-    from orbiter.memory.agent._facts import Facts
     from orbiter.memory.agent._facts_view import FactsView
     from orbiter.memory.agent._past import PastMemory
-    from orbiter.memory.agent._summaries import SummaryMemory
     from orbiter.memory.agent._worth import Eviction
+    from orbiter.memory.agent.eviction import Evicted
+    from orbiter.memory.agent.facts import Facts
+    from orbiter.memory.model.derived import SummaryMemory
 
 __all__ = [
     "AgentMemory",
@@ -44,19 +44,16 @@ __all__ = [
 ]
 
 # Whoever only remembers and recalls need not wait for what talking takes.
-_LATER = {
-    "AuditLog": "_audit",
-    "Chat": "_chat",
-    "Evicted": "_evicting",
-    "Eviction": "_worth",
-    "Facts": "_facts",
-    "FactsView": "_facts_view",
-    "PastMemory": "_past",
-    "SummaryMemory": "_summaries",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "AuditLog": "_audit",
+        "Chat": "_chat",
+        "Evicted": "eviction",
+        "Eviction": "_worth",
+        "Facts": "facts",
+        "FactsView": "_facts_view",
+        "PastMemory": "_past",
+        "SummaryMemory": "orbiter.memory.model.derived",
+    },
+)

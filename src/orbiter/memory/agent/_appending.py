@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from orbiter.memory.agent._core import Store, as_stored, check_ids
-from orbiter.memory.agent._messages import is_of
-from orbiter.memory.agent._once import insert_many
-from orbiter.memory.agent._reading import derived_id
-from orbiter.memory.copies import copy_item
+from orbiter.memory.agent._idempotency import insert_many
+from orbiter.memory.agent.chat_history import is_of
+from orbiter.memory.agent.inputs import derived_id
+from orbiter.memory.agent.runtime import Store, as_stored, check_ids
 from orbiter.memory.errors import AccessError, QueryError
-from orbiter.memory.items import MemoryItem, MemoryMetadata, role_of
-from orbiter.memory.query import SCOPE_FIELDS
+from orbiter.memory.model.copying import copy_item
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, role_of
+from orbiter.memory.model.query import SCOPE_FIELDS
 
 __all__ = ["append", "append_once", "check_messages", "copies_for"]
 

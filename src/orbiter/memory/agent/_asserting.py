@@ -6,8 +6,8 @@ from datetime import datetime
 from pydantic import ValidationError
 
 from orbiter.memory.errors import QueryError
-from orbiter.memory.facts import ALWAYS, FactMemory, FactSpan, dated, show_value
-from orbiter.memory.query import check_instant
+from orbiter.memory.model.facts import ALWAYS, FactMemory, FactSpan, dated, show_value
+from orbiter.memory.model.query import check_instant
 
 __all__ = ["assertion", "nothing_yet", "span_said"]
 

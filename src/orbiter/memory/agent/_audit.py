@@ -9,17 +9,17 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
-from orbiter.memory._progress import Progress, track
-from orbiter.memory.agent._core import Core, Store
-from orbiter.memory.agent._observed import observed
-from orbiter.memory.agent._reading import check_given
-from orbiter.memory.audit import AuditEntry, AuditVerification, silently
+from orbiter.memory.agent.inputs import check_given
+from orbiter.memory.agent.runtime import Core, Store
+from orbiter.memory.agent.telemetry import observed
 from orbiter.memory.errors import UnsupportedError
-from orbiter.memory.items import MemoryMetadata
-from orbiter.memory.query import SCOPE_FIELDS
+from orbiter.memory.model.audit import AuditEntry, AuditVerification, silently
+from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.query import SCOPE_FIELDS
+from orbiter.memory.tasks.progress import Progress, track
 
 if TYPE_CHECKING:
-    from orbiter.memory.backends._sql_audit import SQLAudit
+    from orbiter.memory.backends.sql.audit import SQLAudit
 
 __all__ = ["AuditLog", "read_as_one"]
 

@@ -4,27 +4,27 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from orbiter.memory._slices import MANY, apart, has_many_values
 from orbiter.memory.agent._appending import append, append_once, check_messages, copies_for
-from orbiter.memory.agent._call_lookup import find_calls, is_known_key, seed_of
-from orbiter.memory.agent._core import Store
-from orbiter.memory.agent._messages import is_of, read_back, system_messages
-from orbiter.memory.agent._observed import observed
-from orbiter.memory.agent._reading import Given, narrowed, read_messages
-from orbiter.memory.conversation import OpenGroup, last_rounds, trim_to
-from orbiter.memory.costs import sent_tokens
+from orbiter.memory.agent.call_lookup import find_calls, is_known_key, seed_of
+from orbiter.memory.agent.chat_history import is_of, read_back, system_messages
+from orbiter.memory.agent.inputs import Given, narrowed, read_messages
+from orbiter.memory.agent.runtime import Store
+from orbiter.memory.agent.telemetry import observed
+from orbiter.memory.conversation.tokens import item_tokens
+from orbiter.memory.conversation.windows import OpenGroup, last_rounds, trim_to
 from orbiter.memory.errors import ItemNotFoundError, MessageError, QueryError
-from orbiter.memory.items import MemoryItem, MemoryMetadata, calls_of, new_id, role_of
 from orbiter.memory.messages import Format, OpenCalls, ProviderMessages, to_messages
-from orbiter.memory.query import check_size
-from orbiter.memory.tokens import item_tokens
+from orbiter.memory.messages.costs import sent_tokens
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, calls_of, new_id, role_of
+from orbiter.memory.model.query import check_size
+from orbiter.memory.tasks.offload import MANY, apart, has_many_values
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent._chats import Chats
-    from orbiter.memory.agent._summaries import SummaryMemory
+    from orbiter.memory.agent.chat_service import Chats
     from orbiter.memory.context import Context, Dropped, Interaction, RecentActivity
+    from orbiter.memory.model.derived import SummaryMemory
+    from orbiter.memory.model.trust import Trust
     from orbiter.memory.recall import Hit
-    from orbiter.memory.trust import Trust
 
 __all__ = ["Chat"]
 

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from orbiter.memory.agent._core import Core, Store
-from orbiter.memory.agent._messages import nothing_else
-from orbiter.memory.agent._observed import observed
-from orbiter.memory.agent._reading import check_given
-from orbiter.memory.facts import (
+from orbiter.memory.agent.chat_history import nothing_else
+from orbiter.memory.agent.inputs import check_given
+from orbiter.memory.agent.runtime import Core, Store
+from orbiter.memory.agent.telemetry import observed
+from orbiter.memory.model.facts import (
     ALWAYS,
     FactConflict,
     FactEntry,
@@ -19,11 +19,11 @@ from orbiter.memory.facts import (
     entries,
     holding,
 )
-from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.query import Query, check_instant
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.model.query import Query, check_instant
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent._chats import Chats
+    from orbiter.memory.agent.chat_service import Chats
 
 __all__ = ["FactsView"]
 

@@ -9,38 +9,38 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
-from orbiter.memory._progress import Progress, advance, track
-from orbiter.memory.agent._chats import Chats
-from orbiter.memory.agent._core import Core
-from orbiter.memory.agent._events import EventStream
-from orbiter.memory.agent._handle import ScopedMemory
-from orbiter.memory.agent._observed import observed
-from orbiter.memory.agent._reading import RESERVED, check_given
-from orbiter.memory.backends._addresses import shown
-from orbiter.memory.errors import QueryError, UnsupportedError
-from orbiter.memory.items import MemoryMetadata
-from orbiter.memory.protocols import Embeddings, Summarizer, VectorStore
-from orbiter.memory.query import SCOPE_FIELDS
-from orbiter.memory.reports import StoreStats, Verification
-from orbiter.memory.stores import (
+from orbiter.memory.agent.chat_service import Chats
+from orbiter.memory.agent.events import EventStream
+from orbiter.memory.agent.inputs import RESERVED, check_given
+from orbiter.memory.agent.runtime import Core
+from orbiter.memory.agent.scope import ScopedMemory
+from orbiter.memory.agent.telemetry import observed
+from orbiter.memory.backends.registry import (
     URL_VARIABLE,
     default_url,
     is_of_server,
     make_folder,
     store_at,
 )
+from orbiter.memory.backends.urls import shown
+from orbiter.memory.errors import QueryError, UnsupportedError
+from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.protocols import Embeddings, Summarizer, VectorStore
+from orbiter.memory.model.query import SCOPE_FIELDS
+from orbiter.memory.model.reports import StoreStats, Verification
+from orbiter.memory.tasks.progress import Progress, advance, track
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._audit import AuditLog
-    from orbiter.memory.audit import AuditMode
-    from orbiter.memory.backends.postgres import PostgresMemoryStore
-    from orbiter.memory.backends.redis import RedisMemoryStore
-    from orbiter.memory.backends.sqlite import SQLiteMemoryStore
-    from orbiter.memory.erasure import Erasure
-    from orbiter.memory.reports import Restored
-    from orbiter.memory.soul import Soul
+    from orbiter.memory.backends.postgres.store import PostgresMemoryStore
+    from orbiter.memory.backends.redis.store import RedisMemoryStore
+    from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
+    from orbiter.memory.context.persona import Soul
+    from orbiter.memory.conversation.tokens import TokenCounter
+    from orbiter.memory.model.audit import AuditMode
+    from orbiter.memory.model.erasure import Erasure
+    from orbiter.memory.model.reports import Restored
     from orbiter.memory.summary import SummaryConfig
-    from orbiter.memory.tokens import TokenCounter
 
 __all__ = ["AgentMemory"]
 
@@ -224,7 +224,7 @@ class AgentMemory:
         goes on. With *dry_run* nothing is touched: the items and the forgotten ones are counted.
         *progress* is called with steps done and steps in all.
         """
-        from orbiter.memory.agent._erasing import erase  # noqa: PLC0415 - seldom needed
+        from orbiter.memory.agent._erase import erase  # noqa: PLC0415 - seldom needed
 
         whose = self.scope(
             user_id=user_id, session_id=session_id, task_id=task_id, agent_id=agent_id, by=by
@@ -318,14 +318,14 @@ class AgentMemory:
             await self._store.catch_up()
 
     def _file_store(self, ways: str) -> "SQLiteMemoryStore":
-        from orbiter.memory.backends.sqlite import SQLiteMemoryStore  # noqa: PLC0415
+        from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore  # noqa: PLC0415
 
         if not isinstance(self._store, SQLiteMemoryStore):
             raise UnsupportedError(f"{self!r} is on a server, which has means of its own: {ways}")
         return self._store
 
     def _durable(self, what: str) -> "SQLiteMemoryStore | PostgresMemoryStore":
-        from orbiter.memory.backends.redis import RedisMemoryStore  # noqa: PLC0415
+        from orbiter.memory.backends.redis.store import RedisMemoryStore  # noqa: PLC0415
 
         if isinstance(self._store, RedisMemoryStore):
             raise UnsupportedError(f"{self._store!r} has no {what}; SQLite and Postgres have")

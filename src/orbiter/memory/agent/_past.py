@@ -8,18 +8,18 @@ from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from orbiter.memory.agent._bookkeeping import without_jobs
-from orbiter.memory.agent._core import Core, versioned
-from orbiter.memory.agent._observed import observed
-from orbiter.memory.agent._results import Page, check_cursor, page_of
-from orbiter.memory.filters import Where
-from orbiter.memory.items import MemoryItem, MemoryMetadata
-from orbiter.memory.query import Query, check_instant, check_size
+from orbiter.memory.agent.extraction_jobs import without_jobs
+from orbiter.memory.agent.results import Page, check_cursor, page_of
+from orbiter.memory.agent.runtime import Core, versioned
+from orbiter.memory.agent.telemetry import observed
+from orbiter.memory.model.filters import Where
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.query import Query, check_instant, check_size
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent._chats import Chats
     from orbiter.memory.agent._facts_view import FactsView
-    from orbiter.memory.backends._sql_store import SQLMemoryStore
+    from orbiter.memory.agent.chat_service import Chats
+    from orbiter.memory.backends.sql.store import SQLMemoryStore
     from orbiter.memory.recall import Recalled
 
 __all__ = ["PastMemory"]

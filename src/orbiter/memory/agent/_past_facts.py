@@ -1,10 +1,10 @@
 """What was true in one scope, from the facts as they were stored at one moment."""
 
-from orbiter.memory.agent._core import keeps_versions
 from orbiter.memory.agent._facts_view import FactsView
-from orbiter.memory.agent._messages import nothing_else
-from orbiter.memory.facts import FactMemory
-from orbiter.memory.items import MemoryItem, MemoryStatus
+from orbiter.memory.agent.chat_history import nothing_else
+from orbiter.memory.agent.runtime import keeps_versions
+from orbiter.memory.model.facts import FactMemory
+from orbiter.memory.model.items import MemoryItem, MemoryStatus
 
 __all__ = ["PastFacts"]
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from orbiter.memory.agent._reading import derived_id
+from orbiter.memory.agent.inputs import derived_id
 from orbiter.memory.errors import QueryError
-from orbiter.memory.facts import FactMemory, holding, same_value, span_of
-from orbiter.memory.items import MemoryMetadata
+from orbiter.memory.model.facts import FactMemory, holding, same_value, span_of
+from orbiter.memory.model.items import MemoryMetadata
 
 __all__ = ["Given", "is_alike", "is_known", "proposal"]
 

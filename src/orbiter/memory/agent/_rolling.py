@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from orbiter.memory.items import MemoryItem
-from orbiter.memory.protocols import Summarizer
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.protocols import Summarizer
 from orbiter.memory.summary import SummaryConfig, check_trigger, roll_summary
 
 __all__ = ["Rolled", "sum_up"]

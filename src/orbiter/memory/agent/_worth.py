@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from orbiter.memory.agent._bookkeeping import NOT_OURS
-from orbiter.memory.agent._changes import pages
-from orbiter.memory.agent._core import Store
-from orbiter.memory.calls import call_id
-from orbiter.memory.facts import FactMemory
-from orbiter.memory.items import (
+from orbiter.memory.agent._updates import pages
+from orbiter.memory.agent.extraction_jobs import NOT_OURS
+from orbiter.memory.agent.runtime import Store
+from orbiter.memory.model.facts import FactMemory
+from orbiter.memory.model.items import (
     MemoryItem,
     MemoryMetadata,
     MemoryStatus,
@@ -21,8 +20,9 @@ from orbiter.memory.items import (
     result_id,
     role_of,
 )
-from orbiter.memory.query import SCOPE_FIELDS, Query
-from orbiter.memory.ranking import recency
+from orbiter.memory.model.query import SCOPE_FIELDS, Query
+from orbiter.memory.model.tool_calls import call_id
+from orbiter.memory.text.ranking import recency
 
 __all__ = ["Eviction", "EvictionReason", "Unit", "Walk", "all_of", "is_fact"]
 

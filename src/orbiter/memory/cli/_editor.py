@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from orbiter.memory.cli._errors import UsageError
+from orbiter.memory.cli._error_messages import UsageError
 
 __all__ = ["in_editor"]
 

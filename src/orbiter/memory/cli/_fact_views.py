@@ -10,7 +10,7 @@ from orbiter.memory.cli._views import as_json, entry, source_of
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from orbiter.memory.facts import FactConflict, FactEntry, FactMemory
+    from orbiter.memory.model.facts import FactConflict, FactEntry, FactMemory
 
 __all__ = [
     "conflict_json",
@@ -38,14 +38,14 @@ def value_of(fact: "FactMemory") -> str:
 
 def when(fact: "FactMemory") -> str:
     """Return when a fact holds by what it says itself; nothing if it does not say."""
-    from orbiter.memory.facts import dated  # noqa: PLC0415 - `--help` needs it not
+    from orbiter.memory.model.facts import dated  # noqa: PLC0415 - `--help` needs it not
 
     return dated(fact)
 
 
 def held(each: "FactEntry") -> str:
     """Return for which time an assertion held, as far as is known today."""
-    from orbiter.memory.facts import dated  # noqa: PLC0415
+    from orbiter.memory.model.facts import dated  # noqa: PLC0415
 
     fact = each.fact
     if fact.retracted_at is not None:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orbiter.memory.cli._errors import UsageError, without_passwords
-from orbiter.memory.cli._frame import Place
+from orbiter.memory.cli._command import Place
+from orbiter.memory.cli._error_messages import UsageError, without_passwords
 
 if TYPE_CHECKING:
-    from orbiter.memory.keys import KeyFile
+    from orbiter.memory.auth import KeyFile
 
 __all__ = ["Keys", "key_file", "keys_command", "keys_of", "missing_store"]
 
@@ -25,8 +25,8 @@ def keys_of(place: Place, given: Path | None) -> "KeyFile | None":
 
     A *given* file must be there: a name that was mistyped must not serve without keys.
     """
-    from orbiter.memory.keys import KeyFile  # noqa: PLC0415 - `--help` needs it not
-    from orbiter.memory.stores import default_url  # noqa: PLC0415
+    from orbiter.memory.auth import KeyFile  # noqa: PLC0415 - `--help` needs it not
+    from orbiter.memory.backends.registry import default_url  # noqa: PLC0415
 
     url = place.setting("url")[0] or default_url()
     if given is None and url in ("memory://", ":memory:"):
@@ -43,8 +43,8 @@ def keys_of(place: Place, given: Path | None) -> "KeyFile | None":
 
 def key_file(place: Place, given: Path | None) -> "KeyFile":
     """Return the keys of the store that *place* names, or those in the *given* file."""
-    from orbiter.memory.keys import KeyFile, key_file_for  # noqa: PLC0415
-    from orbiter.memory.stores import default_url  # noqa: PLC0415
+    from orbiter.memory.auth import KeyFile, key_file_for  # noqa: PLC0415
+    from orbiter.memory.backends.registry import default_url  # noqa: PLC0415
 
     if given is not None:
         return KeyFile(given)
@@ -61,7 +61,7 @@ def keys_command(place: Place, given: Path | None, *words: str) -> str:
 
 def missing_store(place: Place) -> str | None:
     """Return the file of the store that *place* names if it is not there: it may be mistyped."""
-    from orbiter.memory.stores import default_url  # noqa: PLC0415
+    from orbiter.memory.backends.registry import default_url  # noqa: PLC0415
 
     url = place.setting("url")[0] or default_url()
     scheme, mark, rest = url.partition("://")

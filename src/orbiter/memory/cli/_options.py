@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from orbiter.memory.cli._errors import UsageError
+from orbiter.memory.cli._error_messages import UsageError
 from orbiter.memory.cli._text import parse_when
 
 __all__ = [
@@ -111,7 +111,7 @@ def read_json(name: str, text: str | None) -> dict[str, object] | None:
 def read_where(where: str | None, tags: Sequence[str] | None = None) -> dict[str, object] | None:
     """Return the filter that `--where` and every `--tag` make together; `None` for none."""
     from orbiter.memory.errors import QueryError  # noqa: PLC0415 - `--help` needs it not
-    from orbiter.memory.filters import parse_where  # noqa: PLC0415
+    from orbiter.memory.model.filters import parse_where  # noqa: PLC0415
 
     if any(not tag.strip() for tag in tags or ()):
         raise UsageError("`--tag` is empty; name a tag")

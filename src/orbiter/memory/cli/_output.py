@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
-from orbiter.memory.cli._errors import in_shell_words, say
+from orbiter.memory.cli._error_messages import in_shell_words, say
 from orbiter.memory.cli._text import clean, dumps, one_line
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from orbiter.memory.cli._errors import INTERRUPTED, USAGE, UsageError, report, say
+from orbiter.memory.cli._error_messages import INTERRUPTED, USAGE, UsageError, report, say
 
 __all__ = ["NAME", "app", "run"]
 
@@ -20,59 +20,71 @@ NAME = "orbiter-memory"
 
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Begin": {
-        "demo": ("demo", "Take a tour on sample data; nothing of yours is touched."),
-        "config": ("setup", "Show the settings in force and where each comes from."),
-        "doctor": ("care", "Check this computer and the store; say what to do."),
-        "completion": ("setup", "Print the script that lets a shell complete commands."),
+        "commands.demo": (
+            "commands.demo",
+            "Take a tour on sample data; nothing of yours is touched.",
+        ),
+        "config": ("commands.config", "Show the settings in force and where each comes from."),
+        "doctor": ("commands.maintenance", "Check this computer and the store; say what to do."),
+        "completion": ("commands.config", "Print the script that lets a shell complete commands."),
     },
     "Memories": {
-        "remember": ("memories", "Store memories; print their ids."),
-        "recall": ("memories", "Find the memories that answer a question, with reasons."),
-        "list": ("memories", "List memories, newest first."),
-        "show": ("memories", "Show a memory with everything that is known about it."),
-        "edit": ("changes", "Change a memory; the old version is kept."),
-        "forget": ("changes", "Remove memories so that they can be restored."),
-        "restore": ("changes", "Bring back a forgotten memory, an earlier version, or a backup."),
-        "history": ("changes", "Show every version of a memory and what changed."),
-        "tail": ("watch", "Print new memories as they come, until Ctrl-C."),
+        "remember": ("commands.memories", "Store memories; print their ids."),
+        "recall": ("commands.memories", "Find the memories that answer a question, with reasons."),
+        "list": ("commands.memories", "List memories, newest first."),
+        "show": ("commands.memories", "Show a memory with everything that is known about it."),
+        "edit": ("commands.edit", "Change a memory; the old version is kept."),
+        "forget": ("commands.edit", "Remove memories so that they can be restored."),
+        "restore": (
+            "commands.edit",
+            "Bring back a forgotten memory, an earlier version, or a backup.",
+        ),
+        "history": ("commands.edit", "Show every version of a memory and what changed."),
+        "tail": ("commands.tail", "Print new memories as they come, until Ctrl-C."),
     },
     "Facts": {
-        "facts": ("knowing", "Show and change what is known to be true, and was."),
-        "review": ("knowing", "Accept or discard facts that were proposed."),
+        "facts": ("commands.facts", "Show and change what is known to be true, and was."),
+        "review": ("commands.facts", "Accept or discard facts that were proposed."),
     },
     "Conversations": {
-        "chat": ("chats", "List and show conversations."),
-        "context": ("chats", "Print what a model would be shown, under a budget."),
+        "chat": ("commands.chat", "List and show conversations."),
+        "context": ("commands.chat", "Print what a model would be shown, under a budget."),
     },
     "In and out": {
-        "import": ("importing", "Bring in memories of other programs, or an export."),
-        "export": ("moving", "Write memories to a file that anybody can read."),
-        "migrate": ("moving", "Copy a store to another address."),
+        "import": ("commands.import_", "Bring in memories of other programs, or an export."),
+        "export": ("commands.export", "Write memories to a file that anybody can read."),
+        "migrate": ("commands.export", "Copy a store to another address."),
     },
     "Doubt": {
-        "quarantine": ("doubting", "Hide everything that came from a source."),
-        "release": ("doubting", "Bring back what was hidden of a source."),
-        "undo": ("doubting", "Take back everything that a source added or changed."),
-        "duplicates": ("doubting", "Show memories that say the same."),
+        "quarantine": ("commands.sources", "Hide everything that came from a source."),
+        "release": ("commands.sources", "Bring back what was hidden of a source."),
+        "undo": ("commands.sources", "Take back everything that a source added or changed."),
+        "duplicates": ("commands.sources", "Show memories that say the same."),
     },
     "Letting go": {
-        "evict": ("going", "Forget what is worth least until a budget is kept."),
-        "erase": ("going", "Erase everything of a scope for good, and check."),
-        "audit": ("auditing", "Show and check the record of what was done."),
+        "evict": ("commands.erase", "Forget what is worth least until a budget is kept."),
+        "erase": ("commands.erase", "Erase everything of a scope for good, and check."),
+        "audit": ("commands.audit", "Show and check the record of what was done."),
     },
     "The store": {
-        "stats": ("care", "Count memories: of a scope, and of the whole store."),
-        "reindex": ("care", "Build the search structures anew."),
-        "backup": ("care", "Copy the store to a new file while it is in use."),
-        "restore": ("changes", "Bring back a forgotten memory, an earlier version, or a backup."),
-        "bench": ("bench", "Measure this computer on a store that is thrown away."),
+        "stats": ("commands.maintenance", "Count memories: of a scope, and of the whole store."),
+        "reindex": ("commands.maintenance", "Build the search structures anew."),
+        "backup": ("commands.maintenance", "Copy the store to a new file while it is in use."),
+        "restore": (
+            "commands.edit",
+            "Bring back a forgotten memory, an earlier version, or a backup.",
+        ),
+        "commands.bench": (
+            "commands.bench",
+            "Measure this computer on a store that is thrown away.",
+        ),
     },
     "Serve": {
-        "serve": ("serving", "Serve REST, MCP and the dashboard, until Ctrl-C."),
-        "keys": ("unlocking", "Make, list and revoke the keys of the server."),
-        "mcp": ("connecting", "Serve memories to an agent over stdin and stdout, by MCP."),
+        "serve": ("commands.serve", "Serve REST, MCP and the dashboard, until Ctrl-C."),
+        "keys": ("commands.keys", "Make, list and revoke the keys of the server."),
+        "mcp": ("commands.mcp", "Serve memories to an agent over stdin and stdout, by MCP."),
         "install": (
-            "connecting",
+            "commands.mcp",
             "Write this memory into the configuration of an agent's program.",
         ),
     },

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from orbiter.memory.facts import FactMemory
-    from orbiter.memory.items import MemoryItem, MemoryMetadata
+    from orbiter.memory.model.facts import FactMemory
+    from orbiter.memory.model.items import MemoryItem, MemoryMetadata
     from orbiter.memory.recall import Hit, LeftOut
 
 __all__ = [
@@ -38,7 +38,7 @@ _SCOPES = ("user_id", "session_id", "task_id", "agent_id")
 
 def as_json(item: "MemoryItem") -> dict[str, Any]:
     """Return an item as JSON values."""
-    from orbiter.memory.items import dump_item  # noqa: PLC0415
+    from orbiter.memory.model.serialization import dump_item  # noqa: PLC0415
 
     return dump_item(item)
 
@@ -57,7 +57,7 @@ def tags_of(item: "MemoryItem") -> list[str]:
 
 def said(item: "MemoryItem") -> str:
     """Return what an item says on one line; of a message without words, which tools it calls."""
-    from orbiter.memory.items import AIMemory  # noqa: PLC0415
+    from orbiter.memory.model.items import AIMemory  # noqa: PLC0415
 
     text = one_line(item.content)
     if isinstance(item, AIMemory) and item.tool_calls:
@@ -75,7 +75,7 @@ def state_of(item: "MemoryItem") -> str:
 
 def source_of(item: "MemoryItem") -> str:
     """Return where an item comes from: its label, or what its type tells."""
-    from orbiter.memory import trust  # noqa: PLC0415
+    from orbiter.memory.model import trust  # noqa: PLC0415
 
     return one_line(trust.source_of(item))
 
@@ -126,8 +126,8 @@ def parts_of(item: "MemoryItem") -> list[tuple[str, str]]:
 
     What a program keeps in `extra` is named `extra.…`, so that it passes for nothing else.
     """
-    from orbiter.memory.facts import FactMemory  # noqa: PLC0415
-    from orbiter.memory.trust import trust_of  # noqa: PLC0415
+    from orbiter.memory.model.facts import FactMemory  # noqa: PLC0415
+    from orbiter.memory.model.trust import trust_of  # noqa: PLC0415
 
     extra = dict(item.metadata.extra)
     tags = tags_of(item)
@@ -157,7 +157,7 @@ def parts_of(item: "MemoryItem") -> list[tuple[str, str]]:
 
 def dates_of(fact: "FactMemory") -> list[tuple[str, str]]:
     """Return from when to when a fact is said to hold, and since when that is known."""
-    from orbiter.memory.facts import ALWAYS  # noqa: PLC0415
+    from orbiter.memory.model.facts import ALWAYS  # noqa: PLC0415
 
     found = [
         # What nobody dated begins before every time zone does.

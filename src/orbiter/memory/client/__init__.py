@@ -11,6 +11,6 @@ except ModuleNotFoundError as exc:
         "a memory at `http://…` needs httpx: pip install 'orbiter-memory[client]'"
     ) from exc
 
-from orbiter.memory.client._memory import RemoteMemory
+from orbiter.memory.client._remote_memory import RemoteMemory
 
 __all__ = ["RemoteMemory"]

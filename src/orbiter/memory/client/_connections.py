@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from orbiter.memory.client._answers import UNREADABLE, Answer, read_whole
+from orbiter.memory.client._read_response import UNREADABLE, Answer, read_whole
 from orbiter.memory.errors import MemoryConnectionError, MemoryTimeoutError
 
 __all__ = ["CONNECT", "Connections", "Request"]

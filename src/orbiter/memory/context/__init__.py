@@ -1,7 +1,7 @@
 """What a model is shown for one task: persona, what was said, recent activity, memories, the task.
 
 What does not change from turn to turn comes first, byte for byte the same; what was remembered
-goes through `orbiter.memory.fencing` and nowhere else; the whole is never over its budget.
+goes through `prompt_fence` and nowhere else; the whole is never over its budget.
 """
 
 import secrets
@@ -9,21 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orbiter.memory._checks import check_text
-from orbiter.memory._slices import apart, is_much_text
 from orbiter.memory.context._budget import Dropped
-from orbiter.memory.context._draft import PRIORITY, Draft, compose
-from orbiter.memory.context._entries import (
-    Interaction,
-    Memory,
-    Reason,
-    TrustRule,
-    candidate,
-    check_memories,
-    default_trust,
-)
-from orbiter.memory.context._parts import Parts
-from orbiter.memory.context._prices import Costs, Section
+from orbiter.memory.context._costing import Costs, Section
+from orbiter.memory.context._layout import PRIORITY, Draft, compose
+from orbiter.memory.context._sections import Parts
 from orbiter.memory.context._sources import (
     ConversationSource,
     Recall,
@@ -36,14 +25,25 @@ from orbiter.memory.context._sources import (
     read_recent,
     recall,
 )
+from orbiter.memory.context.entries import (
+    Interaction,
+    Memory,
+    Reason,
+    TrustRule,
+    candidate,
+    check_memories,
+    default_trust,
+)
+from orbiter.memory.context.persona import Soul
+from orbiter.memory.context.prompt_fence import Entry
+from orbiter.memory.conversation.tokens import TokenCounter, estimate_tokens
 from orbiter.memory.errors import QueryError
-from orbiter.memory.fencing import Entry
-from orbiter.memory.items import MemoryItem, MemoryMetadata
 from orbiter.memory.messages import Format, ProviderMessages, to_messages
-from orbiter.memory.protocols import MemoryStore
-from orbiter.memory.query import check_size
-from orbiter.memory.soul import Soul
-from orbiter.memory.tokens import TokenCounter, estimate_tokens
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.protocols import MemoryStore
+from orbiter.memory.model.query import check_size
+from orbiter.memory.model.validation import check_text
+from orbiter.memory.tasks.offload import apart, is_much_text
 
 __all__ = [
     "PRIORITY",

@@ -7,11 +7,11 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from orbiter.memory.context._entries import Candidate, Reason
-from orbiter.memory.conversation import Room, Unit, newest_first, trim_units
-from orbiter.memory.fencing import Entry
-from orbiter.memory.items import MemoryItem, role_of
-from orbiter.memory.tokens import CONVERSATION_TOKENS
+from orbiter.memory.context.entries import Candidate, Reason
+from orbiter.memory.context.prompt_fence import Entry
+from orbiter.memory.conversation.tokens import CONVERSATION_TOKENS
+from orbiter.memory.conversation.windows import Room, Unit, newest_first, trim_units
+from orbiter.memory.model.items import MemoryItem, role_of
 
 _LEAST = 20
 """Characters of a shortened entry below which it is not worth showing."""

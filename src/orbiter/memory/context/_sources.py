@@ -13,14 +13,14 @@ from inspect import isawaitable, signature
 from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
 
-from orbiter.memory._assertions import NO_END, assertions, judged_at
-from orbiter.memory.context._entries import Interaction, Memory
+from orbiter.memory.context.entries import Interaction, Memory
+from orbiter.memory.context.persona import Soul
 from orbiter.memory.errors import QueryError, SoulNotFoundError, StorageError
-from orbiter.memory.facts import FactMemory, holding
-from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.protocols import MemoryStore
-from orbiter.memory.query import SCOPE_FIELDS, Query
-from orbiter.memory.soul import Soul
+from orbiter.memory.model.facts import FactMemory, holding
+from orbiter.memory.model.facts.asserted import NO_END, assertions, judged_at
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.model.protocols import MemoryStore
+from orbiter.memory.model.query import SCOPE_FIELDS, Query
 
 _RACY_NS = 2_000_000_000
 _WORDS = 8  # of a query, each one search

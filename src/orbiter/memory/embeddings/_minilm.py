@@ -16,12 +16,11 @@ import numpy as np
 import orbiter_memory_minilm
 from numpy.typing import NDArray
 
-from orbiter.memory import _libstdcxx
-from orbiter.memory.embeddings import _details
+from orbiter.memory.embeddings import _token_vectors, libstdcxx
 from orbiter.memory.embeddings._wordpiece import Word, WordPiece
 from orbiter.memory.errors import EmbeddingError
 
-_libstdcxx.repair()
+libstdcxx.repair()
 
 import onnxruntime  # noqa: E402 - after the repair
 
@@ -60,7 +59,9 @@ class MiniLM:
         vectors, tokens = zip(*(self._run(part, "v", "tokens") for part in parts), strict=True)
         inner = np.concatenate([found[0][1:-1] for found in tokens])
         names = [name for part in parts for name in self._pieces.names(part)]
-        return _pooled([found[0] for found in vectors], parts), _details.code(inner, names, matrix)
+        return _pooled([found[0] for found in vectors], parts), _token_vectors.code(
+            inner, names, matrix
+        )
 
     def token_vectors(self, text: str) -> Floats:
         """Return a vector of length 1 for each token of *text*."""
@@ -81,7 +82,7 @@ class MiniLM:
         with self._reading:
             if self._projection is None:
                 try:
-                    self._projection = _details.projection(
+                    self._projection = _token_vectors.projection(
                         orbiter_memory_minilm.DETAILS, width=DIMENSION
                     )
                 except Exception as exc:  # cut off, of another shape, or not in an older one

@@ -9,12 +9,12 @@ import sqlite3
 import warnings
 from collections.abc import Sequence
 
-from orbiter.memory.embeddings._answers import is_finite, pack, unpack
-from orbiter.memory.embeddings._sharing import Waiting, shared
+from orbiter.memory.embeddings._responses import is_finite, pack, unpack
+from orbiter.memory.embeddings._single_flight import Waiting, shared
 from orbiter.memory.embeddings._vector_file import Detailed, VectorFile
 from orbiter.memory.errors import EmbeddingError, QueryError, StorageError
-from orbiter.memory.protocols import Embeddings
-from orbiter.memory.query import check_size
+from orbiter.memory.model.protocols import Embeddings
+from orbiter.memory.model.query import check_size
 
 __all__ = ["CachedEmbeddings"]
 

@@ -7,9 +7,9 @@ from importlib.util import find_spec
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
-from orbiter.memory.embeddings._forks import Forkable
-from orbiter.memory.embeddings._turns import in_turns
-from orbiter.memory.protocols import Embeddings
+from orbiter.memory.embeddings._after_fork import Forkable
+from orbiter.memory.embeddings._bounded_gather import in_turns
+from orbiter.memory.model.protocols import Embeddings
 
 if TYPE_CHECKING:
     from orbiter.memory.embeddings._minilm import Floats, MiniLM

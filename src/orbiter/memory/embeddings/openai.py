@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, NoReturn, Self
 from urllib.parse import urlsplit, urlunsplit
 from weakref import WeakKeyDictionary
 
-from orbiter.memory.embeddings._answers import batches, retry_after, sendable, vectors
-from orbiter.memory.embeddings._turns import in_turns
+from orbiter.memory.embeddings._bounded_gather import in_turns
+from orbiter.memory.embeddings._responses import batches, retry_after, sendable, vectors
 from orbiter.memory.errors import (
     EmbeddingError,
     MemoryConnectionError,
     MemoryTimeoutError,
     QueryError,
 )
-from orbiter.memory.protocols import Embeddings
-from orbiter.memory.query import check_size
+from orbiter.memory.model.protocols import Embeddings
+from orbiter.memory.model.query import check_size
 
 if TYPE_CHECKING:
     import openai

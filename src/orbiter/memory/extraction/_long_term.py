@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.agent._facts import Facts
-from orbiter.memory.agent._reading import belongs
+from orbiter.memory.agent.facts import Facts
+from orbiter.memory.agent.inputs import belongs
 from orbiter.memory.errors import AccessError, ExtractionError, QueryError
 from orbiter.memory.extraction._protocol import (
     Extractor,
@@ -13,8 +13,8 @@ from orbiter.memory.extraction._protocol import (
     check_extractor,
     check_proposals,
 )
-from orbiter.memory.facts import FactMemory
-from orbiter.memory.items import MemoryItem
+from orbiter.memory.model.facts import FactMemory
+from orbiter.memory.model.items import MemoryItem
 
 if TYPE_CHECKING:
     from orbiter.memory.recall import Recalled

@@ -7,16 +7,16 @@ the prompt fenced, and what comes back is checked as strictly as if a stranger h
 import asyncio
 from collections.abc import Mapping, Sequence
 
+from orbiter.memory.context.prompt_fence import NOTICE, Entry, new_mark, render
 from orbiter.memory.errors import ExtractionError, QueryError
-from orbiter.memory.extraction._answers import read_answer, text_of
-from orbiter.memory.extraction._known import told_facts
+from orbiter.memory.extraction._parse import read_answer, text_of
+from orbiter.memory.extraction._prompt_facts import told_facts
 from orbiter.memory.extraction._protocol import MAX_PROPOSALS, ProposedFact
-from orbiter.memory.facts import FactMemory
-from orbiter.memory.fencing import NOTICE, Entry, new_mark, render
-from orbiter.memory.items import MemoryItem
-from orbiter.memory.query import check_size
-from orbiter.memory.summarizers._chat_service import ChatService
-from orbiter.memory.trust import Trust, trust_of
+from orbiter.memory.model.facts import FactMemory
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.query import check_size
+from orbiter.memory.model.trust import Trust, trust_of
+from orbiter.memory.summarizers.chat_completions import ChatService
 
 __all__ = ["OpenAIExtractor"]
 

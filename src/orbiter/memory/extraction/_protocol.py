@@ -6,11 +6,11 @@ from datetime import datetime
 from inspect import iscoroutinefunction, unwrap
 from typing import Protocol, runtime_checkable
 
-from orbiter.memory._checks import Json, check_json
 from orbiter.memory.errors import ExtractionError, QueryError
-from orbiter.memory.facts import MAX_VALUE, FactMemory, check_key
-from orbiter.memory.items import MemoryItem
-from orbiter.memory.query import check_instant
+from orbiter.memory.model.facts import MAX_VALUE, FactMemory, check_key
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.query import check_instant
+from orbiter.memory.model.validation import Json, check_json
 
 __all__ = ["Extractor", "ProposedFact", "check_extractor", "check_proposals"]
 

@@ -5,26 +5,26 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
 
-from orbiter.memory.agent._bookkeeping import cursor_id
-from orbiter.memory.agent._core import Core, Store
-from orbiter.memory.agent._messages import read_back, read_on
-from orbiter.memory.agent._reading import belongs
+from orbiter.memory.agent.chat_history import read_back, read_on
+from orbiter.memory.agent.extraction_jobs import cursor_id
+from orbiter.memory.agent.inputs import belongs
+from orbiter.memory.agent.runtime import Core, Store
 from orbiter.memory.errors import AccessError, ItemNotFoundError, VersionConflict
-from orbiter.memory.extraction._jobs import (
+from orbiter.memory.extraction._pending import (
     DONE,
     FAILED,
     KEPT,
     MAX_ERROR,
     OPEN,
-    ExtractionMemory,
     ExtractionReport,
     FailedJob,
     cursor_at,
     job_for,
 )
-from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus, new_id
-from orbiter.memory.query import SCOPE_FIELDS, Query
-from orbiter.memory.reports import ConversationInfo
+from orbiter.memory.model.derived import ExtractionMemory
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus, new_id
+from orbiter.memory.model.query import SCOPE_FIELDS, Query
+from orbiter.memory.model.reports import ConversationInfo
 
 __all__ = ["Queue"]
 

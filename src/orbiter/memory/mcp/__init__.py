@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import Context
 
     from orbiter.memory.agent import ScopedMemory
-    from orbiter.memory.mcp._server import MemoryServer
+    from orbiter.memory.mcp.sdk_server import MemoryServer
 
 __all__ = ["PROFILES", "HandleOfCall", "Profile", "build"]
 

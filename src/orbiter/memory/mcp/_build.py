@@ -7,12 +7,12 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from orbiter.memory.mcp._graph_tools import GraphTools
+from orbiter.memory.mcp._mcp_prompts import prompts
 from orbiter.memory.mcp._memory_tools import MemoryTools
 from orbiter.memory.mcp._openai_tools import OpenAITools
-from orbiter.memory.mcp._prompts import prompts
 from orbiter.memory.mcp._resources import GRAPH, RESOURCES
-from orbiter.memory.mcp._server import MemoryServer
 from orbiter.memory.mcp._tools import make_tool
+from orbiter.memory.mcp.sdk_server import MemoryServer
 
 if TYPE_CHECKING:
     from orbiter.memory.mcp import HandleOfCall, Profile

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 
-from orbiter.memory.mcp._shown import Memory
+from orbiter.memory.mcp._rendering import Memory
 
 __all__ = [
     "Added",

@@ -7,11 +7,10 @@ from mcp.server.mcpserver import Context
 from mcp_types import CallToolResult
 from pydantic import Field
 
-from orbiter.memory.agent._reading import labels, read
+from orbiter.memory.agent.inputs import labels, read
 from orbiter.memory.errors import ItemNotFoundError, QueryError
-from orbiter.memory.filters import Where
-from orbiter.memory.mcp._callers import source_of_call
-from orbiter.memory.mcp._errors import plain, told_of
+from orbiter.memory.mcp._client_name import source_of_call
+from orbiter.memory.mcp._dedupe import remember_once
 from orbiter.memory.mcp._memory_shapes import (
     Added,
     ContextText,
@@ -26,8 +25,7 @@ from orbiter.memory.mcp._memory_shapes import (
     Tags,
     Texts,
 )
-from orbiter.memory.mcp._once import remember_once
-from orbiter.memory.mcp._shown import (
+from orbiter.memory.mcp._rendering import (
     Memory,
     entry_of,
     fenced,
@@ -36,12 +34,14 @@ from orbiter.memory.mcp._shown import (
     shown,
     within_budget,
 )
+from orbiter.memory.mcp._tool_errors import plain, told_of
 from orbiter.memory.mcp._tools import Definition, answer
+from orbiter.memory.model.filters import Where
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
-    from orbiter.memory.items import MemoryItem
     from orbiter.memory.mcp import HandleOfCall
+    from orbiter.memory.model.items import MemoryItem
 
 __all__ = ["MemoryTools"]
 

@@ -10,8 +10,8 @@ from mcp_types import CallToolResult
 from pydantic import BaseModel
 
 from orbiter.memory.errors import ItemNotFoundError
+from orbiter.memory.mcp._rendering import cut, shown
 from orbiter.memory.mcp._resources import item_uri
-from orbiter.memory.mcp._shown import cut, shown
 from orbiter.memory.mcp._tools import Definition, answer
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from urllib.parse import quote, unquote
 from mcp_types import Resource, ResourceTemplate
 
 from orbiter.memory.errors import ItemNotFoundError, QueryError
-from orbiter.memory.facts import ALWAYS
-from orbiter.memory.items import role_of
-from orbiter.memory.mcp._graph import Graph
-from orbiter.memory.mcp._shown import cut, share, shown
+from orbiter.memory.mcp._rendering import cut, share, shown
+from orbiter.memory.mcp.graph import Graph
+from orbiter.memory.model.facts import ALWAYS
+from orbiter.memory.model.items import role_of
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory

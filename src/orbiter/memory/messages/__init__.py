@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orbiter.memory._turns import RESPONSES, speaks
-from orbiter.memory.conversation import OpenGroup, Unit, newest_first, walk_units
+from orbiter.memory.conversation.responses_turns import RESPONSES, speaks
+from orbiter.memory.conversation.windows import OpenGroup, Unit, newest_first, walk_units
 from orbiter.memory.errors import MessageError
-from orbiter.memory.items import AIMemory, MemoryItem, MemoryMetadata, SystemMemory, role_of
 from orbiter.memory.messages import _anthropic, _gemini, _openai_chat, _openai_responses
-from orbiter.memory.messages._formats import format_of
+from orbiter.memory.messages._common import Format, Message, Problem, must_be_object
+from orbiter.memory.messages._detect import format_of
 from orbiter.memory.messages._open_calls import OpenCalls
 from orbiter.memory.messages._shapes import (
     as_plain,
@@ -24,7 +24,7 @@ from orbiter.memory.messages._shapes import (
     join_parts,
     read_shape,
 )
-from orbiter.memory.messages._wire import Format, Message, Problem, must_be_object
+from orbiter.memory.model.items import AIMemory, MemoryItem, MemoryMetadata, SystemMemory, role_of
 
 __all__ = [
     "FORMATS",

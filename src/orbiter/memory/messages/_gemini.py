@@ -9,21 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from orbiter.memory.calls import call_id, call_input, call_name
-from orbiter.memory.conversation import Unit
+from orbiter.memory.conversation.windows import Unit
 from orbiter.memory.errors import MessageError
-from orbiter.memory.items import (
-    AIMemory,
-    HumanMemory,
-    MemoryItem,
-    MemoryMetadata,
-    ToolMemory,
-    calls_of,
-    result_id,
-    role_of,
-)
-from orbiter.memory.messages._open_calls import OpenCalls
-from orbiter.memory.messages._wire import (
+from orbiter.memory.messages._common import (
     OPENING,
     Message,
     Problem,
@@ -40,6 +28,18 @@ from orbiter.memory.messages._wire import (
     sound,
     with_text,
 )
+from orbiter.memory.messages._open_calls import OpenCalls
+from orbiter.memory.model.items import (
+    AIMemory,
+    HumanMemory,
+    MemoryItem,
+    MemoryMetadata,
+    ToolMemory,
+    calls_of,
+    result_id,
+    role_of,
+)
+from orbiter.memory.model.tool_calls import call_id, call_input, call_name
 
 _Item = TypeVar("_Item", bound=MemoryItem)
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from orbiter.memory.errors import MessageError
-from orbiter.memory.messages._formats import ANTHROPIC_BLOCKS, format_of
-from orbiter.memory.messages._wire import Format, Message, objects_in, type_of
+from orbiter.memory.messages._common import Format, Message, objects_in, type_of
+from orbiter.memory.messages._detect import ANTHROPIC_BLOCKS, format_of
 
 __all__ = ["langchain_fields", "read_langchain"]
 

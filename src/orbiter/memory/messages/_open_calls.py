@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Literal
 
-from orbiter.memory.calls import call_id, call_input, call_name
 from orbiter.memory.errors import MessageError
-from orbiter.memory.items import AIMemory, MemoryItem, ToolMemory, result_id, role_of
+from orbiter.memory.model.items import AIMemory, MemoryItem, ToolMemory, result_id, role_of
+from orbiter.memory.model.tool_calls import call_id, call_input, call_name
 
 __all__ = ["OpenCalls", "Orphans"]
 

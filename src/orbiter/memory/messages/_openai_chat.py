@@ -6,23 +6,9 @@ Every tool call id is answered by one `tool` message directly after, before any 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from orbiter.memory.calls import call_arguments, call_id, call_name
-from orbiter.memory.conversation import Unit
-from orbiter.memory.copies import copy_value
+from orbiter.memory.conversation.windows import Unit
 from orbiter.memory.errors import MessageError
-from orbiter.memory.items import (
-    AIMemory,
-    HumanMemory,
-    MemoryItem,
-    MemoryMetadata,
-    SystemMemory,
-    ToolMemory,
-    calls_of,
-    result_id,
-    role_of,
-)
-from orbiter.memory.messages._open_calls import OpenCalls
-from orbiter.memory.messages._wire import (
+from orbiter.memory.messages._common import (
     Message,
     Problem,
     WireIds,
@@ -41,6 +27,20 @@ from orbiter.memory.messages._wire import (
     text_or_none,
     with_text,
 )
+from orbiter.memory.messages._open_calls import OpenCalls
+from orbiter.memory.model.copying import copy_value
+from orbiter.memory.model.items import (
+    AIMemory,
+    HumanMemory,
+    MemoryItem,
+    MemoryMetadata,
+    SystemMemory,
+    ToolMemory,
+    calls_of,
+    result_id,
+    role_of,
+)
+from orbiter.memory.model.tool_calls import call_arguments, call_id, call_name
 
 _ROLES = {"system": "system", "human": "user", "ai": "assistant", "tool": "tool"}
 _OWN_KEYS = frozenset(

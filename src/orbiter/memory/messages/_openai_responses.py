@@ -8,19 +8,24 @@ one turn with it and goes back as it came.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from orbiter.memory.calls import call_arguments, call_id, call_name
-from orbiter.memory.conversation import Unit
+from orbiter.memory.conversation.windows import Unit
 from orbiter.memory.errors import MessageError
-from orbiter.memory.items import (
-    AIMemory,
-    HumanMemory,
-    MemoryItem,
-    MemoryMetadata,
-    SystemMemory,
-    ToolMemory,
-    calls_of,
-    result_id,
-    role_of,
+from orbiter.memory.messages._common import (
+    Message,
+    Problem,
+    WireIds,
+    build,
+    joined_text,
+    kept,
+    legal_name,
+    must_be,
+    must_be_blocks,
+    must_be_objects,
+    objects_in,
+    same_calls,
+    sound,
+    text_or_none,
+    with_text,
 )
 from orbiter.memory.messages._open_calls import OpenCalls
 from orbiter.memory.messages._responses_entries import (
@@ -38,23 +43,18 @@ from orbiter.memory.messages._responses_entries import (
     turn_calls,
     turn_text,
 )
-from orbiter.memory.messages._wire import (
-    Message,
-    Problem,
-    WireIds,
-    build,
-    joined_text,
-    kept,
-    legal_name,
-    must_be,
-    must_be_blocks,
-    must_be_objects,
-    objects_in,
-    same_calls,
-    sound,
-    text_or_none,
-    with_text,
+from orbiter.memory.model.items import (
+    AIMemory,
+    HumanMemory,
+    MemoryItem,
+    MemoryMetadata,
+    SystemMemory,
+    ToolMemory,
+    calls_of,
+    result_id,
+    role_of,
 )
+from orbiter.memory.model.tool_calls import call_arguments, call_id, call_name
 
 _ROLES = {"system": "system", "human": "user", "ai": "assistant"}
 

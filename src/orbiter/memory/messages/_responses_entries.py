@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from orbiter.memory.messages._wire import joined_text, json_text, list_faults, type_of
+from orbiter.memory.messages._common import joined_text, json_text, list_faults, type_of
 
 # Calls that we answer. Others, such as a web search, are answered by the server itself.
 CALLS = frozenset(

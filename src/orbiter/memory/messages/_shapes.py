@@ -11,9 +11,9 @@ from typing import Any
 
 from orbiter.memory.errors import MessageError
 from orbiter.memory.messages._bedrock import is_bedrock, read_bedrock
-from orbiter.memory.messages._formats import format_of
+from orbiter.memory.messages._common import Format, Message, keys_of
+from orbiter.memory.messages._detect import format_of
 from orbiter.memory.messages._langchain import langchain_fields, read_langchain
-from orbiter.memory.messages._wire import Format, Message, keys_of
 
 __all__ = ["as_plain", "check_is_whole", "is_part", "join_parts", "read_shape"]
 

@@ -8,15 +8,15 @@ same answer.
 
 from dataclasses import dataclass
 
-from orbiter.memory.items import MemoryItem, MemoryMetadata
-from orbiter.memory.protocols import MemoryStore
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.protocols import MemoryStore
+from orbiter.memory.model.trust import Trust
+from orbiter.memory.recall._explanation import Reason, Why
 from orbiter.memory.recall._hits import Hit, LeftOut, LeftOutReason, Recalled
-from orbiter.memory.recall._mirror import Mirror
+from orbiter.memory.recall._in_memory_index import Mirror
 from orbiter.memory.recall._modes import RecallMode
-from orbiter.memory.recall._notices import no_model_by_choice
 from orbiter.memory.recall._recall import RecallOptions, recall
-from orbiter.memory.recall._why import Reason, Why
-from orbiter.memory.trust import Trust
+from orbiter.memory.recall._warnings import no_model_by_choice
 
 __all__ = [
     "BoundRecall",

@@ -14,25 +14,25 @@ from functools import partial
 from typing import NamedTuple
 from weakref import finalize
 
-from orbiter.memory import words
-from orbiter.memory._slices import apart, is_much_text
 from orbiter.memory.errors import EmbeddingError
-from orbiter.memory.items import MemoryItem
-from orbiter.memory.matches import WordMatches
-from orbiter.memory.protocols import (
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.matches import WordMatches
+from orbiter.memory.model.protocols import (
     ConversationStore,
     Embeddings,
     LexicalStore,
     MemoryStore,
     VectorStore,
 )
-from orbiter.memory.query import Query
-from orbiter.memory.ranking import fuse_ranks
-from orbiter.memory.recall._flooded import thinned, unflooded
-from orbiter.memory.recall._likeness import floods_in
-from orbiter.memory.recall._notices import say_once
+from orbiter.memory.model.query import Query
+from orbiter.memory.recall._dedupe_query import thinned, unflooded
 from orbiter.memory.recall._pool import Pool, is_talk, speaker_of
-from orbiter.memory.recall._question import Question, read, shortened
+from orbiter.memory.recall._query_analysis import Question, read, shortened
+from orbiter.memory.recall._warnings import say_once
+from orbiter.memory.recall.near_duplicates import floods_in
+from orbiter.memory.tasks.offload import apart, is_much_text
+from orbiter.memory.text import words
+from orbiter.memory.text.ranking import fuse_ranks
 
 __all__ = ["Found", "gather", "nearest", "newest_of"]
 

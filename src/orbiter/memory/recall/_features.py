@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from orbiter.memory import words
-from orbiter.memory._caches import text_cache
-from orbiter.memory.items import AIMemory, HumanMemory, MemoryItem
+from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem
 from orbiter.memory.recall._dates import closeness, has_time
 from orbiter.memory.recall._pool import Pool, is_spoken, is_talk, speaker_of
-from orbiter.memory.recall._question import Question
+from orbiter.memory.recall._query_analysis import Question
+from orbiter.memory.text import words
+from orbiter.memory.text.text_caches import text_cache
 
 __all__ = [
     "UNRELATED",

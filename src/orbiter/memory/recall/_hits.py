@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from orbiter.memory.copies import copy_item
-from orbiter.memory.items import MemoryItem
+from orbiter.memory.model.copying import copy_item
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.recall._explanation import Why, who_said
 from orbiter.memory.recall._modes import RecallMode
-from orbiter.memory.recall._why import Why, who_said
 
 if TYPE_CHECKING:
-    from orbiter.memory.facts import FactSpan
+    from orbiter.memory.model.facts import FactSpan
 
 __all__ = ["Hit", "LeftOut", "LeftOutReason", "Recalled"]
 

@@ -3,7 +3,7 @@
 from typing import Literal, get_args
 
 from orbiter.memory.errors import QueryError, UnsupportedError
-from orbiter.memory.protocols import LexicalStore, MemoryStore, VectorStore
+from orbiter.memory.model.protocols import LexicalStore, MemoryStore, VectorStore
 
 __all__ = ["RecallMode", "check_mode", "check_store", "no_meaning"]
 

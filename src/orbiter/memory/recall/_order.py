@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from orbiter.memory._slices import MANY, apart
-from orbiter.memory.protocols import DetailStore, MemoryStore
+from orbiter.memory.model.protocols import DetailStore, MemoryStore
 from orbiter.memory.recall._features import Table
-from orbiter.memory.recall._late import add_details
+from orbiter.memory.recall._late_interaction import add_details
 from orbiter.memory.recall._pool import Pool
-from orbiter.memory.recall._ranking import Scored, score
+from orbiter.memory.recall._scoring import Scored, score
 from orbiter.memory.recall._weights import kind_of
+from orbiter.memory.tasks.offload import MANY, apart
 
 __all__ = ["LOOKED_AT", "order"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orbiter.memory.items import MemoryItem, role_of
+from orbiter.memory.model.items import MemoryItem, role_of
 
 __all__ = ["Floods", "Pool", "is_spoken", "is_talk", "speaker_of"]
 

@@ -6,20 +6,20 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TypedDict
 
-from orbiter.memory._slices import apart, is_much_text
 from orbiter.memory.errors import QueryError
-from orbiter.memory.items import MemoryMetadata, MemoryStatus
-from orbiter.memory.protocols import MemoryStore, VectorStore
-from orbiter.memory.query import SCOPE_FIELDS, Query, check_instant, check_size
-from orbiter.memory.recall._choice import Weighed, choose
-from orbiter.memory.recall._flooded import both
+from orbiter.memory.model.items import MemoryMetadata, MemoryStatus
+from orbiter.memory.model.protocols import MemoryStore, VectorStore
+from orbiter.memory.model.query import SCOPE_FIELDS, Query, check_instant, check_size
+from orbiter.memory.model.trust import Trust, read_trust, trusted
+from orbiter.memory.recall._dedupe_query import both
 from orbiter.memory.recall._hits import Recalled
+from orbiter.memory.recall._mode_search import Asked, by_all, by_meaning, by_time
 from orbiter.memory.recall._modes import RecallMode, check_mode, check_store
-from orbiter.memory.recall._notices import say_once
-from orbiter.memory.recall._question import shortened
-from orbiter.memory.recall._weighing import Asked, by_all, by_meaning, by_time
-from orbiter.memory.trust import Trust, read_trust, trusted
-from orbiter.memory.words import tokens
+from orbiter.memory.recall._query_analysis import shortened
+from orbiter.memory.recall._select import Weighed, choose
+from orbiter.memory.recall._warnings import say_once
+from orbiter.memory.tasks.offload import apart, is_much_text
+from orbiter.memory.text.words import tokens
 
 __all__ = ["RecallOptions", "check_scope", "recall"]
 
@@ -73,7 +73,7 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     *recency_weight*, new memories gain so many points, half as many after *half_life_hours*; with
     *importance_weight*, `metadata.extra["importance"]` from 0 to 1 earns its share. *now* is when
     the question is asked, for "last week". With *min_trust*, such as `"agent"`, what comes from a
-    source that is worth less is not there at all: see `orbiter.memory.trust`.
+    source that is worth less is not there at all: see `orbiter.memory.model.trust`.
 
     What shares no word with the question, has none around it and means less than most candidates
     is left out, so that there may be fewer than *k*, or none. A question of nothing but names is
@@ -134,7 +134,7 @@ async def _weighed(store: MemoryStore, asked: Asked, mode: RecallMode) -> Weighe
         say_once("no model", _NO_MODEL)
     if all(one.item.memory_type != "fact" for one in weighed.scored):
         return weighed
-    from orbiter.memory.recall._facts import judged  # noqa: PLC0415 - few candidates are facts
+    from orbiter.memory.recall._current_facts import judged  # noqa: PLC0415 - few candidates are facts
 
     return await judged(store, weighed, asked, is_ordered=mode == "recent")
 

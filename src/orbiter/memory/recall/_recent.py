@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from orbiter.memory.items import MemoryItem
-from orbiter.memory.protocols import LexicalStore, MemoryStore
-from orbiter.memory.query import Query
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.protocols import LexicalStore, MemoryStore
+from orbiter.memory.model.query import Query
 from orbiter.memory.recall._candidates import newest_of
+from orbiter.memory.recall._dedupe_query import unflooded
 from orbiter.memory.recall._features import terms_of
-from orbiter.memory.recall._flooded import unflooded
-from orbiter.memory.recall._likeness import who_says, without_numbers
+from orbiter.memory.recall.near_duplicates import who_says, without_numbers
 
 __all__ = ["newest_that_differ", "newest_that_hold"]
 

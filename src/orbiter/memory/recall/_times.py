@@ -6,7 +6,7 @@ What was said of a day is said in the week after it, too; what held is held to t
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from orbiter.memory.facts import FactSpan
+from orbiter.memory.model.facts import FactSpan
 from orbiter.memory.recall._dates import Span
 
 __all__ = ["asked_about", "overlap", "told_of"]

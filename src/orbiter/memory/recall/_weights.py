@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from orbiter.memory.items import AIMemory, MemoryItem
+from orbiter.memory.model.items import AIMemory, MemoryItem
 
 __all__ = ["ASSISTANT", "PEOPLE", "Kind", "kind_of"]
 

@@ -6,15 +6,15 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from orbiter.memory.server._settings import DEFAULT_PORT, Settings
+from orbiter.memory.server.http.settings import DEFAULT_PORT, Settings
 
 if TYPE_CHECKING:
     from orbiter.memory.server._app import create_app
-    from orbiter.memory.server._serving import serving
+    from orbiter.memory.server.http.uvicorn_runner import serving
 
 __all__ = ["DEFAULT_PORT", "Settings", "create_app", "serving"]
 
-_HOMES = {"create_app": "_app", "serving": "_serving"}
+_HOMES = {"create_app": "_app", "serving": "http.uvicorn_runner"}
 _NEEDED = ("jinja2", "markupsafe", "mcp", "starlette", "uvicorn")
 """What the extra brings."""
 

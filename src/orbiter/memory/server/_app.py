@@ -12,18 +12,18 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from orbiter.memory.agent import AgentMemory
-from orbiter.memory.keys import KeyFile
-from orbiter.memory.server import _events, _health, _job_routes, _rest, _transfers
-from orbiter.memory.server._guard import Guard
-from orbiter.memory.server._handles import ScopeCheck
-from orbiter.memory.server._job_files import JobFiles, folder_for
-from orbiter.memory.server._jobs import Jobs
-from orbiter.memory.server._limits import Limited
-from orbiter.memory.server._live import Live
-from orbiter.memory.server._metrics import Measured, Metrics
-from orbiter.memory.server._problems import Problems, problem_of, shown_problem
-from orbiter.memory.server._settings import Settings
-from orbiter.memory.server._shared import Shared
+from orbiter.memory.auth import KeyFile
+from orbiter.memory.server.api import health, job_routes, rest, sse, transfer_routes
+from orbiter.memory.server.api.job_files import JobFiles, folder_for
+from orbiter.memory.server.api.jobs import Jobs
+from orbiter.memory.server.http.auth_middleware import Guard
+from orbiter.memory.server.http.error_responses import Problems, problem_of, shown_problem
+from orbiter.memory.server.http.event_feed import Live
+from orbiter.memory.server.http.limits import Limited
+from orbiter.memory.server.http.prometheus import Measured, Metrics
+from orbiter.memory.server.http.scopes import ScopeCheck
+from orbiter.memory.server.http.settings import Settings
+from orbiter.memory.server.http.state import Shared
 
 __all__ = ["create_app"]
 
@@ -71,24 +71,24 @@ def create_app(
 def _routes() -> list[BaseRoute]:
     # The last one takes everything below `/v1` that none before it does.
     return [
-        *_health.routes(),
-        *_events.routes(),
-        *_transfers.routes(),
-        *_job_routes.routes(),
-        *_rest.routes(),
+        *health.routes(),
+        *sse.routes(),
+        *transfer_routes.routes(),
+        *job_routes.routes(),
+        *rest.routes(),
     ]
 
 
 def _add_optional(app: Starlette, settings: Settings) -> None:
     if settings.with_mcp:
-        from orbiter.memory.server._mcp import mount  # noqa: PLC0415 - it may be left out
+        from orbiter.memory.server.api.mcp_routes import mount  # noqa: PLC0415 - it may be left out
 
         found, running = mount(app.state.orbiter)
         app.router.routes.extend(found)
         app.state.running.append(running)
     if settings.with_dashboard:
         from orbiter.memory.server.dashboard import routes  # noqa: PLC0415
-        from orbiter.memory.server.dashboard._lengthy import Works  # noqa: PLC0415
+        from orbiter.memory.server.dashboard.slow_parts import Works  # noqa: PLC0415
 
         app.state.works = Works()
         app.state.running.append(app.state.works.running)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from orbiter.memory.query import check_size
+from orbiter.memory.model.query import check_size
 
 __all__ = ["ExtractiveSummarizer"]
 

@@ -7,7 +7,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from orbiter.memory.errors import MemoryConnectionError, MemoryTimeoutError
-from orbiter.memory.summarizers._chat_service import ChatService
+from orbiter.memory.summarizers.chat_completions import ChatService
 from orbiter.memory.summary import without_thoughts
 
 if TYPE_CHECKING:

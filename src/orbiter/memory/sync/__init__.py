@@ -4,9 +4,9 @@ The work is done by the async classes, on one background loop of the process; th
 is never touched. Type checkers read `__init__.pyi`, which `docs/build_sync.py` writes.
 """
 
-from importlib import import_module
-
-from orbiter.memory.sync._forms import (
+from orbiter.memory._lazy import lazy_names
+from orbiter.memory.sync._background_loop import run
+from orbiter.memory.sync._classes import (
     AgentMemory,
     AuditLog,
     Chat,
@@ -16,7 +16,6 @@ from orbiter.memory.sync._forms import (
     ScopedMemory,
     ShortTermMemoryManager,
 )
-from orbiter.memory.sync._loop import run
 from orbiter.memory.sync._streams import Stream
 
 __all__ = [
@@ -38,20 +37,13 @@ __all__ = [
 ]
 
 # On first use: most programs move their data once, and few extract.
-_LATER = {
-    "LongTermMemory": "_extracting",
-    "MemoryOrchestrator": "_extracting",
-    "export_file": "_moving",
-    "import_file": "_moving",
-    "migrate": "_moving",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _LATER:
-        raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
-    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "LongTermMemory": "_extraction",
+        "MemoryOrchestrator": "_extraction",
+        "export_file": "_transfer",
+        "import_file": "_transfer",
+        "migrate": "_transfer",
+    },
+)

@@ -9,41 +9,47 @@ from types import TracebackType
 from typing import IO, Any, Literal, Self
 
 from orbiter.memory import agent, episodic, extraction
-from orbiter.memory._progress import Progress
 from orbiter.memory.agent import MemoryEvent
-from orbiter.memory.agent._evicting import Evicted
-from orbiter.memory.agent._facts import Source
-from orbiter.memory.agent._reading import Given
-from orbiter.memory.agent._results import Forgotten, Page, ScopeStats
-from orbiter.memory.audit import AuditEntry, AuditMode, AuditVerification
-from orbiter.memory.backends.postgres import PostgresMemoryStore
-from orbiter.memory.backends.redis import RedisMemoryStore
-from orbiter.memory.backends.sqlite import SQLiteMemoryStore
+from orbiter.memory.agent.eviction import Evicted
+from orbiter.memory.agent.facts import Source
+from orbiter.memory.agent.inputs import Given
+from orbiter.memory.agent.results import Forgotten, Page, ScopeStats
+from orbiter.memory.backends.postgres.store import PostgresMemoryStore
+from orbiter.memory.backends.redis.store import RedisMemoryStore
+from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
 from orbiter.memory.context import Context
-from orbiter.memory.conversation import OpenGroup
-from orbiter.memory.episodes import EpisodicMemory
-from orbiter.memory.erasure import Erasure
-from orbiter.memory.extraction._jobs import ExtractionReport
+from orbiter.memory.context.persona import Soul
+from orbiter.memory.conversation.tokens import TokenCounter
+from orbiter.memory.conversation.windows import OpenGroup
+from orbiter.memory.episodic.model import EpisodicMemory
+from orbiter.memory.extraction._pending import ExtractionReport
 from orbiter.memory.extraction._protocol import Extractor
-from orbiter.memory.facts import FactConflict, FactEntry, FactMemory
-from orbiter.memory.filters import Where
-from orbiter.memory.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.messages import Format, ProviderMessages
-from orbiter.memory.pii import PIIHook
-from orbiter.memory.protocols import Clock, Embeddings, Summarizer
+from orbiter.memory.model.audit import AuditEntry, AuditMode, AuditVerification
+from orbiter.memory.model.erasure import Erasure
+from orbiter.memory.model.facts import FactConflict, FactEntry, FactMemory
+from orbiter.memory.model.filters import Where
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.model.protocols import Clock, Embeddings, Summarizer
+from orbiter.memory.model.reports import (
+    ConversationInfo,
+    ItemVersion,
+    Restored,
+    StoreStats,
+    Verification,
+)
+from orbiter.memory.model.trust import Trust
 from orbiter.memory.recall import Recalled, RecallMode
-from orbiter.memory.reports import ConversationInfo, ItemVersion, Restored, StoreStats, Verification
-from orbiter.memory.soul import Soul
 from orbiter.memory.summary import SummaryConfig
-from orbiter.memory.sync._loop import run as run
-from orbiter.memory.sync._proxies import Blocking
+from orbiter.memory.sync._background_loop import run as run
+from orbiter.memory.sync._facade import Blocking
 from orbiter.memory.sync._streams import Stream as Stream
-from orbiter.memory.tokens import TokenCounter
-from orbiter.memory.transfer._limits import Limits
+from orbiter.memory.tasks.progress import Progress
+from orbiter.memory.text.pii import PIIHook
 from orbiter.memory.transfer._migrate import Migration
-from orbiter.memory.transfer._native import Exported
-from orbiter.memory.transfer._report import Imported
-from orbiter.memory.trust import Trust
+from orbiter.memory.transfer.io.file_limits import Limits
+from orbiter.memory.transfer.native import Exported
+from orbiter.memory.transfer.report import Imported
 
 __all__ = [
     "AgentMemory",

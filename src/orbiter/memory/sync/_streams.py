@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from orbiter.memory.errors import UnsupportedError
-from orbiter.memory.sync._loop import Ended, call
+from orbiter.memory.sync._background_loop import Ended, call
 
 __all__ = ["Stream"]
 

@@ -47,9 +47,9 @@ for _module in (
 ):
     pytest.register_assert_rewrite(f"{__name__}._{_module}")
 
-from orbiter.memory.testing._leaks import hostile_pairs_leak_nothing  # noqa: E402
 from orbiter.memory.testing.capabilities import Capabilities, Recipe  # noqa: E402
 from orbiter.memory.testing.conformance import StoreConformance  # noqa: E402
+from orbiter.memory.testing.contracts.tenant_isolation import hostile_pairs_leak_nothing  # noqa: E402
 from orbiter.memory.testing.fakes import (  # noqa: E402
     HashEmbeddings,
     ManualClock,

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal, TypeVar
 
-from orbiter.memory.protocols import MemoryStore
-from orbiter.memory.query import SCOPE_FIELDS, ScopeField
+from orbiter.memory.model.protocols import MemoryStore
+from orbiter.memory.model.query import SCOPE_FIELDS, ScopeField
 
 __all__ = ["Capabilities", "Recipe", "needs"]
 

@@ -5,26 +5,26 @@ from typing import Any, ClassVar, Final
 
 import pytest
 
-from orbiter.memory.protocols import MemoryStore
-from orbiter.memory.testing._concurrency import ConcurrencyContract
-from orbiter.memory.testing._contract import CoreContract
-from orbiter.memory.testing._conversations import ConversationContract
-from orbiter.memory.testing._durability import DurabilityContract
-from orbiter.memory.testing._expiry import ExpiryContract
-from orbiter.memory.testing._fidelity import FidelityContract
-from orbiter.memory.testing._filters import FilterContract
-from orbiter.memory.testing._insert import InsertContract
-from orbiter.memory.testing._insertion import InsertionContract
-from orbiter.memory.testing._isolation import IsolationContract
-from orbiter.memory.testing._lifecycle import LifecycleContract
-from orbiter.memory.testing._meaning import MeaningContract
-from orbiter.memory.testing._model import ModelContract
-from orbiter.memory.testing._order import OrderContract
-from orbiter.memory.testing._paging import PagingContract
-from orbiter.memory.testing._refusals import RefusalContract
-from orbiter.memory.testing._versions import VersionContract
-from orbiter.memory.testing._where import WhereContract
+from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.testing.capabilities import Capabilities, Recipe
+from orbiter.memory.testing.contracts.add_get_contract import CoreContract
+from orbiter.memory.testing.contracts.concurrency_contract import ConcurrencyContract
+from orbiter.memory.testing.contracts.conversation_contract import ConversationContract
+from orbiter.memory.testing.contracts.durability_contract import DurabilityContract
+from orbiter.memory.testing.contracts.expiry_contract import ExpiryContract
+from orbiter.memory.testing.contracts.fidelity_contract import FidelityContract
+from orbiter.memory.testing.contracts.filter_contract import FilterContract
+from orbiter.memory.testing.contracts.insert_contract import InsertContract
+from orbiter.memory.testing.contracts.insertion_order_contract import InsertionContract
+from orbiter.memory.testing.contracts.isolation_contract import IsolationContract
+from orbiter.memory.testing.contracts.lifecycle_contract import LifecycleContract
+from orbiter.memory.testing.contracts.order_contract import OrderContract
+from orbiter.memory.testing.contracts.paging_contract import PagingContract
+from orbiter.memory.testing.contracts.rejection_contract import RefusalContract
+from orbiter.memory.testing.contracts.state_machine_contract import ModelContract
+from orbiter.memory.testing.contracts.vector_contract import MeaningContract
+from orbiter.memory.testing.contracts.version_contract import VersionContract
+from orbiter.memory.testing.contracts.where_contract import WhereContract
 
 __all__ = ["StoreConformance"]
 

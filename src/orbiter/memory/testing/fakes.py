@@ -6,7 +6,7 @@ from collections import deque
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 
-from orbiter.memory.protocols import Embeddings
+from orbiter.memory.model.protocols import Embeddings
 
 __all__ = ["HashEmbeddings", "ManualClock", "ScriptedSummarizer"]
 

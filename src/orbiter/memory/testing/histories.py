@@ -7,9 +7,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from orbiter.memory.calls import call_arguments, call_id, call_input, call_name
-from orbiter.memory.copies import copy_value
-from orbiter.memory.items import (
+from orbiter.memory.model.copying import copy_value
+from orbiter.memory.model.items import (
     AIMemory,
     HumanMemory,
     MemoryItem,
@@ -19,6 +18,7 @@ from orbiter.memory.items import (
     result_id,
     role_of,
 )
+from orbiter.memory.model.tool_calls import call_arguments, call_id, call_input, call_name
 
 __all__ = ["random_history"]
 

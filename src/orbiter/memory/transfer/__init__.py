@@ -3,16 +3,17 @@
 Everything is loaded on first use: most programs move their data once.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from orbiter.memory._lazy import lazy_names
+
 if TYPE_CHECKING:
-    from orbiter.memory.transfer._files import WRITTEN, export_file, import_file
-    from orbiter.memory.transfer._known import FORMATS
-    from orbiter.memory.transfer._limits import Limits
     from orbiter.memory.transfer._migrate import Migration, migrate
-    from orbiter.memory.transfer._native import Exported, export_records, import_records
-    from orbiter.memory.transfer._report import Imported, Problem
+    from orbiter.memory.transfer.files import WRITTEN, export_file, import_file
+    from orbiter.memory.transfer.formats.registry import FORMATS
+    from orbiter.memory.transfer.io.file_limits import Limits
+    from orbiter.memory.transfer.native import Exported, export_records, import_records
+    from orbiter.memory.transfer.report import Imported, Problem
 
 __all__ = [
     "FORMATS",
@@ -29,27 +30,20 @@ __all__ = [
     "migrate",
 ]
 
-_HOMES = {
-    "FORMATS": "_known",
-    "WRITTEN": "_files",
-    "Exported": "_native",
-    "Imported": "_report",
-    "Limits": "_limits",
-    "Migration": "_migrate",
-    "Problem": "_report",
-    "export_file": "_files",
-    "export_records": "_native",
-    "import_file": "_files",
-    "import_records": "_native",
-    "migrate": "_migrate",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "FORMATS": "formats.registry",
+        "WRITTEN": "files",
+        "Exported": "native",
+        "Imported": "report",
+        "Limits": "io.file_limits",
+        "Migration": "_migrate",
+        "Problem": "report",
+        "export_file": "files",
+        "export_records": "native",
+        "import_file": "files",
+        "import_records": "native",
+        "migrate": "_migrate",
+    },
+)

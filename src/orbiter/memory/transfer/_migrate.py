@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
+from orbiter.memory.backends.registry import store_at
 from orbiter.memory.errors import AccessError, QueryError, StorageError
-from orbiter.memory.items import MemoryMetadata
-from orbiter.memory.protocols import VersionedStore
-from orbiter.memory.records import Record, Written
-from orbiter.memory.stores import store_at
-from orbiter.memory.transfer._native import MOST_TOLD, pages_of
+from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.protocols import VersionedStore
+from orbiter.memory.model.records import Record, Written
+from orbiter.memory.transfer.native import MOST_TOLD, pages_of
 
 if TYPE_CHECKING:
-    from orbiter.memory.backends.postgres import PostgresMemoryStore
-    from orbiter.memory.backends.redis import RedisMemoryStore
-    from orbiter.memory.backends.sqlite import SQLiteMemoryStore
+    from orbiter.memory.backends.postgres.store import PostgresMemoryStore
+    from orbiter.memory.backends.redis.store import RedisMemoryStore
+    from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
 
     _Store = PostgresMemoryStore | RedisMemoryStore | SQLiteMemoryStore
 

@@ -6,7 +6,7 @@ Nothing of one person may come into another's scope because both stand in one fi
 from collections import Counter
 
 from orbiter.memory.errors import TransferError
-from orbiter.memory.transfer._formats import Complain, Found
+from orbiter.memory.transfer.formats.protocol import Complain, Found
 
 __all__ = ["Owners", "needs_a_user"]
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from orbiter.memory.keys import Role
-from orbiter.memory.wire._codecs import Codec
+from orbiter.memory.auth import Role
+from orbiter.memory.wire.codecs import Codec
 
 __all__ = ["REQUIRED", "Operation", "Param", "Target"]
 

@@ -4,23 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 from orbiter.memory.errors import MessageError
-from orbiter.memory.query import SCOPE_FIELDS
-from orbiter.memory.wire import _answers as answers
-from orbiter.memory.wire._codecs import (
-    FLAG,
-    INSTANT,
-    NOTHING,
-    NUMBER,
-    TEXT,
-    WHOLE,
-    Codec,
-    choice,
-    enveloped,
-    list_of,
-    optional,
-)
-from orbiter.memory.wire._found import CONTEXT, RECALLED
-from orbiter.memory.wire._items import (
+from orbiter.memory.model.query import SCOPE_FIELDS
+from orbiter.memory.wire import result_codecs as results
+from orbiter.memory.wire._argument_codecs import EXPIRES, EXTRA, STATUS, TRUST, WHERE
+from orbiter.memory.wire._item_codecs import (
     CONTENT,
     FACT,
     GIVEN,
@@ -33,9 +20,22 @@ from orbiter.memory.wire._items import (
     VALUE,
     WHAT,
 )
-from orbiter.memory.wire._labels import EXPIRES, EXTRA, STATUS, TRUST, WHERE
 from orbiter.memory.wire._operations import REQUIRED, Operation, Param, Target
-from orbiter.memory.wire._tags import ETAG
+from orbiter.memory.wire._recall_codecs import CONTEXT, RECALLED
+from orbiter.memory.wire.codecs import (
+    FLAG,
+    INSTANT,
+    NOTHING,
+    NUMBER,
+    TEXT,
+    WHOLE,
+    Codec,
+    choice,
+    enveloped,
+    list_of,
+    optional,
+)
+from orbiter.memory.wire.etag import ETAG
 
 __all__ = ["OPERATIONS", "REST_ONLY", "TARGET_PARAMS", "operations_of"]
 
@@ -120,13 +120,13 @@ def _in_body(params: tuple[Param, ...]) -> tuple[Param, ...]:
 
 _MEMORY = (
     Operation("erase", "memory", "POST", "erase", "admin",
-              (*_SCOPE, _body("by", TEXT, None), _DRY_RUN), answers.ERASURE,
+              (*_SCOPE, _body("by", TEXT, None), _DRY_RUN), results.ERASURE,
               is_safe_to_repeat=False, is_long=True, has_safe_report=True),
-    Operation("stats", "memory", "GET", "store/stats", "admin", (), answers.STORE_STATS),
+    Operation("stats", "memory", "GET", "store/stats", "admin", (), results.STORE_STATS),
     Operation("verify", "memory", "POST", "store/verify", "admin",
-              (_body("repair", FLAG, _NO),), answers.VERIFICATION, is_heavy=True, is_long=True,
+              (_body("repair", FLAG, _NO),), results.VERIFICATION, is_heavy=True, is_long=True,
               has_safe_report=True),
-    Operation("reindex", "memory", "POST", "store/reindex", "admin", (), answers.COUNT,
+    Operation("reindex", "memory", "POST", "store/reindex", "admin", (), results.COUNT,
               is_heavy=True, is_long=True, has_safe_report=True),
     Operation("settle", "memory", "POST", "store/settle", "admin", (), NOTHING, is_long=True,
               has_safe_report=True),
@@ -140,8 +140,8 @@ _SCOPED = (
     Operation("remember_many", "scope", "POST", "memories/batch", "write",
               (_body("things", THINGS), *_LABELS, _body("created_at", INSTANT, None),
                _body("expires", EXPIRES, None), _ONCE, _body("format", FORMAT, None)),
-              answers.ITEMS, 201, is_safe_to_repeat=False),
-    Operation("list", "scope", "POST", "memories/query", "read", _in_body(_LIST), answers.PAGE),
+              results.ITEMS, 201, is_safe_to_repeat=False),
+    Operation("list", "scope", "POST", "memories/query", "read", _in_body(_LIST), results.PAGE),
     Operation("get", "scope", "GET", "memories/{item_id}", "read", (_ID,), ITEM,
               is_absent_404=True),
     Operation("update", "scope", "PATCH", "memories/{item_id}", "write",
@@ -152,13 +152,13 @@ _SCOPED = (
     Operation("restore", "scope", "POST", "memories/{item_id}/restore", "write",
               (_ID, _body("version", WHOLE, None)), ITEM, is_safe_to_repeat=False),
     Operation("history", "scope", "GET", "memories/{item_id}/history", "read", (_ID,),
-              answers.VERSIONS, is_absent_404=True),
+              results.VERSIONS, is_absent_404=True),
     Operation("forget", "scope", "POST", "forget", "write",
               (_body("item", ITEM_OR_ID, None), _body("query", TEXT, ""),
                _body("where", WHERE, None), _body("memory_type", TEXT, None),
                _body("since", INSTANT, None), _body("until", INSTANT, None),
                _body("everything", FLAG, _NO), _DRY_RUN),
-              answers.FORGOTTEN, is_safe_to_repeat=False, is_long=True, short_with="item"),
+              results.FORGOTTEN, is_safe_to_repeat=False, is_long=True, short_with="item"),
     Operation("recall", "scope", "POST", "recall", "read",
               (_body("query", TEXT, ""), _body("k", WHOLE, 10), _body("mode", _MODE, "hybrid"),
                _body("memory_type", TEXT, None), _body("since", INSTANT, None),
@@ -166,35 +166,35 @@ _SCOPED = (
                _body("recency_weight", NUMBER, 0.0), _body("half_life_hours", NUMBER, 24.0 * 30),
                _body("importance_weight", NUMBER, 0.0), _body("min_trust", TRUST, None),
                _body("explain", FLAG, _NO)), RECALLED),
-    Operation("stats", "scope", "GET", "stats", "read", (), answers.SCOPE_STATS),
+    Operation("stats", "scope", "GET", "stats", "read", (), results.SCOPE_STATS),
     Operation("chats", "scope", "GET", "chats", "read", (_query("limit", WHOLE, 50),),
-              answers.CONVERSATIONS),
+              results.CONVERSATIONS),
     Operation("evict", "scope", "POST", "evict", "write",
               (_body("max_items", WHOLE, None), _body("max_bytes", WHOLE, None),
                _body("duplicates", FLAG, _NO), _body("half_life_hours", NUMBER, 24.0 * 90),
-               _DRY_RUN), answers.EVICTED, is_safe_to_repeat=False, is_heavy=True, is_long=True),
-    Operation("duplicates", "scope", "GET", "duplicates", "read", (), answers.DUPLICATES,
+               _DRY_RUN), results.EVICTED, is_safe_to_repeat=False, is_heavy=True, is_long=True),
+    Operation("duplicates", "scope", "GET", "duplicates", "read", (), results.DUPLICATES,
               is_heavy=True, is_long=True),
     Operation("quarantine", "scope", "POST", "quarantine", "write",
-              (_body("source", TEXT), _DRY_RUN), answers.FORGOTTEN, is_safe_to_repeat=False,
+              (_body("source", TEXT), _DRY_RUN), results.FORGOTTEN, is_safe_to_repeat=False,
               is_long=True),
     Operation("release", "scope", "POST", "release", "write", (_body("source", TEXT),),
-              answers.COUNT, is_safe_to_repeat=False, is_long=True, has_safe_report=True),
+              results.COUNT, is_safe_to_repeat=False, is_long=True, has_safe_report=True),
     Operation("undo", "scope", "POST", "undo", "write",
               (_body("source", TEXT), _body("since", INSTANT, None), _DRY_RUN),
-              answers.FORGOTTEN, is_safe_to_repeat=False, is_long=True),
+              results.FORGOTTEN, is_safe_to_repeat=False, is_long=True),
 )  # fmt: skip
 
 _CHAT = (
     Operation("add", "chat", "POST", "chats/{chat_id}/messages", "write",
-              (_body("what", WHAT), _body("format", FORMAT, None), _ONCE), answers.ITEMS, 201,
+              (_body("what", WHAT), _body("format", FORMAT, None), _ONCE), results.ITEMS, 201,
               is_safe_to_repeat=False),
     Operation("messages", "chat", "GET", "chats/{chat_id}/messages", "read",
               (_query("format", FORMAT, "openai"), _query("rounds", WHOLE, None),
-               _query("budget", WHOLE, None)), answers.MESSAGES),
+               _query("budget", WHOLE, None)), results.MESSAGES),
     Operation("items", "chat", "GET", "chats/{chat_id}/items", "read",
               (_query("rounds", WHOLE, None), _query("budget", WHOLE, None),
-               _query("open_group", _GROUP, "drop")), answers.ITEMS),
+               _query("open_group", _GROUP, "drop")), results.ITEMS),
     Operation("context", "chat", "POST", "chats/{chat_id}/context", "read", _CONTEXT,
               CONTEXT),
     Operation("summary", "chat", "GET", "chats/{chat_id}/summary", "read", (),
@@ -235,19 +235,19 @@ def _views(target: Target, before: str) -> tuple[Operation, ...]:
     return (
         Operation("get", target, "GET", f"{before}facts/{{key}}", "read", (_KEY, *_KNOWN), FACT,
                   is_absent_404=True),
-        Operation("all", target, "GET", f"{before}facts", "read", _KNOWN, answers.FACTS_BY_KEY),
+        Operation("all", target, "GET", f"{before}facts", "read", _KNOWN, results.FACTS_BY_KEY),
         Operation("history", target, "GET", f"{before}facts/{{key}}/history", "read", (_KEY,),
-                  answers.ENTRIES),
-        Operation("keys", target, "GET", f"{before}fact-keys", "read", (), answers.KEYS),
+                  results.ENTRIES),
+        Operation("keys", target, "GET", f"{before}fact-keys", "read", (), results.KEYS),
         Operation("conflicts", target, "GET", f"{before}fact-conflicts", "read", (),
-                  answers.CONFLICTS),
-        Operation("drafts", target, "GET", f"{before}fact-drafts", "read", (), answers.FACTS),
+                  results.CONFLICTS),
+        Operation("drafts", target, "GET", f"{before}fact-drafts", "read", (), results.FACTS),
     )  # fmt: skip
 
 
 _PAST = (
     Operation("list", "past", "POST", "past/memories/query", "read",
-              _in_body((*_LISTED, *_PAGED)), answers.PAGE),
+              _in_body((*_LISTED, *_PAGED)), results.PAGE),
     Operation("get", "past", "GET", "past/memories/{item_id}", "read", (_ID,), ITEM,
               is_absent_404=True),
     Operation("recall", "past", "POST", "past/recall", "read",
@@ -260,9 +260,9 @@ _AUDIT = (
               (*(_query(each.name, TEXT, None) for each in _SCOPE), _query("action", TEXT, None),
                _query("item_id", TEXT, None), _query("since", INSTANT, None),
                _query("before", WHOLE, None), _query("limit", WHOLE, 100)),
-              enveloped("entries", list_of(answers.AUDIT_ENTRY))),
+              enveloped("entries", list_of(results.AUDIT_ENTRY))),
     Operation("verify", "audit", "POST", "audit/verify", "admin", (_body("head", TEXT, None),),
-              answers.AUDIT_VERIFICATION, is_heavy=True, is_long=True, has_safe_report=True),
+              results.AUDIT_VERIFICATION, is_heavy=True, is_long=True, has_safe_report=True),
     Operation("head", "audit", "GET", "audit/head", "admin", (), enveloped("head", TEXT)),
 )  # fmt: skip
 
@@ -280,10 +280,10 @@ OPERATIONS: tuple[Operation, ...] = (
 
 REST_ONLY: tuple[Operation, ...] = (
     Operation("forget", "scope", "DELETE", "memories/{item_id}", "write",
-              (_path("item", wire="item_id"), _query("dry_run", FLAG, _NO)), answers.FORGOTTEN,
+              (_path("item", wire="item_id"), _query("dry_run", FLAG, _NO)), results.FORGOTTEN,
               is_safe_to_repeat=False),
-    Operation("list", "scope", "GET", "memories", "read", _LIST, answers.PAGE),
-    Operation("list", "past", "GET", "past/memories", "read", (*_LISTED, *_PAGED), answers.PAGE),
+    Operation("list", "scope", "GET", "memories", "read", _LIST, results.PAGE),
+    Operation("list", "past", "GET", "past/memories", "read", (*_LISTED, *_PAGED), results.PAGE),
     Operation("context", "scope", "POST", "context", "read",
               (*_CONTEXT, _body("chat_id", TEXT, None)), CONTEXT),
 )  # fmt: skip

@@ -1,5 +1,5 @@
-"""The import path of `orbiter.memory.history` for code written against synaptic."""
+"""The import path of `orbiter.memory.conversation.history` for code written against synaptic."""
 
-from orbiter.memory.history import History, Memory, ResponseMem, ToolCall, UserMem
+from orbiter.memory.conversation.history import History, Memory, ResponseMem, ToolCall, UserMem
 
 __all__ = ["History", "Memory", "ResponseMem", "ToolCall", "UserMem"]

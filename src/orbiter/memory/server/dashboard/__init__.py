@@ -5,24 +5,24 @@ from importlib import import_module
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
-from orbiter.memory.server.dashboard._render import HERE
+from orbiter.memory.server.dashboard.templating import HERE
 
 __all__ = ["routes"]
 
 _MODULES = (
-    "_home",
-    "_memory",
-    "_chats",
-    "_recall_lab",
-    "_context_lab",
-    "_facts",
-    "_assertions",
-    "_map",
-    "_review",
-    "_decisions",
-    "_data",
-    "_doctor",
-    "_lengthy",
+    "home_page",
+    "memory_page",
+    "chats_page",
+    "recall_lab",
+    "context_lab",
+    "facts_page",
+    "fact_history",
+    "map_page",
+    "review_page",
+    "fact_review",
+    "data_page",
+    "doctor_page",
+    "slow_parts",
 )
 
 

@@ -1,0 +1,139 @@
+"""What a handle does over years: facts, the past, whom to trust, and what has to go.
+
+Each call is a line here; the work is in a module of its own, loaded when it is first needed.
+"""
+
+import builtins
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from orbiter.memory.agent.results import Forgotten
+from orbiter.memory.agent.runtime import Core
+from orbiter.memory.agent.telemetry import observed
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.tasks.progress import Progress, track
+
+if TYPE_CHECKING:
+    from orbiter.memory.agent._past import PastMemory
+    from orbiter.memory.agent.chat_service import Chats
+    from orbiter.memory.agent.eviction import Evicted
+    from orbiter.memory.agent.facts import Facts
+
+__all__ = ["LastingMemory"]
+
+
+class LastingMemory:
+    """The part of `ScopedMemory` that thinks in years."""
+
+    _core: Core
+    _chats: "Chats"
+    _scope: MemoryMetadata
+    _by: str | None
+
+    @property
+    def facts(self) -> "Facts":
+        """What is known to be true in this scope, since when, and what was true before."""
+        from orbiter.memory.agent.facts import Facts  # noqa: PLC0415
+
+        return Facts(self._core, self._chats, self._scope, by=self._by)
+
+    def as_of(self, moment: datetime) -> "PastMemory":
+        """Return everything of this scope as it was stored at *moment*, to be read only.
+
+        What was purged, erased or has expired since is gone from the past, too.
+        """
+        from orbiter.memory.agent._past import PastMemory  # noqa: PLC0415
+
+        return PastMemory(self._core, self._chats, self._scope, moment, by=self._by)
+
+    @observed("evict")
+    async def evict(
+        self,
+        *,
+        max_items: int | None = None,
+        max_bytes: int | None = None,
+        duplicates: bool = False,
+        half_life_hours: float = 24.0 * 90,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> "Evicted":
+        """Forget what is worth least until the scope keeps its budget; return what, and why.
+
+        The worth of a memory is its importance, halved every *half_life_hours*. What has the
+        importance 1, facts that hold and system messages stay; a tool group goes whole. With
+        *duplicates*, of memories that say the same only the first stays. `restore` brings a
+        memory back. With *dry_run* nothing is forgotten. *progress* is called with memories read
+        and memories to read.
+        """
+        from orbiter.memory.agent.eviction import evict  # noqa: PLC0415
+
+        with track(progress):
+            return await evict(
+                self._core,
+                self._chats,
+                self._scope,
+                max_items=max_items,
+                max_bytes=max_bytes,
+                duplicates=duplicates,
+                half_life_hours=half_life_hours,
+                dry_run=dry_run,
+            )
+
+    @observed("duplicates")
+    async def duplicates(
+        self, *, progress: Progress | None = None
+    ) -> builtins.list[tuple[MemoryItem, ...]]:
+        """Return groups of memories that say the same, the first of each group first.
+
+        *progress* is called with memories read and memories in all.
+        """
+        from orbiter.memory.agent.eviction import duplicates  # noqa: PLC0415
+
+        with track(progress):
+            return await duplicates(self._core, self._scope)
+
+    @observed("quarantine")
+    async def quarantine(
+        self, source: str, *, dry_run: bool = False, progress: Progress | None = None
+    ) -> Forgotten:
+        """Hide everything that came from *source*, such as `web:example.com`, or all of `web`.
+
+        `release` brings back what was hidden, `undo` removes what it did for good reasons.
+        *progress* is called with memories found so far, and 0.
+        """
+        from orbiter.memory.agent.quarantine import quarantine  # noqa: PLC0415
+
+        with track(progress):
+            return await quarantine(self._core, self._chats, self._scope, source, dry_run=dry_run)
+
+    @observed("release")
+    async def release(self, source: str, *, progress: Progress | None = None) -> int:
+        """Bring back what `quarantine` has hidden of *source*; return how many memories.
+
+        *progress* is called with memories found so far, and 0.
+        """
+        from orbiter.memory.agent.quarantine import release  # noqa: PLC0415
+
+        with track(progress):
+            return await release(self._core, self._chats, self._scope, source)
+
+    @observed("undo")
+    async def undo(
+        self,
+        source: str,
+        *,
+        since: datetime | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> Forgotten:
+        """Take back everything that *source* added or changed, or did so *since* then.
+
+        What it added is forgotten, what it changed is again what it was before. *progress* is
+        called with memories found so far, and 0.
+        """
+        from orbiter.memory.agent.quarantine import undo  # noqa: PLC0415
+
+        with track(progress):
+            return await undo(
+                self._core, self._chats, self._scope, source, since=since, dry_run=dry_run
+            )

@@ -1,0 +1,113 @@
+"""The messages of one conversation as a store holds them, in the order in which they were added."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from orbiter.memory.agent.runtime import Store
+from orbiter.memory.errors import QueryError
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus, role_of
+from orbiter.memory.model.query import SCOPE_FIELDS
+
+__all__ = ["is_of", "nothing_else", "read_back", "read_on", "system_messages"]
+
+_PAGE = 100
+_FIRST_PAGE = 32
+
+
+def nothing_else(scope: MemoryMetadata) -> dict[str, object]:
+    """Return the filter that keeps out what names more than *scope* does.
+
+    A task of a session is another conversation than the session.
+    """
+    return {name: None for name in SCOPE_FIELDS if getattr(scope, name) is None}
+
+
+def is_of(item: MemoryItem, scope: MemoryMetadata) -> bool:
+    """Tell whether *item* is a message of just this conversation."""
+    return role_of(item) is not None and all(
+        getattr(item.metadata, name) == getattr(scope, name) for name in SCOPE_FIELDS
+    )
+
+
+async def read_back(
+    store: Store,
+    scope: MemoryMetadata,
+    *,
+    is_enough: Callable[[Sequence[MemoryItem]], bool] | None = None,
+    before: MemoryItem | None = None,
+    since: datetime | None = None,
+) -> tuple[list[MemoryItem], bool]:
+    """Return the messages added last, in order, and whether these are all there are.
+
+    Reads until *is_enough* says so of what was read, the last first; without it, to the beginning.
+    With *since*, only what says that it was written then or later.
+    """
+    found: list[MemoryItem] = []
+    async for page, is_last in _pages_back(store, scope, before, since=since):
+        found += (item for item in page if role_of(item) is not None)
+        if not is_last and is_enough is not None and is_enough(found):
+            return found[::-1], False
+    return found[::-1], True
+
+
+async def read_on(store: Store, scope: MemoryMetadata, after: str) -> list[MemoryItem] | None:
+    """Return the messages that were added after the one of that id, in order.
+
+    `None` if nobody knows any more where that one was.
+    """
+    found: list[MemoryItem] = []
+    while True:
+        try:
+            page = await _search(store, scope, limit=_PAGE, after=after)
+        except QueryError:
+            if not found:
+                return None
+            after = found.pop().id  # it has just gone; go on from the one before it
+            continue
+        found += (item for item in reversed(page) if role_of(item) is not None)
+        if len(page) < _PAGE:
+            return found
+        after = page[0].id
+
+
+async def system_messages(
+    store: Store, scope: MemoryMetadata, before: MemoryItem
+) -> list[MemoryItem]:
+    """Return the system messages before an item, in order: they hold however old they are."""
+    found: list[MemoryItem] = []
+    async for page, _ in _pages_back(store, scope, before, memory_type="system"):
+        found += page
+    return found[::-1]
+
+
+async def _pages_back(
+    store: Store, scope: MemoryMetadata, before: MemoryItem | None, **asked: Any
+) -> AsyncIterator[tuple[list[MemoryItem], bool]]:
+    """Yield pages, the last added first, and whether each is the last there is."""
+    known: list[MemoryItem] = [] if before is None else [before]
+    size = _FIRST_PAGE
+    while True:
+        cursor = known[-1] if known else None
+        try:
+            page = await _search(store, scope, limit=size, before=cursor, **asked)
+        except QueryError:
+            if not known or cursor is before:
+                raise
+            known.pop()  # it has just gone; go on from the one before it
+            continue
+        yield page, len(page) < size
+        if len(page) < size:
+            return
+        known += page
+        size = _PAGE
+
+
+async def _search(store: Store, scope: MemoryMetadata, **asked: Any) -> list[MemoryItem]:
+    return await store.search(
+        metadata=scope,
+        status=MemoryStatus.ACCEPTED,
+        where=nothing_else(scope) or None,
+        order="insertion",
+        **asked,
+    )

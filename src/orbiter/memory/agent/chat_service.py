@@ -1,0 +1,94 @@
+"""What the conversations of one `AgentMemory` share: persona, counting, summaries."""
+
+import asyncio
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+from weakref import WeakValueDictionary
+
+from orbiter.memory.agent.extraction_jobs import free_messages
+from orbiter.memory.agent.runtime import Core, Store
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, role_of
+from orbiter.memory.model.protocols import Summarizer
+from orbiter.memory.model.query import SCOPE_FIELDS
+
+if TYPE_CHECKING:
+    from orbiter.memory.agent.summaries import Summaries
+    from orbiter.memory.context import ContextManager
+    from orbiter.memory.context.persona import Soul
+    from orbiter.memory.conversation.tokens import TokenCounter
+    from orbiter.memory.summary import SummaryConfig
+
+__all__ = ["Chats"]
+
+
+class Chats:
+    """Settings, and what is made once for all conversations, when the first of them needs it."""
+
+    def __init__(
+        self,
+        core: Core,
+        *,
+        persona: "str | Path | Soul | None",
+        summarizer: Summarizer | None,
+        summaries: "SummaryConfig | Literal['auto'] | None",
+        count_tokens: "TokenCounter | None",
+        secret: bytes | None,
+    ) -> None:
+        self.core = core
+        self._persona = persona
+        self._summarizer = summarizer
+        self._config = summaries
+        self._counter = count_tokens
+        self._secret = secret
+        self._answering: WeakValueDictionary[tuple[object, ...], asyncio.Lock]
+        self._answering = WeakValueDictionary()
+
+    def answering(self, scope: MemoryMetadata) -> asyncio.Lock:
+        """Return the lock under which results find their calls in one conversation."""
+        whose = (getattr(scope, name) for name in SCOPE_FIELDS)
+        key = (id(asyncio.get_running_loop()), *whose)  # a lock is of one loop
+        return self._answering.setdefault(key, asyncio.Lock())
+
+    @cached_property
+    def count_tokens(self) -> "TokenCounter":
+        """What counts tokens: the given one, or the estimate."""
+        if self._counter is None:
+            from orbiter.memory.conversation.tokens import estimate_tokens  # noqa: PLC0415 - see the class
+
+            return estimate_tokens
+        return self._counter
+
+    @cached_property
+    def summaries(self) -> "Summaries":
+        """What makes the summaries."""
+        from orbiter.memory.agent.summaries import Summaries  # noqa: PLC0415
+        from orbiter.memory.summary import SummaryConfig  # noqa: PLC0415
+
+        config = SummaryConfig() if self._config == "auto" else self._config
+        made = Summaries(self.core, config, self._summarizer)
+        self.core.on_close(made.close)
+        return made
+
+    async def changed(self, store: Store, items: Sequence[MemoryItem]) -> None:
+        """Forget the summaries of conversations that *items* belong to.
+
+        If these are jobs, what they were to read is found again.
+        """
+        said = [item for item in items if role_of(item) is not None]
+        if said:
+            await self.summaries.forget(store, said)
+        await free_messages(store, items)
+
+    async def settle(self) -> None:
+        """Wait until no summary is under way."""
+        if "summaries" in self.__dict__:
+            await self.summaries.settle()
+
+    @cached_property
+    def assembler(self) -> "ContextManager":
+        """What puts contexts together; one for all, as it knows what messages cost."""
+        from orbiter.memory.context import ContextManager  # noqa: PLC0415
+
+        return ContextManager(self._persona, count_tokens=self.count_tokens, secret=self._secret)

@@ -1,0 +1,399 @@
+"""`Facts`: what is true in one scope, since when, and since when that is known.
+
+Every change adds an assertion or closes one; nothing is overwritten. Facts are of exactly the
+handle's scope: those of one of its sessions are that session's.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from orbiter.memory.agent._asserting import assertion, nothing_yet, span_said
+from orbiter.memory.agent._facts_view import FactsView
+from orbiter.memory.agent._proposing import Given, is_alike, is_known, proposal
+from orbiter.memory.agent._updates import change
+from orbiter.memory.agent.inputs import belongs, check_given, labels
+from orbiter.memory.agent.runtime import Store, find, keeps_versions
+from orbiter.memory.agent.telemetry import observed
+from orbiter.memory.errors import (
+    AccessError,
+    ItemNotFoundError,
+    QueryError,
+    UnsupportedError,
+    VersionConflict,
+)
+from orbiter.memory.model.copying import copy_item
+from orbiter.memory.model.facts import (
+    ALWAYS,
+    MAX_SOURCES,
+    FactMemory,
+    FactSpan,
+    holding,
+    latest,
+    said_already,
+    said_last,
+    same_value,
+    span_of,
+    timeline,
+)
+from orbiter.memory.model.facts.asserted import NO_END
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.model.query import SCOPE_FIELDS, check_instant
+from orbiter.memory.model.trust import (
+    SOURCE_KINDS,
+    lowest_source,
+    parse_source,
+    source_of,
+    trust_of,
+)
+
+__all__ = ["Facts"]
+
+_TICK = timedelta(microseconds=1)
+_LIKE_ID = re.compile(r"~?[0-9a-f]{32}")
+_TRIES = 100
+"""How often a change is made anew when others were faster."""
+
+Source = MemoryItem | Sequence[MemoryItem] | str
+"""What a fact is taken from: memories, the id of one, or a label such as `web:example.com`."""
+
+
+class Facts(FactsView):
+    """What is true in one scope; `ScopedMemory.facts` makes it. With *known_at*, only to read."""
+
+    # Changing
+
+    @observed("facts.put")
+    async def put(
+        self,
+        key: str,
+        value: object,
+        *,
+        valid_from: datetime | None = None,
+        valid_to: datetime | None = None,
+        source: Source | None = None,
+        importance: float | None = None,
+    ) -> FactMemory:
+        """Say that *key* is *value*, from now or *valid_from* on; return it as stored.
+
+        What held before is kept with its time. *source* is the memory or memories that say so,
+        of which the least trusted counts, the id of one, or a label such as `web:example.com`.
+        What holds already for all that time is not recorded twice: it is returned, with the new
+        source added. What held once, and no more, is recorded, and `conflicts` shows it.
+        """
+        store = await self._writable()
+        ids, extra = await self._provenance(store, source, importance)
+        facts = await self._read(check_given("key", key))
+        now = self._after(facts)
+        made = assertion(
+            key=key,
+            value=value,
+            **span_said(valid_from, valid_to, now),
+            recorded_at=now,
+            source_ids=ids,
+            metadata=self._labelled(extra),
+        )
+        held = await self._confirmed(store, made, facts, now, is_whole=True)
+        if held is not None:
+            return held
+        await store.add(made, expected_version=0)
+        self._core.events.tell_of("remembered", [made])
+        return made
+
+    @observed("facts.end")
+    async def end(
+        self, key: str, *, at: datetime | None = None, source: Source | None = None
+    ) -> FactMemory | None:
+        """Say that what is true of *key* now, or at *at*, is over from then on.
+
+        A value that begins later is still true from its time on. Returns `None` if nothing is true
+        of the key then or later; where something is true only later, it is a `QueryError`.
+        """
+        store = await self._writable()
+        ids, extra = await self._provenance(store, source, None)
+        facts = await self._read(check_given("key", key))
+        now = self._after(facts)
+        moment = now if at is None else check_instant("at", at)
+        if holding(facts, as_of=moment, known_at=now) is None:
+            for span in timeline(facts, known_at=now):
+                if span.start > moment:
+                    raise nothing_yet(key, moment, span, now)
+            return None
+        made = assertion(
+            key=key,
+            is_end=True,
+            valid_from=moment,
+            recorded_at=now,
+            source_ids=ids,
+            metadata=self._labelled(extra),
+        )
+        await store.add(made, expected_version=0)
+        self._core.events.tell_of("remembered", [made])
+        return made
+
+    @observed("facts.revert")
+    async def revert(self, key: str) -> FactMemory | None:
+        """Retract what was said last of *key*; return what is true of it now.
+
+        Where several said just the same at once, all of that is retracted.
+        """
+        check_given("key", key)
+        store = await self._writable()
+        tries = _TRIES
+        while True:
+            facts = await self._read(key)
+            now = self._after(facts)
+            last = said_last(facts, known_at=now)
+            try:
+                for said in last:
+                    await self._take_back(store, said, now)
+            except VersionConflict:  # another was faster, and something else was said last
+                tries -= 1
+                if not tries:
+                    raise
+                continue
+            gone = {fact.id for fact in last}
+            left = [fact for fact in facts if fact.id not in gone]
+            return holding(left, as_of=now, known_at=now)
+
+    async def _take_back(self, store: Store, said: FactMemory, now: datetime) -> None:
+        twin = copy_item(said)
+        twin.retracted_at = now
+        await store.add(twin, expected_version=said.version)
+        self._core.events.tell_of("updated", [twin])
+
+    @observed("facts.retract")
+    async def retract(self, fact_id: str) -> FactMemory:
+        """Say that an assertion was wrong: it holds no more, at any time, as known from now on."""
+        store = await self._writable()
+        found = await self._find(store, fact_id)
+        if found.status is not MemoryStatus.ACCEPTED:
+            raise QueryError(f"`{fact_id}` is no accepted fact; a draft is for `discard`")
+        if found.retracted_at is not None:
+            return found
+        now = self._after([found])
+
+        def edit(fact: FactMemory) -> None:
+            if fact.retracted_at is None:
+                fact.retracted_at = now
+
+        return await self._change(store, fact_id, edit)
+
+    # Reviewing
+
+    @observed("facts.accept")
+    async def accept(self, fact_id: str) -> FactMemory:
+        """Make a draft a fact, known from now on; return it.
+
+        Where just that holds already, its sources are added there, and the draft is discarded.
+        """
+        store = await self._writable()
+        draft = await self._find(store, fact_id)
+        if draft.status is MemoryStatus.ACCEPTED:
+            return draft
+        facts = await self._read(draft.key)
+        now = self._after(facts)
+        if draft.status is MemoryStatus.DRAFT:
+            held = await self._confirmed(store, draft, facts, now)
+            if held is not None:
+                await self.discard(fact_id)
+                return held
+
+        def edit(fact: FactMemory) -> None:
+            if fact.status is not MemoryStatus.ACCEPTED:
+                fact.transition(MemoryStatus.ACCEPTED)
+                fact.recorded_at = now
+
+        return await self._change(store, fact_id, edit)
+
+    @observed("facts.discard")
+    async def discard(self, fact_id: str) -> FactMemory:
+        """Turn a draft down; the same messages do not propose it again."""
+        store = await self._writable()
+        found = await self._find(store, fact_id)
+        if found.status is MemoryStatus.DISCARD:
+            return found
+
+        def edit(fact: FactMemory) -> None:
+            if fact.status is MemoryStatus.ACCEPTED:
+                raise QueryError(f"`{fact_id}` is accepted; `retract` it")
+            if fact.status is not MemoryStatus.DISCARD:
+                fact.transition(MemoryStatus.DISCARD)
+
+        return await self._change(store, fact_id, edit)
+
+    @observed("facts.propose")
+    async def propose(
+        self,
+        key: str,
+        value: object,
+        *,
+        source: MemoryItem | Sequence[MemoryItem],
+        valid_from: datetime | None = None,
+        valid_to: datetime | None = None,
+        confidence: float | None = None,
+    ) -> FactMemory | None:
+        """Keep as a draft what memories seem to say; return it, or `None` if it is known.
+
+        It is since the newest of them was said, unless *valid_from* says otherwise. The same
+        memories propose the same value for the same time once: not again what was accepted,
+        discarded, retracted or forgotten. What no time is given for is taken for a draft that
+        waits for the same value.
+        """
+        store = await self._writable()
+        said = [source] if isinstance(source, MemoryItem) else list(source)
+        ids, extra = await self._provenance(store, said, None)
+        if not ids:
+            raise QueryError("a proposal needs the memories that it is taken from: `source=`")
+        facts = await self._read(check_given("key", key))
+        now = self._after(facts)
+        made = proposal(
+            assertion(
+                key=key,
+                value=value,
+                **span_said(valid_from, valid_to, max(item.created_at for item in said)),
+                recorded_at=now,
+                source_ids=ids,
+                status=MemoryStatus.DRAFT,
+                metadata=self._labelled(extra),
+            ),
+            self._scope,
+            confidence,
+        )
+        given = Given(start=valid_from is not None, end=valid_to is not None)
+        if is_known(made, facts, given, now=now):
+            return None
+        for fact in facts:
+            if not is_alike(fact, made, given):
+                continue
+            if fact.status is MemoryStatus.DRAFT:
+                return fact
+            if not set(made.source_ids).isdisjoint(fact.source_ids):
+                return None
+        if keeps_versions(store) and await store.history(made.id):
+            return None  # it was forgotten
+        try:
+            await store.add(made, expected_version=0)
+        except VersionConflict:  # another has just proposed it
+            found = await self._find(store, made.id)
+            return found if found.status is MemoryStatus.DRAFT else None
+        self._core.events.tell_of("remembered", [made])
+        return made
+
+    # How it is done
+
+    async def _find(self, store: Store, fact_id: str) -> FactMemory:
+        item = await store.get(check_given("fact_id", fact_id))
+        if not isinstance(item, FactMemory) or any(
+            getattr(item.metadata, name) != getattr(self._scope, name) for name in SCOPE_FIELDS
+        ):
+            raise ItemNotFoundError(
+                fact_id, way="`history(key)` and `drafts()` show the facts of this scope"
+            )
+        return item
+
+    async def _writable(self) -> Store:
+        if self._known_at is not None:
+            raise UnsupportedError("this is the past, which can only be read; use `facts` of today")
+        return await self._store()
+
+    def _after(self, facts: Sequence[FactMemory]) -> datetime:
+        """Return now, and later than all that was said of a key, whatever clock that was said by.
+
+        Else what a machine says whose clock is slow would be past as soon as it is said.
+        """
+        last = max((latest(fact) for fact in facts), default=ALWAYS)
+        if last == ALWAYS:
+            return self._clock()
+        return max(self._clock(), last + _TICK if last < NO_END else last)
+
+    def _labelled(self, extra: dict[str, object]) -> MemoryMetadata:
+        return MemoryMetadata(**{n: getattr(self._scope, n) for n in SCOPE_FIELDS}, extra=extra)
+
+    async def _provenance(
+        self, store: Store, source: Source | None, importance: float | None
+    ) -> tuple[list[str], dict[str, object]]:
+        """Return the ids of the memories, and what `metadata.extra` tells of source and trust."""
+        if isinstance(source, str) and source.partition(":")[0] not in SOURCE_KINDS:
+            found = await find(store, source, self._scope) if source else None
+            if found is None and _LIKE_ID.fullmatch(source):
+                raise QueryError(
+                    f"`source` looks like the id of a memory, but there is no `{source}` in this "
+                    "scope; a label of your own is better as `user:…`, `tool:…` or `import:…`"
+                )
+            source = source if found is None else found
+        if source is None or isinstance(source, str):
+            extra = labels(None, importance, source, None)
+            if source is not None:
+                extra["trust"] = int(parse_source(source))
+            return [], extra
+        items = [source] if isinstance(source, MemoryItem) else list(source)
+        for item in items:
+            if not isinstance(item, MemoryItem):
+                raise QueryError(f"`source` must be memories or a label, not {item!r}")
+            if not belongs(item, self._scope):
+                raise AccessError(f"the source `{item.id}` is of another scope than {self!r}")
+        extra = labels(None, importance, None, None)
+        worst = lowest_source(items)
+        if worst is not None:
+            extra["source"], extra["trust"] = worst[0], int(worst[1])
+        return list(dict.fromkeys(item.id for item in items))[:MAX_SOURCES], extra
+
+    async def _confirmed(
+        self,
+        store: Store,
+        said: FactMemory,
+        facts: Sequence[FactMemory],
+        now: datetime,
+        *,
+        is_whole: bool = False,
+    ) -> FactMemory | None:
+        """Return what holds, with the sources of *said*, if *said* says nothing else.
+
+        If it *is_whole*, it counts for all its time until now, not only for its beginning.
+        """
+        held = holding(facts, as_of=said.valid_from, known_at=now)
+        if held is not None:
+            is_same = held.valid_to == said.valid_to and same_value(held.value, said.value)
+            span = span_of(held, facts, as_of=said.valid_from, known_at=now)
+            if not is_same or (is_whole and _ends_before(span, said.valid_to, now)):
+                held = None
+        if held is None and is_whole:
+            held = said_already(said, facts, known_at=now)
+        if held is None:
+            return None
+        news = {n: v for n, v in said.metadata.extra.items() if n not in ("source", "trust")}
+        if trust_of(said) > trust_of(held):  # what two say is worth what the better one is
+            news |= {"source": source_of(said), "trust": int(trust_of(said))}
+        more = [each for each in said.source_ids if each not in held.source_ids]
+        if not more and news.items() <= held.metadata.extra.items():
+            return held
+
+        def edit(fact: FactMemory) -> None:
+            if not fact.is_known(now):
+                raise _RetractedError
+            fact.source_ids = [*fact.source_ids, *more][:MAX_SOURCES]
+            fact.metadata = self._labelled({**fact.metadata.extra, **news})
+
+        with suppress(_RetractedError, ItemNotFoundError):  # just now: then it is to be said anew
+            return await self._change(store, held.id, edit)
+        return None
+
+    async def _change(
+        self, store: Store, fact_id: str, edit: Callable[[FactMemory], None]
+    ) -> FactMemory:
+        item = await change(store, self._scope, fact_id, edit, expected_version=None)  # type: ignore[arg-type]  # it is a fact
+        self._core.events.tell_of("updated", [item])
+        return item  # type: ignore[return-value]  # told above
+
+
+def _ends_before(span: FactSpan, end: datetime | None, now: datetime) -> bool:
+    """Tell whether a time is over before *end*, or by now if that is open."""
+    if span.end is None:
+        return False
+    return span.end <= now if end is None else span.end < end
+
+
+class _RetractedError(Exception):
+    """What was to be confirmed does not hold any more."""

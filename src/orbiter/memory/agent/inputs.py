@@ -1,0 +1,413 @@
+"""What people give to be remembered, as items of one scope. Pure functions."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Protocol
+
+from orbiter.memory.errors import AccessError, MessageError, QueryError
+from orbiter.memory.model.copying import copy_item
+from orbiter.memory.model.items import HumanMemory, MemoryItem, MemoryMetadata, role_of
+from orbiter.memory.model.query import SCOPE_FIELDS, check_instant
+from orbiter.memory.model.trust import read_source, with_trust
+
+if TYPE_CHECKING:
+    from orbiter.memory.messages import Format, OpenCalls
+
+__all__ = [
+    "EDITED",
+    "RESERVED",
+    "Given",
+    "as_message",
+    "belongs",
+    "check_given",
+    "check_has_no_review",
+    "check_is_free",
+    "check_readable",
+    "check_text",
+    "derived_id",
+    "edited",
+    "join_parts",
+    "labels",
+    "narrowed",
+    "read",
+    "read_end",
+    "read_messages",
+    "within",
+]
+
+
+class Dumpable(Protocol):
+    """A message as providers' own clients return it."""
+
+    def model_dump(self, *, exclude_none: bool = False) -> dict[str, Any]:
+        """Return its fields."""
+        ...
+
+
+Given = str | MemoryItem | Mapping[str, object] | Dumpable
+"""What can be remembered: a text, an item, or a provider's message, as a dict or an object."""
+
+RESERVED = "~"
+"""How ids begin that are derived from names: no handle takes such an id from outside, or anybody
+who knows the names could take it before its owner does."""
+
+EDITED = "edited"
+"""The key in `metadata.extra` that says that the text is not its source's any more."""
+
+_WHICH = re.compile(r"^message (\d+)")
+"""How it is told which message cannot be read."""
+
+_ROLES = ("user", "human", "assistant", "ai", "system", "tool")
+
+
+def check_given(name: str, value: object) -> str:
+    """Return *value* if it is a text that says something, else raise `QueryError`."""
+    if not isinstance(value, str) or not value:
+        raise QueryError(f"`{name}` must be a text, not {value!r}")
+    return value
+
+
+def check_text(text: object) -> None:
+    """Raise `QueryError` for what is no text, or says nothing."""
+    if not isinstance(text, str):
+        raise QueryError(f"a memory must be a text, not {text!r}")
+    if not text.strip():
+        raise QueryError("there is nothing to remember: the text is empty")
+
+
+def check_is_free(item: MemoryItem) -> None:
+    """Raise `QueryError` for an item whose text follows from something else."""
+    if item.memory_type == "fact":
+        raise QueryError(
+            f"`{item.id}` is a fact, whose text says its value; "
+            "`facts.put(key, value)` records another, `facts.retract(id)` takes it back"
+        )
+
+
+def check_has_no_review(item: MemoryItem) -> None:
+    """Raise `QueryError` for an item whose status is changed by a review."""
+    if item.memory_type == "fact":
+        raise QueryError(
+            f"`{item.id}` is a fact, whose status changes with what is known: `facts.accept(id)` "
+            "or `facts.discard(id)` for a draft, `facts.retract(id)` for what is accepted"
+        )
+
+
+def edited(item: MemoryItem, content: str | None, source: str | None) -> dict[str, object]:
+    """Return the mark that *content* makes it no longer its source's own words, if that is new.
+
+    *item* is what it was before. The label stays, as an edit makes nothing more trusted; but what
+    somebody else wrote over it is not taken back with the source.
+    """
+    if source is not None:
+        return {EDITED: False} if item.metadata.extra.get(EDITED) else {}
+    is_rewritten = content is not None and content != item.content
+    return {EDITED: True} if is_rewritten and item.metadata.extra.get("source") else {}
+
+
+def labels(
+    tags: Sequence[str] | None,
+    importance: float | None,
+    source: str | None,
+    extra: Mapping[str, object] | None,
+) -> dict[str, object]:
+    """Return what `metadata.extra` is to hold, checked."""
+    if not isinstance(extra, Mapping | None):
+        raise QueryError(f"`extra` must be a mapping, not {extra!r}")
+    found: dict[str, object] = dict(extra or {})
+    named = {"tags": tags, "importance": importance, "source": source}
+    for name, value in named.items():
+        if value is not None and name in found:
+            raise QueryError(f"`{name}` is given twice, by itself and in `extra`")
+    if tags is not None:
+        if isinstance(tags, str) or not isinstance(tags, Iterable):
+            raise QueryError(f"`tags` must be a list of words, not {tags!r}")
+        found["tags"] = list(dict.fromkeys(check_given("tags", tag) for tag in tags))
+    if importance is not None:
+        if isinstance(importance, bool) or not isinstance(importance, int | float):
+            raise QueryError(f"`importance` must be a number from 0 to 1, not {importance!r}")
+        if not 0 <= importance <= 1:
+            raise QueryError(f"`importance` must be from 0 to 1, not {importance}")
+        found["importance"] = importance
+    if source is not None:
+        found["source"] = check_given("source", source)
+    return _sourced(found)
+
+
+def _sourced(extra: Mapping[str, object]) -> dict[str, object]:
+    """Return labels in which source and trust stand together; one without the other is no use."""
+    found = dict(extra)
+    label = found.get("source")
+    if isinstance(label, str) and label.strip():
+        found["source"] = read_source(label)
+    return with_trust(found)
+
+
+def read_end(
+    expires: datetime | timedelta | str | None, *, ways: str = " or a timedelta"
+) -> datetime | None:
+    """Return the instant at which something is to be gone, given as one or as a time from now.
+
+    *ways* says what it may be but a datetime.
+    """
+    if expires is None:
+        return None
+    now = datetime.now(UTC)
+    if isinstance(expires, timedelta):
+        try:
+            end = now + expires
+        except OverflowError:
+            raise QueryError(f"`expires` is beyond all time: {expires}") from None
+    elif isinstance(expires, datetime):
+        end = check_instant("expires", expires)
+    else:
+        raise QueryError(f"`expires` must be a datetime{ways}, not {expires!r}")
+    if end <= now:
+        raise QueryError(
+            f"`expires` is in the past: {end.isoformat(timespec='seconds')}; give a time to come, "
+            "or `forget` what is over"
+        )
+    return end
+
+
+def read(
+    what: Given, scope: MemoryMetadata, extra: Mapping[str, object], format: "Format | None"
+) -> MemoryItem:
+    """Return *what* as one item of *scope*."""
+    if isinstance(what, str):
+        check_text(what)
+        return MemoryItem(content=what, metadata=within(scope, MemoryMetadata(), extra))
+    found = read_messages([what], scope, extra, format, as_human=False)
+    if len(found) != 1:
+        raise QueryError(
+            f"this message holds {len(found)} memories, such as several tools' results; "
+            "use `remember_many([message])`"
+        )
+    return found[0]
+
+
+def read_messages(
+    given: Given | Sequence[Given],
+    scope: MemoryMetadata,
+    extra: Mapping[str, object],
+    format: "Format | None",
+    *,
+    as_human: bool,
+    open_calls: "OpenCalls | None" = None,
+) -> list[MemoryItem]:
+    """Return *given* as items of *scope*, in order; a text is a person's words, or a plain item.
+
+    With *open_calls* it goes on with a conversation: calls get ids, and results are those of calls.
+    """
+    is_list = isinstance(given, Sequence) and not isinstance(given, str | bytes)
+    things: Sequence[Any] = given if is_list else [given]  # type: ignore[assignment]  # told above
+    if isinstance(given, tuple) and len(given) == 2 and given[0] in _ROLES:
+        raise QueryError(
+            f"{given!r} would be two messages; write "
+            f"{{'role': {given[0]!r}, 'content': {given[1]!r}}}"
+        )
+    items: list[MemoryItem] = []
+    messages: list[tuple[int, Any]] = []  # those that stand together, as one may go on with another
+    for place, thing in enumerate(things):
+        if not isinstance(thing, str | MemoryItem):
+            messages.append((place, thing))
+            continue
+        items += _read_together(messages, scope, extra, format, open_calls)
+        messages = []
+        if isinstance(thing, MemoryItem):
+            item = copy_item(thing)
+            if open_calls is not None:
+                open_calls.take(item, place)
+            items.append(_placed(item, scope, extra))
+            continue
+        if open_calls is not None:
+            open_calls.speak()
+        if as_human:
+            check_text(thing)
+            items.append(HumanMemory(content=thing, metadata=within(scope, None, extra)))
+        else:
+            items.append(read(thing, scope, extra, format))
+    return items + _read_together(messages, scope, extra, format, open_calls)
+
+
+def _read_together(
+    messages: Sequence[tuple[int, object]],
+    scope: MemoryMetadata,
+    extra: Mapping[str, object],
+    format: "Format | None",
+    open_calls: "OpenCalls | None",
+) -> list[MemoryItem]:
+    """Return the items of messages that stand together; each comes with its place in the list."""
+    if not messages:
+        return []
+    # Here, as most of what is remembered is a text.
+    from orbiter.memory.messages import (  # noqa: PLC0415
+        OpenCalls,
+        check_is_whole,
+        read_on,
+        read_shape,
+    )
+
+    messages = _with_joined_parts(messages)
+    calls = OpenCalls() if open_calls is None else open_calls
+    runs: list[tuple[Format, list[tuple[int, dict[str, Any]]]]] = []
+    for place, what in messages:
+        message = as_message(what)
+        with _naming([place], what):
+            check_is_whole(message, type(what).__name__)
+            shapes = read_shape(message, format)
+        for form, each in shapes:
+            if not runs or runs[-1][0] != form:
+                runs.append((form, []))
+            runs[-1][1].append((place, each))
+    items = []
+    for form, run in runs:
+        only = messages[0][1] if len(messages) == 1 else None
+        with _naming([place for place, _ in run], only):
+            items += read_on([each for _, each in run], form, calls)
+    return [_placed(_with_speaker(item), scope, extra) for item in items]
+
+
+def join_parts(things: Sequence[object]) -> list[object]:
+    """Return *things* with those in a row that are `Part` objects of Gemini as one message."""
+    return [thing for _, thing in _with_joined_parts(list(enumerate(things)))]
+
+
+def _with_joined_parts(things: Sequence[tuple[int, object]]) -> list[tuple[int, object]]:
+    if all(isinstance(thing, str | Mapping | MemoryItem) for _, thing in things):
+        return list(things)
+    from orbiter.memory import messages  # noqa: PLC0415 - as above
+
+    found: list[tuple[int, object]] = []
+    for is_part, group in groupby(things, lambda pair: messages.is_part(pair[1])):
+        run = list(group)
+        place = run[0][0]
+        joined = (
+            [(place, messages.join_parts([part for _, part in run], place))] if is_part else run
+        )
+        found += joined
+    return found
+
+
+@contextmanager
+def _naming(places: Sequence[int], what: object) -> Iterator[None]:
+    """Say of a message that cannot be read which of all it is, and of an object its type."""
+    try:
+        yield
+    except MessageError as exc:
+        which = _WHICH.match(str(exc))
+        if which is None:
+            raise
+        place, said = places[int(which[1])], str(exc)[which.end() :]
+        if not isinstance(what, Mapping | None):
+            said = f", a `{_full_name(type(what))}`{said}"
+        raise type(exc)(f"message {place}{said}") from exc
+
+
+def as_message(what: object) -> Mapping[str, Any]:
+    """Return a message as plain JSON values: a dict, or what a provider's client returned."""
+    from orbiter.memory.messages import as_plain, is_part, join_parts  # noqa: PLC0415 - as above
+
+    found = join_parts([what], 0) if is_part(what) else as_plain(what)
+    if not isinstance(found, Mapping):
+        kind = type(what)
+        name = kind.__name__ if kind.__module__ == "builtins" else _full_name(kind)
+        raise QueryError(
+            f"a `{name}` cannot be remembered; give a text, a `MemoryItem`, a provider's message, "
+            "or {'role': …, 'content': …}"
+        )
+    return found
+
+
+def check_readable(what: object) -> None:
+    """Raise what names the type of an object that is a message of no format.
+
+    For whoever sends it to a server, which would see only what it holds.
+    """
+    from orbiter.memory.messages import FORMATS, OpenCalls  # noqa: PLC0415 - as above
+
+    refusal = None
+    for format in (None, *FORMATS):
+        try:
+            calls = OpenCalls(orphans="note")
+            _read_together([(0, what)], MemoryMetadata(), {}, format, calls)
+        except MessageError as exc:
+            refusal = refusal or exc
+        else:
+            return
+    if refusal is not None:
+        raise refusal
+
+
+def _full_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _with_speaker(item: MemoryItem) -> MemoryItem:
+    """Return *item* with who speaks, if its message says so; recall and filters look there."""
+    native = item.native.get("openai")
+    name = native.get("name") if isinstance(native, Mapping) else None
+    if isinstance(name, str) and name.strip() and role_of(item) in ("human", "ai", "system"):
+        extra = {"speaker": name, **item.metadata.extra}
+        item.__dict__["metadata"] = item.metadata.model_copy(update={"extra": extra})
+    return item
+
+
+def _placed(item: MemoryItem, scope: MemoryMetadata, extra: Mapping[str, object]) -> MemoryItem:
+    own = item.metadata.model_copy(update={"extra": _sourced(item.metadata.extra)})
+    for name in SCOPE_FIELDS:
+        if getattr(own, name) == "":
+            raise QueryError(f"the item's `{name}` is empty; name somebody, or leave it `None`")
+    item.__dict__["metadata"] = within(scope, own, extra)  # it is a copy, and not changed
+    return item
+
+
+def within(
+    scope: MemoryMetadata, own: MemoryMetadata | None, extra: Mapping[str, object]
+) -> MemoryMetadata:
+    """Return the metadata of something of *scope*; `AccessError` if it names another's."""
+    own = own or MemoryMetadata()
+    fields: dict[str, Any] = {}
+    for name in SCOPE_FIELDS:
+        has, wants = getattr(own, name), getattr(scope, name)
+        if None not in (has, wants) and has != wants:
+            raise AccessError(
+                f"the item names `{name}` `{has}`, this handle is for `{wants}`; remember it with "
+                f"`memory.scope({name}={has!r}, …)`"
+            )
+        fields[name] = has if wants is None else wants
+    both = {**own.extra, **extra}
+    return MemoryMetadata(**fields, extra=with_trust(both) if "trust" in extra else both)
+
+
+def belongs(item: MemoryItem, scope: MemoryMetadata) -> bool:
+    """Tell whether *item* is of *scope*: equal in every field that the scope names."""
+    return all(
+        getattr(scope, name) in (None, getattr(item.metadata, name)) for name in SCOPE_FIELDS
+    )
+
+
+def derived_id(scope: MemoryMetadata, *parts: str | int) -> str:
+    """Return the id that *parts* have in *scope*: the same each time, another in each scope."""
+    whose = [getattr(scope, name) for name in SCOPE_FIELDS]
+    digest = blake2b(json.dumps([whose, *parts]).encode(), digest_size=16).hexdigest()
+    return f"{RESERVED}{digest}"
+
+
+def narrowed(scope: MemoryMetadata, chat_id: str) -> MemoryMetadata:
+    """Return the scope of a conversation: one step narrower than *scope*."""
+    check_given("chat_id", chat_id)
+    fields = {name: getattr(scope, name) for name in SCOPE_FIELDS}
+    for name in ("session_id", "task_id"):
+        if fields[name] is None:
+            fields[name] = chat_id
+            return MemoryMetadata(**fields)
+    raise QueryError(
+        f"this handle is already one task of one session, `{scope.task_id}` of "
+        f"`{scope.session_id}`; a chat needs a handle that leaves `task_id` open"
+    )

@@ -1,0 +1,117 @@
+"""What the calls of `AgentMemory` return: a page, what was forgotten, counts, an event."""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from orbiter.memory.errors import QueryError
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.query import Cursor
+from orbiter.memory.model.validation import check_name
+
+__all__ = [
+    "EventKind",
+    "Forgotten",
+    "MemoryEvent",
+    "Page",
+    "ScopeStats",
+    "check_cursor",
+    "page_of",
+]
+
+EventKind = Literal[
+    "remembered",
+    "updated",
+    "forgotten",
+    "restored",
+    "recalled",
+    "said",
+    "assembled",
+    "summarized",
+    "summary failed",
+    "forked",
+    "missed",
+]
+"""What can happen. `said`: messages came into a chat. `missed`: the reader was too slow."""
+
+
+class Page(list[MemoryItem]):
+    """Some items, newest first, and where the next page begins."""
+
+    def __init__(self, items: list[MemoryItem], *, next: str | None) -> None:
+        super().__init__(items)
+        self.next = next
+        """Pass it as `cursor=` to get the page of older items; `None` if this is the last."""
+
+
+def page_of(found: Sequence[MemoryItem], limit: int, before: Cursor | None) -> Page:
+    """Return the first *limit* of the items found behind *before*, one more than that at most."""
+    if len(found) <= limit:
+        return Page(list(found), next=None)
+    last = found[limit - 1]
+    former = before
+    if limit > 1:
+        former = Cursor(found[limit - 2].id, found[limit - 2].created_at)
+    neighbour = former.item_id if former and former.created_at == last.created_at else None
+    is_first = neighbour is None and (former is None or former.created_at is not None)
+    cursor = Cursor(last.id, last.created_at, neighbour, is_first)
+    return Page(list(found[:limit]), next=cursor.to_text())
+
+
+async def check_cursor(
+    cursor: str | None, is_known: Callable[[str], Awaitable[bool]]
+) -> Cursor | None:
+    """Return where a page goes on, or raise `QueryError`.
+
+    What `Page.next` says may have gone meanwhile; an id alone must name an item that *is_known*.
+    """
+    if cursor is None:
+        return None
+    try:
+        found = Cursor.from_text(cursor)
+        for name in (found.item_id, found.neighbour):
+            if name is not None:
+                check_name(name, max_chars=256)
+    except (TypeError, ValueError):
+        raise QueryError(f"`cursor` must be `next` of the page before, not {cursor!r}") from None
+    if found.created_at is None and not await is_known(found.item_id):
+        raise QueryError(f"`cursor` names `{cursor}`, which is not here; start anew without it")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What `forget` removed, or would remove. It is true if there is anything."""
+
+    items: tuple[MemoryItem, ...]
+    dry_run: bool = False
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[MemoryItem]:
+        return iter(self.items)
+
+    def __repr__(self) -> str:
+        return f"Forgotten({len(self)} items, dry_run={self.dry_run})"
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeStats:
+    """How much is remembered in a scope."""
+
+    items: int
+    forgotten: int | None
+    """What `restore` can still bring back; `None` where the store keeps nothing of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEvent:
+    """Something that happened through an `AgentMemory` of this process; it holds no content."""
+
+    kind: EventKind
+    at: datetime
+    scope: MemoryMetadata
+    item_ids: tuple[str, ...] = ()
+    detail: str = ""

@@ -1,0 +1,295 @@
+"""What all handles of one `AgentMemory` share: the store, how it is opened, who listens."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol, TypeGuard
+
+from orbiter.memory.agent.events import Events
+from orbiter.memory.agent.inputs import RESERVED, belongs
+from orbiter.memory.errors import (
+    AccessError,
+    ItemNotFoundError,
+    QueryError,
+    StorageError,
+    UnsupportedError,
+)
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.model.protocols import Embeddings, LexicalStore, VersionedStore
+from orbiter.memory.model.query import Cursor, Order
+from orbiter.memory.tasks.event_loop import OneLoop
+
+if TYPE_CHECKING:
+    from orbiter.memory.backends.postgres.store import PostgresMemoryStore
+    from orbiter.memory.backends.sql.store import SQLMemoryStore
+    from orbiter.memory.episodic.manager import ShortTermMemoryManager
+    from orbiter.memory.model.reports import ConversationInfo
+    from orbiter.memory.recall import Mirror
+
+__all__ = [
+    "Core",
+    "Store",
+    "as_stored",
+    "check_ids",
+    "find",
+    "is_known",
+    "keeps_versions",
+    "must_find",
+    "versioned",
+]
+
+_MOST_MANAGERS = 256
+_MOST_BOUND = 1_024
+
+
+class Store(Protocol):
+    """What a handle needs of a store; each store an address can name has it."""
+
+    async def init(self) -> None: ...
+    async def close(self) -> None: ...
+    async def add(
+        self,
+        item: MemoryItem,
+        *,
+        expected_version: int | None = None,
+        within: MemoryMetadata | None = None,
+    ) -> None: ...
+    async def add_many(
+        self, items: Sequence[MemoryItem], *, within: MemoryMetadata | None = None
+    ) -> None: ...
+    async def insert(self, items: Sequence[MemoryItem]) -> bool: ...
+    async def used_ids(self, item_ids: Sequence[str]) -> set[str]: ...
+    async def get(self, item_id: str) -> MemoryItem | None: ...
+    async def delete_many(self, item_ids: Sequence[str]) -> int: ...
+    async def count(self, *, metadata: MemoryMetadata | None = None) -> int: ...
+    async def clear(self, *, metadata: MemoryMetadata | None = None) -> int: ...
+    async def conversations(
+        self, *, metadata: MemoryMetadata | None = None, limit: int = 50
+    ) -> "list[ConversationInfo]": ...
+    async def search(  # noqa: PLR0913 - the filters of a store
+        self,
+        *,
+        query: str = "",
+        metadata: MemoryMetadata | None = None,
+        memory_type: str | None = None,
+        status: MemoryStatus | None = None,
+        limit: int = 10,
+        before: MemoryItem | str | Cursor | None = None,
+        after: MemoryItem | str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        where: Mapping[str, object] | None = None,
+        order: Order = "time",
+    ) -> list[MemoryItem]: ...
+
+
+class Core:
+    """One store, opened once, and everything that is closed with it."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        owner: str = "this memory",
+        embeddings: Embeddings | None,
+        is_model_declined: bool,
+        episodic: str | None,
+        row_security: bool,
+        prepare: Callable[[], None],
+    ) -> None:
+        self.store = store
+        self._loop = OneLoop(owner)
+        self.events = Events(self.enter)
+        self.embeddings = embeddings
+        self.is_model_declined = is_model_declined
+        self.is_indexed = isinstance(store, LexicalStore)
+        """Whether the store itself can be asked by words and meaning."""
+        self._episodic = episodic
+        self._row_security = row_security
+        self._prepare = prepare
+        self._is_open = False
+        self._mirror: Mirror | None = None
+        self._managers: OrderedDict[str, ShortTermMemoryManager] = OrderedDict()
+        self._leaving: set[asyncio.Future[None]] = set()
+        self._bound: OrderedDict[str, Store] = OrderedDict()
+        self._closers: list[Callable[[], Awaitable[None]]] = []
+
+    # Opening and closing
+
+    def enter(self) -> None:
+        """Make this the memory of the running event loop; see `OneLoop.enter`."""
+        if self._loop.enter():
+            # A server's connections ended with the loop that had them; opening makes others.
+            self._is_open = False
+            self._bound.clear()
+            self._leaving.clear()
+
+    async def opened(self, scope: MemoryMetadata) -> Store:
+        """Return the store for what concerns *scope*, opening it if it is not open yet."""
+        self.enter()
+        if not self._is_open:
+            await self.init()
+        return self._held(scope) if self._row_security else self.store
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the store is open."""
+        return self._is_open
+
+    def if_open(self, scope: MemoryMetadata) -> Store | None:
+        """Return the store for what concerns *scope*, unless it is closed."""
+        if not self._is_open:
+            return None
+        return self._held(scope) if self._row_security else self.store
+
+    async def init(self) -> None:
+        """Open the store. May be repeated."""
+        self.enter()
+        async with self._loop.turn:
+            if self._is_open:
+                return
+            self.prepare()
+            if self._row_security:
+                await self.store.init(row_security=True)  # type: ignore[call-arg]  # only Postgres gets here
+            else:
+                await self.store.init()
+            self._is_open = True
+
+    def prepare(self) -> None:
+        """Make what must be there before the store can be opened, such as its folder."""
+        try:
+            self._prepare()
+        except OSError as exc:
+            raise StorageError(
+                f"the folder for memories cannot be made: {exc}; name another place, as "
+                '`AgentMemory("sqlite:///file.db")` or in `ORBITER_MEMORY_URL`'
+            ) from exc
+
+    async def close(self) -> None:
+        """Close everything that was opened. May be repeated; the next use opens it again."""
+        self.enter()
+        async with self._loop.turn:
+            for closer in self._closers:
+                await closer()
+            self.events.close()
+            self._bound.clear()
+            managers, mirror = list(self._managers.values()), self._mirror
+            self._managers.clear()
+            self._mirror = None
+            await asyncio.gather(*self._leaving, return_exceptions=True)
+            for manager in managers:
+                with suppress(OSError):  # a server that is gone needs no goodbye
+                    await manager.disconnect()
+            if mirror is not None:
+                await mirror.close()
+            self._is_open = False
+            await self.store.close()
+
+    def on_close(self, closer: Callable[[], Awaitable[None]]) -> None:
+        """Have *closer* awaited before the store is closed."""
+        self._closers.append(closer)
+
+    def _held(self, scope: MemoryMetadata) -> Store:
+        """Return the store as the server's row-level security lets this user see it."""
+        if scope.user_id is None:
+            raise AccessError(
+                "with `row_security=True` every handle acts for one user; "
+                "name it: `memory.scope(user_id=…)`"
+            )
+        bound = self._bound.get(scope.user_id)
+        if bound is None:
+            store: PostgresMemoryStore = self.store  # type: ignore[assignment]  # checked when made
+            bound = self._bound[scope.user_id] = store.acting_for(scope.user_id)
+            if len(self._bound) > _MOST_BOUND:
+                self._bound.popitem(last=False)
+        self._bound.move_to_end(scope.user_id)
+        return bound
+
+    # What stands beside the store
+
+    def mirror(self) -> "Mirror":
+        """Return the index, in this process, of a store that has none of its own."""
+        if self._mirror is None:
+            from orbiter.memory.recall import Mirror  # noqa: PLC0415 - few stores need it
+
+            self._mirror = Mirror(self.store, self.embeddings)
+        return self._mirror
+
+    @property
+    def has_activity(self) -> bool:
+        """Whether there is a place for what happened lately."""
+        return self._episodic is not None
+
+    def activity(self, agent_id: str) -> "ShortTermMemoryManager":
+        """Return what remembers the last hours of *agent_id*."""
+        if self._episodic is None:
+            raise QueryError(
+                "there is no place for recent activity; name one, such as "
+                '`AgentMemory(…, episodic="sqlite:///recent.db")` or `episodic="redis://…"`'
+            )
+        manager = self._managers.get(agent_id)
+        if manager is None:
+            from orbiter.memory.episodic.manager import ShortTermMemoryManager  # noqa: PLC0415
+
+            manager = self._managers[agent_id] = ShortTermMemoryManager(self._episodic, agent_id)
+            if len(self._managers) > _MOST_MANAGERS:
+                _, oldest = self._managers.popitem(last=False)
+                leaving = asyncio.ensure_future(oldest.disconnect())  # its next use connects again
+                self._leaving.add(leaving)
+                leaving.add_done_callback(self._leaving.discard)
+        self._managers.move_to_end(agent_id)
+        return manager
+
+
+def keeps_versions(store: Store) -> "TypeGuard[SQLMemoryStore]":
+    """Tell whether *store* keeps what items were."""
+    return isinstance(store, VersionedStore)
+
+
+def versioned(store: Store, what: str) -> "SQLMemoryStore":
+    """Return *store* if it keeps what items were, else raise `UnsupportedError`."""
+    if keeps_versions(store):
+        return store
+    raise UnsupportedError(
+        f"a `{type(store).__name__}` keeps no earlier versions, so {what} is not possible; SQLite "
+        "and Postgres do"
+    )
+
+
+async def find(store: Store, item_id: str, scope: MemoryMetadata) -> MemoryItem | None:
+    """Return the item of that id if it is of *scope*: another's is not there at all."""
+    item = await store.get(item_id)
+    return item if item is not None and belongs(item, scope) else None
+
+
+async def must_find(store: Store, item_id: str, scope: MemoryMetadata) -> MemoryItem:
+    """Return the item of that id, or raise `ItemNotFoundError`."""
+    item = await find(store, item_id, scope)
+    if item is None:
+        raise ItemNotFoundError(item_id)
+    return item
+
+
+async def is_known(store: Store, item_id: str, scope: MemoryMetadata) -> bool:
+    """Tell whether an item of that id is of *scope*, or was until it was forgotten."""
+    if await find(store, item_id, scope) is not None:
+        return True
+    past = await store.history(item_id) if keeps_versions(store) else []
+    return bool(past) and belongs(past[-1].item, scope)
+
+
+async def check_ids(store: Store, items: Sequence[MemoryItem], scope: MemoryMetadata) -> None:
+    """Refuse ids of ours that items bring along, unless they name something of *scope*."""
+    for item in items:
+        if item.id.startswith(RESERVED) and not await is_known(store, item.id, scope):
+            raise AccessError(f"the id `{item.id}` is taken; leave it out, and one is made")
+
+
+async def as_stored(store: Store, items: Sequence[MemoryItem]) -> list[MemoryItem]:
+    """Return items as the store has them now, in the same order."""
+    wanted = [item.id for item in items]
+    found = await store.search(where={"id": {"$in": wanted}}, limit=len(wanted))
+    there = {item.id: item for item in found}
+    return [there.get(item.id, item) for item in items]

@@ -1,0 +1,504 @@
+"""`ScopedMemory`: everything one user, session, task or agent remembers, and nothing else.
+
+Every call carries the handle's scope to the store, below whatever the caller asks for. What an id
+names is shown, changed or removed only if it is of the scope; another's is as good as not there.
+"""
+
+import builtins
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from orbiter.memory.agent._idempotency import insert_many, insert_one
+from orbiter.memory.agent._maintenance import LastingMemory
+from orbiter.memory.agent._updates import change, pages, restore, versions
+from orbiter.memory.agent.events import EventStream
+from orbiter.memory.agent.extraction_jobs import count_jobs, is_job, without_jobs
+from orbiter.memory.agent.inputs import (
+    Given,
+    check_has_no_review,
+    check_is_free,
+    check_text,
+    edited,
+    labels,
+    read,
+    read_end,
+    read_messages,
+    within,
+)
+from orbiter.memory.agent.results import Forgotten, Page, ScopeStats, check_cursor, page_of
+from orbiter.memory.agent.runtime import (
+    Core,
+    Store,
+    as_stored,
+    check_ids,
+    find,
+    is_known,
+    keeps_versions,
+    versioned,
+)
+from orbiter.memory.agent.telemetry import observed
+from orbiter.memory.errors import QueryError
+from orbiter.memory.model.activity_keys import activity_name
+from orbiter.memory.model.filters import Where
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.model.query import Query, check_instant, check_size
+from orbiter.memory.model.reports import ItemVersion
+from orbiter.memory.tasks.offload import apart, has_many_values
+from orbiter.memory.tasks.progress import Progress, advance, track
+
+if TYPE_CHECKING:
+    from orbiter.memory.agent._chat import Chat
+    from orbiter.memory.agent.chat_service import Chats
+    from orbiter.memory.episodic.manager import ShortTermMemoryManager
+    from orbiter.memory.messages import Format
+    from orbiter.memory.model.reports import ConversationInfo
+    from orbiter.memory.model.trust import Trust
+    from orbiter.memory.recall import Recalled, RecallMode
+
+__all__ = ["ScopedMemory", "inside"]
+
+
+class ScopedMemory(LastingMemory):
+    """What is remembered in one scope; `AgentMemory.scope` makes it."""
+
+    def __init__(
+        self, core: Core, chats: "Chats", scope: MemoryMetadata, *, by: str | None = None
+    ) -> None:
+        self._core = core
+        self._chats = chats
+        self._scope = scope
+        self._by = by
+        # A scope that names nobody is only made by `unscoped()`, and filters nothing.
+        self._filter = scope if Query(metadata=scope).wanted else None
+
+    @property
+    def scope(self) -> MemoryMetadata:
+        """Whose memories these are."""
+        return self._scope
+
+    def __repr__(self) -> str:
+        named = Query(metadata=self._scope).wanted.items()
+        return f"ScopedMemory({', '.join(f'{name}={value!r}' for name, value in named)})"
+
+    async def _store(self) -> Store:
+        return await self._core.opened(self._scope)
+
+    # Remembering
+
+    @observed("remember")
+    async def remember(  # noqa: PLR0913 - what may be kept with it
+        self,
+        what: Given,
+        *,
+        tags: Sequence[str] | None = None,
+        importance: float | None = None,
+        source: str | None = None,
+        extra: Mapping[str, object] | None = None,
+        created_at: datetime | None = None,
+        expires: datetime | timedelta | None = None,
+        idempotency_key: str | None = None,
+        format: "Format | None" = None,
+    ) -> MemoryItem:
+        """Keep a text, an item or a provider's message; return it as stored, once it is durable.
+
+        *tags*, *importance* (0 to 1) and *source* go to `metadata.extra`, with *extra*.
+        *created_at* is when it was said, if not now. From *expires* on, an instant or a time from
+        now, it is gone for good. A message may be a dict or what a provider's
+        client returns; *format* is whose it is, if it is to be taken for no other. Whatever is
+        remembered under an *idempotency_key* first stays: calling again, after a timeout or a
+        crash, stores nothing and returns that, also if it was changed or forgotten since. An item
+        of an id that is there already replaces it.
+        """
+        more = labels(tags, importance, source, extra)
+        item = await apart(has_many_values([what, more]), read, what, self._scope, more, format)
+        _date([item], created_at, expires)
+        store = await self._store()
+        if idempotency_key is not None:
+            stored, is_new = await insert_one(store, self._scope, item, idempotency_key)
+            if is_new:
+                self._core.events.tell_of("remembered", [stored])
+            return stored
+        if isinstance(what, MemoryItem):
+            return (await self._replace(store, [item]))[0]
+        await store.add(item)
+        self._core.events.tell_of("remembered", [item])
+        return item
+
+    @observed("remember_many")
+    async def remember_many(  # noqa: PLR0913 - as for `remember`
+        self,
+        things: Sequence[Given],
+        *,
+        tags: Sequence[str] | None = None,
+        importance: float | None = None,
+        source: str | None = None,
+        extra: Mapping[str, object] | None = None,
+        created_at: datetime | None = None,
+        expires: datetime | timedelta | None = None,
+        idempotency_key: str | None = None,
+        format: "Format | None" = None,
+    ) -> builtins.list[MemoryItem]:
+        """Keep texts, items and messages in one step, all or none; return them as stored.
+
+        Whatever is remembered under an *idempotency_key* first stays, all of it: calling again
+        stores nothing, brings nothing back, and returns what is still there of that. Everything
+        else is for each of them, as in `remember`.
+        """
+        if isinstance(things, str) or not isinstance(things, Sequence):
+            raise QueryError("`remember_many` takes a list; for one there is `remember`")
+        more = labels(tags, importance, source, extra)
+        is_long = has_many_values([things, more])
+        items = await apart(
+            is_long, read_messages, things, self._scope, more, format, as_human=False
+        )
+        _date(items, created_at, expires)
+        store = await self._store()
+        if idempotency_key is not None:
+            many, is_new = await insert_many(store, self._scope, "many", items, idempotency_key)
+            if is_new:
+                self._core.events.tell_of("remembered", many)
+            return many
+        if any(isinstance(thing, MemoryItem) for thing in things):
+            return await self._replace(store, items)
+        await store.add_many(items)
+        self._core.events.tell_of("remembered", items)
+        return items
+
+    async def _replace(
+        self, store: Store, items: builtins.list[MemoryItem]
+    ) -> builtins.list[MemoryItem]:
+        """Store items that brought their ids along, over those of this scope only."""
+        await check_ids(store, items, self._scope)
+        await store.add_many(items, within=self._filter)
+        stored = await as_stored(store, items)
+        await self._chats.changed(store, [item for item in stored if item.version > 1])
+        self._core.events.tell_of("remembered", stored)
+        return stored
+
+    # Recalling
+
+    @observed("recall")
+    async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh in
+        self,
+        query: str = "",
+        *,
+        k: int = 10,
+        mode: "RecallMode" = "hybrid",
+        memory_type: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        where: Where | None = None,
+        recency_weight: float = 0.0,
+        half_life_hours: float = 24.0 * 30,
+        importance_weight: float = 0.0,
+        min_trust: "Trust | str | None" = None,
+        explain: bool = False,
+    ) -> "Recalled":
+        """Return at most *k* memories that answer *query*, best first, each with the reasons why.
+
+        *mode* is `hybrid`, `words`, `meaning` or `recent`, the newest first. *since* and *until*
+        bound the time, *where* filters by fields and by keys of `metadata.extra`, with operators
+        such as `{"price": {"$lt": 5}}`. With *min_trust*, only what comes from such a source or a
+        better one: `user`, `agent`, `tool`, `import`, `web`. With *explain*, `left_out` of the
+        result says what came next, and why it is not among them. See `docs/recall.md`.
+        """
+        # Here, as writing needs none of it.
+        from orbiter.memory.recall import no_model_by_choice, recall  # noqa: PLC0415
+
+        store = await self._store()
+        ask = partial(recall, store) if self._core.is_indexed else self._core.mirror().recall
+        read = partial(
+            ask,
+            query,
+            scope=self._filter,
+            k=k,
+            mode=mode,
+            memory_type=memory_type,
+            since=since,
+            until=until,
+            where=where,
+            recency_weight=recency_weight,
+            half_life_hours=half_life_hours,
+            importance_weight=importance_weight,
+            min_trust=min_trust,
+            explain=explain,
+        )
+        with no_model_by_choice() if self._core.is_model_declined else nullcontext():
+            found = await self._read_once(store, read)
+        self._core.events.tell("recalled", self._scope, [hit.item.id for hit in found])
+        return found
+
+    async def _read_once(
+        self, store: Store, read: "Callable[[], Awaitable[Recalled]]"
+    ) -> "Recalled":
+        """Recall; where reads are recorded, all that it reads is one of them."""
+        if getattr(store, "audit", None) != "all":
+            return await read()
+        from orbiter.memory.agent._audit import read_as_one  # noqa: PLC0415 - few memories do
+
+        return await read_as_one(
+            self._core, self._scope, "recall", read, lambda hits: [hit.item.id for hit in hits]
+        )
+
+    # Looking, changing, forgetting
+
+    @observed("get")
+    async def get(self, item_id: str) -> MemoryItem | None:
+        """Return the memory of that id, or `None` if there is none in this scope."""
+        return await find(await self._store(), item_id, self._scope)
+
+    @observed("update")
+    async def update(  # noqa: PLR0913 - what may be changed
+        self,
+        item_id: str,
+        content: str | None = None,
+        *,
+        tags: Sequence[str] | None = None,
+        importance: float | None = None,
+        source: str | None = None,
+        extra: Mapping[str, object] | None = None,
+        status: MemoryStatus | None = None,
+        expires: "datetime | timedelta | Literal['never'] | None" = None,
+        expected_version: int | None = None,
+    ) -> MemoryItem:
+        """Change what is given of a memory, and return it; the earlier version stays in `history`.
+
+        *extra* is added to what there is. *source* is who writes the new version; without it the
+        label stays, as an edit makes nothing more trusted. *expires* is as for `remember`; `never`
+        takes an end away. With *expected_version* it is changed only if nobody changed it since;
+        else `VersionConflict` is raised, and nothing is changed.
+        """
+        more = labels(tags, importance, source, extra)
+        if content is not None:
+            check_text(content)
+        if not more and content is None and status is None and expires is None:
+            raise QueryError(
+                "there is nothing to change; give `content`, `tags=` or others; "
+                '`expires="never"` takes an end away'
+            )
+        end = None if expires == "never" else read_end(expires, ways=", a timedelta or `never`")
+
+        def edit(item: MemoryItem) -> None:
+            marks = {**more, **edited(item, content, source)}
+            if content is not None:
+                check_is_free(item)
+                item.content = content
+            if marks:
+                item.metadata = within(self._scope, item.metadata, marks)
+            if status is not None and status != item.status:
+                check_has_no_review(item)
+                item.transition(status)
+            if expires is not None:
+                item.expires_at = end
+
+        store = await self._store()
+        item = await change(store, self._scope, item_id, edit, expected_version=expected_version)
+        if content is not None or status is not None:
+            await self._chats.changed(store, [item])
+        self._core.events.tell_of("updated", [item])
+        return item
+
+    @observed("forget")
+    async def forget(  # noqa: PLR0913 - the filters
+        self,
+        item: str | MemoryItem | None = None,
+        *,
+        query: str = "",
+        where: Where | None = None,
+        memory_type: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        everything: bool = False,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> Forgotten:
+        """Forget one memory, or all that match the filters; return what.
+
+        `restore` brings it back. *query* is a text that it holds. Without any filter,
+        *everything* must be said. With *dry_run* nothing is forgotten. The summary of a chat that
+        loses a message is forgotten, too, and made anew from what is left. *progress* is called
+        with memories found so far, and 0.
+        """
+        filters = (query, where, memory_type, since, until)
+        has_filter = any(value not in ("", None, {}) for value in filters)
+        if [item is not None, has_filter, everything].count(True) != 1:
+            raise QueryError(
+                "`forget` takes an item or its id, or filters such as `where=`, "
+                "or `everything=True`; exactly one of these"
+            )
+        store = await self._store()
+        found: builtins.list[MemoryItem] = []
+        if item is not None:
+            one = await find(store, item.id if isinstance(item, MemoryItem) else item, self._scope)
+            found = [] if one is None else [one]
+            if found and not dry_run:
+                await self._remove(store, found)
+        else:
+            # What waits to be extracted goes with its conversation, but says nothing by itself.
+            what = without_jobs(where, memory_type) if query else where
+            asked = Query(query, self._filter, memory_type, since=since, until=until, where=what)
+            with track(progress):
+                found = await self._forget_all(store, asked, dry_run=dry_run)
+        if found and not dry_run:
+            self._core.events.tell_of("forgotten", found)
+        return Forgotten(tuple(found), dry_run)
+
+    async def _forget_all(
+        self, store: Store, asked: Query, *, dry_run: bool
+    ) -> builtins.list[MemoryItem]:
+        """Forget all that is asked for, a page at a time; return what."""
+        found: builtins.list[MemoryItem] = []
+        async for page in pages(store, asked, are_removed=not dry_run):
+            if not dry_run:
+                await self._remove(store, page)
+            found += page if asked.memory_type is not None else (i for i in page if not is_job(i))
+            advance(len(found))
+        return found
+
+    async def _remove(self, store: Store, items: Sequence[MemoryItem]) -> None:
+        # The summary before, so that a crash leaves none that tells more than the chat; and after,
+        # as one may have been made meanwhile.
+        await self._chats.changed(store, items)
+        await store.delete_many([item.id for item in items])
+        await self._chats.changed(store, items)
+
+    @observed("restore")
+    async def restore(self, item_id: str, *, version: int | None = None) -> MemoryItem:
+        """Bring back what was forgotten, or what a memory was in an earlier *version*."""
+        store = await self._store()
+        item = await restore(store, self._scope, item_id, version)
+        await self._chats.changed(store, [item])
+        self._core.events.tell_of("restored", [item])
+        return item
+
+    @observed("history")
+    async def history(self, item_id: str) -> builtins.list[ItemVersion]:
+        """Return every version of a memory, oldest first, also of a forgotten one."""
+        return await versions(await self._store(), self._scope, item_id, "looking at the past")
+
+    @observed("list")
+    async def list(  # noqa: PLR0913 - the filters
+        self,
+        *,
+        query: str = "",
+        where: Where | None = None,
+        memory_type: str | None = None,
+        status: MemoryStatus | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        forgotten: bool = False,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page:
+        """Return a page of what is remembered, newest first; *cursor* is `next` of the one before.
+
+        With *forgotten*, of what `restore` can bring back instead. What is written meanwhile
+        shifts no page. What waits to be extracted is shown only as `memory_type="extraction"`.
+        """
+        check_size("limit", limit)
+        store = await self._store()
+        last = await check_cursor(cursor, partial(is_known, store, scope=self._scope))
+        search = store.search
+        if forgotten:
+            search = partial(versioned(store, "listing what was forgotten").search, deleted=True)
+        found = await search(
+            query=query,
+            metadata=self._filter,
+            memory_type=memory_type,
+            status=status,
+            since=since,
+            until=until,
+            where=without_jobs(where, memory_type),
+            limit=limit + 1 if limit else 0,
+            before=last,
+        )
+        return page_of(found, limit, last)
+
+    @observed("stats")
+    async def stats(self) -> ScopeStats:
+        """Return how much is remembered here."""
+        store = await self._store()
+        items = await store.count(metadata=self._filter)
+        forgotten = None
+        if keeps_versions(store):
+            every = await store.count(include_deleted=True, metadata=self._filter)
+            forgotten = every - items - await count_jobs(store, self._filter, deleted=True)
+        return ScopeStats(items - await count_jobs(store, self._filter), forgotten)
+
+    def events(self) -> EventStream:
+        """Return what happens in this scope from now on, for `async for`."""
+        return self._core.events.listen(self._scope)
+
+    # Conversations
+
+    def chat(self, chat_id: str) -> "Chat":
+        """Return the conversation of that name in this scope, which may be a new one.
+
+        It is one step narrower than the handle: a session of it, or, where the handle names a
+        session, a task of that session.
+        """
+        from orbiter.memory.agent._chat import Chat  # noqa: PLC0415 - not everyone talks
+
+        return Chat(self._chats, self, chat_id)
+
+    @observed("chats")
+    async def chats(self, *, limit: int = 50) -> "builtins.list[ConversationInfo]":
+        """Return the conversations of this scope, that of the newest message first."""
+        store = await self._store()
+        return await store.conversations(metadata=self._filter, limit=check_size("limit", limit))
+
+    @property
+    def activity(self) -> "ShortTermMemoryManager":
+        """What was done and met in this scope lately; needs `AgentMemory(episodic=…)`."""
+        return self._core.activity(activity_name(self._scope))
+
+    # mem0's names
+
+    async def add(
+        self,
+        messages: Given | Sequence[Given],
+        *,
+        metadata: Mapping[str, object] | None = None,
+        format: "Format | None" = None,
+    ) -> builtins.list[MemoryItem]:
+        """Remember one or several things; *metadata* goes to `metadata.extra`."""
+        is_list = isinstance(messages, Sequence) and not isinstance(messages, str)
+        things: Sequence[Given] = messages if is_list else [messages]  # type: ignore[assignment, list-item]  # one or several
+        return await self.remember_many(things, extra=metadata, format=format)
+
+    async def search(
+        self, query: str, *, limit: int = 10, filters: Where | None = None
+    ) -> "Recalled":
+        """Recall; *filters* are `where`."""
+        return await self.recall(query, k=limit, where=filters)
+
+    async def get_all(self, *, limit: int = 100, filters: Where | None = None) -> Page:
+        """List what is remembered, newest first; *filters* are `where`."""
+        return await self.list(limit=limit, where=filters)
+
+    async def delete(self, memory_id: str) -> Forgotten:
+        """Forget one memory."""
+        return await self.forget(memory_id)
+
+
+def inside(handle: ScopedMemory) -> "tuple[Core, Chats, MemoryMetadata]":
+    """Return what a handle is made of, for the modules that stand above it."""
+    return handle._core, handle._chats, handle.scope  # noqa: SLF001 - its own module
+
+
+def _date(
+    items: Sequence[MemoryItem],
+    created_at: datetime | None,
+    expires: datetime | timedelta | None,
+) -> None:
+    """Date new items; they are copies that nobody has seen."""
+    if created_at is not None:
+        moment = check_instant("created_at", created_at)
+        for item in items:
+            item.__dict__["created_at"] = item.__dict__["updated_at"] = moment
+    end = read_end(expires)
+    for item in items if end is not None else ():
+        item.__dict__["expires_at"] = end

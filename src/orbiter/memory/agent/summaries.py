@@ -1,0 +1,300 @@
+"""Rolling summaries, made in the background and stored beside what they sum up.
+
+A summary is derived: a failing summarizer delays it, and no message is ever lost or changed. It is
+kept as a `draft`, which recall and conversations leave out, under an id of its chat's own. It
+carries the source of the least trusted message that ever went into it, and is never the system's.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+
+from orbiter.memory.agent._rolling import Rolled, sum_up
+from orbiter.memory.agent.chat_history import read_back, read_on
+from orbiter.memory.agent.inputs import derived_id
+from orbiter.memory.agent.runtime import Core, Store
+from orbiter.memory.errors import AccessError, MemoryError, SummaryError, VersionConflict
+from orbiter.memory.model.derived import SummaryMemory
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, role_of
+from orbiter.memory.model.protocols import Summarizer
+from orbiter.memory.model.query import SCOPE_FIELDS
+from orbiter.memory.model.trust import lowest_source
+from orbiter.memory.summary import SummaryConfig, check_trigger
+
+__all__ = ["Summaries"]
+
+_TICK = timedelta(microseconds=1)
+_MOST_COUNTED = 10_000
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 300.0
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What came into a conversation since it was last summed up, as far as this process knows."""
+
+    messages: int = 0
+    tokens: int = 0
+    is_whole: bool = False
+    """Whether what the store held before is counted, too."""
+    failures: int = 0
+    not_before: float = 0.0
+
+    def count(self, items: Sequence[MemoryItem], config: SummaryConfig, sign: int = 1) -> None:
+        """Count messages in, or out with a negative *sign*."""
+        self.messages += sign * len(items)
+        self.tokens += sign * check_trigger(items, config).estimated_tokens
+
+
+class Summaries:
+    """Makes the summaries of all conversations of one memory."""
+
+    def __init__(
+        self, core: Core, config: SummaryConfig | None, summarizer: Summarizer | None
+    ) -> None:
+        self._core = core
+        self._config = config
+        self._given = summarizer
+        self._tallies: OrderedDict[str, _Tally] = OrderedDict()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def find(self, store: Store, scope: MemoryMetadata) -> SummaryMemory | None:
+        """Return the summary of a conversation, if there is one, whoever made it."""
+        found = await store.get(_summary_id(scope))
+        # Anybody may store an item of that id; only one of this very conversation is its summary.
+        is_its_own = isinstance(found, SummaryMemory) and all(
+            getattr(found.metadata, name) == getattr(scope, name) for name in SCOPE_FIELDS
+        )
+        return found if is_its_own else None  # type: ignore[return-value]  # told above
+
+    def note(self, scope: MemoryMetadata, items: list[MemoryItem]) -> None:
+        """Count messages that were stored, and begin a summary if there are enough."""
+        if self._config is None or not self._core.is_open:
+            return
+        key = _summary_id(scope)
+        tally = self._tally(key)
+        tally.count(items, self._config)
+        if tally.is_whole and not self._is_due(tally):
+            return
+        if not self._is_under_way(key):
+            task = asyncio.create_task(self._look(scope, key))
+            self._tasks[key] = task
+            task.add_done_callback(lambda done: self._leave(key, done))
+
+    def _is_under_way(self, key: str) -> bool:
+        task = self._tasks.get(key)
+        return task is not None and task in self._of_this_loop()
+
+    def _of_this_loop(self) -> list[asyncio.Task[None]]:
+        """Return the tasks that can end; a loop that stopped for good leaves its own behind."""
+        loop = asyncio.get_running_loop()
+        return [task for task in self._tasks.values() if task.get_loop() is loop]
+
+    def _leave(self, key: str, task: asyncio.Task[None] | None) -> None:
+        if self._tasks.get(key) is task:
+            del self._tasks[key]
+
+    def _is_due(self, tally: _Tally) -> bool:
+        config = self._config or SummaryConfig()
+        is_much = tally.messages > config.message_threshold or tally.tokens > config.token_threshold
+        return is_much and asyncio.get_running_loop().time() >= tally.not_before
+
+    async def _look(self, scope: MemoryMetadata, key: str) -> None:
+        """Summarise if there is enough; whatever fails is told, and tried again later."""
+        tally = self._tally(key)
+        try:
+            seen = -1
+            while (store := self._core.if_open(scope)) is not None:
+                await self.roll(store, scope)
+                if not self._is_due(tally) or tally.messages == seen:
+                    break
+                seen = tally.messages  # so much was said meanwhile
+        except (MemoryError, OSError) as exc:
+            pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**tally.failures)
+            tally.failures += 1
+            tally.not_before = asyncio.get_running_loop().time() + pause
+            log = logging.getLogger("orbiter.memory")  # here: importing must touch no logger
+            log.warning("a summary has to wait, nothing is lost: %s", _told(exc))
+            self._core.events.tell("summary failed", scope, detail=_told(exc))
+        finally:
+            # At once, not when the loop comes to it: what is said from now on begins a new look.
+            self._leave(key, asyncio.current_task())
+
+    async def roll(
+        self, store: Store, scope: MemoryMetadata, *, force: bool = False
+    ) -> SummaryMemory | None:
+        """Sum up what came since the last summary, if that is enough; return the newest summary."""
+        if self._config is None:
+            return None
+        config, key = self._config, _summary_id(scope)
+        last = await self.find(store, scope)
+        tally = self._tally(key)
+        # What is said while we read is counted twice rather than not at all: the next look sees.
+        tally.messages = tally.tokens = 0
+        items, base = await _not_covered(store, scope, last)
+        tally.count(items, config)
+        tally.is_whole = True
+        if not (force or check_trigger(items, config).triggered):
+            return last
+        before = {} if base is None else base.summaries
+        rolled = await sum_up(before, items, config, self._summarizer())
+        if rolled is None:
+            return last
+        made = _summary(key, scope, rolled, base)
+        try:
+            await store.add(made, expected_version=0 if last is None else last.version)
+        except VersionConflict:
+            found = await self.find(store, scope)  # another process has just made it
+            if found is None:
+                raise AccessError(f"the summary `{key}` was forgotten, or is another's") from None
+            return found
+        if not await self._still_holds(store, scope, base, rolled):
+            await store.delete_many([key])
+            return None
+        tally.count(rolled.done, config, -1)
+        tally.failures = 0
+        self._core.events.tell("summarized", scope, [key], detail=f"{made.covered} messages")
+        return made
+
+    async def _still_holds(
+        self, store: Store, scope: MemoryMetadata, base: SummaryMemory | None, rolled: Rolled
+    ) -> bool:
+        """Tell whether what is summed up is still there as it was.
+
+        Whoever changes a message forgets the summary afterwards, and whoever makes a summary looks
+        at the messages afterwards: so one of them sees the other, in whichever processes they are.
+        """
+        items, _ = await _not_covered(store, scope, base)
+        # Not a set of all texts at once: to hash them keeps others waiting.
+        there = {item.id: item.content for item in items}
+        return all(there.get(item.id) == item.content for item in rolled.done)
+
+    async def copy(
+        self,
+        store: Store,
+        scope: MemoryMetadata,
+        to: MemoryMetadata,
+        copies: Sequence[MemoryItem],
+    ) -> None:
+        """Give a branch that begins with *copies* the summary, unless that reaches further."""
+        found = await self.find(store, scope)
+        if found is None or not copies:
+            return
+        own = {item.metadata.extra.get("forked_from"): item for item in copies[:-1]}
+        last = own.get(found.covers_id)
+        if last is None and (found.covers_id or found.covers_by_time(copies[-1])):
+            return
+        reach = "" if last is None else last.id
+        rolled = Rolled(found.summaries, [], reach, found.covers_to)
+        made = _summary(_summary_id(to), to, rolled, found)
+        with suppress(VersionConflict):  # it has one already
+            await store.add(made, expected_version=0)
+
+    async def forget(self, store: Store, items: Sequence[MemoryItem]) -> None:
+        """Forget the summaries of what changed: they are made anew from what is left."""
+        scopes = {
+            tuple(getattr(item.metadata, name) for name in SCOPE_FIELDS)
+            for item in items
+            if role_of(item) is not None
+        }
+        keys = []
+        for whose in scopes:
+            scope = MemoryMetadata(**dict(zip(SCOPE_FIELDS, whose, strict=True)))
+            key = _summary_id(scope)
+            if await self.find(store, scope) is not None:
+                keys.append(key)
+            self._tallies.pop(key, None)
+        if keys:
+            await store.delete_many(keys)
+
+    def _tally(self, key: str) -> _Tally:
+        tally = self._tallies.setdefault(key, _Tally())
+        self._tallies.move_to_end(key)
+        if len(self._tallies) > _MOST_COUNTED:
+            self._tallies.popitem(last=False)
+        return tally
+
+    def _summarizer(self) -> Summarizer:
+        if self._given is None:
+            from orbiter.memory.summarizers.extractive import ExtractiveSummarizer  # noqa: PLC0415
+
+            self._given = ExtractiveSummarizer()
+        return self._given
+
+    async def settle(self) -> None:
+        """Wait until no summary is under way."""
+        while tasks := self._of_this_loop():
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Give up what is under way: it can be made again."""
+        tasks = self._of_this_loop()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks.clear()
+        self._tallies.clear()
+
+
+async def _not_covered(
+    store: Store, scope: MemoryMetadata, summary: SummaryMemory | None
+) -> tuple[list[MemoryItem], SummaryMemory | None]:
+    """Return the messages that are not in *summary*, and the summary that they follow.
+
+    That is none if nobody knows any more how far it reaches: then all are to be summed up.
+    """
+    if summary is not None and summary.covers_id:
+        items = await read_on(store, scope, summary.covers_id)
+        if items is not None:
+            return items, summary
+        summary = None
+    since = None if summary is None else summary.covers_to + _TICK
+    return (await read_back(store, scope, since=since))[0], summary
+
+
+def _summary_id(scope: MemoryMetadata) -> str:
+    return derived_id(scope, "summary")
+
+
+def _summary(
+    key: str, scope: MemoryMetadata, rolled: Rolled, last: SummaryMemory | None
+) -> SummaryMemory:
+    """Return the summary that goes on from *last*; it is worth no more than the worst in it."""
+    covered = 0 if last is None else last.covered
+    told = lowest_source(rolled.done if last is None else [*rolled.done, last])
+    fields = {name: getattr(scope, name) for name in SCOPE_FIELDS}
+    extra = {} if told is None else {"source": told[0], "trust": int(told[1])}
+    try:
+        return SummaryMemory(
+            id=key,
+            content=_text(rolled.summaries),
+            metadata=MemoryMetadata(**fields, extra=extra),
+            summaries=rolled.summaries,
+            covers_id=rolled.covers_id,
+            covers_to=rolled.covers_to,
+            covered=len(rolled.done) + covered,
+        )
+    except ValueError as exc:  # a text that no store keeps
+        raise SummaryError(next(iter(rolled.summaries)), exc) from exc
+
+
+def _text(summaries: Mapping[str, str]) -> str:
+    said = {name: text for name, text in summaries.items() if text}
+    if len(said) == 1:
+        return next(iter(said.values()))
+    return "\n\n".join(f"{name}: {text}" for name, text in said.items())
+
+
+def _told(exc: BaseException) -> str:
+    # The cause's own words may hold what was said; its kind is enough.
+    if isinstance(exc, SummaryError):
+        return f"the summarizer failed on template `{exc.template}` ({_kind(exc.__cause__)})"
+    return _kind(exc)
+
+
+def _kind(exc: BaseException | None) -> str:
+    return type(exc).__name__

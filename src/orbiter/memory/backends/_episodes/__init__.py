@@ -1,1 +1,0 @@
-"""The places that keep an agent's episodes."""

@@ -1,1 +1,0 @@
-"""What `PostgresMemoryStore` stands on."""

@@ -1,1 +1,0 @@
-"""What `RedisMemoryStore` and episodes in Redis stand on."""

@@ -1,1 +1,0 @@
-"""What `SQLiteMemoryStore` and episodes in a file stand on."""

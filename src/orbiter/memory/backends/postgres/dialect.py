@@ -1,0 +1,581 @@
+"""SQL of Postgres for `sql/operations.py`: whole tables, and tables partitioned by user."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from orbiter.memory.backends.postgres.case_folding import folded
+from orbiter.memory.backends.postgres.conversation_locks import conversation_locks
+from orbiter.memory.backends.postgres.migration_2 import LOCKED
+from orbiter.memory.backends.postgres.not_expired import living, over
+from orbiter.memory.backends.postgres.record_writer import PartitionedKeeping, PostgresKeeping
+from orbiter.memory.backends.postgres.schema import DIGEST, FOLDED, field
+from orbiter.memory.backends.postgres.where import PostgresWording
+from orbiter.memory.backends.sql import operations
+from orbiter.memory.backends.sql.dialect import Args, Dialect, Filter, Rows, Statement, Steps
+from orbiter.memory.backends.sql.operations import fields_without_value
+from orbiter.memory.backends.sql.rows import READ, Row
+from orbiter.memory.errors import AccessError
+from orbiter.memory.model.filters import Condition
+from orbiter.memory.model.query import Order, Query
+
+__all__ = ["BATCH", "FEW", "MOST_TEXT", "PartitionedDialect", "PostgresDialect"]
+
+_COLUMNS = ", ".join(Row._fields)
+_VALUES = _COLUMNS.replace("metadata", "metadata::jsonb")
+_GIVEN = dict.fromkeys(Row._fields, "text")
+_GIVEN |= {"created_at": "timestamptz", "updated_at": "timestamptz"}
+"""What is bound for a row, and as what; its folded text comes last, if it has one."""
+_CHANGED = ("content", "memory_type", "status", "metadata", "extra_json", "updated_at")
+
+FEW = 1500
+"""Rows of a scope up to which reading them is cheaper than asking the trigrams."""
+
+BATCH = 2000
+"""Rows in one statement of `add_many`."""
+
+MOST_TEXT = 4 * 2**20
+"""Characters in one statement of `add_many`."""
+
+_LIVES = living("m.")
+_NEXT = f"CASE WHEN m.deleted = 1 OR NOT {_LIVES} THEN <next> ELSE m.seq END"
+_MOVED_TO = _NEXT.replace("<next>", "nextval('memory_items_seq')")
+_CREATED = f"CASE WHEN {_LIVES} THEN m.created_at ELSE <given>.created_at END"
+# Rows are numbered in the order they were given and written in that of their ids: two batches
+# that lock the same rows then wait for each other, and never in a circle.
+_NUMBERED = (
+    "numbered AS MATERIALIZED (SELECT *, nextval('memory_items_seq') AS seq"
+    " FROM (SELECT * FROM given ORDER BY n) AS ordered)"
+)
+# Numbers come in the order in which they are asked for, rows in that of commits. Who holds the
+# lock of a conversation from before its number on until its commit makes the two the same.
+_IN_TURN = (
+    "held AS MATERIALIZED (SELECT pg_advisory_xact_lock(key) FROM unnest(<locks>::bigint[]) AS t"
+    " (key)), numbered AS MATERIALIZED (SELECT *, nextval('memory_items_seq') AS seq FROM (SELECT"
+    " given.* FROM given, (SELECT count(*) FROM held) AS h ORDER BY n) AS ordered)"
+)
+_UPDATE = (
+    ", ".join(f"{name} = excluded.{name}" for name in _CHANGED)
+    + ", deleted = 0, version = m.version + 1,"
+    f" created_at = {_CREATED.replace('<given>', 'excluded')},"
+    f" seq = {_NEXT.replace('<next>', 'excluded.seq')}"
+)
+_UNLESS_STORED = " WHERE m.deleted = 1 OR " + " OR ".join(
+    f"m.{name} IS DISTINCT FROM excluded.{name}" for name in _CHANGED
+)
+_FOLD = (
+    f", folding AS (INSERT INTO memory_folded (id, digest, folded) SELECT id, {DIGEST}, folded"
+    " FROM put JOIN given USING (id) WHERE folded IS NOT NULL ON CONFLICT (id)"
+    " DO UPDATE SET digest = excluded.digest, folded = excluded.folded)"
+)
+"""Writes the folded copies of what was put."""
+_FOLD_APART = (
+    f"INSERT INTO memory_folded (id, digest, folded) SELECT $1, {DIGEST}, $3"
+    " FROM (SELECT $2::text AS content) AS given ON CONFLICT (id)"
+    " DO UPDATE SET digest = excluded.digest, folded = excluded.folded"
+)
+_USER_KEY = "coalesce(metadata::jsonb->>'user_id', '')"
+
+
+class PostgresDialect(Dialect):
+    """Whole tables: an id is unique by the primary key."""
+
+    place = "seq"
+    keeping = PostgresKeeping()
+    # As text, whatever a caller's own pool makes of jsonb.
+    columns = ", ".join(READ).replace("metadata", "metadata::text AS metadata")
+    now = "clock_timestamp()"
+    lock = " FOR UPDATE"
+    owner = "coalesce(metadata->>'user_id', '')"
+    """Whom a row belongs to, as the tables of what is derived name it."""
+
+    def __init__(self, *, folds_apart: bool = False) -> None:
+        """With *folds_apart*, folded copies are written after the rows.
+
+        The policy on them looks for the row, which a statement that writes both does not see.
+        """
+        self._folds_apart = folds_apart
+
+    def parameter(self, number: int) -> str:
+        """Return the name of a bound value."""
+        return f"${number}"
+
+    def instant(self, value: datetime) -> object:
+        """Return the time itself."""
+        return value
+
+    def order(self, order: Order, asked: Query, way: str) -> str:
+        """Return how rows are ordered, by what an index begins with first.
+
+        That a field has no value does not tell the planner that the order leaves it out.
+        """
+        if order == "time" or asked.needle:
+            return super().order(order, asked, way)
+        unset = fields_without_value(asked)
+        fields = [f"{field(name)} {way}" for name in ("session_id", "user_id") if name in unset]
+        return f"ORDER BY {', '.join([*fields, f'{self.place} {way}'])}"
+
+    def scope(self, wanted: dict[Any, str], args: Args) -> list[str]:
+        """Return equalities that the expression indexes serve."""
+        return [f"{field(name)} = {args.bind(value)}" for name, value in wanted.items()]
+
+    def by_id(self, args: Args, item_id: str) -> str:
+        """Return the condition that picks the row of an id."""
+        return f"id = {args.bind(item_id)}"
+
+    def by_ids(self, args: Args, item_ids: Sequence[str]) -> str:
+        """Return the condition that picks the rows of ids."""
+        return f"id = ANY ({args.bind(list(item_ids))}::text[])"
+
+    def hold_several(self, item_ids: Sequence[str]) -> Steps[None]:
+        """Lock in the order of ids, as a batch is written."""
+        yield Statement(
+            "SELECT 1 FROM memory_items WHERE id = ANY ($1::text[]) ORDER BY id FOR UPDATE",
+            [list(item_ids)],
+        )
+
+    def claim(self, item_ids: Sequence[str]) -> Steps[None]:
+        """Lock the ids themselves: a row that is not there cannot be locked."""
+        yield Statement(
+            "SELECT pg_advisory_xact_lock(hashtextextended(id, 0)) FROM"
+            " (SELECT DISTINCT id FROM unnest($1::text[]) AS given (id) ORDER BY id) AS given",
+            [list(item_ids)],
+        )
+
+    def beside(self, derived: str, item: str) -> str:
+        """Return the condition that joins what is derived with its item."""
+        return self.is_item(f"{derived}.user_key", f"{derived}.id", item)
+
+    def is_item(self, owner: str, item_id: str, item: str) -> str:
+        """Return the condition that *item* is the row of this owner and id."""
+        return f"{item}.id = {item_id} AND coalesce({item}.metadata->>'user_id', '') = {owner}"
+
+    def rows_of(self, derived: str) -> str:
+        """Return the rows of items, as a subquery that looks up each by its key.
+
+        OFFSET fences it off: else an index of a filter may look as cheap as the key.
+        """
+        return (
+            f"LATERAL (SELECT * FROM memory_items AS i WHERE {self.beside(derived, 'i')} OFFSET 0)"
+        )
+
+    def cut(self, derived: str, args: Args, owner: str) -> str:  # noqa: ARG002
+        """Return what keeps a question about one owner to the part of a table that is theirs."""
+        return ""
+
+    def value(self, name: str) -> str:
+        """Return the expression that the indexes are made of."""
+        return field(name)
+
+    def unset(self, name: str) -> str:
+        """Return the condition that a scope field has no value."""
+        return f"{field(name)} IS NULL"
+
+    def living(self, item: str = "memory_items") -> str:
+        """Return a condition that looks at the first bytes of what a row has beside its text."""
+        return living(f"{item}.")
+
+    def counting(self, where: str) -> str:
+        """Count all and take off what is over: the others are not looked at one by one."""
+        counted = f"SELECT count(*) FROM memory_items WHERE {where}"
+        return f"SELECT ({counted}) - ({counted} AND {over()})"
+
+    def sweep(self, count: int) -> Steps[int]:
+        """Remove what nobody else is at, with the locks that making terms takes."""
+        rows = yield Statement(
+            f"SELECT {self.owner}, id FROM memory_items WHERE {over()}"
+            f" LIMIT {count} FOR UPDATE SKIP LOCKED"
+        )
+        return (yield from self._sweep(rows))
+
+    def _sweep(self, rows: Rows) -> Steps[int]:
+        if not rows:
+            return 0
+        args = Args(self)
+        where = self.by_ids(args, [item_id for _, item_id in rows])
+        return (yield from self.purge(f"{where} AND {over()}", args))
+
+    def fits(self, condition: Condition, args: Args) -> str:
+        """Return what a filter states, in SQL."""
+        return PostgresWording(args).say(condition)
+
+    # Text
+
+    def contains(self, needle: str, args: Args) -> str:
+        """Return a condition that looks for a folded copy only of texts beyond ASCII."""
+        pattern = args.bind(_pattern(needle))
+        return (
+            f"({FOLDED} LIKE {pattern} OR octet_length(content) <> char_length(content) AND EXISTS"
+            " (SELECT 1 FROM memory_folded AS f WHERE f.id = memory_items.id"
+            f" AND f.folded LIKE {pattern} AND f.digest = {DIGEST}))"
+        )
+
+    def find(self, needle: str, asked: Filter, tail: str, newest: Rows) -> Steps[Rows]:
+        """Ask the trigrams, or read the rows of a scope that has few."""
+        counted = yield Statement(
+            "SELECT count(*) FROM (SELECT 1 FROM memory_items"
+            f" WHERE {' AND '.join(asked.scope)} LIMIT {FEW + 1}) AS counted",
+            asked.scope_args,
+        )
+        if counted[0][0] <= operations.PROBE:
+            return newest
+        args = Args(self, asked.args)
+        bound = args.bind(needle)
+        where = " AND ".join([*asked.scope, *asked.rest])
+        columns = f"{self.columns}, {self.place}"
+        plain, beside = "memory_items", "memory_folded"
+        chunks = _rarest(needle) if counted[0][0] > FEW else []
+        if chunks:
+            # Fenced off by OFFSET: a plan made for any user would read all rows of this one, too.
+            pattern = args.bind(f"%{'%'.join(chunks)}%")
+            cut = " AND ".join(each for each in asked.scope if each.startswith("user_key"))
+            plain = (
+                f"(SELECT * FROM memory_items WHERE {FOLDED} LIKE {pattern}"
+                f"{cut and f' AND {cut}'} OFFSET 0) AS memory_items"
+            )
+            beside = f"(SELECT * FROM memory_folded WHERE folded LIKE {pattern} OFFSET 0) AS f"
+        # Materialized: else a plan that walks from the newest row and hopes looks cheapest.
+        sql = (
+            f"WITH plain AS MATERIALIZED (SELECT {columns} FROM {plain}"
+            f" WHERE {where} AND strpos({FOLDED}, {bound}) > 0),"
+            f" folded AS MATERIALIZED (SELECT {columns} FROM memory_items JOIN {beside} USING (id)"
+            f' WHERE {where} AND strpos(folded COLLATE "C", {bound}) > 0'
+            f" AND strpos({FOLDED}, {bound}) = 0 AND digest = {DIGEST})"
+            f" SELECT {', '.join(READ)} FROM (SELECT * FROM plain UNION ALL SELECT * FROM folded)"
+            f" AS found {tail}"
+        )
+        return (yield Statement(sql, args))
+
+    # Writing
+
+    def upsert(self, row: Row) -> Steps[int | None]:
+        """Write a row and, if it needs one, its folded copy, in one statement."""
+        put = yield from self._put([row], again=False)
+        return put[0][1] if put else None
+
+    def is_one(self, rows: Sequence[Row]) -> bool:
+        """Tell whether one statement writes all of *rows*."""
+        return len(list(_waves(rows))) == 1
+
+    def queue(self, rows: Sequence[Row]) -> Steps[None]:
+        """Wait for one's turn in the conversations of *rows*, before anything else is locked."""
+        locks = conversation_locks(rows)
+        if locks:
+            yield Statement(
+                "SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS t (key)", [locks]
+            )
+
+    def add_at_once(self, rows: Sequence[Row], *, again: bool) -> Steps[None]:
+        """Upsert *rows* as `queue` and `add_many` do, in one statement if `is_one` says so.
+
+        With *again*, they may have been written already: a row that is as wanted stays.
+        """
+        if self.is_one(rows):
+            yield from self._put(rows, again=again, locks=conversation_locks(rows))
+        else:
+            yield from self.queue(rows)
+            yield from self.add_many(rows)
+
+    def add_many(self, rows: Sequence[Row]) -> Steps[None]:
+        """Upsert *rows* by the thousand; those of one id one after the other."""
+        for batch in _waves(rows):
+            yield from self._put(batch)
+
+    def _put(
+        self, batch: Sequence[Row], *, again: bool = False, locks: Sequence[int] = ()
+    ) -> Steps[Rows]:
+        """Write rows of different ids; return the ids and versions of those written.
+
+        The locks of *locks* are taken in the same statement.
+        """
+        values = [(*row, folded(row.content)) for row in batch]
+        fold = any(each[-1] is not None for each in values)
+        if fold and self._folds_apart:
+            put = yield from self._write_rows(values, fold=False, again=again, locks=locks)
+            texts = [(each[0], each[1], each[-1]) for each in values if each[-1] is not None]
+            yield Statement(_FOLD_APART, texts, many=True)
+            return put
+        return (yield from self._write_rows(values, fold=fold, again=again, locks=locks))
+
+    def _write_rows(
+        self, values: Sequence[Sequence[Any]], *, fold: bool, again: bool, locks: Sequence[int]
+    ) -> Steps[Rows]:
+        many = len(values) > 1
+        bound: Sequence[Any] = list(zip(*values, strict=True)) if many else values[0]
+        if not fold:
+            bound = bound[:-1]
+        sql = self._sql(many=many, fold=fold, again=again, in_turn=bool(locks))
+        return (yield Statement(sql, [*bound, locks] if locks else bound))
+
+    @cache  # noqa: B019 - there is one dialect of each kind, for as long as the process lives
+    def _sql(self, *, many: bool, fold: bool, again: bool, in_turn: bool) -> str:
+        if not many and not fold and not in_turn:
+            values = f"VALUES ({_placed(_GIVEN).replace('$5::text', '$5::text::jsonb')})"
+            return f"{self._insert(values, again=again)} RETURNING m.id, m.version"
+        given = _given(many=many, fold=fold)
+        put = self._insert(f"SELECT {_VALUES}, seq FROM numbered ORDER BY id", again=again)
+        return (
+            f"WITH given AS ({given}), {_numbered(in_turn, fold)},"
+            f" put AS ({put} RETURNING m.id, m.version)"
+            f"{_FOLD if fold else ''} SELECT id, version FROM put"
+        )
+
+    def _insert(self, source: str, *, again: bool) -> str:
+        columns = f"{_COLUMNS}, seq" if "seq" in source else _COLUMNS
+        return f"INSERT INTO memory_items AS m ({columns}) {source} {_or_update('id', again)}"
+
+    def changes(self, sql: str, args: Sequence[Any]) -> Steps[int]:
+        """Run a change and return how many rows it changed."""
+        rows = yield Statement(
+            f"WITH changed AS ({sql} RETURNING 1) SELECT count(*) FROM changed", args
+        )
+        return int(rows[0][0])
+
+    def purge(self, condition: str, args: Sequence[Any]) -> Steps[int]:
+        """Remove rows; a trigger takes along what is kept beside them.
+
+        Rows are locked in the order of ids, as they are written, and then their owners: what
+        somebody is making of these rows is there, and seen, before they go.
+        """
+        rows = yield from self._hold(condition, args)
+        if not rows:
+            return 0
+        yield Statement(LOCKED, [sorted({owner for owner, _ in rows})])
+        there = Args(self)
+        where = self.by_ids(there, [item_id for _, item_id in rows])
+        return (yield from self.changes(f"DELETE FROM memory_items WHERE {where}", there))
+
+    def _hold(self, condition: str, args: Sequence[Any]) -> Steps[Rows]:
+        """Lock the rows of which *condition* holds; return their owners and ids."""
+        return (
+            yield Statement(
+                f"SELECT {self.owner}, id FROM memory_items WHERE {condition}"
+                " ORDER BY id FOR UPDATE",
+                args,
+            )
+        )
+
+
+class PartitionedDialect(PostgresDialect):
+    """Tables cut by user: `memory_ids` keeps ids unique, and tells the partition of an id."""
+
+    everything = "memory_ids JOIN memory_items USING (user_key, id)"
+    owner = "user_key"
+    keeping = PartitionedKeeping()
+
+    def is_item(self, owner: str, item_id: str, item: str) -> str:
+        """Return a condition that the primary key serves."""
+        return f"{item}.user_key = {owner} AND {item}.id = {item_id}"
+
+    def reading(self, where: str) -> str:
+        """Look at the end outside: inside, it is planned for each partition."""
+        return (
+            f"SELECT {self.columns} FROM (SELECT * FROM memory_items WHERE {where} OFFSET 0)"
+            f" AS memory_items WHERE {self.living()}"
+        )
+
+    def counting(self, where: str) -> str:
+        """Look into the partitions once."""
+        return Dialect.counting(self, where)
+
+    def sweep(self, count: int) -> Steps[int]:
+        """Lock ids before their rows, as every write does."""
+        rows = yield Statement(
+            "SELECT i.user_key, i.id FROM memory_ids AS i JOIN (SELECT id FROM memory_items"
+            f" WHERE {over()} LIMIT {count}) AS o ON o.id = i.id FOR UPDATE OF i SKIP LOCKED"
+        )
+        return (yield from self._sweep(rows))
+
+    def cut(self, derived: str, args: Args, owner: str) -> str:
+        """Name the partition."""
+        return f" AND {derived}.user_key = {args.bind(owner)}"
+
+    def scope(self, wanted: dict[Any, str], args: Args) -> list[str]:
+        """Name the partition too, so that no other is looked into."""
+        conditions = super().scope(wanted, args)
+        if "user_id" in wanted:
+            conditions.append(f"user_key = {args.bind(wanted['user_id'])}")
+        return conditions
+
+    def unset(self, name: str) -> str:
+        """Name the partition of what has no user, too."""
+        return super().unset(name) + (" AND user_key = ''" if name == "user_id" else "")
+
+    def by_id(self, args: Args, item_id: str) -> str:
+        """Ask for the partition first."""
+        there = args.bind(item_id)
+        return f"user_key = (SELECT user_key FROM memory_ids WHERE id = {there}) AND id = {there}"
+
+    def by_ids(self, args: Args, item_ids: Sequence[str]) -> str:
+        """Ask for the partitions first."""
+        there = f"SELECT user_key, id FROM memory_ids WHERE {super().by_ids(args, item_ids)}"
+        return f"(user_key, id) IN ({there})"
+
+    def hold_several(self, item_ids: Sequence[str]) -> Steps[None]:
+        """Lock ids before their rows, in their order, as every write does."""
+        yield Statement(
+            "SELECT 1 FROM memory_ids WHERE id = ANY ($1::text[]) ORDER BY id FOR UPDATE",
+            [list(item_ids)],
+        )
+
+    def _hold(self, condition: str, args: Sequence[Any]) -> Steps[Rows]:
+        """Lock ids before their rows: whoever moves a row does, too."""
+        ids = yield Statement(
+            "SELECT id FROM memory_ids WHERE id IN"
+            f" (SELECT id FROM memory_items WHERE {condition}) ORDER BY id FOR UPDATE",
+            args,
+        )
+        held = Args(self, args)
+        where = self.by_ids(held, [row[0] for row in ids])
+        return (yield from super()._hold(f"({condition}) AND {where}", held)) if ids else ()
+
+    @cache  # noqa: B019 - there is one dialect of each kind, for as long as the process lives
+    def _sql(self, *, many: bool, fold: bool, again: bool, in_turn: bool) -> str:
+        # Whoever has an id keeps it locked until the row is written. An id of another user's is
+        # left out here: the row has to move.
+        return (
+            f"WITH given AS (SELECT *, {_USER_KEY} AS user_key"
+            f" FROM ({_given(many=many, fold=fold)}) AS given), {_numbered(in_turn, fold)},"
+            " own AS (INSERT INTO memory_ids AS i (id, user_key) SELECT id, user_key FROM given"
+            " ORDER BY id ON CONFLICT (id) DO UPDATE SET user_key = i.user_key"
+            " WHERE i.user_key = excluded.user_key RETURNING i.id),"
+            f" put AS (INSERT INTO memory_items AS m ({_COLUMNS}, seq, user_key)"
+            f" SELECT {_VALUES}, seq, user_key FROM numbered JOIN own USING (id) ORDER BY id"
+            f" {_or_update('user_key, id', again)} RETURNING m.id, m.version)"
+            f"{_FOLD if fold else ''} SELECT id, version FROM put"
+        )
+
+    def is_one(self, rows: Sequence[Row]) -> bool:
+        """Tell whether one statement writes all of *rows*; several may have to move."""
+        return len(rows) == 1
+
+    def hold(self, item_id: str) -> Steps[None]:
+        """Lock the id before its row, as every write does: else two could wait for each other."""
+        yield Statement("SELECT 1 FROM memory_ids WHERE id = $1 FOR UPDATE", [item_id])
+
+    def _put(
+        self, batch: Sequence[Row], *, again: bool = False, locks: Sequence[int] = ()
+    ) -> Steps[Rows]:
+        elsewhere: Rows = ()
+        if len(batch) > 1:
+            elsewhere = yield Statement(
+                "SELECT 1 FROM unnest($1::text[], $2::text[]) AS given (id, metadata)"
+                f" JOIN memory_ids USING (id) WHERE user_key <> {_USER_KEY} LIMIT 1",
+                [[row.id for row in batch], [row.metadata for row in batch]],
+            )
+        # Rows that move take their turn among the others, so that all keep their order.
+        put: list[Sequence[Any]] = []
+        if not elsewhere:
+            put += yield from super()._put(batch, again=again, locks=locks)
+        there = {item_id for item_id, _ in put}
+        for row in batch if len(put) < len(batch) else ():
+            if row.id in there:
+                continue
+            if elsewhere:
+                put += yield from self._put([row], again=again)
+            else:
+                put += yield from self._move(row)
+        return put
+
+    def _move(self, row: Row) -> Steps[Rows]:
+        """Write a row whose id is another user's."""
+        owner = yield Statement(
+            f"SELECT user_key, {_USER_KEY} FROM memory_ids, (SELECT $2::text AS metadata) AS given"
+            " WHERE id = $1 FOR UPDATE OF memory_ids",
+            [row.id, row.metadata],
+        )
+        if not owner:  # row-level security hides it from us
+            raise AccessError(f"item `{row.id}` is another user's; nothing was written")
+        old, new = owner[0]
+        if old == new:  # written already, by an attempt whose answer was lost
+            return []
+        yield Statement("UPDATE memory_ids SET user_key = $2 WHERE id = $1", [row.id, new])
+        changed = ", ".join(f"{name} = given.{name}" for name in _CHANGED)
+        changed = changed.replace("given.metadata", "given.metadata::jsonb")
+        return (
+            yield Statement(
+                f"WITH given AS ({_given(many=False, fold=True)}), put AS (UPDATE memory_items AS m"
+                f" SET {changed}, user_key = $10, deleted = 0, version = m.version + 1,"
+                f" created_at = {_CREATED.replace('<given>', 'given')},"
+                f" seq = {_MOVED_TO} FROM given WHERE m.user_key = $11 AND m.id = given.id"
+                f" RETURNING m.id, m.version){_FOLD} SELECT id, version FROM put",
+                [*row, folded(row.content), new, old],
+            )
+        )
+
+
+def _numbered(in_turn: bool, fold: bool) -> str:  # noqa: FBT001
+    last = len(_GIVEN) + (2 if fold else 1)
+    return _IN_TURN.replace("<locks>", f"${last}") if in_turn else _NUMBERED
+
+
+def _or_update(key: str, again: bool) -> str:  # noqa: FBT001
+    return f"ON CONFLICT ({key}) DO UPDATE SET {_UPDATE}{_UNLESS_STORED if again else ''}"
+
+
+def _placed(given: dict[str, str], suffix: str = "") -> str:
+    return ", ".join(f"${n}::{kind}{suffix}" for n, kind in enumerate(given.values(), 1))
+
+
+def _given(*, many: bool, fold: bool) -> str:
+    """Return a SELECT of what is bound, with `n` for the order."""
+    given = {**_GIVEN, "folded": "text"} if fold else _GIVEN
+    if many:
+        names = ", ".join(given)
+        rows = f"unnest({_placed(given, '[]')}) WITH ORDINALITY AS given ({names}, n)"
+        return f"SELECT * FROM {rows}"
+    named = (f"${n}::{kind} AS {name}" for n, (name, kind) in enumerate(given.items(), 1))
+    return f"SELECT {', '.join(named)}, 1 AS n"
+
+
+_COMMON = "etaoinshrdlu "
+"""What English texts are made of, most frequent first."""
+
+
+def _rarest(needle: str, most: int = 3) -> list[str]:
+    """Return a few parts of *needle* that an index of trigrams can look up, in their order.
+
+    Each costs a walk through all rows that have it; three rare ones tell nearly as much as all.
+    """
+    needle = needle[:200]
+
+    def weight(start: int) -> int:
+        return sum(
+            13 - _COMMON.find(letter) for letter in needle[start : start + 3] if letter in _COMMON
+        )
+
+    starts = [n for n in range(len(needle) - 2) if needle[n : n + 3].isalnum()]
+    chosen: list[int] = []
+    for start in sorted({needle[n : n + 3]: n for n in reversed(starts)}.values(), key=weight):
+        if len(chosen) < most and all(abs(start - other) >= 3 for other in chosen):
+            chosen.append(start)
+    return [needle[start : start + 3] for start in sorted(chosen)]
+
+
+def _pattern(needle: str) -> str:
+    escaped = needle.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{escaped}%"
+
+
+def _waves(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """Cut *rows* into batches in which no id comes twice, each id's rows in their order."""
+    for batch in _cut(rows):
+        pending = batch
+        while pending:
+            wave: dict[str, Row] = {}
+            pending = [row for row in pending if wave.setdefault(row.id, row) is not row]
+            yield list(wave.values())
+
+
+def _cut(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """Cut *rows* where a statement would become too long, in rows or in characters."""
+    batch: list[Row] = []
+    size = 0
+    for row in rows:
+        batch.append(row)
+        size += len(row.content) + len(row.extra_json) + len(row.metadata)
+        if len(batch) >= BATCH or size >= MOST_TEXT:
+            yield batch
+            batch, size = [], 0
+    yield batch

@@ -1,0 +1,262 @@
+"""How statements get to Postgres: connections, time limits, transactions, and what breaks there."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from orbiter.memory.backends.postgres.pool import (
+    Fate,
+    Lease,
+    import_asyncpg,
+    is_answer,
+    quiet_connection,
+)
+from orbiter.memory.backends.sql.dialect import Rows, Statement, Steps
+from orbiter.memory.backends.urls import scrubbed
+from orbiter.memory.errors import (
+    AccessError,
+    MemoryConnectionError,
+    MemoryError,
+    MemoryTimeoutError,
+    StorageError,
+)
+
+if TYPE_CHECKING:
+    import asyncpg
+
+__all__ = ["Driver", "with_zones"]
+
+_T = TypeVar("_T")
+
+_MARK = "INSERT INTO memory_commits (token) VALUES ($1) ON CONFLICT DO NOTHING RETURNING 1"
+
+# Broken connections, servers that stop, start, fail over or are full, and lost races between
+# transactions: by the next attempt all of them may be over.
+_PASSING = ("08", "57P", "25006", "40001", "40P01", "53300")
+
+
+class Driver:
+    """Runs steps on connections of a pool, within time limits, and again when they break."""
+
+    def __init__(
+        self,
+        dsn: str,
+        store: str,
+        *,
+        pool_settings: dict[str, Any],
+        acquire_timeout: float,
+        statement_timeout: float,
+        retry_for: float,
+    ) -> None:
+        """*store* is what errors call the store."""
+        self._asyncpg = import_asyncpg()
+        self._dsn = dsn
+        self.store = store
+        self._pool_settings = pool_settings
+        self._acquire_timeout = acquire_timeout
+        self.statement_timeout = statement_timeout
+        self._retry_for = retry_for
+
+    async def connect(self) -> "asyncpg.Pool[Any]":
+        pool: Any = self._asyncpg.create_pool(
+            self._dsn, connection_class=quiet_connection(self._asyncpg), **self._pool_settings
+        )
+        try:
+            await pool
+            await pool.release(await pool.acquire())  # is there anyone?
+        except ValueError as exc:
+            text = scrubbed(f"{exc}", self._dsn)
+            # Without the cause, which may quote what it took a password for.
+            raise StorageError(
+                f"{self.store} is no address: {text}; use `postgresql://user:password@host:port/name`,"
+                " and write other characters than letters and digits as `%` and their code"
+            ) from None
+        except TimeoutError as exc:
+            pool.terminate()
+            raise MemoryConnectionError(
+                f"{self.store} gave no connection within {self._pool_settings['timeout']:g} s; "
+                "see its address, or raise `connect_timeout`"
+            ) from exc
+        except BaseException:  # cancellation, too, must leave no connection
+            pool.terminate()
+            raise
+        return pool  # type: ignore[no-any-return]  # a pool is awaited into itself
+
+    def lease(self, pool: "asyncpg.Pool[Any]") -> "Lease":
+        return Lease(pool, self._acquire_timeout, self.store)
+
+    async def run(self, connection: Any, steps: Steps[_T]) -> _T:
+        try:
+            statement = next(steps)
+            while True:
+                statement = steps.send(await self.do(connection, statement))
+        except StopIteration as done:
+            value: _T = done.value
+            return value
+
+    async def is_done_at_once(self, connection: Any, steps: Steps[None]) -> bool:
+        """Run the first statement by itself; tell whether it was the only one."""
+        try:
+            steps.send(await self.do(connection, next(steps)))
+        except StopIteration:
+            return True
+        return False
+
+    async def run_in_transaction(
+        self,
+        connection: Any,
+        steps: Steps[_T],
+        *,
+        fate: Fate | None = None,
+        principal: str | None = None,
+    ) -> _T:
+        """Run steps as one transaction; with *fate*, once, however often it is tried."""
+        await self.execute(connection, "BEGIN")
+        try:
+            if principal is not None:
+                local = "SELECT set_config('orbiter.user_id', $1, true)"
+                await self.do(connection, Statement(local, [principal]))
+            # Waits for an earlier attempt that is still under way. If that has left its token,
+            # only its answer was lost.
+            if fate is not None and not await self.do(connection, Statement(_MARK, [fate.token])):
+                await self.execute(connection, "ROLLBACK")
+                return fate.value  # type: ignore[return-value]  # what the steps returned
+            value = await self.run(connection, steps)
+            if fate is not None:
+                fate.value = value
+            await self.execute(connection, "COMMIT")
+        except Exception as exc:  # a cancelled one is cut off by its lease
+            await self.roll_back(connection, exc)
+            raise
+        return value
+
+    async def do(self, connection: Any, statement: Statement) -> Rows:
+        async with asyncio.timeout(self.statement_timeout):
+            if statement.many:
+                await connection.executemany(statement.sql, statement.args)
+                return ()
+            return with_zones(await connection.fetch(statement.sql, *statement.args))
+
+    async def execute(self, connection: Any, script: str) -> None:
+        async with asyncio.timeout(self.statement_timeout):
+            await connection.execute(script)
+
+    async def fetch_row(self, connection: Any, sql: str) -> Any:
+        async with asyncio.timeout(self.statement_timeout):
+            return await connection.fetchrow(sql)
+
+    async def roll_back(self, connection: Any, error: Exception) -> None:
+        if connection.is_closed() or not is_answer(error):
+            return  # what is broken, or stalls, is cut off, and the transaction with it
+        try:
+            await self.execute(connection, "ROLLBACK")
+        except self.failures:
+            connection.terminate()
+
+    @property
+    def postgres_error(self) -> type[Exception]:
+        """What the server answers when it refuses."""
+        error: type[Exception] = self._asyncpg.PostgresError
+        return error
+
+    @property
+    def failures(self) -> tuple[type[Exception], ...]:
+        driver = self._asyncpg
+        # The third is what a connection that the server is just closing may raise.
+        return driver.PostgresError, driver.InterfaceError, driver.InternalClientError, OSError
+
+    async def retry(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
+        """Try until it works, fails for good, or the deadline has passed."""
+        loop = asyncio.get_running_loop()
+        deadline, pause = loop.time() + self._retry_for, 0.02
+        while True:
+            try:
+                return await attempt()
+            except self.failures as exc:
+                error = self.translate(exc)
+                left = deadline - loop.time()
+                if not isinstance(error, MemoryConnectionError) or left <= 0:
+                    raise error from (exc.__cause__ if error is exc else exc)
+            # Up to the deadline and once more: the patience that was asked for is had in full.
+            spread = pause * random.uniform(0.5, 1.5)  # noqa: S311 - spreads callers
+            await asyncio.sleep(min(spread, left))
+            pause = min(2 * pause, 1.0)
+
+    def translate(self, error: Exception) -> Exception:
+        if isinstance(error, MemoryError):
+            return error
+        # Not the whole error: its detail may quote a row.
+        text = getattr(error, "message", None) or f"{error}"
+        text = scrubbed(text, self._dsn) or type(error).__name__
+        if isinstance(error, TimeoutError):
+            return MemoryTimeoutError(
+                f"{self.store} did not answer within {self.statement_timeout:g} s; whether a write "
+                "was carried out is not known: add the item again, or raise `statement_timeout`"
+            )
+        return self._translate_answer(error, text, getattr(error, "sqlstate", None) or "")
+
+    def _translate_answer(self, error: Exception, text: str, state: str) -> Exception:
+        if state == "42501":
+            return AccessError(f"{self.store} refuses this: {text}; {_way(text)}")
+        is_unopened = text.startswith("pool is ")  # only a caller's own can be
+        is_refused = isinstance(error, self._asyncpg.ClientConfigurationError)
+        if state[:2] in ("28", "3D") or is_refused or is_unopened:
+            what = (
+                "the pool, or the store that this one acts for"
+                if is_unopened
+                else ("user, password and database")
+            )
+            return StorageError(f"{self.store} cannot be used: {text}; check {what}")
+        if state in ("40001", "40P01"):
+            return MemoryConnectionError(
+                f"{self.store} let others write first for {self._retry_for:g} s: {text}; nothing "
+                "was written: try again"
+            )
+        if state == "22003":
+            text += "; an item cannot have more versions: add it under another id"
+        if state == "53200":
+            text += "; raise `max_locks_per_transaction` of the server, or make fewer partitions"
+        if not state or state.startswith(_PASSING):
+            return MemoryConnectionError(
+                f"{self.store} could not be reached for {self._retry_for:g} s: {text}; see that it "
+                "runs there. A write may or may not have been carried out: if in doubt, add again"
+            )
+        return StorageError(f"{self.store}: {text}")
+
+
+def with_zones(rows: Rows) -> Rows:
+    """Return *rows* with every time in UTC.
+
+    The driver writes the first and the last instant there is as `-infinity` and `infinity`, and
+    reads these without a zone.
+    """
+    if not rows:
+        return rows
+    times = [n for n, value in enumerate(rows[0]) if value is None or type(value) is datetime]
+    bare = {
+        place
+        for n in times
+        for place, row in enumerate(rows)
+        if type(row[n]) is datetime and row[n].tzinfo is None
+    }
+    if not bare:
+        return rows
+    return [_in_utc(row) if place in bare else row for place, row in enumerate(rows)]
+
+
+def _in_utc(row: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(
+        value.replace(tzinfo=UTC) if type(value) is datetime and value.tzinfo is None else value
+        for value in row
+    )
+
+
+def _way(text: str) -> str:
+    if "row-level security" in text:
+        return (
+            "the item is another user's or names no `user_id`, or the store acts for nobody: "
+            "use `acting_for(user_id)`"
+        )
+    return "grant the role the right, see docs/backends.md"

@@ -1,0 +1,327 @@
+"""What recall asks of a Postgres store: `SQLRecall` says what each method means."""
+
+import asyncio
+import secrets
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from orbiter.memory.backends.arguments import check_several_ids
+from orbiter.memory.backends.postgres import (
+    details,
+    embedding,
+    models,
+    schema,
+    term_index,
+    term_search,
+    vector_reading,
+    vectors,
+    verify,
+)
+from orbiter.memory.backends.postgres.dialect import PostgresDialect
+from orbiter.memory.backends.postgres.driver import Driver
+from orbiter.memory.backends.postgres.neighbours import around
+from orbiter.memory.backends.sql.dialect import Rows, Statement, Steps
+from orbiter.memory.backends.sql.embedder import Embedded, Model, Waiting
+from orbiter.memory.backends.sql.recall import check_vector
+from orbiter.memory.backends.sql.rows import READ, decode_all
+from orbiter.memory.backends.sql.store import SQLMemoryStore
+from orbiter.memory.errors import AccessError, MemoryError
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.query import Query, check_size
+
+if TYPE_CHECKING:
+    import asyncpg
+
+__all__ = ["PATIENCE", "PROMPTLY", "SWEEP_EVERY", "SWEPT", "WALK", "PostgresRecall"]
+
+_T = TypeVar("_T")
+
+WALK = 20_000
+"""Items put among those that wait for a model at a time."""
+
+SWEPT = 500
+"""Items that are removed at a time because they are over."""
+
+SWEEP_EVERY = 60.0
+"""Seconds after which a process that writes removes some of them."""
+
+PROMPTLY = 1.0
+"""Seconds that closing a store may take to leave to others what it was embedding."""
+
+PATIENCE = 0.25
+"""Seconds between two looks at items that another process is embedding."""
+
+
+class PostgresRecall(SQLMemoryStore):
+    """The part of the store that finds by words, by meaning, and around an item."""
+
+    _driver: Driver
+    _layout: schema.Layout
+    _dialect: PostgresDialect
+    _principal: str | None
+    _kind = models.Kind()
+
+    def _begin_recall(self) -> None:
+        self._swept = monotonic()
+        self._taker = secrets.token_hex(8)
+        self._has_taken = False
+        self._walked: set[int] = set()
+
+    @abstractmethod
+    def _opened(self) -> "asyncpg.Pool[Any]":
+        """Return the open pool, or raise what is wrong."""
+
+    @property
+    @abstractmethod
+    def _acts_for(self) -> str | None:
+        """Whom the server is to hold us to."""
+
+    async def _together(self, steps: Callable[[], Steps[_T]]) -> _T:
+        """Run steps as one transaction, as often as it takes: they may be repeated."""
+
+        async def attempt() -> _T:
+            async with self._driver.lease(self._opened()) as connection:
+                return await self._driver.run_in_transaction(
+                    connection, steps(), principal=self._acts_for
+                )
+
+        return await self._driver.retry(attempt)
+
+    def _owner(self, asked: Query | None) -> str | None:
+        """Return whose items are asked for, if they are one user's."""
+        if asked is not None and "user_id" in asked.wanted:
+            return asked.wanted["user_id"]
+        return self._principal
+
+    # Words
+
+    async def _index_words(self, asked: Query | None = None) -> None:
+        owner, dialect = self._owner(asked), self._dialect
+        while rows := await self._read(lambda: term_index.pending(dialect, owner)):
+            if len(rows) < 8:
+                seen = term_index.derive(rows)
+            else:
+                seen = await asyncio.to_thread(term_index.derive, rows)
+            is_all = await self._together(lambda: term_index.settle(dialect, seen))  # noqa: B023
+            if is_all and len(rows) < term_index.CHUNK:
+                return
+
+    async def _match_words(
+        self, terms: Sequence[str], asked: Query
+    ) -> tuple[Rows, dict[str, int], int]:
+        owner, held = self._owner(asked), self._layout.is_held
+        await self._index_words(asked)
+
+        def ask(*, is_hurried: bool) -> Steps[tuple[Rows, dict[str, int], int] | None]:
+            return term_search.match(
+                self._operations, terms, asked, owner, held=held, is_hurried=is_hurried
+            )
+
+        found = await self._read(lambda: ask(is_hurried=False))
+        if found is None:
+            with suppress(MemoryError):  # else what is over is counted, but not found
+                await self.sweep()
+            found = await self._read(lambda: ask(is_hurried=True))
+            assert found is not None  # noqa: S101 - nothing is waited for
+        return found
+
+    async def sweep(self) -> int:
+        """Remove items that are over for good, with their history; return how many.
+
+        It need not be called: nobody finds them, and stores that write remove them now and then.
+        Under row-level security a store removes what it sees.
+        """
+        removed = 0
+        while some := await self._together(lambda: self._dialect.sweep(SWEPT)):
+            removed += some
+        self._swept = monotonic()
+        return removed
+
+    async def _sweep_now_and_then(self) -> None:
+        if monotonic() - self._swept < SWEEP_EVERY:
+            return
+        self._swept = monotonic()
+        with suppress(MemoryError):  # what was asked for is done
+            await self._together(lambda: self._dialect.sweep(SWEPT))
+
+    # Models
+
+    async def _start_embedding(self) -> None:
+        if self._embeddings is not None:
+            # Of processes that open an empty store at once, one registers its model.
+            await self._register(self._embeddings.name, self._embeddings.dimension, anew=False)
+        await super()._start_embedding()
+
+    async def _register(self, name: str, dimension: int, *, anew: bool) -> None:
+        found = await self._models()
+        if found and not anew:
+            return
+        pool = self._opened()
+        await self._driver.retry(
+            lambda: models.register(self._driver, pool, self._layout, (name, dimension), anew=anew)
+        )
+
+    async def _models(self) -> list[Model]:
+        found, self._kind = await self._read(models.models)
+        return found
+
+    async def _begin_model(self, name: str, dimension: int) -> Model:
+        if self._layout.is_held:
+            raise AccessError(
+                f"{self!r} does not see everybody's items; embed them anew by a role that "
+                "bypasses row-level security"
+            )
+        await self._register(name, dimension, anew=True)
+        found = await self._models()
+        return next(
+            model
+            for model in found
+            if (model.name, model.dimension) == (name, dimension)
+            and (not model.is_current or len(found) == 1)
+        )
+
+    async def _finish_model(self, model: Model) -> None:
+        pool = self._opened()
+        await self._driver.retry(lambda: models.take_over(self._driver, pool, model.key))
+        await self._drop_left_behind()
+
+    async def _drop_left_behind(self) -> None:
+        async def attempt() -> None:
+            async with self._driver.lease(self._opened()) as connection:
+                for script in models.LEFT_BEHIND:
+                    await connection.execute(script)  # takes as long as it takes
+
+        await self._driver.retry(attempt)
+
+    # Vectors
+
+    async def _take_waiting(self, model: Model, count: int) -> list[Waiting] | None:
+        while True:
+            await self._queue(model)
+            self._has_taken = True
+            found = await self._read(
+                lambda: embedding.take(self._dialect, model, count, self._taker, embedding.LEASE)
+            )
+            self._has_taken = found is not None and bool(found[0])
+            if found is None:
+                return None
+            items, is_left = found
+            if items or not is_left:
+                return items
+            await asyncio.sleep(PATIENCE)
+
+    async def _queue(self, model: Model) -> None:
+        """Have every item that needs a vector wait for it."""
+        await self._index_words()
+        while model.key not in self._walked:
+            rows = await self._together(lambda: _walk(model))
+            if not rows or not rows[0][0]:
+                self._walked.add(model.key)
+
+    async def _keep_vectors(
+        self, model: Model, done: Sequence[tuple[Waiting, Embedded | None]]
+    ) -> None:
+        if done:
+            await self._together(lambda: embedding.keep(self._dialect, self._kind, model, done))
+        self._has_taken = False
+
+    async def _count_waiting(self, model: Model) -> int | None:
+        return await self._read(lambda: embedding.count(self._dialect, model))
+
+    def _wrote(self, *, is_news: bool = True) -> None:
+        super()._wrote(is_news=is_news)
+        embedder = self._embedder
+        if self._principal is None or embedder is None:
+            return
+        task = embedder._task  # noqa: SLF001 - a part of the store
+        if task is not None and not task.done():
+            # Whoever acts for a user does so for one call, and may be gone before it is embedded.
+            task.add_done_callback(partial(_let_go, self))
+
+    async def _stop_embedding(self) -> None:
+        await super()._stop_embedding()
+        if self._has_taken:  # it was stopped halfway
+            self._has_taken = False
+            # A server that does not answer must not hold up whoever closes: others then only wait
+            # until what was taken may be taken again.
+            with suppress(MemoryError, *self._driver.failures):
+                async with (
+                    asyncio.timeout(PROMPTLY),
+                    self._driver.lease(self._opened()) as connection,
+                ):
+                    await self._driver.run_in_transaction(
+                        connection, embedding.give_back(self._taker), principal=self._acts_for
+                    )
+
+    async def _nearest(
+        self, model: Model, vector: Sequence[float], asked: Query
+    ) -> list[tuple[Sequence[Any], float]] | None:
+        towards = check_vector(vector, model.dimension)
+        await self._index_words(asked)  # what has changed is no longer as near as it was
+        question = vectors.Nearest(
+            self._operations, self._kind, model, towards, asked, self._owner(asked)
+        )
+        found = await self._read(question.find)
+        return await self._together(question.walk) if question.is_large else found
+
+    async def _similarities(
+        self, model: Model, vector: Sequence[float], item_ids: Sequence[str]
+    ) -> dict[str, float] | None:
+        towards = check_vector(vector, model.dimension)
+        return await self._read(
+            lambda: vectors.similarities(self._dialect, self._kind, model, towards, item_ids)
+        )
+
+    async def _vectors(self, model: Model, item_ids: Sequence[str]) -> dict[str, bytes] | None:
+        return await self._read(
+            lambda: vector_reading.read(self._dialect, self._kind, model, item_ids)
+        )
+
+    async def _details(
+        self, model: Model, item_ids: Sequence[str]
+    ) -> dict[str, list[bytes]] | None:
+        return await self._read(lambda: details.read(self._dialect, model, item_ids))
+
+    # Looking after it
+
+    async def _check_derived(self, *, repair: bool) -> list[str]:
+        """Return what is wrong with terms and vectors; with *repair*, have them made anew."""
+        await self._index_words()
+        wrong: list[verify.Wrong] = await self._read(lambda: verify.orphans(self._dialect))
+        last = ""
+        while rows := await self._read(lambda: verify.some(self._dialect, last)):  # noqa: B023
+            wrong += await asyncio.to_thread(verify.compare, rows)
+            last = rows[-1][1]
+        if repair:
+            await self._together(lambda: verify.make_anew(wrong))
+            await self._together(verify.recount)
+            await self._index_words()
+            self._wrote()
+            return []
+        counts = await self._read(verify.miscounts)
+        return [f"item `{item_id}` {what}" for _, item_id, what in wrong] + [
+            f"the terms of user `{owner}` are counted wrongly" for (owner,) in counts
+        ]
+
+    # Conversations
+
+    async def around(self, item_ids: Sequence[str], *, span: int) -> list[list[MemoryItem]]:
+        """Return stretches of conversation, in one round trip: see `ConversationStore`."""
+        check_size("span", span)
+        ids = check_several_ids(item_ids)
+        stretches = await self._read(lambda: around(self._dialect, ids, span))
+        found = [await decode_all([row[: len(READ)] for row in rows]) for rows in stretches]
+        await self._log_stretches(found)
+        return found
+
+
+def _let_go(_: object, __: object) -> None:
+    """Stand for a reference that lasts as long as a task."""
+
+
+def _walk(model: Model) -> Steps[Rows]:
+    return (yield Statement(models.WALK, [model.key, WALK]))

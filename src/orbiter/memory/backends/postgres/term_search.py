@@ -1,0 +1,223 @@
+"""Finding by words: how a question is answered from the terms of the items.
+
+A term in some thousands of a user's passages tells little and stands everywhere. Such terms find
+only the newest items; the others find everything that holds them.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from orbiter.memory.backends.postgres.dialect import PostgresDialect
+from orbiter.memory.backends.postgres.not_expired import over
+from orbiter.memory.backends.postgres.term_index import LONGEST, mark
+from orbiter.memory.backends.sql.dialect import Args, Filter, Rows, Statement, Steps
+from orbiter.memory.backends.sql.operations import MAX_LIMIT, Operations
+from orbiter.memory.backends.sql.rows import READ
+from orbiter.memory.model.query import Query
+
+__all__ = ["COMMON", "NEWEST", "match"]
+
+COMMON = 4096
+"""How many passages the rarer terms of a question may stand in together: these are looked up."""
+
+NEWEST = 2048
+"""How many of the newest items are read for the terms that are not."""
+
+
+class _Asked(NamedTuple):
+    """A question with the weights of its terms, rarest first."""
+
+    terms: list[str]
+    rarities: list[float]
+    few: int
+    """How many of the terms are looked up; the others are looked for."""
+    frequency: dict[str, int]
+    passages: int
+    is_due: bool
+    """Whether an item is over that is still counted."""
+
+
+def match(
+    operations: Operations,
+    terms: Sequence[str],
+    asked: Query,
+    owner: str | None,
+    *,
+    held: bool,
+    is_hurried: bool = False,
+) -> Steps[tuple[Rows, dict[str, int], int] | None]:
+    """Return rows, best first, the frequency of each term, and how many passages there are.
+
+    `None` if what is over must be removed first; *is_hurried* does without.
+    """
+    # A policy keeps the server from the index of what is over: all rows would be read for it.
+    weighed = yield from _weigh(terms, owner, is_hurried=is_hurried or held)
+    if weighed.is_due:
+        return None
+    rows: Rows = []
+    if asked.limit and weighed.terms:
+        compiled = yield from operations.compile(asked)
+        find = _Finder(operations, compiled, weighed, asked, owner)
+        if held:
+            # No index of an operator that might tell what it saw comes before a policy.
+            rows = yield find.among_all()
+        else:
+            rows = (yield find.by_index()) if weighed.few else []
+            if find.is_open(rows):
+                newest = yield find.among_newest()
+                rows = find.best(rows, newest)
+    return [row[: len(READ)] for row in rows], weighed.frequency, weighed.passages
+
+
+_DUE = "  "
+"""Stands among the terms for an item that is over."""
+
+
+def _weigh(terms: Sequence[str], owner: str | None, *, is_hurried: bool) -> Steps[_Asked]:
+    kept = [term[:LONGEST] for term in terms]
+    args: list[Any] = [[*kept, *([] if owner is None else [mark(owner)])]]
+    own, marks, due = "", "", ""
+    if not is_hurried:
+        due = (
+            f" UNION ALL SELECT '{_DUE}', 1 WHERE NOT pg_is_in_recovery()"
+            f" AND EXISTS (SELECT 1 FROM memory_items WHERE {over()})"
+        )
+    if owner is None:
+        marks = " OR term >= ' ' AND term < '!'"
+    else:
+        args.append(owner)
+        own = " AND user_key = $2"
+    rows = yield Statement(
+        "SELECT CASE WHEN term < '!' THEN ' ' ELSE term END, sum(passages)::bigint"
+        f" FROM memory_terms WHERE (term = ANY($1::text[]){marks}){own} GROUP BY 1{due}",
+        args,
+    )
+    counts = {term: int(count) for term, count in rows}
+    is_due = counts.pop(_DUE, None) is not None
+    passages = counts.get(" ", 0)
+    frequency = {term: counts.get(cut, 0) for term, cut in zip(terms, kept, strict=True)}
+    found = sorted({cut for cut in kept if cut in counts}, key=lambda term: (counts[term], term))
+    few = total = 0
+    for term in found:
+        total += counts[term]
+        few += total <= COMMON
+    return _Asked(
+        found, [_rarity(passages, counts[term]) for term in found], few, frequency, passages, is_due
+    )
+
+
+def _rarity(passages: int, frequency: int) -> float:
+    """Return the weight of a term, rounded so that a sum is the same in any order."""
+    exact = math.log(1 + (passages - frequency + 0.5) / (frequency + 0.5))
+    return round(exact * 2**32) / 2**32
+
+
+class _Finder:
+    """Statements that find items by terms; rows have their score and their place at the end."""
+
+    def __init__(
+        self,
+        operations: Operations,
+        compiled: Filter,
+        weighed: _Asked,
+        asked: Query,
+        owner: str | None,
+    ) -> None:
+        dialect = operations.dialect
+        assert isinstance(dialect, PostgresDialect)  # noqa: S101 - there is no other here
+        self._dialect, self._compiled, self._asked = dialect, compiled, weighed
+        self._asked_for, self._owner = asked, owner
+        self._limit = min(asked.limit, MAX_LIMIT)
+        self._where = " AND ".join([*compiled.scope, *compiled.rest])
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether nothing is asked for but a user's items, or anyone's: these alone have terms."""
+        asked = self._asked_for
+        others = (asked.since, asked.until, asked.memory_type, asked.status, asked.where or None)
+        return all(each is None for each in others) and asked.wanted.keys() <= {"user_id"}
+
+    def by_index(self) -> Statement:
+        """Return what has one of the rarer terms."""
+        args, few = Args(self._dialect, self._compiled.args), self._asked.few
+        terms, rarities = self._asked.terms[:few], self._asked.rarities[:few]
+        given = f"unnest({args.bind(terms)}::text[], {args.bind(rarities)}::float8[])"
+        term, own = "ARRAY[a.term]", ""
+        if self._owner is not None:
+            term = f"ARRAY[{args.bind(mark(self._owner))}, a.term]"
+            own = self._dialect.cut("p", args, self._owner)
+        hits = (
+            "SELECT p.user_key, p.id, p.passage, sum(a.rarity) AS score"
+            f" FROM {given} AS a (term, rarity) JOIN memory_passages AS p ON p.terms @> {term}{own}"
+            " GROUP BY p.user_key, p.id, p.passage"
+        )
+        if few < len(self._asked.terms):  # the common terms of what was found count, too
+            more = self._score(args, slice(few, None))
+            hits = (
+                f"SELECT p.user_key, p.id, h.score + {more} AS score FROM ({hits}) AS h"
+                " JOIN memory_passages AS p USING (user_key, id, passage)"
+            )
+        return self._ranked(hits, args, is_filtered=self._is_plain)
+
+    def among_newest(self) -> Statement:
+        """Return what has any of the terms among the newest items."""
+        args = Args(self._dialect, self._compiled.args)
+        # OFFSET fences it off: else the plan that reads everybody's passages looks cheapest.
+        hits = (
+            f"SELECT p.user_key, p.id, {self._score(args, slice(None))} AS score FROM (SELECT id,"
+            f" {self._dialect.owner} AS user_key FROM memory_items WHERE {self._where}"
+            f" ORDER BY created_at DESC, seq DESC LIMIT {NEWEST}) AS n,"
+            " LATERAL (SELECT * FROM memory_passages AS p WHERE p.user_key = n.user_key"
+            " AND p.id = n.id OFFSET 0) AS p"
+            f" WHERE p.terms && {args.bind(self._asked.terms)}::text[]"
+        )
+        return self._ranked(hits, args, is_filtered=True)
+
+    def among_all(self) -> Statement:
+        """Return what has any of the terms, without an index of terms."""
+        args = Args(self._dialect, self._compiled.args)
+        own = "" if self._owner is None else f" AND p.user_key = {args.bind(self._owner)}"
+        hits = (
+            f"SELECT p.user_key, p.id, {self._score(args, slice(None))} AS score"
+            " FROM memory_passages AS p"
+            f" WHERE p.terms && {args.bind(self._asked.terms)}::text[]{own}"
+        )
+        return self._ranked(hits, args, is_filtered=self._is_plain)
+
+    def _score(self, args: Args, part: slice) -> str:
+        """Return the sum of the rarities of the terms that a passage has."""
+        weights = zip(self._asked.terms[part], self._asked.rarities[part], strict=True)
+        return " + ".join(
+            f"CASE WHEN {args.bind(term)} = ANY (p.terms) THEN {args.bind(rarity)}::float8"
+            " ELSE 0 END"
+            for term, rarity in weights
+        )
+
+    def _ranked(self, hits: str, args: Args, *, is_filtered: bool) -> Statement:
+        """Return the best of *hits*; where no filter is left, only these are read."""
+        cut = f" ORDER BY 3 DESC FETCH FIRST {self._limit} ROWS WITH TIES" if is_filtered else ""
+        return Statement(
+            f"WITH hits AS MATERIALIZED ({hits}), best AS MATERIALIZED (SELECT user_key, id,"
+            f" max(score) AS score FROM hits GROUP BY user_key, id{cut})"
+            f" SELECT {self._dialect.columns}, score, seq FROM (SELECT m.*, score FROM best AS b,"
+            f" {self._dialect.rows_of('b')} AS m) AS memory_items"
+            f" WHERE {self._where} ORDER BY score DESC, created_at DESC, seq DESC"
+            f" LIMIT {self._limit}",
+            args,
+        )
+
+    def is_open(self, rows: Rows) -> bool:
+        """Tell whether items that have only common terms could be among the best."""
+        bound = sum(self._asked.rarities[self._asked.few :])
+        sure = sum(row[-2] > bound for row in rows)
+        return self._asked.few < len(self._asked.terms) and sure < self._limit
+
+    def best(self, some: Rows, others: Rows) -> Rows:
+        """Return the best of both."""
+        created = READ.index("created_at")
+        rows = {row[0]: row for row in (*some, *others)}
+        ranked = sorted(
+            rows.values(), key=lambda row: (row[-2], row[created], row[-1]), reverse=True
+        )
+        return ranked[: self._limit]

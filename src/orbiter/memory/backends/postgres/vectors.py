@@ -1,0 +1,255 @@
+"""Finding by meaning: how the nearest items are found.
+
+A filter never loses a row to nearer ones that it rejects: a scope of few items is compared one by
+one, and an index is walked until enough items passed. Cosines are computed from the vectors as
+they are kept, in float32.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from orbiter.memory.backends.postgres.dialect import PostgresDialect
+from orbiter.memory.backends.postgres.embedding import written
+from orbiter.memory.backends.postgres.migration_2 import columns
+from orbiter.memory.backends.postgres.models import Kind
+from orbiter.memory.backends.sql.dialect import Args, Filter, Rows, Statement, Steps
+from orbiter.memory.backends.sql.embedder import Model
+from orbiter.memory.backends.sql.operations import MAX_LIMIT, Operations
+from orbiter.memory.backends.sql.rows import READ
+from orbiter.memory.model.query import Query
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float32]
+
+__all__ = ["BREADTH", "CHUNK", "FEW", "SPARE", "Nearest", "has_model", "parts", "similarities"]
+
+FEW = 4000
+"""Items of a scope up to which comparing each is cheaper than walking an index."""
+
+SPARE = 3
+"""Passages read from an index for each item that is wanted: several may be of one item."""
+
+BREADTH = 200
+"""How many of an index's nearest vectors are kept in view at a time: more find more of the best."""
+
+CHUNK = 4096
+"""Vectors read at a time where the server cannot compare them."""
+
+
+class Nearest:
+    """Finds what is nearest to one vector, among what is asked for."""
+
+    def __init__(
+        self,
+        operations: Operations,
+        kind: Kind,
+        model: Model,
+        towards: "Floats",
+        asked: Query,
+        owner: str | None,
+    ) -> None:
+        dialect = operations.dialect
+        assert isinstance(dialect, PostgresDialect)  # noqa: S101 - there is no other here
+        self._operations, self._dialect = operations, dialect
+        self._kind, self._model, self._towards = kind, model, towards
+        self._asked, self._owner = asked, owner
+        self._limit = min(asked.limit, MAX_LIMIT)
+        self.is_large = False
+        """Whether an index is to be asked, by `walk`, what `find` did not."""
+
+    def find(self) -> Steps[list[tuple[Sequence[Any], float]] | None]:
+        """Return rows and cosines, nearest first; `None` if the model is no longer there."""
+        compiled = yield from self._operations.compile(self._asked)
+        where = " AND ".join([*compiled.scope, *compiled.rest])
+        args = Args(self._dialect, compiled.args)
+        number = args.bind(self._model.key)
+        ((is_there, size),) = yield Statement(
+            f"SELECT EXISTS (SELECT 1 FROM memory_models WHERE number = {number}),"
+            " (SELECT count(*) FROM (SELECT 1 FROM memory_items"
+            f" WHERE {where} LIMIT {FEW + 1}) AS counted)",
+            args,
+        )
+        if not is_there:
+            return None
+        if not self._limit or not size:
+            return []
+        if not self._kind.is_vector:
+            return (yield from self._compare_here(compiled, where))
+        # Of so many an index would not be quicker.
+        self.is_large = (
+            size > FEW
+            and self._limit * SPARE <= 1000
+            and self._kind.near(self._model.dimension) is not None
+        )
+        if self.is_large:
+            return []
+        rows = yield self._exact(compiled, where)
+        if len(rows) < min(self._limit, size) and not (yield from has_model(self._model)):
+            return None
+        return [(row[: len(READ)], row[-1]) for row in rows]
+
+    def walk(self) -> Steps[list[tuple[Sequence[Any], float]] | None]:
+        """Ask the index; the settings that this needs last until the transaction ends."""
+        compiled = yield from self._operations.compile(self._asked)
+        where = " AND ".join([*compiled.scope, *compiled.rest])
+        rows = yield from self._walk(compiled, where)
+        if len(rows) < self._limit:
+            rows = yield self._exact(compiled, where)
+        if len(rows) < self._limit and not (yield from has_model(self._model)):
+            return None
+        return [(row[: len(READ)], row[-1]) for row in rows]
+
+    def _cosine(self, to: str) -> str:
+        return f"1 - ({self._kind.vector(self._model.dimension)} <=> {to})"
+
+    def _bound(self, args: Args) -> str:
+        # As a subquery it is read once, and not for every row once the plan is kept.
+        return f"(SELECT {args.bind(written(self._towards, self._kind))}::text::vector)"
+
+    def _own(self, args: Args) -> str:
+        return "" if self._owner is None else f" AND user_key = {args.bind(self._owner)}"
+
+    def _exact(self, compiled: Filter, where: str) -> Statement:
+        """Compare every vector of the scope."""
+        args = Args(self._dialect, compiled.args)
+        cosine = self._cosine(self._bound(args))
+        # Item by item, fenced off by OFFSET: of a user who is new, statistics know nothing, and a
+        # plan for no rows takes forever for thousands.
+        near = (
+            f"SELECT m.user_key, m.id, max({cosine}) AS cosine FROM (SELECT id,"
+            f" {self._dialect.owner} AS user_key FROM memory_items WHERE {where} OFFSET 0) AS m,"
+            " LATERAL (SELECT embedding FROM memory_vectors AS v WHERE v.user_key = m.user_key"
+            f" AND v.id = m.id AND v.model = {self._model.key} OFFSET 0) AS v"
+            " GROUP BY m.user_key, m.id"
+        )
+        return self._ranked(near, where, args)
+
+    def _walk(self, compiled: Filter, where: str) -> Steps[Rows]:
+        """Walk the index from the nearest vector on, until enough of them are in the scope."""
+        wanted = self._limit * SPARE
+        # Of the walk only the order is approximate; it is ranked by what the vectors say.
+        yield Statement(
+            "SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true),"
+            " set_config('hnsw.ef_search', $1, true), set_config('enable_seqscan', 'off', true),"
+            " set_config('enable_sort', 'off', true)",
+            [f"{min(1000, max(BREADTH, 2 * wanted))}"],
+        )
+        args = Args(self._dialect, compiled.args)
+        to = self._bound(args)
+        near = self._kind.near(self._model.dimension)
+        assert near is not None  # noqa: S101 - see `find`
+        hits = (
+            "SELECT owner, item, embedding FROM (SELECT user_key AS owner, id AS item, embedding"
+            f" FROM memory_vectors WHERE model = {self._model.key}{self._own(args)}) AS v,"
+            f" LATERAL (SELECT * FROM memory_items AS i"
+            f" WHERE {self._dialect.is_item('v.owner', 'v.item', 'i')} OFFSET 0) AS memory_items"
+            f" WHERE {where} ORDER BY {near} <=> {to} LIMIT {wanted}"
+        )
+        near = (
+            f"SELECT owner AS user_key, item AS id, max({self._cosine(to)}) AS cosine"
+            f" FROM ({hits}) AS hits GROUP BY owner, item"
+        )
+        return (yield self._ranked(near, where, args))
+
+    def _ranked(self, near: str, where: str, args: Args) -> Statement:
+        return Statement(
+            f"WITH near AS MATERIALIZED ({near}), best AS MATERIALIZED (SELECT * FROM near"
+            f" ORDER BY cosine DESC FETCH FIRST {self._limit} ROWS WITH TIES)"
+            f" SELECT {self._dialect.columns}, cosine FROM (SELECT m.*, cosine FROM best AS b,"
+            f" {self._dialect.rows_of('b')} AS m) AS memory_items"
+            f" WHERE {where} ORDER BY cosine DESC, created_at DESC, seq DESC LIMIT {self._limit}",
+            args,
+        )
+
+    # Without pgvector
+
+    def _compare_here(
+        self, compiled: Filter, where: str
+    ) -> Steps[list[tuple[Sequence[Any], float]] | None]:
+        """Read every vector of the scope and compare it in this process."""
+        import numpy as np  # noqa: PLC0415 - nobody needs it before there are vectors
+
+        best: dict[tuple[str, str], tuple[float, Any, int]] = {}
+        last: tuple[str, str, int] = ("", "", -1)
+        while True:
+            args = Args(self._dialect, compiled.args)
+            after = ", ".join(args.bind(value) for value in last)
+            rows = yield Statement(
+                f"SELECT user_key, id, passage, created_at, seq, embedding FROM (SELECT id,"
+                f" {self._dialect.owner} AS user_key, created_at, seq FROM memory_items"
+                f" WHERE {where}) AS m JOIN memory_vectors USING (user_key, id)"
+                f" WHERE model = {self._model.key} AND (user_key, id, passage) > ({after})"
+                f" ORDER BY user_key, id, passage LIMIT {CHUNK}",
+                args,
+            )
+            if not rows:
+                break
+            matrix = np.frombuffer(b"".join(row[5] for row in rows), "<f4")
+            cosines = matrix.reshape(len(rows), -1) @ self._towards
+            for row, cosine in zip(rows, cosines.tolist(), strict=True):
+                key = (row[0], row[1])
+                if key not in best or cosine > best[key][0]:
+                    best[key] = (cosine, row[3], row[4])
+            last = (rows[-1][0], rows[-1][1], rows[-1][2])
+        if not (yield from has_model(self._model)):
+            return None
+        ranked = sorted(best, key=best.__getitem__, reverse=True)[: self._limit]
+        return (yield from self._rows({key[1]: best[key][0] for key in ranked}, ranked))
+
+    def _rows(
+        self, cosines: dict[str, float], keys: Sequence[tuple[str, str]]
+    ) -> Steps[list[tuple[Sequence[Any], float]]]:
+        rows = yield Statement(
+            f"SELECT {self._dialect.columns} FROM (SELECT m.* FROM unnest($1::text[], $2::text[])"
+            f" AS b (user_key, id) JOIN memory_items AS m ON {self._dialect.beside('b', 'm')})"
+            f" AS memory_items WHERE deleted = 0 AND {self._dialect.living()}",
+            columns(keys, 2),
+        )
+        found = {row[0]: row for row in rows}
+        return [(found[name], cosine) for name, cosine in cosines.items() if name in found]
+
+
+def similarities(
+    dialect: PostgresDialect, kind: Kind, model: Model, towards: "Floats", item_ids: Sequence[str]
+) -> Steps[dict[str, float] | None]:
+    """Return the cosine of each item that has vectors; `None` if the model is not there."""
+    value = "embedding"
+    args: list[Any] = [list(item_ids)]
+    if kind.is_vector:
+        value = f"1 - ({kind.vector(model.dimension)} <=> (SELECT $2::text::vector))"
+        args.append(written(towards, kind))
+    found: dict[str, float] = {}
+    for part in parts(item_ids):
+        # A vector of what the item was before it changed does not count.
+        rows = yield Statement(
+            f"SELECT id, {value} FROM (SELECT id, {dialect.owner} AS user_key"
+            f" FROM {dialect.everything} WHERE id = ANY($1::text[]) AND deleted = 0"
+            f" AND {dialect.living()}) AS m"
+            f" JOIN memory_vectors USING (user_key, id) WHERE model = {model.key}"
+            " AND NOT EXISTS (SELECT 1 FROM memory_pending AS p"
+            " WHERE p.user_key = m.user_key AND p.id = m.id)",
+            [list(part), *args[1:]],
+        )
+        for item_id, near in rows:
+            cosine = near if kind.is_vector else _product(near, towards)
+            found[item_id] = max(cosine, found.get(item_id, cosine))
+    return found if (yield from has_model(model)) else None
+
+
+def has_model(model: Model) -> Steps[bool]:
+    """Tell whether what was read before was all: the vectors of a model go after the model."""
+    rows = yield Statement("SELECT 1 FROM memory_models WHERE number = $1", [model.key])
+    return bool(rows)
+
+
+def parts(item_ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (item_ids[at : at + CHUNK] for at in range(0, len(item_ids), CHUNK))
+
+
+def _product(stored: bytes, towards: "Floats") -> float:
+    import numpy as np  # noqa: PLC0415 - nobody needs it before there are vectors
+
+    return float(np.frombuffer(stored, "<f4") @ towards)

@@ -1,0 +1,148 @@
+"""Filters as Postgres says them, all of it in SQL with bound values.
+
+jsonb compares numbers as decimals, text by its bytes under `COLLATE "C"`, and knows that `true` is
+not 1: as Python does. Beyond 2**53 what the item was written with decides: see `EXACT`.
+"""
+
+import json
+from collections.abc import Sequence
+
+from orbiter.memory.backends.sql.rows import EXACT
+from orbiter.memory.backends.sql.where import Test, Wording
+from orbiter.memory.model.filter_nodes import (
+    TIMES,
+    Among,
+    Contains,
+    Exists,
+    Ordered,
+    Scalar,
+)
+from orbiter.memory.model.query import SCOPE_FIELDS
+
+__all__ = ["PostgresWording"]
+
+
+class PostgresWording(Wording):
+    """How Postgres says a condition."""
+
+    def column(self, name: str) -> str:
+        """Return a column, or a scope field of `metadata`, which may have been made text."""
+        return f"(metadata::jsonb->>'{name}')" if name in SCOPE_FIELDS else name
+
+    def ordered(self, column: str, name: str) -> str:
+        """Return a field as it is ordered."""
+        return column if name == "version" or name in TIMES else f'{column} COLLATE "C"'
+
+    def bound(self, name: str, value: object) -> str:
+        """Bind a value as what the field is."""
+        if name == "version":
+            return f"{self.args.bind(json.dumps(value))}::text::numeric"
+        return f"{self.args.bind(value)}::{'timestamptz' if name in TIMES else 'text'}"
+
+    def one_of(self, column: str, name: str, values: Sequence[object]) -> str:
+        """Return that a field is one of a list, which is bound in one piece."""
+        kind = "timestamptz" if name in TIMES else "bigint" if name == "version" else "text"
+        return f"{column} = ANY ({self.args.bind(list(values))}::{kind}[])"
+
+    def position(self, column: str, text: str) -> str:
+        """Return where a text stands."""
+        return f'strpos({column} COLLATE "C", {text})'
+
+    # Keys of `metadata.extra`
+
+    def of_extra(self, test: Test) -> str:
+        """Return the test of a key."""
+        key = self.args.bind(test.place.name)
+        # Cast, as it may come from a subquery that has made text of it.
+        value = f"(metadata::jsonb->'extra'->{key}::text)"
+        match test:
+            case Among():
+                return self._one_of_extra(test, value, key)
+            case Exists():
+                return f"{value} IS NOT NULL"
+            case Ordered():
+                return self._ordered_extra(test, value)
+            case Contains():
+                return self._contains_extra(test, value, key)
+
+    def _one_of_extra(self, test: Among, value: str, key: str) -> str:
+        said = [f"{value} IS NULL"] if None in test.values else []
+        small = [each for each in test.values if _is_small(each)]
+        # A scalar holds itself, and a list the scalars that are its elements.
+        if len(small) == 1:
+            said.append(f"{value} @> {self._json(small[0])}")
+        elif small:
+            # Of a subquery, as that is asked once and not for every row.
+            given = self.args.bind([json.dumps(each, ensure_ascii=False) for each in small])
+            said.append(f"{value} @> ANY ((SELECT {given}::text[]::jsonb[])::jsonb[])")
+        huge = [each for each in test.values if not _is_small(each)]
+        if huge:
+            literals = self._literals(huge)
+            written = (
+                f"coalesce(extra_json::json->'{EXACT}'->>{key}::text,"
+                f" metadata::jsonb->'extra'->>{key}::text)"
+            )
+            said.append(
+                f"CASE jsonb_typeof({value}) WHEN 'number' THEN {written} = ANY ({literals})"
+                f" WHEN 'array' THEN {self._lists_huge(literals, value, key)} ELSE false END"
+            )
+        return f"({' OR '.join(said)})" if said else "false"
+
+    @staticmethod
+    def _lists_huge(literals: str, value: str, key: str) -> str:
+        """Return that a list has one of some huge numbers, as it was written."""
+        elements = f"extra_json::json->'{EXACT}'->{key}::text"
+        return (
+            "EXISTS (SELECT 1 FROM json_array_elements(CASE WHEN"
+            f" json_typeof({elements}) = 'array' THEN {elements} ELSE {value}::json END)"
+            " AS e (value) WHERE json_typeof(e.value) = 'number'"
+            f" AND e.value #>> '{{}}' = ANY ({literals}))"
+        )
+
+    def _ordered_extra(self, test: Ordered, value: str) -> str:
+        kind, given = "string", f"{value} #>> '{{}}'"
+        if isinstance(test.value, str):
+            given, bound = f'({given}) COLLATE "C"', f"{self.args.bind(test.value)}::text"
+        else:
+            kind, given = "number", f"({given})::numeric"
+            bound = f"{self.args.bind(json.dumps(test.value))}::text::numeric"
+        # CASE, as only it keeps to an order: what is no number cannot be made one.
+        return (
+            f"CASE WHEN jsonb_typeof({value}) = '{kind}' THEN {given} {test.sign} {bound}"
+            " ELSE false END"
+        )
+
+    def _contains_extra(self, test: Contains, value: str, key: str) -> str:
+        if _is_small(test.value):
+            listed = f"{value} @> {self._json([test.value])}"
+        else:
+            listed = self._lists_huge(self._literals([test.value]), value, key)
+        texts = "false"
+        if isinstance(test.value, str):
+            text = f"{self.args.bind(test.value)}::text"
+            texts = f"strpos(({value} #>> '{{}}') COLLATE \"C\", {text}) > 0"
+        return (
+            f"CASE jsonb_typeof({value}) WHEN 'array' THEN {listed} WHEN 'string' THEN {texts}"
+            " ELSE false END"
+        )
+
+    def _json(self, value: Scalar | Sequence[Scalar]) -> str:
+        return f"{self.args.bind(json.dumps(value, ensure_ascii=False))}::text::jsonb"
+
+    def _literals(self, values: Sequence[Scalar]) -> str:
+        written = [text for value in values for text in _written(value)]
+        return f"{self.args.bind(written)}::text[]"
+
+
+def _is_small(value: object) -> bool:
+    return not isinstance(value, int | float) or abs(value) < 2**53
+
+
+def _written(value: Scalar) -> list[str]:
+    """Return how numbers are written that Python takes for equal to a huge one."""
+    assert isinstance(value, int | float)  # noqa: S101 - nothing else is huge
+    try:
+        exact = float(value)
+    except OverflowError:  # beyond every float
+        return [f"{value}"]
+    return [f"{int(value)}", *([json.dumps(exact)] if exact == value else [])]

@@ -1,0 +1,109 @@
+"""Erasing in Redis: what stands beside the items that `clear` removes, and whether all are gone.
+
+Keys are found by SCAN inside of a script: so they are looked for where the store's slot is, and a
+server is never held up by all of its keys at once.
+"""
+
+from contextlib import suppress
+
+from orbiter.memory.backends.redis.commands import Script
+from orbiter.memory.backends.redis.items import RedisItems
+from orbiter.memory.backends.redis.scripts import _BASE
+from orbiter.memory.errors import StorageError
+from orbiter.memory.model.erasure import Erasure
+from orbiter.memory.model.query import Query
+
+__all__ = ["SAMPLE", "erase"]
+
+SAMPLE = 1_000
+"""Items whose keys are asked for when all should be gone."""
+
+# What a call that removed many has answered names the item to go on from.
+_TOKENS = Script.of(
+    """
+local found = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', 500)
+local gone = 0
+for _, key in ipairs(found[2]) do
+    local answer = redis.call('GET', key)
+    if answer and string.find(answer, '(', 1, true) then
+        gone = gone + redis.call('DEL', key)
+    end
+end
+return {found[1], gone}
+"""
+)
+
+# An id that was used carries the scopes of its item.
+_USED = Script.of(
+    """
+local found = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', 500)
+local gone = 0
+for _, key in ipairs(found[2]) do
+    local has, is_wanted = '\\0' .. (redis.call('GET', key) or '') .. '\\0', true
+    for part in string.gmatch(ARGV[3], '[^%z]+') do
+        is_wanted = is_wanted and string.find(has, '\\0' .. part .. '\\0', 1, true)
+    end
+    if is_wanted then gone = gone + redis.call('DEL', key) end
+end
+return {found[1], gone}
+"""
+)
+
+# An item that the server evicted is still noted where its end is.
+_EXPIRY = Script.of(
+    _BASE
+    + """
+local found = redis.call('ZSCAN', expiry, ARGV[1], 'COUNT', 500)
+local gone = 0
+for number = 1, #found[2], 2 do
+    local entry = found[2][number]
+    local stop = string.find(entry, '\\0', 1, true)
+    local place, scopes = string.sub(entry, 1, stop - 1), string.sub(entry, stop + 1)
+    local has, is_wanted = '\\0' .. scopes .. '\\0', true
+    for part in string.gmatch(ARGV[2], '[^%z]+') do
+        is_wanted = is_wanted and string.find(has, '\\0' .. part .. '\\0', 1, true)
+    end
+    local head = is_wanted and head_of(string.sub(place, 29))
+    if is_wanted and (not head or head.place ~= place) then
+        leave(all, place)
+        leave_scopes(place, scopes)
+        gone = gone + redis.call('ZREM', expiry, entry)
+    end
+end
+return {found[1], gone}
+"""
+)
+
+
+async def erase(items: RedisItems, asked: Query) -> Erasure:
+    """Remove the items of a scope with all that names them; see that they are gone."""
+    sample: list[str] = []
+    with suppress(StorageError):  # one that was written by hand goes all the same
+        async for page in items.pages(asked):
+            sample += [item.id for item in page]
+            if len(sample) >= SAMPLE:
+                break
+    await items.count(asked.wanted)  # takes out of the indexes what is over
+    removed = await items.clear(asked.wanted)
+    parts = "\0".join(f"{name}:{value}" for name, value in asked.wanted.items())
+    beside = await _walk(items, _EXPIRY, parts)
+    beside += await _walk(items, _TOKENS, f"{_escaped(items.root)}call:*")
+    beside += await _walk(items, _USED, f"{_escaped(items.root)}used:*", parts)
+    left = await items.there(sample)
+    problems = [f"{left} items are still there, or there again; call `erase` again"] if left else []
+    return Erasure(items=removed, keys=beside, probes=len(sample), problems=tuple(problems))
+
+
+async def _walk(items: RedisItems, script: Script, *arguments: str) -> int:
+    """Run a script that goes on from a cursor until it is through; return how many are gone."""
+    total, cursor = 0, "0"
+    while True:
+        found, gone = await items.run(script, [cursor, *arguments])
+        total, cursor = total + int(gone), found.decode()
+        if cursor == "0":
+            return total
+
+
+def _escaped(text: str) -> str:
+    """Return *text* as a pattern that matches nothing else."""
+    return "".join(f"\\{sign}" if sign in "*?[]^\\-" else sign for sign in text)

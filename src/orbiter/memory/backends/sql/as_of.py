@@ -1,0 +1,127 @@
+"""Items as they were stored at a moment, from what `memory_versions` keeps of them.
+
+A version is in force from the moment the one before it ended, also where of that one nothing is
+left but when it ended: it was another's and is erased, or was never brought along. Such a row, with
+a number below that of the first version, also notes when an item came that dates itself otherwise;
+else it is `created_at`, or `updated_at` if the first version that is known is not the first there
+was. What was removed for good has no past, and what is another's now has none here.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from orbiter.memory.backends.sql.dialect import Args, Dialect, Statement, Steps
+from orbiter.memory.backends.sql.operations import MAX_LIMIT, Place, beyond, place_of
+from orbiter.memory.backends.sql.rows import READ, decode
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.query import Cursor, Query
+
+__all__ = ["CHUNK", "as_of"]
+
+CHUNK = 500
+"""Rows that are read at a time where each must be looked into."""
+
+_SAME = frozenset(("content", "extra_json"))
+"""Columns that are not written where the next version has the same."""
+
+
+def as_of(
+    dialect: Dialect,
+    moment: datetime,
+    asked: Query,
+    item_ids: Sequence[str] | None,
+    before: Cursor | None,
+) -> Steps[list[MemoryItem]]:
+    """Return the items that matched then, newest first."""
+    found: list[MemoryItem] = []
+    last: Place | Cursor | None = None
+    if before is not None:
+        last = yield from place_of(dialect, "before", before, asked.wanted)
+    looks_inside = bool(asked.needle) or asked.condition is not None
+    while len(found) < asked.limit:
+        size = min(asked.limit - len(found), MAX_LIMIT)
+        if looks_inside:
+            size = max(size, CHUNK)
+        # By themselves, as the indexes of a scope hold what is not deleted only.
+        rows: list[Sequence[Any]] = []
+        for deleted in (0, 1):
+            rows += yield _select(dialect, moment, asked, item_ids, last, deleted, size)
+        rows.sort(key=lambda row: (row[-2], row[-1]), reverse=True)
+        rows = rows[:size]
+        for row in rows:
+            item = decode(row[: len(READ)])
+            # What an item was while it was another's is not shown either.
+            if asked.matches(item) and not _was_over(item, moment):
+                found.append(item)
+        if len(rows) < size:
+            break
+        last = Place(rows[-1][-2], rows[-1][-1])
+    return found[: asked.limit]
+
+
+def _was_over(item: MemoryItem, moment: datetime) -> bool:
+    end: object = item.expires_at
+    return isinstance(end, datetime) and end <= moment  # a kind of item may call another so
+
+
+def _select(
+    dialect: Dialect,
+    moment: datetime,
+    asked: Query,
+    item_ids: Sequence[str] | None,
+    last: Place | Cursor | None,
+    deleted: int,
+    size: int,
+) -> Statement:
+    args = Args(dialect)
+    at = args.bind(dialect.instant(moment))
+    conditions = [f"deleted = {deleted}", *dialect.scope(asked.wanted, args), dialect.living()]
+    if item_ids is not None:
+        conditions.append(dialect.by_ids(args, item_ids))
+    if last is not None:
+        conditions.append(beyond(dialect, "<", last, args))
+    then = [
+        "i.came <= " + at,
+        "(v.id IS NULL OR v.memory_type IS NOT NULL)",  # else nobody knows what it was
+        f"coalesce(v.deleted, {deleted}) = 0",
+    ]
+    if asked.memory_type is not None:
+        then.append(f"coalesce(v.memory_type, i.memory_type) = {args.bind(asked.memory_type)}")
+    came = (
+        "coalesce((SELECT CASE WHEN b.memory_type IS NULL THEN b.ended_at WHEN b.version > 1"
+        " THEN b.updated_at ELSE memory_items.created_at END FROM memory_versions AS b"
+        " WHERE b.id = memory_items.id ORDER BY b.version LIMIT 1),"
+        " CASE WHEN version > 1 THEN updated_at ELSE created_at END) AS came"
+    )
+    return Statement(
+        f"SELECT {', '.join(map(_then, _columns(dialect)))}, i.created_at, i.place"
+        f" FROM (SELECT *, {dialect.place} AS place, {came} FROM memory_items"
+        f" WHERE {' AND '.join(conditions)}) AS i"
+        " LEFT JOIN memory_versions AS v ON v.id = i.id AND v.version = (SELECT min(w.version)"
+        f" FROM memory_versions AS w WHERE w.id = i.id AND w.ended_at > {at})"
+        f" WHERE {' AND '.join(then)}"
+        f" ORDER BY i.created_at DESC, i.place DESC LIMIT {size}",
+        args,
+    )
+
+
+def _columns(dialect: Dialect) -> list[tuple[str, str]]:
+    """Return the columns of an item, and what each is read as."""
+    casts = dialect.columns.split(", ")
+    return [
+        (name, cast.removeprefix(name).partition(" AS ")[0])
+        for name, cast in zip(READ, casts, strict=True)
+    ]
+
+
+def _then(column: tuple[str, str]) -> str:
+    """Return how a column is read as it was."""
+    name, cast = column
+    if name not in _SAME:
+        return f"coalesce(v.{name}, i.{name}){cast}"
+    later = (
+        f"(SELECT w.{name} FROM memory_versions AS w WHERE w.id = i.id AND w.version > v.version"
+        f" AND w.{name} IS NOT NULL ORDER BY w.version LIMIT 1)"
+    )
+    return f"coalesce(v.{name}, {later}, i.{name}){cast}"

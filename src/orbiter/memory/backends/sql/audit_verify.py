@@ -1,0 +1,244 @@
+"""Whether the chain of the audit log is sound, and the items are as its entries say.
+
+Nothing read here is trusted: a changed byte may have made anything of it. Every column is read as
+bytes, and what cannot be read is a problem like any other.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from orbiter.memory.backends.sql.audit_dialect import Fields, as_bytes
+from orbiter.memory.backends.sql.audit_reader import CHUNK, AuditTables, Head, whole
+from orbiter.memory.backends.sql.audit_rows import COLUMNS, from_bytes
+from orbiter.memory.backends.sql.dialect import Args, Dialect, Statement, Steps
+from orbiter.memory.backends.sql.rows import COLUMNS as ITEM
+from orbiter.memory.backends.sql.rows import iso
+from orbiter.memory.model.audit import REMOVALS, START, AuditProblem, chain, item_digest
+
+__all__ = [
+    "MOST_PROBLEMS",
+    "ChainCheck",
+    "Findings",
+    "Known",
+    "Logged",
+    "Stretch",
+    "judge",
+    "known",
+    "logged",
+    "some_entries",
+    "some_ids",
+]
+
+MOST_PROBLEMS = 1000
+"""Problems that are told; whoever has more of them has one."""
+
+_MADE = COLUMNS.index("hash")
+_VERSION = ITEM.index("version")
+
+
+class Stretch(NamedTuple):
+    """Some entries, and where the chain ended when they were read."""
+
+    entries: list[Fields]
+    head: Head
+
+
+class Logged(NamedTuple):
+    """What the log and the tables have of some items."""
+
+    entries: dict[bytes | None, list[Fields]]
+    """Of each item, the number, action, version, digest and end of its entries, in their order."""
+    items: dict[str, Fields]
+    versions: dict[str, list[Fields]]
+    salts: dict[str, bytes]
+
+
+def some_entries(log: AuditTables, dialect: Dialect, last: int) -> Steps[Stretch]:
+    """Return the next entries by number."""
+    head = yield from log.head()
+    rows = yield Statement(
+        f"SELECT {log.spelling.columns(COLUMNS)} FROM memory_audit WHERE memory_audit.number >"
+        f" {dialect.parameter(1)} ORDER BY memory_audit.number LIMIT {CHUNK}",
+        [last],
+    )
+    return Stretch([as_bytes(row) for row in rows], head)
+
+
+def some_ids(log: AuditTables, last: bytes) -> Steps[list[bytes]]:
+    """Return the next ids of items that entries name."""
+    rows = yield Statement(
+        f"SELECT {log.spelling.exact('item_id')} FROM (SELECT DISTINCT item_id FROM memory_audit"
+        f" WHERE item_id > {log.spelling.cursor} AND {log.spelling.is_text('item_id')}"
+        f" ORDER BY item_id LIMIT {CHUNK}) AS named ORDER BY named.item_id",
+        [log.spelling.bound(last)],
+    )
+    return [value for row in rows for value in as_bytes(row) if value is not None]
+
+
+def logged(log: AuditTables, dialect: Dialect, ids: Sequence[str]) -> Steps[Logged]:
+    """Return all that there is of items, of one moment."""
+    yield from log.head()
+    args = Args(dialect)
+    where = log.spelling.among("item_id", args, ids)
+    columns = log.spelling.columns(("item_id", "number", "action", "version", "digest", "ends_at"))
+    rows = yield Statement(
+        f"SELECT {columns} FROM memory_audit WHERE {where} ORDER BY memory_audit.number", args
+    )
+    items = yield from log.items(dialect, ids)
+    versions = yield from log.versions(dialect, ids)
+    salts = yield from log.salts(dialect, ids)
+    entries: dict[bytes | None, list[Fields]] = {}
+    for item_id, *fields in map(as_bytes, rows):
+        entries.setdefault(item_id, []).append(tuple(fields))
+    return Logged(entries, items, versions, salts)
+
+
+class Findings:
+    """Problems, up to a number of them."""
+
+    def __init__(self) -> None:
+        self.problems: list[AuditProblem] = []
+
+    def add(self, what: str, *, entry: int | None = None, item_id: str | None = None) -> None:
+        """Add a problem."""
+        if len(self.problems) < MOST_PROBLEMS:
+            self.problems.append(AuditProblem(what, entry, item_id))
+        elif len(self.problems) == MOST_PROBLEMS:
+            self.problems.append(AuditProblem("there is more that is wrong"))
+
+
+class ChainCheck:
+    """Follows the chain, entry by entry."""
+
+    def __init__(self, findings: Findings, noted: str | None) -> None:
+        """Begin before the first entry; *noted* is a hash that was once the last one."""
+        self._findings = findings
+        self._noted = noted
+        self._is_met = noted in (None, START)
+        self._key: str | None = None
+        self.hash = START
+        self.number = 0
+        self.entries = 0
+
+    def follow(self, fields: Fields) -> None:
+        """Take the next entry by number."""
+        self.entries += 1
+        number = int(fields[0] or b"")
+        try:
+            entry = from_bytes(fields)
+        except (ValueError, TypeError, KeyError):
+            entry = None
+        if number != self.number + 1:
+            self._tell(number, f"entries {self.number + 1} to {number - 1} are missing")
+        self.number = number
+        made = _text(fields[_MADE])
+        if entry is None:
+            self._tell(number, f"entry {number} cannot be read: it was changed")
+        elif chain(self.hash, entry) != made:
+            self._tell(number, f"entry {number} was changed, or does not follow the one before it")
+        elif entry.action == "began":
+            if self._key is not None:
+                self._tell(number, f"entry {number} begins the log a second time")
+            self._key = entry.digest
+        elif entry.action == "found" and self._key is not None:
+            self._tell(number, f"entry {number} took in an item after the log had begun")
+        # From here on the next one is held to what this one says of itself: each change is told
+        # once, where it is.
+        self.hash = made
+        self._is_met = self._is_met or made == self._noted
+
+    def _tell(self, number: int, what: str) -> None:
+        self._findings.add(what, entry=number)
+
+    def end(self, head: Head) -> None:
+        """Compare the end of the chain with what is noted of it."""
+        if (head.number, head.hash or START) != (self.number, self.hash):
+            self._tell(
+                self.number,
+                f"the log ends with entry {self.number}, and should with {head.number}: entries"
+                " at its end were added or removed behind its back",
+            )
+        if head.is_begun != (self._key is not None):
+            self._tell(self.number, "where the log began was changed")
+        key = hashlib.sha256((head.key or "").encode()).hexdigest()
+        if self._key is not None and key != self._key:
+            self._tell(self.number, "the key of the digests of scopes was changed")
+        if not self._is_met:
+            self._tell(
+                self.number,
+                "no entry has the hash that was given as `head`: entries were removed, or the"
+                " whole log was written anew",
+            )
+
+
+class Known(NamedTuple):
+    """What the entries of an item say of it."""
+
+    versions: dict[int, tuple[str, int]]
+    """The digest of each version that is to be there, and the number of its entry."""
+    number: int
+    """The number of the last entry."""
+    ends_at: bytes
+    """When it ends by itself; empty if it does not."""
+
+
+def known(entries: Sequence[Fields]) -> Known:
+    """Return what the entries of an item say of it."""
+    found = Known({}, 0, b"")
+    for number, action, version, digest, ends_at in entries:
+        try:
+            entry, place = int(number or 0), int(version or 0)
+        except ValueError:
+            continue  # told by whoever follows the chain
+        if _text(action) in REMOVALS:
+            found = Known({}, entry, b"")
+            continue
+        earlier = {old: said for old, said in found.versions.items() if old < place}
+        found = Known({**earlier, place: (_text(digest), entry)}, entry, ends_at or b"")
+    return found
+
+
+def judge(findings: Findings, item_id: str, found: Logged) -> None:
+    """Compare an item with its entries."""
+    expected, number, ends_at = known(found.entries.get(item_id.encode(), ()))
+    item, past = found.items.get(item_id), found.versions.get(item_id, [])
+
+    def tell(what: str, entry: int = number) -> None:
+        findings.add(f"item `{item_id}` {what}", entry=entry, item_id=item_id)
+
+    if not expected:
+        if item is not None or past:
+            tell(f"is there, and entry {number} says that it was removed for good")
+    elif item is None:
+        # Whoever removes what is over tells nobody; that it would end was logged.
+        if not ends_at or ends_at > iso(datetime.now(UTC)).encode():
+            tell("was removed behind the log's back")
+    elif (salt := found.salts.get(item_id)) is None:
+        tell("has lost its salt, so that nobody can tell what it was")
+    else:
+        there = {_number(each): each for each in whole(past, item)}
+        newest = max(expected)
+        if _number(item) != newest:
+            tell(
+                f"is at version {_number(item)}, the log says {newest}: it was changed behind the"
+                " log's back"
+            )
+        for place, fields in there.items():
+            digest, entry = expected.get(place, ("", number))
+            if item_digest(salt, fields) != digest:
+                tell(f"was changed behind the log's back, in version {place}", entry)
+        for place in expected.keys() - there.keys():
+            tell(f"has lost version {place}", expected[place][1])
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode(errors="replace")
+
+
+def _number(fields: Fields) -> int:
+    try:
+        return int(fields[_VERSION] or 0)
+    except ValueError:
+        return -1

@@ -1,0 +1,177 @@
+"""What the two SQL databases say differently, as the abstract `Dialect`, and steps of operations.
+
+An operation is a generator of `Steps`: it yields statements and is sent their rows.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+
+from orbiter.memory.backends.sql.rows import READ, Row
+from orbiter.memory.model.filters import Condition
+from orbiter.memory.model.query import Order, Query
+
+if TYPE_CHECKING:
+    from orbiter.memory.backends.sql.records import Keeping
+
+__all__ = ["Args", "Dialect", "Filter", "Rows", "Statement", "Steps"]
+
+_T = TypeVar("_T")
+
+Rows = Sequence[Sequence[Any]]
+Steps = Generator["Statement", Rows, _T]
+"""An operation: yields statements, is sent their rows, returns its answer."""
+
+
+class Statement(NamedTuple):
+    """One statement; with `many`, `args` is a list of rows and nothing is sent back."""
+
+    sql: str
+    args: Sequence[Any] = ()
+    many: bool = False
+
+
+class Filter(NamedTuple):
+    """A compiled question: conditions by their cost, and the values they bind."""
+
+    scope: list[str]
+    """Served by an index: deleted or not, the scope fields, the times."""
+    rest: list[str]
+    """Checked row by row: type, status and `where`."""
+    args: "Args"
+    scope_args: Sequence[Any]
+    """The part of `args` that `scope` binds."""
+
+
+class Args(list[Any]):
+    """Values to bind, each named by its place."""
+
+    def __init__(self, dialect: "Dialect", values: Iterable[Any] = ()) -> None:
+        super().__init__(values)
+        self.dialect = dialect
+
+    def bind(self, value: object) -> str:
+        """Add *value* and return how a statement names it."""
+        self.append(value)
+        return self.dialect.parameter(len(self))
+
+
+class Dialect(ABC):
+    """How one database spells it."""
+
+    place: ClassVar[str]
+    """The column that counts insertions."""
+    now: ClassVar[str]
+    """The present instant, as a time is written."""
+    lock: ClassVar[str]
+    """Ends a SELECT whose row no one else may change before the transaction ends."""
+    columns: ClassVar[str] = ", ".join(READ)
+    """How the columns `READ` are read."""
+    keeping: "ClassVar[Keeping]"
+    """How it writes items with all they were."""
+    everything: ClassVar[str] = "memory_items"
+    """Where all rows can be read in the order of their ids."""
+
+    @abstractmethod
+    def parameter(self, number: int) -> str:
+        """Return the name of the *number*th bound value."""
+
+    @abstractmethod
+    def instant(self, value: datetime) -> object:
+        """Return a time as it is bound."""
+
+    @abstractmethod
+    def upsert(self, row: Row) -> Steps[int | None]:
+        """Write a row over the one with its id; return its version, if that is told."""
+
+    def order(self, order: Order, asked: Query, way: str) -> str:  # noqa: ARG002
+        """Return how rows are ordered; *way* is `DESC` or `ASC`."""
+        time = f"created_at {way}, " if order == "time" else ""
+        return f"ORDER BY {time}{self.place} {way}"
+
+    @abstractmethod
+    def scope(self, wanted: dict[Any, str], args: Args) -> list[str]:
+        """Return the conditions that scope fields are equal to what is wanted."""
+
+    @abstractmethod
+    def value(self, name: str) -> str:
+        """Return how a scope field is read."""
+
+    @abstractmethod
+    def unset(self, name: str) -> str:
+        """Return the condition that a scope field has no value."""
+
+    @abstractmethod
+    def living(self, item: str = "memory_items") -> str:
+        """Return the condition that the row called *item* is of an item that is not over.
+
+        Whoever reads items states it, deleted ones included.
+        """
+
+    def living_among(self) -> str:
+        """Return the same of `memory_items`, where a statement looks at many rows."""
+        return self.living()
+
+    def reading(self, where: str) -> str:
+        """Return a statement that reads the one row that *where* picks, if it is not over."""
+        return f"SELECT {self.columns} FROM memory_items WHERE {where} AND {self.living()}"
+
+    def counting(self, where: str) -> str:
+        """Return a statement that counts the rows of items that are not over."""
+        return f"SELECT count(*) FROM memory_items WHERE {where} AND {self.living_among()}"
+
+    @abstractmethod
+    def sweep(self, count: int) -> Steps[int]:
+        """Remove at most *count* items that are over, for good; return how many."""
+
+    @abstractmethod
+    def fits(self, condition: Condition, args: Args) -> str:
+        """Return what a filter states, `condition.matches` being the reference."""
+
+    @abstractmethod
+    def contains(self, needle: str, args: Args) -> str:
+        """Return the condition that `content` holds a case-folded *needle*: exact, unindexed."""
+
+    @abstractmethod
+    def find(self, needle: str, asked: Filter, tail: str, newest: Rows) -> Steps[Rows]:
+        """Find rows by text with an index; *tail* is the order and the limit.
+
+        *newest* are those found among the newest `PROBE` rows, fewer than the limit.
+        """
+
+    @abstractmethod
+    def add_many(self, rows: Sequence[Row]) -> Steps[None]:
+        """Upsert *rows* in order."""
+
+    def hold(self, item_id: str) -> Steps[None]:  # noqa: ARG002
+        """Lock what must be locked before the row of an id."""
+        yield from ()
+
+    @abstractmethod
+    def by_id(self, args: Args, item_id: str) -> str:
+        """Return the condition that picks the one row of an id."""
+
+    @abstractmethod
+    def by_ids(self, args: Args, item_ids: Sequence[str]) -> str:
+        """Return the condition that picks the rows of ids."""
+
+    def hold_several(self, item_ids: Sequence[str]) -> Steps[None]:  # noqa: ARG002
+        """Lock the rows of ids in an order in which no two callers wait for each other."""
+        yield from ()
+
+    def queue(self, rows: Sequence[Row]) -> Steps[None]:  # noqa: ARG002
+        """Wait until nobody else adds to the conversations of *rows*: places go by commits."""
+        yield from ()
+
+    def claim(self, item_ids: Sequence[str]) -> Steps[None]:  # noqa: ARG002
+        """Keep others who claim one of these ids waiting, whether it has a row yet or not."""
+        yield from ()
+
+    @abstractmethod
+    def changes(self, sql: str, args: Sequence[Any]) -> Steps[int]:
+        """Run a change and return how many rows it changed."""
+
+    @abstractmethod
+    def purge(self, condition: str, args: Sequence[Any]) -> Steps[int]:
+        """Remove rows for good, with their versions and from every search structure."""

@@ -1,0 +1,214 @@
+"""Erasing in a SQL store, the part that both databases share: what goes, and in which order.
+
+First the traces are taken and the cached vectors go, a page at a time; then rows and versions, in
+transactions that are short enough for others to write in between, and a last one for what came
+meanwhile. What a database keeps beside them is its own affair, and may be done again: who was
+killed in between calls `erase` again.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from orbiter.memory.backends.sql.dialect import Args, Dialect, Rows, Statement, Steps
+from orbiter.memory.backends.sql.embedder import passages_of
+from orbiter.memory.backends.sql.erase_probes import Probes
+from orbiter.memory.model.erasure import Erasure
+from orbiter.memory.model.protocols import Embeddings
+
+__all__ = [
+    "PAGE",
+    "SLICE",
+    "Span",
+    "forget_cached",
+    "ids_of",
+    "items_of",
+    "remove",
+    "scoped",
+    "spans_of",
+    "take",
+    "versions_of",
+]
+
+PAGE = 500
+"""Rows read at a time before they go."""
+
+SLICE = 500
+"""Items removed in one transaction."""
+
+
+class Span(NamedTuple):
+    """Ids from *first* to *last*, both included, in the order of the database."""
+
+    first: str
+    last: str
+
+
+def spans_of(ids: Sequence[str], size: int | None = None) -> list[Span]:
+    """Return the spans of ids, which are in order, that one transaction each removes."""
+    size = size or SLICE
+    return [
+        Span(ids[start], ids[min(start + size, len(ids)) - 1]) for start in range(0, len(ids), size)
+    ]
+
+
+def scoped(dialect: Dialect, wanted: dict[Any, str], args: Args, span: Span | None = None) -> str:
+    """Return the condition that a row, or a version, is of a scope, deleted or not.
+
+    With *span*, and that its id is within it.
+    """
+    found = [f"{dialect.value(name)} = {args.bind(value)}" for name, value in wanted.items()]
+    return " AND ".join([*found, *_within(span, args)])
+
+
+def _within(span: Span | None, args: Args) -> list[str]:
+    if span is None:
+        return []
+    return [f"id >= {args.bind(span.first)}", f"id <= {args.bind(span.last)}"]
+
+
+def items_of(dialect: Dialect, wanted: dict[Any, str], last: tuple[str, int]) -> Steps[Rows]:
+    """Return a page of the ids and texts that go, by id."""
+    args = Args(dialect)
+    where = scoped(dialect, wanted, args)
+    return (
+        yield Statement(
+            "SELECT id, content, CAST(metadata AS TEXT), extra_json, version FROM memory_items"
+            f" WHERE {where} AND id > {args.bind(last[0])} ORDER BY id LIMIT {PAGE}",
+            args,
+        )
+    )
+
+
+def versions_of(dialect: Dialect, wanted: dict[Any, str], last: tuple[str, int]) -> Steps[Rows]:
+    """Return a page of the earlier texts that go, by id and version."""
+    args = Args(dialect)
+    where = scoped(dialect, wanted, args)
+    after = f"({args.bind(last[0])}, {args.bind(last[1])})"
+    return (
+        yield Statement(
+            "SELECT id, content, CAST(metadata AS TEXT), extra_json, version FROM memory_versions"
+            f" WHERE {where} AND (id, version) > {after} ORDER BY id, version LIMIT {PAGE}",
+            args,
+        )
+    )
+
+
+def ids_of(dialect: Dialect, wanted: dict[Any, str], span: Span | None = None) -> Steps[list[str]]:
+    """Return the ids of all items that are, or ever were, of a scope, or signed by its name."""
+    args = Args(dialect)
+    where = scoped(dialect, wanted, args, span)
+    theirs = where
+    if len(wanted) == 1:
+        signed = [f"ended_by = {args.bind(next(iter(wanted.values())))}", *_within(span, args)]
+        theirs = f"({where}) OR ({' AND '.join(signed)})"
+    rows = yield Statement(
+        f"SELECT id FROM memory_items WHERE {where}"
+        f" UNION SELECT id FROM memory_versions WHERE {theirs} ORDER BY 1",
+        args,
+    )
+    return [row[0] for row in rows]
+
+
+def take(rows: Rows, probes: Probes) -> list[str]:
+    """Take traces of a page; return the texts that may have been embedded."""
+    contents = []
+    for item_id, content, metadata, extra, *_ in rows:
+        probes.add_id(item_id)
+        for text in (content, metadata, extra):
+            if isinstance(text, str) and len(text) > 2:
+                probes.add_text(text)
+        if isinstance(content, str):
+            contents.append(content)
+    return contents
+
+
+def forget_cached(embeddings: Embeddings | None, contents: Sequence[str]) -> int:
+    """Have embeddings that keep vectors forget those of texts; return how many there were."""
+    forget = getattr(embeddings, "forget", None)
+    if forget is None or not contents:
+        return 0
+    return int(forget([part for content in contents for part in passages_of(content)]))
+
+
+def remove(dialect: Dialect, wanted: dict[Any, str], span: Span | None = None) -> Steps[Erasure]:
+    """Remove the rows of a scope, deleted ones included, and every version that was of it.
+
+    With *span*, only those whose ids are within it.
+    """
+    args = Args(dialect)
+    where = scoped(dialect, wanted, args, span)
+    rows = yield Statement(
+        f"SELECT deleted, count(*) FROM memory_items WHERE {where} GROUP BY deleted", args
+    )
+    items = {int(deleted): int(count) for deleted, count in rows}
+    args = Args(dialect)
+    where = scoped(dialect, wanted, args, span)
+    # The span once more, for planners that would read all versions to find those of it.
+    there = " AND ".join(["memory_type IS NOT NULL", *_within(span, args)])
+    rows = yield Statement(
+        f"SELECT count(*) FROM memory_versions WHERE {there}"
+        f" AND (id IN (SELECT id FROM memory_items WHERE {where}) OR ({where}))",
+        args,
+    )
+    versions = int(rows[0][0])
+    args = Args(dialect)
+    where = scoped(dialect, wanted, args, span)
+    yield from dialect.purge(where, args)
+    moved = yield Statement(f"SELECT DISTINCT id FROM memory_versions WHERE {where}", args)
+    for (item_id,) in moved:
+        yield from _remove_versions(dialect, wanted, item_id)
+    if len(wanted) == 1:  # who goes as a whole has signed nothing, either
+        args = Args(dialect)
+        signed = [f"ended_by = {args.bind(next(iter(wanted.values())))}", *_within(span, args)]
+        which = " AND ".join(signed)
+        yield Statement(f"UPDATE memory_versions SET ended_by = NULL WHERE {which}", args)
+    return Erasure(items=items.get(0, 0), forgotten=items.get(1, 0), versions=versions)
+
+
+def _remove_versions(dialect: Dialect, wanted: dict[Any, str], item_id: str) -> Steps[None]:
+    """Remove the versions of an item, another's by now, that were of the scope.
+
+    A version leaves out what the next one has, too: where that goes, it is written out. When the
+    next one began stays, without anything else: it was not there before.
+    """
+    args = Args(dialect)
+    where = scoped(dialect, wanted, args)
+    item = args.bind(item_id)
+    rows = yield Statement(
+        f"SELECT version, content, extra_json, CASE WHEN {where} THEN 1 ELSE 0 END, ended_at,"
+        f" ended_by FROM memory_versions WHERE id = {item} AND memory_type IS NOT NULL"
+        " ORDER BY version DESC",
+        args,
+    )
+    content = extra = None
+    is_cut = False
+    ends: list[tuple[Any, ...]] = []
+    for version, own_content, own_extra, is_theirs, *ended in rows:
+        if own_content is not None:
+            content = own_content
+        if own_extra is not None:
+            extra = own_extra
+        if is_theirs:
+            ends += [] if is_cut else [(item_id, version, *ended)]
+            is_cut = True
+        elif is_cut:
+            given = Args(dialect)
+            fields = f"content = {given.bind(content)}, extra_json = {given.bind(extra)}"
+            which = f"id = {given.bind(item_id)} AND version = {given.bind(version)}"
+            yield Statement(f"UPDATE memory_versions SET {fields} WHERE {which}", given)
+            is_cut = False
+    yield Statement(f"DELETE FROM memory_versions WHERE {where} AND id = {item}", args)
+    if ends:  # as new rows: no policy lets a row be changed into one that is nobody's
+        values = ", ".join(dialect.parameter(number) for number in (1, 2, 3, 4))
+        yield Statement(
+            f"INSERT INTO memory_versions (id, version, ended_at, ended_by) VALUES ({values})",
+            ends,
+            many=True,
+        )
+    if is_cut:  # also when the first of all was written
+        args = Args(dialect, [item_id])
+        yield Statement(
+            f"DELETE FROM memory_versions WHERE id = {dialect.parameter(1)} AND version <"
+            f" {args.bind(ends[-1][1])}",
+            args,
+        )

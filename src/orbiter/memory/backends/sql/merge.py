@@ -1,0 +1,86 @@
+"""Whether a record goes on from what a store holds of it, so that nothing newer is lost.
+
+Two histories of one item are one if they tell the same of every version that both have, and the
+newest of the store's is among the record's. Then the record is a continuation: it may take the
+place of what is there. Else the store's item went on by itself, and stays.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from orbiter.memory.model.records import PastVersion, Record
+
+__all__ = ["is_over", "joined"]
+
+_Versions = Mapping[int, PastVersion]
+
+
+def joined(there: Record, given: Record, *, keeps_versions: bool = True) -> Record | None:
+    """Return the one history of both, with the versions that either has; `None` if it is not one.
+
+    *keeps_versions* tells whether *there* would know an earlier version if there was one.
+    """
+    old, new = _by_number(there), _by_number(given)
+    if not _goes_on(there, given, new, keeps_versions=keeps_versions):
+        return None
+    versions: dict[int, PastVersion] = {**old, **new}
+    for number in old.keys() & new.keys():
+        if (same := _same(old[number], new[number])) is None:
+            return None
+        versions[number] = same
+    begun = _begun(there, given)
+    if begun is None:
+        return None
+    return Record(
+        given.item,
+        deleted=given.deleted,
+        versions=[versions[number] for number in sorted(versions)],
+        recorded_at=begun[0],
+        recorded_by=begun[1],
+    )
+
+
+def is_over(record: Record) -> bool:
+    """Tell whether the item of a record has ended: then it is gone, whatever still holds it."""
+    return record.ends_at is not None and record.ends_at <= datetime.now(UTC)
+
+
+def _goes_on(there: Record, given: Record, new: _Versions, *, keeps_versions: bool) -> bool:
+    """Tell whether what is there is the same version in *given*, or an earlier one of it."""
+    number = there.item.version
+    if number == given.item.version:
+        return there.deleted == given.deleted and there.item == given.item
+    if number in new:
+        past = new[number]
+        return there.deleted == past.deleted and there.item == past.item
+    # A store that keeps no versions cannot tell what it was. It was this if nobody has changed
+    # what is there, and both were made in the same microsecond.
+    is_untouched = not there.versions if keeps_versions else number == 1
+    made = there.item.created_at == given.item.created_at
+    return number < given.item.version and is_untouched and made and not there.deleted
+
+
+def _same(old: PastVersion, new: PastVersion) -> PastVersion | None:
+    """Return what both say of a version; `None` if they do not agree."""
+    if (old.item, old.deleted, old.ended_at) != (new.item, new.deleted, new.ended_at):
+        return None
+    if None not in (old.ended_by, new.ended_by) and old.ended_by != new.ended_by:
+        return None
+    return replace(new, ended_by=new.ended_by or old.ended_by)
+
+
+def _begun(there: Record, given: Record) -> tuple[datetime | None, str | None] | None:
+    """Return when and by whom the first version of both was written; `None` if they differ."""
+    first, second = (record.items[0].version for record in (there, given))
+    if first != second:
+        record = there if first < second else given
+        return record.recorded_at, record.recorded_by
+    times = there.recorded_at, given.recorded_at
+    if None not in times and times[0] != times[1]:
+        return None
+    return times[0] or times[1], there.recorded_by or given.recorded_by
+
+
+def _by_number(record: Record) -> dict[int, PastVersion]:
+    return {past.item.version: past for past in record.versions}

@@ -1,0 +1,433 @@
+"""What a SQL store means, once: filters, order, upserts, versions, soft deletes, paging.
+
+Every operation is a generator that yields statements and is sent their rows. It does no I/O, so
+SQLite runs it inside one function on a connection's thread and Postgres over an async driver.
+A `Dialect` spells the few things the two databases say differently.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from orbiter.memory.backends.sql.dialect import Args, Dialect, Filter, Rows, Statement, Steps
+from orbiter.memory.backends.sql.rows import Row, decode
+from orbiter.memory.errors import AccessError, EmptyFilterError, QueryError, VersionConflict
+from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.query import SCOPE_FIELDS, Cursor, Order, Query, ScopeField
+from orbiter.memory.model.reports import SPOKEN
+
+__all__ = [
+    "INDEXED",
+    "MAX_LIMIT",
+    "PROBE",
+    "Operations",
+    "Place",
+    "beyond",
+    "fields_without_value",
+    "place_of",
+]
+
+PROBE = 512
+"""How many of the newest rows a text search reads before it asks an index: a common word is
+found among them at once, and whoever has few memories is answered from these alone."""
+
+MAX_LIMIT = 2**62
+
+INDEXED = ("fact",)
+"""Kinds of items that have an index of their own: spelled out, so that a planner sees it."""
+
+
+class Operations:
+    """What a store can be asked, as steps in one dialect."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = self._dialect = dialect
+        self._columns = dialect.columns
+
+    # Writing
+
+    def add(
+        self,
+        row: Row,
+        expected_version: int | None,
+        by: str | None,
+        wanted: Mapping[Any, str] | None = None,
+    ) -> Steps[None]:
+        """Upsert a row, if it is still the expected version, and over what is as *wanted* only."""
+        yield from self._dialect.queue([row])
+        if wanted:
+            yield from self._check_owner([row.id], wanted)
+        if expected_version is not None:
+            yield from self._add_expected(row, expected_version)
+        else:
+            yield from self._dialect.upsert(row)
+        if by is not None:
+            yield from self._sign(by, [row.id])
+
+    def _add_expected(self, row: Row, expected: int) -> Steps[None]:
+        dialect, args = self._dialect, Args(self._dialect)
+        yield from dialect.hold(row.id)
+        where = dialect.by_id(args, row.id)
+        rows = yield Statement(
+            f"SELECT CASE WHEN {dialect.living()} THEN version ELSE 0 END, deleted"
+            f" FROM memory_items WHERE {where}{dialect.lock}",
+            args,
+        )
+        version, deleted = rows[0] if rows else (0, 0)
+        found = 0 if deleted else version
+        if found != expected:
+            raise VersionConflict(row.id, expected=expected, found=found)
+        made = yield from dialect.upsert(row)
+        if made not in (None, version + 1):  # added by another while there was none to lock
+            raise VersionConflict(row.id, expected=expected, found=made - 1)
+
+    def add_many(
+        self, rows: Sequence[Row], by: str | None, wanted: Mapping[Any, str] | None = None
+    ) -> Steps[None]:
+        """Upsert rows in order, all or none, and over what is as *wanted* only."""
+        yield from self._dialect.queue(rows)
+        if wanted:
+            yield from self._check_owner([row.id for row in rows], wanted)
+        yield from self._dialect.add_many(rows)
+        if by is not None:
+            yield from self._sign(by, [row.id for row in rows])
+
+    def insert(self, rows: Sequence[Row], by: str | None) -> Steps[bool]:
+        """Write rows, all or none, if none of their ids is used; tell whether they are written."""
+        dialect, ids = self._dialect, [row.id for row in rows]
+        yield from dialect.queue(rows)
+        yield from dialect.claim(ids)
+        args = Args(dialect)
+        where = dialect.by_ids(args, ids)
+        lives = f"CASE WHEN {dialect.living()} THEN 1 ELSE 0 END"
+        there = yield Statement(f"SELECT {lives} FROM memory_items WHERE {where}", args)
+        if any(row[0] for row in there):
+            return False
+        if there:
+            args = Args(dialect)
+            over = f"{dialect.by_ids(args, ids)} AND NOT {dialect.living()}"
+            yield from dialect.purge(over, args)
+        yield from dialect.add_many(rows)
+        # Who does not claim an id may have written it meanwhile.
+        args = Args(dialect)
+        where = f"{dialect.by_ids(args, ids)} AND version > 1"
+        met = yield Statement(f"SELECT id, version FROM memory_items WHERE {where}", args)
+        if met:
+            raise VersionConflict(met[0][0], expected=0, found=met[0][1] - 1)
+        if by is not None:
+            yield from self._sign(by, ids)
+        return True
+
+    def used(self, item_ids: Sequence[str]) -> Steps[set[str]]:
+        """Return the ids of items that are there or deleted, and not over."""
+        args = Args(self._dialect)
+        where = f"{self._dialect.by_ids(args, item_ids)} AND {self._dialect.living()}"
+        rows = yield Statement(f"SELECT id FROM memory_items WHERE {where}", args)
+        return {row[0] for row in rows}
+
+    def _check_owner(self, item_ids: Sequence[str], wanted: Mapping[Any, str]) -> Steps[None]:
+        """Refuse ids of items, deleted ones included, whose scope fields are not as wanted."""
+        yield from self._dialect.claim(item_ids)
+        args = Args(self._dialect)
+        where = f"{self._dialect.by_ids(args, item_ids)} AND {self._dialect.living()}"
+        rows = yield self._select(where, args)
+        for row in rows:
+            whose = decode(row).metadata
+            if any(getattr(whose, name) != value for name, value in wanted.items()):
+                raise AccessError(f"the id `{row[0]}` is taken; leave it out, and one is made")
+
+    def clear(self, metadata: MemoryMetadata | None, by: str | None) -> Steps[int]:
+        """Soft-delete what matches; return how many."""
+        args = Args(self._dialect)
+        where = self._matching(metadata, 0, args)
+        return (yield from self._mark(1, where, args, by))
+
+    def delete(
+        self, item_id: str, by: str | None, expected_version: int | None = None
+    ) -> Steps[bool]:
+        """Soft-delete one item, if it is still the expected version; tell whether it was there."""
+        args = Args(self._dialect)
+        where = f"deleted = 0 AND {self._dialect.by_id(args, item_id)}"
+        where += f" AND {self._dialect.living()}"
+        if expected_version is not None:
+            where += f" AND version = {args.bind(expected_version)}"
+        if (yield from self._mark(1, where, args, by)):
+            return True
+        if expected_version is None:
+            return False
+        there = yield from self.get(item_id)
+        found = decode(there[0]).version if there else 0
+        raise VersionConflict(item_id, expected=expected_version, found=found)
+
+    def delete_many(self, item_ids: Sequence[str], by: str | None) -> Steps[int]:
+        """Soft-delete items; return how many were there."""
+        yield from self._dialect.hold_several(item_ids)
+        args = Args(self._dialect)
+        where = f"deleted = 0 AND {self._dialect.by_ids(args, item_ids)}"
+        where += f" AND {self._dialect.living()}"
+        return (yield from self._mark(1, where, args, by))
+
+    def restore(self, item_id: str, by: str | None) -> Steps[bool]:
+        """Bring a soft-deleted item back; tell whether there was one."""
+        args = Args(self._dialect)
+        where = f"deleted = 1 AND {self._dialect.by_id(args, item_id)}"
+        where += f" AND {self._dialect.living()}"
+        return bool((yield from self._mark(0, where, args, by)))
+
+    def purge(self, metadata: MemoryMetadata | None, deleted_before: datetime | None) -> Steps[int]:
+        """Remove soft-deleted rows for good; return how many."""
+        args = Args(self._dialect)
+        where = self._matching(metadata, 1, args)
+        if deleted_before is not None:
+            moment = args.bind(self._dialect.instant(deleted_before))
+            # What was brought here without its past was deleted when it was changed last.
+            where += (
+                " AND coalesce((SELECT max(v.ended_at) FROM memory_versions AS v"
+                f" WHERE v.id = memory_items.id), updated_at) < {moment}"
+            )
+        return (yield from self._dialect.purge(where, args))
+
+    def _matching(self, metadata: MemoryMetadata | None, deleted: int, args: Args) -> str:
+        wanted = Query(metadata=metadata).wanted
+        if metadata is not None and not wanted:
+            raise EmptyFilterError()
+        where = [f"deleted = {deleted}", *self._dialect.scope(wanted, args)]
+        return " AND ".join([*where, self._dialect.living_among()])
+
+    def _one(self, item_id: str, args: Args) -> str:
+        """Return the condition that picks the row of an item that is not over."""
+        return f"{self._dialect.by_id(args, item_id)} AND {self._dialect.living()}"
+
+    def _mark(self, deleted: int, where: str, args: Args, by: str | None) -> Steps[int]:
+        if by is None:
+            return (yield from self._dialect.changes(self._marking(deleted, where), args))
+        # Who did it is written beside each row, so the rows must be known.
+        ids = yield Statement(f"{self._marking(deleted, where)} RETURNING id", args)
+        if ids:
+            yield from self._sign(by, [row[0] for row in ids])
+        return len(ids)
+
+    @staticmethod
+    def _marking(deleted: int, where: str) -> str:
+        return f"UPDATE memory_items SET deleted = {deleted}, version = version + 1 WHERE {where}"
+
+    def _sign(self, by: str, ids: Sequence[str]) -> Steps[None]:
+        """Write who made the newest version of *ids*."""
+        signed, where = [], ""
+        for item_id in ids:
+            args = Args(self._dialect, [by])
+            where = self._dialect.by_id(args, item_id)
+            signed.append(tuple(args))
+        yield Statement(
+            "INSERT INTO memory_versions (id, version, ended_at, ended_by)"
+            f" SELECT id, version - 1, {self._dialect.now}, {self._dialect.parameter(1)}"
+            f" FROM memory_items WHERE {where}"
+            " ON CONFLICT (id, version) DO UPDATE SET ended_by = excluded.ended_by",
+            signed,
+            many=True,
+        )
+
+    # Reading
+
+    def get(self, item_id: str) -> Steps[Rows]:
+        """Return the row of an item that is not deleted."""
+        args = Args(self._dialect)
+        where = f"{self._dialect.by_id(args, item_id)} AND deleted = 0"
+        return (yield Statement(self._dialect.reading(where), args))
+
+    def count(self, wanted: dict[Any, str], *, include_deleted: bool) -> Steps[int]:
+        """Return how many items there are whose scope fields are as wanted."""
+        args = Args(self._dialect)
+        where = ["deleted IN (0, 1)" if include_deleted else "deleted = 0"]
+        where += self._dialect.scope(wanted, args)
+        rows = yield Statement(self._dialect.counting(" AND ".join(where)), args)
+        return int(rows[0][0])
+
+    def conversations(self, wanted: dict[Any, str], limit: int) -> Steps[Rows]:
+        """Return the scope fields, count, first and last time of conversations, newest first."""
+        dialect, args = self._dialect, Args(self._dialect)
+        unset = {name: dialect.unset(name) for name in SCOPE_FIELDS}
+        where = [
+            "deleted = 0",
+            *dialect.scope(wanted, args),
+            f"memory_type IN ({', '.join(map(args.bind, SPOKEN))})",
+            f"NOT ({unset['session_id']} AND {unset['task_id']})",
+            dialect.living_among(),
+        ]
+        fields = ", ".join(map(dialect.value, SCOPE_FIELDS))
+        return (
+            yield Statement(
+                f"SELECT {fields}, count(*), min(created_at), max(created_at) FROM memory_items"
+                f" WHERE {' AND '.join(where)} GROUP BY 1, 2, 3, 4"
+                f" ORDER BY max(created_at) DESC, max({dialect.place}) DESC"
+                f" LIMIT {min(limit, MAX_LIMIT)}",
+                args,
+            )
+        )
+
+    def history(self, item_id: str) -> Steps[tuple[Rows, Rows]]:
+        """Return the earlier versions of an item, oldest first, and its present row."""
+        args = Args(self._dialect)
+        columns = f"{self._columns}, deleted"
+        now = yield Statement(
+            f"SELECT {columns} FROM memory_items WHERE {self._one(item_id, args)}", args
+        )
+        if not now:
+            return [], []
+        past = yield Statement(
+            f"SELECT {columns}, ended_at, ended_by FROM memory_versions"
+            f" WHERE id = {self._dialect.parameter(1)} ORDER BY version",
+            [item_id],
+        )
+        return past, now
+
+    def every(self, start: str, count: int) -> Steps[Rows]:
+        """Return the next *count* rows by id, deleted ones included."""
+        return (
+            yield Statement(
+                f"SELECT {self._columns} FROM {self._dialect.everything}"
+                f" WHERE id > {self._dialect.parameter(1)} ORDER BY id LIMIT {count}",
+                [start],
+            )
+        )
+
+    def search(
+        self,
+        asked: Query,
+        before: Cursor | None,
+        after: Cursor | None,
+        *,
+        deleted: bool = False,
+        order_by: Order = "time",
+    ) -> Steps[Rows]:
+        """Return the rows that match, the last in the order first.
+
+        They are those that are not deleted or, with *deleted*, those that are.
+        """
+        if not asked.limit:
+            return []
+        # After a cursor, the page that follows it: walking on leaves no gap.
+        order = self._dialect.order(order_by, asked, "DESC" if after is None else "ASC")
+        tail = f"{order} LIMIT {min(asked.limit, MAX_LIMIT)}"
+        compiled = yield from self.compile(asked, before, after, deleted=deleted, order=order_by)
+        if asked.needle and not deleted:
+            rows = yield from self._search_text(asked, compiled, order, tail)
+        else:
+            conditions = [*compiled.scope, *compiled.rest]
+            if asked.needle:  # what is deleted is seldom much, and its text is read
+                conditions.append(self._dialect.contains(asked.needle, compiled.args))
+            rows = yield self._select(" AND ".join(conditions), compiled.args, tail)
+        return rows if after is None else rows[::-1]
+
+    def _search_text(self, asked: Query, compiled: Filter, order: str, tail: str) -> Steps[Rows]:
+        args, place = Args(self._dialect, compiled.args), self._dialect.place
+        window = (
+            f"SELECT {self._columns}, {place} AS {place} FROM memory_items"
+            f" WHERE {' AND '.join(compiled.scope)} {order} LIMIT {PROBE}"
+        )
+        conditions = [*compiled.rest, self._dialect.contains(asked.needle, args)]
+        rows = yield Statement(
+            f"SELECT {self._columns} FROM ({window}) AS memory_items"
+            f" WHERE {' AND '.join(conditions)} {tail}",
+            args,
+        )
+        if len(rows) >= asked.limit:
+            return rows
+        return (yield from self._dialect.find(asked.needle, compiled, tail, rows))
+
+    def compile(
+        self,
+        asked: Query,
+        before: Cursor | None = None,
+        after: Cursor | None = None,
+        *,
+        deleted: bool = False,
+        order: Order = "time",
+    ) -> Steps[Filter]:
+        """Return the conditions of all that is asked, its text aside."""
+        dialect, args = self._dialect, Args(self._dialect)
+        scope = [f"deleted = {int(deleted)}", *dialect.scope(asked.wanted, args)]
+        if order == "insertion":  # said here once more, where an index is looked for
+            scope += map(dialect.unset, fields_without_value(asked))
+        if asked.since is not None:
+            scope.append(f"created_at >= {args.bind(dialect.instant(asked.since))}")
+        if asked.until is not None:
+            scope.append(f"created_at < {args.bind(dialect.instant(asked.until))}")
+        for name, cursor, sign in (("before", before, "<"), ("after", after, ">")):
+            if cursor is None:
+                continue
+            if order == "insertion":
+                row = yield from place_of(dialect, name, Cursor(cursor.item_id), {})
+                scope.append(f"{dialect.place} {sign} {args.bind(row.number)}")  # type: ignore[union-attr]  # an id alone is there
+                continue
+            there = yield from place_of(dialect, name, cursor, asked.wanted)
+            scope.append(beyond(dialect, sign, there, args))
+        scope.append(dialect.living_among())
+        rest, scope_args = [], tuple(args)
+        if asked.memory_type in INDEXED:
+            rest.append(f"memory_type = '{asked.memory_type}'")
+        elif asked.memory_type is not None:
+            rest.append(f"memory_type = {args.bind(asked.memory_type)}")
+        if asked.status is not None:
+            rest.append(f"status = {args.bind(asked.status.value)}")
+        if asked.condition is not None:
+            rest.append(dialect.fits(asked.condition, args))
+        return Filter(scope, rest, args, scope_args)
+
+    def _select(self, where: str, args: Args, tail: str = "") -> Statement:
+        return Statement(f"SELECT {self._columns} FROM memory_items WHERE {where} {tail}", args)
+
+
+class Place(NamedTuple):
+    """Where a row stands among all, as the database spells it."""
+
+    created_at: Any
+    number: Any
+    """Its place among rows of that instant."""
+
+
+def place_of(
+    dialect: Dialect, name: str, cursor: Cursor, wanted: Mapping[Any, str]
+) -> Steps[Place | Cursor]:
+    """Return the place of the row that a cursor names; of one that is gone, the cursor itself.
+
+    A cursor that is an id alone must name an item that is there. One that tells its instant comes
+    from a page, so it is looked for only in the scope that is *wanted*.
+    """
+    args = Args(dialect)
+    if cursor.created_at is None:
+        conditions = [dialect.by_id(args, cursor.item_id), dialect.living()]
+    else:
+        ids = [each for each in (cursor.item_id, cursor.neighbour) if each is not None]
+        conditions = [dialect.by_ids(args, ids), *dialect.scope(dict(wanted), args)]
+        conditions.append(f"created_at = {args.bind(dialect.instant(cursor.created_at))}")
+    rows = yield Statement(
+        f"SELECT created_at, {dialect.place}, id FROM memory_items"
+        f" WHERE {' AND '.join(conditions)}",
+        args,
+    )
+    if rows:
+        own = [row for row in rows if row[2] == cursor.item_id]
+        return Place(*(own or rows)[0][:2])
+    if cursor.created_at is None:
+        raise QueryError(
+            f"`{name}` names `{cursor.item_id}`, which is not stored; start anew without it"
+        )
+    return cursor
+
+
+def beyond(dialect: Dialect, sign: str, there: Place | Cursor, args: Args) -> str:
+    """Return the condition that a row is older (`<`) or newer (`>`) than a place."""
+    if isinstance(there, Place):
+        moment, number = args.bind(there.created_at), args.bind(there.number)
+        return f"(created_at, {dialect.place}) {sign} ({moment}, {number})"
+    moment = args.bind(dialect.instant(there.created_at))  # type: ignore[arg-type]  # it tells one
+    if there.takes_whole_instant and sign == "<":
+        return f"created_at <= {moment}"
+    return f"(created_at, id) {sign} ({moment}, {args.bind(there.item_id)})"
+
+
+def fields_without_value(asked: Query) -> list[ScopeField]:
+    """Return the scope fields of which `where` says by itself that they have no value."""
+    where = asked.where or {}
+    return [name for name in SCOPE_FIELDS if name in where and where[name] is None]

@@ -1,0 +1,336 @@
+"""What SQL stores do for recall: find by words, by meaning, and around an item; once for all.
+
+Nothing derived stands between a caller and a durable write. Terms and vectors are made from the
+rows afterwards, any number of times with the same outcome, and can be thrown away.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from orbiter.memory.backends.arguments import check_several_ids
+from orbiter.memory.backends.sql.dialect import Rows, Steps
+from orbiter.memory.backends.sql.embedder import Embedded, Embedder, Model, Waiting
+from orbiter.memory.backends.sql.neighbours import around
+from orbiter.memory.backends.sql.operations import Operations
+from orbiter.memory.backends.sql.rows import READ, decode_all
+from orbiter.memory.errors import EmbeddingsMismatchError, QueryError
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.matches import WordMatches
+from orbiter.memory.model.protocols import Embeddings
+from orbiter.memory.model.query import Query, check_size
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+__all__ = ["SQLRecall", "check_vector"]
+
+_T = TypeVar("_T")
+
+
+class SQLRecall(ABC):
+    """The search structures of a SQL store; what is below says how they are kept."""
+
+    _operations: Operations
+    _embeddings: Embeddings | None = None
+    _embedder: Embedder | None = None
+    _model: Model | None = None
+
+    # What a driver does. A driver's `init` ends with `_start_embedding`, before which the tables
+    # must be up to date, and its `close` begins with `_stop_embedding`.
+
+    @abstractmethod
+    async def _open(self) -> None:
+        """Open the store and bring its tables up to date, whatever model its vectors are of."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close what was opened. May be repeated."""
+
+    @abstractmethod
+    async def _read(self, steps: Callable[[], Steps[_T]], *, alone: bool = False) -> _T:
+        """Run steps that change nothing; *alone* says that they are one statement."""
+
+    @abstractmethod
+    async def _index_words(self) -> None:
+        """Index the terms of every row that was committed before the call."""
+
+    @abstractmethod
+    async def _match_words(
+        self, terms: Sequence[str], asked: Query
+    ) -> tuple[Rows, dict[str, int], int]:
+        """Return rows, best first, the frequency of each of the distinct *terms*, and `passages`.
+
+        What waits is indexed first, so that all that this process has written is found. The
+        rows are of the columns that `decode` takes.
+        """
+
+    @abstractmethod
+    async def _models(self) -> list[Model]:
+        """Return the models whose vectors are kept: the current one, and one that is to be it."""
+
+    @abstractmethod
+    async def _begin_model(self, name: str, dimension: int) -> Model:
+        """Register a model beside the current one, for which every item waits; return it.
+
+        One that was begun and not finished goes on; others that were not finished are dropped.
+        The first model of a store is current at once.
+        """
+
+    @abstractmethod
+    async def _finish_model(self, model: Model) -> None:
+        """Make *model* the current one and drop all others with their vectors, as one step."""
+
+    @abstractmethod
+    async def _take_waiting(self, model: Model, count: int) -> list[Waiting] | None:
+        """Return at most *count* items, not deleted, that have no vectors of *model* yet.
+
+        Those that were put off come when there are no others, and never among them. `None` if
+        the model is no longer there.
+        """
+
+    @abstractmethod
+    async def _keep_vectors(
+        self, model: Model, done: Sequence[tuple[Waiting, Embedded | None]]
+    ) -> None:
+        """Write what was made of each item whose content is unchanged; the others go on waiting.
+
+        The details stand and go with the vectors, and apart from them: who reads vectors reads no
+        details. A text that says nothing has neither, and waits no more. `None` puts an item off:
+        it goes on waiting, after all others. Does nothing if the model is no longer there.
+        """
+
+    @abstractmethod
+    async def _count_waiting(self, model: Model) -> int | None:
+        """Return how many items, not deleted, have no vectors of *model* yet.
+
+        `None` if the model is no longer there.
+        """
+
+    @abstractmethod
+    async def _nearest(
+        self, model: Model, vector: Sequence[float], asked: Query
+    ) -> list[tuple[Sequence[Any], float]] | None:
+        """Return rows and cosines, nearest first; `None` if the model is no longer there."""
+
+    @abstractmethod
+    async def _similarities(
+        self, model: Model, vector: Sequence[float], item_ids: Sequence[str]
+    ) -> dict[str, float] | None:
+        """Return the cosine of each item that has vectors; `None` if the model is not there."""
+
+    @abstractmethod
+    async def _vectors(self, model: Model, item_ids: Sequence[str]) -> dict[str, bytes] | None:
+        """Return the vectors of each item that has any; `None` if the model is not there."""
+
+    @abstractmethod
+    async def _details(
+        self, model: Model, item_ids: Sequence[str]
+    ) -> dict[str, list[bytes]] | None:
+        """Return the details of each item that has them; `None` if the model is not there."""
+
+    # Models
+
+    @property
+    def embeddings(self) -> Embeddings | None:
+        """What makes the vectors; `None` if the store keeps none."""
+        return self._embeddings
+
+    async def _start_embedding(self) -> None:
+        """Register the store's model, or raise `EmbeddingsMismatchError`; embed what waits."""
+        if self._embeddings is None:
+            return
+        import_module("orbiter.memory.backends.vector.matrix")  # says what to install, if anything
+        self._model = await self._resolve(self._embeddings, begin=True)
+        self._embed_with(self._embeddings)
+
+    async def _stop_embedding(self) -> None:
+        """Stop embedding; what waits goes on waiting in the database."""
+        embedder, self._embedder, self._model = self._embedder, None, None
+        if embedder is not None:
+            await embedder.close()
+
+    def _embed_with(self, embeddings: Embeddings) -> None:
+        if self._embedder is None:
+            self._embedder = Embedder(embeddings, self)
+        self._embedder.wake()
+
+    def _wrote(self, *, is_news: bool = True) -> None:
+        """Have what was written embedded; called after every write.
+
+        Without *is_news* nothing is known to be written, but others may have.
+        """
+        if self._embedder is not None:
+            self._embedder.wake(is_news=is_news)
+
+    async def _resolve(self, embeddings: Embeddings, *, begin: bool) -> Model:
+        models = await self._models()
+        if not models and begin:
+            made = await self._begin_model(embeddings.name, embeddings.dimension)
+            if made.is_current:
+                return made
+            # Another process was first, and one beside the current is none that is needed.
+            models = await self._models()
+            await self._finish_model(next(model for model in models if model.is_current))
+        current = next((model for model in models if model.is_current), None)
+        if current is not None and current.is_of(embeddings):
+            return current
+        raise EmbeddingsMismatchError(
+            repr(self),
+            stored=(current.name, current.dimension) if current else None,
+            given=(embeddings.name, embeddings.dimension),
+        )
+
+    async def _renew(self, stale: Model) -> Model:
+        """Return the model that another process put in the place of *stale*, of the same name.
+
+        Raises `EmbeddingsMismatchError` if it is another one.
+        """
+        assert self._embeddings is not None  # noqa: S101 - there was a model
+        model = await self._resolve(self._embeddings, begin=False)
+        if self._model is stale:  # and was not closed meanwhile
+            self._model = model
+        return model
+
+    async def _ask(self, model: Model, ask: Callable[[Model], Awaitable[_T | None]]) -> _T:
+        """Return what is asked of a model, or of the one in its place."""
+        while (found := await ask(model)) is None:
+            model = await self._renew(model)
+        return found
+
+    # Finding
+
+    async def match_words(self, terms: Sequence[str], asked: Query) -> WordMatches:
+        """Return the items that hold any of *terms* and match *asked*, its text aside.
+
+        Best first, of equals the newest. What this process has written is found. A term that
+        stands in more than some thousands of passages counts for the newest of them only, and
+        its frequency is an estimate.
+        """
+        if isinstance(terms, str) or not all(isinstance(term, str) for term in terms):
+            raise QueryError(f"`terms` must be a list of terms, not {terms!r}")
+        rows, frequency, passages = await self._match_words(list(dict.fromkeys(terms)), asked)
+        return WordMatches(await decode_all(rows), frequency, passages)
+
+    async def nearest(
+        self, vector: Sequence[float], asked: Query
+    ) -> list[tuple[MemoryItem, float]]:
+        """Return items that match *asked*, its text aside, with their cosines, nearest first.
+
+        What is not embedded yet is not found: see `catch_up`. Without `embeddings` nothing is.
+        """
+
+        def ask(model: Model) -> Awaitable[Any]:
+            check_vector(vector, model.dimension)
+            return self._nearest(model, vector, asked)
+
+        found = await self._with_model(ask)
+        items = await decode_all([row for row, _ in found or ()])
+        return [(item, cosine) for item, (_, cosine) in zip(items, found or (), strict=True)]
+
+    async def similarities(
+        self, vector: Sequence[float], item_ids: Sequence[str]
+    ) -> dict[str, float]:
+        """Return the cosine of each of the items that has a vector."""
+        ids = check_several_ids(item_ids)
+
+        def ask(model: Model) -> Awaitable[Any]:
+            check_vector(vector, model.dimension)
+            return self._similarities(model, vector, ids)
+
+        return await self._with_model(ask) or {}
+
+    async def vectors(self, item_ids: Sequence[str]) -> dict[str, bytes]:
+        """Return the vectors of each of the items that has any: those of its passages, in order.
+
+        They are of length 1, as little-endian float32, one after the other.
+        """
+        ids = check_several_ids(item_ids)
+        return await self._with_model(lambda model: self._vectors(model, ids)) or {}
+
+    async def details(self, item_ids: Sequence[str]) -> dict[str, list[bytes]]:
+        """Return the details of each of the items that has them: those of its passages, in order.
+
+        They are kept where the embeddings make some, see `Embeddings.aembed_details`. A passage
+        without any has `b""`; an item none of whose passages has any is absent.
+        """
+        ids = check_several_ids(item_ids)
+        return await self._with_model(lambda model: self._details(model, ids)) or {}
+
+    async def _with_model(self, ask: Callable[[Model], Awaitable[Any]]) -> Any:
+        if self._embeddings is None or self._model is None:
+            await self._read(lambda: self._operations.get(""), alone=True)  # a closed store says so
+            return None
+        found = await self._ask(self._model, ask)
+        self._wrote(is_news=False)
+        return found
+
+    async def around(self, item_ids: Sequence[str], *, span: int) -> list[list[MemoryItem]]:
+        """Return stretches of conversation: each item with *span* items before and after it.
+
+        Only what has the same user and session is conversation; items without a session have
+        each other. A stretch is as it was added, without a session in the order of time; stretches
+        that overlap are one. They come
+        in the order of the items asked for; one that is deleted or not there has none.
+        """
+        check_size("span", span)
+        ids = check_several_ids(item_ids)
+        stretches = await self._read(lambda: around(self._operations.dialect, ids, span))
+        return [await decode_all([row[: len(READ)] for row in rows]) for rows in stretches]
+
+    # Catching up
+
+    async def catch_up(self, *, within: float | None = None) -> int:
+        """Index and embed what waits, for at most *within* seconds; return how many items wait.
+
+        Without *within*, it goes on until nothing waits, and what the embeddings raise is raised.
+        With it, nothing waits for texts that they refused before, nor for embeddings that failed
+        a moment ago: these are tried again in the background.
+        """
+        if self._embedder is not None and self._model is not None:
+            await self._embedder.catch_up(within)
+        await self._index_words()
+        return await self._unembedded()
+
+    async def _unembedded(self) -> int:
+        return 0 if self._model is None else await self._ask(self._model, self._count_waiting)
+
+    async def reindex(self, *, progress: Callable[[int, int], None] | None = None) -> int:
+        """Embed every item anew with the store's embeddings; return how many it embedded.
+
+        It may be called instead of `init`, with another model than the stored vectors are of:
+        then it opens the store. Reading and writing go on meanwhile; other processes keep the
+        old vectors until all new ones are there. Killed or failed, it goes on where it was when
+        it is called again; failed, it closes what it opened, and a store that was open goes on
+        with the old vectors. *progress* is called with items done and items in all.
+        """
+        if self._embeddings is None:
+            raise QueryError(f"{self!r} has no `embeddings` to embed its items with")
+        import_module("orbiter.memory.backends.vector.matrix")
+        await self._open()
+        is_open = self._model is not None
+        try:
+            model = await self._begin_model(self._embeddings.name, self._embeddings.dimension)
+            if not is_open:
+                self._model = model
+            done = await Embedder(self._embeddings, self).embed_all(model, progress)
+            await self._finish_model(model)
+            self._model = await self._resolve(self._embeddings, begin=True)
+        except BaseException:  # cancellation included
+            if not is_open:
+                await self.close()
+            raise
+        self._embed_with(self._embeddings)
+        return done
+
+
+def check_vector(vector: Sequence[float], dimension: int) -> "npt.NDArray[np.float32]":
+    """Return a vector as one of length 1, or raise a `QueryError` that says what is wrong."""
+    from orbiter.memory.backends.vector.normalize import direction  # noqa: PLC0415 - an extra
+
+    try:
+        return direction(vector, dimension)
+    except (TypeError, ValueError) as exc:
+        raise QueryError(f"nothing is near to this `vector`: {exc}") from None

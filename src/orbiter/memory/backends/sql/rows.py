@@ -1,0 +1,424 @@
+"""Items as rows of `memory_items`, and rows as items: the ten columns, the same in every SQL store.
+
+Reading is the hot path: a row that a store wrote becomes an item without being checked again,
+some five times faster. A row that looks unlike what `encode` writes, because a newer version or
+a person wrote it, goes through `load_item`, which checks everything.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel
+
+from orbiter.memory.errors import StorageError
+from orbiter.memory.model.copying import take_in
+from orbiter.memory.model.items import (
+    MAX_JSON,
+    MAX_NATIVE,
+    AIMemory,
+    HumanMemory,
+    MemoryItem,
+    MemoryMetadata,
+    MemoryStatus,
+    SystemMemory,
+    ToolMemory,
+)
+from orbiter.memory.model.query import SCOPE_FIELDS
+from orbiter.memory.model.serialization import dump_item, load_item
+from orbiter.memory.model.validation import check_json, check_text, to_utc
+from orbiter.memory.tasks.offload import apart, has_many_values
+
+__all__ = [
+    "COLUMNS",
+    "ENDS",
+    "END_WIDTH",
+    "EXACT",
+    "READ",
+    "Row",
+    "decode",
+    "decode_all",
+    "encode",
+    "encode_all",
+    "end_of",
+    "iso",
+]
+
+COLUMNS = (
+    "id", "content", "memory_type", "status", "metadata", "extra_json", "created_at", "updated_at",
+    "deleted", "version",
+)  # fmt: skip
+"""The columns of `memory_items`, in order."""
+
+READ = (*COLUMNS[:8], "version")
+"""The columns an item is made of."""
+
+EXACT = "@extra"
+"""Key in `extra_json` of a literal copy of `metadata.extra`, for databases whose JSON type turns
+1e16 into a whole number. It counts only while it equals the column, so edits by hand are seen."""
+
+ENDS = '{"expires_at":"'
+"""How the `extra_json` of an item that has an end begins; the instant follows, of one width. So
+its first bytes tell whether an item is over, however long it is."""
+
+END_WIDTH = 32
+"""Characters of such an instant."""
+
+
+class Row(NamedTuple):
+    """What a store writes of an item; `deleted` and `version` are the database's own affair."""
+
+    id: str
+    content: str
+    memory_type: str
+    status: str
+    metadata: str
+    extra_json: str
+    created_at: datetime
+    updated_at: datetime
+
+
+_EXTRA = READ.index("extra_json")
+_LONG = 64 * 1024
+"""Characters of `extra_json` that are read in a thread: the rest of a row costs next to nothing."""
+_ROW, _SLICE = 1_024, 128 * 1024
+"""What a row costs, in characters of `extra_json`, and what is read before others go on."""
+_AT_ONCE = 50
+"""Items that are made into rows before others go on: some five milliseconds."""
+
+_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_Model = TypeVar("_Model", bound=BaseModel)
+
+_new = object.__new__
+# A third faster than `object.__setattr__`, eight times for every item that is read.
+_set_dict, _set_fields_set, _set_extra, _set_private = (
+    vars(BaseModel)[name].__set__
+    for name in (
+        "__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__",
+    )
+)  # fmt: skip
+_SCOPE_SET = {*SCOPE_FIELDS, "extra"}
+_STATUS = {status.value: status for status in MemoryStatus}
+_STATUS_TEXT = {status: status.value for status in MemoryStatus}
+_ITEM_FIELDS = {
+    "id", "content", "memory_type", "status", "metadata", "native", "created_at", "updated_at",
+    "version", "expires_at",
+}  # fmt: skip
+_COMMON = _ITEM_FIELDS - {"native"}
+"""The fields of every item that have columns of their own, or a place of their own."""
+_OWN: dict[type[MemoryItem], dict[str, Any]] = {
+    SystemMemory: {},
+    HumanMemory: {},
+    AIMemory: {"tool_calls": list},
+    ToolMemory: {"tool_call_id": str, "tool_name": str, "is_error": bool},
+}
+"""What the known kinds have of their own, and how to make it when it is not written down."""
+_KINDS = {kind.model_fields["memory_type"].default: kind for kind in _OWN}
+_FIELDS_SET = {kind: _ITEM_FIELDS | own.keys() for kind, own in _OWN.items()}
+
+
+def encode(item: MemoryItem, *, exact_extra: bool = False) -> Row:
+    """Return the row of *item*, or raise `InvalidItemError`; `exact_extra` adds `EXACT`."""
+    own = _OWN.get(type(item))
+    if own is not None:
+        try:
+            row = _encode_known(item, own, exact_extra=exact_extra)
+        except (ValueError, KeyError, AttributeError, TypeError):
+            row = None  # `take_in` says what is wrong with it, or puts it right
+        if row is not None:
+            return row
+    item = take_in(item)
+    dumped = dump_item(item)
+    extra = {key: value for key, value in dumped.items() if key not in _COMMON}
+    if own is not None:  # what is empty need not be said
+        extra = {key: value for key, value in extra.items() if value}
+    if _is_utc(item.expires_at):
+        extra = {"expires_at": dumped["expires_at"], **extra}
+    elif "expires_at" in dumped:  # a kind of item that calls something else so
+        extra["expires_at"] = dumped["expires_at"]
+    metadata = item.metadata
+    if exact_extra and metadata.extra:
+        extra[EXACT] = metadata.extra
+    return Row(
+        item.id,
+        item.content,
+        item.memory_type,
+        item.status.value,
+        _who(metadata.__dict__, metadata.extra),
+        _dumps(extra) if extra else "{}",
+        item.created_at,
+        item.updated_at,
+    )
+
+
+def _encode_known(item: MemoryItem, own: dict[str, type], *, exact_extra: bool) -> Row | None:
+    """Check and write down an item of a known kind whose fields are what they should be.
+
+    It accepts nothing that `take_in` would not, in a third of the time; most items pass.
+    """
+    fields = item.__dict__
+    who = fields["metadata"].__dict__
+    if (
+        len(fields) != len(_ITEM_FIELDS) + len(own)
+        or len(who) != len(_SCOPE_SET)
+        or not fields["id"]
+        or not _is_word(fields["id"], 256)
+        or type(fields["content"]) is not str
+        or _KINDS.get(fields["memory_type"]) is not type(item)
+        or type(fields["status"]) is not MemoryStatus
+        or type(fields["metadata"]) is not MemoryMetadata
+        or type(fields["version"]) is not int
+        or fields["version"] < 1
+        or not _is_utc(fields["created_at"])
+        or not _is_utc(fields["updated_at"])
+        or type(fields["native"]) is not dict
+        or type(who["extra"]) is not dict
+    ):
+        return None
+    scope = (who["user_id"], who["session_id"], who["task_id"], who["agent_id"])
+    for value in scope:
+        if value is not None and not _is_word(value, 1024):
+            return None
+    named: dict[str, Any] = {}
+    if fields["expires_at"] is not None:
+        if not _is_utc(fields["expires_at"]):
+            return None
+        named["expires_at"] = iso(fields["expires_at"])  # the first, see `ENDS`
+    for name, kind in own.items():
+        value = fields[name]
+        if type(value) is not kind or (kind is str and not _is_word(value, 1024)):
+            return None
+        if value:
+            named[name] = check_json(value, max_bytes=MAX_JSON)
+    if not all(type(call) is dict for call in named.get("tool_calls", ())):
+        return None
+    if fields["native"]:
+        named["native"] = check_json(fields["native"], max_bytes=MAX_NATIVE)
+    extra: Any = who["extra"] and check_json(who["extra"], max_bytes=MAX_JSON)
+    if extra and exact_extra:
+        named[EXACT] = extra
+    return Row(
+        fields["id"],
+        check_text(fields["content"], max_bytes=item.max_content_bytes),
+        fields["memory_type"],
+        _STATUS_TEXT[fields["status"]],
+        _who(who, extra) if extra else _plain_who(*scope),
+        _dumps(named) if named else "{}",
+        fields["created_at"],
+        fields["updated_at"],
+    )
+
+
+def _who(scope: Mapping[str, Any], extra: Any) -> str:
+    who = {name: scope[name] for name in SCOPE_FIELDS if scope[name] is not None}
+    return _dumps({**who, "extra": extra} if extra else who)
+
+
+@lru_cache(maxsize=1024)
+def _plain_who(*scope: str | None) -> str:
+    return _who(dict(zip(SCOPE_FIELDS, scope, strict=True)), None)
+
+
+def _is_word(value: object, most: int) -> bool:
+    """Tell whether *value* is a short text that every store can hold."""
+    return type(value) is str and len(value) <= most and value.isascii() and "\0" not in value
+
+
+def _is_utc(value: object) -> bool:
+    return type(value) is datetime and value.tzinfo is UTC
+
+
+def decode(row: Sequence[Any]) -> MemoryItem:
+    """Return the item of a row of the columns `READ`."""
+    try:
+        return _decode_plain(row) or _decode(row)
+    except (ValueError, TypeError, AttributeError, KeyError) as exc:
+        raise StorageError(
+            f"row `{row[0]}` of `memory_items` cannot be read: {exc!r}; mend or delete it, or see "
+            "`verify()`"
+        ) from exc
+
+
+async def decode_all(rows: Sequence[Sequence[Any]]) -> list[MemoryItem]:
+    """Return the items of rows of the columns `READ`; others go on while that takes long."""
+    items, spent = [], 0
+    for row in rows:
+        size = len(row[_EXTRA] or "")
+        items.append(decode(row) if size <= _LONG else await asyncio.to_thread(decode, row))
+        spent += size + _ROW
+        if spent > _SLICE:
+            spent = 0
+            await asyncio.sleep(0)
+    return items
+
+
+async def encode_all(items: Sequence[MemoryItem], *, exact_extra: bool = False) -> list[Row]:
+    """Return the rows of *items*; others go on while that takes long."""
+    rows: list[Row] = []
+    for item in items:
+        rows.append(await apart(_is_long(item), encode, item, exact_extra=exact_extra))
+        if not len(rows) % _AT_ONCE:
+            await asyncio.sleep(0)
+    return rows
+
+
+def _is_long(item: object) -> bool:
+    # What was never checked may have anything for metadata, and is refused when it is encoded.
+    return isinstance(item, MemoryItem) and (
+        has_many_values(vars(item)) or has_many_values(getattr(item.metadata, "extra", None))
+    )
+
+
+def _decode_plain(row: Sequence[Any]) -> MemoryItem | None:
+    """Return the item of a row with nothing unusual in it, as most are; else `None`."""
+    item_id, content, memory_type, status, metadata, extra_json, created, updated, version = row
+    kind = _KINDS.get(memory_type)
+    if kind is None or extra_json != "{}" or type(content) is not str or type(version) is not int:
+        return None
+    # Long metadata is seldom the same twice, and would only fill the cache.
+    scope = _scope(metadata) if len(metadata) < 512 else None
+    if scope is None:
+        return None
+    if type(created) is str:  # as SQLite keeps times
+        same = created == updated
+        created = _instant(created)
+        updated = created if same else _instant(updated)
+    # `_build`, written out twice: calling it would cost a tenth of all this.
+    who = _new(MemoryMetadata)
+    _set_dict(who, {**scope, "extra": {}})
+    _set_fields_set(who, _SCOPE_SET)
+    _set_extra(who, None)
+    _set_private(who, None)
+    fields = {
+        "id": item_id,
+        "content": content,
+        "memory_type": memory_type,
+        "status": _STATUS[status],
+        "metadata": who,
+        "native": {},
+        "created_at": created,
+        "updated_at": updated,
+        "version": version,
+        "expires_at": None,
+    }
+    for name, make in _OWN[kind].items():
+        fields[name] = make()
+    item = _new(kind)
+    _set_dict(item, fields)
+    _set_fields_set(item, _FIELDS_SET[kind])
+    _set_extra(item, None)
+    _set_private(item, None)
+    return item
+
+
+def _decode(row: Sequence[Any]) -> MemoryItem:
+    item_id, content, memory_type, status, metadata, extra_json, created, updated, version = row
+    extra = json.loads(extra_json)
+    fields = {
+        "id": item_id,
+        "content": content,
+        "memory_type": memory_type,
+        "status": _STATUS[status],
+        "metadata": _metadata(metadata, extra.pop(EXACT, None)),
+        "native": extra.pop("native", None) or {},
+        "created_at": _instant(created) if type(created) is str else created,
+        "updated_at": _instant(updated) if type(updated) is str else updated,
+        "version": version,
+        "expires_at": None,
+    }
+    if type(extra.get("expires_at")) is str and memory_type in _KINDS:
+        fields["expires_at"] = _instant(extra.pop("expires_at"))
+    kind = _KINDS.get(memory_type)
+    if kind is not None and type(content) is str and type(version) is int:  # noqa: SIM102
+        if _fill(fields, _OWN[kind], extra):
+            return _build(kind, fields, _FIELDS_SET[kind])
+    if fields["expires_at"] is None:
+        del fields["expires_at"]  # what a record does not say
+    return load_item({**fields, **extra, "status": status})
+
+
+def _build(kind: type[_Model], fields: dict[str, Any], fields_set: set[str]) -> _Model:
+    """Make a model of checked fields, as pydantic would."""
+    model = _new(kind)
+    _set_dict(model, fields)
+    # Shared: it names every field, so nothing is ever added to it.
+    _set_fields_set(model, fields_set)
+    _set_extra(model, None)
+    _set_private(model, None)
+    return model
+
+
+def _fill(fields: dict[str, Any], own: dict[str, Any], extra: dict[str, Any]) -> bool:
+    """Add the fields of a known kind; tell whether the row holds these and nothing else."""
+    for name, make in own.items():
+        value = extra.pop(name, None)
+        if value is None:
+            value = make()
+        elif type(value) is not make or (make is list and not _are_dicts(value)):
+            extra[name] = value
+            return False
+        fields[name] = value
+    return not extra and type(fields["native"]) is dict
+
+
+def _are_dicts(values: list[Any]) -> bool:
+    return all(type(value) is dict for value in values)
+
+
+@lru_cache(maxsize=1024)
+def _scope(metadata: str) -> dict[str, str | None] | None:
+    """Return the fields of plain metadata; `None` if there is more to it. Rows repeat them."""
+    found = json.loads(metadata)
+    is_plain = found.keys() <= set(SCOPE_FIELDS) and all(
+        value is None or isinstance(value, str) for value in found.values()
+    )
+    return {name: found.get(name) for name in SCOPE_FIELDS} if is_plain else None
+
+
+def _metadata(text: str, exact: Any) -> MemoryMetadata:
+    scope = _scope(text) if len(text) < 512 else None
+    if scope is not None:
+        return _build(MemoryMetadata, {**scope, "extra": {}}, _SCOPE_SET)
+    found = json.loads(text)
+    if exact is not None and _is_same(exact, found.get("extra")):
+        found["extra"] = exact
+    return MemoryMetadata.model_validate(found)
+
+
+def _is_same(exact: Any, found: Any) -> bool:
+    """Tell whether *found* is what a database's JSON type makes of *exact*."""
+    if isinstance(exact, dict):
+        return (
+            isinstance(found, dict)
+            and exact.keys() == found.keys()
+            and all(_is_same(value, found[key]) for key, value in exact.items())
+        )
+    if isinstance(exact, list):
+        return (
+            isinstance(found, list)
+            and len(exact) == len(found)
+            and all(map(_is_same, exact, found))
+        )
+    if isinstance(exact, float) and isinstance(found, int) and not isinstance(found, bool):
+        return exact == float(found)
+    return type(exact) is type(found) and bool(exact == found)
+
+
+def _instant(text: str) -> datetime:
+    instant = datetime.fromisoformat(text)
+    return instant if instant.tzinfo is UTC else to_utc(instant)
+
+
+def end_of(row: Row) -> datetime | None:
+    """Return when the item of a row is over."""
+    if not row.extra_json.startswith(ENDS):
+        return None
+    return _instant(row.extra_json[len(ENDS) : len(ENDS) + END_WIDTH])
+
+
+def iso(instant: datetime) -> str:
+    """Return *instant* as text of one width, so that text order is time order."""
+    return instant.isoformat(timespec="microseconds")

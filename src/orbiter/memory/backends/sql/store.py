@@ -1,0 +1,415 @@
+"""The public face of every SQL store: the seed's methods and what is added to them, once."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from orbiter.memory.backends.arguments import (
+    check_cursor,
+    check_different,
+    check_several,
+    check_several_ids,
+    is_item_id,
+)
+from orbiter.memory.backends.sql.dialect import Rows, Steps
+from orbiter.memory.backends.sql.history import SQLLasting
+from orbiter.memory.backends.sql.rows import READ, Row, decode, decode_all, encode_all
+from orbiter.memory.errors import QueryError, StorageError, VersionConflict
+from orbiter.memory.model.audit import actor
+from orbiter.memory.model.filters import Where
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.model.matches import WordMatches
+from orbiter.memory.model.query import (
+    SCOPE_FIELDS,
+    Cursor,
+    Order,
+    Query,
+    check_instant,
+    check_order,
+    check_size,
+)
+from orbiter.memory.model.reports import ConversationInfo, ItemVersion, StoreStats, Verification
+from orbiter.memory.model.validation import check_name, to_utc
+from orbiter.memory.tasks.progress import advance
+
+__all__ = ["CHUNK", "SQLMemoryStore"]
+
+CHUNK = 1000
+"""Rows that are prepared, or read by `verify`, at a time."""
+
+
+class SQLMemoryStore(SQLLasting):
+    """A store of `memory_items` rows; what is below says how statements get to the database."""
+
+    _exact_extra: bool = False
+
+    # What a driver does
+
+    @abstractmethod
+    async def init(self) -> None:
+        """Open the store and bring its tables up to date. May be repeated."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close what `init` opened. May be repeated; `init` opens again."""
+
+    @abstractmethod
+    async def _put(self, row: Row) -> None:
+        """Upsert a row, perhaps together with those of other callers; return when it is durable."""
+
+    @abstractmethod
+    async def _check(self, repair: bool) -> list[str]:  # noqa: FBT001 - private
+        """Return what is wrong beside the rows; with *repair*, build it anew first."""
+
+    @abstractmethod
+    async def _stats(self) -> StoreStats:
+        """Return how much the store holds, what concerns embeddings aside."""
+
+    # Writing
+
+    async def add(
+        self,
+        item: MemoryItem,
+        *,
+        expected_version: int | None = None,
+        by: str | None = None,
+        within: MemoryMetadata | None = None,
+    ) -> None:
+        """Store *item*, or update the one with its id; return once it is durable.
+
+        With *expected_version* it is written only over that version, 0 meaning that there is no
+        such item yet; else `VersionConflict` is raised and nothing is written. *by* is remembered
+        in `history`. With *within*, an item that does not match it is not replaced, even if it is
+        deleted: that is an `AccessError`, and nothing is written.
+        """
+        if expected_version is not None:
+            check_size("expected_version", expected_version)
+        [row] = await encode_all([item], exact_extra=self._exact_extra)
+        by = _signature(by)
+        wanted = Query(metadata=within).wanted
+        if expected_version is None and by is None and not wanted and self._audit is None:
+            await self._put(row)
+        else:
+            steps = partial(self._operations.add, row, expected_version, by, wanted)
+            await self._write(self._audited(steps, ids=[row.id], by=by))
+        self._wrote()
+
+    async def add_many(
+        self,
+        items: Sequence[MemoryItem],
+        *,
+        by: str | None = None,
+        within: MemoryMetadata | None = None,
+    ) -> None:
+        """Store or update every item of *items*, in order, all or none; *within* as for `add`."""
+        rows = await self._encode(items)
+        by, wanted = _signature(by), Query(metadata=within).wanted
+        if rows:
+            steps = partial(self._operations.add_many, rows, by, wanted)
+            await self._write(self._audited(steps, ids=[row.id for row in rows], by=by))
+            self._wrote()
+        else:
+            await self.count()  # a closed store says so for an empty batch, too
+
+    async def insert(self, items: Sequence[MemoryItem], *, by: str | None = None) -> bool:
+        """Store every item of *items* if none of their ids is used, in one step; tell whether.
+
+        An id is used while its item is there or soft-deleted, so what is deleted stays deleted.
+        """
+        rows = await self._encode(items)
+        ids, by = check_different([row.id for row in rows]), _signature(by)
+        if not rows:
+            await self.count()  # a closed store says so for an empty batch, too
+            return True
+        steps = partial(self._operations.insert, rows, by)
+        try:
+            is_stored = await self._write(self._audited(steps, ids=ids, by=by))
+        except VersionConflict:
+            return False
+        if is_stored:
+            self._wrote()
+        return is_stored
+
+    async def used_ids(self, item_ids: Sequence[str]) -> set[str]:
+        """Return those of *item_ids* whose item is there or soft-deleted."""
+        ids = check_several_ids(item_ids)
+        return await self._read(lambda: self._operations.used(ids), alone=True)
+
+    async def _encode(self, items: Sequence[MemoryItem]) -> list[Row]:
+        check_several(items)
+        return await encode_all(tuple(items), exact_extra=self._exact_extra)
+
+    async def clear(self, *, metadata: MemoryMetadata | None = None, by: str | None = None) -> int:
+        """Soft-delete what matches, or everything; return how many.
+
+        `restore` brings an item back until `purge` removes it for good.
+        """
+        by = _signature(by)
+        steps = partial(self._operations.clear, metadata, by)
+        return await self._write(self._audited(steps, ids=self._of(metadata, deleted=0), by=by))
+
+    async def delete(
+        self, item_id: str, *, by: str | None = None, expected_version: int | None = None
+    ) -> bool:
+        """Soft-delete one item; tell whether it was there.
+
+        With *expected_version*, only if it is still that version; else `VersionConflict` is
+        raised, and nothing is deleted.
+        """
+        if expected_version is not None:
+            check_size("expected_version", expected_version)
+        by = _signature(by)
+        steps = partial(self._operations.delete, item_id, by, expected_version)
+        return is_item_id(item_id) and await self._write(self._audited(steps, ids=[item_id], by=by))
+
+    async def delete_many(self, item_ids: Sequence[str], *, by: str | None = None) -> int:
+        """Soft-delete the items of these ids, all or none; return how many were there."""
+        ids, by = check_several_ids(item_ids), _signature(by)
+        steps = partial(self._operations.delete_many, ids, by)
+        return await self._write(self._audited(steps, ids=ids, by=by))
+
+    async def restore(self, item_id: str, *, by: str | None = None) -> bool:
+        """Bring a soft-deleted item back where it was; tell whether there was one."""
+        by = _signature(by)
+        steps = partial(self._operations.restore, item_id, by)
+        restored = is_item_id(item_id) and await self._write(
+            self._audited(steps, ids=[item_id], by=by)
+        )
+        self._wrote()
+        return restored
+
+    async def purge(
+        self,
+        *,
+        metadata: MemoryMetadata | None = None,
+        deleted_before: datetime | None = None,
+    ) -> int:
+        """Remove soft-deleted items for good, with their history; return how many.
+
+        *metadata* and *deleted_before* narrow it down: all soft-deleted items go without them.
+        """
+        if deleted_before is not None:
+            deleted_before = check_instant("deleted_before", deleted_before)
+        steps = partial(self._operations.purge, metadata, deleted_before)
+        return await self._write(self._audited(steps, ids=self._of(metadata, deleted=1)))
+
+    def _of(
+        self, metadata: MemoryMetadata | None, *, deleted: int
+    ) -> Callable[[], Steps[Sequence[str]]]:
+        """Return steps that tell the ids of what is deleted, or is not."""
+        wanted, dialect = Query(metadata=metadata).wanted, self._operations.dialect
+        return self._ids_where(
+            lambda args: " AND ".join([f"deleted = {deleted}", *dialect.scope(wanted, args)])
+        )
+
+    # Reading
+
+    async def get(self, item_id: str) -> MemoryItem | None:
+        """Return the item of that id, or `None` if there is none or it is deleted."""
+        known = is_item_id(item_id)
+        rows = await self._read(lambda: self._operations.get(item_id if known else ""), alone=True)
+        item = next(iter(await decode_all(rows)), None)
+        if self._audit is not None:
+            await self._log_items("get", [] if item is None else [item])
+        return item
+
+    async def search(  # noqa: PLR0913 - the seed's filters and the paging
+        self,
+        *,
+        query: str = "",
+        metadata: MemoryMetadata | None = None,
+        memory_type: str | None = None,
+        status: MemoryStatus | None = None,
+        limit: int = 10,
+        before: MemoryItem | str | Cursor | None = None,
+        after: MemoryItem | str | Cursor | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        where: Where | None = None,
+        order: Order = "time",
+        deleted: bool = False,
+    ) -> list[MemoryItem]:
+        """Return at most *limit* items that match every given filter, newest first.
+
+        *query* is a literal substring in any case. *since* and *until* bound `created_at`, the
+        second excluded. *where* says what must hold of fields and of keys of `metadata.extra`:
+        see `docs/backends.md#where`. *before* and *after* are an item, or its id: pass the last
+        item of a page as *before* to get the page of older ones, the first as *after* to get the
+        one of newer ones; what is written or removed meanwhile shifts no page. An id alone must
+        still be stored. *order* `insertion` is that of a conversation, whose `session_id` or
+        `task_id` *metadata* must name: what was added last comes first, whatever `created_at`
+        says; a cursor must then still be stored. With *deleted* only what was soft-deleted and can
+        be restored is found, and nothing else.
+        """
+        asked = Query(
+            query, metadata, memory_type, status, limit, since=since, until=until, where=where
+        )
+        if not isinstance(deleted, bool):
+            raise QueryError(f"`deleted` must be True or False, not {deleted!r}")
+        check_order(order, asked)
+        older, newer = check_cursor("before", before), check_cursor("after", after)
+        rows = await self._read(
+            lambda: self._operations.search(asked, older, newer, deleted=deleted, order_by=order),
+            alone=not asked.needle and older is None and newer is None,
+        )
+        items = await decode_all(rows)
+        if self._audit is not None:
+            await self._log_items("search", items, metadata)
+        return items
+
+    async def count(
+        self, *, include_deleted: bool = False, metadata: MemoryMetadata | None = None
+    ) -> int:
+        """Return how many items there are, or how many match *metadata*."""
+        wanted = Query(metadata=metadata).wanted
+        return await self._read(
+            lambda: self._operations.count(wanted, include_deleted=include_deleted), alone=True
+        )
+
+    async def conversations(
+        self, *, metadata: MemoryMetadata | None = None, limit: int = 50
+    ) -> list[ConversationInfo]:
+        """Return at most *limit* conversations that match *metadata*, most recent first.
+
+        Messages of people, models, tools and the system that name the same user, session, task
+        and agent are one; what names neither a session nor a task is none.
+        """
+        wanted = Query(metadata=metadata, limit=limit).wanted
+        rows = await self._read(lambda: self._operations.conversations(wanted, limit), alone=True)
+        if self._audit is not None and self._logs_reads:
+            await self.log_read("conversations", [], scope=metadata, count=len(rows))
+        return [_conversation(row) for row in rows]
+
+    async def history(self, item_id: str) -> list[ItemVersion]:
+        """Return every version of an item, oldest first, the present one last.
+
+        A deleted item still has its history; a purged one has none.
+        """
+        if not is_item_id(item_id):
+            return []
+        past, now = await self._read(lambda: self._operations.history(item_id))
+        versions = _versions(past, now)
+        if self._audit is not None:
+            await self._log_items("history", [each.item for each in versions[-1:]])
+        return versions
+
+    async def match_words(self, terms: Sequence[str], asked: Query) -> WordMatches:
+        """Return the items that hold any of *terms*: see `SQLRecall`."""
+        found = await super().match_words(terms, asked)
+        if self._audit is not None:
+            await self._log_items("match_words", found.items, asked.metadata)
+        return found
+
+    async def nearest(
+        self, vector: Sequence[float], asked: Query
+    ) -> list[tuple[MemoryItem, float]]:
+        """Return items with their cosines, nearest first: see `SQLRecall`."""
+        found = await super().nearest(vector, asked)
+        if self._audit is not None:
+            await self._log_items("nearest", [item for item, _ in found], asked.metadata)
+        return found
+
+    async def around(self, item_ids: Sequence[str], *, span: int) -> list[list[MemoryItem]]:
+        """Return stretches of conversation: see `SQLRecall`."""
+        stretches = await super().around(item_ids, span=span)
+        await self._log_stretches(stretches)
+        return stretches
+
+    async def _log_stretches(self, stretches: Sequence[Sequence[MemoryItem]]) -> None:
+        if self._audit is not None:
+            await self._log_items("around", [item for items in stretches for item in items])
+
+    async def stats(self) -> StoreStats:
+        """Return how much the store holds, and how much of it is still to be indexed."""
+        error = self._embedder and self._embedder.error
+        return replace(
+            await self._stats(),
+            unembedded=await self._unembedded(),
+            embedding_error=f"{type(error).__name__}: {error}" if error else None,
+        )
+
+    async def verify(self, *, repair: bool = False) -> Verification:
+        """Read every row and check every search structure against the rows.
+
+        With *repair* the search structures are built anew from the rows first. A row that cannot
+        be read is reported, and never changed.
+        """
+        advance(0)
+        problems = await self._check(repair)
+        checked, last = 0, ""
+        total = await self.count(include_deleted=True)
+        while rows := await self._read(lambda: self._operations.every(last, CHUNK)):  # noqa: B023
+            for row in rows:
+                try:
+                    decode(row)
+                except StorageError as exc:
+                    problems.append(str(exc))
+            checked, last = checked + len(rows), rows[-1][0]
+            advance(checked, total)
+        return Verification(checked, tuple(problems), repaired=repair)
+
+    async def __aenter__(self) -> Self:
+        await self.init()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+def _signature(by: str | None) -> str | None:
+    by = actor(by)
+    if by is None:
+        return None
+    if not isinstance(by, str):
+        raise QueryError(f"`by` must be a name, not {by!r}")
+    try:
+        return check_name(by, max_chars=256)
+    except ValueError as exc:
+        raise QueryError(f"`by` must be a name: {exc}") from None
+
+
+def _conversation(row: Sequence[Any]) -> ConversationInfo:
+    *who, count, first, last = row
+    metadata = MemoryMetadata.model_validate(dict(zip(SCOPE_FIELDS, who, strict=True)))
+    return ConversationInfo(metadata, count, _moment(first), _moment(last))
+
+
+def _moment(value: str | datetime) -> datetime:
+    return to_utc(datetime.fromisoformat(value) if isinstance(value, str) else value)
+
+
+def _versions(past: Rows, now: Rows) -> list[ItemVersion]:
+    """Return versions from rows that leave out what the next version has too."""
+    found: list[tuple[MemoryItem, int]] = []
+    whole: Sequence[Any] = ()
+    for row in (*now, *reversed(past)):
+        if row[2] is None:  # only tells who wrote the first version
+            continue
+        values = [
+            old if old is not None else new for old, new in zip(row, whole or row, strict=False)
+        ]
+        whole = values
+        found.append((decode(values[: len(READ)]), values[len(READ)]))
+    found.reverse()
+    written = {row[READ.index("version")] + 1: row[-2:] for row in past}
+    versions = []
+    was_deleted = False
+    for place, (item, deleted) in enumerate(found):
+        at, by = written.get(item.version, (item.created_at, None))
+        if deleted != was_deleted:
+            change = "deleted" if deleted else "restored"
+        else:
+            change = "updated" if place else "added"
+        who = by or item.metadata.agent_id or item.metadata.user_id
+        versions.append(ItemVersion(item, change, _moment(at), who))  # type: ignore[arg-type]  # one of four
+        was_deleted = bool(deleted)
+    return versions

@@ -1,0 +1,276 @@
+"""Erasing in SQLite: what stands beside the rows, the free pages and the journal, and the proof.
+
+Everything after the first transaction may be done again, and is done whether or not that found any
+row: whoever was killed, or was kept from finishing by a reader, calls `erase` again.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from orbiter.memory.backends.sql import erase
+from orbiter.memory.backends.sql.dialect import Args, Statement, Steps
+from orbiter.memory.backends.sql.erase import Span, scoped
+from orbiter.memory.backends.sql.erase_probes import Probe, Probes, found_in
+from orbiter.memory.backends.sqlite import schema, term_index
+from orbiter.memory.backends.sqlite.dialect import SQLiteDialect
+from orbiter.memory.model import activity_keys
+from orbiter.memory.model.erasure import Erasure
+
+__all__ = [
+    "INDEXES",
+    "PATIENCE",
+    "SOURCES",
+    "ask_tables",
+    "drop_owners",
+    "is_written_back",
+    "others_hold",
+    "read_bytes",
+    "remove",
+    "segments",
+    "stray",
+    "take",
+    "unmerged",
+]
+
+INDEXES = ("memory_words", "memory_terms")
+
+PATIENCE = 5.0
+"""Seconds that the journal waits for readers of what was."""
+
+SOURCES = (
+    "memory_items",
+    "memory_versions",
+    "memory_audit",
+    "episodic_memories",
+    "memory_vectors",
+    "memory_details",
+    "memory_models",
+    "memory_meta",
+)
+"""Tables that hold what others said, or nobody; a trace that one of them holds proves nothing."""
+
+_SOME = 200
+_BLOCK = 2**20
+
+
+def take(connection: sqlite3.Connection, wanted: dict[Any, str], probes: Probes) -> None:
+    """Take traces of vectors, and of texts that wait to be taken out of the indexes."""
+    args = Args(SQLiteDialect())
+    where = scoped(args.dialect, wanted, args)
+    rows = connection.execute(
+        "SELECT v.vectors FROM memory_vectors AS v CROSS JOIN memory_items AS i"
+        f" ON i.rowid = v.place WHERE {where} LIMIT {_SOME}",
+        args,
+    )
+    for (blob,) in rows:
+        probes.add_bytes(blob)
+    for table, column in (("memory_unlisted", "content"), ("memory_unindexed", "indexed")):
+        waiting = f"SELECT {column} FROM {table} WHERE typeof({column}) = 'text' LIMIT {_SOME}"
+        for (text,) in connection.execute(waiting):
+            probes.add_text(text)
+    which, whose = _activity(wanted)
+    rows = connection.execute(
+        f"SELECT agent_id, body FROM episodic_memories WHERE {which} LIMIT {_SOME}", whose
+    )
+    for agent_id, body in rows:
+        if agent_id != wanted.get("agent_id"):
+            probes.add_id(agent_id)
+        probes.add_text(body)
+    if "user_id" in wanted:
+        probes.add_term(term_index.owner(wanted["user_id"]))
+
+
+def remove(wanted: dict[Any, str], span: Span | None) -> Steps[Erasure]:
+    """Remove the rows and versions of a scope; triggers note what the indexes must forget.
+
+    With *span*, only those whose ids are within it; without, also what names the scope elsewhere.
+    """
+    args = Args(SQLiteDialect())
+    where = scoped(args.dialect, wanted, args, span)
+    vectors = yield Statement(
+        "SELECT count(DISTINCT place) FROM memory_vectors"
+        f" WHERE place IN (SELECT rowid FROM memory_items WHERE {where})",
+        args,
+    )
+    counts = yield from erase.remove(args.dialect, wanted, span)
+    counts = replace(counts, vectors=int(vectors[0][0]))
+    if span is not None:
+        return counts
+    which, whose = _activity(wanted)
+    yield Statement(f"DELETE FROM episodic_memories WHERE {which}", whose)
+    episodes = yield Statement("SELECT changes()")
+    # They name users. Who holds vectors in memory and is behind by these reads all of them again.
+    yield Statement("DELETE FROM memory_changes")
+    return replace(counts, episodes=int(episodes[0][0]))
+
+
+def _activity(wanted: dict[Any, str]) -> tuple[str, list[str | None]]:
+    """Return the condition that a row is recent activity of a scope, and what it binds."""
+    return "(agent_id GLOB ?1 OR agent_id = ?2)", [
+        activity_keys.pattern_of(wanted),
+        activity_keys.own_name(wanted),
+    ]
+
+
+def drop_owners(connection: sqlite3.Connection) -> None:
+    """Remove the tokens of users of whom nothing is listed."""
+    connection.execute("DELETE FROM memory_owners WHERE passages <= 0")
+
+
+def segments(connection: sqlite3.Connection) -> dict[str, set[int]]:
+    """Return the parts that each index is made of now.
+
+    A text that is taken out of an index leaves its words in the part where they are, and a note in
+    another. When all parts are made into a new one, both are gone.
+    """
+    return {
+        name: {row[0] for row in connection.execute(f"SELECT DISTINCT segid FROM {name}_idx")}
+        for name in INDEXES
+        if _has_table(connection, f"{name}_idx")
+    }
+
+
+def unmerged(connection: sqlite3.Connection, before: dict[str, set[int]]) -> list[str]:
+    """Return what is wrong with indexes that should be made anew of what they were *before*."""
+    now = segments(connection)
+    problems = [
+        f"the index `{name}` still has parts from before; call `erase` again"
+        for name, parts in before.items()
+        if len(parts & now.get(name, set())) > 1
+    ]
+    unreadable = [
+        name
+        for name in INDEXES
+        if _has_table(connection, name) and not schema.has_index(connection, name)
+    ]
+    return problems + [
+        f"this SQLite cannot read the index `{name}`, so its words stay; call `erase` where SQLite "
+        "has FTS5 with trigrams"
+        for name in unreadable
+    ]
+
+
+def is_written_back(connection: sqlite3.Connection) -> bool:
+    """Write the journal into the file and empty it; tell whether nobody reads what was before."""
+    (patience,) = connection.execute("PRAGMA busy_timeout").fetchone()
+    # Briefly: other writes of this process wait behind it, and it is tried again.
+    connection.execute("PRAGMA busy_timeout = 50")
+    try:
+        busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {patience}")
+    return not busy
+
+
+# Looking for what is left
+
+
+def ask_tables(
+    connection: sqlite3.Connection, probes: list[Probe]
+) -> tuple[int, list[tuple[str, set[Probe]]]]:
+    """Return how many tables there are, and which hold traces that nobody else's rows hold."""
+    names = _tables(connection)
+    left = []
+    for name in names:
+        if _is_source(name):
+            continue
+        found: set[Probe] = set()
+        for block in _blocks(connection.execute(f'SELECT * FROM "{name}"')):
+            found |= found_in(block, probes)
+        if found := found - others_hold(connection, found):
+            left.append((name, found))
+    return len(names), left
+
+
+def stray(connection: sqlite3.Connection) -> list[str]:
+    """Return what stands beside rows that are not there."""
+    problems = []
+    for table, key, owner in (
+        ("memory_vectors", "place", "memory_items"),
+        ("memory_unembedded", "place", "memory_items"),
+        ("memory_details", "id", "memory_vectors"),
+    ):
+        (count,) = connection.execute(
+            f"SELECT count(*) FROM {table} WHERE {key} NOT IN (SELECT rowid FROM {owner})"
+        ).fetchone()
+        if count:
+            problems.append(f"{count} rows of `{table}` belong to nothing; call `verify`")
+    return problems
+
+
+def others_hold(connection: sqlite3.Connection, found: set[Probe]) -> set[Probe]:
+    """Return the traces that rows which stay hold by right: another said the same, in any case."""
+    held: set[Probe] = set()
+    sources = [f'SELECT * FROM "{name}"' for name in _tables(connection) if _is_source(name)]
+    for sql in ["SELECT sql FROM sqlite_master", *sources] if found else []:
+        for block in _blocks(connection.execute(sql)):
+            folded = block.decode(errors="replace").casefold().encode(errors="replace")
+            held |= found_in(block, found - held)
+            held |= {probe for probe in found - held if _folded(probe) in folded}
+    return held | _listed(connection, found - held)
+
+
+def _folded(probe: Probe) -> bytes:
+    return probe.trace.decode(errors="replace").casefold().encode(errors="replace")
+
+
+def _listed(connection: sqlite3.Connection, found: set[Probe]) -> set[Probe]:
+    """Return the parts of terms that are those of rows which are listed now."""
+    if not found or not schema.has_terms(connection):
+        return set()
+    held: set[Probe] = set()
+    connection.execute(
+        "CREATE VIRTUAL TABLE temp.memory_vocabulary USING fts5vocab('main', 'memory_terms', 'row')"
+    )
+    try:
+        for block in _blocks(connection.execute("SELECT term FROM temp.memory_vocabulary")):
+            held |= found_in(block, found - held)
+    finally:
+        connection.execute("DROP TABLE temp.memory_vocabulary")
+    return held
+
+
+def _blocks(rows: Iterable[Iterable[object]]) -> Iterator[bytes]:
+    """Return all values, joined into blocks: to look through few long ones is cheaper."""
+    parts: list[bytes] = []
+    size = 0
+    for row in rows:
+        for value in row:
+            if isinstance(value, str | bytes):
+                part = value if isinstance(value, bytes) else value.encode(errors="replace")
+                parts.append(part)
+                size += len(part)
+        if size > _BLOCK:
+            yield b"\0".join(parts)
+            parts, size = [], 0
+    yield b"\0".join(parts)
+
+
+def read_bytes(read: Callable[[int, int], bytes], probes: list[Probe]) -> tuple[int, set[Probe]]:
+    """Return how many bytes *read* gives, from 0 on, and the traces among them."""
+    found: set[Probe] = set()
+    at, tail = 0, b""
+    overlap = max((len(probe.trace) for probe in probes), default=1) - 1
+    while block := read(_BLOCK, at):
+        found |= found_in(tail + block, [probe for probe in probes if probe not in found])
+        at += len(block)
+        tail = block[len(block) - overlap :] if overlap else b""
+    return at, found
+
+
+def _tables(connection: sqlite3.Connection) -> list[str]:
+    rows = connection.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
+    )
+    return [name for (name,) in rows]
+
+
+def _is_source(name: str) -> bool:
+    return name in SOURCES
+
+
+def _has_table(connection: sqlite3.Connection, name: str) -> bool:
+    row = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", [name]).fetchone()
+    return row is not None

@@ -1,0 +1,137 @@
+"""A backup put in the place of a SQLite store: checked, in one step, and nothing is thrown away.
+
+The store is replaced by a rename, so that a process that dies at any moment leaves either the old
+store with its log or the new one. What was there is kept under a name that says when.
+"""
+
+import os
+import secrets
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from orbiter.memory.backends.sqlite.file_checks import alone, check_backup, has_foreign_wal
+from orbiter.memory.backends.sqlite.maintenance import copy_pages, sync_folder
+from orbiter.memory.backends.sqlite.schema import APPLICATION, check_owner
+from orbiter.memory.backends.sqlite.uris import real_path
+from orbiter.memory.errors import StorageError
+from orbiter.memory.model.reports import Restored
+
+__all__ = ["FOREIGN_WAL", "LOGS", "Progress", "restore"]
+
+Progress = Callable[[int, int], None]
+
+LOGS = ("-wal", "-journal")
+"""Files beside a database that hold a part of it."""
+
+FOREIGN_WAL = ".foreign-wal"
+"""The name of a log that is another file's, so that what is kept opens without it."""
+
+
+def restore(path: str, backup: str, progress: Progress | None = None) -> Restored:
+    """Put a copy of *backup* in the place of the store at *path*; return what became of it.
+
+    `StorageError` leaves everything as it was: if the backup is damaged, is not a store of ours or
+    is newer than this version, or if anybody has the store open.
+    """
+    target, source = Path(path), Path(backup)
+    if source.is_dir():
+        raise StorageError(f"`{source}` is a folder; name a backup in it")
+    if not source.is_file():
+        raise StorageError(f"there is no file `{source}`; name a backup")
+    if target.exists() and target.samefile(source):
+        raise StorageError(f"`{source}` is the store itself; name a backup of it")
+    if target.exists() and not target.is_file():
+        raise StorageError(f"`{target}` is no file; name a store")
+    if not target.parent.is_dir():
+        raise StorageError(f"the folder `{target.parent}` does not exist; create it first")
+    with alone(path):
+        pass  # before the long work: somebody may have it open
+    part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
+    try:
+        items = _copy(source, part, progress)
+        is_foreign = has_foreign_wal(path)  # here: reading the file would give up the lock
+        with alone(path):
+            replaced = _swap(part, target, wal=FOREIGN_WAL if is_foreign else "-wal")
+    except OSError as exc:
+        if isinstance(exc, StorageError):
+            raise
+        raise StorageError(f"`{target}` cannot be replaced: {exc.strerror}") from exc
+    finally:
+        part.unlink(missing_ok=True)
+    return Restored(path=target, items=items, replaced=replaced)
+
+
+def _copy(source: Path, part: Path, progress: Progress | None) -> int:
+    """Write a whole and checked copy of *source*; return how many items it holds."""
+    address = check_backup(real_path(str(source)))
+    os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    try:
+        with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as reader:
+            _check_ours(reader, source)
+            copy_pages(reader, part, progress)
+        with closing(sqlite3.connect(part, isolation_level=None)) as copy:
+            wrong = [row[0] for row in copy.execute("PRAGMA integrity_check(3)")]
+            if wrong != ["ok"]:
+                raise StorageError(
+                    f"`{source}` is damaged: {'; '.join(wrong)}; take another backup"
+                )
+            (items,) = copy.execute(
+                "SELECT count(*) FROM memory_items WHERE deleted = 0"
+            ).fetchone()
+    except sqlite3.Error as exc:
+        raise StorageError(f"`{source}` cannot be read as a backup: {exc}") from exc
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
+    return int(items)
+
+
+def _check_ours(reader: sqlite3.Connection, source: Path) -> None:
+    (owner,) = reader.execute("PRAGMA application_id").fetchone()
+    if owner != APPLICATION:
+        raise StorageError(f"`{source}` is not a store of orbiter-memory; take another backup")
+    check_owner(reader, str(source))  # nor too new
+
+
+def _swap(part: Path, target: Path, *, wal: str) -> Path | None:
+    """Give *part* the name of *target*; return the name under which what was there is kept."""
+    kept = _keep(target, wal=wal)
+    # From here to the end, the old log lies beside the new file, which says that it has none:
+    # whoever opens it now, after a crash, is refused and told to restore again.
+    part.replace(target)
+    sync_folder(target.parent)
+    for ending in (*LOGS, "-shm"):
+        with suppress(FileNotFoundError):
+            Path(f"{target}{ending}").unlink()
+    sync_folder(target.parent)
+    return kept
+
+
+def _keep(target: Path, *, wal: str) -> Path | None:
+    """Give the store at *target* a second name, and its log one that ends in *wal*."""
+    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    kept = target.with_name(f"{target.name}.replaced-{moment}")
+    number = 1
+    while any(Path(f"{kept}{ending}").exists() for ending in ("", *LOGS, FOREIGN_WAL)):
+        number += 1
+        kept = target.with_name(f"{target.name}.replaced-{moment}-{number}")
+    for ending in ("", *LOGS):
+        old = Path(f"{target}{ending}")
+        if old.exists():
+            _name_again(old, Path(f"{kept}{wal if ending == '-wal' else ending}"))
+    sync_folder(target.parent)
+    return kept if kept.exists() else None
+
+
+def _name_again(old: Path, new: Path) -> None:
+    try:
+        os.link(old, new)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        shutil.copy2(old, new)
+        with new.open("rb") as file:
+            os.fsync(file.fileno())

@@ -1,0 +1,273 @@
+"""The index of terms in SQLite: one document per passage, and how it keeps up with the rows.
+
+It lists what is not deleted, each passage with its terms, and with each term once more behind
+the token of its owner: asking for one user's terms meets no one else's rows. Like trigrams, terms
+are indexed after a row is acknowledged; unlike them, all that waits is indexed before one asks.
+"""
+
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any
+
+from orbiter.memory.backends.sql.dialect import Rows, Statement, Steps
+from orbiter.memory.backends.sqlite import schema
+from orbiter.memory.backends.sqlite.run import run
+from orbiter.memory.text import words
+
+__all__ = [
+    "CHUNK",
+    "EVERYONE",
+    "LONGEST",
+    "MARK",
+    "PASSAGES",
+    "ROOM",
+    "change",
+    "check",
+    "chunk",
+    "documents",
+    "list_some",
+    "owner",
+    "passages",
+    "relist_some",
+    "token",
+    "tokens",
+    "waits",
+]
+
+PASSAGES = 64
+"""Passages of an item that have documents of their own; the last takes the rest."""
+
+CHUNK, ROOM = 256, 40_000
+"""Rows listed in one transaction, and the characters of their texts: some 30 ms in which no one
+else can write."""
+
+EVERYONE = "_"
+"""Stands for all owners in the count of passages."""
+
+LONGEST = 64
+"""Characters of a term above which the index holds a digest of it."""
+
+MARK = "(SELECT value FROM memory_meta WHERE key = 'listed_to')"
+_HAS_TERMS = "SELECT 1 FROM sqlite_master WHERE name = 'memory_terms'"
+_USER = schema.field("user_id")
+# a-z, 0-9 and all beyond ASCII; written as what it is not, which takes 4 ms less to compile.
+_TERM = re.compile(r"[^\x00-/:-\x60{-\x7f]+")
+
+
+@lru_cache(maxsize=1024)
+def owner(user_id: str | None) -> str:
+    """Return the token of a user, or of those items that have none."""
+    if user_id is None:
+        return "_none"
+    return f"_{blake2b(user_id.encode(), digest_size=8).hexdigest()}"
+
+
+def token(term: str) -> str | None:
+    """Return a term as the index holds it; `None` for what no text can hold."""
+    return _short(term) if len(term) <= LONGEST else _long(term)
+
+
+@lru_cache(maxsize=65_536)
+def _short(term: str) -> str | None:
+    return term if _TERM.fullmatch(term) else None
+
+
+def _long(term: str) -> str | None:
+    """Return the digest of a term; it is not remembered, as it may be as long as a memory."""
+    if not _TERM.fullmatch(term):
+        return None
+    return f"__{blake2b(term.encode(), digest_size=16).hexdigest()}"
+
+
+def tokens(text: str) -> list[str]:
+    """Return the terms of a passage as the index holds them, each once."""
+    return [listed for term in set(words.terms(text)) if (listed := token(term))]
+
+
+def passages(content: str) -> list[str]:
+    """Return the passages of an item that have documents."""
+    cut = words.passages(content)
+    if len(cut) > PASSAGES:
+        cut[PASSAGES - 1 :] = ["\n".join(cut[PASSAGES - 1 :])]
+    return cut
+
+
+def documents(content: str, user_id: str | None) -> list[str]:
+    """Return what is indexed of an item, one text per passage."""
+    who, made = owner(user_id), []
+    for part in passages(content):
+        found = tokens(part)
+        made.append(" ".join([who, *found, *[who + each for each in found]]))
+    return made
+
+
+def relist_some() -> Steps[None]:
+    """Bring at most a chunk of the rows that were changed since they were listed up to date."""
+    has_terms = bool((yield Statement(_HAS_TERMS)))
+    # Places beyond the mark first: they were given up, and may have been given out again.
+    sizes = yield Statement(
+        f"SELECT place, ifnull(length(content), 0), place <= {MARK} FROM memory_unlisted"
+        f" ORDER BY place <= {MARK}, place LIMIT {CHUNK}"
+    )
+    some = chunk(sizes)
+    for place, _, is_listed in some if has_terms else ():
+        listed = yield Statement(
+            "SELECT place, content, user_id FROM memory_unlisted"
+            " WHERE place = ?1 AND content IS NOT NULL",
+            [place],
+        )
+        yield from _unlist(listed)
+        if is_listed:
+            yield from _list((yield Statement(_select("rowid = ?1"), [place])))
+    places = [(row[0],) for row in some]
+    yield Statement("DELETE FROM memory_unlisted WHERE place = ?1", places, many=True)
+
+
+def chunk(sizes: Rows) -> Rows:
+    """Return the first of *sizes*, as many as can be listed in a moment, but one."""
+    total = 0
+    for number, row in enumerate(sizes):
+        total += row[1]
+        if number and total > ROOM:
+            return sizes[:number]
+    return sizes
+
+
+def _select(where: str) -> str:
+    return (
+        f"SELECT rowid, content, {_USER} FROM memory_items"
+        f" WHERE {where} AND deleted = 0 AND typeof(content) = 'text'"
+    )
+
+
+def _list(rows: Iterable[Sequence[Any]]) -> Steps[None]:
+    yield from _change("INSERT INTO memory_terms (rowid, terms) VALUES (?1, ?2)", rows, 1)
+
+
+def _unlist(rows: Iterable[Sequence[Any]]) -> Steps[None]:
+    sql = "INSERT INTO memory_terms (memory_terms, rowid, terms) VALUES ('delete', ?1, ?2)"
+    yield from _change(sql, rows, -1)
+
+
+def _change(sql: str, rows: Iterable[Sequence[Any]], sign: int) -> Steps[None]:
+    made: list[tuple[int, str]] = []
+    counts: Counter[str] = Counter()
+    for place, content, user_id in rows:
+        texts = documents(content, user_id)
+        counts[owner(user_id)] += len(texts)
+        counts[EVERYONE] += len(texts)
+        made += [(place * PASSAGES + number, text) for number, text in enumerate(texts)]
+    if not made:
+        return
+    yield Statement(sql, made, many=True)
+    yield Statement(
+        "INSERT INTO memory_owners VALUES (?1, ?2)"
+        " ON CONFLICT (token) DO UPDATE SET passages = passages + excluded.passages",
+        [(who, sign * count) for who, count in counts.items()],
+        many=True,
+    )
+
+
+def waits(connection: sqlite3.Connection) -> int:
+    """Return about how many rows are not listed, at most a chunk of those that were changed."""
+    row = connection.execute(
+        f"SELECT (SELECT count(*) FROM (SELECT 1 FROM memory_unlisted LIMIT {CHUNK}))"
+        f" + max(0, ifnull((SELECT max(rowid) FROM memory_items) - {MARK}, 0))"
+    ).fetchone()
+    return int(row[0])
+
+
+def list_some(connection: sqlite3.Connection) -> bool:
+    """List at most a chunk, in a transaction; tell whether there was anything."""
+    if not waits(connection) or not schema.has_terms(connection):
+        return False
+    change(connection, _list_next())
+    return True
+
+
+def change(connection: sqlite3.Connection, steps: Steps[None]) -> None:
+    """Bring an index up to date by *steps*, in a transaction."""
+    # Losing this to a power cut only means to do it again, so it need not wait for the disk.
+    level = connection.execute("PRAGMA synchronous").fetchone()[0]
+    connection.execute("PRAGMA synchronous = NORMAL")
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        run(connection, steps)
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        connection.execute(f"PRAGMA synchronous = {level}")
+
+
+def _list_next() -> Steps[None]:
+    yield from relist_some()
+    if (yield Statement("SELECT 1 FROM memory_unlisted LIMIT 1")):
+        return
+    sizes = yield Statement(
+        f"SELECT rowid, length(content) FROM memory_items WHERE rowid > {MARK}"
+        f" ORDER BY rowid LIMIT {CHUNK}"
+    )
+    if sizes:
+        last = chunk(sizes)[-1][0]
+        where = f"rowid > {MARK} AND rowid <= ?1"
+        yield from _list((yield Statement(f"{_select(where)} ORDER BY rowid", [last])))
+        yield Statement("UPDATE memory_meta SET value = ?1 WHERE key = 'listed_to'", [last])
+
+
+def check(connection: sqlite3.Connection) -> list[str]:
+    """Return where the terms and the rows disagree; in a transaction that is rolled back."""
+    if not schema.has_terms(connection):
+        return []
+    problems: list[str] = []
+    try:
+        connection.execute(
+            "CREATE VIRTUAL TABLE temp.memory_listed"
+            " USING fts5vocab('main', 'memory_terms', 'instance')"
+        )
+        listed = {
+            place: (count, digest)
+            for place, count, digest in connection.execute(
+                f"SELECT doc, count(*), sum({_DIGEST}) FROM temp.memory_listed GROUP BY doc"
+            )
+        }
+        counts: Counter[str] = Counter()
+        known = {place for (place,) in connection.execute("SELECT place FROM memory_unlisted")}
+        for place, content, user_id in connection.execute(_select(f"rowid <= {MARK}")):
+            if place in known:
+                continue
+            for number, text in enumerate(documents(content, user_id)):
+                if listed.pop(place * PASSAGES + number, None) != _digest(text.split(" ")):
+                    problems.append(f"row {place} is listed under other terms")
+                    break
+            counts[owner(user_id)] += number + 1
+        stray = {document // PASSAGES for document in listed} - known
+        if stray:
+            problems.append(f"the terms of {len(stray)} rows are listed that are not theirs")
+        if not known and not problems:
+            counts[EVERYONE] = counts.total()
+            have = dict(connection.execute("SELECT * FROM memory_owners WHERE passages <> 0"))
+            if have != dict(+counts):
+                problems.append("the numbers of passages are not those of the rows")
+    except sqlite3.DatabaseError as exc:
+        problems.append(f"the index of terms cannot be read: {exc}")
+    return problems
+
+
+# Tells sets of terms apart without asking Python about each of millions.
+_DIGEST = (
+    "131 * length(term) + 7 * unicode(term) + 31 * ifnull(unicode(substr(term, 2, 1)), 0)"
+    " + 61 * ifnull(unicode(substr(term, 3, 1)), 0) + 13 * unicode(substr(term, -1, 1))"
+)
+
+
+def _digest(terms: Sequence[str]) -> tuple[int, int]:
+    total = 0
+    for term in terms:
+        second, third = (ord(term[n]) if len(term) > n else 0 for n in (1, 2))
+        total += 131 * len(term) + 7 * ord(term[0]) + 31 * second + 61 * third + 13 * ord(term[-1])
+    return len(terms), total

@@ -1,0 +1,327 @@
+"""Finding by terms in SQLite: bounded work, however much a user or the others have."""
+
+import json
+import math
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from orbiter.memory.backends.sql.dialect import Args, Filter, Rows
+from orbiter.memory.backends.sql.operations import Operations
+from orbiter.memory.backends.sql.rows import READ
+from orbiter.memory.backends.sqlite import schema
+from orbiter.memory.backends.sqlite.expiry import is_due
+from orbiter.memory.backends.sqlite.not_expired import living
+from orbiter.memory.backends.sqlite.run import run
+from orbiter.memory.backends.sqlite.term_index import (
+    EVERYONE,
+    PASSAGES,
+    owner,
+    token,
+    tokens,
+    waits,
+)
+from orbiter.memory.backends.sqlite.term_index import passages as passages_of
+from orbiter.memory.backends.sqlite.vector_cache import rows_at
+from orbiter.memory.model.query import Query
+
+__all__ = ["BUDGET", "MOST", "PROBED", "SCANNED", "SEEN", "TRIED", "Matches", "match", "rarity"]
+
+PROBED, MOST = 256, 4096
+"""Passages in which a term is first looked for, and at most, the newest: in more than that it
+tells nothing."""
+
+BUDGET = 4096
+"""Passages that are looked at of all terms together that stand in more than `PROBED`."""
+
+SEEN = 2**20
+"""Passages of a term that are looked at for those of items that a filter lets through."""
+
+TRIED = 65_536
+"""Items that are tried against a filter, the best."""
+
+SCANNED = 2048
+"""Rows that are read where SQLite has no FTS5, the newest that match."""
+
+Matches = tuple[Rows, dict[str, int], int]
+
+_BITS = 40
+_PLACE = 2**_BITS - 1
+_USER = schema.field("user_id")
+_CREATED = READ.index("created_at")
+
+
+def match(
+    connection: sqlite3.Connection,
+    operations: Operations,
+    terms: Sequence[str],
+    asked: Query,
+    *,
+    is_hurried: bool = False,
+) -> Matches | None:
+    """Return rows, best first, frequencies, and how many passages there are.
+
+    `None` if rows must be listed or removed first; *is_hurried* does without.
+    """
+    connection.execute("BEGIN")
+    try:
+        compiled = run(connection, operations.compile(asked))
+        if not schema.has_terms(connection):
+            return _scan(connection, terms, asked, compiled)
+        # What is over must go first, too: terms are counted by what is listed.
+        if not is_hurried and (waits(connection) or is_due(connection)):
+            return None
+        return _ask(connection, terms, asked, compiled)
+    finally:
+        if connection.in_transaction:
+            connection.execute("COMMIT")
+
+
+def rarity(frequency: int, passages: int) -> float:
+    """Return how much a term tells."""
+    return math.log(1 + max(0.0, passages - frequency + 0.5) / (frequency + 0.5))
+
+
+class _Lists:
+    """The passages in which terms stand, of one owner or of everyone, the newest first."""
+
+    def __init__(self, connection: sqlite3.Connection, asked: Query, compiled: Filter) -> None:
+        user_id = asked.wanted.get("user_id")
+        self._connection = connection
+        self._compiled = compiled
+        self._prefix = "" if user_id is None else owner(user_id)
+        row = connection.execute(
+            "SELECT passages FROM memory_owners WHERE token = ?", [self._prefix or EVERYONE]
+        ).fetchone()
+        self.passages = int(row[0]) if row else 0
+
+    def newest(self, term: str, most: int) -> list[int]:
+        """Return at most *most* passages that hold *term*."""
+        return self._ask(
+            "SELECT rowid AS passage FROM memory_terms WHERE memory_terms MATCH ?1"
+            " ORDER BY rowid DESC LIMIT ?2",
+            term,
+            [most],
+        )
+
+    def newest_that_match(self, term: str, most: int) -> list[int]:
+        """Return at most *most* passages that hold *term*, of items that the filter lets through.
+
+        They are cut after the filter, so that what it excludes takes no room.
+        """
+        args = Args(self._compiled.args.dialect, self._compiled.args)
+        where = " AND ".join([*self._compiled.scope, *self._compiled.rest])
+        asked, seen, limit = args.bind(None), args.bind(SEEN), args.bind(most)
+        # Crossed, so that the planner reads the newest passages first, and only until it has all.
+        return self._ask(
+            "SELECT passage FROM (SELECT rowid AS passage FROM memory_terms"
+            f" WHERE memory_terms MATCH {asked} ORDER BY rowid DESC LIMIT {seen})"
+            " CROSS JOIN memory_items NOT INDEXED"
+            f" ON memory_items.rowid = passage / {PASSAGES}"
+            f" WHERE {where} LIMIT {limit}",
+            term,
+            args[len(self._compiled.args) + 1 :],
+            before=self._compiled.args,
+        )
+
+    def inside(self, term: str, places: str) -> list[int]:
+        """Return all passages that hold *term* of the items at *places*, a JSON array."""
+        return self._ask(
+            "SELECT passage FROM (SELECT rowid AS passage FROM memory_terms"
+            " WHERE memory_terms MATCH ?1 AND rowid BETWEEN"
+            f" (SELECT min(value) FROM json_each(?2)) * {PASSAGES} AND"
+            f" (SELECT max(value) FROM json_each(?2)) * {PASSAGES} + {PASSAGES - 1}"
+            f" ORDER BY rowid DESC LIMIT {SEEN})"
+            f" WHERE passage / {PASSAGES} IN (SELECT value FROM json_each(?2))",
+            term,
+            [places],
+        )
+
+    def _ask(
+        self, sql: str, term: str, args: Sequence[Any], before: Sequence[Any] = ()
+    ) -> list[int]:
+        listed = token(term)
+        if listed is None or not self.passages:
+            return []
+        # As one value: twice as fast as so many rows.
+        row = self._connection.execute(
+            f"SELECT json_group_array(passage) FROM ({sql})",
+            [*before, f'"{self._prefix}{listed}"', *args],
+        ).fetchone()
+        found: list[int] = json.loads(row[0])
+        return found
+
+    def estimate(self, newest: Sequence[int]) -> int:
+        """Return in about how many passages a term stands, by how dense the newest are."""
+        first, last = self._span
+        share = (last - first + 1) / max(1, last - newest[-1] + 1)
+        return max(len(newest), min(self.passages, round(len(newest) * share)))
+
+    @cached_property
+    def _span(self) -> tuple[int, int]:
+        if not self._prefix:
+            first, last = self._connection.execute(
+                "SELECT (SELECT min(rowid) FROM memory_items),"
+                " (SELECT max(rowid) FROM memory_items)"
+            ).fetchone()
+            return first * PASSAGES, last * PASSAGES
+        first, last = (
+            self._connection.execute(
+                "SELECT rowid FROM memory_terms WHERE memory_terms MATCH ?1"
+                f" ORDER BY rowid {way} LIMIT 1",
+                [f'"{self._prefix}"'],
+            ).fetchone()[0]
+            for way in ("ASC", "DESC")
+        )
+        return first, last
+
+
+def _ask(
+    connection: sqlite3.Connection, terms: Sequence[str], asked: Query, compiled: Filter
+) -> Matches:
+    lists = _Lists(connection, asked, compiled)
+    found = {term: lists.newest(term, PROBED + 1) for term in terms}
+    frequency = {
+        term: len(each) if len(each) <= PROBED else lists.estimate(each)
+        for term, each in found.items()
+    }
+    if not asked.limit:
+        return [], frequency, lists.passages
+    is_cut = any(len(each) > PROBED for each in found.values())
+    if is_cut and not _is_filtered(asked, compiled):
+        _widen(lists, found, frequency)
+    elif is_cut:
+        _narrow(lists, found, frequency, _few_places(connection, compiled))
+    scores: defaultdict[int, int] = defaultdict(int)
+    for term, each in found.items():
+        tells = _worth(frequency[term], lists.passages)
+        for passage in each:
+            scores[passage] += tells
+    return _best_rows(connection, scores, compiled, asked.limit), frequency, lists.passages
+
+
+def _widen(lists: _Lists, found: dict[str, list[int]], frequency: dict[str, int]) -> None:
+    """Look for terms that stand in many passages in more of them, the most telling first."""
+    left = BUDGET
+    for term in sorted(found, key=frequency.__getitem__):
+        if len(found[term]) <= PROBED:
+            continue
+        most = min(MOST, left)
+        if most > PROBED:
+            found[term] = lists.newest(term, most + 1)
+            is_all = len(found[term]) <= most
+            frequency[term] = len(found[term]) if is_all else lists.estimate(found[term])
+        left -= len(found[term])
+
+
+def _is_filtered(asked: Query, compiled: Filter) -> bool:
+    """Tell whether anything but the user narrows down what is asked for."""
+    is_scoped = not asked.wanted.keys() <= {"user_id"}
+    return bool(is_scoped or asked.since or asked.until or compiled.rest)
+
+
+def _few_places(connection: sqlite3.Connection, compiled: Filter) -> list[int] | None:
+    """Return the places of what the filter lets through, if they are not too many."""
+    where = " AND ".join([*compiled.scope, *compiled.rest])
+    rows = connection.execute(
+        f"SELECT rowid FROM memory_items WHERE {where} LIMIT {MOST + 1}", compiled.args
+    )
+    places = [place for (place,) in rows]
+    return places if len(places) <= MOST else None
+
+
+def _narrow(
+    lists: _Lists,
+    found: dict[str, list[int]],
+    frequency: Mapping[str, int],
+    places: list[int] | None,
+) -> None:
+    """Look for terms that stand in many passages in those that the filter lets through.
+
+    *places* are where these are, if they are few.
+    """
+    few = None if places is None else json.dumps(places)
+    left = BUDGET
+    for term in sorted(found, key=frequency.__getitem__):
+        if len(found[term]) <= PROBED:
+            continue
+        if few is not None:
+            found[term] = lists.inside(term, few)
+            continue
+        found[term] = lists.newest_that_match(term, max(PROBED, min(MOST, left)) + 1)
+        left -= len(found[term])
+
+
+def _worth(frequency: int, passages: int) -> int:
+    """Return how much a term tells as a whole number: sums of these are equal or are not."""
+    return round(rarity(frequency, passages) * 2**24)
+
+
+def _best_rows(
+    connection: sqlite3.Connection, scores: Mapping[int, int], compiled: Filter, limit: int
+) -> Rows:
+    """Return the rows of the best items that match, of equals the newest."""
+    best: dict[int, int] = {}
+    for passage, score in scores.items():
+        place = passage // PASSAGES
+        if score > best.get(place, 0):
+            best[place] = score
+    # One number per item is sorted several times faster than two.
+    ranked = [score << _BITS | place for place, score in best.items()]
+    ranked.sort(reverse=True)
+    found: list[tuple[int, Any, int, Sequence[Any]]] = []
+    start, size = 0, limit + 16
+    while start < min(len(ranked), TRIED) and len(found) < limit:
+        # All equals of the last one, too: which of them are the newest, the rows tell.
+        end = min(start + size, len(ranked))
+        while end < len(ranked) and ranked[end] >> _BITS == ranked[end - 1] >> _BITS:
+            end += 1
+        places = [number & _PLACE for number in ranked[start:end]]
+        rows = rows_at(connection, places, compiled)
+        found += [(best[at], row[_CREATED], at, row) for at, row in rows.items()]
+        start, size = end, size * 4
+    found.sort(key=lambda each: each[:3], reverse=True)
+    return [row for *_, row in found[:limit]]
+
+
+def _scan(
+    connection: sqlite3.Connection, terms: Sequence[str], asked: Query, compiled: Filter
+) -> Matches:
+    """Do without an index, by reading the newest rows of the user's."""
+    wanted = {term: listed for term in terms if (listed := token(term))}
+    user_id = asked.wanted.get("user_id")
+    mine = f"deleted = 0 AND {living()}"
+    if user_id is not None:
+        mine += f" AND {_USER} = ?1"
+    held = _held(connection, wanted, mine, [] if user_id is None else [user_id])
+    passages = len(held)
+    counts = Counter(term for found in held.values() for term in found)
+    frequency = {term: counts[term] for term in terms}
+    if _is_filtered(asked, compiled):
+        where = " AND ".join([*compiled.scope, *compiled.rest])
+        held = _held(connection, wanted, where, compiled.args)
+    scores = {
+        passage: sum(_worth(frequency[term], passages) for term in found)
+        for passage, found in held.items()
+        if found
+    }
+    return _best_rows(connection, scores, compiled, asked.limit), frequency, passages
+
+
+def _held(
+    connection: sqlite3.Connection, wanted: Mapping[str, str], where: str, args: Sequence[Any]
+) -> dict[int, list[str]]:
+    """Return which terms the passages of the newest rows hold."""
+    rows = connection.execute(
+        f"SELECT rowid, content FROM memory_items WHERE {where}"
+        f" AND typeof(content) = 'text' ORDER BY created_at DESC, rowid DESC LIMIT {SCANNED}",
+        args,
+    )
+    held: dict[int, list[str]] = {}
+    for place, content in rows:
+        for number, part in enumerate(passages_of(content)):
+            inside = set(tokens(part))
+            held[place * PASSAGES + number] = [t for t, at in wanted.items() if at in inside]
+    return held

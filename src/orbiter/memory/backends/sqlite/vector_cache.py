@@ -1,0 +1,291 @@
+"""Vectors in memory, a shelf per user: read once from the file, then kept up with its changes.
+
+A shelf is brought to the very moment that a read transaction sees before it is asked, also with
+what other processes wrote. The rows it names are read in the same transaction under the full
+filter, so that nothing comes back that is deleted or another's.
+"""
+
+import json
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from orbiter.memory.backends.sql.dialect import Args, Filter
+from orbiter.memory.backends.sql.embedder import Model
+from orbiter.memory.backends.sql.operations import Operations
+from orbiter.memory.backends.sql.rows import READ
+from orbiter.memory.backends.sqlite import schema
+from orbiter.memory.backends.sqlite.not_expired import living
+from orbiter.memory.backends.sqlite.run import run
+from orbiter.memory.model.query import Query
+
+if TYPE_CHECKING:
+    from orbiter.memory.backends.vector.matrix import Shelf
+
+__all__ = ["EMPTY", "Found", "Shelves", "rows_at", "similarities", "vectors_of"]
+
+_USER = schema.field("user_id")
+_COLUMNS = ", ".join(READ)
+_IS_HERE = "SELECT 1 FROM memory_models WHERE id = ? AND state <> 'gone'"
+
+# Crossed, so that the planner takes them in this order and never walks through all vectors.
+_VECTORS_OF = f"""
+SELECT i.id, v.vectors FROM (SELECT DISTINCT value FROM json_each(?2)) AS asked
+CROSS JOIN memory_items AS i ON i.id = asked.value
+CROSS JOIN memory_vectors AS v ON v.model = ?1 AND v.place = i.rowid
+WHERE deleted = 0 AND {living("i")} AND length(v.vectors) > 0
+"""
+
+Found = list[tuple[Sequence[Any], float]]
+
+
+EMPTY = 2048
+"""Bytes that a shelf takes beside its vectors, about."""
+
+
+class _Kept:
+    """A shelf, up to which change it holds the file's vectors, and who may touch it."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.shelf: Shelf | None = None
+        self.seen = 0
+        self.size = 0
+        """With how many bytes it is counted."""
+
+
+class Shelves:
+    """The shelves of the users who were asked about last, within *most* bytes."""
+
+    def __init__(
+        self, operations: Operations, most: int, *, approximate_from: int | None = None
+    ) -> None:
+        self._operations = operations
+        self._most = most
+        self._approximate_from = approximate_from
+        self._total = 0
+        self._lock = Lock()
+        self._kept: OrderedDict[tuple[int, str | None], _Kept] = OrderedDict()
+
+    def clear(self) -> None:
+        """Forget all."""
+        with self._lock:
+            self._kept.clear()
+            self._total = 0
+
+    def nearest(
+        self, connection: sqlite3.Connection, model: Model, vector: Sequence[float], asked: Query
+    ) -> Found | None:
+        """Return rows and cosines, nearest first; `None` if the model is no longer there."""
+        user_id = asked.wanted.get("user_id")
+        kept = self._get(model, user_id)
+        try:
+            with kept.lock:
+                return self._ask(connection, model, vector, asked, kept)
+        finally:
+            self._count((model.key, user_id), kept)
+
+    def _ask(
+        self,
+        connection: sqlite3.Connection,
+        model: Model,
+        vector: Sequence[float],
+        asked: Query,
+        kept: _Kept,
+    ) -> Found | None:
+        # Begun under the shelf's lock: it is never ahead of what this transaction sees.
+        connection.execute("BEGIN")
+        try:
+            if connection.execute(_IS_HERE, [model.key]).fetchone() is None:
+                return None
+            user_id = asked.wanted.get("user_id")
+            shelf = _catch_up(connection, model, user_id, kept, self._approximate_from)
+            compiled = run(connection, self._operations.compile(asked))
+            return _search(connection, shelf, vector, compiled, asked.limit)
+        finally:
+            if connection.in_transaction:
+                connection.execute("COMMIT")
+
+    def _get(self, model: Model, user_id: str | None) -> _Kept:
+        with self._lock:
+            kept = self._kept.setdefault((model.key, user_id), _Kept())
+            self._kept.move_to_end((model.key, user_id))
+            return kept
+
+    def _count(self, key: tuple[int, str | None], kept: _Kept) -> None:
+        """Count a shelf as what it takes now, and make room; one without vectors is not kept."""
+        with self._lock:
+            if self._kept.get(key) is not kept:  # evicted meanwhile
+                return
+            size = _size(kept.shelf)
+            self._total += size - kept.size
+            kept.size = size
+            if not size:
+                del self._kept[key]
+            while self._total > self._most and len(self._kept) > 1:
+                self._total -= self._kept.popitem(last=False)[1].size
+
+
+def _size(shelf: "Shelf | None") -> int:
+    if shelf is None or not shelf.rows:
+        return 0
+    return EMPTY + shelf.rows * (shelf.dimension * 4 + 64)
+
+
+def _catch_up(
+    connection: sqlite3.Connection,
+    model: Model,
+    user_id: str | None,
+    kept: _Kept,
+    approximate_from: int | None,
+) -> "Shelf":
+    """Bring a shelf to the moment that the transaction sees."""
+    row = connection.execute(
+        "SELECT (SELECT seq FROM sqlite_sequence WHERE name = 'memory_changes'),"
+        " (SELECT min(id) FROM memory_changes)"
+    ).fetchone()
+    now, oldest = row[0] or 0, row[1] or (row[0] or 0) + 1
+    shelf, seen = kept.shelf, kept.seen
+    kept.shelf = None  # half brought up to date it is of no use
+    if shelf is None or not oldest - 1 <= seen <= now:
+        shelf = _load(connection, model, user_id, approximate_from)
+    elif seen < now:
+        _apply(connection, model, user_id, shelf, seen)
+    kept.shelf, kept.seen = shelf, now
+    return shelf
+
+
+_MINE = f"{_USER} = ?2"
+
+# Of equally near items the newest comes first: the lowest rank, then the highest place. A time
+# made by hand that is none ranks last.
+_RANK = (
+    "ifnull(-1000000 * CAST(strftime('%s', i.created_at) AS INTEGER)"
+    " - CAST(substr(i.created_at, 21, 6) AS INTEGER), 9223372036854775807)"
+)
+
+
+def _load(
+    connection: sqlite3.Connection,
+    model: Model,
+    user_id: str | None,
+    approximate_from: int | None,
+) -> "Shelf":
+    from orbiter.memory.backends.vector.matrix import Shelf  # noqa: PLC0415 - needs numpy
+
+    shelf = Shelf(model.dimension, approximate_from=approximate_from)
+    rows = connection.execute(
+        f"SELECT v.place, v.vectors, {_RANK} FROM memory_items AS i"
+        " CROSS JOIN memory_vectors AS v ON v.model = ?1 AND v.place = i.rowid"
+        f" WHERE deleted = 0{f' AND {_MINE}' if user_id is not None else ''}"
+        " AND length(v.vectors) > 0",
+        [model.key, user_id] if user_id is not None else [model.key],
+    )
+    while some := rows.fetchmany(4096):
+        _put(shelf, some)
+    return shelf
+
+
+def _put(shelf: "Shelf", rows: Sequence[tuple[int, bytes, int]]) -> None:
+    import numpy as np  # noqa: PLC0415
+
+    width = 4 * shelf.dimension
+    vectors = np.frombuffer(b"".join(blob for _, blob, _ in rows), np.float32)
+    counts = [len(blob) // width for _, blob, _ in rows]
+    keys = np.repeat(np.array([place for place, _, _ in rows], np.int64), counts)
+    ranks = np.repeat(np.array([rank for _, _, rank in rows], np.int64), counts)
+    shelf.put_many(keys, vectors.reshape(-1, shelf.dimension), ranks=ranks)
+
+
+def _apply(
+    connection: sqlite3.Connection, model: Model, user_id: str | None, shelf: "Shelf", seen: int
+) -> None:
+    """Read again what was changed since *seen*."""
+    mine = "" if user_id is None else " AND user_id = ?3"
+    is_mine = "" if user_id is None else f" AND {_USER} = ?3"
+    rows = connection.execute(
+        f"SELECT c.place, v.vectors, {_RANK} FROM"
+        f" (SELECT DISTINCT place FROM memory_changes WHERE id > ?2{mine}) AS c"
+        f" LEFT JOIN memory_items AS i ON i.rowid = c.place AND i.deleted = 0{is_mine}"
+        " LEFT JOIN memory_vectors AS v ON v.model = ?1 AND v.place = i.rowid",
+        [model.key, seen, *([] if user_id is None else [user_id])],
+    ).fetchall()
+    for place, blob, _ in rows:
+        if not blob:
+            shelf.remove(place)
+    if some := [row for row in rows if row[1]]:
+        _put(shelf, some)
+
+
+def _search(
+    connection: sqlite3.Connection,
+    shelf: "Shelf",
+    vector: Sequence[float],
+    compiled: Filter,
+    limit: int,
+) -> Found:
+    if not limit or not len(shelf):
+        return []
+    # Most filters let most rows through: then looking a little further is enough.
+    wide = min(limit * 2 + 32, len(shelf))
+    found = _rows(connection, shelf.nearest(vector, wide), compiled)
+    if len(found) >= limit or wide == len(shelf):
+        return found[:limit]
+    where = " AND ".join([*compiled.scope, *compiled.rest])
+    allowed = [
+        place
+        for (place,) in connection.execute(
+            f"SELECT rowid FROM memory_items WHERE {where}", compiled.args
+        )
+    ]
+    return _rows(connection, shelf.nearest(vector, limit, among=allowed), compiled)
+
+
+def _rows(
+    connection: sqlite3.Connection, nearest: Sequence[tuple[int, float]], compiled: Filter
+) -> Found:
+    found = rows_at(connection, [place for place, _ in nearest], compiled)
+    return [(found[place], cosine) for place, cosine in nearest if place in found]
+
+
+def rows_at(
+    connection: sqlite3.Connection, places: Sequence[int], compiled: Filter
+) -> dict[int, Sequence[Any]]:
+    """Return the rows at *places* that match."""
+    args = Args(compiled.args.dialect, compiled.args)
+    where = " AND ".join([*compiled.scope, *compiled.rest])
+    rows = connection.execute(
+        f"SELECT rowid, {_COLUMNS} FROM memory_items NOT INDEXED WHERE rowid IN"
+        f" (SELECT value FROM json_each({args.bind(json.dumps(places))})) AND {where}",
+        args,
+    )
+    return {row[0]: row[1:] for row in rows}
+
+
+def similarities(
+    connection: sqlite3.Connection, model: Model, vector: Sequence[float], item_ids: Sequence[str]
+) -> dict[str, float] | None:
+    """Return the cosine of each item that has vectors; `None` if the model is not there."""
+    from orbiter.memory.backends.vector.serialization import best_cosines  # noqa: PLC0415 - needs numpy
+
+    found = vectors_of(connection, model, item_ids)
+    if found is None:
+        return None
+    cosines = best_cosines(vector, list(found.values()), dimension=model.dimension)
+    return dict(zip(found, cosines, strict=True))
+
+
+def vectors_of(
+    connection: sqlite3.Connection, model: Model, item_ids: Sequence[str]
+) -> dict[str, bytes] | None:
+    """Return the vectors of each item that has any; `None` if the model is not there."""
+    connection.execute("BEGIN")
+    try:
+        if connection.execute(_IS_HERE, [model.key]).fetchone() is None:
+            return None
+        return dict(connection.execute(_VECTORS_OF, [model.key, json.dumps(item_ids)]).fetchall())
+    finally:
+        if connection.in_transaction:
+            connection.execute("COMMIT")

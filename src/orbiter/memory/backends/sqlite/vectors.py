@@ -1,0 +1,261 @@
+"""Vectors in a SQLite file: of which model, of which items, and which items still wait.
+
+Whoever writes a row need not know of any model: rows beyond a model's mark wait, and triggers
+note what was changed below it. See `migration_2.py`.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any
+
+from orbiter.memory.backends.sql.embedder import Embedded, Model, Waiting
+from orbiter.memory.backends.sqlite import details
+
+__all__ = [
+    "CHANGES",
+    "CHUNK",
+    "begin",
+    "check",
+    "count",
+    "digest",
+    "finish",
+    "keep",
+    "mend",
+    "models",
+    "take",
+    "tidy",
+]
+
+CHANGES = 16_384
+"""How many of the newest changes are kept; who is further behind reads all vectors again."""
+
+CHUNK = 256
+"""Vectors of a model that is gone removed at a time."""
+
+_LIVING = "SELECT id, name, dimension, state = 'current' FROM memory_models WHERE state <> 'gone'"
+
+
+def models(connection: sqlite3.Connection) -> list[Model]:
+    """Return the current model and one that is coming."""
+    rows = connection.execute(f"{_LIVING} ORDER BY state = 'current' DESC, id DESC")
+    return [Model(key, name, size, bool(current)) for key, name, size, current in rows]
+
+
+def begin(connection: sqlite3.Connection, name: str, dimension: int) -> Model:
+    """Register a model for which every item waits, or go on with the one that was begun."""
+    have = models(connection)
+    for model in have:
+        if not model.is_current and (model.name, model.dimension) == (name, dimension):
+            return model
+    connection.execute("UPDATE memory_models SET state = 'gone' WHERE state = 'coming'")
+    state = "coming" if any(model.is_current for model in have) else "current"
+    key = connection.execute(
+        "INSERT INTO memory_models (name, dimension, state) VALUES (?, ?, ?) RETURNING id",
+        [name, dimension, state],
+    ).fetchone()[0]
+    return Model(key, name, dimension, state == "current")
+
+
+def finish(connection: sqlite3.Connection, model: Model) -> None:
+    """Make a model the current one; the vectors of others are removed bit by bit."""
+    if not _is_here(connection, model):
+        return
+    connection.execute("UPDATE memory_models SET state = 'gone' WHERE id <> ?", [model.key])
+    connection.execute("UPDATE memory_models SET state = 'current' WHERE id = ?", [model.key])
+
+
+def tidy(connection: sqlite3.Connection) -> bool:
+    """Remove some of what is no longer needed; tell whether there is more."""
+    ends = connection.execute("SELECT max(id), min(id) FROM memory_changes").fetchone()
+    if ends[0] is not None and ends[0] - ends[1] > CHANGES + CHUNK:
+        _prune(connection)
+    gone = connection.execute("SELECT id FROM memory_models WHERE state = 'gone'").fetchone()
+    if gone is None:
+        return False
+    connection.execute("BEGIN IMMEDIATE")
+    left = 0
+    for table, key in (("memory_vectors", "id"), ("memory_unembedded", "place")):
+        left += connection.execute(
+            f"DELETE FROM {table} WHERE model = ?1 AND {key} IN"
+            f" (SELECT {key} FROM {table} WHERE model = ?1 LIMIT {CHUNK})",
+            gone,
+        ).rowcount
+    if not left:
+        connection.execute("DELETE FROM memory_models WHERE id = ?", gone)
+    connection.execute("COMMIT")
+    return True
+
+
+def _prune(connection: sqlite3.Connection) -> None:
+    connection.execute(
+        f"DELETE FROM memory_changes WHERE id < (SELECT max(id) FROM memory_changes) - {CHANGES}"
+    )
+
+
+def _is_here(connection: sqlite3.Connection, model: Model) -> bool:
+    found = connection.execute(
+        "SELECT 1 FROM memory_models WHERE id = ? AND state <> 'gone'", [model.key]
+    )
+    return found.fetchone() is not None
+
+
+# Embedding
+
+_NOTED = (
+    "SELECT u.place, i.content, 0 FROM memory_unembedded AS u"
+    " JOIN memory_items AS i ON i.rowid = u.place"
+    " WHERE u.model = ?1 AND i.deleted = 0 AND u.failures {} ORDER BY u.failures, u.place LIMIT ?2"
+)
+_BEYOND = (
+    "SELECT rowid, content, 1 FROM memory_items WHERE deleted = 0"
+    " AND rowid > (SELECT embedded_to FROM memory_models WHERE id = ?1) ORDER BY rowid LIMIT ?2"
+)
+
+
+def take(connection: sqlite3.Connection, model: Model, count: int) -> list[Waiting] | None:
+    """Return items that wait: those that were changed, then new ones; if none, what failed.
+
+    `None` if the model is no longer there.
+    """
+    found: list[Waiting] = []
+    connection.execute("BEGIN")
+    try:
+        if not _is_here(connection, model):
+            return None
+        for sql in (_NOTED.format("= 0"), _BEYOND):
+            if len(found) < count:
+                rows = connection.execute(sql, [model.key, count - len(found)])
+                found += [Waiting((place, new), _text(text)) for place, text, new in rows]
+        if not found:
+            rows = connection.execute(_NOTED.format("> 0"), [model.key, count])
+            found = [
+                Waiting((place, new), _text(text), is_put_off=True) for place, text, new in rows
+            ]
+    finally:
+        connection.execute("COMMIT")
+    return found
+
+
+def keep(
+    connection: sqlite3.Connection,
+    model: Model,
+    done: Sequence[tuple[Waiting, Embedded | None]],
+) -> None:
+    """Write what was made of what is unchanged; see to it that all else goes on waiting."""
+    if not _is_here(connection, model):
+        return
+    last = 0
+    for ((place, is_beyond), content, _), made in done:
+        last = max(last, place if is_beyond else 0)
+        row = connection.execute(
+            "SELECT content FROM memory_items WHERE rowid = ?", [place]
+        ).fetchone()
+        if row is None or _text(row[0]) != content:
+            continue
+        if made is None:
+            connection.execute(
+                "INSERT INTO memory_unembedded VALUES (?, ?, 1)"
+                " ON CONFLICT (model, place) DO UPDATE SET failures = failures + 1",
+                [model.key, place],
+            )
+            continue
+        key = connection.execute(
+            "INSERT INTO memory_vectors (model, place, digest, vectors) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (model, place) DO UPDATE"
+            " SET digest = excluded.digest, vectors = excluded.vectors RETURNING id",
+            [model.key, place, digest(content), made.vectors.tobytes()],
+        ).fetchone()[0]
+        details.keep(connection, key, made.details)
+        connection.execute(
+            "DELETE FROM memory_unembedded WHERE model = ? AND place = ?", [model.key, place]
+        )
+    if last:
+        _advance(connection, model, last)
+
+
+def _advance(connection: sqlite3.Connection, model: Model, last: int) -> None:
+    """Move the mark; what was changed or restored meanwhile is noted as waiting."""
+    connection.execute(
+        "INSERT INTO memory_unembedded (model, place) SELECT ?1, rowid FROM memory_items AS i"
+        " WHERE rowid > (SELECT embedded_to FROM memory_models WHERE id = ?1) AND rowid <= ?2"
+        " AND deleted = 0"
+        " AND NOT EXISTS (SELECT 1 FROM memory_vectors WHERE model = ?1 AND place = i.rowid)"
+        " AND NOT EXISTS (SELECT 1 FROM memory_unembedded WHERE model = ?1 AND place = i.rowid)",
+        [model.key, last],
+    )
+    connection.execute(
+        "UPDATE memory_models SET embedded_to = min(?2, (SELECT max(rowid) FROM memory_items))"
+        " WHERE id = ?1 AND embedded_to < ?2",
+        [model.key, last],
+    )
+
+
+def count(connection: sqlite3.Connection, model: Model) -> int | None:
+    """Return how many items wait; `None` if the model is no longer there."""
+    row = connection.execute(
+        "SELECT (SELECT count(*) FROM memory_unembedded AS u"
+        " JOIN memory_items AS i ON i.rowid = u.place WHERE u.model = m.id AND i.deleted = 0)"
+        " + (SELECT count(*) FROM memory_items WHERE deleted = 0 AND rowid > m.embedded_to)"
+        " FROM memory_models AS m WHERE id = ? AND state <> 'gone'",
+        [model.key],
+    ).fetchone()
+    return int(row[0]) if row else None
+
+
+def _text(content: Any) -> str:
+    return content if isinstance(content, str) else ""  # what was made a BLOB by hand says nothing
+
+
+def digest(content: str) -> bytes:
+    """Return what tells one text from another."""
+    return blake2b(content.encode(), digest_size=8).digest()
+
+
+# Looking after it
+
+_WRONG = f"""
+SELECT v.id, v.place FROM memory_vectors AS v
+JOIN memory_models AS m ON m.id = v.model AND m.state <> 'gone'
+LEFT JOIN memory_items AS i ON i.rowid = v.place
+LEFT JOIN memory_details AS d ON d.id = v.id
+WHERE i.rowid IS NULL OR length(v.vectors) % (4 * m.dimension)
+OR v.digest <> orbiter_digest(i.content) OR {details.IS_WRONG}
+"""
+_MISSING = """
+SELECT m.id, i.rowid FROM memory_models AS m JOIN memory_items AS i ON i.rowid <= m.embedded_to
+WHERE m.state <> 'gone' AND i.deleted = 0
+AND NOT EXISTS (SELECT 1 FROM memory_vectors WHERE model = m.id AND place = i.rowid)
+AND NOT EXISTS (SELECT 1 FROM memory_unembedded WHERE model = m.id AND place = i.rowid)
+"""
+
+
+def check(connection: sqlite3.Connection) -> list[str]:
+    """Return where the vectors and the rows disagree."""
+    _give_digest(connection)
+    problems = []
+    wrong = len(connection.execute(_WRONG).fetchall())
+    if wrong:
+        problems.append(f"the vectors or details of {wrong} rows are not those of their texts")
+    stray = len(connection.execute(details.STRAY).fetchall())
+    if stray:
+        problems.append(f"{stray} rows of details belong to no vectors")
+    missing = len(connection.execute(_MISSING).fetchall())
+    if missing:
+        problems.append(f"{missing} rows have no vectors and do not wait for any")
+    return problems
+
+
+def mend(connection: sqlite3.Connection) -> None:
+    """Remove wrong vectors, and have what has none wait for them."""
+    _give_digest(connection)
+    wrong = [(key,) for key, _ in connection.execute(_WRONG).fetchall()]
+    connection.executemany("DELETE FROM memory_vectors WHERE id = ?", wrong)
+    connection.execute(f"DELETE FROM memory_details WHERE id IN ({details.STRAY})")
+    connection.execute(f"INSERT INTO memory_unembedded (model, place) {_MISSING}")
+
+
+def _give_digest(connection: sqlite3.Connection) -> None:
+    connection.create_function(
+        "orbiter_digest", 1, lambda text: digest(_text(text)), deterministic=True
+    )

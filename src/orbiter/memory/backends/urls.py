@@ -1,0 +1,108 @@
+"""Addresses of servers without the passwords in them, however oddly they are written.
+
+What is not understood is not shown: a password with a `/` or `#` in it looks like something else.
+"""
+
+import re
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
+
+__all__ = ["check_address", "identity", "scrubbed", "shown"]
+
+_POSTGRES = frozenset(("postgres", "postgresql"))
+_REDIS = frozenset(
+    ("redis", "rediss", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel")
+)
+_SCHEMES = _POSTGRES | _REDIS
+_HARMLESS = ("host", "port", "user", "dbname", "database", "sslmode", "target_session_attrs", "db")
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:@\[\]]*)(:\d+)?")
+
+
+def check_address(dsn: object) -> None:
+    """Raise a `ValueError` for what is no address at all, such as a variable that is not set."""
+    if not isinstance(dsn, str) or not dsn:
+        raise ValueError(f"`dsn` must be like `postgresql://user:password@host/name`, not {dsn!r}")
+
+
+def shown(dsn: str) -> str:
+    """Return *dsn* as it may be printed."""
+    parts = _parts(dsn)
+    if parts is None:
+        return _hidden(dsn)
+    who, at, where = parts.netloc.rpartition("@")
+    user = who.partition(":")[0]
+    kept = "&".join(
+        pair for pair in parts.query.split("&") if unquote(pair.partition("=")[0]) in _HARMLESS
+    )
+    netloc = f"{user}{at}{where}" if user else where
+    return parts._replace(netloc=netloc, query=kept).geturl()
+
+
+def identity(dsn: str) -> str | None:
+    """Return one spelling for every address of the same database, without a secret in it.
+
+    `None` if the address cannot be told from its secrets.
+    """
+    parts = _parts(dsn)
+    if parts is None:
+        return None
+    scheme = "postgresql" if parts.scheme in _POSTGRES else parts.scheme
+    asked = dict(parse_qsl(parts.query))
+    who, _, hosts = parts.netloc.rpartition("@")
+    path = unquote(parts.path.strip("/"))
+    if scheme == "postgresql":
+        user = unquote(who.partition(":")[0]) or asked.get("user", "")
+        # Whose it is counts: a user may have tables of their own in one database.
+        name = path or asked.get("dbname") or asked.get("database") or user
+        where = _hosts(hosts or asked.get("host", ""), asked.get("port", "5432"))
+        return f"{scheme}://{quote(user, safe='')}@{where}/{quote(name, safe='')}"
+    if scheme.endswith("sentinel"):
+        service, _, path = path.partition("/")
+        return f"{scheme}://{_hosts(hosts, '26379')}/{service}/{asked.get('db') or path or 0}"
+    return f"{scheme}://{_hosts(hosts or 'localhost', '6379')}/{asked.get('db') or path or 0}"
+
+
+def _hosts(given: str, port: str) -> str:
+    """Return hosts with their ports, in one order: each leads to the same."""
+    found = set()
+    for each in given.split(","):
+        plain = _HOST.fullmatch(each)
+        host, own = plain.groups() if plain else (each, None)
+        # A name has no case; the folder of a socket does.
+        found.add((host if host.startswith("/") else host.lower()) + (own or f":{port}"))
+    return ",".join(sorted(found))
+
+
+def scrubbed(text: str, dsn: str) -> str:
+    """Return *text* without the secrets of *dsn*."""
+    parts = _parts(dsn)
+    if parts is None:
+        return "the address cannot be read"
+    password = parts.netloc.rpartition("@")[0].partition(":")[2]
+    secrets = {password, unquote(password)}
+    for name, value in parse_qsl(parts.query):
+        if name not in _HARMLESS and "password" in name.lower():
+            secrets.add(value)
+    for secret in secrets - {""}:
+        text = text.replace(secret, "***")
+    return text
+
+
+def _hidden(dsn: str) -> str:
+    """Return what stands for an address that cannot be told from its secrets."""
+    scheme, mark, _ = dsn.partition("://")
+    return f"{scheme}://***" if mark and scheme in _SCHEMES else "***"
+
+
+def _parts(dsn: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(dsn)
+    except ValueError:
+        return None
+    hosts = parts.netloc.rpartition("@")[2].split(",")
+    is_plain = (
+        parts.scheme in _SCHEMES
+        and "@" not in parts.path + parts.query
+        and "#" not in dsn
+        and all(map(_HOST.fullmatch, hosts))
+    )
+    return parts if is_plain else None

@@ -1,0 +1,275 @@
+"""`Shelf`: the vectors of one owner and the exact search for the nearest of them.
+
+Rows are only ever appended; one that is replaced or removed is marked dead, and when too many are,
+the living are copied to a new matrix. So what a reader has seen stays as it was: a lock guards the
+bookkeeping, never the product.
+"""
+
+import threading
+from collections.abc import Iterable
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+try:
+    import numpy as np
+    import numpy.typing as npt
+except ModuleNotFoundError as exc:
+    raise ModuleNotFoundError(
+        "searching by meaning needs numpy: pip install 'orbiter-memory[vector]'"
+    ) from exc
+
+from orbiter.memory.backends.vector.normalize import directions
+from orbiter.memory.backends.vector.row_index import Places
+from orbiter.memory.backends.vector.snapshot import Look
+from orbiter.memory.backends.vector.subset_product import Subsets
+from orbiter.memory.backends.vector.top_k import Rows
+
+if TYPE_CHECKING:
+    from orbiter.memory.backends.vector.approximate import Candidates
+
+__all__ = ["Shelf"]
+
+_Floats = npt.NDArray[np.float32]
+_Integers = npt.NDArray[np.int64]
+
+_SPARE = 1.5
+"""By how much a full matrix grows: pages that were never written take no memory."""
+_DEAD = 0.25
+"""Which part of the rows may be dead before the living are copied."""
+
+
+class Shelf:
+    """The vectors of one owner, contiguous, several rows per key; exact cosine search.
+
+    A key is as near as the nearest of its rows. Any number of threads may read while one writes,
+    or several: each call sees the shelf as it is between two writes. What the vectors are refused
+    for is a `ValueError`; then nothing has changed.
+
+    With *approximate_from*, a search among all of so many rows or more takes its candidates from a
+    graph, which may miss some; the first such search builds it, at about a millisecond a row.
+    """
+
+    def __init__(self, dimension: int, *, approximate_from: int | None = None) -> None:
+        if dimension < 1:
+            raise ValueError(f"`dimension` must be a whole number above 0, not {dimension!r}")
+        if approximate_from is not None:  # told now, not when there is much to lose
+            import_module("orbiter.memory.backends.vector.approximate")
+        self.dimension = dimension
+        self.approximate_from = approximate_from
+        self._lock = threading.Lock()
+        self._clear()
+
+    def _clear(self) -> None:
+        self._vectors: _Floats = np.empty((0, self.dimension), np.float32)
+        self._keys: _Integers = np.empty(0, np.int64)
+        self._ranks: _Integers = np.empty(0, np.int64)
+        self._lengths: npt.NDArray[np.int32] = np.empty(0, np.int32)
+        self._dead: npt.NDArray[np.bool_] = np.empty(0, np.bool_)
+        self._is_seen = False
+        self._used = self._dead_count = self._arrivals = 0
+        self._has_several = False
+        self._places = Places()
+        self._subsets = Subsets()
+        self._candidates: Candidates | None = None
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @property
+    def rows(self) -> int:
+        """How many vectors there are."""
+        return self._used - self._dead_count
+
+    def __contains__(self, key: int) -> bool:
+        return key in self._places
+
+    # Writing
+
+    def put(self, key: int, vectors: npt.ArrayLike, *, rank: int | None = None) -> None:
+        """Keep the vectors of *key*, one per row, in place of those it had.
+
+        Of keys that are equally near, the one of the lowest *rank* comes first: the one put first,
+        unless the caller counts otherwise. A key that is put again keeps its rank.
+        """
+        rows = directions(vectors, self.dimension)
+        if not len(rows):
+            raise ValueError(f"key `{key}` needs at least one vector")
+        key = int(np.int64(key))  # refused here if it is too large
+        with self._lock:
+            start = self._append(rows)
+            self._claim(key, start, len(rows), rank)
+            self._places.put(key, start)
+            self._tidy()
+
+    def put_many(
+        self, keys: npt.ArrayLike, vectors: npt.ArrayLike, *, ranks: npt.ArrayLike | None = None
+    ) -> None:
+        """Keep one vector for each of *keys*; those of one key, adjacent or not, belong to it.
+
+        *ranks*, one for each of *keys*, replace those that these had; of equal ranks, the highest
+        key comes first.
+        """
+        rows = directions(vectors, self.dimension)
+        given = np.asarray(keys, np.int64)
+        if given.shape != (len(rows),):
+            raise ValueError(f"{len(rows)} vectors need as many keys, not {given.shape}")
+        order_by = None if ranks is None else np.asarray(ranks, np.int64)
+        if order_by is not None and order_by.shape != given.shape:
+            raise ValueError(f"{len(rows)} vectors need as many ranks, not {order_by.shape}")
+        if not len(rows):
+            return
+        different, first, inverse = np.unique(given, return_index=True, return_inverse=True)
+        starts = _starts(given)
+        if len(different) != len(starts):  # some key's rows are apart: bring them together
+            order = np.argsort(first[inverse], kind="stable")
+            given, rows = given[order], rows[order]
+            order_by = None if order_by is None else order_by[order]
+            starts = _starts(given)
+        lengths = np.diff(starts, append=len(given))
+        with self._lock:
+            offset = self._append(rows)
+            for key, start, length in zip(
+                given[starts].tolist(), (starts + offset).tolist(), lengths.tolist(), strict=True
+            ):
+                self._claim(key, start, length)
+            if order_by is not None:
+                self._ranks[offset : offset + len(rows)] = order_by
+            self._places.put_many(given[starts], starts + offset)
+            self._tidy()
+
+    def remove(self, key: int) -> bool:
+        """Forget the vectors of *key*; tell whether it had any."""
+        with self._lock:
+            if key not in self._places:
+                return False
+            self._retire(self._places.pop(int(key)))
+            self._tidy()
+            return True
+
+    def _append(self, rows: _Floats) -> int:
+        """Put vectors behind the others; return where they begin."""
+        start, needed = self._used, self._used + len(rows)
+        if needed > len(self._vectors):
+            self._move(slice(0, start), max(int(needed * _SPARE), 16))
+        self._vectors[start:needed] = rows
+        self._dead[start:needed] = False
+        self._used = needed
+        return start
+
+    def _claim(self, key: int, start: int, length: int, rank: int | None = None) -> None:
+        """Make rows those of *key*, in place of the ones it had."""
+        old = self._places.get(key)
+        if old is not None:
+            rank = int(self._ranks[old])
+            self._retire(old)
+        elif rank is None:
+            self._arrivals += 1
+            rank = self._arrivals
+        if self._candidates is not None:
+            keys = np.full(length, key, np.int64)
+            self._candidates.put(keys, self._vectors[start : start + length])
+        self._keys[start : start + length] = key
+        self._ranks[start : start + length] = rank
+        self._lengths[start] = length
+        self._has_several = self._has_several or length > 1
+
+    def _retire(self, start: int) -> None:
+        length = int(self._lengths[start])
+        if self._is_seen:  # a reader may still look at the old marks
+            self._dead = self._dead.copy()
+            self._is_seen = False
+        self._dead[start : start + length] = True
+        self._dead_count += length
+        if self._candidates is not None:
+            self._candidates.remove(int(self._keys[start]))
+
+    def _tidy(self) -> None:
+        """Copy the living away from the dead if these are too many."""
+        if not len(self._places):
+            self._clear()
+        elif self._dead_count > max(64, _DEAD * self._used):
+            living = np.flatnonzero(~self._dead[: self._used])
+            # By rank, so that a key which was replaced is back among its neighbours.
+            living = living[np.argsort(self._ranks[living], kind="stable")]
+            self._move(living, int(len(living) * _SPARE))
+            self._used, self._dead_count = len(living), 0
+            starts = _starts(self._keys[: self._used])
+            self._places = Places()
+            self._places.put_many(self._keys[starts], starts)
+            self._subsets = Subsets()
+
+    def _move(self, rows: slice | _Integers, capacity: int) -> None:
+        """Copy *rows* to new arrays; who reads the old ones is not disturbed."""
+        for name in ("_vectors", "_keys", "_ranks", "_lengths", "_dead"):
+            old = getattr(self, name)[rows]
+            new = np.empty((capacity, *old.shape[1:]), old.dtype)
+            new[: len(old)] = old
+            setattr(self, name, new)
+        self._is_seen = False
+
+    # Reading
+
+    def nearest(
+        self, vector: npt.ArrayLike, count: int, *, among: npt.ArrayLike | None = None
+    ) -> list[tuple[int, float]]:
+        """Return the *count* nearest keys and their cosines, best first.
+
+        With *among*, only those keys are looked at; one that is not here is passed over.
+        """
+        return self.look(among).nearest(vector, count)
+
+    def look(self, among: npt.ArrayLike | None = None) -> Look:
+        """Return what there is now, or what there is of *among*, to be searched at leisure."""
+        with self._lock:
+            rows = None if among is None else self._rows_of(np.asarray(among, np.int64))
+            seen = self._seen()
+            if rows is not None or self.approximate_from is None:
+                return Look(self.dimension, seen, rows, self._subsets)
+            if self.rows >= max(1, self.approximate_from) and self._candidates is None:
+                self._candidates = _graph(self.dimension, seen)
+            guess = None if self._candidates is None else self._candidates.nearest
+            return Look(self.dimension, seen, None, self._subsets, guess, self.look)
+
+    def similarities(self, vector: npt.ArrayLike, keys: Iterable[int]) -> dict[int, float]:
+        """Return how near each of *keys* is that is here."""
+        given = np.fromiter(keys, np.int64)
+        return dict(self.nearest(vector, len(given), among=given))
+
+    def vectors(self, key: int) -> _Floats | None:
+        """Return the vectors of *key* as they are kept, of length 1, or `None`."""
+        with self._lock:
+            start = self._places.get(key)
+            if start is None:
+                return None
+            return self._vectors[start : start + int(self._lengths[start])].copy()
+
+    def _rows_of(self, keys: _Integers) -> _Integers:
+        """Return the rows of those of *keys* that are here, ascending."""
+        starts = self._places.find(keys)
+        if not self._has_several or not len(starts):
+            return starts
+        lengths = self._lengths[starts]
+        ends = np.cumsum(lengths)
+        return np.repeat(starts - ends + lengths, lengths) + np.arange(ends[-1])
+
+    def _seen(self) -> Rows:
+        self._is_seen = True
+        used = slice(0, self._used)
+        dead = self._dead[used] if self._dead_count else None
+        return Rows(self._vectors[used], self._keys[used], self._ranks[used], dead)
+
+
+def _graph(dimension: int, seen: Rows) -> "Candidates":
+    from orbiter.memory.backends.vector.approximate import Candidates  # noqa: PLC0415
+
+    if seen.dead is None:
+        return Candidates(dimension, seen.keys, seen.vectors)
+    living = np.flatnonzero(~seen.dead)
+    return Candidates(dimension, seen.keys[living], seen.vectors[living])
+
+
+def _starts(keys: _Integers) -> _Integers:
+    """Return where each stretch of equal keys begins."""
+    is_start = np.ones(len(keys), np.bool_)
+    np.not_equal(keys[1:], keys[:-1], out=is_start[1:])
+    return np.flatnonzero(is_start)

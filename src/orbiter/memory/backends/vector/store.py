@@ -1,0 +1,276 @@
+"""`VectorMemoryStore`: items in this process, found by what they mean.
+
+Nothing is kept before its vector is there and sound; from then on a write is one step for every
+task of the event loop. The arithmetic, and numpy, are in the
+other modules of this package.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from orbiter.memory.backends.arguments import check_several, is_item_id
+from orbiter.memory.errors import EmbeddingError, EmptyFilterError, QueryError
+from orbiter.memory.model.copying import copy_item, take_in
+from orbiter.memory.model.expiry_heap import Ends
+from orbiter.memory.model.filters import Where
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.model.protocols import Embeddings
+from orbiter.memory.model.query import Query, check_size
+
+if TYPE_CHECKING:
+    from orbiter.memory.backends.vector.index import Found
+
+__all__ = ["VectorMemoryStore"]
+
+_OFF_LOOP = 4_000_000
+"""From so many numbers on, about a millisecond, a search leaves the event loop to others."""
+
+
+class VectorMemoryStore:
+    """Keeps items and the vectors that *embeddings* makes of them, in memory.
+
+    Each user's vectors lie together, so a search that names a user looks at nobody else's. Items
+    are copied on the way in and out. Embedding takes time; of several `add` calls for one id that
+    overlap, the one called last wins, and each counts as a version. An item without text has no
+    vector: only a search without a query finds it.
+
+    With *approximate_from*, a search by meaning among a user's items that no other filter narrows
+    is approximate once the user has so many; it needs the extra `[ann]`.
+    """
+
+    def __init__(self, embeddings: Embeddings, *, approximate_from: int | None = None) -> None:
+        if not isinstance(embeddings, Embeddings):
+            raise TypeError(f"`embeddings` must be an `Embeddings`, not {embeddings!r}")
+        try:  # here and not above: without numpy, this module can be imported all the same
+            from orbiter.memory.backends.vector.index import Owners  # noqa: PLC0415
+        except ModuleNotFoundError as exc:
+            raise ModuleNotFoundError(
+                "VectorMemoryStore needs numpy: pip install 'orbiter-memory[vector]'"
+            ) from exc
+        self._embeddings = embeddings
+        if approximate_from is not None:
+            check_size("approximate_from", approximate_from)
+        self._owners: Owners = Owners(approximate_from)
+        self._ends = Ends()
+        self._calls = 0
+        # For ids that are being added: how often, and which call is the last that was kept.
+        self._waiting: Counter[str] = Counter()
+        self._latest: dict[str, int] = {}
+
+    @property
+    def embeddings(self) -> Embeddings:
+        """What makes the vectors."""
+        return self._embeddings
+
+    def __len__(self) -> int:
+        self._sweep()
+        return len(self._owners)
+
+    def __repr__(self) -> str:
+        return f"VectorMemoryStore(items={len(self)}, dimension={self._embeddings.dimension})"
+
+    # Writing
+
+    async def add(self, item: MemoryItem) -> None:
+        """Keep *item* and its vector, or update the one with its id.
+
+        If its text cannot be embedded, `EmbeddingError` or the model's own error is raised and
+        nothing has changed. A text that is stored already is not embedded again.
+        """
+        await self._add([take_in(item)], self._called())
+
+    async def add_many(self, items: Sequence[MemoryItem]) -> None:
+        """Keep or update every item of *items*, in order, all or none; equal texts count once."""
+        check_several(items)
+        call, taken = self._called(), []
+        for item in tuple(items):
+            taken.append(take_in(item))
+            if not len(taken) % 1000:
+                await asyncio.sleep(0)  # others may go on while a large batch is prepared
+        await self._add(taken, call)
+
+    def _called(self) -> int:
+        self._calls += 1
+        return self._calls
+
+    async def _add(self, items: list[MemoryItem], call: int) -> None:
+        ids = {item.id for item in items}
+        self._waiting.update(ids)
+        try:
+            vectors = await self._vectors(items)
+            # From here on nothing waits, and nothing can fail.
+            for item in items:
+                self._sweep()
+                if call < self._latest.get(item.id, 0):
+                    if self._owners.get(item.id) is not None:  # else the later one is over
+                        self._owners.count_version(item.id)
+                    continue
+                self._owners.keep(item, vectors[item.content], self._embeddings.dimension)
+                self._ends.note(item.id, item.expires_at)
+                self._latest[item.id] = call
+        finally:
+            self._waiting.subtract(ids)
+            for item_id in ids:
+                if not self._waiting[item_id]:
+                    del self._waiting[item_id]
+                    self._latest.pop(item_id, None)
+
+    def _sweep(self) -> None:
+        """Remove what is over."""
+        for item_id in self._ends.over():
+            self._owners.remove(item_id)
+
+    async def _vectors(self, items: list[MemoryItem]) -> dict[str, Any]:
+        """Return the vector of each text: that which is stored, a new one, or `None`.
+
+        Blanks have none, and neither has a text whose vector is zero: it is near nothing.
+        """
+        self._sweep()
+        vectors: dict[str, Any] = {}
+        for item in items:
+            if vectors.get(item.content) is None:
+                vectors[item.content] = self._owners.vector_of(item)
+        unknown = [text for text, vector in vectors.items() if vector is None and text.strip()]
+        if unknown:
+            vectors.update(zip(unknown, await self._embed(unknown), strict=True))
+        return vectors
+
+    async def clear(self, *, metadata: MemoryMetadata | None = None) -> int:
+        """Remove what matches, or everything without a filter; return how many."""
+        asked = Query(metadata=metadata)
+        if metadata is not None and not asked.wanted:
+            raise EmptyFilterError()
+        self._sweep()
+        removed = self._owners.clear(asked)
+        for item_id in removed:
+            self._latest.pop(item_id, None)
+            self._ends.note(item_id, None)
+        return len(removed)
+
+    async def delete(self, item_id: str) -> bool:
+        """Remove one item for good; tell whether it was there."""
+        if not is_item_id(item_id):
+            return False
+        self._sweep()
+        self._latest.pop(item_id, None)
+        self._ends.note(item_id, None)
+        return self._owners.remove(item_id)
+
+    # Reading
+
+    async def get(self, item_id: str) -> MemoryItem | None:
+        """Return the item of that id, or `None`."""
+        self._sweep()
+        item = self._owners.get(item_id) if is_item_id(item_id) else None
+        return None if item is None else copy_item(item)
+
+    async def search(
+        self,
+        *,
+        query: str = "",
+        metadata: MemoryMetadata | None = None,
+        memory_type: str | None = None,
+        status: MemoryStatus | None = None,
+        limit: int = 10,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        where: Where | None = None,
+    ) -> list[MemoryItem]:
+        """Return at most *limit* items that match every given filter.
+
+        With a *query*, those nearest in meaning, best first, of equals the one added first;
+        without one, or with blanks only, the newest first. Filters apply before the cut. *since*
+        and *until* bound `created_at`, the second excluded; *where* says what must hold of fields
+        and of keys of `metadata.extra`: see `docs/backends.md#where`.
+        """
+        asked = Query(
+            query, metadata, memory_type, status, limit, since=since, until=until, where=where
+        )
+        if not asked.limit or not len(self):  # which removes what is over
+            return []
+        if not query.strip():
+            return [copy_item(item) for item in self._owners.newest(asked)]
+        (vector,) = await self._embed([query])
+        if vector is None:
+            return []
+        return [copy_item(item) for item, _ in await self._nearest(vector, asked)]
+
+    async def nearest(
+        self, vector: Sequence[float], asked: Query
+    ) -> list[tuple[MemoryItem, float]]:
+        """Return items that match *asked*, its text aside, with their cosines, nearest first."""
+        (towards,) = self._checked([vector], QueryError, "`vector`")
+        return [(copy_item(item), cosine) for item, cosine in await self._nearest(towards, asked)]
+
+    async def similarities(
+        self, vector: Sequence[float], item_ids: Sequence[str]
+    ) -> dict[str, float]:
+        """Return the cosine of each of the items that is here and has a vector."""
+        (towards,) = self._checked([vector], QueryError, "`vector`")
+        self._sweep()
+        return self._owners.similarities(towards, item_ids)
+
+    async def catch_up(self, *, within: float | None = None) -> int:  # noqa: ARG002 - of the protocol
+        """Return 0: what `add` has kept is embedded."""
+        return 0
+
+    async def _nearest(self, vector: Any, asked: Query) -> "Found":
+        self._sweep()
+        looks = self._owners.look(asked)
+        if looks.numbers < _OFF_LOOP:
+            return looks.nearest(vector, asked.limit)
+        return await asyncio.to_thread(looks.frozen().nearest, vector, asked.limit)
+
+    # Embedding
+
+    async def _embed(self, texts: list[str]) -> Any:
+        """Return a sound vector for each text, `None` for one of zeros, or raise."""
+        made: Any
+        if len(texts) == 1:
+            made = [await self._embeddings.aembed(texts[0])]
+        else:
+            made = await self._embeddings.aembed_many(texts)
+            count = len(made) if hasattr(made, "__len__") else 0
+            if count != len(texts):
+                raise EmbeddingError(
+                    f"{self._told()} answered {len(texts)} texts with {count} vectors"
+                )
+        check = partial(self._checked, made, EmbeddingError, self._told(), may_be_zero=True)
+        if len(made) * self._embeddings.dimension < _OFF_LOOP:
+            return check()
+        return await asyncio.to_thread(check)
+
+    def _checked(
+        self,
+        vectors: Sequence[Any],
+        error: type[Exception],
+        whose: str,
+        *,
+        may_be_zero: bool = False,
+    ) -> Any:
+        """Return each vector at length 1, in one array or a list of them; `None` for zeros."""
+        from orbiter.memory.backends.vector.normalize import (  # noqa: PLC0415
+            direction,
+            directions,
+            is_zero,
+        )
+
+        dimension = self._embeddings.dimension
+        if len(vectors) > 1:
+            with suppress(TypeError, ValueError):  # in one piece; who is to blame is found below
+                return directions(vectors, dimension)
+        try:
+            return [
+                None if may_be_zero and is_zero(vector, dimension) else direction(vector, dimension)
+                for vector in vectors
+            ]
+        except (TypeError, ValueError) as exc:
+            raise error(f"{whose} gave no usable vector: {exc}") from exc
+
+    def _told(self) -> str:
+        return f"the model `{self._embeddings.name}`"

@@ -1,0 +1,322 @@
+"""What every command has in common: whose memories it is about, and how it runs.
+
+A command is a function whose first parameter is a `Run`. `command` replaces it by the options it
+stands for, runs the function, async or not, and turns what it raises into an exit code.
+"""
+
+import asyncio
+import inspect
+import os
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orbiter.memory.cli._error_messages import UsageError, report
+from orbiter.memory.cli._output import Output
+
+if TYPE_CHECKING:
+    from orbiter.memory.agent import AgentMemory, ScopedMemory
+    from orbiter.memory.model.audit import AuditMode
+
+__all__ = ["SCOPES", "Place", "Run", "command", "is_missing", "is_served", "new_app", "os_user"]
+
+SCOPES = ("user", "session", "task", "agent")
+_ENV = "ORBITER_MEMORY_"
+_NOT_SET = "not set"
+_MAKERS = ("remember", "import")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which store, and whose memories in it, as the options say."""
+
+    url: str | None = None
+    token: str | None = field(default=None, repr=False)
+    model: str | None = None
+    user: str | None = None
+    session: str | None = None
+    task: str | None = None
+    agent: str | None = None
+    by: str | None = None
+    everyone: bool = False
+    no_user: bool = False
+
+    def setting(self, name: str) -> tuple[str | None, str]:
+        """Return what *name* is set to, and where that comes from; an empty value sets nothing.
+
+        An empty name of a scope is not for this to tell: `check_names` refuses it.
+        """
+        if name == "user" and self.no_user:
+            return None, "--no-user"
+        given = getattr(self, name)
+        if given is not None:
+            return given or None, f"--{name}"
+        variable = f"{_ENV}{name.upper()}"
+        if variable in os.environ:
+            return os.environ[variable] or None, variable
+        if name == "user" and (user := os_user()):
+            return user, "the name of the computer's user"
+        return None, _NOT_SET
+
+    def has_model(self) -> bool:
+        """Tell whether the local model may be used."""
+        chosen, origin = self.setting("model")
+        if chosen not in (None, "auto", "none"):
+            raise UsageError(f"{origin} must be `auto` or `none`, not `{chosen}`")
+        return chosen != "none"
+
+    def check_names(self) -> None:
+        """Raise `UsageError` for a scope that is named, but empty: it would widen what is meant."""
+        if self.no_user and self.user is not None:
+            raise UsageError("`--no-user` and `--user` exclude each other; leave one out")
+        for name in SCOPES:
+            value, origin = self.setting(name)
+            if value is None and origin not in (_NOT_SET, "--no-user"):
+                way = "give `--no-user` for nobody's" if name == "user" else "leave it out"
+                raise UsageError(f"`{origin}` is empty; name somebody, or {way}")
+
+    def scope_options(self) -> list[str]:
+        """Return the options given that say whose memories; the environment's do not count."""
+        options = [f"--{name}" for name in SCOPES if getattr(self, name) is not None]
+        options += ["--no-user"] if self.no_user else []
+        return options + (["--all"] if self.everyone else [])
+
+    def scope(self) -> dict[str, str] | None:
+        """Return what `AgentMemory.scope` takes, or `None` for everyone's memories."""
+        if self.everyone:
+            named = [option for option in self.scope_options() if option != "--all"]
+            if named:
+                raise UsageError(f"`--all` and `{named[0]}` exclude each other; leave one out")
+            return None
+        self.check_names()
+        found = {f"{name}_id": value for name in SCOPES if (value := self.setting(name)[0])}
+        if not found:
+            raise UsageError(
+                "whose memories? name them with `--user`, `--session`, `--task` or `--agent`, "
+                "or give `--all` for everyone's"
+            )
+        return found
+
+    def told(self) -> str:
+        """Return whose memories these are, in words."""
+        scope = self.scope()
+        if scope is None:
+            return "anyone"
+        return ", ".join(f"{name.removesuffix('_id')} `{value}`" for name, value in scope.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One call of a command: its place and its output."""
+
+    place: Place
+    out: Output
+    makers: tuple[str, ...] = _MAKERS
+    """Commands that make a store, for those who look into one that is not there."""
+
+    @asynccontextmanager
+    async def memory(
+        self, *, meaning: bool = True, creates: bool = False, persona: Path | None = None
+    ) -> AsyncIterator["AgentMemory"]:
+        """Open the store; without *meaning*, no model is looked for.
+
+        A file that is not there is made only with *creates*: neither a typing mistake nor a look
+        around must leave an empty store behind.
+        """
+        from orbiter.memory.model.audit import acting_as  # noqa: PLC0415 - `--help` needs none of it
+
+        memory = self.unopened(meaning=meaning, persona=persona)
+        if not creates:
+            self.check_there(memory)
+        by = self.place.setting("by")[0]
+        memory.unscoped(by=by)  # refuses a name that is none, before a file is made
+        # Around everything, and not in the handle: whoever acts signs what is imported, too.
+        with nullcontext() if by is None else acting_as(by):
+            async with memory:
+                yield memory
+
+    def check_there(self, memory: "AgentMemory") -> None:
+        """Raise `FileNotFoundError` if *memory* is a file that does not exist yet."""
+        if is_missing(memory):
+            ways = " or ".join(f"`orbiter-memory {each}`" for each in self.makers)
+            raise FileNotFoundError(f"there is no store at `{memory.url}` yet; {ways} makes one")
+
+    def unopened(
+        self,
+        *,
+        meaning: bool = True,
+        persona: Path | None = None,
+        audit: "AuditMode | None" = None,
+    ) -> "AgentMemory":
+        """Return the memory that the options name, not yet opened."""
+        from orbiter.memory.agent import AgentMemory  # noqa: PLC0415
+        from orbiter.memory.backends.registry import is_of_server  # noqa: PLC0415
+
+        url = self.place.setting("url")[0]
+        is_wanted = self.place.has_model() and meaning
+        if url is not None and is_of_server(url):  # which has its own model
+            token = self.place.setting("token")[0]
+            return AgentMemory(url, token=token, persona=persona, audit=audit)
+        if self.place.token:
+            raise UsageError("`--token` is the key of a server; leave it out, or give its `--url`")
+        return AgentMemory(
+            url, embeddings="auto" if is_wanted else None, persona=persona, audit=audit
+        )
+
+    @asynccontextmanager
+    async def scoped(
+        self, *, meaning: bool = True, creates: bool = False, persona: Path | None = None
+    ) -> AsyncIterator["ScopedMemory"]:
+        """Open the store for the scope that the options name."""
+        async with self.both(meaning=meaning, creates=creates, persona=persona) as (_, handle):
+            yield handle
+
+    @asynccontextmanager
+    async def both(
+        self, *, meaning: bool = True, creates: bool = False, persona: Path | None = None
+    ) -> AsyncIterator[tuple["AgentMemory", "ScopedMemory"]]:
+        """Open the store; with it comes the scope that the options name."""
+        scope = self.place.scope()  # first: a mistake in it must not make a file
+        async with self.memory(meaning=meaning, creates=creates, persona=persona) as memory:
+            yield memory, memory.unscoped() if scope is None else memory.scope(**scope)
+
+
+def is_missing(memory: "AgentMemory") -> bool:
+    """Tell whether *memory* is a file that does not exist yet."""
+    if is_served(memory):
+        return False
+    path = getattr(memory.store, "db_path", ":memory:")
+    return path != ":memory:" and not Path(path).exists()
+
+
+def is_served(memory: "AgentMemory") -> bool:
+    """Tell whether *memory* is behind a server, which has a store and a model of its own."""
+    from orbiter.memory.backends.registry import is_of_server  # noqa: PLC0415
+
+    return is_of_server(memory.url)
+
+
+def os_user() -> str | None:
+    """Return the name of the computer's user, if it has one."""
+    import getpass  # noqa: PLC0415 - it loads more than it seems
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # no such user, as in some containers
+        return None
+
+
+def new_app() -> typer.Typer:
+    """Return an empty group of commands."""
+    return typer.Typer(rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+
+
+def _option(*names: str, text: str, kind: Any = str | None) -> Any:
+    return Annotated[kind, typer.Option(*names, help=text, show_default=False)]
+
+
+_URL = {
+    "url": _option("--url", text=f"Address or path of the store, or a server. [env: {_ENV}URL]"),
+    "token": _option("--token", text=f"Key of the server. [env: {_ENV}TOKEN]"),
+    "model": _option("--model", text=f"`auto` or `none`: words only. [env: {_ENV}MODEL]"),
+}
+_WHOSE = {
+    "user": _option("--user", text=f"Whose memories. [env: {_ENV}USER]"),
+    "no_user": _option("--no-user", text="Nobody's: only what the others name.", kind=bool),
+    "session": _option("--session", text=f"Only this session. [env: {_ENV}SESSION]"),
+    "task": _option("--task", text=f"Only this task. [env: {_ENV}TASK]"),
+    "agent": _option("--agent", text=f"Only this agent. [env: {_ENV}AGENT]"),
+    "by": _option("--by", text=f"Who does this, for `history`. [env: {_ENV}BY]"),
+}
+_ALL = {"everyone": _option("--all", text="Everyone's memories, of any scope.", kind=bool)}
+_JSON = {"as_json": _option("--json", text="Print JSON.", kind=bool)}
+_FLAGS = ("everyone", "no_user", "as_json")
+
+_Command = Callable[..., int | None] | Callable[..., Awaitable[int | None]]
+
+
+def command(
+    app: typer.Typer,
+    name: str,
+    *,
+    url: bool = True,
+    scope: bool = True,
+    everyone: bool = True,
+    json: bool = True,
+    shows_scope: bool = False,
+    makers: tuple[str, ...] = _MAKERS,
+) -> Callable[[_Command], _Command]:
+    """Add a function to *app* as the command *name*, with the shared options it needs.
+
+    *makers* are the commands that make the store which it does not find. One that only
+    *shows_scope* may be asked when a variable names it wrongly.
+    """
+    shared: dict[str, Any] = {}
+    for wanted, options in (
+        (url, _URL),
+        (url and scope, _WHOSE),
+        (url and scope and everyone, _ALL),
+        (json, _JSON),
+    ):
+        shared |= options if wanted else {}
+
+    def add(function: _Command) -> _Command:
+        own = list(inspect.signature(function).parameters.values())[1:]
+        parameters = own + [
+            inspect.Parameter(
+                each,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=False if each in _FLAGS else None,
+                annotation=annotation,
+            )
+            for each, annotation in shared.items()
+        ]
+
+        def called(**given: Any) -> None:
+            taken = {each: given.pop(each) for each in shared}
+            out = Output(is_json=taken.pop("as_json", False))
+            place = Place(**taken)
+            is_checked = "user" in shared and not shows_scope
+            code = _run(function, Run(place, out, makers), given, is_checked=is_checked)
+            raise typer.Exit(code)
+
+        called.__name__ = function.__name__
+        called.__doc__ = function.__doc__
+        called.__module__ = function.__module__
+        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
+        called.__annotations__ = {each.name: each.annotation for each in parameters}
+        app.command(name)(called)
+        return function
+
+    return add
+
+
+def _run(function: _Command, run: Run, given: dict[str, Any], *, is_checked: bool) -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        if run.place.setting("model")[0] == "none":  # chosen, so nobody needs to be told
+            warnings.filterwarnings("ignore", "recall goes by words")
+        # Commands tell it themselves, in words of a shell.
+        warnings.filterwarnings("ignore", "[0-9,]+ memories are not embedded yet")
+        warnings.showwarning = lambda message, *_, **__: run.out.note(str(message))
+        try:
+            if is_checked:
+                run.place.check_names()
+            result = function(run, **given)
+            if inspect.isawaitable(result):
+                result = asyncio.run(_awaited(result))
+            run.out.flush()
+        except typer.Exit:
+            raise
+        except (Exception, KeyboardInterrupt) as exc:  # noqa: BLE001 - it is told, and becomes the exit code
+            return report(exc)
+    return result or 0
+
+
+async def _awaited(result: Awaitable[int | None]) -> int | None:
+    return await result

@@ -1,0 +1,90 @@
+"""Looking at files before a store is opened for them: what cannot be read must not make one."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.records import Record
+from orbiter.memory.transfer import Imported, import_records
+from orbiter.memory.transfer.formats.registry import NATIVE
+from orbiter.memory.transfer.io.open_source import open_source
+from orbiter.memory.transfer.native import is_native
+from orbiter.memory.transfer.reader import Reader
+from orbiter.memory.transfer.report import Report
+
+__all__ = ["Looked", "is_ours", "look"]
+
+
+class Looked(NamedTuple):
+    """What was seen of a file."""
+
+    found: Imported
+    """All there is, if there is no more."""
+    has_more: bool
+    """Whether it holds something to store."""
+
+
+def is_ours(path: Path) -> bool:
+    """Tell whether *path* is what `export` wrote."""
+    with open_source(path, complain=lambda _place, _why: None, limits=None) as source:
+        return is_native(source.head())
+
+
+async def look(
+    path: Path, scope: Mapping[str, str] | None, *, format: str, owner: str | None
+) -> Looked:
+    """Read the beginning of a file, and an export whole; `TransferError` if it cannot be."""
+    whose = MemoryMetadata(**(scope or {}))
+    has_our_name = is_ours(path)  # or `TransferError`, if it is not there
+    if format == NATIVE or (format == "auto" and has_our_name):
+        found = await import_records(_Nowhere(), path, scope=whose if scope else None)
+        return Looked(found, has_more=bool(found.found))
+    return await asyncio.to_thread(_beginning, path, whose, format, owner)
+
+
+def _beginning(path: Path, whose: MemoryMetadata, format: str, owner: str | None) -> Looked:
+    report = Report()
+    reader = Reader(
+        path,
+        whose,
+        format=format,
+        owner=owner,
+        limits=None,
+        report=report,
+        needs_owner=whose == MemoryMetadata(),
+    )
+    try:
+        reader.open()
+        batch = reader.batch()
+    finally:
+        reader.close()
+    return Looked(report.finished(), has_more=bool(batch))
+
+
+class _Nowhere:
+    """A store that keeps nothing, for whom a file is read through."""
+
+    async def records(
+        self,
+        *,
+        after: str | None = None,
+        limit: int = 1000,
+        metadata: MemoryMetadata | None = None,
+        item_ids: Sequence[str] | None = None,
+    ) -> list[Record]:
+        """Return nothing."""
+        del after, limit, metadata, item_ids
+        return []
+
+    async def put_records(
+        self,
+        records: Sequence[Record],
+        *,
+        within: MemoryMetadata | None = None,
+        overwrite: bool = False,
+    ) -> int:
+        """Write nothing."""
+        del records, within, overwrite
+        return 0

@@ -1,0 +1,217 @@
+"""A server in the foreground: what it serves is told, and it goes on until Ctrl-C."""
+
+import asyncio
+import gc
+import logging
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from orbiter.memory.cli._error_messages import say, without_passwords
+from orbiter.memory.cli._output import styled
+from orbiter.memory.cli._text import counted, one_line
+
+if TYPE_CHECKING:
+    from orbiter.memory.agent import AgentMemory
+    from orbiter.memory.auth import KeyFile
+    from orbiter.memory.cli._command import Run
+    from orbiter.memory.server import Settings
+    from orbiter.memory.server.http.state import Shared
+
+__all__ = ["until_stopped"]
+
+_SWITCH = 0.0005
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+_EVERY = ("", "0.0.0.0", "::")  # noqa: S104 - only told
+"""What means every address of a computer; the one that is shown is for itself."""
+
+
+async def until_stopped(
+    run: "Run",
+    memory: "AgentMemory",
+    *,
+    settings: "Settings",
+    keys: "KeyFile | None",
+    open_page: bool,
+) -> None:
+    """Serve *memory* until somebody ends this process; with *open_page*, show it in a browser."""
+    from orbiter.memory.server import create_app, serving  # noqa: PLC0415 - an extra
+
+    application = create_app(memory, settings=settings, keys=keys)
+    with _log_to_stderr(with_requests=settings.with_log), ExitStack() as stack:
+        async with serving(application, settings=settings) as url:
+            stop = stack.enter_context(_on_signals())
+            stack.enter_context(_prompt())
+            _tell(run, url, application.state.orbiter)
+            if open_page and settings.with_dashboard:
+                await asyncio.to_thread(_open, url)
+            await stop.wait()
+        if run.out.is_watched:
+            sys.stderr.write("\n")  # behind the `^C` that a terminal shows
+        run.out.note("stopped")
+
+
+@contextmanager
+def _prompt() -> Iterator[None]:
+    """Have the event loop wait for nothing else in this process for long.
+
+    What is loaded by now is left out of garbage collection, which stops everything meanwhile: it
+    is some 115,000 objects that stay as long as the process, and to look at them takes 50 ms. And
+    threads that compute hand the interpreter's lock over every half millisecond: a request takes
+    it some ten times, and would wait for five milliseconds each time.
+    """
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH)
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        sys.setswitchinterval(before)
+
+
+@contextmanager
+def _on_signals() -> Iterator[asyncio.Event]:
+    """Give what is set by Ctrl-C, or by whoever ends this process.
+
+    A second time ends the process as it stands: nothing is lost by it, as every answer is given
+    when what it says is durable.
+    """
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    before = {which: signal.getsignal(which) for which in _ENDING}
+    handled: list[signal.Signals] = []
+
+    def end() -> None:
+        stop.set()
+        for which in handled:
+            loop.remove_signal_handler(which)
+            signal.signal(which, signal.SIG_DFL)
+
+    for which in _ENDING:
+        with suppress(NotImplementedError, RuntimeError):  # Windows: Ctrl-C cancels this task
+            loop.add_signal_handler(which, end)
+            handled.append(which)
+    try:
+        yield stop
+    finally:
+        for which in handled:
+            loop.remove_signal_handler(which)
+            signal.signal(which, before[which])
+
+
+@contextmanager
+def _log_to_stderr(*, with_requests: bool) -> Iterator[None]:
+    """Log what goes wrong, and requests if they are wanted; nothing of what they hold."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    ours, uvicorn = (logging.getLogger(name) for name in ("orbiter.memory.server", "uvicorn"))
+    before = [(each, each.level) for each in (ours, uvicorn)]
+    ours.addHandler(handler)
+    ours.setLevel(logging.INFO if with_requests else logging.WARNING)
+    uvicorn.setLevel(logging.CRITICAL)  # what clients send that is no HTTP is theirs to see
+    try:
+        yield
+    finally:
+        ours.removeHandler(handler)
+        for logger, level in before:
+            logger.setLevel(level)
+
+
+def _open(url: str) -> None:
+    import webbrowser  # noqa: PLC0415 - seldom asked for
+
+    if not webbrowser.open(url):
+        say(f"there is no browser to open here; the dashboard is at {url}/", kind="note")
+
+
+def _tell(run: "Run", url: str, shared: "Shared") -> None:
+    memory, settings, keys = shared.memory, shared.settings, shared.keys
+    open_keys = _open_keys(keys)
+    needs_key = keys is not None and keys.has_keys
+    if needs_key and not _is_private(settings):  # in a pipe and in a log, too
+        say(
+            "keys and memories cross the network in the clear; `--tls-cert` and `--tls-key`, "
+            "or a proxy that has them, prevent it",
+            kind="warning",
+        )
+    if keys is not None and needs_key and not open_keys:
+        say(
+            f"every key in `{keys.path}` is revoked or over: nobody gets in; make one with "
+            f"`{shared.key_command()}`",
+            kind="warning",
+        )
+    if run.out.is_json:
+        run.out.line(
+            {
+                "url": url,
+                "mcp": f"{url}/mcp" if settings.with_mcp else None,
+                "store": without_passwords(memory.url),
+                "keys": open_keys,
+                "needs_key": needs_key,
+                "read_only": settings.read_only,
+            }
+        )
+        return
+    told = counted(open_keys, "key", "keys") if needs_key else "none, so for this computer alone"
+    rows = [
+        ("dashboard", f"{url}/") if settings.with_dashboard else None,
+        ("REST", f"{url}/v1"),
+        ("MCP", f"{url}/mcp") if settings.with_mcp else None,
+        ("reached at", _reached(settings)) if settings.host in _EVERY else None,
+        ("store", without_passwords(memory.url)),
+        ("keys", told),
+        ("changes", "refused: read-only") if settings.read_only else None,
+    ]
+    _show(run, [row for row in rows if row is not None])
+    run.out.flush()
+
+
+def _show(run: "Run", rows: list[tuple[str, str]]) -> None:
+    if run.out.is_plain():
+        run.out.rows(rows)
+        return
+    from rich import box  # noqa: PLC0415 - for people only
+    from rich.panel import Panel  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in rows:
+        style = "bold cyan" if value.startswith("http") else ""
+        grid.add_row(styled((name, "dim")), styled((one_line(value), style)))
+    run.out.show(
+        Panel(
+            grid,
+            title=styled(("serving", "bold green")),
+            title_align="left",
+            subtitle=styled(("Ctrl-C stops it", "dim")),
+            subtitle_align="right",
+            box=box.ROUNDED,
+            border_style="green",
+            padding=(1, 2),
+            expand=False,
+        )
+    )
+
+
+def _reached(settings: "Settings") -> str:
+    names = "".join(f", and as {name}" for name in settings.allowed_hosts)
+    return f"every address of this computer{names}"
+
+
+def _open_keys(keys: "KeyFile | None") -> int:
+    from datetime import UTC, datetime  # noqa: PLC0415
+
+    now = datetime.now(UTC)
+    return sum(key.is_open(now) for key in keys.list()) if keys is not None else 0
+
+
+def _is_private(settings: "Settings") -> bool:
+    from orbiter.memory.server.http.hosts import is_loopback  # noqa: PLC0415
+
+    is_here = settings.host == "localhost" or is_loopback(settings.host)
+    return is_here or settings.tls_cert is not None

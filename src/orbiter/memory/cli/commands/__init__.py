@@ -1,0 +1,1 @@
+"""The commands of `orbiter-memory`, a module for each."""

@@ -1,0 +1,180 @@
+"""The record of what was done: `audit`."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orbiter.memory.cli._command import Run, command, is_served, new_app
+from orbiter.memory.cli._command_groups import without_a_name
+from orbiter.memory.cli._error_messages import ERROR, UsageError, in_shell_words, say
+from orbiter.memory.cli._options import Since, read_when
+from orbiter.memory.cli._output import styled
+from orbiter.memory.cli._text import ago, counted, moment, one_line, shortened
+from orbiter.memory.cli._views import entry
+
+if TYPE_CHECKING:
+    from orbiter.memory.agent import AgentMemory
+    from orbiter.memory.errors import UnsupportedError
+    from orbiter.memory.model.audit import AuditEntry
+
+__all__ = ["app"]
+
+app = new_app()
+audit = new_app()
+app.add_typer(
+    audit,
+    name="audit",
+    cls=without_a_name(lambda: "list"),
+    help="Show and check the record of what was done.\n\nWithout a command, it lists it.",
+)
+
+
+def _has_log(memory: "AgentMemory") -> bool:
+    """Tell whether an open store keeps a log; `UnsupportedError` if it never can."""
+    from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415 - `--help` needs it not
+
+    if is_served(memory):  # and says so itself if it keeps none
+        return True
+    if not hasattr(memory.store, "verify_audit"):
+        raise UnsupportedError(f"`{memory.url}` can keep no audit log; SQLite and Postgres can")
+    return getattr(memory.store, "audit", None) is not None
+
+
+def _no_log(memory: "AgentMemory") -> "UnsupportedError":
+    from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415
+
+    return UnsupportedError(
+        f"there is no audit log at `{memory.url}`; `orbiter-memory audit begin` begins one"
+    )
+
+
+@command(audit, "begin", scope=False)
+async def begin_audit(run: Run) -> None:
+    """Begin the record; what is there already is taken in."""
+    async with run.memory(meaning=False) as memory:
+        if is_served(memory):
+            raise UsageError(
+                f"whether `{memory.url}` keeps a record is decided there; run `orbiter-memory "
+                "audit begin` on its store"
+            )
+        is_begun = _has_log(memory)
+        there = await memory.unscoped().stats()
+    taken = 0 if is_begun else there.items + (there.forgotten or 0)
+    if not is_begun:
+        async with run.unopened(meaning=False, audit="writes"):
+            pass  # opening begins it
+    if run.out.is_json:
+        run.out.data({"began": not is_begun, "items": taken})
+    elif is_begun:
+        run.out.show(styled("the log was begun already, and goes on"))
+    else:
+        told = f"{counted(taken)} taken in; what is written from now on is logged"
+        run.out.show(styled(("✓ ", "green"), told))
+
+
+@command(audit, "list")
+async def list_audit(
+    run: Run,
+    *,
+    action: Annotated[
+        str | None, typer.Option(help="Only `added`, `updated`, `deleted`, `read`, `erased`, …")
+    ] = None,
+    item: Annotated[str | None, typer.Option(help="Only what was done to this memory.")] = None,
+    since: Since = None,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most so many.")] = 20,
+    before: Annotated[
+        int | None, typer.Option(min=1, help="Go on before this number, the last of a page.")
+    ] = None,
+) -> None:
+    """List what was done, newest first."""
+    from orbiter.memory.model.audit import ACTIONS  # noqa: PLC0415 - `--help` needs it not
+
+    if action is not None and action not in ACTIONS:
+        raise UsageError(f"`--action` is one of {', '.join(ACTIONS)}, not `{action}`")
+    asked: dict[str, Any] = {
+        **(run.place.scope() or {}),
+        "action": action,
+        "item_id": item,
+        "since": read_when("since", since),
+        "before": before,
+    }
+    async with run.memory(meaning=False) as memory:
+        has_log = _has_log(memory)
+        found = await memory.audit.entries(**asked, limit=limit)
+        if not found and not has_log:
+            raise _no_log(memory)
+    if run.out.is_json:
+        run.out.data([asdict(each) for each in found])
+    elif run.out.is_plain():
+        run.out.rows(
+            (each.number, moment(each.at), each.action, each.by or "", " ".join(each.item_ids))
+            for each in found
+        )
+    else:
+        for each in found:
+            _show_entry(run, each)
+    if not found:
+        run.out.note(f"nothing is logged of {run.place.told()}; `--all` looks at everyone's")
+
+
+def _show_entry(run: Run, each: "AuditEntry") -> None:
+    by = f" by {one_line(each.by)}" if each.by else ""
+    call = f" ({one_line(each.call)})" if each.call else ""
+    version = f" · v{each.version}" if each.version else ""
+    many = f" · {counted(each.count)}" if each.count != len(each.item_ids) else ""
+    ids = shortened(one_line(" ".join(each.item_ids)), 2 * run.out.console.width)
+    head = styled((each.action, "bold"), f"{call}{by}", (f"  {ago(each.at)}{version}{many}", "dim"))
+    lines = [head, styled((ids, "dim"))] if ids else [head]
+    run.out.show(entry(styled((f"{each.number:>4}", "cyan")), lines))
+
+
+@command(audit, "verify", scope=False)
+async def verify_audit(
+    run: Run,
+    *,
+    head: Annotated[
+        str | None, typer.Option(help="A head you noted: finds a log that was written anew.")
+    ] = None,
+) -> int:
+    """Check that nobody changed the record, or a memory behind its back."""
+    from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415
+
+    async with run.memory(meaning=False) as memory:
+        has_log = _has_log(memory)
+        try:
+            with run.out.progress("checking", unit="") as advance:
+                found = await memory.audit.verify(head=head, progress=advance)
+        except UnsupportedError:
+            if has_log:
+                raise
+            raise _no_log(memory) from None
+    problems = [in_shell_words(str(each)) for each in found.problems]
+    if run.out.is_json:
+        told = [
+            asdict(each) | {"what": text}
+            for each, text in zip(found.problems, problems, strict=True)
+        ]
+        run.out.data({**asdict(found), "problems": told, "sound": bool(found)})
+        return 0 if found else ERROR
+    checked = f"{counted(found.entries, 'entry', 'entries')}, {counted(found.items)} compared"
+    mark = ("✓ ", "green") if found else ("✗ ", "bold red")
+    run.out.show(styled(mark, f"{checked}: {'sound' if found else 'not as it was written'}"))
+    run.out.show(styled(("head", "dim")))
+    run.out.text(found.head)  # whole, however narrow the terminal is: it is there to be copied
+    for problem in problems:
+        say(one_line(problem), kind="problem")
+    return 0 if found else ERROR
+
+
+@command(audit, "head", scope=False)
+async def audit_head(run: Run) -> None:
+    """Print the hash of the last entry, to be noted elsewhere."""
+    async with run.memory(meaning=False) as memory:
+        if not _has_log(memory):
+            raise _no_log(memory)
+        head = await memory.audit.head()
+    if run.out.is_json:
+        run.out.data({"head": head})
+    else:
+        run.out.text(head)

@@ -1,0 +1,220 @@
+"""Conversations, and what a model is shown of one: `chat list`, `chat show`, `context`."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orbiter.memory.cli._budget_bar import token_bar
+from orbiter.memory.cli._command import Run, command, new_app
+from orbiter.memory.cli._embed_progress import PATIENCE, embed_waiting, note_waiting
+from orbiter.memory.cli._error_messages import NotThereError, UsageError
+from orbiter.memory.cli._options import Format
+from orbiter.memory.cli._output import console_for, styled
+from orbiter.memory.cli._text import ago, clean, counted, moment, one_line
+from orbiter.memory.cli._views import as_json, entry, whose
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from orbiter.memory.context import Context
+    from orbiter.memory.model.items import MemoryItem
+    from orbiter.memory.model.reports import ConversationInfo
+
+__all__ = ["app", "spoken"]
+
+app = new_app()
+chat = new_app()
+app.add_typer(chat, name="chat", help="List and show conversations.")
+
+_WHO = {
+    "human": ("user", "bold green"),
+    "ai": ("assistant", "bold cyan"),
+    "tool": ("tool", "bold yellow"),
+    "system": ("system", "bold magenta"),
+}
+
+Name = Annotated[str, typer.Argument(metavar="CHAT", help="What the conversation is called.")]
+
+
+@command(chat, "list")
+async def list_chats(
+    run: Run,
+    *,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most so many.")] = 20,
+) -> None:
+    """List conversations, that of the newest message first."""
+    async with run.scoped(meaning=False) as memory:
+        found = await memory.chats(limit=limit)
+    if run.out.is_json:
+        run.out.data([_chat_json(each) for each in found])
+    elif run.out.is_plain():
+        run.out.rows(
+            (_name(each), each.items, moment(each.last_at), whose(each.metadata)) for each in found
+        )
+    else:
+        for each in found:
+            count = counted(each.items, "message", "messages")
+            told = f"{count} · {ago(each.last_at)} · {whose(each.metadata)}"
+            run.out.show(styled((one_line(_name(each)), "bold"), (f"  {one_line(told)}", "dim")))
+    if not found:
+        run.out.note("no conversations here; `--all` looks at everyone's")
+
+
+def _name(info: "ConversationInfo") -> str:
+    scope = info.metadata
+    return scope.task_id or scope.session_id or scope.user_id or ""
+
+
+def _chat_json(info: "ConversationInfo") -> dict[str, object]:
+    fields = asdict(info)
+    fields["metadata"] = info.metadata.model_dump(mode="json")
+    return {"chat": _name(info), **fields}
+
+
+# Without a user, sessions of the same name would be shown as one conversation.
+@command(chat, "show", everyone=False)
+async def show_chat(
+    run: Run,
+    chat_id: Name,
+    *,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Only the newest rounds.")] = None,
+    format: Annotated[
+        Format | None, typer.Option("--format", help="As this provider's messages, in JSON.")
+    ] = None,
+) -> None:
+    """Show a conversation, oldest message first."""
+    async with run.scoped(meaning=False) as memory:
+        conversation = memory.chat(chat_id)
+        items = await conversation.items(rounds=rounds)
+        sent = await conversation.messages(rounds=rounds, format=format.value) if format else None
+    if not items:
+        raise _no_chat(run, chat_id)
+    if sent is not None:
+        run.out.data(sent.as_kwargs())
+    elif run.out.is_json:
+        run.out.data([as_json(item) for item in items])
+    else:
+        tools: dict[str, str] = {}
+        for item in items:
+            run.out.show(entry(*spoken(item, tools)))
+
+
+def _no_chat(run: Run, chat_id: str) -> NotThereError:
+    return NotThereError(
+        f"there is no conversation `{chat_id}` of {run.place.told()}; "
+        "`orbiter-memory chat list` shows them, `--user` looks at another's"
+    )
+
+
+def spoken(item: "MemoryItem", tools: dict[str, str]) -> "tuple[Text, list[Text]]":
+    """Return who says something and what, calls and tools' answers included.
+
+    *tools* are the names of the calls so far, by id; those of this item are added.
+    """
+    from orbiter.memory.model.items import AIMemory, ToolMemory, role_of  # noqa: PLC0415
+
+    who, style = _WHO[role_of(item) or "system"]
+    lines = [styled(item.content)] if item.content else []
+    if isinstance(item, AIMemory):
+        tools |= {call.id: call.name for call in item.calls if call.id}
+        lines += [
+            styled(("→ ", "yellow"), one_line(call.name), (f"({_arguments(call.args)})", "dim"))
+            for call in item.calls
+        ]
+    if isinstance(item, ToolMemory):
+        name = item.tool_name or tools.get(item.tool_call_id, item.tool_call_id)
+        lines = [styled((f"{one_line(name)}: ", "yellow"), one_line(item.content))]
+    return styled((f"{who:>9} ", style)), lines or [styled("")]
+
+
+def _arguments(arguments: object) -> str:
+    if not isinstance(arguments, Mapping):
+        return one_line(arguments)
+    shown = (f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
+    return one_line(", ".join(shown))
+
+
+@command(app, "context", everyone=False)
+async def context(
+    run: Run,
+    chat_id: Name,
+    asked: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TASK", help="What the model shall do; else the question without an answer."
+        ),
+    ] = None,
+    *,
+    budget: Annotated[int | None, typer.Option(min=1, help="At most so many tokens.")] = None,
+    format: Annotated[Format, typer.Option("--format", help="Whose messages.")] = Format.OPENAI,
+    memories: Annotated[int, typer.Option(min=0, help="At most so many memories.")] = 5,
+    persona: Annotated[Path | None, typer.Option(help="A SOUL.md.")] = None,
+) -> None:
+    """Print what a model would be shown, under a budget."""
+    from orbiter.memory.errors import QueryError  # noqa: PLC0415 - `--help` needs it not
+
+    waiting = 0
+    async with run.both(persona=persona) as (store, memory):
+        conversation = memory.chat(chat_id)
+        if not await conversation.items(rounds=1):
+            if asked is None:
+                raise _no_chat(run, chat_id)
+            run.out.note(f"nothing was said in `{chat_id}` of {run.place.told()} yet")
+        if memories:
+            waiting = await embed_waiting(run.out, store, within=PATIENCE)
+        try:
+            made = await conversation.context(
+                asked, budget=budget, format=format.value, memory_limit=memories
+            )
+        except QueryError as exc:
+            found, _, way = str(exc).partition(";")
+            if asked is not None or "chat.context(" not in way:
+                raise
+            raise UsageError(
+                f'{found}; give the task: `orbiter-memory context {chat_id} "…"`'
+            ) from None
+    note_waiting(waiting)
+    if run.out.is_json:
+        run.out.data(_context_json(made))
+        return
+    sent = made.messages()
+    if sent.system:
+        _print_message(run, "system", sent.system)
+    for message in sent.messages:
+        _print_message(run, str(message.get("role") or message.get("type")), _content(message))
+    if run.out.is_watched:
+        import sys  # noqa: PLC0415 - for its stream of now
+
+        run.out.draw(*token_bar(made, width=min(console_for(sys.stderr).width, 100)))
+
+
+def _context_json(made: "Context") -> dict[str, object]:
+    return {
+        **made.messages().as_kwargs(),
+        "tokens": made.tokens,
+        "budget": made.budget,
+        "prefix_tokens": made.prefix_tokens,
+        "sections": [{"name": each.name, "tokens": each.tokens} for each in made.sections],
+        "dropped": [asdict(each) for each in made.dropped],
+    }
+
+
+def _print_message(run: Run, role: str, text: str) -> None:
+    run.out.show(styled((f"── {role} ", "bold")), styled(clean(text)), "")
+
+
+def _content(message: Mapping[str, Any]) -> str:
+    """Return what a provider's message says: its text, or its parts as JSON."""
+    found = message.get("content", message.get("parts"))
+    if isinstance(found, str) and set(message) <= {"role", "content", "type"}:
+        return found
+    if isinstance(found, Sequence) and not isinstance(found, str) and len(found) == 1:
+        only = found[0]
+        if isinstance(only, Mapping) and set(only) <= {"type", "text"}:
+            return str(only.get("text", ""))
+    rest = {key: value for key, value in message.items() if key not in ("role", "type")}
+    return json.dumps(rest, ensure_ascii=False)

@@ -1,0 +1,96 @@
+"""Settings and the shell: `config`, `completion`."""
+
+import os
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from orbiter.memory.cli._command import SCOPES, Run, command, new_app
+from orbiter.memory.cli._error_messages import is_debugging, without_passwords
+from orbiter.memory.cli._output import styled
+from orbiter.memory.cli._text import one_line
+
+__all__ = ["app"]
+
+app = new_app()
+
+
+class Shell(StrEnum):
+    """Shells that can complete."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+    POWERSHELL = "powershell"
+
+
+@command(app, "config", everyone=False, shows_scope=True)
+def config(run: Run) -> None:
+    """Show the settings in force and where each comes from."""
+    from orbiter.memory.backends.registry import default_url  # noqa: PLC0415
+    from orbiter.memory.backends.urls import shown  # noqa: PLC0415 - `--help` needs it not
+
+    url, origin = run.place.setting("url")
+    if url is None:
+        url, origin = default_url(), "the user's data directory"
+    is_server = url.startswith(("postgres", "redis"))
+    rows: list[tuple[str, str | None, str]] = [
+        ("url", shown(url) if is_server else without_passwords(url), origin)
+    ]
+    key, source = run.place.setting("token")
+    if key is not None:
+        rows.append(("token", "given, and not shown", source))
+    rows += [(name, *run.place.setting(name)) for name in (*SCOPES, "by")]
+    rows.append(("model", *_model(run)))
+    rows.append(("color", *_color()))
+    rows.append(
+        (
+            "debug",
+            "yes" if is_debugging() else "no",
+            "ORBITER_DEBUG" if is_debugging() else "default",
+        )
+    )
+    if run.out.is_json:
+        run.out.data({name: {"value": value, "from": source} for name, value, source in rows})
+        return
+    for name, value, source in rows:
+        told = "–" if value is None else one_line(value)
+        run.out.show(styled((f"{name:<9}", "bold"), (told, "cyan"), (f"  ({source})", "dim")))
+
+
+def _color() -> tuple[str, str]:
+    for variable, told in (("NO_COLOR", "no"), ("FORCE_COLOR", "always")):
+        if os.environ.get(variable):
+            return told, variable
+    return "on a terminal", "default"
+
+
+def _model(run: Run) -> tuple[str, str]:
+    from orbiter.memory.cli._doctor_report import is_installed  # noqa: PLC0415
+
+    if not run.place.has_model():
+        return "none", run.place.setting("model")[1]
+    if is_installed("local"):
+        return "all-MiniLM-L6-v2/int8", "the extra [local]"
+    return "none", "the extra [local] is not installed"
+
+
+@command(app, "completion", url=False)
+def completion(
+    run: Run,
+    shell: Annotated[Shell, typer.Argument(help="For which shell.", show_default=False)],
+) -> None:
+    """Print the script that lets a shell complete commands."""
+    from typer import completion as completions  # noqa: PLC0415
+
+    script = completions.get_completion_script(  # type: ignore[attr-defined]  # it is there since 0.4
+        prog_name="orbiter-memory",
+        complete_var="_ORBITER_MEMORY_COMPLETE",
+        shell=shell.value,
+    )
+    if run.out.is_json:
+        run.out.data({"shell": shell.value, "script": script})
+    else:
+        sys.stdout.write(f"{script}\n")

@@ -1,0 +1,268 @@
+"""The tour: `demo` shows in a minute what this library does, on data that is thrown away."""
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+import warnings
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import sleep
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
+
+import typer
+
+from orbiter.memory.cli._budget_bar import token_bar
+from orbiter.memory.cli._command import Run, command, new_app
+from orbiter.memory.cli._demo_data import CHAT, FACTS, SECRET, SOUL, TASK
+from orbiter.memory.cli._doctor_report import is_installed
+from orbiter.memory.cli._error_messages import UsageError
+from orbiter.memory.cli._output import console_for, styled
+from orbiter.memory.cli._prompts import ask, can_ask
+from orbiter.memory.cli._version_diff import CHANGES, differences
+from orbiter.memory.cli._views import entry, hit_lines
+from orbiter.memory.cli.commands.chat import spoken
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from orbiter.memory.agent import AgentMemory, ScopedMemory
+
+__all__ = ["app", "script"]
+
+app = new_app()
+NAME = "orbiter-memory"
+_WIDTH = 80
+
+
+class Stage:
+    """Where the tour is shown: 80 columns at most, and time to read if someone is there."""
+
+    def __init__(self, console: "Console", *, paces: float) -> None:
+        self.console = console
+        self.width = console.width
+        self._paces = paces
+        self._number = 0
+
+    def pause(self, seconds: float) -> None:
+        """Let people read."""
+        if self._paces:
+            sleep(seconds * self._paces)
+
+    def scene(self, title: str, code: str) -> None:
+        """Begin a part: what is shown, and the call that does it."""
+        self.pause(1.2 if self._number else 0.4)
+        self._number += 1
+        head = f" {self._number}  {title} "
+        line = "─" * (self.width - len(head) - 3)
+        self.console.print()
+        self.console.print(styled(("──", "blue"), (head, "bold"), (f"{line}", "blue")))
+        self.show(styled((code, "dim cyan")), seconds=0)
+        self.console.print()
+        self.pause(0.5)
+
+    def show(self, thing: "RenderableType", *, seconds: float = 0.35) -> None:
+        """Print one thing, a little indented, and wait a moment."""
+        from rich.padding import Padding  # noqa: PLC0415 - for people only
+
+        self.console.print(Padding(thing, (0, 0, 0, 3), expand=False))
+        self.pause(seconds)
+
+    def say(self, text: str) -> None:
+        """Tell what was seen."""
+        self.show(styled((text, "italic")), seconds=0.8)
+
+
+@command(app, "demo", url=False, json=False)
+async def demo(
+    run: Run,
+    *,
+    fast: Annotated[bool, typer.Option("--fast", help="Without pauses.")] = False,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard", help="Only the dashboard, on sample data.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", hidden=True)] = False,
+) -> None:
+    """Take a tour on sample data; nothing of yours is touched."""
+    from orbiter.memory.agent import AgentMemory  # noqa: PLC0415 - `--help` needs none of it
+
+    if as_json:  # taken, so that this is said and not that there is no such option
+        raise UsageError("`demo` is for people and has no JSON; leave `--json` out")
+    warnings.simplefilter("ignore")  # the tour itself tells what is missing
+    if dashboard:
+        await _show_dashboard(run)
+        return
+    is_seen = sys.stdout.isatty()
+    stage = Stage(_console(), paces=1.0 if is_seen and not fast else 0.0)
+    with TemporaryDirectory(prefix="orbiter-memory-") as folder:
+        path = Path(folder) / "agent.db"
+        soul = Path(folder) / "SOUL.md"
+        soul.write_text(SOUL, encoding="utf-8")
+        _open(stage)
+        async with AgentMemory(path, persona=soul) as memory:
+            alice = memory.scope(user_id="alice")
+            await _converse(stage, alice)
+            await _recall(stage, alice)
+            await _assemble(stage, alice)
+            await _undo(stage, alice)
+            await _isolate(stage, memory)
+        await _elsewhere(stage, path)
+    _close(stage)
+    if can_ask(run.out) and is_installed("server"):
+        answer = ask("\n   Open the dashboard on sample data? [Y/n]")
+        if answer is not None and answer.lower() in ("", "y", "yes"):
+            await _show_dashboard(run)
+
+
+async def _show_dashboard(run: Run) -> None:
+    """Serve a sample until Ctrl-C, from a folder that is thrown away."""
+    from orbiter.memory.agent import AgentMemory  # noqa: PLC0415
+    from orbiter.memory.cli._run_server import until_stopped  # noqa: PLC0415 - an extra
+    from orbiter.memory.cli._sample_data import fill  # noqa: PLC0415
+    from orbiter.memory.server import Settings  # noqa: PLC0415
+
+    with TemporaryDirectory(prefix="orbiter-memory-") as folder:
+        soul = Path(folder) / "SOUL.md"
+        soul.write_text(SOUL, encoding="utf-8")
+        model: Literal["auto"] | None = "auto" if run.place.has_model() else None
+        path = Path(folder) / "sample.db"
+        async with AgentMemory(path, embeddings=model, persona=soul) as memory:
+            await fill(memory)
+            settings = Settings(port=0)
+            await until_stopped(run, memory, settings=settings, keys=None, open_page=True)
+
+
+def _console() -> "Console":
+    console = console_for(sys.stdout)
+    console.width = min(_WIDTH, console.width)
+    return console
+
+
+def _open(stage: Stage) -> None:
+    from rich import box  # noqa: PLC0415
+    from rich.panel import Panel  # noqa: PLC0415
+
+    title = styled(
+        ("orbiter-memory", "bold"),
+        "   memory for LLM agents: one file, no key, no server\n",
+        ("A tour on sample data in a temporary folder. Nothing of yours is touched.", "dim"),
+    )
+    stage.console.print(Panel(title, box=box.ROUNDED, border_style="blue", width=stage.width))
+
+
+async def _converse(stage: Stage, alice: "ScopedMemory") -> None:
+    stage.scene("A conversation is kept, tool calls and all", 'alice.chat("lisbon").add(message)')
+    chat = alice.chat("lisbon")
+    tools: dict[str, str] = {}
+    for message in CHAT:
+        for item in await chat.add(message):
+            stage.show(entry(*spoken(item, tools)), seconds=0.4)
+
+
+async def _recall(stage: Stage, alice: "ScopedMemory") -> None:
+    for text, tags in FACTS:
+        await alice.remember(text, tags=list(tags), source="chat with alice")
+    question = "What should Mia not be given to eat?"
+    stage.scene("Recall finds what answers, and says why", f'alice.recall("{question}")')
+    for place, hit in enumerate(await alice.recall(question, k=2), 1):
+        mark = styled((f"{place}", "bold green"))
+        lines = hit_lines(hit, stage.width, full=True)
+        stage.show(entry(mark, lines[:1] + lines[2:5]), seconds=0.9)
+    if is_installed("local"):
+        stage.say("Words, meaning and time are weighed together, without a network.")
+    else:
+        stage.say("By words alone; `pip install 'orbiter-memory[local]'` adds meaning.")
+
+
+async def _assemble(stage: Stage, alice: "ScopedMemory") -> None:
+    from orbiter.memory.messages import Format, validate  # noqa: PLC0415
+
+    budget = 480
+    stage.scene(
+        "What the model is shown, never over its budget",
+        f'chat.context("{TASK}", budget={budget})',
+    )
+    chat = alice.chat("lisbon")
+    await chat.summarize()
+    context = await chat.context(TASK, budget=budget, memory_limit=3)
+    for line in token_bar(context, width=stage.width - 4):
+        stage.show(line, seconds=0.3)
+    stage.console.print()
+    legal = styled("")
+    for format in get_args(Format):
+        faults = validate(context.messages(format).messages, format)
+        legal.append_text(styled((" ✗ " if faults else " ✓ ", "bold green"), f"{format}  "))
+    stage.show(legal)
+    stage.say(" Legal for each of them: no tool call is ever cut from its result.")
+
+
+async def _undo(stage: Stage, alice: "ScopedMemory") -> None:
+    stage.scene("Every change can be undone", "alice.update(…)  alice.forget(…)  alice.restore(…)")
+    (item,) = await alice.list(query="120 euros", limit=1)
+    await alice.update(item.id, "The budget for hotels is 150 euros a night", source="a phone call")
+    await alice.forget(item.id)
+    await alice.restore(item.id, version=1)
+    before = None
+    for version in await alice.history(item.id):
+        told = (f"{version.change:<9}", CHANGES[version.change])
+        lines = differences(before, version.item) or [styled("")]
+        stage.show(entry(styled((f"v{version.item.version} ", "bold"), told), lines), seconds=0.7)
+        before = version.item
+    stage.say("Every version is kept, with who made it and when.")
+
+
+async def _isolate(stage: Stage, memory: "AgentMemory") -> None:
+    stage.scene("Two users never meet", 'memory.scope(user_id="bob").recall("door code")')
+    await memory.scope(user_id="alice").remember(SECRET)
+    for name in ("alice", "bob"):
+        hits = await memory.scope(user_id=name).recall("door code", k=1)
+        told = (hits[0].item.content, "green") if hits else ("nothing", "red")
+        stage.show(styled((f"{name:<6} finds  ", "bold"), told), seconds=0.8)
+    stage.say("The scope is bound to the handle, below whatever is asked.")
+
+
+async def _elsewhere(stage: Stage, path: Path) -> None:
+    asked = "who gets sick on a bus?"
+    stage.scene(
+        "Another process reads the same file",
+        f'$ orbiter-memory recall "{asked}" --url agent.db --user alice',
+    )
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "orbiter.memory.cli", "recall", asked),
+        *("--user", "alice", "-k", "2", "--url", str(path), "--json"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={k: v for k, v in os.environ.items() if not k.startswith("ORBITER_MEMORY_")},
+    )
+    printed, _ = await child.communicate()
+    for place, hit in enumerate(json.loads(printed)["hits"], 1):
+        told = hit["item"]["content"], "bold"
+        score = f"  {hit['score']:.2f}", "green"
+        stage.show(styled((f"{place} ", "bold green"), told, score), seconds=0.5)
+    stage.say(f"Found by process {child.pid}; this one is {os.getpid()}.")
+
+
+def script() -> str:
+    """Return how a shell calls this program: by its path, if it is in a folder nobody looks in."""
+    beside = Path(sys.executable).with_name(NAME)
+    if shutil.which(NAME) or not beside.exists():
+        return NAME
+    here = Path.cwd()
+    return str(beside.relative_to(here) if beside.is_relative_to(here) else beside)
+
+
+def _close(stage: Stage) -> None:
+    stage.pause(1.2)
+    stage.console.print()
+    stage.console.print(styled(("── Try next ", "bold"), ("─" * (stage.width - 13), "blue")))
+    program = script()
+    for words, why in (
+        ('remember "I love hiking"', "keep something"),
+        ('recall "outdoor activities"', "find it again, with reasons"),
+        ("doctor", "see that all is well"),
+        ("demo --dashboard", "look at it in a browser"),
+    ):
+        text = f"{program} {words}"
+        told = f"{text:<44}" if stage.width >= _WIDTH else text
+        stage.show(styled((told, "bold cyan"), (f"  {why}", "dim")), seconds=0)

@@ -1,0 +1,154 @@
+"""What has to go: `evict`, `erase`."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orbiter.memory.cli._command import SCOPES, Run, command, new_app
+from orbiter.memory.cli._error_messages import ERROR, UsageError, in_shell_words, say
+from orbiter.memory.cli._options import DryRun, Yes
+from orbiter.memory.cli._output import styled
+from orbiter.memory.cli._prompts import ask, can_ask, is_agreed
+from orbiter.memory.cli._text import counted, one_line, shortened, size
+from orbiter.memory.cli._views import entry, said
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from orbiter.memory.agent import ScopedMemory
+    from orbiter.memory.agent.eviction import Evicted, Eviction
+
+__all__ = ["app"]
+
+app = new_app()
+
+_WIDE = 79
+"""Letters of a text: one less than there are of a text that is longer."""
+_PAGE = 500
+"""Memories that are read at once."""
+
+
+@command(app, "evict", everyone=False)
+async def evict(
+    run: Run,
+    *,
+    max_items: Annotated[
+        int | None, typer.Option("--max-items", min=0, help="Keep at most so many memories.")
+    ] = None,
+    max_bytes: Annotated[
+        int | None, typer.Option("--max-bytes", min=0, help="Keep at most so many bytes, as JSON.")
+    ] = None,
+    duplicates: Annotated[
+        bool, typer.Option("--duplicates", help="Keep the first of those that say the same.")
+    ] = False,
+    half_life: Annotated[
+        float, typer.Option("--half-life", min=0.01, help="Days in which worth is halved.")
+    ] = 90.0,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> int:
+    """Forget what is worth least until a budget is kept."""
+    if max_items is None and max_bytes is None and not duplicates:
+        raise UsageError("say how much may stay: `--max-items`, `--max-bytes` or `--duplicates`")
+    asked: dict[str, Any] = {
+        "max_items": max_items,
+        "max_bytes": max_bytes,
+        "duplicates": duplicates,
+        "half_life_hours": 24 * half_life,
+    }
+    async with run.scoped(meaning=False) as memory:
+        is_kept = (await memory.stats()).forgotten is not None  # not by a Redis
+        with run.out.progress("weighing", unit="") as advance:
+            found = await memory.evict(**asked, dry_run=dry_run or not yes, progress=advance)
+        told = await _told(memory, found, are_gone=yes and not dry_run and is_kept)
+        if len(found) and not dry_run and not yes:
+            what = f"{counted(len(found))} of {run.place.told()}{'' if is_kept else ' for good'}"
+            lines = [f"{each.worth:.3f}  {told[each.id]}" for each in found]
+            if not is_agreed(run.out, f"forget {what}", lines):
+                run.out.note("nothing was forgotten")
+                return ERROR
+            with run.out.progress("forgetting", unit="") as advance:
+                found = await memory.evict(**asked, progress=advance)
+    _print_evicted(run, found, told, dry_run=dry_run)
+    left = f"{found.kept:,} ({size(found.kept_bytes)})"
+    if dry_run:
+        run.out.note(f"{len(found):,} would be forgotten, {left} would stay")
+    else:
+        undo = "; `restore ID` undoes it" if is_kept else ""
+        run.out.note(f"{len(found):,} forgotten, {left} stay{undo}")
+    if not found.is_met:
+        say("the budget is not kept: what is pinned, holds or instructs the model stays")
+        return ERROR
+    return 0
+
+
+async def _told(memory: "ScopedMemory", found: "Evicted", *, are_gone: bool) -> "Mapping[str, str]":
+    """Return what each memory says, cut off where it is longer; of a call, which tools."""
+    told = {each.id: shortened(one_line(each.text), _WIDE) for each in found}
+    silent = [item_id for item_id, text in told.items() if not text]
+    for start in range(0, len(silent), _PAGE):
+        some = silent[start : start + _PAGE]
+        page = await memory.list(where={"id": {"$in": some}}, limit=_PAGE, forgotten=are_gone)
+        told |= {item.id: said(item) for item in page}
+    return told
+
+
+def _print_evicted(run: Run, found: "Evicted", told: "Mapping[str, str]", *, dry_run: bool) -> None:
+    def text(each: "Eviction") -> str:  # one that came after the question is told as it is
+        return told.get(each.id) or shortened(one_line(each.text), _WIDE)
+
+    if run.out.is_json:
+        run.out.data({**asdict(found), "dry_run": dry_run})
+    elif run.out.is_plain():
+        run.out.rows((each.id, f"{each.worth:.3f}", each.reason, text(each)) for each in found)
+    else:
+        for each in found:
+            why = "says what another says" if each.reason == "duplicate" else size(each.bytes)
+            lines = [styled(text(each)), styled((f"{each.id} · {why}", "dim"))]
+            run.out.show(entry(styled((f"{each.worth:.3f}", "yellow")), lines))
+
+
+@command(app, "erase", everyone=False)
+async def erase(run: Run, *, dry_run: DryRun = False, yes: Yes = False) -> int:
+    """Erase everything of a scope for good, and check."""
+    scope: dict[str, Any] = run.place.scope() or {}
+    if not any(getattr(run.place, name) for name in SCOPES):
+        raise UsageError("say whose, with `--user` or another; nothing is erased by default")
+    async with run.memory(meaning=False) as memory:
+        there = await memory.scope(**scope).stats()
+        forgotten = f" and {there.forgotten:,} forgotten" if there.forgotten else ""
+        what = f"{counted(there.items)}{forgotten} of {run.place.told()}"
+        if dry_run:
+            if run.out.is_json:
+                run.out.data({"dry_run": True, "scope": scope, **asdict(there)})
+            else:
+                run.out.show(styled(f"would erase {what}"))
+            return 0
+        if not yes and not _is_meant(run, what, scope):
+            run.out.note("nothing was erased")
+            return ERROR
+        with run.out.progress("erasing", unit="") as advance:
+            done = await memory.erase(**scope, by=run.place.setting("by")[0], progress=advance)
+    problems = [in_shell_words(each) for each in done.problems]
+    if run.out.is_json:
+        run.out.data(
+            {"dry_run": False, "scope": scope, **asdict(done)}
+            | {"problems": problems, "verified": bool(done)}
+        )
+        return 0 if done else ERROR
+    head = str(done).partition("\n  - ")[0].splitlines()
+    run.out.show(*(styled(line) for line in head[:-1]))
+    run.out.show(styled(("✓ " if done else "✗ ", "green" if done else "bold red"), head[-1]))
+    for problem in problems:
+        say(problem, kind="problem")
+    return 0 if done else ERROR
+
+
+def _is_meant(run: Run, what: str, scope: dict[str, str]) -> bool:
+    """Have the name typed of whoever is erased: a `y` comes too easily."""
+    name = scope.get("user_id") or list(scope.values())[-1]
+    if not can_ask(run.out):
+        raise UsageError(f"this would erase {what} for good; give `--yes`, or try `--dry-run`")
+    run.out.draw(styled(("!", "bold red"), f" This erases {what} for good."))
+    return ask(f"Type `{one_line(name)}` to go on:") == name

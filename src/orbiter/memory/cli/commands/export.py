@@ -1,0 +1,132 @@
+"""Moving memories out: `export`, `migrate`."""
+
+import sys
+from dataclasses import asdict
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from orbiter.memory.cli._command import Run, command, new_app
+from orbiter.memory.cli._error_messages import ERROR, UsageError
+from orbiter.memory.cli._output import styled
+from orbiter.memory.cli._text import counted, one_line
+
+if TYPE_CHECKING:
+    from orbiter.memory.transfer import Migration
+
+__all__ = ["app"]
+
+app = new_app()
+
+
+class Target(StrEnum):
+    """What can be written."""
+
+    AUTO = "auto"
+    JSONL = "jsonl"
+    CSV = "csv"
+    MARKDOWN = "markdown"
+    OPENAI = "openai"
+    MCP = "mcp"
+
+
+@command(app, "export")
+async def export(
+    run: Run,
+    path: Annotated[
+        str, typer.Argument(help="The new file, or folder for Markdown; `-` is stdout (jsonl).")
+    ],
+    *,
+    format: Annotated[
+        Target,
+        typer.Option(
+            "--format",
+            help="`auto` goes by the name; `jsonl` holds everything, and comes back exactly.",
+        ),
+    ] = Target.AUTO,
+) -> None:
+    """Write memories to a file that anybody can read."""
+    from orbiter.memory.transfer import WRITTEN, export_file  # noqa: PLC0415 - `--help` needs it not
+    from orbiter.memory.transfer.export_format import format_for  # noqa: PLC0415
+
+    if path == "-" and (format not in (Target.AUTO, Target.JSONL) or run.out.is_json):
+        raise UsageError("only `jsonl` goes to stdout, and without `--json`; name a file")
+    if path == "-" and run.out.is_terminal:
+        # The lines are exact, so a terminal would obey what a memory says.
+        raise UsageError("`-` is for a pipe, not for a terminal; name a file, or give `| less`")
+    # As it was given: a `/` in the end says that it is a folder.
+    target = sys.stdout.buffer if path == "-" else path
+    kind = format_for(target, format.value, known=WRITTEN)
+    async with run.scoped(meaning=False) as memory:
+        with run.out.progress("exporting", unit="") as advance:
+            done = await export_file(memory, target, format=kind, progress=advance)
+    if run.out.is_json:
+        run.out.data(
+            {
+                "path": path,
+                "format": kind,
+                "records": done.records,
+                "versions": done.versions,
+                "sha256": done.digest or None,
+            }
+        )
+    elif path != "-":
+        run.out.show(styled((one_line(path), "bold"), f"  {counted(done.records)}"))
+    if not done.records:
+        run.out.note(f"nothing is remembered of {run.place.told()}; `--all` takes everyone's")
+
+
+@command(app, "migrate", url=False)
+async def migrate(
+    run: Run,
+    source: Annotated[str, typer.Argument(metavar="SRC", help="Where the memories are.")],
+    target: Annotated[str, typer.Argument(metavar="DST", help="Where they shall be, too.")],
+    *,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace what went on by itself in DST.")
+    ] = False,
+) -> int:
+    """Copy a store to another address."""
+    from orbiter.memory.transfer import migrate as copy  # noqa: PLC0415
+
+    for name, url in (("SRC", source), ("DST", target)):
+        _check_address(name, url)
+    with run.out.progress("copying", unit="") as advance:
+        done = await copy(source, target, progress=advance, overwrite=overwrite)
+    _tell_migration(run, done)
+    return 0 if done else ERROR
+
+
+def _check_address(name: str, url: str) -> None:
+    """Raise `UsageError` for what cannot be told from its password, and would be shown with it."""
+    from orbiter.memory.backends.urls import shown  # noqa: PLC0415
+
+    if not url.lower().startswith(("postgres", "redis")):
+        return
+    try:
+        is_plain = shown(url).find("***") < 0 and urlsplit(url).netloc.count("@") < 2
+    except ValueError:
+        is_plain = False
+    if not is_plain:
+        raise UsageError(
+            f"{name} cannot be read as an address; in user and password write `%2F` for `/`, "
+            "`%23` for `#`, `%3F` for `?` and `%40` for `@`"
+        )
+
+
+def _tell_migration(run: Run, done: "Migration") -> None:
+    if run.out.is_json:
+        run.out.data({**asdict(done), "verified": done.verified})
+        return
+    told = f"{done.copied:,} copied, {done.already_there:,} there already"
+    left = f", {done.left_out:,} forgotten left out" if done.left_out else ""
+    run.out.show(styled(told + left))
+    if done.kept:
+        some = ", ".join(map(one_line, done.conflicts[:5]))
+        kept = f"{counted(done.kept)} went on by itself in DST and stayed: {some}"
+        run.out.show(styled(("! ", "yellow"), f"{kept}; `--overwrite` replaces it"))
+    mark = ("✓ ", "green") if done.verified else ("✗ ", "bold red")
+    word = "verified" if done.verified else "and they are not the same: run it again"
+    run.out.show(styled(mark, f"{done.checked:,} read back, {word}"))

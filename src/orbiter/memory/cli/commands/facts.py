@@ -1,0 +1,217 @@
+"""What is known to be true: `facts`, and `review` of what was proposed."""
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orbiter.memory.cli._command import Run, command, new_app
+from orbiter.memory.cli._command_groups import without_a_name
+from orbiter.memory.cli._error_messages import NotThereError, UsageError
+from orbiter.memory.cli._fact_views import (
+    conflict_json,
+    conflict_lines,
+    entry_json,
+    held,
+    print_facts,
+    value_of,
+    when,
+)
+from orbiter.memory.cli._options import Id, read_stdin, read_when
+from orbiter.memory.cli._output import styled
+from orbiter.memory.cli._text import dumps, one_line
+from orbiter.memory.cli._views import as_json, entry, source_of
+from orbiter.memory.cli.commands.review import review
+
+if TYPE_CHECKING:
+    from orbiter.memory.agent.facts import Facts
+    from orbiter.memory.model.facts import FactMemory
+
+__all__ = ["app"]
+
+app = new_app()
+facts = new_app()
+app.add_typer(
+    facts,
+    name="facts",
+    cls=without_a_name(lambda: "list"),
+    help="Show and change what is known to be true, and was.\n\nWithout a command, it lists them.",
+)
+app.add_typer(review, name="review")
+
+Key = Annotated[str, typer.Argument(help="What the fact is called, such as `home_city`.")]
+AsOf = Annotated[
+    str | None, typer.Option("--as-of", help="What was true then: `2026-11-01`, `3d`, …")
+]
+KnownAt = Annotated[str | None, typer.Option("--known-at", help="As far as was known then.")]
+Origin = Annotated[
+    str | None, typer.Option("--source", help="Who says so: `user`, `web:example.com`, …")
+]
+
+
+_MAKERS = ("facts put",)
+
+
+def _print(run: Run, found: "FactMemory | None", told: str = "") -> None:
+    """Print one fact, or that there is none."""
+    if run.out.is_json:
+        run.out.data(None if found is None else as_json(found))
+    elif found is not None:
+        print_facts(run.out, [found], [told or when(found)])
+
+
+@command(facts, "list", everyone=False, makers=_MAKERS)
+async def list_facts(run: Run, *, as_of: AsOf = None, known_at: KnownAt = None) -> None:
+    """List what holds, or held at a moment."""
+    moment, known = read_when("as-of", as_of), read_when("known-at", known_at)
+    async with run.scoped(meaning=False) as memory:
+        found = list((await memory.facts.all(as_of=moment, known_at=known)).values())
+    if run.out.is_json:
+        run.out.data([as_json(fact) for fact in found])
+    else:
+        print_facts(run.out, found, [when(fact) for fact in found])
+    if not found:
+        told = run.place.told()
+        run.out.note(f"no facts of {told}; `orbiter-memory facts put KEY VALUE` records one")
+
+
+@command(facts, "get", everyone=False, makers=_MAKERS)
+async def get_fact(run: Run, key: Key, *, as_of: AsOf = None, known_at: KnownAt = None) -> None:
+    """Print the value of a fact, as it is or was."""
+    moment, known = read_when("as-of", as_of), read_when("known-at", known_at)
+    async with run.scoped(meaning=False) as memory:
+        fact = await memory.facts.get(key, as_of=moment, known_at=known)
+        if fact is None:
+            raise await _unknown(run, memory.facts, key)
+    if run.out.is_json:
+        run.out.data(as_json(fact))
+        return
+    run.out.text(fact.value if isinstance(fact.value, str) else dumps(fact.value, indent=None))
+    if when(fact):
+        run.out.note(when(fact))
+
+
+async def _unknown(run: Run, known: "Facts", key: str) -> NotThereError:
+    """Return the error for a fact that is not there, or not at the moment that was asked for."""
+    keys = await known.keys()
+    if key in keys:
+        return NotThereError(
+            f"nothing holds of `{key}` for {run.place.told()}; "
+            f"`orbiter-memory facts history {key}` shows what was said"
+        )
+    names = ", ".join(f"`{one_line(each)}`" for each in keys[:10])
+    there = f"; there is {names}" if names else "; `orbiter-memory facts put` records something"
+    return NotThereError(f"nothing is known of `{key}` for {run.place.told()}{there}")
+
+
+async def _must_know(run: Run, known: "Facts", key: str) -> None:
+    if key not in await known.keys():
+        raise await _unknown(run, known, key)
+
+
+@command(facts, "put", everyone=False, makers=_MAKERS)
+async def put_fact(
+    run: Run,
+    key: Key,
+    value: Annotated[str, typer.Argument(help="What it is; `-` reads stdin.")],
+    *,
+    valid_from: Annotated[
+        str | None, typer.Option("--valid-from", help="Since when it is so; else now.")
+    ] = None,
+    valid_to: Annotated[
+        str | None, typer.Option("--valid-to", help="Until when it is, or was, so.")
+    ] = None,
+    parse: Annotated[bool, typer.Option("--parse", help="Read VALUE as JSON.")] = False,
+    source: Origin = None,
+) -> None:
+    """Record a fact; what held before is kept with its time."""
+    from orbiter.memory.model.facts import FactMemory  # noqa: PLC0415 - `--help` needs it not
+
+    text = read_stdin().strip() if value == "-" else value
+    try:
+        given = json.loads(text) if parse else text
+    except ValueError as exc:
+        raise UsageError(f"VALUE is no JSON: {exc}; leave `--parse` out for a text") from None
+    begin, end = read_when("valid-from", valid_from), read_when("valid-to", valid_to)
+    # Before the store is opened: what cannot be kept must not make a file.
+    FactMemory(key=key, value=given, valid_to=end, **({"valid_from": begin} if begin else {}))
+    async with run.scoped(meaning=False, creates=True) as memory:
+        fact = await memory.facts.put(key, given, valid_from=begin, valid_to=end, source=source)
+    _print(run, fact)
+
+
+@command(facts, "end", everyone=False, makers=_MAKERS)
+async def end_fact(
+    run: Run,
+    key: Key,
+    *,
+    at: Annotated[str | None, typer.Option(help="Since when; else now.")] = None,
+    source: Origin = None,
+) -> None:
+    """Record that a fact no longer holds."""
+    moment = read_when("at", at)
+    async with run.scoped(meaning=False) as memory:
+        await _must_know(run, memory.facts, key)
+        fact = await memory.facts.end(key, at=moment, source=source)
+    _print(run, fact)
+    if fact is None:
+        run.out.note(f"nothing was true of `{key}` anyway")
+
+
+@command(facts, "history", everyone=False, makers=_MAKERS)
+async def fact_history(run: Run, key: Key) -> None:
+    """Show everything that was ever said of a fact."""
+    async with run.scoped(meaning=False) as memory:
+        found = await memory.facts.history(key)
+        if not found:
+            raise await _unknown(run, memory.facts, key)
+    if run.out.is_json:
+        run.out.data([entry_json(each) for each in found])
+    else:
+        print_facts(run.out, [each.fact for each in found], [held(each) for each in found])
+
+
+@command(facts, "revert", everyone=False, makers=_MAKERS)
+async def revert_fact(run: Run, key: Key) -> None:
+    """Take back what was recorded last of a fact."""
+    async with run.scoped(meaning=False) as memory:
+        await _must_know(run, memory.facts, key)
+        fact = await memory.facts.revert(key)
+    _print(run, fact)
+    if fact is None:
+        run.out.note(f"nothing is true of `{key}` now")
+
+
+@command(facts, "retract", everyone=False, makers=_MAKERS)
+async def retract_fact(run: Run, item_id: Id) -> None:
+    """Take back one assertion by its id: it was wrong."""
+    async with run.scoped(meaning=False) as memory:
+        fact = await memory.facts.retract(item_id)
+    _print(run, fact, "retracted")
+
+
+@command(facts, "conflicts", everyone=False, makers=_MAKERS)
+async def fact_conflicts(run: Run) -> None:
+    """Show what contradicts what."""
+    async with run.scoped(meaning=False) as memory:
+        found = await memory.facts.conflicts()
+    if run.out.is_json:
+        run.out.data([conflict_json(each) for each in found])
+        return
+    if run.out.is_plain():
+        pairs = ((one, one.earlier, one.later) for one in found)
+        run.out.rows(
+            (each.key, each.reason, *_side(old), *_side(new), source_of(old), source_of(new))
+            for each, old, new in pairs
+        )
+        return
+    for each in found:
+        run.out.show(entry(styled(("≠", "yellow")), conflict_lines(each)))
+    if found:
+        run.out.note("`orbiter-memory facts retract ID` takes back what is wrong")
+    else:
+        run.out.note("nothing contradicts anything")
+
+
+def _side(fact: "FactMemory") -> tuple[str, str]:
+    return fact.id, value_of(fact)

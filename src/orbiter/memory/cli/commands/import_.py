@@ -1,0 +1,197 @@
+"""What other programs remember, and our own exports: `import`."""
+
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orbiter.memory.cli._command import Run, command, is_missing, new_app
+from orbiter.memory.cli._embed_progress import embed_waiting, note_waiting
+from orbiter.memory.cli._error_messages import ERROR, UsageError, in_shell_words, say
+from orbiter.memory.cli._output import styled
+from orbiter.memory.cli._text import counted, one_line
+
+if TYPE_CHECKING:
+    from orbiter.memory.transfer import Imported, Problem
+
+__all__ = ["app"]
+
+app = new_app()
+
+_SHOWN = 10
+"""Problems of a file that are told one by one."""
+_FEW = 10
+"""Memories that the next `recall` may embed."""
+_COUNTED = ("found", "stored", "updated", "unchanged", "skipped", "forgotten", "problem_count")
+
+
+class Source(StrEnum):
+    """What can be read."""
+
+    AUTO = "auto"
+    JSONL = "jsonl"
+    CHATGPT = "chatgpt"
+    CLAUDE_AI = "claude-ai"
+    CLAUDE_CODE = "claude-code"
+    MCP = "mcp"
+    LETTA = "letta"
+    LANGGRAPH = "langgraph"
+    OPENAI_AGENTS = "openai-agents"
+    OPENAI = "openai"
+    MEM0 = "mem0"
+    MARKDOWN = "markdown"
+
+
+@command(app, "import")
+async def import_(
+    run: Run,
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH", help="Files, folders, zips or gzips; `-` reads an export of ours."
+        ),
+    ],
+    *,
+    format: Annotated[
+        Source,
+        typer.Option(
+            "--format",
+            metavar="<format>",
+            help="What it is: `jsonl` (our own), `chatgpt`, `claude-ai`, `claude-code`, `mem0`, "
+            "`langgraph`, `letta`, `mcp`, `openai`, `openai-agents`, `markdown`.",
+        ),
+    ] = Source.AUTO,
+    owner: Annotated[
+        str | None, typer.Option(help="Whose to take, where a file names several people.")
+    ] = None,
+) -> int:
+    """Bring in memories of other programs, or an export."""
+    from orbiter.memory.cli import _import_preview  # noqa: PLC0415
+    from orbiter.memory.transfer import import_file  # noqa: PLC0415
+
+    scope = run.place.scope()  # before anything else: a mistake in it must not make a file
+    done: list[tuple[str, Imported]] = []
+    waiting = 0
+    with _brought(paths, format) as (files, kind):
+        is_new = is_missing(run.unopened(meaning=False))
+        looked = []
+        if is_new or len(files) > 1:  # all of them before the first is stored
+            looked = [
+                await _import_preview.look(each, scope, format=kind, owner=owner) for each in files
+            ]
+        if is_new and not any(each.has_more for each in looked):
+            done = [(path, each.found) for path, each in zip(paths, looked, strict=True)]
+        else:
+            async with run.both(creates=True) as (store, memory):
+                try:
+                    with run.out.progress("importing", unit="") as advance:
+                        for path, file in zip(paths, files, strict=True):
+                            found = await import_file(
+                                memory, file, format=kind, owner=owner, progress=advance
+                            )
+                            done.append((path, found))
+                    if sum(each.stored + each.updated for _, each in done) > _FEW:
+                        waiting = await embed_waiting(run.out, store)
+                except BaseException:  # Ctrl-C, too: it is told, and goes on
+                    _tell(run, done)  # what is stored stays, whatever became of the rest
+                    raise
+    _tell(run, done)
+    note_waiting(waiting)
+    return ERROR if any(not _is_note(one) for _, each in done for one in each.problems) else 0
+
+
+@contextmanager
+def _brought(paths: Sequence[str], format: Source) -> Iterator[tuple[list[Path], str]]:
+    """Yield the files to read and their format; what stdin holds is kept in a file meanwhile."""
+    if "-" not in paths:
+        yield [Path(path) for path in paths], format.value
+        return
+    if format not in (Source.AUTO, Source.JSONL) or list(paths) != ["-"]:
+        # Other formats name what they hold by the file's name, and stdin has none.
+        what = f"`{format.value}`" if list(paths) == ["-"] else "what else there is"
+        raise UsageError(f"`-` reads what `export` wrote; save {what} as a file")
+    from orbiter.memory.cli._import_preview import is_ours  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory(prefix="orbiter-memory-") as folder:
+        file = Path(folder, "stdin")
+        with file.open("wb") as copy:
+            shutil.copyfileobj(sys.stdin.buffer, copy)
+        if not is_ours(file):
+            raise UsageError(
+                "stdin takes only what `orbiter-memory export` wrote, and this is something else; "
+                "write it to a file, and import that"
+            )
+        yield [file], Source.JSONL.value
+
+
+def _is_note(problem: "Problem") -> bool:
+    """Tell whether nothing is wrong: it is somebody else's, and was left where it is."""
+    return problem.why.endswith("; not taken")
+
+
+def _tell(run: Run, done: "Sequence[tuple[str, Imported]]") -> None:
+    if run.out.is_json:
+        if done:
+            run.out.data(_json(done))
+        return
+    for path, found in done:
+        counts = (
+            f"{found.stored:,} new, {found.updated:,} updated, {found.unchanged:,} unchanged, "
+            f"{found.skipped:,} skipped"
+        )
+        name = f"{one_line(path)}: " if len(done) > 1 else ""
+        format = f" ({one_line(found.format)})" if found.format else ""
+        head = (counted(found.found), "bold")
+        run.out.show(styled(name, head, f"{format}: {counts}"))
+        _tell_problems(name, found)
+        if found.forgotten:
+            told = counted(found.forgotten, "memory that was", "memories that were")
+            run.out.note(
+                f"{told} forgotten here stay so; `orbiter-memory list --forgotten` shows what, "
+                "`restore ID` brings it back"
+            )
+
+
+def _tell_problems(name: str, found: "Imported") -> None:
+    # What is wrong comes first: others of whom a file tells may be many.
+    told = sorted(found.problems, key=_is_note)
+    for problem in told[:_SHOWN]:
+        kind = "note" if _is_note(problem) else "problem"
+        why = one_line(in_shell_words(problem.why))
+        say(f"{name}{one_line(problem.place)}: {why}", kind=kind)
+    more = found.problem_count - min(len(told), _SHOWN)
+    if more:
+        is_all_notes = all(map(_is_note, told))
+        what = ("more note", "more notes") if is_all_notes else ("more problem", "more problems")
+        kind = "note" if is_all_notes else "problem"
+        say(f"{name}{counted(more, *what)}; `--json` has the first 100", kind=kind)
+
+
+def _json(done: "Sequence[tuple[str, Imported]]") -> dict[str, Any]:
+    """Return what became of all files together, and of each."""
+    files = [{"path": path, **asdict(each), "problems": _problems(each)} for path, each in done]
+    sums: Counter[str] = Counter()
+    for each in files:
+        sums.update({name: each[name] for name in _COUNTED})
+    formats = dict.fromkeys(each.format for _, each in done if each.format)
+    return {
+        "format": ", ".join(formats),
+        **{name: sums[name] for name in _COUNTED},
+        "problems": [one for each in files for one in each["problems"]],
+        "files": files,
+    }
+
+
+def _problems(found: "Imported") -> list[dict[str, object]]:
+    return [
+        {"place": each.place, "why": in_shell_words(each.why), "is_note": _is_note(each)}
+        for each in found.problems
+    ]

@@ -1,0 +1,175 @@
+"""Who may use the server: `keys`."""
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orbiter.memory.cli._command import Run, command, new_app
+from orbiter.memory.cli._command_groups import without_a_name
+from orbiter.memory.cli._error_messages import NotThereError, UsageError, say
+from orbiter.memory.cli._key_files import Keys, key_file, keys_command, missing_store
+from orbiter.memory.cli._options import read_end
+from orbiter.memory.cli._output import styled
+from orbiter.memory.cli._text import ago, moment, one_line
+from orbiter.memory.cli._views import entry, whose
+
+if TYPE_CHECKING:
+    from orbiter.memory.auth import Key
+
+__all__ = ["app"]
+
+app = new_app()
+keys = new_app()
+app.add_typer(
+    keys,
+    name="keys",
+    cls=without_a_name(lambda: "list"),
+    help="Make, list and revoke the keys of the server.\n\nWithout a command, it lists them.",
+)
+
+
+class Role(StrEnum):
+    """What a key may do."""
+
+    READ = "read"
+    WRITE = "write"
+    ADMIN = "admin"
+
+
+@command(keys, "create", scope=False)
+def create(  # noqa: PLR0913 - whose it is, and what it may do
+    run: Run,
+    *,
+    role: Annotated[
+        Role,
+        typer.Option(help="`read`, `write`, or `admin`: erase, audit and the store itself, too."),
+    ] = Role.WRITE,
+    user: Annotated[str | None, typer.Option(help="Whose memories it opens.")] = None,
+    session: Annotated[str | None, typer.Option(help="Only this session's.")] = None,
+    task: Annotated[str | None, typer.Option(help="Only this task's.")] = None,
+    agent: Annotated[str | None, typer.Option(help="Only this agent's.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Who uses it, for `history` and the audit log.")
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option(help="When it ends: `30d`, `12h`, or `2027-01-31`.")
+    ] = None,
+    keys: Keys = None,
+) -> None:
+    """Make a key; it is shown this once."""
+    from orbiter.memory.model.items import MemoryMetadata  # noqa: PLC0415 - `--help` needs it not
+
+    given = {"user": user, "session": session, "task": task, "agent": agent}
+    for each, value in given.items():
+        if value == "":
+            raise UsageError(f"`--{each}` is empty; name somebody, or leave it out")
+    named = {f"{each}_id": value for each, value in given.items() if value is not None}
+    if role is not Role.ADMIN and not named:
+        raise UsageError(
+            f"whose memories is the key to {role.value}? name them with `--user`, `--session`, "
+            "`--task` or `--agent`; only one with `--role admin` may be for everyone's"
+        )
+    file = key_file(run.place, keys)
+    is_first = not file.has_keys
+    key, token = file.create(
+        scope=MemoryMetadata(**named),
+        role=role.value,
+        name=name,
+        expires=read_end("expires", expires),
+    )
+    # Told in a pipe, too: a key of another store than the one that is served opens nothing.
+    missing = None if keys else missing_store(run.place)
+    if missing:
+        say(f"there is no store at `{missing}` yet; is `--url` the one of `serve`?", kind="note")
+    if run.out.is_json:
+        run.out.data({**_json(key), "key": token, "file": str(file.path)})
+        return
+    if run.out.is_plain():
+        run.out.text(token)
+    else:
+        # Not folded: whoever copies it must get it in one piece.
+        run.out.console.print(styled((token, "bold green")), soft_wrap=True)
+        run.out.show(styled((_told(key), "dim")))
+    say(f"its hash is in `{file.path}`, for the server that uses this file", kind="note")
+    run.out.note("keep it now: only its hash is stored, and it is not shown again")
+    if is_first:
+        run.out.note("it is the first there: from now on, that server asks everybody for a key")
+
+
+@command(keys, "list", scope=False)
+def list_keys(run: Run, *, keys: Keys = None) -> None:
+    """List the keys; what opens the door is not known any more."""
+    file = key_file(run.place, keys)
+    found = file.list()
+    if run.out.is_json:
+        run.out.data([_json(key) for key in found])
+    elif run.out.is_plain():
+        run.out.rows((key.id, _state(key), key.role, whose(key.scope), key.name) for key in found)
+    else:
+        for key in found:
+            is_open = key.is_open(datetime.now(UTC))
+            mark = styled(("●", "green" if is_open else "dim"))
+            head = styled((key.id, "bold" if is_open else "dim"), f"  {one_line(key.name)}")
+            run.out.show(entry(mark, [head, styled((_told(key), "dim"))]))
+    if not found:
+        told = f"there are no keys in `{file.path}`; the server answers this computer alone"
+        say(told, kind="note")
+
+
+@command(keys, "revoke", scope=False)
+def revoke(
+    run: Run,
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="The key's id, as `list` shows it.")],
+    *,
+    keys: Keys = None,
+) -> None:
+    """Have a key open nothing from now on."""
+    from orbiter.memory.errors import ItemNotFoundError  # noqa: PLC0415
+
+    # A whole key is taken, too: whoever has leaked one has that at hand.
+    wanted = key_id.split("_")[1] if key_id.startswith("om_") and "_" in key_id[3:] else key_id
+    try:
+        file = key_file(run.place, keys)
+        key = file.revoke(wanted)
+    except ItemNotFoundError:
+        raise NotThereError(
+            f"there is no key `{wanted}` in `{file.path}`; "
+            f"`{keys_command(run.place, keys, 'list')}` shows those there are"
+        ) from None
+    if run.out.is_json:
+        run.out.data(_json(key))
+    else:
+        run.out.show(styled(("✓ ", "green"), f"{key.id} opens nothing any more"))
+
+
+def _state(key: "Key") -> str:
+    if key.revoked_at is not None:
+        return "revoked"
+    return "open" if key.is_open(datetime.now(UTC)) else "expired"
+
+
+def _told(key: "Key") -> str:
+    parts = [key.role, whose(key.scope) or "everyone", f"made {ago(key.created_at)}"]
+    if key.revoked_at is not None:
+        parts.append(f"revoked {ago(key.revoked_at)}")
+    elif key.expires_at is not None:
+        parts.append(f"until {moment(key.expires_at)}")
+    return " · ".join(map(one_line, parts))
+
+
+def _json(key: "Key") -> dict[str, object]:
+    scope = {
+        name: value for name, value in key.scope.model_dump().items() if value and name != "extra"
+    }
+    return {
+        "id": key.id,
+        "state": _state(key),
+        "role": key.role,
+        "scope": scope,
+        "name": key.name,
+        "created_at": key.created_at.isoformat(),
+        "expires_at": key.expires_at.isoformat() if key.expires_at else None,
+        "revoked_at": key.revoked_at.isoformat() if key.revoked_at else None,
+    }

@@ -1,0 +1,125 @@
+"""Looking after a store: `stats`, `doctor`, `reindex`, `backup`."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orbiter.memory.cli._command import Run, command, is_served, new_app
+from orbiter.memory.cli._doctor_report import Check, examine
+from orbiter.memory.cli._error_messages import ERROR
+from orbiter.memory.cli._output import styled
+from orbiter.memory.cli._text import one_line, size
+from orbiter.memory.cli._views import entry
+
+__all__ = ["app"]
+
+app = new_app()
+
+
+@command(app, "stats")
+async def stats(run: Run) -> None:
+    """Count memories: of a scope, and of the whole store."""
+    from orbiter.memory.errors import (  # noqa: PLC0415 - `--help` needs it not
+        AccessError,
+        UnsupportedError,
+    )
+
+    scope = run.place.scope()
+    async with run.both() as (memory, handle):
+        own = await handle.stats()
+        try:
+            whole = asdict(await memory.stats())
+        except (UnsupportedError, AccessError):  # a Redis counts a scope, and so does a user's key
+            whole = None
+        url = memory.url
+    if run.out.is_json:
+        run.out.data({"url": url, "scope": scope, **asdict(own), "store": whole})
+        return
+    named = "everyone" if scope is None else ", ".join(scope.values())
+    rows: list[tuple[str, object]] = [
+        (f"memories of {named}", f"{own.items:,}"),
+        ("  forgotten, can be restored", "unknown" if own.forgotten is None else own.forgotten),
+    ]
+    if whole is not None:
+        rows += [
+            ("the whole store", one_line(url)),
+            ("  memories", f"{whole['items']:,}"),
+            ("  forgotten", f"{whole['deleted']:,}"),
+            ("  earlier versions", f"{whole['versions']:,}"),
+            ("  newest, not in the index yet", f"{whole['unindexed']:,} (found all the same)"),
+            ("  not yet found by meaning", f"{whole['unembedded']:,}"),
+            ("  size", size(whole["bytes"])),
+        ]
+    _table(run, rows)
+
+
+def _table(run: Run, rows: list[tuple[str, object]]) -> None:
+    wide = max(len(one_line(name)) for name, _ in rows) + 4
+    for name, value in rows:
+        indent = len(name) - len(name.lstrip())
+        told = " " * indent + one_line(name)
+        run.out.show(styled((f"{told:<{wide}}", "" if indent else "bold"), (value, "cyan")))
+
+
+_MARKS = {"ok": ("✓", "green"), "note": ("·", "yellow"), "wrong": ("✗", "bold red")}
+
+
+@command(app, "doctor", scope=False)
+async def doctor(
+    run: Run,
+    *,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Build what is damaged or waits anew.")
+    ] = False,
+) -> int:
+    """Check this computer and the store; say what to do."""
+    checks: list[Check] = []
+    async for check in examine(run, repair=repair):
+        checks.append(check)
+        if not run.out.is_json:
+            told = [styled(check.found)]
+            told += [styled((f"→ {check.cure}", "yellow"))] if check.cure else []
+            run.out.show(entry(styled(_MARKS[check.state], f" {check.name:<9}"), told))
+    is_well = all(check.state != "wrong" for check in checks)
+    if run.out.is_json:
+        run.out.data({"ok": is_well, "checks": [asdict(check) for check in checks]})
+    return 0 if is_well else ERROR
+
+
+@command(app, "reindex", scope=False)
+async def reindex(run: Run) -> None:
+    """Build the search structures anew."""
+    # Not opened first: a store whose vectors are of another model is what this is for.
+    memory = run.unopened()
+    run.check_there(memory)
+    embedded = 0
+    try:
+        if is_served(memory) or getattr(memory.store, "embeddings", None) is not None:
+            with run.out.progress("embedding", unit="memories") as advance:
+                embedded = await memory.reindex(progress=advance)
+        with run.out.progress("reading the store", unit="rows") as advance:
+            found = await memory.verify(repair=True, progress=advance)
+    finally:
+        await memory.close()
+    if run.out.is_json:
+        run.out.data({"checked": found.checked, "embedded": embedded})
+    else:
+        run.out.show(styled(f"{found.checked:,} rows indexed, {embedded:,} embedded"))
+
+
+@command(app, "backup", scope=False)
+async def backup(
+    run: Run,
+    path: Annotated[Path, typer.Argument(help="The new file; it must not exist.")],
+) -> None:
+    """Copy the store to a new file while it is in use."""
+    async with run.memory(meaning=False) as memory:
+        with run.out.progress("copying", unit="pages") as advance:
+            await memory.backup(path, progress=advance)
+    bytes_ = path.stat().st_size
+    if run.out.is_json:
+        run.out.data({"path": str(path), "bytes": bytes_})
+    else:
+        run.out.show(styled(f"{path}  {size(bytes_)}"))

@@ -1,0 +1,121 @@
+"""Doubts about a source, and about what is said twice.
+
+The commands are `quarantine`, `release`, `undo` and `duplicates`.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orbiter.memory.cli._command import Run, command, new_app
+from orbiter.memory.cli._error_messages import ERROR
+from orbiter.memory.cli._options import DryRun, Since, Yes, read_when
+from orbiter.memory.cli._output import styled
+from orbiter.memory.cli._prompts import is_agreed
+from orbiter.memory.cli._text import counted, moment, one_line, shortened
+from orbiter.memory.cli._views import as_json, entry, facts, print_items, said
+
+if TYPE_CHECKING:
+    from orbiter.memory.model.items import MemoryItem
+
+__all__ = ["app"]
+
+app = new_app()
+
+Origin = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE", help="Such as `web:example.com`, or `web` for all of the kind."
+    ),
+]
+
+
+@command(app, "quarantine")
+async def quarantine(run: Run, source: Origin, *, dry_run: DryRun = False, yes: Yes = False) -> int:
+    """Hide everything that came from a source."""
+    async with run.scoped(meaning=False) as memory:
+        with run.out.progress("looking", unit="memories") as advance:
+            work = memory.quarantine(source, dry_run=dry_run or not yes, progress=advance)
+            found = (await work).items
+        if found and not dry_run and not yes:
+            if not _is_agreed(run, "hide", source, found):
+                run.out.note("nothing was hidden")
+                return ERROR
+            with run.out.progress("hiding", unit="memories") as advance:
+                found = (await memory.quarantine(source, progress=advance)).items
+    way = f"hidden; `orbiter-memory release {one_line(source)}` brings back what is"
+    _tell(run, found, dry_run=dry_run, done=way, would="would be hidden")
+    return 0
+
+
+@command(app, "release")
+async def release(run: Run, source: Origin) -> None:
+    """Bring back what was hidden of a source."""
+    async with run.scoped(meaning=False) as memory:
+        with run.out.progress("bringing back", unit="memories") as advance:
+            count = await memory.release(source, progress=advance)
+    if run.out.is_json:
+        run.out.data({"released": count})
+    else:
+        run.out.show(styled(f"{counted(count)} brought back"))
+
+
+@command(app, "undo")
+async def undo(
+    run: Run, source: Origin, *, since: Since = None, dry_run: DryRun = False, yes: Yes = False
+) -> int:
+    """Take back everything that a source added or changed."""
+    start = read_when("since", since)
+    async with run.scoped(meaning=False) as memory:
+        with run.out.progress("looking", unit="memories") as advance:
+            work = memory.undo(source, since=start, dry_run=dry_run or not yes, progress=advance)
+            found = (await work).items
+        if found and not dry_run and not yes:
+            if not _is_agreed(run, "take back", source, found):
+                run.out.note("nothing was taken back")
+                return ERROR
+            with run.out.progress("taking back", unit="memories") as advance:
+                found = (await memory.undo(source, since=start, progress=advance)).items
+    way = "taken back; `history ID` shows what was, `restore ID` brings it back"
+    _tell(run, found, dry_run=dry_run, done=way, would="would be taken back")
+    return 0
+
+
+def _is_agreed(run: Run, what: str, source: str, found: "Sequence[MemoryItem]") -> bool:
+    whose = f"`{one_line(source)}` of {run.place.told()}"
+    lines = [shortened(said(item), 200) for item in found]
+    return is_agreed(run.out, f"{what} {counted(len(found))} from {whose}", lines)
+
+
+def _tell(run: Run, found: "Sequence[MemoryItem]", *, dry_run: bool, done: str, would: str) -> None:
+    if run.out.is_json:
+        run.out.data({"dry_run": dry_run, "items": [as_json(item) for item in found]})
+    else:
+        print_items(run.out, found)
+    run.out.note(f"{counted(len(found))} {would if dry_run else done}")
+
+
+@command(app, "duplicates")
+async def duplicates(run: Run) -> None:
+    """Show memories that say the same."""
+    async with run.scoped(meaning=False) as memory:
+        with run.out.progress("comparing", unit="memories") as advance:
+            groups = await memory.duplicates(progress=advance)
+    if run.out.is_json:
+        run.out.data([[as_json(item) for item in group] for group in groups])
+    elif run.out.is_plain():
+        run.out.rows(
+            (number, item.id, moment(item.created_at), said(item))
+            for number, group in enumerate(groups, 1)
+            for item in group
+        )
+    else:
+        for group in groups:
+            text = styled(shortened(said(group[0]), 4 * run.out.console.width))
+            mark = styled((f"{len(group)}×", "yellow"))
+            run.out.show(entry(mark, [text, *map(facts, group)]))
+    if groups:
+        run.out.note("`orbiter-memory evict --duplicates` keeps the first of each")
+    else:
+        run.out.note("no memory says what another says")

@@ -1,0 +1,185 @@
+"""The calls of a handle on a server, made from the table that the server routes by.
+
+A method has the name, the signature and the documentation of the local one. What is given to it is
+bound as Python would, sent, and what comes back is the same value, or the same error.
+"""
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from orbiter.memory.agent.results import Page
+from orbiter.memory.agent.telemetry import observed
+from orbiter.memory.client._read_response import UNREADABLE
+from orbiter.memory.client._remote_jobs import Progress, report_of
+from orbiter.memory.client._reserved_ids import NOBODYS, is_nobodys_key, nobodys_id
+from orbiter.memory.client._transport import Link, Request
+from orbiter.memory.errors import ItemNotFoundError, MemoryConnectionError, QueryError
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.wire import Operation, Target, operations_of, write_call
+
+__all__ = ["Caller", "called_by"]
+
+_Class = TypeVar("_Class", bound="type[Caller]")
+
+_HERE = frozenset(("progress",))
+"""Arguments that are for the caller's own process, and not sent."""
+
+_ONCE = "idempotency_key"
+_PAGE = 1_000
+"""What a server gives at a time, unless it was set up otherwise."""
+_DEFAULT_PAGE = 50
+_SPOKEN_AS = {"memory": "store.", "scope": "", "past_facts": "facts."}
+
+
+class Caller:
+    """Sends the calls of one object."""
+
+    _link: Link
+
+    def _asked(self) -> dict[str, str]:
+        """Return whose memories a request is about, and who acts."""
+        return {}
+
+    def _named(self) -> Mapping[str, object]:
+        """Return what names this object beside its scope."""
+        return {}
+
+    async def _call(self, operation: Operation, given: Mapping[str, Any]) -> Any:
+        """Make a call with the arguments *given*; return or raise what the server does."""
+        sent = _once(operation, given)
+        if operation.is_job(sent):
+            return await self._work(operation, sent, given.get("progress"))
+        if operation.name == "list" and not sent.get("where"):
+            sent.pop("where", None)  # any that is empty filters nothing
+        if operation.name == "list":
+            return await self._pages(operation, sent)
+        return await self._ask(operation, sent)
+
+    async def _pages(self, operation: Operation, given: dict[str, Any]) -> Page:
+        """Return a page as long as asked for: a server gives a thousand memories, or some MiB."""
+        until = self._link.deadline()
+        limit, cursor = given.get("limit", _DEFAULT_PAGE), given.get("cursor")
+        is_whole = isinstance(limit, int) and not isinstance(limit, bool)
+        left = limit if is_whole else 0
+        found: list[MemoryItem] = []
+        while True:
+            size = min(left, _PAGE) if is_whole else limit  # what is no number is told there
+            page = await self._ask(
+                operation, {**given, "limit": size, "cursor": cursor}, until=until
+            )
+            found += page
+            left, cursor = left - len(page), page.next
+            if cursor is None or left <= 0:
+                return Page(found, next=cursor)
+
+    async def _ask(
+        self, operation: Operation, sent: dict[str, Any], *, until: float | None = None
+    ) -> Any:
+        if is_nobodys_key(operation, sent):
+            return [] if operation.name == "history" else None
+        nobodys = nobodys_id(operation, sent)
+        request = self._request(
+            operation, sent if nobodys is None else {**sent, nobodys: NOBODYS}, until
+        )
+        try:
+            answer = await self._link.send(request)
+        except ItemNotFoundError:
+            if operation.is_absent_404:
+                return [] if operation.name == "history" else None
+            if nobodys is not None:
+                raise ItemNotFoundError(sent[nobodys]) from None
+            raise
+        return self._loaded(operation, answer.json)
+
+    async def _work(
+        self, operation: Operation, sent: dict[str, Any], progress: Progress | None
+    ) -> Any:
+        """Make a call that may take long; *progress* is told how far it is."""
+        report = await report_of(self._link, self._request(operation, sent, None), progress)
+        return self._loaded(operation, lambda: report)
+
+    def _loaded(self, operation: Operation, told: Callable[[], Any]) -> Any:
+        """Return what the server has *told*, as the call returns it."""
+        try:
+            return operation.returns.load(told())
+        except UNREADABLE as exc:
+            raise MemoryConnectionError(
+                f"`{self._link.address.url}` answered with something else than `{operation.id}` "
+                f"returns ({type(exc).__name__}); is it of another version?"
+            ) from exc
+
+    def _request(self, operation: Operation, sent: dict[str, Any], until: float | None) -> Request:
+        try:
+            call = write_call(operation, sent, target=self._named())
+        except UnicodeEncodeError as exc:
+            raise QueryError(
+                f"{exc.object!r} holds half a character; nothing is called so"
+            ) from None
+        body = None if call.body is None else _written(operation, call.body)
+        return Request(
+            call.verb,
+            f"/v1/{call.path}",
+            {**self._asked(), **call.query},
+            {**call.headers, **({} if body is None else {"Content-Type": "application/json"})},
+            body,
+            may_repeat=operation.is_safe_to_repeat or bool((call.body or {}).get(_ONCE)),
+            until=until,
+        )
+
+
+def _written(operation: Operation, body: Mapping[str, Any]) -> bytes:
+    """Return the body as JSON that is not longer than what it says."""
+    try:
+        text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode()
+    except UnicodeEncodeError:  # half a character: the server says where
+        return json.dumps(body).encode()
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise QueryError(f"what `{operation.id}` was given cannot be sent: {exc}") from None
+
+
+def called_by(target: Target) -> Callable[[_Class], _Class]:
+    """Give the decorated class the calls of *target*, but those that it writes down itself."""
+
+    def fill(kind: _Class) -> _Class:
+        for name, operation in operations_of(target).items():
+            if name not in vars(kind):
+                setattr(kind, name, _method(operation, getattr(kind, name)))
+        return kind
+
+    return fill
+
+
+def _method(operation: Operation, local: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(local)
+
+    @wraps(local)
+    async def call(self: Caller, /, *args: object, **kwargs: object) -> object:
+        given = signature.bind(self, *args, **kwargs).arguments
+        given.pop("self")
+        return await self._call(operation, given)
+
+    before = _SPOKEN_AS.get(operation.target, f"{operation.target}.")
+    return observed(f"{before}{operation.name}")(call)
+
+
+def _once(operation: Operation, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments to send; what must not be stored twice gets a key.
+
+    An item brings its id along, which a key would change; it is sent once.
+    """
+    sent = {name: value for name, value in given.items() if name not in _HERE}
+    takes_key = any(param.name == _ONCE for param in operation.params)
+    if takes_key and sent.get(_ONCE) is None and not _has_item(sent):
+        sent[_ONCE] = uuid4().hex
+    return sent
+
+
+def _has_item(given: Mapping[str, Any]) -> bool:
+    what = given.get("what", given.get("things"))
+    things = what if isinstance(what, list | tuple) else [what]
+    return any(isinstance(thing, MemoryItem) for thing in things)

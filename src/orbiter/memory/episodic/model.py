@@ -1,0 +1,137 @@
+"""One interaction of an agent, as it is remembered for some hours.
+
+An episode names itself by its time and some dice, so a write that is repeated is the same write.
+"""
+
+import re
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictStr,
+    field_serializer,
+    model_validator,
+)
+
+from orbiter.memory.model.validation import Json, check_json, check_tag, check_text, to_utc
+
+__all__ = ["DEFAULT_TTL_HOURS", "STAMP_LENGTH", "EpisodicMemory", "check_agent_id", "stamp"]
+
+DEFAULT_TTL_HOURS = 2.0
+"""How long an interaction is remembered."""
+
+STAMP_LENGTH = len("2026-01-31T23:59:59.123456+00:00")
+"""Characters of the time that an id begins with."""
+
+_MAX_TEXT = 2**20
+_MAX_JSON = 2**20
+_LAST_YEAR = 2200  # beyond, Redis's scores are too coarse for microseconds
+_ID = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00-[0-9A-Za-z_-]{1,64}")
+_BREAKS = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
+
+
+def stamp(instant: datetime) -> str:
+    """Return *instant* as ISO-8601 of one width, so that text order is time order."""
+    return instant.isoformat(timespec="microseconds")
+
+
+def check_agent_id(value: str) -> str:
+    """Return *value* if keys can be made of it, else raise `ValueError`."""
+    return check_tag("agent_id", value)
+
+
+def _instant(value: datetime) -> datetime:
+    if value.tzinfo is None and value.replace(tzinfo=UTC) > datetime.now(UTC):
+        # Taken as UTC it has not come yet: nearly always a local time that lost its zone.
+        raise ValueError(
+            f"{value.isoformat()} has no time zone and lies in the future as UTC; "
+            "use `datetime.now(UTC)`, or give it its zone"
+        )
+    if value.year > _LAST_YEAR:
+        raise ValueError(f"{value.isoformat()} is later than the year {_LAST_YEAR}")
+    return to_utc(value)
+
+
+def _one_line(value: str) -> str:
+    return _BREAKS.sub(" ", value)
+
+
+def _json(value: object) -> Json:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"must be a dict, not {value!r}")  # noqa: TRY004 - pydantic reports it
+    return check_json(dict(value), max_bytes=_MAX_JSON) if value else {}
+
+
+_Name = Annotated[StrictStr, Field(min_length=1, max_length=256)]
+
+
+class EpisodicMemory(BaseModel):
+    """What an agent did or was told, where and when. It cannot be changed, only replaced."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    id: StrictStr = ""
+    """Its time and a random mark; unique within the agent, and in order of time."""
+    agent_id: Annotated[StrictStr, AfterValidator(check_agent_id)] = "nova"
+    interaction_type: _Name
+    content: StrictStr
+    platform: _Name | None = None
+    metadata: Annotated[dict[str, Any], BeforeValidator(_json)] = Field(default_factory=dict)
+    timestamp: Annotated[datetime, AfterValidator(_instant)] = Field(
+        default_factory=lambda: datetime.now(UTC)
+    )
+    """When it happened, in UTC; a time without a zone is taken as UTC."""
+    ttl_hours: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False, le=24 * 36525)] = (
+        DEFAULT_TTL_HOURS
+    )
+    """How long it is remembered, from its time on."""
+
+    # One check for all texts: each that pydantic calls by itself costs as much as all of them.
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for name in ("content", "interaction_type", "platform"):
+            text = getattr(self, name)
+            if text and not (text.isascii() and len(text) <= _MAX_TEXT and "\0" not in text):
+                try:
+                    check_text(text, max_bytes=_MAX_TEXT)
+                except ValueError as exc:
+                    raise ValueError(f"`{name}`: {exc}") from None
+        if not self.id:
+            object.__setattr__(self, "id", f"{stamp(self.timestamp)}-{secrets.token_hex(8)}")
+        elif not _ID.fullmatch(self.id) or not self._is_its_time(self.id[:STAMP_LENGTH]):
+            raise ValueError(
+                f"`id` {self.id!r} is not its time `{stamp(self.timestamp)}`, a dash and 1 to 64 "
+                "letters, digits, `-` or `_`; leave it out to get one"
+            )
+        return self
+
+    def _is_its_time(self, moment: str) -> bool:
+        try:
+            return datetime.fromisoformat(moment) == self.timestamp
+        except ValueError:
+            return False
+
+    @field_serializer("timestamp", when_used="json")
+    def _write_timestamp(self, _: datetime) -> str:
+        return self.id[:STAMP_LENGTH]  # in front of the id it has been written out already
+
+    @property
+    def expires_at(self) -> datetime:
+        """When it is forgotten."""
+        return self.timestamp + timedelta(hours=self.ttl_hours)
+
+    def summary(self) -> str:
+        """Return it as one line, `[HH:MM] type on platform: content`; the time is UTC.
+
+        Line breaks become blanks, so that no content can pass for a second line.
+        """
+        where = f" on {_one_line(self.platform)}" if self.platform else ""
+        kind, content = _one_line(self.interaction_type), _one_line(self.content)
+        return f"[{self.timestamp:%H:%M}] {kind}{where}: {content}"

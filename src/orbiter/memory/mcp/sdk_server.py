@@ -1,0 +1,128 @@
+"""The SDK's server with our manners: errors that help, resources that know who asks, read only."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.lowlevel.helper_types import ReadResourceContents
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
+from mcp.server.mcpserver.tools import Tool
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolResult,
+    GetPromptResult,
+    InputRequiredResult,
+    Resource,
+    ResourceTemplate,
+)
+
+from orbiter.memory.errors import ItemNotFoundError, MemoryError, QueryError
+from orbiter.memory.mcp._client_name import source_of_call
+from orbiter.memory.mcp._resources import MIME, TEMPLATES, read
+from orbiter.memory.mcp._tool_errors import plain, refused, told_of
+from orbiter.memory.model.audit import acting_as
+
+if TYPE_CHECKING:
+    from orbiter.memory.mcp import HandleOfCall
+
+__all__ = ["MemoryServer"]
+
+
+def _mistake(text: str) -> MCPError:
+    return MCPError(code=INVALID_PARAMS, message=text)
+
+
+class MemoryServer(MCPServer[dict[str, Any]]):
+    """A server over the memories of whoever calls."""
+
+    def __init__(
+        self,
+        handle_of_call: "HandleOfCall",
+        *,
+        name: str,
+        version: str,
+        instructions: str,
+        tools: Sequence[Tool],
+        resources: Sequence[Resource],
+        withheld: Iterable[str],
+    ) -> None:
+        """Serve *tools*; those *withheld* are known, and refused."""
+        super().__init__(
+            name,
+            title="Memory",
+            version=version,
+            instructions=instructions,
+            tools=list(tools),
+            log_level="WARNING",
+            subscriptions=False,
+        )
+        self._handle_of_call = handle_of_call
+        self._listed = list(resources)
+        self._withheld = frozenset(withheld)
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        """Call a tool; what goes wrong is an answer that says so."""
+        if name in self._withheld:
+            return refused(f"`{name}` writes, and this memory may only be read here")
+        known = {tool.name: tool for tool in await self.list_tools()}
+        if name not in known:
+            listed = "`, `".join(known)
+            return refused(f"there is no tool `{plain(name, most=80)}`; there are `{listed}`")
+        try:
+            # Models write `null` for what they leave out.
+            given = {name: value for name, value in arguments.items() if value is not None}
+            # History names the calling program, unless a key or `by=` names somebody.
+            with acting_as(source_of_call(context) if context is not None else None):
+                return await super().call_tool(name, given, context)
+        except ToolError as exc:
+            takes = known[name].input_schema.get("properties", {})
+            return refused(told_of(exc.__cause__ or exc, is_far=_is_far(context), takes=takes))
+
+    async def get_prompt(
+        self, name: str, arguments: dict[str, Any] | None = None, context: Context | None = None
+    ) -> GetPromptResult | InputRequiredResult:
+        """Return a prompt; one that is not there, or lacks something, is told as the mistake it is.
+
+        The SDK takes either for a fault of the server.
+        """
+        known = {each.name: each for each in await self.list_prompts()}
+        if name not in known:
+            listed = "`, `".join(known)
+            raise _mistake(f"there is no prompt `{name[:80]}`; there are `{listed}`")
+        for each in known[name].arguments or ():
+            if each.required and each.name not in (arguments or {}):
+                raise _mistake(f"`{each.name}` is missing; the prompt `{name}` needs it")
+        for given in arguments or {}:
+            if given not in [each.name for each in known[name].arguments or ()]:
+                raise _mistake(f"the prompt `{name}` has no argument `{given[:80]}`; leave it out")
+        return await super().get_prompt(name, arguments, context)
+
+    async def list_resources(self) -> list[Resource]:
+        """Return what can be read as it is."""
+        return list(self._listed)
+
+    async def list_resource_templates(self) -> list[ResourceTemplate]:
+        """Return what can be read by its id."""
+        return list(TEMPLATES)
+
+    async def read_resource(
+        self, uri: object, context: Context | None = None
+    ) -> Iterable[ReadResourceContents]:
+        """Return a resource of the scope that the call is for."""
+        if context is None:
+            raise ResourceError("a resource is read by a call, which says whose it is")
+        try:
+            text = await read(self._handle_of_call(context), str(uri))
+        except (ItemNotFoundError, QueryError) as exc:
+            raise ResourceNotFoundError(told_of(exc)) from exc
+        except MemoryError as exc:
+            raise ResourceError(told_of(exc, is_far=_is_far(context))) from exc
+        return [ReadResourceContents(content=text, mime_type=MIME)]
+
+
+def _is_far(context: Context | None) -> bool:
+    """Tell whether a call came over a network: then it brought a request along."""
+    return context is not None and context.request_context.request is not None

@@ -1,0 +1,244 @@
+"""What the four message formats share: legal ids and names, blocks, reading with care.
+
+What is wrong with a block is said once, by a `Fault`: `validate` reports it, and of what an item
+kept of its message, `to_messages` sends only what has none.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Literal, TypeVar
+
+from pydantic import ValidationError
+
+from orbiter.memory.errors import MessageError
+from orbiter.memory.model.copying import copy_value
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.tool_calls import call_id, call_input, call_name
+
+Format = Literal["openai", "openai-responses", "anthropic", "gemini"]
+"""Whose message shape: OpenAI Chat, OpenAI Responses, Anthropic Messages or Gemini contents."""
+
+Message = dict[str, Any]
+"""One message, content or input entry, as the provider's own client takes it."""
+
+OPENING = "…"
+"""The user turn put before a history that begins with the model, where a provider demands one."""
+
+Fault = Callable[[Mapping[str, Any]], str | None]
+"""Tells why a provider would refuse a block, whatever stands around it; `None` if it would not."""
+
+_TEXTS = frozenset(("text", "input_text", "output_text"))
+
+_Item = TypeVar("_Item", bound=MemoryItem)
+_Shape = TypeVar("_Shape")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something a provider would refuse: which message (0 is the first), and why."""
+
+    index: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"message {self.index}: {self.reason}"
+
+
+class WireIds:
+    """Gives every call of a conversation an id the format accepts, each id once.
+
+    A legal id that is not yet taken stays as it is; any other is replaced by one made from it,
+    always the same.
+    """
+
+    def __init__(self, pattern: str, max_chars: int) -> None:
+        self._legal = re.compile(f"{pattern}{{1,{max_chars}}}")
+        self._max_chars = max_chars
+        self._taken: set[str] = set()
+
+    def name_calls(self, calls: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+        """Return the id on the wire for each call of one tool group, by its own id."""
+        return {id: self._name(id) for id in map(call_id, calls)}
+
+    def _name(self, id: str) -> str:
+        wire, attempt = id, 0
+        while wire in self._taken or not self._legal.fullmatch(wire):
+            digest = blake2b(f"{attempt}\0{id}".encode(), digest_size=6).hexdigest()
+            stem = re.sub(r"[^A-Za-z0-9_-]", "_", id)[: self._max_chars - 13]
+            wire, attempt = f"{stem}_{digest}", attempt + 1
+        self._taken.add(wire)
+        return wire
+
+
+def legal_name(name: object, *, extra: str = "") -> str:
+    """Return *name* as a tool name the provider takes; only odd characters change."""
+    clean = re.sub(rf"[^A-Za-z0-9_{re.escape(extra)}-]", "_", name if isinstance(name, str) else "")
+    return clean[:64] or "unnamed_tool"
+
+
+def same_calls(left: Sequence[Mapping[str, Any]], right: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether two lists of calls say the same, whatever shape they are written in."""
+    return [(call_id(c), call_name(c), call_input(c)) for c in left] == [
+        (call_id(c), call_name(c), call_input(c)) for c in right
+    ]
+
+
+def type_of(block: Mapping[str, Any]) -> str:
+    """Return the block's `type`; `""` when it has none that is text."""
+    found = block.get("type")
+    return found if isinstance(found, str) else ""
+
+
+def text_block(block: object) -> str | None:
+    """Return the text of a `{"type": "text", "text": …}` block, or of a Responses one."""
+    if isinstance(block, Mapping) and type_of(block) in _TEXTS:
+        text = block.get("text")
+        return text if isinstance(text, str) else None
+    return None
+
+
+def block_fault(block: Mapping[str, Any]) -> str | None:
+    """Be the `Fault` of a block that has a `type`."""
+    kind = type_of(block)
+    if not kind:
+        return "a block without a `type`"
+    if kind in _TEXTS and not isinstance(block.get("text"), str):
+        return "a text block without text"
+    return None
+
+
+def list_faults(value: object, what: str, fault: Fault = block_fault) -> Iterator[str]:
+    """Yield what is wrong with a list that must hold at least one block."""
+    if value is None or value == []:
+        yield f"no {what}"
+    elif not isinstance(value, list):
+        yield f"{what} cannot be of type {type(value).__name__}"
+    else:
+        found = (fault(b) if isinstance(b, Mapping) else "a block is not an object" for b in value)
+        yield from (reason for reason in found if reason is not None)
+
+
+def keys_of(value: Mapping[Any, object]) -> str:
+    """Return the keys of an object, to tell people what it is."""
+    return ", ".join(f"`{key}`" for key in value) or "no keys"
+
+
+def objects_in(value: object) -> list[Message]:
+    """Return the objects of a list; none if *value* is no list."""
+    found = value if isinstance(value, list) else []
+    return [dict(block) for block in found if isinstance(block, Mapping)]
+
+
+def sound(blocks: object, fault: Fault = block_fault) -> list[Message]:
+    """Return those of *blocks* that have no fault; none if it is no list."""
+    return [block for block in objects_in(blocks) if fault(block) is None]
+
+
+def joined_text(blocks: Iterable[object], read: Callable[[Any], str | None] = text_block) -> str:
+    """Return the text of *blocks*, one line per block that has any."""
+    texts = (read(block) for block in blocks)
+    return "\n".join(text for text in texts if text is not None)
+
+
+def with_text(
+    blocks: Sequence[Message],
+    text: str,
+    new: Message,
+    read: Callable[[Any], str | None] = text_block,
+    *,
+    before: Callable[[Message], bool] = lambda _: False,
+) -> list[Message]:
+    """Return a copy of *blocks* that says *text*.
+
+    Blocks that already say it stay as they are. Otherwise *new* takes the place of the first text
+    block, or stands before the first block that *before* names, or last; all others stay.
+    """
+    if joined_text(blocks, read) == text:
+        return [copy_value(block) for block in blocks]
+    texts = [place for place, block in enumerate(blocks) if read(block) is not None]
+    later = [place for place, block in enumerate(blocks) if before(block)]
+    place = (texts or later or [len(blocks)])[0]
+    written = []
+    for index, block in enumerate([*blocks, {}]):
+        if index == place and text:
+            written.append(new)
+        if index < len(blocks) and read(block) is None:
+            written.append(copy_value(block))
+    return written
+
+
+def kept(item: MemoryItem, format: Format, shape: type[_Shape]) -> _Shape:
+    """Return a copy of what *item* kept of its message in *format*, if it is of that shape."""
+    found = item.native.get(format)
+    return copy_value(found) if isinstance(found, shape) else shape()
+
+
+def must_be(value: object, shape: type[_Shape], index: int, what: str) -> _Shape:
+    """Return *value* if it is of that shape; otherwise say which message is wrong."""
+    if not isinstance(value, shape):
+        raise MessageError(
+            f"message {index}: {what} must be a {shape.__name__}, not {type(value).__name__}"
+        )
+    return value
+
+
+def text_or_none(value: object, index: int, what: str) -> str | None:
+    """Return *value* if it is text, or not there; otherwise say which message is wrong."""
+    return None if value is None else must_be(value, str, index, what)
+
+
+def must_be_object(value: object, index: int, what: str) -> Message:
+    """Return *value* as a dict if it is an object; otherwise say which message is wrong."""
+    if not isinstance(value, Mapping):
+        raise MessageError(
+            f"message {index}: {what} must be a dict, not {type(value).__name__}; "
+            "call `.model_dump()` on an object of a provider's client"
+        )
+    return dict(value)
+
+
+def must_be_objects(value: object, index: int, what: str) -> list[Message]:
+    """Return *value* if it is a list of objects; otherwise say which message is wrong."""
+    found = must_be(value, list, index, what)
+    return [must_be_object(each, index, f"each of {what}") for each in found]
+
+
+def must_be_blocks(value: object, index: int, what: str) -> list[Message]:
+    """Return *value* if it is a list of objects that each say of which `type` they are."""
+    blocks = must_be_objects(value, index, what)
+    for block in blocks:
+        if block.get("type") is None:
+            raise MessageError(
+                f"message {index}: a block of {what} without a `type`; it has {keys_of(block)}"
+            )
+        must_be(block["type"], str, index, f"each `type` in {what}")
+        if block["type"] in _TEXTS and not isinstance(block.get("text"), str):
+            raise MessageError(f"message {index}: a text block of {what} without `text`")
+    return blocks
+
+
+def build(kind: type[_Item], index: int, **fields: Any) -> _Item:
+    """Make an item; `MessageError` names the message whose content no store can hold."""
+    try:
+        return kind(**fields)
+    except ValidationError as exc:
+        first = exc.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        why = first["msg"].removeprefix("Value error, ")
+        raise MessageError(f"message {index}: `{where}`: {why}") from exc
+
+
+def json_text(value: object) -> str:
+    """Return *value* as JSON; `""` for what cannot be said in it, which `build` then refuses."""
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return ""
+
+
+def is_mapping_with(value: object, key: str) -> bool:
+    """Tell whether *value* is an object that holds another under *key*."""
+    return isinstance(value, Mapping) and isinstance(value.get(key), Mapping)

@@ -1,0 +1,119 @@
+"""Copies at a store's door: what comes in and what goes out shares nothing with what is held."""
+
+import copy
+from datetime import datetime
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from orbiter.memory.errors import InvalidItemError
+from orbiter.memory.model.items import (
+    MAX_NATIVE,
+    AIMemory,
+    HumanMemory,
+    MemoryItem,
+    MemoryMetadata,
+    MemoryStatus,
+    SystemMemory,
+    ToolMemory,
+)
+from orbiter.memory.model.serialization import dump_item, load_item
+from orbiter.memory.model.validation import check_json
+
+__all__ = ["copy_item", "copy_value", "take_in"]
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+_ATOMS = frozenset((str, int, float, bool, type(None), datetime, MemoryStatus))
+# What can change inside each known kind, so that a copy need not look at every field. Copying is
+# the cost of every read.
+_OPEN_FIELDS: dict[type[BaseModel], tuple[str, ...]] = {
+    MemoryMetadata: ("extra",),
+    MemoryItem: ("metadata", "native"),
+    SystemMemory: ("metadata", "native"),
+    HumanMemory: ("metadata", "native"),
+    ToolMemory: ("metadata", "native"),
+    AIMemory: ("metadata", "native", "tool_calls"),
+}
+_new, _set = object.__new__, object.__setattr__
+
+
+def copy_item(item: MemoryItem) -> MemoryItem:
+    """Return a copy that shares nothing changeable with *item*.
+
+    Some ten times faster than `model_copy(deep=True)`, because it knows what items are made of.
+    """
+    return _copy_model(item)
+
+
+def take_in(item: MemoryItem) -> MemoryItem:
+    """Return a checked copy of *item* for a store to keep.
+
+    An item checks its fields when they are set, but `model_copy(update=…)` and changes inside a
+    list or dict go unseen; so every store checks again at its door. A kind that would not come
+    back from `dump_item` and `load_item` as it is, is refused too: no store could keep it.
+    """
+    if not isinstance(item, MemoryItem):
+        raise _no_item(item)
+    try:
+        if type(item) in _OPEN_FIELDS and type(item) is not MemoryItem:
+            metadata = MemoryMetadata.model_validate(item.metadata.__dict__)
+            return type(item).model_validate({**item.__dict__, "metadata": metadata})
+        return _come_back(item)
+    except (AttributeError, TypeError, ValueError) as exc:
+        raise InvalidItemError(f"item `{item.__dict__.get('id')}` cannot be stored: {exc}") from exc
+
+
+def _no_item(value: object) -> InvalidItemError:
+    way = "`await` it" if hasattr(value, "__await__") else "make a `HumanMemory(content=...)`"
+    return InvalidItemError(f"`{type(value).__name__}` is not a memory item; {way}")
+
+
+def _come_back(item: MemoryItem) -> MemoryItem:
+    """Return what a store that writes items down would give back, if that is the same."""
+    # An object also holds what a `cached_property` returned, which is no field.
+    fields = {
+        name: item.__dict__[name] for name in type(item).model_fields if name in item.__dict__
+    }
+    item = type(item).model_validate({**fields, **(item.__pydantic_extra__ or {})})
+    record = dump_item(item)
+    check_json(record, max_bytes=2 * MAX_NATIVE)
+    twin = load_item(record)
+    is_same = item.__dict__.items() <= twin.__dict__.items()
+    if type(item) is MemoryItem and type(twin).registered and is_same:
+        return twin  # a plain item that names a known kind becomes one
+    if type(twin) is not type(item):
+        raise ValueError(
+            f"`{type(item).__name__}` would come back as `{type(twin).__name__}`; give the class "
+            "a `memory_type` of its own, or make an item of that kind"
+        )
+    changed = [name for name, value in item.__dict__.items() if twin.__dict__.get(name) != value]
+    if changed:
+        raise ValueError(f"`{changed[0]}` would not come back as it is; keep JSON in it")
+    return twin
+
+
+def _copy_model(model: _Model) -> _Model:
+    twin = _new(model.__class__)
+    fields = model.__dict__.copy()
+    for name in _OPEN_FIELDS.get(model.__class__) or fields:
+        fields[name] = copy_value(fields[name])
+    _set(twin, "__dict__", fields)
+    _set(twin, "__pydantic_fields_set__", model.__pydantic_fields_set__.copy())
+    _set(twin, "__pydantic_extra__", copy_value(model.__pydantic_extra__))
+    _set(twin, "__pydantic_private__", copy_value(model.__pydantic_private__))
+    return twin
+
+
+def copy_value(value: Any) -> Any:
+    """Return a deep copy of a field's value, quick for JSON."""
+    kind = value.__class__
+    if kind in _ATOMS:
+        return value
+    if kind is dict:
+        return {key: copy_value(inner) for key, inner in value.items()} if value else {}
+    if kind is list:
+        return [copy_value(inner) for inner in value] if value else []
+    if kind is MemoryMetadata:
+        return _copy_model(value)
+    return copy.deepcopy(value)

@@ -1,0 +1,160 @@
+"""`FactMemory`: one assertion, as it is stored, and its value as people read it."""
+
+import json
+from datetime import UTC, datetime
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    StrictStr,
+    model_validator,
+)
+
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.model.validation import MAX_DEPTH, Json, check_json, check_name, to_utc
+
+__all__ = [
+    "ALWAYS",
+    "MAX_SOURCES",
+    "MAX_VALUE",
+    "FactMemory",
+    "check_key",
+    "same_value",
+    "show_value",
+    "told",
+]
+
+MAX_KEY = 200
+MAX_VALUE = 2**16
+"""Most bytes of JSON in a fact's value: a fact is short."""
+
+MAX_SOURCES = 1_000
+"""How many memories a fact names that say it; more would prove nothing more."""
+
+ALWAYS = datetime.min.replace(tzinfo=UTC)
+"""The `valid_from` of what nobody has said since when it holds."""
+
+
+def check_key(value: str) -> str:
+    """Return *value* if it can name a fact: one line of text, without blanks around it."""
+    check_name(value, max_chars=MAX_KEY)
+    if value != value.strip() or len(value.splitlines()) != 1:
+        raise ValueError(f"{value!r} is no key; use one line without blanks around it")
+    return value
+
+
+def _check_value(value: object) -> Json:
+    return check_json(_with_lists(value, MAX_DEPTH), max_bytes=MAX_VALUE)
+
+
+def _with_lists(value: object, deep: int) -> object:
+    """Return *value* with lists in the place of tuples, which are the same as JSON."""
+    if deep and isinstance(value, dict):
+        return {key: _with_lists(inner, deep - 1) for key, inner in value.items()}
+    if deep and isinstance(value, list | tuple):
+        return [_with_lists(inner, deep - 1) for inner in value]
+    return value
+
+
+def _check_id(value: str) -> str:
+    return check_name(value, max_chars=256)
+
+
+def _iso(value: datetime) -> str:
+    # Fixed width, as all times of items.
+    return value.isoformat(timespec="microseconds")
+
+
+_Instant = Annotated[
+    datetime, AfterValidator(to_utc), PlainSerializer(_iso, return_type=str, when_used="json")
+]
+_Id = Annotated[StrictStr, AfterValidator(_check_id)]
+
+
+class FactMemory(MemoryItem):
+    """One assertion: `key` is `value` from `valid_from` on, as known since `recorded_at`.
+
+    `content` is made of key and value, and `metadata.extra["fact"]` is the key, by which stores
+    find it.
+    """
+
+    memory_type: str = "fact"
+    content: StrictStr = ""
+    key: Annotated[StrictStr, AfterValidator(check_key)]
+    value: Annotated[Any, BeforeValidator(_check_value)] = None
+    """Any JSON value."""
+    valid_from: _Instant = ALWAYS
+    valid_to: _Instant | None = None
+    """When it ceased to be true; `None` if it holds until another assertion covers it."""
+    recorded_at: _Instant = ALWAYS
+    """Since when it is known: put, or accepted if it was a proposal. Else, when it was created."""
+    retracted_at: _Instant | None = None
+    """Since when it is known to have been wrong."""
+    is_end: bool = False
+    """Whether it only says that nothing holds from `valid_from` on."""
+    source_ids: list[_Id] = Field(default_factory=list)
+    """The memories that it was taken from."""
+
+    @model_validator(mode="after")
+    def _check_span(self) -> Self:
+        if self.valid_to is not None and self.valid_to <= self.valid_from:
+            raise ValueError(
+                f"`valid_to` ({self.valid_to.isoformat()}) must be after `valid_from` "
+                f"({self.valid_from.isoformat()})"
+            )
+        return self
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Fill in what follows from the rest: content, the key for stores, when it was known."""
+        super().model_post_init(context)
+        fields = self.__dict__  # set past the checks, which an assignment would begin anew
+        if "recorded_at" not in self.model_fields_set:
+            fields["recorded_at"] = self.created_at
+        if not self.content:
+            fields["content"] = f"{self.key.replace('_', ' ')}: {told(self)}"
+        metadata = self.metadata
+        if metadata.extra.get("fact") != self.key:
+            extra = {**metadata.extra, "fact": self.key}
+            fields["metadata"] = MemoryMetadata(**{**metadata.__dict__, "extra": extra})
+
+    def is_known(self, at: datetime) -> bool:
+        """Tell whether it was accepted knowledge at that instant: recorded, and not retracted."""
+        return (
+            self.status is MemoryStatus.ACCEPTED
+            and self.recorded_at <= at
+            and (self.retracted_at is None or self.retracted_at > at)
+        )
+
+    def covers(self, moment: datetime) -> bool:
+        """Tell whether it speaks of that moment, whatever else may hold then."""
+        return self.valid_from <= moment and (self.valid_to is None or moment < self.valid_to)
+
+
+def show_value(value: Json) -> str:
+    """Return a value for people to read: text as it is, lists with commas, the rest as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and not any(isinstance(v, list | dict) for v in value):
+        return ", ".join(map(show_value, value))
+    return json.dumps(value, ensure_ascii=False)
+
+
+def told(fact: FactMemory) -> str:
+    """Return what an assertion says."""
+    return "ended" if fact.is_end else show_value(fact.value)
+
+
+def same_value(one: Json, other: Json) -> bool:
+    """Tell whether two values are the same JSON: 1 is 1.0, and is not true."""
+    return _plain(one) == _plain(other)
+
+
+def _plain(value: Json) -> object:
+    if isinstance(value, dict):
+        return ("object", {key: _plain(inner) for key, inner in value.items()})
+    if isinstance(value, list):
+        return ("list", [_plain(inner) for inner in value])
+    return (isinstance(value, bool), value)

@@ -1,0 +1,227 @@
+"""What `where=` means: a filter in MongoDB's manner, checked once and turned into conditions.
+
+What a filter means is what `Condition.matches` tells; a store may ask its database instead, as
+long as that finds exactly the same items.
+"""
+
+import math
+from collections.abc import Mapping
+from datetime import datetime
+
+from orbiter.memory.errors import QueryError
+from orbiter.memory.model.filter_nodes import (
+    FIELDS,
+    TIMES,
+    AllOf,
+    Among,
+    AnyOf,
+    Condition,
+    Contains,
+    Exists,
+    Not,
+    Ordered,
+    Place,
+    Scalar,
+    Sign,
+)
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.validation import check_text, to_utc
+
+__all__ = ["Condition", "Where", "parse_where"]
+
+Where = Mapping[str, object]
+"""Names, and what must hold of them: `{"lang": "en", "stars": {"$gte": 4}}`."""
+
+MAX_DEPTH = 16
+"""How deep filters may nest."""
+
+MAX_CONDITIONS = 256
+"""How many conditions a filter may have."""
+
+MAX_ORDERED = 2**53
+"""From here on databases round numbers differently, so that they cannot be ordered alike."""
+
+_SIGNS: dict[str, Sign] = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
+_OPERATORS = ("$eq", "$ne", *_SIGNS, "$in", "$nin", "$exists", "$contains", "$not")
+_TOLD = "`, `".join(_OPERATORS)
+_OF_EXTRA = ("metadata.extra.", "extra.")
+
+
+def parse_where(where: object) -> Condition | None:
+    """Return the condition that *where* states, `None` if it asks nothing.
+
+    What cannot be asked is a `QueryError`, which says how to ask.
+    """
+    if not isinstance(where, Mapping):
+        raise QueryError(
+            f'`where` must be a dict of names and values, such as {{"lang": "en"}}, not {where!r}'
+        )
+    return _Parser().filter(where, 0) if where else None
+
+
+class _Parser:
+    """One pass over a filter: checks it, counts its conditions, and turns it into a tree."""
+
+    def __init__(self) -> None:
+        self._conditions = 0
+
+    def filter(self, where: object, depth: int) -> Condition:
+        if not isinstance(where, Mapping):
+            raise QueryError(f"`where` holds {where!r} in place of a filter; use a dict")
+        if depth > MAX_DEPTH:
+            raise QueryError(f"`where` is nested deeper than {MAX_DEPTH} levels; flatten it")
+        if not where:
+            self._count()
+        parts: list[Condition] = []
+        for name, asked in where.items():
+            if not isinstance(name, str):
+                raise QueryError(f"`where` names {name!r}; a name must be text")
+            if name in ("$and", "$or"):
+                parts.append(self._several(name, asked, depth))
+            elif name == "$not":
+                parts.append(Not(self.filter(asked, depth + 1)))
+            elif name.startswith("$"):
+                raise QueryError(
+                    f"unknown operator `{name}` in `where`; use `$and`, `$or` or `$not` around "
+                    f"filters, and `{_TOLD}` after a name"
+                )
+            else:
+                place = _place(name)
+                parts += self._field(place, asked, depth)
+        return _all_of(parts)
+
+    def _several(self, name: str, asked: object, depth: int) -> Condition:
+        if not isinstance(asked, list | tuple) or not asked:
+            raise QueryError(f"`{name}` takes a list of filters, not {asked!r}")
+        parts = [self.filter(each, depth + 1) for each in asked]
+        return _all_of(parts) if name == "$and" else AnyOf(tuple(parts))
+
+    def _field(self, place: Place, asked: object, depth: int) -> list[Condition]:
+        if not isinstance(asked, Mapping):
+            return [self._test(place, "$eq", asked, depth)]
+        if not asked:
+            raise QueryError(f"`{place.name}` is compared with {{}}; use `{_TOLD}`")
+        return [self._test(place, sign, operand, depth) for sign, operand in asked.items()]
+
+    def _test(self, place: Place, sign: object, operand: object, depth: int) -> Condition:
+        if sign == "$not":
+            if not isinstance(operand, Mapping):
+                raise QueryError(
+                    f"`$not` after `{place.name}` takes operators, such as "
+                    f'{{"$gt": 5}}, not {operand!r}; for a value use `$ne`'
+                )
+            if depth >= MAX_DEPTH:
+                raise QueryError(f"`where` is nested deeper than {MAX_DEPTH} levels; flatten it")
+            return Not(_all_of(self._field(place, operand, depth + 1)))
+        self._count()
+        if sign in ("$eq", "$ne"):
+            found = _among(place, [_scalar(place, operand)])
+            return found if sign == "$eq" else Not(found)
+        if sign in ("$in", "$nin"):
+            if not isinstance(operand, list | tuple | set | frozenset):
+                raise QueryError(f"`{sign}` takes a list of values, not {operand!r}")
+            found = _among(place, [_scalar(place, each) for each in operand])
+            return found if sign == "$in" else Not(found)
+        if sign == "$exists":
+            if not isinstance(operand, bool):
+                raise QueryError(f"`$exists` takes True or False, not {operand!r}")
+            return Exists(place) if operand else Not(Exists(place))
+        if sign == "$contains":
+            return _contains(place, operand)
+        if isinstance(sign, str) and sign in _SIGNS:
+            return _ordered(place, sign, operand)
+        raise QueryError(f"unknown operator `{sign}` after `{place.name}`; use `{_TOLD}`")
+
+    def _count(self) -> None:
+        self._conditions += 1
+        if self._conditions > MAX_CONDITIONS:
+            raise QueryError(
+                f"`where` has more than {MAX_CONDITIONS} conditions; use `$in` for many values"
+            )
+
+
+def _place(name: str) -> Place:
+    try:
+        check_text(name, max_bytes=MemoryItem.max_content_bytes)
+    except ValueError as exc:
+        raise QueryError(f"`where` names {name!r}, which no item can have: {exc}") from None
+    if name in FIELDS:
+        return Place(name, is_extra=False)
+    start = next(filter(name.startswith, _OF_EXTRA), "")
+    return Place(name.removeprefix(start), is_extra=True)
+
+
+def _all_of(parts: list[Condition]) -> Condition:
+    flat = [each for p in parts for each in (p.parts if isinstance(p, AllOf) else (p,))]
+    return flat[0] if len(flat) == 1 else AllOf(tuple(flat))
+
+
+def _scalar(place: Place, value: object) -> Scalar:
+    """Return what a value may be equal to, of a plain type."""
+    if place.name in TIMES and not place.is_extra:
+        return None if value is None else _time(place, value)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        try:
+            return check_text(str.__str__(value), max_bytes=MemoryItem.max_content_bytes)
+        except ValueError as exc:
+            raise QueryError(f"`where` cannot compare `{place.name}`: {exc}") from None
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return float(value)
+    raise QueryError(
+        f"`where` cannot compare `{place.name}` with {value!r}; use text, a finite number, True, "
+        "False or None, and times with `created_at` and `updated_at` only"
+    )
+
+
+def _time(place: Place, value: object) -> datetime:
+    try:
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        if isinstance(value, datetime):
+            return to_utc(value)
+    except ValueError as exc:
+        raise QueryError(f"`where` cannot compare `{place.name}`: {exc}") from None
+    raise QueryError(f"`{place.name}` is a time; compare it with a datetime, not {value!r}")
+
+
+def _among(place: Place, values: list[Scalar]) -> Condition:
+    if not place.is_extra and place.name not in TIMES:
+        # Nothing else can be equal, and a database might think otherwise.
+        if place.name == "version":
+            numbers = (v for v in values if isinstance(v, int | float) and not isinstance(v, bool))
+            values = [int(number) for number in numbers if number == int(number)]
+        else:
+            values = [value for value in values if value is None or isinstance(value, str)]
+    return Among(place, tuple(values)) if values else AnyOf(())
+
+
+def _ordered(place: Place, sign: str, operand: object) -> Condition:
+    value = _scalar(place, operand)
+    if value is None or isinstance(value, bool):
+        raise QueryError(
+            f"`{sign}` compares `{place.name}` with a number, a text or a time, not {value!r}"
+        )
+    if isinstance(value, int | float) and abs(value) >= MAX_ORDERED:
+        raise QueryError(
+            f"`{sign}` cannot compare `{place.name}` with {value}: from 2**53 on stores would "
+            "round differently; keep such numbers as text of one width"
+        )
+    if not place.is_extra and place.name not in TIMES:
+        is_number = not isinstance(value, str)
+        if is_number is not (place.name == "version"):
+            return AnyOf(())
+    return Ordered(place, _SIGNS[sign], value)
+
+
+def _contains(place: Place, operand: object) -> Condition:
+    if place.name in TIMES and not place.is_extra:
+        raise QueryError(f"`{place.name}` is a time and holds nothing; use `$gte` and `$lt`")
+    value = _scalar(place, operand)
+    assert not isinstance(value, datetime)  # noqa: S101 - only times are compared with times
+    if not place.is_extra and (place.name == "version" or not isinstance(value, str)):
+        return AnyOf(())
+    return Contains(place, value)

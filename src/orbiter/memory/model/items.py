@@ -1,0 +1,291 @@
+"""Memory items: what is remembered, by whom, in which state.
+
+An item checks itself when made and when a field is set, so a store never meets a bad one unless
+a list or dict inside it was changed behind its back; stores take `take_in` for that.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StrictStr,
+    field_validator,
+)
+
+from orbiter.memory.errors import ItemTypeError, StatusError
+from orbiter.memory.model.ids import new_id
+from orbiter.memory.model.tool_calls import ToolCall, call_id, call_input, call_name
+from orbiter.memory.model.validation import Json, check_json, check_name, check_text, to_utc
+
+__all__ = [
+    "MAX_JSON",
+    "MAX_NATIVE",
+    "AIMemory",
+    "HumanMemory",
+    "MemoryItem",
+    "MemoryMetadata",
+    "MemoryStatus",
+    "Role",
+    "SystemMemory",
+    "ToolMemory",
+    "calls_of",
+    "new_id",
+    "result_id",
+    "role_of",
+]
+
+Role = Literal["system", "human", "ai", "tool"]
+"""Who speaks in a conversation."""
+
+_ROLES: frozenset[str] = frozenset(("system", "human", "ai", "tool"))
+
+MAX_JSON = 2**20
+"""Most bytes of JSON in `metadata.extra`, and in a message's tool calls."""
+
+MAX_NATIVE = 8 * 2**20
+"""Most bytes of JSON in `native`: pictures are sent in it."""
+
+
+def _name(value: str) -> str:
+    return check_name(value, max_chars=256)
+
+
+def _json(value: object) -> Json:
+    return check_json(value, max_bytes=MAX_JSON)
+
+
+def _native(value: object) -> Json:
+    return check_json(value, max_bytes=MAX_NATIVE)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _iso(value: datetime) -> str:
+    # Fixed width, so that text order is time order in every store.
+    return value.isoformat(timespec="microseconds")
+
+
+_Name = Annotated[StrictStr, AfterValidator(_name)]
+_ScopeId = Annotated[StrictStr, AfterValidator(lambda value: check_text(value, max_bytes=1024))]
+_JsonObject = Annotated[dict[str, Any], BeforeValidator(_json)]
+_NativeObject = Annotated[dict[str, Any], BeforeValidator(_native)]
+_JsonObjects = Annotated[list[dict[str, Any]], BeforeValidator(_json)]
+_Instant = Annotated[
+    datetime, AfterValidator(to_utc), PlainSerializer(_iso, return_type=str, when_used="json")
+]
+
+
+class MemoryStatus(StrEnum):
+    """Where an item stands: only `draft` may still go both ways."""
+
+    DRAFT = "draft"
+    ACCEPTED = "accepted"
+    DISCARD = "discard"
+
+
+_MOVES = {
+    (MemoryStatus.DRAFT, MemoryStatus.ACCEPTED),
+    (MemoryStatus.DRAFT, MemoryStatus.DISCARD),
+    (MemoryStatus.ACCEPTED, MemoryStatus.DISCARD),
+}
+
+
+class MemoryMetadata(BaseModel):
+    """Whose memory it is. As a filter, a field counts only when it is not `None`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    user_id: _ScopeId | None = None
+    session_id: _ScopeId | None = None
+    task_id: _ScopeId | None = None
+    agent_id: _ScopeId | None = None
+    extra: _JsonObject = Field(default_factory=dict)
+
+
+class MemoryItem(BaseModel):
+    """Anything remembered. Subclass it, with a `memory_type` of your own, for your own kinds.
+
+    Setting a field checks it and touches `updated_at`. Items compare by value.
+    """
+
+    # Building seven validators takes longer than importing most of pydantic; each waits for use.
+    model_config = ConfigDict(validate_assignment=True, extra="forbid", defer_build=True)
+
+    max_content_bytes: ClassVar[int] = 2**20
+    """Longest content in UTF-8 bytes; a subclass may raise it."""
+
+    registered: ClassVar[bool] = True
+    """Set to `False` in a class that is only a base for others and never stored itself."""
+
+    id: _Name = Field(default_factory=new_id)
+    content: StrictStr
+    memory_type: _Name = "item"
+    status: MemoryStatus = MemoryStatus.ACCEPTED
+    metadata: MemoryMetadata = Field(default_factory=MemoryMetadata)
+    native: _NativeObject = Field(default_factory=dict)
+    """What a provider's message held beyond text and tool calls, by message format."""
+    created_at: _Instant = Field(default_factory=_now)
+    updated_at: _Instant = Field(default_factory=_now)
+    version: int = Field(default=1, ge=1)
+    """How many times a store has written the item; the store sets it."""
+    expires_at: _Instant | None = None
+    """From this instant on the item is gone, from every read and for good; `None` keeps it."""
+
+    @field_validator("content")
+    @classmethod
+    def _check_content(cls, value: str) -> str:
+        return check_text(value, max_bytes=cls.max_content_bytes)
+
+    @field_validator("memory_type")
+    @classmethod
+    def _check_type(cls, value: str) -> str:
+        own = cls.model_fields["memory_type"].default
+        if own not in ("item", value):
+            raise ValueError(f"a `{cls.__name__}` is always `{own}`, not `{value}`")
+        return value
+
+    def model_post_init(self, _context: Any, /) -> None:
+        """Start `updated_at` at `created_at`: a new item has not been changed."""
+        if "updated_at" not in self.model_fields_set:
+            self.__dict__["updated_at"] = self.created_at
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        if cls.__dict__.get("registered", True):
+            _register(cls)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            if name != "expires_at" or value is not None:  # most items have no end
+                yield name, value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name not in {"updated_at", "version"}:
+            super().__setattr__("updated_at", _now())
+
+    def transition(self, status: MemoryStatus) -> None:
+        """Move to *status* and touch `updated_at`; raise `StatusError` if that is not allowed."""
+        if (self.status, status) not in _MOVES:
+            raise StatusError(self.status, status)
+        self.status = MemoryStatus(status)
+
+
+_registry: dict[str, type[MemoryItem]] = {}
+
+
+def _bases(cls: type[MemoryItem]) -> list[type[MemoryItem]]:
+    return [base for base in cls.__mro__[1:] if issubclass(base, MemoryItem)]
+
+
+def _register(cls: type[MemoryItem]) -> None:
+    name = cls.model_fields["memory_type"].default
+    inherited = (base.model_fields["memory_type"].default for base in _bases(cls))
+    if not isinstance(name, str) or name in inherited:
+        raise ItemTypeError(
+            f"`{cls.__name__}` needs a `memory_type` of its own, so that stores can bring it back "
+            f'as itself; add: memory_type: str = "{cls.__name__.lower()}"'
+        )
+    taken = _registry.get(name)
+    # A class made anew, in a notebook cell or inside a function, replaces its former self.
+    renewed = taken is not None and (
+        (taken.__module__, taken.__qualname__) == (cls.__module__, cls.__qualname__)
+        or ("<locals>" in taken.__qualname__ and "<locals>" in cls.__qualname__)
+    )
+    if taken is not None and not renewed:
+        raise ItemTypeError(
+            f"`{cls.__qualname__}` claims memory_type `{name}`, which is "
+            f"`{taken.__module__}.{taken.__qualname__}`'s; choose another"
+        )
+    _registry[name] = cls
+
+
+class SystemMemory(MemoryItem):
+    """Instructions to the model."""
+
+    memory_type: str = "system"
+
+
+class HumanMemory(MemoryItem):
+    """What a person said; it starts a round."""
+
+    memory_type: str = "human"
+
+
+class AIMemory(MemoryItem):
+    """What the model said, and the tools it called; a call's id is its `"id"`."""
+
+    memory_type: str = "ai"
+    tool_calls: _JsonObjects = Field(default_factory=list)
+
+    @field_validator("content", mode="before")
+    @classmethod
+    def _read_null(cls, value: object) -> object:
+        return "" if value is None else value  # what OpenAI sends beside a call
+
+    @field_validator("tool_calls", mode="before")
+    @classmethod
+    def _read_no_calls(cls, value: object) -> object:
+        return [] if value is None else value
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        """The tool calls with name, arguments and id, whatever shape they came in."""
+        return [
+            ToolCall(call_name(call), call_input(call), call_id(call) or None)
+            for call in self.tool_calls
+        ]
+
+
+class ToolMemory(MemoryItem):
+    """One tool's answer to one call."""
+
+    memory_type: str = "tool"
+    tool_call_id: StrictStr = ""
+    tool_name: StrictStr = ""
+    is_error: bool = False
+
+    @field_validator("tool_call_id", "tool_name")
+    @classmethod
+    def _check_names(cls, value: str) -> str:
+        return check_text(value, max_bytes=1024)
+
+
+_KINDS: dict[type[MemoryItem], Role] = {
+    HumanMemory: "human",
+    AIMemory: "ai",
+    ToolMemory: "tool",
+    SystemMemory: "system",
+}
+
+
+def role_of(item: MemoryItem) -> Role | None:
+    """Return who speaks in *item*; `None` for a kind that is not part of a conversation."""
+    role = _KINDS.get(item.__class__)  # asked for every item of every window
+    if role is not None:
+        return role
+    for kind, inherited in _KINDS.items():
+        if isinstance(item, kind):
+            return inherited
+    return item.memory_type if item.memory_type in _ROLES else None  # type: ignore[return-value]  # narrowed by the set
+
+
+def calls_of(item: MemoryItem) -> list[dict[str, Any]]:
+    """Return the tool calls of *item*; none unless the model made it."""
+    return item.tool_calls if isinstance(item, AIMemory) else []
+
+
+def result_id(item: MemoryItem) -> str:
+    """Return the id of the call that *item* answers, or `""`."""
+    return item.tool_call_id if isinstance(item, ToolMemory) else ""

@@ -1,0 +1,164 @@
+"""What may be remembered at all: the checks every text and JSON value passes at the edge.
+
+Each rule is here because some store could not hold the value, so what one store accepts, all
+accept. Every function returns the checked value or raises a `ValueError` that names the place.
+"""
+
+import math
+from datetime import UTC, datetime
+
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_INTEGER",
+    "Json",
+    "check_json",
+    "check_name",
+    "check_positive",
+    "check_tag",
+    "check_text",
+    "to_utc",
+]
+
+MAX_DEPTH = 32
+"""How deep JSON may nest: far beyond real use, far below any parser's own limit."""
+
+MAX_INTEGER = 2**63
+"""JSON integers beyond 64 bits lose digits in SQLite and in many parsers."""
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+"""What JSON can say."""
+
+
+def check_text(value: str, *, max_bytes: int) -> str:
+    """Return *value* if every store can hold it, code point for code point."""
+    if value.isascii():
+        size = len(value)
+    else:
+        try:
+            size = len(value.encode())
+        except UnicodeEncodeError as exc:
+            raise ValueError(
+                f"lone surrogate U+{ord(value[exc.start]):04X} at position {exc.start}; "
+                "decode the text with errors='replace' first"
+            ) from None
+    if "\0" in value:
+        raise ValueError(f"U+0000 at position {value.index(chr(0))}; remove it, no store keeps it")
+    if size > max_bytes:
+        raise ValueError(f"{size:,} bytes of text, at most {max_bytes:,} are allowed; split it")
+    return value
+
+
+def check_name(value: str, *, max_chars: int) -> str:
+    """Return *value* if it can serve as an id: some text, not too long."""
+    if not value:
+        raise ValueError("must not be empty")
+    if len(value) > max_chars:
+        raise ValueError(f"{len(value):,} characters, at most {max_chars} are allowed")
+    return check_text(value, max_bytes=4 * max_chars)
+
+
+def check_tag(field: str, value: object) -> str:
+    """Return *value* if a Redis Cluster can tell by it where keys lie: a name without braces."""
+    if not isinstance(value, str):
+        raise ValueError(f"`{field}` must be text, not {value!r}")  # noqa: TRY004 - one family
+    try:
+        check_name(value, max_chars=256)
+    except ValueError as exc:
+        raise ValueError(f"`{field}`: {exc}") from None
+    if "{" in value or "}" in value:
+        raise ValueError(f"`{field}` {value!r} holds a brace, which Redis Cluster reads; drop it")
+    return value
+
+
+def check_json(value: object, *, max_bytes: int) -> Json:
+    """Return a deep copy of *value* made of plain JSON types only.
+
+    The copy shares nothing with *value*, so later changes to either stay apart.
+    """
+    return _Walk(max_bytes).copy(value, "", 0)
+
+
+class _Walk:
+    """One pass over a JSON value: copies, checks and measures it."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.room = max_bytes
+
+    def copy(self, value: object, path: str, depth: int) -> Json:
+        if value is None or value is True or value is False:
+            return self._spend(value, 5)
+        if isinstance(value, str):
+            return self._spend(self._text(value, path), _size(value) + 2)
+        if isinstance(value, int):
+            return self._spend(self._integer(int(value), path), 8)
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                raise ValueError(f"{_at(path)}{value} is not JSON; use None or a string")
+            return self._spend(float(value), 8)
+        if isinstance(value, dict | list) and depth >= MAX_DEPTH:
+            raise ValueError(f"{_at(path)}nested deeper than {MAX_DEPTH} levels; flatten it")
+        if isinstance(value, dict):
+            self._spend(None, 2)
+            return {
+                self._key(key, path): self.copy(inner, f"{path}.{key}", depth + 1)
+                for key, inner in value.items()
+            }
+        if isinstance(value, list):
+            self._spend(None, 2)
+            return [self.copy(inner, f"{path}[{i}]", depth + 1) for i, inner in enumerate(value)]
+        raise ValueError(
+            f"{_at(path)}`{type(value).__name__}` is not JSON; "
+            "use None, bool, int, float, str, list or dict"
+        )
+
+    def _spend(self, value: Json, size: int) -> Json:
+        self.room -= size
+        if self.room < 0:
+            raise ValueError(f"more than {self.max_bytes:,} bytes of JSON; store it elsewhere")
+        return value
+
+    def _text(self, value: str, path: str) -> str:
+        try:
+            return check_text(str.__str__(value), max_bytes=self.max_bytes)
+        except ValueError as exc:
+            raise ValueError(f"{_at(path)}{exc}") from None
+
+    def _key(self, key: object, path: str) -> str:
+        if not isinstance(key, str):
+            raise ValueError(f"{_at(path)}key {key!r} is not a string")  # noqa: TRY004 - pydantic reports ValueError only
+        checked = self._text(key, f"{path}.{key!r}")
+        self._spend(None, _size(key) + 3)
+        return checked
+
+    @staticmethod
+    def _integer(value: int, path: str) -> int:
+        if not -MAX_INTEGER <= value < MAX_INTEGER:
+            raise ValueError(f"{_at(path)}integer beyond 64 bits; store it as a string")
+        return value
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def _at(path: str) -> str:
+    shown = path.removeprefix(".").encode("unicode_escape").decode()
+    return f"at `{shown}`: " if shown else ""
+
+
+def check_positive(**numbers: object) -> None:
+    """Raise a `ValueError` that names the first that is no number above 0."""
+    for name, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            raise ValueError(f"`{name}` must be a number above 0, not {value!r}")
+
+
+def to_utc(value: datetime) -> datetime:
+    """Return *value* in UTC; a naive time is taken as UTC."""
+    if value.tzinfo is None:
+        return value.replace(tzinfo=UTC)
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"{value.isoformat()} lies outside the years 1 to 9999 in UTC") from None

@@ -1,0 +1,224 @@
+"""Facts among the candidates: what holds comes first, or what held at the time asked about.
+
+A fact is judged as of now, against all that is asserted of its key: none of them says by itself
+whether another has taken its place. What was wrong never comes.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import NamedTuple
+
+from orbiter.memory.model.facts import FactMemory, FactSpan, dated, holding, timeline
+from orbiter.memory.model.facts.asserted import NO_END, assertions, judged_at
+from orbiter.memory.model.items import MemoryItem, MemoryStatus
+from orbiter.memory.model.protocols import MemoryStore
+from orbiter.memory.model.query import SCOPE_FIELDS
+from orbiter.memory.recall._explanation import FACT, HOLDS, Reason, Why
+from orbiter.memory.recall._mode_search import Asked
+from orbiter.memory.recall._query_analysis import Question
+from orbiter.memory.recall._scoring import Scored
+from orbiter.memory.recall._select import Weighed
+from orbiter.memory.recall._times import asked_about, overlap, told_of
+from orbiter.memory.text import words
+
+__all__ = ["judged"]
+
+_HELD = 0.1
+"""Points by which others stand behind what holds, which has the best place of its key."""
+_NEXT = 0.01
+"""Points between those that held at the time asked about."""
+
+_Key = tuple[str | None, ...]
+"""Whose fact it is, and its key."""
+
+
+class _Known(NamedTuple):
+    """What is known of one key."""
+
+    first: Sequence[FactMemory]
+    """What answers a question: what holds; or what held at the time asked about, longest first."""
+    spans: dict[str, FactSpan]
+    """From when to when each holds, the time to be told of; what never did is not in it."""
+    now: datetime
+    """When that is so."""
+
+
+async def judged(
+    store: MemoryStore, weighed: Weighed, asked: Asked, *, is_ordered: bool
+) -> Weighed:
+    """Return the candidates with their facts judged as of `asked.now`.
+
+    Those that were retracted, proposed or never held are left out. Of one key, what holds takes
+    the best place, or what held at the time that the question names, and the others follow; it is
+    brought in where only those were found. With *is_ordered*, the order is that of time, and only
+    what is left out changes.
+    """
+    facts = [one.item for one in weighed.scored if isinstance(one.item, FactMemory)]
+    if not facts:
+        return weighed
+    known = await _known(store, facts, asked, weighed.question)
+    asked = asked._replace(now=max((each.now for each in known.values()), default=asked.now))
+    spans = {key: span for each in known.values() for key, span in each.spans.items()}
+    scored = [one for one in weighed.scored if _may_show(one.item, spans, asked)]
+    placed = _Placed()
+    if not is_ordered:
+        scored = _placed(scored, weighed, known, asked, placed)
+
+    def why(one: Scored) -> Why:
+        if not isinstance(one.item, FactMemory):
+            return weighed.why(one)
+        others = {part: points for part, points in one.points.items() if part != FACT}
+        found = () if one.item.id in placed.brought else weighed.why(replace(one, points=others))
+        told = Reason(FACT, one.points.get(FACT, 0.0), _told(one.item, spans, asked.now))
+        return Why(sorted((*found, told), key=lambda reason: -abs(reason.points)))
+
+    def has_evidence(one: Scored) -> bool:
+        if one.item.id in placed.silent:
+            return False
+        return one.item.id in placed.brought or weighed.has_evidence(one)
+
+    return weighed._replace(
+        scored=scored, why=why, has_evidence=has_evidence, spans=spans, now=asked.now
+    )
+
+
+async def _known(
+    store: MemoryStore, found: Iterable[FactMemory], asked: Asked, question: Question
+) -> dict[_Key, _Known]:
+    """Read what else is asserted of the keys found, as far as it is trusted enough."""
+    keys = sorted({fact.key for fact in found})
+    some = replace(asked.filters, since=None, until=None, where=asked.trusted)
+    facts: dict[_Key, list[FactMemory]] = {}
+    for fact in await assertions(store, some, keys):
+        facts.setdefault(_key(fact), []).append(fact)
+    times = asked_about(question.times)
+    return {key: _of_key(each, times, asked.now) for key, each in facts.items()}
+
+
+def _of_key(
+    facts: list[FactMemory], times: Sequence[tuple[datetime, datetime]], now: datetime
+) -> _Known:
+    now = judged_at(facts, now)
+    holds = holding(facts, as_of=now, known_at=NO_END)
+    spans: dict[str, list[FactSpan]] = {}
+    for span in timeline(facts, known_at=NO_END):
+        spans.setdefault(span.fact.id, []).append(span)
+    told = {name: told_of(each, times, now) for name, each in spans.items()}
+    then = [span for span in told.values() if overlap(span, times)]
+    if holds is not None and any(start <= now <= end for start, end in times):
+        then = []  # the present is asked about
+    then.sort(key=lambda span: (-overlap(span, times), span.start))
+    first = [span.fact for span in then] or ([] if holds is None else [holds])
+    return _Known(first, told, now)
+
+
+def _may_show(item: MemoryItem, spans: dict[str, FactSpan], asked: Asked) -> bool:
+    if not isinstance(item, FactMemory):
+        return True
+    if item.status is not MemoryStatus.ACCEPTED:  # as somebody does who reviews proposals
+        return item.status is asked.filters.status
+    return item.id in spans
+
+
+@dataclass(slots=True)
+class _Placed:
+    """What became of some candidates."""
+
+    brought: set[str] = field(default_factory=set)
+    """The ids of those that no search had found."""
+    silent: set[str] = field(default_factory=set)
+    """The ids of those that others speak for well enough."""
+
+
+def _placed(
+    scored: list[Scored],
+    weighed: Weighed,
+    known: dict[_Key, _Known],
+    asked: Asked,
+    placed: _Placed,
+) -> list[Scored]:
+    """Return the candidates in their new order; *placed* gets what became of them."""
+    groups: dict[_Key, list[Scored]] = {}
+    for one in scored:
+        if isinstance(one.item, FactMemory) and one.item.status is MemoryStatus.ACCEPTED:
+            groups.setdefault(_key(one.item), []).append(one)
+    changed: dict[str, Scored] = {}
+    for key, group in groups.items():
+        worthy = {one.item.id: one for one in group if weighed.has_evidence(one)}
+        if not worthy:
+            continue
+        best = max(one.score for one in worthy.values())
+        first = [fact for fact in known[key].first if asked.filters.matches(fact)]
+        for number, fact in enumerate(first):
+            place = best - _NEXT * min(number, 9)
+            there = worthy.pop(fact.id, None)
+            if there is None:
+                placed.brought.add(fact.id)
+                changed[fact.id] = Scored(fact, -1, {FACT: place})
+            elif there.score != place:
+                changed[fact.id] = _with(there, place - there.score)
+        spans = known[key].spans
+        if not known[key].first:  # nothing holds: what did is all there is to tell
+            coming = [one for one in worthy.values() if spans[one.item.id].start > asked.now]
+            changed |= {one.item.id: _with(one, -_HELD) for one in coming}
+            continue
+        spoken = _that_speak(list(worthy.values()), weighed.question, spans, asked.now)
+        placed.silent.update(worthy.keys() - spoken)
+        changed |= {name: _with(one, -_HELD) for name, one in worthy.items()}
+    kept = [changed.pop(one.item.id, one) for one in scored]
+    return sorted(
+        (*kept, *changed.values()),
+        key=lambda one: (-one.score, -one.item.created_at.timestamp(), one.item.id),
+    )
+
+
+def _that_speak(
+    others: list[Scored], question: Question, spans: dict[str, FactSpan], now: datetime
+) -> set[str]:
+    """Return which of those that do not hold are worth a place beside the one that does.
+
+    The last that held is, and the next that will; of the others, those whose value is asked for,
+    or all if a time is.
+    """
+    if question.times or question.asks_when:
+        return {one.item.id for one in others}
+    asked = frozenset(words.terms(question.text))
+    starts = {one.item.id: spans[one.item.id].start for one in others}
+    held = [name for name, start in starts.items() if start <= now]
+    coming = [name for name, start in starts.items() if start > now]
+    near = {*sorted(held, key=starts.__getitem__)[-1:], *sorted(coming, key=starts.__getitem__)[:1]}
+    return {
+        one.item.id
+        for one in others
+        if one.item.id in near
+        or asked.intersection(_terms(one.item)).difference(_key_terms(one.item))
+    }
+
+
+def _terms(item: MemoryItem) -> frozenset[str]:
+    return frozenset(words.terms(item.content))
+
+
+def _key_terms(item: MemoryItem) -> frozenset[str]:
+    assert isinstance(item, FactMemory)  # noqa: S101 - only facts get here
+    return frozenset(words.terms(item.key.replace("_", " ")))
+
+
+def _with(one: Scored, points: float) -> Scored:
+    return replace(one, points={**one.points, FACT: points})
+
+
+def _told(item: FactMemory, spans: dict[str, FactSpan], now: datetime) -> str:
+    span = spans.get(item.id)
+    if span is None:
+        return "is proposed, not accepted"
+    when = f" {dated(span, now=now)}".rstrip()
+    if span.start > now:
+        return f"will hold{when}"
+    return f"{HOLDS}{when}" if span.end is None or span.end > now else f"held{when}"
+
+
+def _key(fact: MemoryItem) -> _Key:
+    assert isinstance(fact, FactMemory)  # noqa: S101 - only facts get here
+    return (*(getattr(fact.metadata, name) for name in SCOPE_FIELDS), fact.key)

@@ -1,0 +1,161 @@
+"""Asking on where a flood of copies fills an answer, so that it crowds out nothing else.
+
+A store answers with the best of what matches. If most of that says the same, it is asked again for
+what says something else, a bounded number of times.
+"""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
+
+from orbiter.memory.errors import QueryError
+from orbiter.memory.model.filters import Where
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.query import Query
+from orbiter.memory.recall.near_duplicates import DIGITS, SERIES, Floods, floods_in
+from orbiter.memory.tasks.offload import apart, is_much_text
+
+__all__ = ["both", "thinned", "unflooded"]
+
+_TIMES = 8
+"""How often a store is asked again for one list."""
+_MOST = 2_000
+"""Items of one answer, where copies must be told one by one."""
+_COPIES = 3
+"""Copies of a text from which it is worth naming the text rather than each copy."""
+_LINKED = 20
+"""Copies of a flood that are weighed, and told as repeats."""
+_SHARE = 0.85
+"""Share of a flood's text that all must have to the letter to be told by it alone."""
+_LONGEST = 1_000
+_COMPARED = 16
+
+Ask = Callable[[Query], Awaitable[Sequence[MemoryItem]]]
+
+
+def both(one: Where | None, other: Where | None) -> Where | None:
+    """Return the filter that asks for what both filters ask for."""
+    if not one or not other:
+        return one or other
+    return {"$and": [one, other]}
+
+
+async def unflooded(ask: Ask, asked: Query, *, enough: int) -> list[MemoryItem]:
+    """Return what *ask* finds, best first, at least *enough* that differ if there are so many.
+
+    Of a flood that filled the answer, some copies are among it. What was found later comes later:
+    it was no better than the copies before it.
+    """
+    found = {item.id: item for item in await ask(asked)}
+    is_all, out = len(found) < asked.limit, _Excluded()
+    floods = Floods()
+    for _ in range(_TIMES):
+        if not is_all:
+            items = list(found.values())
+            floods = await apart(is_much_text(items), floods_in, items)
+        if is_all or not floods or _count_different(found, floods) >= enough:
+            break
+        for numbers in (floods.copies, floods.series):
+            copies = [item for key, item in found.items() if key in numbers]
+            await apart(is_much_text(copies), out.take, copies, numbers)
+        try:
+            again = replace(asked, where=both(asked.where, out.where), limit=out.room(asked.limit))
+        except QueryError:  # the caller's filter is as large as one can be
+            break
+        # As many of each as show that it is a flood.
+        found = {item.id: item for item in thinned(found.values(), floods, most=SERIES + 1)}
+        more = await ask(again)
+        is_all = len(more) < again.limit or all(item.id in found for item in more)
+        found |= {item.id: item for item in more if item.id not in found}
+    return list(found.values())
+
+
+def thinned(
+    items: Collection[MemoryItem],
+    floods: Floods,
+    *,
+    most: int = _LINKED,
+    most_of_series: int | None = None,
+) -> list[MemoryItem]:
+    """Return *items* with at most so many of each flood and of each series, the first of them."""
+    kept = list(items)
+    for numbers, limit in ((floods.copies, most), (floods.series, most_of_series)):
+        if numbers and limit is not None:
+            kept = _first_of_each(kept, numbers, limit)
+    return kept
+
+
+def _first_of_each(
+    items: Sequence[MemoryItem], numbers: Mapping[str, int], most: int
+) -> list[MemoryItem]:
+    left: Counter[int] = Counter()
+    kept = []
+    for item in items:
+        number = numbers.get(item.id)
+        if number is not None:
+            left[number] += 1
+        if number is None or left[number] <= most:
+            kept.append(item)
+    return kept
+
+
+def _count_different(found: Mapping[str, MemoryItem], floods: Floods) -> int:
+    return len(thinned(found.values(), floods, most=1, most_of_series=1))
+
+
+@dataclass(slots=True)
+class _Excluded:
+    """What a store is to leave out: by its text, by most of its text, or one by one."""
+
+    texts: set[str] = field(default_factory=set)
+    chunks: set[str] = field(default_factory=set)
+    ids: set[str] = field(default_factory=set)
+
+    def take(self, items: Sequence[MemoryItem], floods: Mapping[str, int]) -> None:
+        """Leave out the *floods* that *items* belong to."""
+        by_flood: dict[int, list[MemoryItem]] = {}
+        for item in items:
+            by_flood.setdefault(floods[item.id], []).append(item)
+        for flood in by_flood.values():
+            counts = Counter(item.content for item in flood)
+            self.texts |= {text for text, count in counts.items() if count >= _COPIES}
+            by_words: dict[str, list[MemoryItem]] = {}
+            for item in flood:
+                if item.content not in self.texts:
+                    by_words.setdefault(DIGITS.sub("", item.content), []).append(item)
+            for same in by_words.values():
+                chunk = _common([item.content for item in same]) if len(same) > _LINKED else ""
+                self.chunks |= {chunk} if chunk else set()
+                self.ids |= set() if chunk else {item.id for item in same}
+
+    @property
+    def where(self) -> Where:
+        """The filter that leaves it out."""
+        parts: list[Where] = [
+            {"$not": {"content": {"$contains": each}}} for each in sorted(self.chunks)
+        ]
+        if self.texts:
+            parts.append({"content": {"$nin": sorted(self.texts)}})
+        if self.ids:
+            parts.append({"id": {"$nin": sorted(self.ids)}})
+        return {"$and": parts}
+
+    def room(self, limit: int) -> int:
+        """Return how many to ask for: copies that are told one by one need much."""
+        return max(limit, _MOST) if self.ids else limit
+
+
+def _common(texts: Sequence[str]) -> str:
+    """Return what all *texts* hold to the letter, if that is nearly all they hold."""
+    some = sorted(set(texts), key=lambda text: (len(text), text))[
+        :: max(1, len(texts) // _COMPARED)
+    ]
+    if not some or len(some[-1]) > _LONGEST:
+        return ""
+    common = some[0]
+    for text in some[1:]:
+        if common not in text:
+            match = SequenceMatcher(None, common, text, autojunk=False).find_longest_match()
+            common = common[match.a : match.a + match.size]
+    return common if len(common) >= _SHARE * len(some[len(some) // 2]) else ""

@@ -1,0 +1,203 @@
+"""Recall from a store that finds neither by words nor by meaning, such as Redis.
+
+A private index in this process follows the store. It is derived, so it may be thrown away at any
+moment; what is returned is what the store had when it was read for this very answer.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Unpack
+
+from orbiter.memory.model.copying import copy_item
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.protocols import Embeddings, MemoryStore
+from orbiter.memory.model.query import SCOPE_FIELDS, check_size
+from orbiter.memory.recall._hits import Recalled
+from orbiter.memory.recall._modes import check_mode, no_meaning
+from orbiter.memory.recall._recall import RecallOptions, check_scope, recall
+from orbiter.memory.tasks.event_loop import OneLoop
+
+if TYPE_CHECKING:
+    from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
+
+__all__ = ["Mirror"]
+
+_PAGE = 500
+_SCOPES = 64
+"""How many scopes are held; those asked for last."""
+_ROOM = 4
+"""How many times `most` items are held at most, whoever's they are."""
+_MOST_CHARS = 64 * 2**20
+"""Characters of all that is held for scopes other than the one asked for last."""
+
+_Owner = tuple[str | None, ...]
+"""The scope fields of an item, or of what was asked for, where `None` is anyone's."""
+
+
+class Mirror:
+    """Recalls from *store* by way of an index in memory, which *embeddings* let find by meaning.
+
+    *store* must page: `search` takes `before`, and returns the newest first. Every answer reads
+    the newest *most* items of its scope, and older ones are not found. The index holds those of
+    the scopes asked for last, up to 64 scopes, four times *most* items and 64 million characters.
+    Answers are given one at a time.
+    """
+
+    def __init__(
+        self, store: MemoryStore, embeddings: Embeddings | None = None, *, most: int = 5_000
+    ) -> None:
+        self.store = store
+        self.embeddings = embeddings
+        self._most = check_size("most", most)
+        self._index: SQLiteMemoryStore | None = None
+        self._held: dict[str, MemoryItem] = {}
+        self._owned: dict[_Owner, set[str]] = {}
+        self._scopes: dict[_Owner, None] = {}
+        self._loop = OneLoop(repr(self))
+
+    def __repr__(self) -> str:
+        return f"Mirror({self.store!r})"
+
+    async def recall(
+        self, query: str, *, scope: MemoryMetadata | None, **options: Unpack[RecallOptions]
+    ) -> Recalled:
+        """Return the items of the store that answer *query*, as `recall` does, in any mode.
+
+        They are as the store has them. Of items that are new to the index, more than a hundred at
+        once are found by their words first, and by their meaning a little later.
+        """
+        check_scope(scope)
+        if check_mode(options.get("mode", "hybrid")) == "meaning" and self.embeddings is None:
+            raise no_meaning(self.store)
+        async with self._loop.turn:
+            there = await self._read(scope)
+            index = await self._opened()
+            try:
+                await self._follow(index, _owner(scope), there)
+            except BaseException:  # cancellation included: who knows what was written
+                await self._close()
+                raise
+            found = await recall(index, query, scope=scope, **options)
+        return _as_stored(found, there)
+
+    async def close(self) -> None:
+        """Drop the index; the store stays open. May be repeated; the next answer begins anew."""
+        async with self._loop.turn:
+            await self._close()
+
+    async def _close(self) -> None:
+        index, self._index = self._index, None
+        self._held.clear()
+        self._owned.clear()
+        self._scopes.clear()
+        if index is not None:
+            await index.close()
+
+    async def _opened(self) -> "SQLiteMemoryStore":
+        if self._index is None:
+            # Here, because who recalls from Postgres needs no SQLite.
+            from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore  # noqa: PLC0415
+
+            index = SQLiteMemoryStore(":memory:", embeddings=self.embeddings)
+            await index.init()
+            self._index = index
+        return self._index
+
+    async def _read(self, scope: MemoryMetadata | None) -> dict[str, MemoryItem]:
+        """Return the newest items of a scope, by id, newest first."""
+        found: dict[str, MemoryItem] = {}
+        while len(found) < self._most:
+            last = next(reversed(found.values()), None)
+            limit = min(_PAGE, self._most - len(found))
+            page = await self._page(scope, limit, last)
+            known = len(found)
+            found |= {item.id: item for item in page}
+            if len(page) < limit or len(found) == known:
+                break
+        return found
+
+    async def _page(
+        self, scope: MemoryMetadata | None, limit: int, before: MemoryItem | None
+    ) -> list[MemoryItem]:
+        if before is None:
+            return await self.store.search(metadata=scope, limit=limit)
+        return await self.store.search(  # type: ignore[call-arg]  # a store that pages
+            metadata=scope, limit=limit, before=before
+        )
+
+    async def _follow(
+        self, index: "SQLiteMemoryStore", scope: _Owner, there: dict[str, MemoryItem]
+    ) -> None:
+        """Bring the index in line with what is *there*: of this scope it holds that and no more."""
+        covered = [
+            key for owner, keys in self._owned.items() if _covers(scope, owner) for key in keys
+        ]
+        news = [item for key, item in there.items() if self._held.get(key) != item]
+        known = there.keys() - {item.id for item in news}
+        # What has changed goes, too: an update would leave its former self in the history.
+        await self._remove(index, [key for key in covered if key not in known])
+        await self._remove(index, [item.id for item in news if item.id in self._held])
+        if news:
+            await index.add_many(news[::-1])  # of one instant, the later one is the newer
+            for item in news:
+                self._held[item.id] = copy_item(item)
+                self._owned.setdefault(_owner(item.metadata), set()).add(item.id)
+        self._scopes.pop(scope, None)
+        self._scopes[scope] = None
+        while len(self._scopes) > 1 and self._is_full():
+            await self._forget(index, next(iter(self._scopes)))
+
+    def _is_full(self) -> bool:
+        if len(self._scopes) > _SCOPES or len(self._held) > _ROOM * self._most:
+            return True
+        return sum(len(item.content) for item in self._held.values()) > _MOST_CHARS
+
+    async def _forget(self, index: "SQLiteMemoryStore", scope: _Owner) -> None:
+        """Remove what is held for the sake of one scope only."""
+        del self._scopes[scope]
+        alone = [
+            key
+            for owner, keys in self._owned.items()
+            if _covers(scope, owner) and not any(_covers(other, owner) for other in self._scopes)
+            for key in keys
+        ]
+        await self._remove(index, alone)
+
+    async def _remove(self, index: "SQLiteMemoryStore", item_ids: Iterable[str]) -> None:
+        removed = list(item_ids)
+        if not removed:
+            return
+        await asyncio.gather(*(index.delete(item_id) for item_id in removed))
+        await index.purge()
+        for item_id in removed:
+            owner = _owner(self._held.pop(item_id).metadata)
+            self._owned[owner].discard(item_id)
+            if not self._owned[owner]:
+                del self._owned[owner]
+
+
+def _owner(metadata: MemoryMetadata | None) -> _Owner:
+    return tuple(getattr(metadata, name, None) for name in SCOPE_FIELDS)
+
+
+def _covers(scope: _Owner, owner: _Owner) -> bool:
+    return all(asked is None or asked == has for asked, has in zip(scope, owner, strict=True))
+
+
+def _as_stored(found: Recalled, there: dict[str, MemoryItem]) -> Recalled:
+    """Return the same answer with the store's items: the index counts versions of its own."""
+    return Recalled(
+        (
+            replace(
+                hit,
+                item=there[hit.item.id],
+                repeats=tuple(there[item.id] for item in hit.repeats),
+            )
+            for hit in found
+        ),
+        mode=found.mode,
+        considered=found.considered,
+        left_out=tuple(replace(one, item=there[one.item.id]) for one in found.left_out),
+        question=found.question,
+    )

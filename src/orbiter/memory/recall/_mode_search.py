@@ -1,0 +1,143 @@
+"""What each mode makes of a question: by all there is, by meaning alone, by time alone."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from orbiter.memory.model.filters import Where
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.protocols import MemoryStore
+from orbiter.memory.model.query import Query
+from orbiter.memory.recall._candidates import gather, nearest
+from orbiter.memory.recall._explanation import Reason, Why, is_important, is_recent, means, reasons
+from orbiter.memory.recall._features import UNRELATED, has_evidence, measure, standardise
+from orbiter.memory.recall._order import LOOKED_AT, order
+from orbiter.memory.recall._pool import is_talk
+from orbiter.memory.recall._query_analysis import in_words, read, shortened
+from orbiter.memory.recall._recent import newest_that_differ
+from orbiter.memory.recall._scoring import Scored
+from orbiter.memory.recall._select import MOST_LEFT_OUT, Weighed
+from orbiter.memory.recall.near_duplicates import floods_in
+from orbiter.memory.tasks.offload import apart, is_much_text
+from orbiter.memory.text.ranking import recency
+from orbiter.memory.text.words import terms
+
+__all__ = ["Asked", "by_all", "by_meaning", "by_time"]
+
+_BESIDE = ("recency", "importance")
+"""Parts of a score that say nothing about the question."""
+
+
+class Asked(NamedTuple):
+    """A question with all that came with it, already checked."""
+
+    text: str
+    filters: Query
+    now: datetime
+    recency_weight: float
+    half_life_hours: float
+    importance_weight: float
+    explain: bool
+    trusted: Where | None = None
+    """The part of the filters that says how far a memory must be trusted."""
+
+    def recency_of(self, item: MemoryItem) -> float:
+        """Return how recent an item is, from 0 to 1."""
+        return recency(item.created_at, now=self.now, half_life_hours=self.half_life_hours)
+
+    def beside(self, items: Sequence[MemoryItem]) -> dict[str, tuple[float, list[float]]]:
+        """Return what may count beside relevance: weights, and the measure of each item."""
+        found: dict[str, tuple[float, list[float]]] = {}
+        if self.recency_weight:
+            found["recency"] = self.recency_weight, [self.recency_of(item) for item in items]
+        if self.importance_weight:
+            found["importance"] = self.importance_weight, [_importance(item) for item in items]
+        return found
+
+
+async def by_all(store: MemoryStore, asked: Asked, *, with_meaning: bool) -> Weighed:
+    """Return candidates by words, structure and time, and by meaning if that is wanted."""
+    question, pool = await gather(
+        store, asked.text, asked.filters, now=asked.now, by_meaning=with_meaning
+    )
+    table = await apart(is_much_text(pool.items), measure, question, pool)
+    beside = asked.beside(table.items)
+    table.columns.update({name: values for name, (_, values) in beside.items()})
+    extra = {name: weight for name, (weight, _) in beside.items()}
+    most = max(LOOKED_AT, 2 * asked.filters.limit)
+    scored = await order(store, pool, table, extra, most=most)
+
+    def is_worthy(one: Scored) -> bool:
+        if not has_evidence(question, table, one.place):
+            return False
+        # Nothing around a note can make up for what it lacks itself.
+        is_found = table.found[one.place] or table.columns["date"][one.place]
+        return bool(is_found) or is_talk(one.item) or _relevance(one) > 0
+
+    return Weighed(
+        question,
+        in_words(question),
+        scored,
+        lambda one: reasons(question, pool, table, one),
+        is_worthy,
+        pool.floods,
+    )
+
+
+async def by_meaning(store: MemoryStore, asked: Asked) -> Weighed:
+    """Return what is near to the question; a score is the cosine, and what is weighed beside."""
+    question, near = await nearest(store, asked.text, asked.filters, now=asked.now)
+    items, cosines = [item for item, _ in near], [cosine for _, cosine in near]
+    strengths = standardise(cosines, absent=UNRELATED)
+    beside = asked.beside(items)
+    scored = [
+        Scored(
+            item,
+            place,
+            {"meaning": cosines[place]}
+            | {name: weight * values[place] for name, (weight, values) in beside.items()},
+        )
+        for place, item in enumerate(items)
+    ]
+
+    def why(one: Scored) -> Why:
+        texts = {
+            "meaning": means(cosines[one.place], strength=strengths[one.place]),
+            "recency": is_recent(one.item),
+            "importance": is_important(),
+        }
+        found = [Reason(part, points, texts[part]) for part, points in one.points.items()]
+        return Why(sorted(found, key=lambda reason: -abs(reason.points)))
+
+    best_first = sorted(scored, key=lambda one: -one.score)
+    floods = await apart(is_much_text(items), floods_in, items)
+    return Weighed(question, in_words(question), best_first, why, floods=floods)
+
+
+async def by_time(store: MemoryStore, asked: Asked) -> Weighed:
+    """Return the newest items, newest first, of those that hold a word of the question."""
+    text = shortened(asked.text)
+    more = MOST_LEFT_OUT if asked.explain else 0
+    wanted = list(dict.fromkeys(terms(text)))
+    found = await newest_that_differ(store, wanted, asked.filters, count=asked.filters.limit + more)
+    scored = [
+        Scored(item, place, {"recency": asked.recency_of(item)}) for place, item in enumerate(found)
+    ]
+    question = read(text, now=asked.now)
+    told = "the newest" + (f"; {in_words(question)}" if question.terms else "")
+    return Weighed(
+        question,
+        told,
+        scored,
+        lambda one: Why([Reason("recency", one.score, is_recent(one.item))]),
+        floods=await apart(is_much_text(found), floods_in, found),
+    )
+
+
+def _relevance(one: Scored) -> float:
+    return sum(points for part, points in one.points.items() if part not in _BESIDE)
+
+
+def _importance(item: MemoryItem) -> float:
+    value = item.metadata.extra.get("importance", 0.0)
+    return min(1.0, max(0.0, float(value))) if isinstance(value, int | float) else 0.0

@@ -1,0 +1,149 @@
+"""What a question asks for: its terms, who and when it is about, and how that person would put it.
+
+Pure: the same text, names and moment always give the same question.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+
+from orbiter.memory.recall._dates import Span, spans
+from orbiter.memory.text import words
+
+__all__ = ["Question", "in_words", "read", "shortened", "written"]
+
+_WHEN = re.compile(
+    r"\s*(?:when|how long|since when|(?:what|which|on what|on which|in what|in which) "
+    r"(?:year|month|date|day|time|season))\b",
+    re.IGNORECASE,
+)
+_YOU = re.compile(r"\b(?:you|your|yours)\b", re.IGNORECASE)
+_PRONOUNS = {"I": ("I", "my"), "we": ("we", "our"), "you": ("you", "your")}
+_LEAST = 2  # letters of a name
+_LISTED = 12
+_LONGEST = 2_000
+"""Characters of a question that count. What is longer is a document with a question at either end,
+and to look for each of its words would take seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question, taken apart."""
+
+    text: str
+    terms: tuple[str, ...]
+    """Its distinct terms, the names of those who spoke left out: they rarely say their own."""
+    about: frozenset[str]
+    """Whom of the speakers it is about: the one it names first, or "Ann and Ben" together.
+    Case-folded, because some write a name in two ways."""
+    said: str
+    """The question as that person would have put it: "I" for the name, "you" for another's.
+    Vectors of what people say about themselves are near to this, and far from a question about a
+    third person."""
+    times: tuple[Span, ...]
+    asks_when: bool
+    asks_you: bool
+    """Whether it is about what the assistant said."""
+
+
+def shortened(text: str) -> str:
+    """Return *text*, or its beginning and its end if it is very long."""
+    if len(text) <= _LONGEST:
+        return text
+    half = _LONGEST // 2
+    return f"{text[:half]} … {text[-half:]}"
+
+
+def read(text: str, *, speakers: Iterable[str] = (), now: datetime) -> Question:
+    """Return the question that *text* is, asked at *now* about what *speakers* said."""
+    about, said, unnamed = _put_as_said(text, _people(speakers))
+    return Question(
+        text=text,
+        terms=tuple(dict.fromkeys(words.terms(unnamed))),
+        about=about,
+        said=said,
+        times=spans(text, now=now),
+        asks_when=_WHEN.match(text) is not None,
+        asks_you=_YOU.search(text) is not None,
+    )
+
+
+@lru_cache(maxsize=16)
+def written(text: str) -> dict[str, str]:
+    """Return how each term is written in *text*: a stem is no word to show."""
+    made = [(word, words.terms(word)) for word in words.tokens(text)]
+    return {found[0]: word for word, found in reversed(made) if len(found) == 1}
+
+
+def in_words(question: Question) -> str:
+    """Return how a question was read, for a person."""
+    as_asked = written(question.text)
+    listed = [as_asked.get(term, term) for term in question.terms]
+    more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
+    parts = [f"looks for {', '.join(listed[:_LISTED])}{more}" if listed else "has no telling word"]
+    if question.about:
+        parts.append(f"about {' and '.join(name.title() for name in sorted(question.about))}")
+    if question.times:
+        parts.append(f"of {' or '.join(map(str, question.times))}")
+    if question.asks_when:
+        parts.append("asks when")
+    return "; ".join(parts)
+
+
+def _put_as_said(
+    text: str, people: Mapping[str, frozenset[str]]
+) -> tuple[frozenset[str], str, str]:
+    """Return whom *text* is about, how they would put it, and what it says beside their names.
+
+    *people* by how their names are written.
+    """
+    if not people:
+        return frozenset(), text, text
+    one = "|".join(re.escape(part) for part in sorted(people, key=_longest_first))
+    # Several in a row are about all of them: "Ann and Ben", "Ann, Ben and Cid".
+    named = re.compile(
+        rf"(?<!\w)(?:{one})(?:(?:\s*,\s*|\s+and\s+|\s*&\s*)(?:{one}))*(?!\w)"
+        r"(?P<own>['’]s?(?=\W|$))?",
+        re.IGNORECASE,
+    )
+    single = re.compile(rf"(?<!\w)(?:{one})(?!\w)", re.IGNORECASE)
+    about: frozenset[str] = frozenset()
+    said, unnamed, last = "", "", 0
+    for match in named.finditer(text):
+        parts = [part for part in single.finditer(text, *match.span()) if _is_name(part)]
+        # Ignoring case, "i" is also the Turkish one without a dot, which is in nobody's name.
+        who = frozenset().union(*(people.get(part[0].casefold(), ()) for part in parts))
+        if not who:
+            continue
+        about = about or who
+        pronouns = _PRONOUNS["you" if who.isdisjoint(about) else "we" if parts[1:] else "I"]
+        between, last = text[last : match.start()], match.end()
+        said += between + pronouns[match["own"] is not None]
+        unnamed += f"{between} "
+    return about, said + text[last:], unnamed + text[last:]
+
+
+def _people(speakers: Iterable[str]) -> dict[str, frozenset[str]]:
+    """Return who may be meant by the whole of each name, and by each word of it."""
+    people: dict[str, frozenset[str]] = {}
+    for name in {speaker.casefold().strip() for speaker in speakers}:
+        pieces = [piece for piece in name.split() if piece not in words.COMMON]
+        written = {name, *pieces}
+        written |= {" ".join(words.tokens(part)) for part in written}  # Jose is José
+        for part in written:
+            if len(part) >= _LEAST:
+                people[part] = people.get(part, frozenset()) | {name}
+    return people
+
+
+def _longest_first(part: str) -> tuple[int, str]:
+    return -len(part), part
+
+
+def _is_name(part: re.Match[str]) -> bool:
+    """Tell Will from "will": by a capital, which tells nothing at the start of the question."""
+    if part[0].casefold() not in words.COMMON:
+        return True
+    return part[0][0].isupper() and part.string[: part.start()].strip() != ""

@@ -1,0 +1,94 @@
+"""From what was measured to an order: weights, points and reasons. Deterministic and pure."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.recall._features import Table
+from orbiter.memory.recall.near_duplicates import Floods, said, who_says
+
+__all__ = ["Scored", "score", "without_repeats"]
+
+_NO_FLOODS = Floods()
+_NEAR = 50
+"""How far down the list a repeat may stand: what says the same scores the same, or nearly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """An item with the points that each column of the table gives it."""
+
+    item: MemoryItem
+    place: int
+    """Its row in the table."""
+    points: dict[str, float]
+
+    @property
+    def score(self) -> float:
+        """The sum of its points."""
+        return sum(self.points.values())
+
+
+def score(table: Table, weights: Mapping[str, float], eligible: frozenset[str]) -> list[Scored]:
+    """Return the eligible items, best first; of equals the newest, then by id."""
+    used = [name for name in weights if name in table.columns]
+    scored = [
+        Scored(item, place, {name: weights[name] * table.columns[name][place] for name in used})
+        for place, item in enumerate(table.items)
+        if item.id in eligible
+    ]
+    return sorted(
+        scored, key=lambda one: (-one.score, -one.item.created_at.timestamp(), one.item.id)
+    )
+
+
+def without_repeats(
+    scored: Sequence[Scored],
+    terms: Mapping[str, frozenset[str]],
+    *,
+    limit: int,
+    floods: Floods = _NO_FLOODS,
+    is_all: bool = True,
+) -> list[tuple[Scored, list[MemoryItem]]]:
+    """Return at most *limit* items, each with those further down that say the same.
+
+    *terms* are the terms of each item, by id. All of one of the *floods* of copies say the same.
+    A series has half of the places, and more only if these items are *is_all* there is.
+    """
+    chosen: list[tuple[Scored, list[MemoryItem]]] = []
+    flooded: dict[int, list[MemoryItem]] = {}
+    of_series: Counter[int] = Counter()
+    waiting: list[tuple[Scored, list[MemoryItem]]] = []
+    for one in scored:
+        flood = floods.copies.get(one.item.id)
+        same = None if flood is None else flooded.get(flood)
+        if same is None:
+            near = chosen[-_NEAR:] + waiting[-_NEAR:]
+            same = next((each for it, each in near if _is_repeat(it.item, one.item, terms)), None)
+        if same is None and len(chosen) == limit:
+            break
+        if same is not None:
+            same.append(one.item)
+        else:
+            same = []
+            series = floods.series.get(one.item.id)
+            if series is not None:
+                of_series[series] += 1
+            is_over = series is not None and of_series[series] > (limit + 1) // 2
+            (waiting if is_over else chosen).append((one, same))
+        if flood is not None:
+            flooded[flood] = same
+    if len(chosen) == limit or not waiting or not is_all:
+        return chosen
+    order = {one.item.id: place for place, one in enumerate(scored)}
+    both = [*chosen, *waiting[: limit - len(chosen)]]
+    return sorted(both, key=lambda each: order[each[0].item.id])
+
+
+def _is_repeat(one: MemoryItem, other: MemoryItem, terms: Mapping[str, frozenset[str]]) -> bool:
+    return (
+        terms[one.id] == terms[other.id]
+        and who_says(one) == who_says(other)
+        and said(one.content) == said(other.content)
+    )

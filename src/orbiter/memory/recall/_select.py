@@ -1,0 +1,104 @@
+"""From candidates with points to hits: the best that say different things, and what is left out."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.recall._explanation import Why, passage_of
+from orbiter.memory.recall._features import terms_of
+from orbiter.memory.recall._hits import Hit, LeftOut, LeftOutReason, Recalled
+from orbiter.memory.recall._modes import RecallMode
+from orbiter.memory.recall._query_analysis import Question
+from orbiter.memory.recall._scoring import Scored, without_repeats
+from orbiter.memory.recall.near_duplicates import Floods
+
+if TYPE_CHECKING:
+    from orbiter.memory.model.facts import FactSpan
+
+__all__ = ["MOST_LEFT_OUT", "Weighed", "choose"]
+
+MOST_LEFT_OUT = 50
+"""How many candidates are told of that are no hits."""
+
+
+class Weighed(NamedTuple):
+    """The candidates of one question, as one mode sees them."""
+
+    question: Question
+    told: str
+    """How the question was read."""
+    scored: Sequence[Scored]
+    """Best first."""
+    why: Callable[[Scored], Why]
+    has_evidence: Callable[[Scored], bool] = lambda _: True
+    floods: Floods = Floods()
+    """Which of them are copies of each other, and which differ in their numbers alone."""
+    spans: "Mapping[str, FactSpan]" = MappingProxyType({})
+    """From when to when each fact among them held."""
+    now: datetime | None = None
+    """When it is asked, for what is told of that."""
+
+
+def choose(weighed: Weighed, *, k: int, mode: RecallMode, explain: bool) -> Recalled:
+    """Return the best *k* hits of the candidates; with *explain*, also what is left out."""
+    worthy = [one for one in weighed.scored if weighed.has_evidence(one)]
+    chosen = _distinct(worthy, k, weighed.floods)
+    return Recalled(
+        (
+            Hit(
+                one.item,
+                one.score,
+                weighed.why(one),
+                tuple(repeats),
+                _passage(weighed, one.item),
+                weighed.spans.get(one.item.id),
+            )
+            for one, repeats in chosen
+        ),
+        mode=mode,
+        considered=len(weighed.scored),
+        left_out=_left_out(weighed, worthy, chosen) if explain else (),
+        question=weighed.told,
+    )
+
+
+def _passage(weighed: Weighed, item: MemoryItem) -> str:
+    """Return what of an item answers the question; a fact with its dates."""
+    span = weighed.spans.get(item.id)
+    passage = passage_of(weighed.question, item)
+    if span is None:
+        return passage
+    from orbiter.memory.model.facts import dated  # noqa: PLC0415 - only where there are facts
+
+    when = dated(span, now=weighed.now)
+    return f"{passage} ({when})" if when else passage
+
+
+def _left_out(
+    weighed: Weighed, worthy: Sequence[Scored], chosen: Sequence[tuple[Scored, list[MemoryItem]]]
+) -> tuple[LeftOut, ...]:
+    hits = {one.item.id for one, _ in chosen}
+    reasons: dict[str, LeftOutReason] = {one.item.id: "rank" for one in worthy}
+    reasons |= {item.id: "repeat" for _, repeats in chosen for item in repeats}
+    others = [one for one in weighed.scored if one.item.id not in hits]
+    return tuple(
+        LeftOut(one.item, one.score, reasons.get(one.item.id, "no evidence"), weighed.why(one))
+        for one in others[:MOST_LEFT_OUT]
+    )
+
+
+def _distinct(
+    scored: list[Scored], k: int, floods: Floods
+) -> list[tuple[Scored, list[MemoryItem]]]:
+    """Return the best *k* that say different things."""
+    looked_at = 4 * k
+    while True:
+        best = scored[:looked_at]
+        terms = {one.item.id: terms_of(one.item) for one in best}
+        is_all = len(best) == len(scored)
+        chosen = without_repeats(best, terms, limit=k, floods=floods, is_all=is_all)
+        if len(chosen) == k or is_all:
+            return chosen
+        looked_at *= 4

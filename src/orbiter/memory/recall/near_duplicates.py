@@ -1,0 +1,297 @@
+"""Which items say the same: pairs that repeat each other, and floods of copies. Pure functions.
+
+Two texts repeat each other if they have the same words in the same order; case, plain punctuation
+and articles aside. Who owes whom, a sign or a single other word makes them two. Only among more
+than `SERIES` that are nearly alike does each say hardly more than the others: a running word may
+not buy a place for every copy. Texts that differ in their numbers are facts of their own, such as
+tickets, prices and dates; many of them are a series, which may take half of the places, and is
+never hidden. A bare number in brackets at the end is no fact: it only numbers copies. Items of
+different users never repeat each other.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+from zlib import crc32
+
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.query import SCOPE_FIELDS
+from orbiter.memory.recall._pool import Floods, speaker_of
+from orbiter.memory.text import words
+from orbiter.memory.text.text_caches import text_cache
+
+__all__ = [
+    "DIGITS",
+    "SERIES",
+    "Floods",
+    "Likeness",
+    "are_alike",
+    "floods_in",
+    "hinges",
+    "said",
+    "who_says",
+    "without_numbers",
+]
+
+_MOST_BYTES = 16 * 2**20
+"""How much is remembered of the texts that one function was asked about."""
+
+FLOOD = 20
+"""How many texts may say the same before they are a flood."""
+SERIES = 100
+"""How many may do so whose numbers are different each time, as those of a diary are."""
+
+_ALIKE = 0.9
+"""Share of terms in common from which two items nearly say the same."""
+_VARIED = 0.75
+"""The same for texts of a flood in which a word is another each time."""
+_SAID = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*|[-+\u2212]?\d+(?:[.,:/-]\d+)*|[^\w\s]")
+_PLAIN = frozenset(".,!?;:'\"()\u2026\u2018\u2019\u201c\u201d-\u2013\u2014")
+_FILLERS = frozenset(("a", "an", "the"))
+_SKETCHES = 3
+_MIXED = 0x9E3779B1
+"""Odd, so that multiplying by it only changes the order."""
+_DENIALS = frozenset(("cannot", "never", "no", "none", "nobody", "nor", "not", "nothing"))
+_SKETCHED = 200
+"""Characters of a text that are enough to see that two may be alike."""
+_MOST_KINDS = 64
+"""Different texts of one sketch that others are compared with."""
+_CENTRES = 3
+"""How many of them are tried as the middle of a flood of words that vary."""
+_LONG_WORDS = re.compile(r"[a-z]{4,}")
+DIGITS = re.compile(r"\d+")
+_COPY_NUMBER = re.compile(r"\s*(?:\(\d+\)|\[\d+\])[\s.!?]*$")
+_LONGEST_MARK = 40
+_LETTERS = re.compile(r"[^\W\d_]+")
+
+_Who = tuple[str | None, ...]
+_NO_FLOODS = Floods()
+
+
+def who_says(item: MemoryItem) -> _Who:
+    """Return whose words these are: only what the same one says can be a repeat."""
+    return item.memory_type, speaker_of(item), item.metadata.user_id
+
+
+def are_alike(one: frozenset[str], other: frozenset[str], share: float = _ALIKE) -> bool:
+    """Tell whether texts of these terms have nearly all of them in common."""
+    if not one or not other:
+        return False
+    return len(one & other) >= share * len(one | other)
+
+
+@text_cache(max_bytes=_MOST_BYTES)
+def hinges(content: str) -> tuple[str, ...]:
+    """Return what makes two texts differ that have all other words in common: numbers and noes."""
+    return tuple(
+        "not" if is_denial else word
+        for word in words.tokens(content)
+        if (is_denial := word in _DENIALS or word.endswith("n't")) or any(map(str.isdigit, word))
+    )
+
+
+@text_cache(max_bytes=_MOST_BYTES)
+def said(content: str) -> tuple[str, ...]:
+    """Return what a text says, in order: its words, numbers and signs.
+
+    Letters of either case are the same, but for a word like `hunteR`, where case means something.
+    """
+    found = []
+    for word in _SAID.findall(content):
+        plain = word.casefold()
+        is_ordinary = word in (plain, word.upper(), word.capitalize())
+        token = plain if is_ordinary else word
+        if token not in _PLAIN and token not in _FILLERS:
+            found.append(token)
+    return tuple(found)
+
+
+def floods_in(items: Iterable[MemoryItem]) -> Floods:
+    """Return the floods among *items*, numbered; most often there are none."""
+    left = list(items)
+    found: dict[str, int] = {}
+    series: dict[str, int] = {}
+    known: list[_Wording] = []
+    for place in range(_SKETCHES):
+        by_sketch: dict[int, list[MemoryItem]] = {}
+        for item in left:
+            by_sketch.setdefault(_sketches(item.content)[place], []).append(item)
+        many = [alike for alike in by_sketch.values() if len(alike) > FLOOD]
+        claims = [_by_numbers(same) for alike in many for same in _same_words(alike)]
+        floods = [flood for copies, _ in claims for flood in copies]
+        for one in (each for _, others in claims for each in others):
+            number = len(series)  # unique, as each has an item or more
+            series |= {item.id: number for item in one if item.id not in series}
+        taken = {item.id for flood in floods for item in flood} | series.keys()
+        rest = [item for item in left if item.id not in taken]
+        if len(rest) > SERIES and not place:
+            many.sort(key=len, reverse=True)
+            heads = (next((i for i in alike if i.id not in taken), None) for alike in many)
+            floods += _varied(rest, [head for head in heads if head is not None])
+        for flood in floods:
+            found |= dict.fromkeys((item.id for item in flood), _numbered(flood[0], known))
+        if not many:
+            break
+        left = [item for item in left if item.id not in found and item.id not in series]
+    return Floods(found, series) if found or series else _NO_FLOODS
+
+
+def _numbered(item: MemoryItem, known: "list[_Wording]") -> int:
+    """Return the number of a flood: that of one that another sketch has shown, or a new one."""
+    wording = _of(item)._replace(numbers=_numbers(item.content))
+    for number, other in enumerate(known):
+        if other.numbers == wording.numbers and other.is_like(wording, _VARIED):
+            return number
+    known.append(wording)
+    return len(known) - 1
+
+
+@text_cache(max_bytes=_MOST_BYTES)
+def _sketches(content: str) -> tuple[int, ...]:
+    """Return marks, each of which nearly all copies of a text share, and few other texts do.
+
+    Another word more or less changes few of them, and hardly ever all. It must cost next to
+    nothing, as it is asked of every candidate of every question.
+    """
+    start = content[:_SKETCHED].lower()
+    found = set(_LONG_WORDS.findall(start) or _LETTERS.findall(start) or [content.strip()])
+    marks = [crc32(word.encode()) for word in found]
+    return min(marks), max(marks), min(mark * _MIXED & 0xFFFFFFFF for mark in marks)
+
+
+def _same_words(items: Sequence[MemoryItem]) -> list[list[MemoryItem]]:
+    """Return items of one sketch in groups that are a flood if the numbers do not matter."""
+    kinds: list[tuple[_Wording, list[MemoryItem]]] = []
+    exact: dict[tuple[_Who, str], list[MemoryItem]] = {}
+    for item in items:
+        copies = who_says(item), item.content.casefold()
+        if copies not in exact:
+            wording = _of(item)
+            exact[copies] = next((each for known, each in kinds if known.is_like(wording)), [])
+            if not exact[copies] and len(kinds) < _MOST_KINDS:
+                kinds.append((wording, exact[copies]))
+        exact[copies].append(item)
+    return [group for _, group in kinds if len(group) > FLOOD]
+
+
+def _varied(items: Sequence[MemoryItem], centres: Sequence[MemoryItem]) -> list[list[MemoryItem]]:
+    """Return floods in which a word is another each time: more than `SERIES` round one text."""
+    floods: list[list[MemoryItem]] = []
+    left = [(item, _of(item)) for item in items]
+    for centre in centres[:_CENTRES]:
+        about = _of(centre)
+        numbers = _numbers(centre.content)
+        flood = [
+            item
+            for item, wording in left
+            if about.is_like(wording, _VARIED) and _numbers(item.content) == numbers
+        ]
+        if len(flood) > SERIES:
+            floods.append(flood)
+            gone = {item.id for item in flood}
+            left = [each for each in left if each[0].id not in gone]
+    return floods
+
+
+def _of(item: MemoryItem) -> "_Wording":
+    return _Wording(who_says(item), *_wording(item.content.casefold()))
+
+
+class _Wording(NamedTuple):
+    """What a text says but for its numbers, and who says it."""
+
+    who: _Who
+    terms: frozenset[str]
+    rest: str
+    """The text itself, where it has no terms to compare."""
+    noes: int
+    numbers: tuple[str, ...] = ()
+
+    def is_like(self, other: "_Wording", share: float = _ALIKE) -> bool:
+        """Tell whether both say the same, but for their numbers."""
+        is_same = self.who == other.who and self.rest == other.rest and self.noes == other.noes
+        return is_same and (self.terms == other.terms or are_alike(self.terms, other.terms, share))
+
+
+@text_cache(max_bytes=_MOST_BYTES)
+def _wording(content: str) -> tuple[frozenset[str], str, int]:
+    terms = frozenset(t for t in words.terms(content) if not any(map(str.isdigit, t)))
+    noes = sum(hinge == "not" for hinge in hinges(content))
+    return terms, "" if terms else without_numbers(content), noes
+
+
+def _by_numbers(
+    items: list[MemoryItem],
+) -> tuple[list[list[MemoryItem]], list[list[MemoryItem]]]:
+    """Return the floods of copies and the series among items of the same words.
+
+    So many with the very same numbers are copies. A series are those that have one number in
+    common, such as `ticket 1041, floor 2`, or in which every number is another each time.
+    """
+    copies: list[list[MemoryItem]] = []
+    series: list[list[MemoryItem]] = []
+    by_numbers: dict[tuple[str, ...], list[MemoryItem]] = {}
+    for item in items:
+        by_numbers.setdefault(_numbers(item.content), []).append(item)
+    rest: dict[int, list[MemoryItem]] = {}
+    for numbers, same in by_numbers.items():
+        if len(same) > FLOOD:
+            copies.append(same)
+        else:
+            rest.setdefault(len(numbers), []).extend(same)
+    for left in rest.values():
+        while len(left) > FLOOD:
+            counts = Counter(at for item in left for at in enumerate(_numbers(item.content)))
+            most = max(counts.items(), key=lambda each: (each[1], each[0]), default=None)
+            if most is None or most[1] <= FLOOD:
+                series += [left] if len(left) > SERIES else []
+                break
+            place, value = most[0]
+            series.append([item for item in left if _numbers(item.content)[place] == value])
+            left = [item for item in left if _numbers(item.content)[place] != value]  # noqa: PLW2901
+    return copies, series
+
+
+def without_numbers(content: str) -> str:
+    """Return a text in lower case, without its numbers."""
+    return DIGITS.sub("", content.casefold()).strip()
+
+
+def _numbers(content: str) -> tuple[str, ...]:
+    text = content.casefold()
+    mark = _COPY_NUMBER.search(text, max(0, len(text) - _LONGEST_MARK))
+    text = text if mark is None else text[: mark.start()]
+    return tuple(hinge for hinge in hinges(text) if hinge != "not")
+
+
+class Likeness:
+    """Groups the items of a scope that say the same; it holds digests, and no text.
+
+    With *exact*, only texts that are equal but for white space are the same: what one of them may
+    be given up for.
+    """
+
+    def __init__(self, *, exact: bool = False) -> None:
+        self._is_exact = exact
+        self._groups: dict[tuple[object, ...], list[str]] = {}
+
+    def add(self, item: MemoryItem) -> None:
+        """Put an item into its group, or begin one."""
+        text = " ".join(item.content.split())
+        if not text:
+            return
+        what = text if self._is_exact else "\0".join(said(text)) or text
+        whose = (*(getattr(item.metadata, name) for name in SCOPE_FIELDS), *who_says(item))
+        key = (whose, blake2b(what.encode(), digest_size=16).digest())
+        self._groups.setdefault(key, []).append(item.id)
+
+    def add_all(self, items: Iterable[MemoryItem]) -> None:
+        """Put each of *items* into its group."""
+        for item in items:
+            self.add(item)
+
+    def groups(self) -> list[list[str]]:
+        """Return the ids of each group of more than one, in the order in which they were added."""
+        return [group for group in self._groups.values() if len(group) > 1]

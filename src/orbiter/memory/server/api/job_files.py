@@ -1,0 +1,210 @@
+"""Records of jobs on disk: one JSON file for each, so that a server that was killed can go on.
+
+They stand beside the store, readable by this user alone. While a job is under way its record holds
+what it was asked; when it has ended, only what became of it, and no word of a memory. Many servers
+may share one folder: each locks a file of its own while it lives, which tells whose jobs are left.
+"""
+
+import json
+import os
+import secrets
+import sys
+from collections import defaultdict
+from collections.abc import Container, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from orbiter.memory.agent import AgentMemory
+from orbiter.memory.auth import KeyFile, key_file_for
+from orbiter.memory.errors import QueryError, StorageError
+
+__all__ = ["JobFiles", "folder_for"]
+
+_MOST_BYTES = 64 * 2**20
+_ENDING = ".json"
+_LOCK = ".lock"
+_NEW = ".new"
+
+Record = Mapping[str, Any]
+
+
+def folder_for(memory: AgentMemory, keys: KeyFile | None) -> Path | None:
+    """Return where the jobs of a server are kept, beside its keys; `None` for a store in memory."""
+    try:
+        place = key_file_for(memory.url) if keys is None else keys.path
+    except QueryError:  # a store in memory, whose jobs end with it
+        return None
+    return place.with_name(f"{place.name.removesuffix('.keys.json')}.jobs")
+
+
+class JobFiles:
+    """The folder at *path*; it is made when the first job comes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._server = secrets.token_hex(8)
+        self._lock: int | None = None
+
+    @property
+    def server(self) -> str:
+        """What this server is called in the records of its jobs."""
+        return self._server
+
+    def write(self, record: Record) -> None:
+        """Put *record* in the place of the one of its id, and wipe that; it is durable then."""
+        try:
+            self._hold()
+            place = self._path / f"{record['id']}{_ENDING}"
+            number = secrets.token_hex(4)
+            fresh = self._path / f"{record['id']}.{number}.{self._server}{_NEW}"
+            with _wiped(place):
+                handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                with open(handle, "wb") as file:  # noqa: PTH123 - of a file that is open
+                    file.write(json.dumps({"format": 1, **record}).encode())
+                    file.flush()
+                    os.fsync(handle)
+                fresh.replace(place)
+        except OSError as exc:
+            raise StorageError(f"a job cannot be written to `{self._path}`: {exc}") from exc
+
+    def remove(self, job_id: str) -> None:
+        """Remove a record, and wipe it."""
+        place = self._path / f"{job_id}{_ENDING}"
+        with suppress(OSError), _wiped(place):
+            place.unlink()
+
+    def read(self, job_id: str) -> Record | None:
+        """Return the record of a job; `None` if there is none, or it cannot be read."""
+        try:
+            with (self._path / f"{job_id}{_ENDING}").open("rb") as file:
+                found = json.loads(file.read(_MOST_BYTES))
+        except (OSError, ValueError, RecursionError):
+            return None
+        is_record = isinstance(found, dict) and found.get("format") == 1
+        return found if is_record and found.get("id") == job_id else None
+
+    def every(self, *, but: Container[str] = ()) -> Iterator[Record]:
+        """Yield all records; those of the ids in *but* are not read."""
+        with suppress(OSError):
+            for place in sorted(self._path.glob(f"*{_ENDING}")):
+                job_id = place.name.removesuffix(_ENDING)
+                record = None if job_id in but else self.read(job_id)
+                if record is not None:
+                    yield record
+
+    def prune(self, oldest: datetime, *, most: int) -> None:
+        """Remove records of jobs that ended before *oldest*, and of each key all but the newest."""
+        ended: defaultdict[str, list[tuple[datetime, str]]] = defaultdict(list)
+        for record in self.every():
+            with suppress(ValueError, TypeError, OverflowError):
+                if record.get("ended_at"):
+                    at = datetime.fromisoformat(record["ended_at"]).astimezone(UTC)
+                    ended[str(record.get("owner"))].append((at, record["id"]))
+        for several in ended.values():
+            for newer, (at, job_id) in enumerate(sorted(several, reverse=True)):
+                if newer >= most or at < oldest:
+                    self.remove(job_id)
+
+    def claim(self, record: Record) -> Record | None:
+        """Take over a job of a server that is gone; `None` if it lives, or another was faster."""
+        server = str(record.get("server"))
+        if server == self._server:
+            return None
+        try:
+            with self._other(server) as is_gone:
+                found = self.read(record["id"]) if is_gone else None
+                if found is None or found.get("server") != server:
+                    return None
+                mine = {**found, "server": self._server}
+                self.write(mine)
+                return mine
+        except OSError:
+            return None
+
+    @contextmanager
+    def _other(self, server: str) -> Iterator[bool]:
+        """Tell whether another server is gone; while the block runs, nobody else can be told so."""
+        handle = os.open(self._path / f"{server}{_LOCK}", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            yield _try_lock(handle)
+        finally:
+            os.close(handle)
+
+    def _hold(self) -> None:
+        """Make the folder, and hold the lock of this server until `close`."""
+        if self._lock is not None:
+            return
+        self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = os.open(
+            self._path / f"{self._server}{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600
+        )
+        _try_lock(self._lock)
+
+    def sweep(self) -> None:
+        """Wipe what servers had not written to its end when they were killed."""
+        with suppress(OSError):
+            for place in self._path.glob(f"*{_NEW}"):
+                server = place.name.removesuffix(_NEW).rpartition(".")[2]
+                if server == self._server:
+                    continue
+                with self._other(server) as is_gone:
+                    if is_gone:
+                        with suppress(FileNotFoundError), _wiped(place):
+                            place.unlink()
+
+    def close(self) -> None:
+        """Let go of the jobs, and leave no empty folder."""
+        if self._lock is None:
+            return
+        os.close(self._lock)
+        self._lock = None
+        with suppress(OSError):
+            (self._path / f"{self._server}{_LOCK}").unlink()
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Remove what servers left that were killed, and the folder if it is empty."""
+        with suppress(OSError):
+            for place in self._path.glob(f"*{_LOCK}"):
+                with self._other(place.name.removesuffix(_LOCK)) as is_gone:
+                    if is_gone:
+                        place.unlink()
+            self._path.rmdir()
+
+
+@contextmanager
+def _wiped(place: Path) -> Iterator[None]:
+    """Overwrite what a file held after the block has taken it from its place."""
+    if sys.platform == "win32":  # where a file that is open keeps its place
+        yield
+        return
+    try:
+        handle = os.open(place, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+    except FileNotFoundError:
+        yield
+        return
+    try:
+        yield
+        size = os.fstat(handle).st_size
+        os.pwrite(handle, b"\0" * size, 0)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _try_lock(handle: int) -> bool:
+    """Lock a file unless another process has; tell whether it is ours."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt  # noqa: PLC0415
+
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl  # noqa: PLC0415
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,592 @@
+"""Jobs: calls that may take longer than a request, each done by a task of the server.
+
+A job is on disk before it begins, so that a server that was killed goes on with it. What it needs
+for that, and what it was asked, is wiped there when it ends. It belongs to the key that asked.
+"""
+
+import asyncio
+import hashlib
+import json
+import logging
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+from uuid import uuid4
+
+from orbiter.memory.agent import AgentMemory, ScopedMemory
+from orbiter.memory.auth import Principal
+from orbiter.memory.errors import MemoryConnectionError, MemoryError, QueryError
+from orbiter.memory.model.erasure import Erasure
+from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.query import Query
+from orbiter.memory.server.api.job_files import JobFiles
+from orbiter.memory.server.http.error_responses import Refused
+from orbiter.memory.server.http.json_body import compact_json
+from orbiter.memory.server.http.redaction import problem_for, report_for
+from orbiter.memory.tasks.progress import Checkpoint, Tracker, advance, track
+from orbiter.memory.wire import OPERATIONS, Operation, load_error, problem
+from orbiter.memory.wire.calls import dump_param, load_param
+from orbiter.memory.wire.traceback_location import place_of
+
+__all__ = ["Job", "Jobs", "State"]
+
+State = Literal["queued", "running", "done", "failed"]
+
+_LOG = logging.getLogger("orbiter.memory.server")
+_LONG = {each.id: each for each in OPERATIONS if each.is_long}
+_AT_ONCE = 4
+"""Jobs of one key that run at a time; of those that read everything, one."""
+
+_MOST = 32
+"""Jobs of one key that may be under way, queued ones included."""
+
+_MOST_ENDED = 100
+"""Jobs of one key that are kept after their end: the newest."""
+
+_AGAIN = timedelta(minutes=10)
+"""How long a report that was sent can be asked for again: the answer may not have arrived."""
+
+_EVERY = timedelta(minutes=1)
+"""Between two looks for records that are too old."""
+
+_OFTEN = 60.0
+_LOOK = 0.5
+"""Seconds between two looks at the record of a job that another server does."""
+
+_ATTEMPTS = 3
+"""How often a job begins anew after its server was killed: it may be what kills it."""
+
+_MOST_BYTES = 64 * 2**20
+"""Bytes of reports that are held in memory, those of all keys together."""
+
+
+@dataclass(eq=False)
+class Job:
+    """One call under way, or what became of it."""
+
+    operation: Operation
+    owner: str | None
+    """The id of the key that asked; `None` on a server without keys."""
+    scope: dict[str, str]
+    """Whose memories; empty for everyone's, and for calls of the whole store."""
+    by: str | None
+    given: dict[str, Any]
+    """The arguments, as JSON."""
+    is_bound: bool
+    """Whether the key is of somebody's, and not told where the store is."""
+    is_answered: bool = False
+    """Whether the request that asked has had the report: then it is not kept for long."""
+    id: str = field(default_factory=lambda: uuid4().hex)
+    once: str = ""
+    """The digest of the `Idempotency-Key` it was asked with, if any."""
+    digest: str = ""
+    """Tells whether another request is the same."""
+    state: State = "queued"
+    done: int = 0
+    total: int = 0
+    created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    ended_at: datetime | None = None
+    report: bytes | None = None
+    """What the call returned, as JSON; `None` before, and if it was kept in memory and is gone."""
+    problem: dict[str, Any] | None = None
+    attempts: int = 0
+    saved: Checkpoint = field(default_factory=dict)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set at each change, and then another one."""
+    is_dropped: bool = False
+    """Whether its record is removed, or will be: then it is written no more."""
+    disk: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while its record is written or removed, which so come one after the other."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is done or has failed."""
+        return self.state in ("done", "failed")
+
+    def note(self) -> None:
+        """Wake whoever waits for a change."""
+        event, self.changed = self.changed, asyncio.Event()
+        event.set()
+
+    def shown(self) -> dict[str, Any]:
+        """Return the job without its report, as JSON."""
+        return {
+            "id": self.id,
+            "call": self.operation.id,
+            "state": self.state,
+            "progress": {"done": self.done, "total": self.total or None},
+            "created_at": self.created_at.isoformat(),
+            "ended_at": None if self.ended_at is None else self.ended_at.isoformat(),
+            "problem": self.problem,
+        }
+
+    def to_json(self) -> bytes:
+        """Return the job with its report."""
+        head = compact_json(self.shown()).encode()
+        return head[:-1] + b',"report":' + (self.report or b"null") + b"}"
+
+
+class Jobs:
+    """All jobs of one server."""
+
+    def __init__(
+        self, memory: AgentMemory, files: JobFiles | None, *, kept: float, read_only: bool
+    ) -> None:
+        self._memory = memory
+        self._files = files
+        self._kept = timedelta(seconds=kept)
+        self._read_only = read_only
+        self._jobs: dict[str, Job] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._running: defaultdict[str | None, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(_AT_ONCE)
+        )
+        self._reading: defaultdict[str | None, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._once: dict[str, str] = {}
+        """The jobs that were asked for with an `Idempotency-Key`, by its digest."""
+        self._steps: set[asyncio.Task[None]] = set()
+        """What comes to its end whoever waits for it; see `_to_end`."""
+        self._pruned = datetime.min.replace(tzinfo=UTC)
+        self.is_leaving = False
+        """Whether the server ends, and nobody is kept waiting."""
+
+    # Beginning
+
+    async def begin(
+        self,
+        operation: Operation,
+        principal: Principal,
+        target: Any,
+        given: Mapping[str, Any],
+        *,
+        once: str | None = None,
+    ) -> Job:
+        """Return the job of a call, under way; of a call that was made *once*, the one there is."""
+        is_scoped = isinstance(target, ScopedMemory)
+        whose = Query(metadata=target.scope).wanted if is_scoped else {}
+        job = Job(
+            operation,
+            principal.key_id,
+            {str(name): value for name, value in whose.items()},
+            target._by if is_scoped else None,  # noqa: SLF001 - who acts signs it after a restart, too
+            {p.name: dump_param(p, given[p.name]) for p in operation.params if p.name in given},
+            principal.is_bound,
+        )
+        await self._prune()  # nothing may come between the two looks below and `_keep`
+        if once is not None:
+            job.once = _hashed(principal.key_id or "", once)
+            job.digest = _digest(job, job.id)
+            if job.once in self._once:
+                return _same(self.find(self._once[job.once], principal), job)
+        if Counter(each.owner for each in self._jobs.values() if not each.is_over)[job.owner] >= (
+            _MOST
+        ):
+            raise Refused(
+                429, f"a key may have {_MOST} jobs under way", headers={"Retry-After": "5"}
+            )
+        self._keep(job)
+        try:
+            await self._write(job)
+        except BaseException:  # cancellation included: what is not on disk is not begun
+            self._forget(job)
+            await self._to_end(self._remove(job))
+            raise
+        if not job.is_dropped:
+            self._launch(job, target)
+        return job
+
+    def _keep(self, job: Job) -> None:
+        self._jobs[job.id] = job
+        if job.once:
+            self._once[job.once] = job.id
+
+    def _forget(self, job: Job) -> None:
+        self._jobs.pop(job.id, None)
+        if self._once.get(job.once) == job.id:
+            del self._once[job.once]
+
+    def _launch(self, job: Job, target: Any) -> None:
+        task = asyncio.create_task(self._run(job, target))
+        self._tasks[job.id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(job.id, None))
+
+    async def resume(self) -> None:
+        """Go on with what servers have left that were killed."""
+        if self._files is None:
+            return
+        await asyncio.to_thread(self._files.sweep)
+        for record in await asyncio.to_thread(lambda: list(self._files.every())):  # type: ignore[union-attr]
+            job = _load(record)
+            if job is None or (self._read_only and job.operation.is_change and not job.is_over):
+                continue
+            if job.is_over:
+                self._keep(job)
+                continue
+            if await asyncio.to_thread(self._files.claim, record) is None:
+                continue
+            self._keep(job)
+            job.attempts += 1
+            if job.attempts > _ATTEMPTS:
+                told = f"it was interrupted {_ATTEMPTS} times; the log of the server may say why"
+                await self._end(job, problem_=problem(500, told, kind="InternalError"))
+                continue
+            await self._write(job)
+            self._launch(job, self._target(job))
+        for owner in {job.owner for job in self._jobs.values()}:
+            await self._remove_all(self._forget_older(owner))
+
+    def _target(self, job: Job) -> Any:
+        if job.operation.target == "memory":
+            return self._memory
+        if job.operation.target == "audit":
+            return self._memory.audit
+        if job.scope:
+            return self._memory.scope(**job.scope, by=job.by)
+        return self._memory.unscoped(by=job.by)
+
+    # Working
+
+    async def _run(self, job: Job, target: Any) -> None:
+        async with self._turn(job):
+            job.state = "running"
+            job.note()
+            tracker = Tracker(_progress(job), self._saver(job), job.saved)
+            params = {param.name: param for param in job.operation.params}
+            try:
+                given = {name: load_param(params[name], each) for name, each in job.given.items()}
+                with track(tracker):
+                    found = await getattr(target, job.operation.name)(**given)
+                principal = _principal(job)
+                if isinstance(found, Erasure):
+                    found = report_for(principal, found)
+                report = await asyncio.to_thread(_encoded, job.operation, found)
+            except Exception as exc:  # noqa: BLE001 - told to whoever asked, and logged if it is a fault
+                await self._end(job, problem_=_told(exc, job))
+                return
+            await self._end(job, found=found, report=report)
+
+    @asynccontextmanager
+    async def _turn(self, job: Job) -> AsyncIterator[None]:
+        """Wait until the key may have one more job at work."""
+        async with AsyncExitStack() as stack:
+            if job.operation.is_heavy:
+                await stack.enter_async_context(self._reading[job.owner])
+            await stack.enter_async_context(self._running[job.owner])
+            yield
+
+    def _saver(self, job: Job) -> Any:
+        async def save(state: Checkpoint) -> None:
+            job.saved = state
+            await self._write(job)
+
+        return save
+
+    async def _end(
+        self,
+        job: Job,
+        *,
+        found: Any = None,
+        report: bytes | None = None,
+        problem_: dict[str, Any] | None = None,
+    ) -> None:
+        job.report, job.problem = report, problem_
+        job.state = "failed" if report is None else "done"
+        job.ended_at = datetime.now(UTC)
+        if isinstance(found, Erasure) and not found.dry_run:
+            self._drop_reports(job.given)
+        job.by, job.given, job.saved = None, {}, {}
+        older = self._forget_older(job.owner)
+        try:
+            await self._write(job)
+        except MemoryError as exc:  # it is done all the same; a restart would do it again
+            _LOG.error("a job has ended, and that cannot be written: %s", exc)
+        job.note()
+        await self._remove_all(older)
+
+    def _drop_reports(self, erased: Mapping[str, Any]) -> None:
+        """Forget reports that may hold words of a scope that was *erased*."""
+        for job in self._jobs.values():
+            is_others = any(
+                erased.get(name) not in (None, value) for name, value in job.scope.items()
+            )
+            if job.is_over and not job.operation.has_safe_report and not is_others:
+                job.report = None
+
+    # Knowing
+
+    def of(self, principal: Principal) -> list[Job]:
+        """Return the jobs that *principal* has asked for, the newest first."""
+        known = dict(self._jobs)  # this runs in a thread, and they change meanwhile
+        found = [job for job in known.values() if job.owner == principal.key_id]
+        for record in self._files.every(but=known) if self._files is not None else ():
+            if record.get("owner") == principal.key_id:
+                job = _load(record)
+                if job is not None and not self._is_old(job):
+                    found.append(job)
+        older = {job.id for job in _older(found)}
+        kept = [job for job in found if job.id not in older]
+        return sorted(kept, key=lambda job: job.created_at, reverse=True)
+
+    def find(self, job_id: str, principal: Principal) -> Job:
+        """Return a job, or raise `Refused` with 404: also for one of another key."""
+        job = self._jobs.get(job_id)
+        if job is None and self._files is not None and job_id.isalnum():
+            record = self._files.read(job_id)  # of another server, or from before
+            job = None if record is None else _load(record)
+        if job is None or job.owner != principal.key_id or self._is_old(job):
+            raise Refused(404, "there is no such job; `/v1/jobs` lists those of your key")
+        return job
+
+    async def wait(self, job: Job, seconds: float, *, is_news: bool = False) -> None:
+        """Wait until a job is over, or with *is_news* has changed; not longer than *seconds*."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while not job.is_over and not self.is_leaving:
+            left = until - loop.time()
+            if left <= 0:
+                return
+            if job.id not in self._jobs:
+                await asyncio.sleep(min(left, _LOOK))
+                await self._look(job)
+                continue
+            try:
+                async with asyncio.timeout(left):
+                    await job.changed.wait()
+            except TimeoutError:
+                return
+            if is_news:
+                return
+
+    async def result(self, job: Job) -> Any:
+        """Return what a job returns once it is done, or raise what it raises."""
+        while not job.is_over:
+            if self.is_leaving:
+                raise MemoryConnectionError("the server ends; the job goes on when it is back")
+            await self.wait(job, _OFTEN, is_news=True)
+            advance(job.done, job.total)
+        if job.problem is not None:
+            raise load_error(job.problem["status"], job.problem)
+        return job.operation.returns.load(json.loads(job.report or b"null"))
+
+    async def _look(self, job: Job) -> None:
+        """See how far a job of another server is."""
+        record = None
+        if self._files is not None:
+            record = await asyncio.to_thread(self._files.read, job.id)
+        now = None if record is None else _load(record)
+        if now is not None:
+            vars(job).update(vars(now))
+            return
+        job.state, job.ended_at = "failed", datetime.now(UTC)
+        job.problem = problem(404, "it was stopped", kind="MemoryConnectionError")
+
+    # Ending
+
+    async def drop(self, job: Job) -> None:
+        """Stop a job if it is under way, and forget it."""
+        job.is_dropped = True
+        await self._to_end(self._drop(job))
+
+    async def _drop(self, job: Job) -> None:
+        task = self._tasks.get(job.id)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        self._forget(job)
+        job.note()
+        await self._remove(job)
+
+    async def answered(self, job: Job) -> None:
+        """Forget a job whose report went out as the answer; soon, if it may be asked for again."""
+        job.is_answered = True
+        if not job.once:
+            self._forget(job)
+        await self._to_end(self._remove(job))
+
+    def leave(self) -> None:
+        """Keep nobody waiting any more: the server ends."""
+        self.is_leaving = True
+        for job in self._jobs.values():
+            job.note()
+
+    async def stop(self) -> None:
+        """Stop all work; the next server goes on with it."""
+        self.leave()
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._steps, return_exceptions=True)
+        if self._files is not None:
+            await asyncio.to_thread(self._files.close)
+
+    # Keeping
+
+    async def _write(self, job: Job) -> None:
+        if self._files is not None:
+            await self._to_end(self._put(job, self._files))
+
+    async def _put(self, job: Job, files: JobFiles) -> None:
+        async with job.disk:
+            if not job.is_dropped:
+                await asyncio.to_thread(files.write, _dump(job, files.server))
+
+    async def _remove(self, job: Job) -> None:
+        job.is_dropped = True
+        if self._files is not None:
+            async with job.disk:
+                await asyncio.to_thread(self._files.remove, job.id)
+
+    async def _to_end(self, step: Coroutine[Any, Any, None]) -> None:
+        """Do a step to its end, also if who waits is cancelled: its thread would go on unseen."""
+        task = asyncio.create_task(step)
+        self._steps.add(task)
+        task.add_done_callback(self._steps.discard)
+        await asyncio.shield(task)
+
+    def _forget_older(self, owner: str | None) -> list[Job]:
+        """Forget what a key has more than it may have; return it, for its records are left."""
+        found = _older([job for job in self._jobs.values() if job.owner == owner])
+        for job in found:
+            self._forget(job)
+        return found
+
+    async def _remove_all(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            await self._to_end(self._remove(job))
+
+    def _is_old(self, job: Job) -> bool:
+        age = timedelta(0) if job.ended_at is None else datetime.now(UTC) - job.ended_at
+        return age > (_AGAIN if job.is_answered else self._kept)
+
+    async def _prune(self) -> None:
+        """Forget what ended long ago, and reports that are too much together."""
+        now = datetime.now(UTC)
+        over = [job for job in self._jobs.values() if job.ended_at is not None]
+        size = 0
+        for job in sorted(over, key=lambda job: job.ended_at or now, reverse=True):
+            size += len(job.report or b"")
+            if size > _MOST_BYTES and not job.operation.has_safe_report:
+                job.report = None
+            if self._is_old(job):
+                self._forget(job)
+        if self._files is not None and now - self._pruned > _EVERY:
+            self._pruned = now
+            await asyncio.to_thread(self._files.prune, now - self._kept, most=_MOST_ENDED)
+
+
+def _older(jobs: list[Job]) -> list[Job]:
+    """Return which of the jobs of one key have ended and are too many, the newest left out."""
+    over = [(job.ended_at, job.id, job) for job in jobs if job.ended_at is not None]
+    return [job for *_, job in sorted(over, reverse=True)[_MOST_ENDED:]]
+
+
+# Records
+
+
+def _dump(job: Job, server: str) -> dict[str, Any]:
+    """Return what is written of a job; of one that is over, no word of a memory."""
+    is_safe = job.operation.has_safe_report
+    asked: dict[str, Any] = {
+        "scope": job.scope,
+        "by": job.by,
+        "given": job.given,
+        "saved": dict(job.saved),
+    }
+    return {
+        **job.shown(),
+        "problem": job.problem if is_safe else _plain(job.problem),
+        "owner": job.owner,
+        "is_bound": job.is_bound,
+        "once": job.once,
+        "digest": job.digest,
+        "attempts": job.attempts,
+        "server": server,
+        "report": json.loads(job.report) if job.report is not None and is_safe else None,
+        **({} if job.is_over else asked),
+    }
+
+
+def _plain(found: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return a problem without its words: they may be of memories, or of what was asked."""
+    if found is None:
+        return None
+    told = "the words of it ended with the server; ask again"
+    return {**{name: found.get(name) for name in ("type", "title", "status")}, "detail": told}
+
+
+def _load(record: Mapping[str, Any]) -> Job | None:
+    """Return the job of a record; `None` if it is of another version."""
+    operation = _LONG.get(str(record.get("call")))
+    if operation is None:
+        return None
+    try:
+        report, ended = record["report"], record["ended_at"]
+        has_report = record["state"] == "done" and operation.has_safe_report
+        return Job(
+            operation,
+            record["owner"],
+            dict(record.get("scope", {})),
+            record.get("by"),
+            dict(record.get("given", {})),
+            record["is_bound"],
+            id=record["id"],
+            once=record["once"],
+            digest=record["digest"],
+            state=record["state"] if ended is not None else "queued",
+            done=record["progress"]["done"],
+            total=record["progress"]["total"] or 0,
+            created_at=datetime.fromisoformat(record["created_at"]),
+            ended_at=None if ended is None else datetime.fromisoformat(ended),
+            report=compact_json(report).encode() if has_report else None,
+            problem=record["problem"],
+            attempts=record["attempts"],
+            saved=record.get("saved", {}),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _same(known: Job, asked: Job) -> Job:
+    if known.digest != _digest(asked, known.id):
+        raise QueryError(
+            "the `Idempotency-Key` was used for another request; use a new key for this one"
+        )
+    return known
+
+
+def _digest(job: Job, salt: str) -> str:
+    asked = [job.operation.id, job.scope, job.by, job.given]
+    return _hashed(salt, json.dumps(asked, sort_keys=True))
+
+
+def _hashed(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _principal(job: Job) -> Principal:
+    """Return who is told of a job; only whether it is held to somebody's memories counts."""
+    held = MemoryMetadata(user_id="somebody") if job.is_bound else MemoryMetadata()
+    return Principal("admin", held, key_id=job.owner)
+
+
+def _progress(job: Job) -> Callable[[int, int], None]:
+    def advance(done: int, total: int) -> None:
+        job.done, job.total = done, total
+        job.note()
+
+    return advance
+
+
+def _encoded(operation: Operation, found: Any) -> bytes:
+    return compact_json(operation.returns.dump(found)).encode()
+
+
+def _told(error: Exception, job: Job) -> dict[str, Any]:
+    status, found = problem_for(_principal(job), error)
+    if status >= 500 and not isinstance(error, MemoryError):
+        _LOG.error("a job failed: %s", place_of(error))
+    return found

@@ -1,0 +1,159 @@
+"""The Model Context Protocol over HTTP: `/mcp`, and `/mcp/kg` and `/mcp/openai` for other tools.
+
+There are no sessions: each request is whole in itself, in the protocol's newer era as in the older
+one, so that there is no id that another could use, and any process may answer the next request.
+Whose memories a call is about follows from the key of its own request, or, where that leaves it
+open, from the address that a person has written into a client: `/mcp?user_id=alice`.
+"""
+
+import getpass
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import cache
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from orbiter.memory.errors import QueryError
+from orbiter.memory.mcp import PROFILES, Profile, build
+from orbiter.memory.model.query import SCOPE_FIELDS
+from orbiter.memory.server.http.scopes import handle_of
+from orbiter.memory.server.http.settings import Settings
+from orbiter.memory.server.http.state import Shared, principal_of, shared_of
+
+if TYPE_CHECKING:
+    from mcp.server.mcpserver import Context
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    from orbiter.memory.agent import ScopedMemory
+    from orbiter.memory.mcp.sdk_server import MemoryServer
+
+__all__ = ["mount"]
+
+_PATHS: dict[Profile, str] = {"memory": "/mcp", "kg": "/mcp/kg", "openai": "/mcp/openai"}
+_USER_VARIABLE = "ORBITER_MEMORY_USER"
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_ASKED = (*SCOPE_FIELDS, "by")
+"""What an address may say of whose memories it means: never everyone's, which are no agent's."""
+
+
+def mount(
+    shared: Shared,
+) -> tuple[list[BaseRoute], Callable[[], AbstractAsyncContextManager[None]]]:
+    """Return the routes, and what must be entered while they are served, once for each time."""
+    doors = Doors(shared.settings)
+    routes: list[BaseRoute] = [
+        # What is left out, a stream from the server and the end of a session, is a plain 405.
+        Route(path, endpoint=Door(doors, profile), methods=["POST"], name=f"mcp-{profile}")
+        for profile, path in _PATHS.items()
+    ]
+    return routes, doors.open
+
+
+class Doors:
+    """What answers: for each profile, one that reads and writes and one that only reads."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._managers: dict[tuple[Profile, bool], StreamableHTTPSessionManager] = {}
+        self._security: TransportSecuritySettings | None = None
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Answer while the block runs."""
+        from mcp.server.transport_security import TransportSecuritySettings  # noqa: PLC0415
+
+        self._security = TransportSecuritySettings(enable_dns_rebinding_protection=True)
+        for name in (*_LOOPBACK, *self._settings.allowed_hosts):
+            self._allow(name)
+        async with AsyncExitStack() as stack:
+            for profile in PROFILES:
+                for read_only in (False, True):
+                    server = _server(profile, read_only)
+                    server.streamable_http_app(
+                        stateless_http=True,
+                        json_response=True,
+                        max_request_body_size=self._settings.max_body,
+                        transport_security=self._security,
+                    )
+                    manager = server.session_manager
+                    await stack.enter_async_context(manager.run())
+                    self._managers[profile, read_only] = manager
+            try:
+                yield
+            finally:
+                self._managers.clear()
+
+    async def answer(self, profile: Profile, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, which the guard has let in."""
+        principal = principal_of(Request(scope))
+        read_only = self._settings.read_only or not principal.may("write")
+        server = scope.get("server")
+        if server:
+            # The guard lets a request call us by the number that it came to; so must the SDK.
+            number = str(server[0])
+            self._allow(f"[{number}]" if ":" in number else number)
+        await self._managers[profile, read_only].handle_request(scope, receive, send)
+
+    def _allow(self, name: str) -> None:
+        """Have the SDK's own check let pass what the guard lets pass; that one knows the port."""
+        known = self._security
+        if known is None or name in known.allowed_hosts:
+            return
+        names = [name] if name.rpartition(":")[2].isdigit() else [name, f"{name}:*"]
+        known.allowed_hosts += names
+        known.allowed_origins += [f"{scheme}://{n}" for scheme in ("http", "https") for n in names]
+
+
+class Door:
+    """One path, as an ASGI application."""
+
+    def __init__(self, doors: Doors, profile: Profile) -> None:
+        self._doors = doors
+        self._profile = profile
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        await self._doors.answer(self._profile, scope, receive, send)
+
+
+@cache
+def _server(profile: Profile, read_only: bool) -> "MemoryServer":  # noqa: FBT001 - a key
+    """Return the tools of a profile; they find everything else in the request that they serve."""
+    return build(_handle_of_call, tools=profile, read_only=read_only)
+
+
+def _handle_of_call(ctx: "Context") -> "ScopedMemory":
+    request = ctx.request_context.request
+    if not isinstance(request, Request):
+        raise QueryError("this call came without a request; it is nobody's")
+    shared, principal = shared_of(request), principal_of(request)
+    query = request.query_params
+    asked = {name: query[name] for name in _ASKED if name in query}
+    names_nobody = not any(
+        name in asked or getattr(principal.scope, name) is not None for name in SCOPE_FIELDS
+    )
+    if names_nobody and principal.key_id is None:
+        # On this computer alone, and without a key: whoever the command line would take it for.
+        user = _computers_user()
+        asked |= {} if user is None else {"user_id": user}
+    elif names_nobody:
+        raise QueryError(
+            "this key is for everyone's memories, and an agent needs somebody's: put "
+            "`?user_id=NAME` behind the server's address, or use a key made with `--user`"
+        )
+    return handle_of(shared.memory, principal, asked)
+
+
+def _computers_user() -> str | None:
+    named = os.environ.get(_USER_VARIABLE)
+    if named == "":
+        raise QueryError(f"`{_USER_VARIABLE}` is empty on the server; name somebody, or unset it")
+    try:
+        return named or getpass.getuser()
+    except (OSError, KeyError, ImportError):  # no such user, as in some containers
+        return None

@@ -1,0 +1,338 @@
+"""The OpenAPI 3.1 document, written from the table of calls: it cannot say what is not so."""
+
+import inspect
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from orbiter.memory import __version__
+from orbiter.memory.server.api.openapi_extra import JOB, JOB_PATHS, OTHER_PATHS, PREFER
+from orbiter.memory.wire import (
+    OPERATIONS,
+    REQUIRED,
+    REST_ONLY,
+    TARGET_PARAMS,
+    Operation,
+    Param,
+    Target,
+)
+
+__all__ = ["document"]
+
+_CLASSES: dict[Target, tuple[str, str]] = {
+    "memory": ("_memory", "AgentMemory"),
+    "scope": ("scope", "ScopedMemory"),
+    "chat": ("_chat", "Chat"),
+    "facts": ("facts", "Facts"),
+    "past": ("_past", "PastMemory"),
+    "past_facts": ("_facts_view", "FactsView"),
+    "audit": ("_audit", "AuditLog"),
+}
+_TAGS: dict[Target, str] = {
+    "memory": "store",
+    "scope": "memories",
+    "chat": "chats",
+    "facts": "facts",
+    "past": "past",
+    "past_facts": "past",
+    "audit": "audit",
+}
+_SUMMARIES = {
+    ("DELETE", "memories/{item_id}"): "Forget one memory; `restore` brings it back.",
+    ("POST", "context"): "Return what a model should see: of a chat, or of memories alone.",
+}
+_EXAMPLES: dict[str, dict[str, Any]] = {
+    "scope.remember": {"what": "Ann is allergic to nuts", "tags": ["health"]},
+    "scope.remember_many": {"things": ["likes tea", {"role": "user", "content": "hello"}]},
+    "scope.recall": {"query": "what can Ann eat?", "k": 5, "explain": True},
+    "scope.update": {"content": "Ann is allergic to hazelnuts"},
+    "scope.forget": {"where": {"lang": "en"}, "dry_run": True},
+    "scope.context": {"task": "plan a dinner", "budget": 2000},
+    "chat.add": {"what": {"role": "user", "content": "hello"}},
+    "chat.context": {"budget": 2000, "format": "openai"},
+    "facts.put": {"value": "Berlin", "valid_from": "2024-03-01T00:00:00Z"},
+    "memory.erase": {"user_id": "ann", "dry_run": True},
+}
+_PROBLEMS = {
+    400: "The request cannot be read.",
+    401: "There is no key, or one that is not known.",
+    403: "The key may not do this, or the server only reads.",
+    404: "There is no such thing here; perhaps it is another's.",
+    405: "The path takes other methods.",
+    408: "The body came too slowly.",
+    409: "It has changed meanwhile, or is in a state that does not allow this.",
+    412: "It is not the version that `If-Match` names.",
+    413: "The body is too large.",
+    415: "The body is no JSON.",
+    422: "What is asked means nothing; `detail` says what to ask.",
+    429: "Too many requests; `Retry-After` says when to go on.",
+    501: "This kind of store cannot do that.",
+    502: "A model that the server asks has failed.",
+    503: "The store does not answer.",
+    504: "It took too long.",
+}
+_SCOPE = ("user_id", "session_id", "task_id", "agent_id")
+
+
+@cache
+def document() -> dict[str, Any]:
+    """Return the document."""
+    schemas: dict[str, Any] = {"Problem": _problem_schema(), "Job": JOB}
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in (*OPERATIONS, *REST_ONLY):
+        described = paths.setdefault(f"/v1/{operation.path}", {})
+        described[operation.verb.lower()] = _hoist(_operation(operation), schemas)
+    for path, doors in OTHER_PATHS.items():
+        has_scope = path.startswith("/v1/") and not path.endswith(".json")
+        has_scope = has_scope and path not in JOB_PATHS
+        paths[path] = {verb: _door(door, has_scope=has_scope) for verb, door in doors.items()}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "orbiter-memory",
+            "version": __version__,
+            "description": (
+                "Memory for agents. Whose memories are meant stands in the query of every request: "
+                "`user_id`, `session_id`, `task_id`, `agent_id`; a key that names some of these "
+                "overrides them."
+            ),
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"bearer": []}, {"basic": []}],
+        "tags": [{"name": name} for name in dict.fromkeys(_TAGS.values())],
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "responses": _problem_responses(),
+            "parameters": {each["name"]: each for each in _scope_parameters()},
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "basic": {
+                    "type": "http",
+                    "scheme": "basic",
+                    "description": "For browsers: the key is the password.",
+                },
+            },
+        },
+    }
+
+
+def _door(door: dict[str, Any], *, has_scope: bool) -> dict[str, Any]:
+    params = [*door.get("parameters", []), *(_scope_refs() if has_scope else [])]
+    codes = (400, 401, 403, 413, 422, 429) if has_scope else (401, 403, 429)
+    codes = (*codes, 400, 404, 422) if door["operationId"].startswith("job") else codes
+    responses = {**door["responses"], **_problem_refs(*codes)}
+    return {**door, "parameters": params, "responses": responses}
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    params = (*TARGET_PARAMS[operation.target], *operation.params)
+    described: dict[str, Any] = {
+        "operationId": _id(operation),
+        "tags": [_TAGS[operation.target]],
+        **_docs(operation),
+        "parameters": [_parameter(each) for each in params if each.place != "body"],
+        "responses": _responses(operation),
+        "x-role": operation.role,
+    }
+    if operation.target not in ("memory", "audit"):
+        described["parameters"] += _scope_refs()
+    if any(each.name == "idempotency_key" for each in operation.params):
+        described["parameters"].append(_once())
+    if operation.id == "scope.get":
+        described["parameters"].append(_unless())
+    if operation.is_long:
+        described["parameters"] += [PREFER, _once()]
+    body = [each for each in operation.params if each.place == "body"]
+    if operation.verb not in ("GET", "DELETE"):
+        described["requestBody"] = _body(operation, body)
+    return described
+
+
+def _unless() -> dict[str, Any]:
+    return {
+        "name": "If-None-Match",
+        "in": "header",
+        "required": False,
+        "description": "The `ETag` that is known; if it still holds, the answer is 304.",
+        "schema": {"type": "string"},
+    }
+
+
+def _id(operation: Operation) -> str:
+    way = "_one" if operation.verb == "DELETE" else ""
+    if operation.path.endswith("/query"):
+        way = "_query"  # the same call with its filters in the body
+    return f"{operation.target}_{operation.name}{way}"
+
+
+def _docs(operation: Operation) -> dict[str, str]:
+    told = _SUMMARIES.get((operation.verb, operation.path))
+    if told is not None:
+        return {"summary": told}
+    module, name = _CLASSES[operation.target]
+    kind = getattr(import_module(f"orbiter.memory.agent.{module}"), name)
+    first, _, rest = (inspect.getdoc(getattr(kind, operation.name)) or "").partition("\n\n")
+    return {"summary": first, "description": rest} if rest else {"summary": first}
+
+
+def _parameter(param: Param) -> dict[str, Any]:
+    is_needed = param.default is REQUIRED
+    schema = param.codec.schema()
+    described: dict[str, Any] = {
+        "name": param.wire_name,
+        "in": param.place,
+        "required": is_needed,
+    }
+    # A query has no `null`: what is not said is left out.
+    schema = _not_null(schema)
+    if param.place == "path":
+        schema = {**schema, "minLength": 1}
+    if param.header == "If-Match":
+        described["description"] = "The `ETag` that the memory must still have, or `*`."
+    if param.place == "query" and schema.get("type") in (None, "object"):
+        # An object is JSON in one parameter.
+        return {**described, "content": {"application/json": {"schema": schema}}}
+    return {**described, "schema": schema}
+
+
+def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return {**schema, "type": next(each for each in kind if each != "null")}
+    some = schema.get("anyOf")
+    if some and {"type": "null"} in some:
+        left = [each for each in some if each != {"type": "null"}]
+        return left[0] if len(left) == 1 else {**schema, "anyOf": left}
+    return schema
+
+
+def _body(operation: Operation, params: list[Param]) -> dict[str, Any]:
+    needed = [each.name for each in params if each.default is REQUIRED]
+    schema: dict[str, Any] = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {each.name: _with_default(each) for each in params},
+    }
+    if needed:
+        schema["required"] = needed
+    content: dict[str, Any] = {"schema": schema}
+    if operation.id in _EXAMPLES:
+        content["example"] = _EXAMPLES[operation.id]
+    return {"required": bool(needed), "content": {"application/json": content}}
+
+
+def _with_default(param: Param) -> dict[str, Any]:
+    schema = param.codec.schema()
+    has_default = param.default is not REQUIRED and param.default is not None
+    return {**schema, "default": param.default} if has_default else schema
+
+
+def _responses(operation: Operation) -> dict[str, Any]:
+    schema = operation.returns.schema()
+    good: dict[str, Any] = {
+        "description": "Done.",
+        "content": {"application/json": {"schema": schema}},
+    }
+    headers: dict[str, Any] = {}
+    if operation.target == "scope" and operation.name in ("get", "remember", "update", "restore"):
+        headers["ETag"] = {"schema": {"type": "string"}, "description": "The version, in quotes."}
+    if operation.id in ("scope.remember", "chat.fork"):
+        headers["Location"] = {"schema": {"type": "string"}}
+    if headers:
+        good["headers"] = headers
+    found: dict[str, Any] = {str(operation.status): good}
+    if operation.is_long:
+        found["202"] = {
+            "description": "It is not done yet; `Location` says where it can be followed.",
+            "headers": {"Location": {"schema": {"type": "string"}}},
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Job"}}},
+        }
+    if operation.id == "scope.get":
+        found["304"] = {"description": "It is the version that `If-None-Match` names."}
+    return found | _problem_refs(*_PROBLEMS)
+
+
+def _problem_refs(*codes: int) -> dict[str, Any]:
+    return {str(code): {"$ref": f"#/components/responses/{code}"} for code in codes}
+
+
+def _problem_responses() -> dict[str, Any]:
+    schema = {"$ref": "#/components/schemas/Problem"}
+    found: dict[str, Any] = {
+        str(code): {
+            "description": told,
+            "content": {"application/problem+json": {"schema": schema}},
+        }
+        for code, told in _PROBLEMS.items()
+    }
+    found["429"]["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
+    found["405"]["headers"] = {"Allow": {"schema": {"type": "string"}}}
+    return found
+
+
+def _problem_schema() -> dict[str, Any]:
+    return {
+        "type": "object",
+        "title": "Problem",
+        "description": "RFC 9457; `attributes` and `errors` are what a client raises again.",
+        "required": ["type", "title", "status", "detail"],
+        "properties": {
+            "type": {"type": "string"},
+            "title": {"type": "string"},
+            "status": {"type": "integer"},
+            "detail": {"type": "string"},
+            "attributes": {"type": "object"},
+            "errors": {"type": "array", "items": {"type": "object"}},
+        },
+    }
+
+
+def _once() -> dict[str, Any]:
+    return {
+        "name": "Idempotency-Key",
+        "in": "header",
+        "required": False,
+        "description": "Done once under this key; another request under it is a 422.",
+        "schema": {"type": "string", "minLength": 1},
+    }
+
+
+def _scope_parameters() -> list[dict[str, Any]]:
+    named = [
+        {"name": name, "in": "query", "schema": {"type": "string", "minLength": 1}}
+        for name in _SCOPE
+    ]
+    everyone = {
+        "name": "everyone",
+        "in": "query",
+        "description": "Everyone's memories, for the key of an administrator.",
+        "schema": {"type": "boolean"},
+    }
+    by = {
+        "name": "by",
+        "in": "query",
+        "description": "Who acts, for `history` and the audit log; an administrator may say.",
+        "schema": {"type": "string", "minLength": 1},
+    }
+    return [*named, everyone, by]
+
+
+def _scope_refs() -> list[dict[str, Any]]:
+    return [{"$ref": f"#/components/parameters/{name}"} for name in (*_SCOPE, "everyone", "by")]
+
+
+def _hoist(value: Any, schemas: dict[str, Any]) -> Any:
+    """Move every schema that has a title to the components, where it is written once."""
+    if isinstance(value, list):
+        return [_hoist(each, schemas) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if "example" in value:
+        return {k: v if k == "example" else _hoist(v, schemas) for k, v in value.items()}
+    found = {name: _hoist(inner, schemas) for name, inner in value.items()}
+    title = found.get("title")
+    if not isinstance(title, str) or "default" in found:
+        return found
+    schemas.setdefault(title, found)
+    return {"$ref": f"#/components/schemas/{title}"}

@@ -1,0 +1,258 @@
+"""REST: every request below `/v1` is a call of the table, made as whoever the guard let in."""
+
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Match
+from starlette.types import Receive, Scope, Send
+
+from orbiter.memory.agent import AgentMemory, ScopedMemory
+from orbiter.memory.auth import Principal
+from orbiter.memory.errors import AccessError, ItemNotFoundError, QueryError, VersionConflict
+from orbiter.memory.model.items import MemoryItem, new_id
+from orbiter.memory.model.query import SCOPE_FIELDS
+from orbiter.memory.server.api.idempotency import check_same
+from orbiter.memory.server.api.job_routes import answer_job
+from orbiter.memory.server.api.openapi import document
+from orbiter.memory.server.api.page_size import bounded_page
+from orbiter.memory.server.api.requests import Asked, read_asked
+from orbiter.memory.server.api.routing import BASE, allow, match, segments_of
+from orbiter.memory.server.http.error_responses import Refused
+from orbiter.memory.server.http.json_body import is_small, write_json
+from orbiter.memory.server.http.scopes import handle_of
+from orbiter.memory.server.http.settings import Settings
+from orbiter.memory.server.http.state import principal_of, shared_of
+from orbiter.memory.wire import Operation
+from orbiter.memory.wire.etag import read_tags
+from orbiter.memory.wire.result_codecs import PAGE
+
+__all__ = ["routes"]
+
+_DOCUMENT = ["openapi.json"]
+_PAGE_SIZES = ("limit", "k", "memory_limit")
+_SIZES = (*_PAGE_SIZES, "rounds", "budget")
+_ONCE = "Idempotency-Key"
+_TAGGED = ("get", "remember", "update", "restore")
+"""The calls of a handle whose answer is one memory as it is now."""
+
+
+def routes() -> list[BaseRoute]:
+    """Return what answers everything below `/v1` that no route before it does."""
+    return [_Rest()]
+
+
+class _Rest(BaseRoute):
+    """One route for all calls: its paths are matched as they came, before they are decoded."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Tell whether a request is for this route."""
+        path = scope.get("path", "")
+        is_ours = scope["type"] == "http" and (path == BASE or path.startswith(f"{BASE}/"))
+        return (Match.FULL if is_ours else Match.NONE), {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        response = await answer(Request(scope, receive))
+        if scope["method"] == "HEAD":
+            response.body = b""  # the length stays that of the whole
+        await response(scope, receive, send)
+
+
+async def answer(request: Request) -> Response:
+    """Return the answer to a request below `/v1`; what is wrong with it is raised."""
+    segments = segments_of(request.scope)
+    if segments == _DOCUMENT and request.method in ("GET", "HEAD"):
+        return _Pieces(write_json(document()), 200, {})
+    matched = match(segments, request.method)
+    if matched == "OPTIONS":
+        return Response(status_code=204, headers={"Allow": allow(segments)})
+    shared, principal = shared_of(request), principal_of(request)
+    operation = matched.operation
+    _check_role(operation, principal, shared.settings)
+    asked = await read_asked(request, operation, matched.named)
+    _check_sizes(asked, shared.settings)
+    target = _target(operation, shared.memory, principal, asked)
+    key = _read_key(request, operation, asked)
+    await _read_if_match(request, operation, asked, target)
+    if operation.is_job(asked.given):
+        return await answer_job(request, operation, target, asked.given)
+    found = await _call(request, operation, target, asked)
+    if key is not None:
+        stored = [found] if isinstance(found, MemoryItem) else found
+        await check_same(key, operation.name, asked.given, stored, target)
+    return await _told(request, operation, asked, found)
+
+
+# Whether it may be asked
+
+
+def _check_role(operation: Operation, principal: Principal, settings: Settings) -> None:
+    if not principal.may(operation.role):
+        raise AccessError(
+            f"this needs a key with the role `{operation.role}`; yours has `{principal.role}`"
+        )
+    if settings.read_only and operation.is_change:
+        raise AccessError("this server only reads; it was started with `--read-only`")
+
+
+def _check_sizes(asked: Asked, settings: Settings) -> None:
+    for name in _PAGE_SIZES:
+        size = asked.given.get(name)
+        if isinstance(size, int) and size > settings.max_page:
+            raise QueryError(f"`{name}` must be at most {settings.max_page:,} here, not {size:,}")
+
+
+def _target(operation: Operation, memory: AgentMemory, principal: Principal, asked: Asked) -> Any:
+    """Return the object of the call, held to what the principal may touch."""
+    if operation.target in ("memory", "audit"):
+        _hold_to_scope(operation, principal, asked)
+        return memory.audit if operation.target == "audit" else memory
+    handle = handle_of(memory, principal, asked.scope)
+    if operation.target == "chat":
+        return handle.chat(asked.target["chat_id"])
+    if operation.target == "facts":
+        return handle.facts
+    if operation.target in ("past", "past_facts"):
+        past = handle.as_of(asked.target["moment"])
+        return past.facts if operation.target == "past_facts" else past
+    return handle
+
+
+def _hold_to_scope(operation: Operation, principal: Principal, asked: Asked) -> None:
+    """Let a key of somebody's erase what is theirs, and nobody else's; the rest is everyone's."""
+    held = {str(name): getattr(principal.scope, name) for name in SCOPE_FIELDS}
+    named = {name: value for name, value in held.items() if value is not None}
+    if operation.name == "erase":
+        asked.given.update(named)
+        asked.given["by"] = asked.given.get("by") or principal.name or None
+    elif named:
+        raise AccessError("this is about everyone's memories, and your key is for some of them")
+
+
+# What headers say
+
+
+def _read_key(request: Request, operation: Operation, asked: Asked) -> str | None:
+    """Take the key of a request that is to be done once, and return it if a header has it."""
+    key = request.headers.get(_ONCE)
+    if key is None or all(param.name != "idempotency_key" for param in operation.params):
+        return None
+    if not key.strip():
+        raise QueryError(f"`{_ONCE}` is empty; give it a text that no other request has")
+    if asked.given.get("idempotency_key", key) != key:
+        raise QueryError(f"`{_ONCE}` and `idempotency_key` differ; send one of them")
+    asked.given["idempotency_key"] = key
+    return key
+
+
+async def _read_if_match(request: Request, operation: Operation, asked: Asked, target: Any) -> None:
+    """Take the version that a change expects."""
+    given = request.headers.getlist("if-match")
+    if request.method in ("GET", "HEAD"):
+        return
+    if "if-none-match" in request.headers:
+        raise Refused(400, "`If-None-Match` is for a `GET`; a change takes `If-Match`")
+    if not given:
+        return
+    if all(param.name != "expected_version" for param in operation.params):
+        raise Refused(400, "`If-Match` is for a `PATCH` of a memory; send this without it")
+    try:
+        tags = read_tags(",".join(given))
+    except ValueError as exc:
+        raise Refused(400, f"`If-Match` {exc}") from None
+    if tags is None:  # `*`: any version will do
+        return
+    item_id = asked.given["item_id"]
+    expected = tags[0] if len(tags) == 1 else None
+    if expected is None:
+        found = await target.get(item_id)
+        if found is None:
+            raise ItemNotFoundError(item_id)
+        if found.version not in tags:
+            raise VersionConflict(item_id, expected=max(tags, default=0), found=found.version)
+        expected = found.version
+    asked.given["expected_version"] = expected
+
+
+# The call, and its answer
+
+
+async def _call(request: Request, operation: Operation, target: Any, asked: Asked) -> Any:
+    if operation.returns is PAGE:
+        return await bounded_page(request, target.list, asked.given)
+    if (operation.target, operation.name) == ("scope", "context"):
+        return await _context(target, asked)
+    found = await getattr(target, operation.name)(**asked.given)
+    if found in (None, []) and operation.is_absent_404:
+        way = "`fact-keys` lists the keys" if "key" in asked.given else "`memories` lists them"
+        raise ItemNotFoundError(next(iter(asked.given.values())), way=way)
+    if operation.verb == "DELETE" and not found:
+        raise ItemNotFoundError(asked.given["item"])
+    return found
+
+
+async def _context(handle: ScopedMemory, asked: Asked) -> Any:
+    """Return a context of a chat, or of memories alone: then of a chat that is nowhere."""
+    given = dict(asked.given)
+    chat_id = given.pop("chat_id", None)
+    return await handle.chat(new_id() if chat_id is None else chat_id).context(**given)
+
+
+async def _told(request: Request, operation: Operation, asked: Asked, found: Any) -> Response:
+    headers: dict[str, str] = {}
+    is_one = operation.target == "scope" and isinstance(found, MemoryItem)
+    if is_one and operation.name in _TAGGED:
+        headers["ETag"] = f'"{found.version}"'
+        if operation.verb == "GET" and _is_known(request, headers["ETag"]):
+            return Response(status_code=304, headers=headers)
+    if operation.status == 201:
+        where = _place(operation, found)
+        named = {name: value for name, value in asked.scope.items() if name != "by"}
+        if where is not None:
+            headers["Location"] = f"{BASE}/{where}" + (f"?{urlencode(named)}" if named else "")
+    shared, key_id = shared_of(request), principal_of(request).key_id
+    most = None if operation.is_change or operation.returns is PAGE else shared.settings.max_answer
+
+    def write() -> list[bytes]:
+        return write_json(operation.returns.dump(found), most=most, way=_way(operation))
+
+    pieces = write() if is_small(found) else await shared.worker.run(key_id, write)
+    return _Pieces(pieces, operation.status, headers)
+
+
+def _way(operation: Operation) -> str:
+    """Return how to ask for less."""
+    sizes = [param.name for param in operation.params if param.name in _SIZES]
+    return f"ask for less with `{'` or `'.join(sizes)}`" if sizes else "`export` streams everything"
+
+
+def _place(operation: Operation, found: Any) -> str | None:
+    if operation.id == "scope.remember":
+        return f"memories/{quote(found.id, safe='')}"
+    return f"chats/{quote(found.id, safe='')}/messages" if operation.id == "chat.fork" else None
+
+
+def _is_known(request: Request, tag: str) -> bool:
+    given = request.headers.get("if-none-match", "")
+    tags = [each.strip().removeprefix("W/") for each in given.split(",")]
+    return tag in tags or tags == ["*"]
+
+
+class _Pieces(Response):
+    """An answer that is sent piece by piece, as fast as its reader takes them."""
+
+    def __init__(self, pieces: list[bytes], status: int, headers: dict[str, str]) -> None:
+        super().__init__(None, status, headers, media_type="application/json")
+        self._pieces = pieces
+        self.headers["content-length"] = str(sum(map(len, pieces)))
+
+    async def __call__(self, scope: Scope, _: Receive, send: Send) -> None:
+        """Send it."""
+        start = {"type": "http.response.start", "status": self.status_code}
+        await send({**start, "headers": self.raw_headers})
+        pieces = [] if scope["method"] == "HEAD" else self._pieces
+        for piece in pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,0 +1,234 @@
+"""The context lab: what a model would be shown for a task, what it costs, and what was left out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, get_args
+
+from orbiter.memory.agent import Chat, ScopedMemory
+from orbiter.memory.agent.inputs import narrowed
+from orbiter.memory.errors import MessageError, QueryError, UnsupportedError
+from orbiter.memory.messages import Format, to_messages, validate
+from orbiter.memory.model.items import calls_of, new_id, role_of
+from orbiter.memory.model.query import Query
+from orbiter.memory.model.trust import SOURCE_KINDS, read_trust
+from orbiter.memory.server.dashboard.chat_address import Watched, chat_of, name_of
+from orbiter.memory.server.dashboard.page import Answer, Ask, Data, Pages, as_number
+
+if TYPE_CHECKING:
+    from orbiter.memory.context import Context, Dropped
+    from orbiter.memory.recall import Hit, Recalled
+
+__all__ = ["pages"]
+
+pages = Pages()
+
+_BUDGET = 1_000
+_MOST_BUDGET = 1_000_000
+_MEMORIES = 5
+_MOST_MEMORIES = 50
+_CHATS = 50
+_LISTED = 20
+"""Ids of what was left out that are listed for one reason."""
+
+PROVIDERS: dict[Format, str] = {
+    "openai": "OpenAI",
+    "openai-responses": "OpenAI Responses",
+    "anthropic": "Anthropic",
+    "gemini": "Gemini",
+}
+COLOURS = {
+    "persona": "c4",
+    "notice": "c5",
+    "summary": "c1",
+    "conversation": "c6",
+    "recent": "c3",
+    "memories": "c0",
+    "task": "c2",
+}
+_TOLD = {
+    "budget": "there was no room",
+    "shortened": "only the beginning fits",
+    "status": "it is a draft, or was discarded",
+    "scope": "it belongs to somebody else",
+    "duplicate": "it stands in the conversation already",
+    "kind": "it is no message",
+    "incomplete": "a tool group lacks its call or a result",
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is asked of the lab."""
+
+    query: str
+    chat: str
+    budget: int
+    format: Format
+    memory_limit: int
+    min_trust: str
+
+
+@pages.page("/context", "context.html", title="Context lab")
+async def lab(ask: Ask) -> Data | Answer:
+    """Show what a model would be shown."""
+    data: Data = {
+        "asked": _written(ask),
+        "providers": PROVIDERS,
+        "trusts": SOURCE_KINDS,
+        "chats": await _names(ask.handle),
+        "held": ask.principal.scope,
+        "error": None,
+        "next": None,
+        "result": None,
+    }
+    try:
+        task = _task(ask)
+        if task.query or task.chat:
+            watched = Watched(ask.handle, ask.handle.scope)
+            chat = chat_of(watched, task.chat or f"lab-{new_id()}")
+            data["next"] = await _missing(chat, task)
+            if data["next"] is None:
+                data["result"] = await _result(watched, chat, task)
+    except (QueryError, UnsupportedError, MessageError) as exc:
+        # What was typed is still there, with what to do about it.
+        return Answer({**data, "error": str(exc)}, 422)
+    return data
+
+
+def _written(ask: Ask) -> dict[str, str]:
+    """Return the form as it was filled in, also where that cannot be used."""
+    return {
+        "q": ask.text("q"),
+        "chat": ask.text("chat"),
+        "budget": ask.text("budget") or str(_BUDGET),
+        "format": ask.text("format") or "openai",
+        "memory_limit": ask.text("memory_limit") or str(_MEMORIES),
+        "min_trust": ask.text("min_trust"),
+        "user_id": ask.text("user_id"),
+        "agent_id": ask.text("agent_id"),
+    }
+
+
+def _task(ask: Ask) -> Task:
+    format = ask.text("format") or "openai"
+    if format not in get_args(Format):
+        to_messages([], format)  # type: ignore[arg-type]  # raises what says which there are
+    trust = ask.text("min_trust")
+    if trust:
+        read_trust(trust)
+    return Task(
+        query=ask.text("q").strip(),
+        chat=ask.text("chat").strip(),
+        budget=as_number("budget", ask.text("budget"), _BUDGET, least=1, most=_MOST_BUDGET),
+        format=format,  # type: ignore[arg-type]  # told above
+        memory_limit=as_number(
+            "memory_limit", ask.text("memory_limit"), _MEMORIES, least=0, most=_MOST_MEMORIES
+        ),
+        min_trust=trust,
+    )
+
+
+async def _names(handle: ScopedMemory) -> list[str]:
+    """Return what the chats that can be opened from *handle* are called."""
+    whose = handle.scope
+    is_chat_itself = None not in (whose.session_id, whose.task_id)
+    if is_chat_itself or not Query(metadata=whose).wanted:
+        return []
+    found = [each.metadata for each in await handle.chats(limit=_CHATS)]
+    return [name for each in found if narrowed(whose, name := name_of(each)) == each]
+
+
+async def _missing(chat: Chat, task: Task) -> str | None:
+    """Return what is to be typed before anything can be assembled; raise if there is no chat."""
+    if not task.chat:
+        return None
+    said = await chat.items(rounds=1)
+    if not said:
+        raise QueryError(
+            f"there is no chat `{task.chat}` here; leave it empty, or name the user and the agent "
+            "whose it is"
+        )
+    if task.query:
+        return None
+    if role_of(said[-1]) == "ai" and not calls_of(said[-1]):
+        return "This chat ends with an answer. Type what comes next."
+    window = await chat.items(budget=task.budget)
+    if not any(role_of(item) == "human" and item.content.strip() for item in window):
+        return "Nobody asks anything in this chat. Type what the model shall do."
+    return None
+
+
+async def _result(watched: Watched, chat: Chat, task: Task) -> Data:
+    context = await chat.context(
+        task.query or None,
+        budget=task.budget,
+        format=task.format,
+        memory_limit=task.memory_limit,
+        min_trust=task.min_trust or None,
+    )
+    recalled = watched.recalled
+    hits = [] if recalled is None else _offered(context, recalled, task.memory_limit)
+    return {
+        "tokens": context.tokens,
+        "budget": task.budget,
+        "prefix_tokens": context.prefix_tokens,
+        "format": task.format,
+        "parts": _parts(context),
+        "memories": [_placed(hit, context) for hit in hits],
+        "question": "" if recalled is None else recalled.question,
+        "considered": 0 if recalled is None else recalled.considered,
+        "left_out": () if recalled is None else recalled.left_out,
+        "dropped": _grouped(context.dropped),
+        "messages": {name: _sent(context, name) for name in PROVIDERS},
+        "text": context.text,
+    }
+
+
+def _offered(context: "Context", recalled: "Recalled", limit: int) -> "Sequence[Hit]":
+    """Return the hits that wanted a place: those that the conversation does not say itself."""
+    said = {item.id for item in context._items}  # noqa: SLF001 - what it holds, by id
+    said |= {each.id for each in context.dropped if each.section == "conversation" and each.id}
+    return [hit for hit in recalled if hit.item.id not in said][:limit]
+
+
+def _placed(hit: "Hit", context: "Context") -> Data:
+    """Return a memory with what became of it."""
+    lost = [
+        each for each in context.dropped if each.section == "memories" and each.id == hit.item.id
+    ]
+    state = lost[0].reason if lost else "shown"
+    return {"hit": hit, "state": state, "told": _TOLD.get(state, "")}
+
+
+def _parts(context: "Context") -> list[tuple[str, int, str]]:
+    """Return the sections with their tokens and colours, and what all messages cost beside."""
+    found = [(name, tokens, COLOURS.get(name, "c7")) for name, tokens in context.parts.items()]
+    rest = context.tokens - sum(tokens for _, tokens, _ in found)
+    return [*found, ("around messages", rest, "ink")] if rest > 0 else found
+
+
+def _grouped(dropped: "Sequence[Dropped]") -> list[Data]:
+    """Return what was left out, by section and reason: a long chat drops hundreds for one."""
+    groups: dict[tuple[str, str], list[Dropped]] = {}
+    for each in dropped:
+        groups.setdefault((each.section, each.reason), []).append(each)
+    return [
+        {
+            "section": section,
+            "reason": reason,
+            "told": _TOLD.get(reason, reason),
+            "count": len(found),
+            "tokens": sum(each.tokens for each in found),
+            "some": found[:_LISTED],
+        }
+        for (section, reason), found in groups.items()
+    ]
+
+
+def _sent(context: "Context", format: Format) -> Data:
+    sent = context.messages(format)
+    return {
+        "sent": sent.as_kwargs(),
+        "count": len(sent.messages),
+        "problems": [str(each) for each in validate(sent.messages, format)],
+    }

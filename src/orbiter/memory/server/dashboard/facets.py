@@ -1,0 +1,231 @@
+"""What narrows the list of memories: read from the address, counted in a sample, and linked.
+
+The scope is part of it: a page that is narrowed to a user reads that user's memories only. Counts
+are of a sample of the newest, as nobody waits for a walk through everything.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from urllib.parse import urlencode
+
+from orbiter.memory.errors import QueryError
+from orbiter.memory.model.filters import Where
+from orbiter.memory.model.items import MemoryItem, MemoryStatus
+from orbiter.memory.model.query import SCOPE_FIELDS
+from orbiter.memory.server.dashboard.templating import environment
+
+__all__ = ["AGES", "Facet", "Filters", "Value", "facets", "read_filters"]
+
+AGES = {
+    "hour": ("Last hour", timedelta(hours=1)),
+    "day": ("Last day", timedelta(days=1)),
+    "week": ("Last week", timedelta(days=7)),
+    "month": ("Last 30 days", timedelta(days=30)),
+    "year": ("Last year", timedelta(days=365)),
+}
+"""How old a memory may be at most."""
+
+FORGOTTEN = "forgotten"
+_STATUSES = {"accepted": "Accepted", "draft": "Draft", "discard": "Discarded"}
+_SHOWN = 7
+"""Values of a facet that are listed: the most frequent ones."""
+_MOST_TAGS = 50
+"""Tags of one memory that are counted: nothing stops a client from writing very many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What the list is narrowed to; empty means not at all."""
+
+    q: str = ""
+    type: str = ""
+    tag: str = ""
+    status: str = ""
+    age: str = ""
+    scope: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether what was forgotten is listed, in place of what is remembered."""
+        return self.status == FORGOTTEN
+
+    @property
+    def by_letters(self) -> bool:
+        """Whether recall cannot find it, as it knows what is accepted only."""
+        return bool(self.status) and self.status != MemoryStatus.ACCEPTED
+
+    @property
+    def since(self) -> datetime | None:
+        """From when on memories are wanted."""
+        return datetime.now(UTC) - AGES[self.age][1] if self.age else None
+
+    @property
+    def where(self) -> Where | None:
+        """The filter of the tag."""
+        return {"tags": self.tag} if self.tag else None
+
+    @property
+    def stored_status(self) -> MemoryStatus | None:
+        """The status as a store knows it."""
+        return MemoryStatus(self.status) if self.status in _STATUSES else None
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether anything but the scope narrows the list."""
+        return any(getattr(self, each.name) for each in fields(self) if each.name != "scope")
+
+    def query(self, **changed: str) -> str:
+        """Return these filters for an address, with some of them changed or, if empty, left out."""
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        del plain["scope"]
+        said = {**plain, **self.scope, **changed}
+        kept = {name: value for name, value in said.items() if value}
+        return f"?{urlencode(kept)}" if kept else ""
+
+    def accepts(self, item: MemoryItem, *, but: str) -> bool:
+        """Tell whether *item* passes all of these filters, the one of the name *but* aside."""
+        since = self.since if but != "age" else None
+        return (
+            (but == "type" or self.type in ("", item.memory_type))
+            and (but == "tag" or not self.tag or self.tag in _first_tags(item))
+            and (but == "status" or self.status in ("", FORGOTTEN, item.status.value))
+            and (since is None or item.created_at >= since)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One line of a facet."""
+
+    value: str
+    label: str
+    count: int | None
+    """How many of the sample; `None` if it is chosen, and none of the sample has it."""
+    is_on: bool
+    link: str
+    """What choosing it adds to the address; for what is chosen, what takes it away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """One way to narrow the list."""
+
+    name: str
+    title: str
+    values: tuple[Value, ...]
+
+
+def read_filters(asked: Callable[[str], str], scope: dict[str, str]) -> Filters:
+    """Return what an address asks for, or raise `QueryError`; *asked* gives what it says."""
+    status, age = asked("status"), asked("age")
+    if status and status not in (*_STATUSES, FORGOTTEN):
+        raise QueryError(f"`status` is one of `{'`, `'.join((*_STATUSES, FORGOTTEN))}`, not that")
+    if age and age not in AGES:
+        raise QueryError(f"`age` is one of `{'`, `'.join(AGES)}`, not that")
+    return Filters(asked("q"), asked("type"), asked("tag"), status, age, scope)
+
+
+def tags_of(item: MemoryItem) -> list[str]:
+    """Return the tags of a memory, whatever somebody has put in their place."""
+    tags = item.metadata.extra.get("tags")
+    return [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
+
+
+def _first_tags(item: MemoryItem) -> dict[str, None]:
+    tags = item.metadata.extra.get("tags")
+    first = islice(tags, _MOST_TAGS) if isinstance(tags, list) else ()
+    return dict.fromkeys(tag for tag in first if isinstance(tag, str))
+
+
+def facets(
+    filters: Filters, sample: Sequence[MemoryItem], *, forgotten: int | None, held: Iterable[str]
+) -> list[Facet]:
+    """Return the ways to narrow the list; those with nothing to choose are left out.
+
+    A facet counts what passes the filters of all others. *forgotten* is how many there are of
+    these, and *held* are the fields of the scope that the reader's key decides.
+    """
+    kept = {name: [item for item in sample if filters.accepts(item, but=name)] for name in _OWN}
+    everywhere = [item for item in sample if filters.accepts(item, but="")]
+    found: list[Facet] = []
+    for name, title in _SCOPES.items():
+        if name not in held:
+            ids = Counter(getattr(item.metadata, name) for item in everywhere)
+            del ids[None]
+            found.append(_counted(filters, name, title, ids, filters.scope.get(name, "")))
+    types = Counter(item.memory_type for item in kept["type"])
+    found.append(_counted(filters, "type", "Type", types, filters.type))
+    tags = Counter(tag for item in kept["tag"] for tag in _first_tags(item))
+    found.append(_counted(filters, "tag", "Tag", tags, filters.tag))
+    found += [_status(filters, kept["status"], forgotten), _age(filters, kept["age"])]
+    return [each for each in found if _is_choice(each)]
+
+
+_OWN = ("type", "tag", "status", "age")
+_SCOPES = {"user_id": "User", "agent_id": "Agent", "session_id": "Session"}
+
+
+def _is_choice(facet: Facet) -> bool:
+    is_chosen = any(value.is_on for value in facet.values)
+    least = 1 if facet.name == "tag" else 2
+    return is_chosen or len(facet.values) >= least
+
+
+def _counted(filters: Filters, name: str, title: str, counts: Counter[str], chosen: str) -> Facet:
+    ordered = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+    listed = [value for value, _ in ordered[:_SHOWN]]
+    if chosen and chosen not in listed:
+        listed = [chosen, *listed[: _SHOWN - 1]]
+    if name in SCOPE_FIELDS and chosen:
+        listed = [chosen]  # others are out of sight: the sample is of this one alone
+    return Facet(
+        name,
+        title,
+        tuple(
+            _value(filters, name, each, _label(name, each), counts.get(each), chosen)
+            for each in listed
+        ),
+    )
+
+
+def _label(name: str, value: str) -> str:
+    return str(environment().filters["kind"](value)) if name == "type" else value
+
+
+def _status(filters: Filters, sample: Sequence[MemoryItem], forgotten: int | None) -> Facet:
+    counts: Counter[str] = Counter()
+    if not filters.is_forgotten:
+        counts = Counter(item.status.value for item in sample)
+    labels = {**_STATUSES, FORGOTTEN: "Forgotten"}
+    if forgotten:
+        counts[FORGOTTEN] = forgotten
+    shown = [each for each in labels if counts[each] or each == filters.status]
+    return Facet(
+        "status",
+        "Status",
+        tuple(
+            _value(filters, "status", each, labels[each], counts[each] or None, filters.status)
+            for each in shown
+        ),
+    )
+
+
+def _age(filters: Filters, sample: Sequence[MemoryItem]) -> Facet:
+    now = datetime.now(UTC)
+    values: list[Value] = []
+    for name, (label, span) in AGES.items():
+        count = sum(item.created_at >= now - span for item in sample)
+        is_told = count and (not values or count != values[-1].count)
+        if is_told or name == filters.age:
+            values.append(_value(filters, "age", name, label, count or None, filters.age))
+    return Facet("age", "Age", tuple(values))
+
+
+def _value(
+    filters: Filters, name: str, value: str, label: str, count: int | None, chosen: str
+) -> Value:
+    is_on = value == chosen
+    return Value(value, label, count, is_on, f"/{filters.query(**{name: '' if is_on else value})}")

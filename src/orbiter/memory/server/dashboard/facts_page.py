@@ -1,0 +1,208 @@
+"""The page of facts: a time line per key, and two times to look at it from.
+
+`as_of` is a moment of the world, `known_at` one of the knowledge about it. Facts are of exactly
+one scope, so whoever may see everyone's first chooses whose.
+"""
+
+import json
+import re
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.errors import QueryError
+from orbiter.memory.model.facts import FactMemory, by_key, show_value
+from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.query import SCOPE_FIELDS, Query
+from orbiter.memory.server.dashboard.datetimes import as_field, as_moment
+from orbiter.memory.server.dashboard.fact_history import history_of
+from orbiter.memory.server.dashboard.fact_timeline import axis_of, row_of, scrub_of
+from orbiter.memory.server.dashboard.page import Ask, Data, Pages, Said
+
+__all__ = ["pages", "read_facts", "scope_of"]
+
+pages = Pages()
+
+PAGE = 1_000
+MOST = 5_000
+"""Assertions that are read at most; a scope of more is told so."""
+_MOST_KEYS = 100
+_SPANS = {"5y": 1_826, "1y": 365, "30d": 30, "1d": 1}
+
+
+async def read_facts(handle: ScopedMemory, *, exactly: bool) -> tuple[list[FactMemory], bool]:
+    """Return the newest facts of a handle, of every status, and whether these are all.
+
+    Those of narrower scopes are among them unless it is to be *exactly* this one.
+    """
+    where: dict[str, object] = {
+        name: None for name in SCOPE_FIELDS if getattr(handle.scope, name) is None
+    }
+    found: list[FactMemory] = []
+    cursor: str | None = None
+    while len(found) < MOST:
+        page = await handle.list(
+            memory_type="fact", where=where if exactly else None, limit=PAGE, cursor=cursor
+        )
+        found += (item for item in page if isinstance(item, FactMemory))
+        cursor = page.next
+        if cursor is None:
+            return found, True
+    return found, False
+
+
+def scope_of(metadata: MemoryMetadata) -> dict[str, str]:
+    """Return the ids that *metadata* names."""
+    return {name: value for name, value in Query(metadata=metadata).wanted.items() if value}
+
+
+@pages.page("/facts", "facts.html", title="Facts")
+async def facts(ask: Ask) -> Data:
+    """Show what is true of one scope, or whose facts there are."""
+    names_somebody = bool(scope_of(ask.handle.scope))
+    if not names_somebody:
+        return {"whose": await _whose(ask.handle), "sample": PAGE, "rows": None}
+    return await _told(ask)
+
+
+async def _whose(handle: ScopedMemory) -> list[Data]:
+    """Return which scopes have facts, among the newest of them."""
+    page = await handle.list(memory_type="fact", limit=PAGE)
+    scopes = [tuple(scope_of(item.metadata).items()) for item in page]
+    keys: dict[object, dict[str, None]] = {}
+    for scope, item in zip(scopes, page, strict=True):
+        keys.setdefault(scope, {}).setdefault(str(item.metadata.extra.get("fact")))
+    return [
+        {"scope": dict(scope), "assertions": count, "keys": list(keys[scope])[:4]}
+        for scope, count in Counter(scopes).most_common(60)
+        if scope
+    ]
+
+
+async def _told(ask: Ask, *, opened: str = "") -> Data:
+    """Return everything that the drawing is made of."""
+    handle, now = ask.handle, datetime.now(UTC)
+    as_of = as_moment("as_of", ask.text("as_of"))
+    known_at = as_moment("known_at", ask.text("known_at"))
+    span, wanted, only = ask.text("span"), ask.text("q").strip(), ask.text("key")
+    found, is_all = await read_facts(handle, exactly=True)
+    known = known_at or datetime.max.replace(tzinfo=UTC)
+    # What is recorded has happened, even by a clock that is ahead of this one.
+    last = max((fact.recorded_at for fact in found if fact.is_known(known)), default=now)
+    moment = as_of or max(known_at or now, min(last, now + timedelta(days=1)))
+    keyed = by_key(
+        fact for fact in found if fact.status == "accepted" and fact.recorded_at <= known
+    )
+    named = [key for key in keyed if wanted.lower() in key.lower() and only in ("", key)]
+    named.sort(key=_natural)
+    skip = min(ask.number("skip", 0, most=MOST), len(named))
+    shown = {key: keyed[key] for key in named[skip : skip + _MOST_KEYS]}
+    axis = axis_of(
+        (fact for of_key in shown.values() for fact in of_key),
+        now=now,
+        as_of=as_of,
+        days=_SPANS.get(span),
+    )
+    rows = [
+        row_of(key, of_key, axis=axis, as_of=moment, known_at=known)
+        for key, of_key in shown.items()
+    ]
+    view = {"as_of": as_field(as_of), "known_at": as_field(known_at), "span": span, "q": wanted}
+    return {
+        "whose": None,
+        "owner": scope_of(handle.scope),
+        "rows": rows,
+        "axis": axis,
+        "scrub": scrub_of(axis, as_of=as_of or now),
+        "skip": skip,
+        "page_size": _MOST_KEYS,
+        "view": view | {"key": only},
+        "is_past": as_of is not None or known_at is not None,
+        "keys": len(named),
+        "is_all": is_all,
+        "most": MOST,
+        "drafts": sum(1 for fact in found if fact.status == "draft"),
+        "conflicts": sum(len(row.conflicts) for row in rows),
+        "narrower": await _narrower(handle),
+        "opened": opened or only,
+        **(await history_of(ask, only, known_at=known_at) if only else {"history": None}),
+    }
+
+
+def _natural(key: str) -> list[tuple[int, int, str]]:
+    """Return how a key is sorted: `city_2` is before `city_10`."""
+    pieces = re.findall(r"([0-9]{1,18})|([^0-9]+|.)", key.casefold(), re.DOTALL)
+    return [(0, int(number), "") if number else (1, 0, text) for number, text in pieces]
+
+
+async def _narrower(handle: ScopedMemory) -> list[Data]:
+    """Return which narrower scopes have facts of their own, among the newest of them."""
+    own = scope_of(handle.scope)
+    page = await handle.list(memory_type="fact", limit=200)
+    counted = Counter(tuple(scope_of(item.metadata).items()) for item in page)
+    return [
+        {"scope": dict(scope), "more": dict(set(scope) - set(own.items())), "assertions": count}
+        for scope, count in counted.most_common(8)
+        if dict(scope) != own
+    ]
+
+
+# Changes
+
+
+@pages.part("POST", "/ui/facts/put", "parts/facts.html", role="write")
+async def put(ask: Ask) -> Said:
+    """Record what is true."""
+    form = await ask.form()
+    key = ask.text("of") or form.get("key", "").strip()
+    if not key:
+        raise QueryError("a fact needs a key, such as `home_city`")
+    made = await ask.handle.facts.put(
+        key,
+        _value(form),
+        valid_from=as_moment("valid_from", form.get("valid_from", "")),
+        valid_to=as_moment("valid_to", form.get("valid_to", "")),
+        source=form.get("source", "").strip() or None,
+    )
+    told = f"Recorded: {key} is {show_value(made.value)[:80]}. Revert takes it back."
+    return Said(await _told(ask, opened=key), told)
+
+
+def _value(form: dict[str, str]) -> object:
+    text = form.get("value", "")
+    if form.get("kind") != "json":
+        if not text.strip():
+            raise QueryError("a fact needs a value")
+        return text.strip()
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError):
+        raise QueryError(
+            "the value is no JSON; write `42`, `true` or `[1, 2]`, or choose text"
+        ) from None
+    return found
+
+
+@pages.part("POST", "/ui/facts/end", "parts/facts.html", role="write")
+async def end(ask: Ask) -> Said:
+    """Say that what holds is over."""
+    key, form = ask.text("of"), await ask.form()
+    made = await ask.handle.facts.end(key, at=as_moment("at", form.get("at", "")))
+    told = "Nothing holds, so nothing ended." if made is None else "Ended. Revert takes it back."
+    return Said(await _told(ask, opened=key), told)
+
+
+@pages.part("POST", "/ui/facts/revert", "parts/facts.html", role="write")
+async def revert(ask: Ask) -> Said:
+    """Take back what was said last."""
+    key = ask.text("of")
+    now = await ask.handle.facts.revert(key)
+    told = "nothing holds now" if now is None else f"it is {show_value(now.value)[:80]} again"
+    return Said(await _told(ask, opened=key), f"Taken back: {told}.")
+
+
+@pages.part("POST", "/ui/facts/retract", "parts/facts.html", role="write")
+async def retract(ask: Ask) -> Said:
+    """Say that an assertion was wrong."""
+    fact = await ask.handle.facts.retract(ask.text("id"))
+    return Said(await _told(ask, opened=fact.key), "Retracted: it holds at no time any more.")

@@ -1,0 +1,227 @@
+"""Home: one search box, the newest memories, what narrows them, and what happens right now."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orbiter.memory.agent.scope import inside
+from orbiter.memory.errors import QueryError, UnsupportedError
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.query import SCOPE_FIELDS, Query
+from orbiter.memory.server.dashboard.connect_page import snippets
+from orbiter.memory.server.dashboard.facets import Filters, facets, read_filters
+from orbiter.memory.server.dashboard.live_feed import strip
+from orbiter.memory.server.dashboard.page import Answer, Ask, Data, Pages, Said
+
+if TYPE_CHECKING:
+    from orbiter.memory.agent import ScopedMemory
+
+__all__ = ["pages", "read_tags"]
+
+pages = Pages()
+pages.routes.append(strip)
+
+_PAGE = 20
+_SAMPLE = 500
+"""Of so many of the newest memories the facets are counted."""
+
+_HITS = (20, 50, 100)
+"""How many hits a search shows, and how many if more are asked for."""
+
+_BACKENDS = {"memory": "In memory", "sqlite": "SQLite", "postgres": "Postgres", "redis": "Redis"}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A memory in the list; after a search, how well it answers, and why."""
+
+    item: MemoryItem
+    score: float | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the list shows."""
+
+    rows: Sequence[Row]
+    more: str | None = None
+    """What the address of the rest ends with."""
+    considered: int | None = None
+    """How many candidates a search has weighed."""
+    is_rest: bool = False
+    """Whether it goes on where another list ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How much there is, where, and whether anything waits."""
+
+    memories: int
+    forgotten: int | None
+    bytes: int | None
+    backend: str
+    model: str | None
+    unembedded: int = 0
+    unindexed: int = 0
+    embedding_error: str | None = None
+
+
+@pages.page("/", "home.html", title="Home")
+async def home(ask: Ask) -> Data:
+    """Return the first page."""
+    filters = _filters(ask)
+    health = await _health(ask)
+    sample = await ask.handle.list(limit=_SAMPLE, forgotten=filters.is_forgotten)
+    shared = ask.shared
+    held = Query(metadata=ask.principal.scope).wanted
+    return {
+        **await _listed(ask, filters),
+        "facets": await asyncio.to_thread(
+            facets, filters, sample, forgotten=health.forgotten, held=held
+        ),
+        "sampled": len(sample) if sample.next else None,
+        "health": health,
+        "is_empty": not health.memories and not health.forgotten,
+        "asks_whose": not held,
+        "connect": snippets(
+            str(ask.request.base_url).rstrip("/"),
+            needs_key=shared.needs_key(),
+            with_mcp=shared.settings.with_mcp,
+            store=_store_here(ask),
+            whose={**ask.scope, **{str(name): value for name, value in held.items()}},
+            **({} if ask.principal.is_bound else {"key_command": shared.key_command()}),
+        ),
+    }
+
+
+@pages.part("GET", "/ui/memories", "parts/memories.html")
+async def memories(ask: Ask) -> Answer:
+    """Return the list alone: while somebody types, and for what comes after it."""
+    filters = _filters(ask)
+    listed = await _listed(ask, filters)
+    if listed["is_rest"]:
+        return Answer(listed)
+    return Answer(listed, headers={"HX-Replace-Url": f"/{filters.query()}"})
+
+
+@pages.part("POST", "/ui/memories", "parts/memories.html", role="write")
+async def remember(ask: Ask) -> Said:
+    """Keep what somebody typed, and return the list with it."""
+    form = await ask.form()
+    named = {str(name): form[name].strip() for name in SCOPE_FIELDS if name in form}
+    whose = {**ask.scope, **named}
+    if not whose and not Query(metadata=ask.principal.scope).wanted:
+        raise QueryError("say whose memory it is: name a user or an agent")
+    item = await ask.handle_for(whose).remember(
+        form.get("content", ""), tags=read_tags(form.get("tags", "")) or None
+    )
+    # The page sends along what its list is narrowed to, as box and address still say so.
+    filters = read_filters(lambda name: form.get(name, ""), ask.scope)
+    found = await _found(ask, filters)
+    is_seen = any(row.item.id == item.id for row in found.rows)
+    said = "Remembered." if is_seen else "Remembered. What narrows the list leaves it out."
+    return Said(_as_data(filters, found), said)
+
+
+def read_tags(text: str) -> list[str]:
+    """Return the tags that a field lists, with commas between them."""
+    return list(dict.fromkeys(tag.strip() for tag in text.split(",") if tag.strip()))
+
+
+def _filters(ask: Ask) -> Filters:
+    return read_filters(ask.text, ask.scope)
+
+
+async def _listed(ask: Ask, filters: Filters) -> Data:
+    return _as_data(filters, await _found(ask, filters, cursor=ask.text("cursor")))
+
+
+async def _found(ask: Ask, filters: Filters, *, cursor: str = "") -> Found:
+    hits = ask.number("k", _HITS[0], least=1, most=_HITS[-1])
+    if _is_search(filters):
+        return await _searched(ask.handle, filters, hits)
+    return await _newest(ask.handle, filters, cursor)
+
+
+def _is_search(filters: Filters) -> bool:
+    return bool(filters.q.strip()) and not filters.by_letters
+
+
+def _as_data(filters: Filters, found: Found) -> Data:
+    return {
+        "filters": filters,
+        "rows": found.rows,
+        "more": found.more,
+        "considered": found.considered,
+        "is_search": _is_search(filters),
+        "is_rest": found.is_rest,
+    }
+
+
+async def _searched(handle: "ScopedMemory", filters: Filters, hits: int) -> Found:
+    found = await handle.recall(
+        filters.q,
+        k=hits,
+        memory_type=filters.type or None,
+        since=filters.since,
+        where=filters.where,
+    )
+    rows = [Row(hit.item, round(hit.score, 4), str(hit.why)) for hit in found]
+    larger = next((each for each in _HITS if each > hits), None)
+    is_more = larger is not None and len(rows) == hits and found.considered > hits
+    more = f"{filters.query(k=str(larger))}" if is_more else None
+    return Found(rows, more, found.considered)
+
+
+async def _newest(handle: "ScopedMemory", filters: Filters, cursor: str) -> Found:
+    page = await handle.list(
+        query=filters.q.strip(),
+        where=filters.where,
+        memory_type=filters.type or None,
+        status=filters.stored_status,
+        since=filters.since,
+        forgotten=filters.is_forgotten,
+        limit=_PAGE,
+        cursor=cursor or None,
+    )
+    more = filters.query(cursor=page.next) if page.next else None
+    return Found([Row(item) for item in page], more, is_rest=bool(cursor))
+
+
+def _store_here(ask: Ask) -> str | None:
+    """Return the file that is served, for who is on this computer: there are no keys then."""
+    path = getattr(ask.shared.memory.store, "db_path", ":memory:")
+    if ask.shared.needs_key() or str(path) == ":memory:":
+        return None
+    return str(Path(path).absolute())
+
+
+async def _health(ask: Ask) -> Health:
+    """Return what a reader may know of the store: all of it only who may see everyone's."""
+    core, _, scope = inside(ask.handle)
+    scheme = ask.shared.memory.url.partition("://")[0] if "://" in ask.shared.memory.url else ""
+    backend = next(
+        (name for start, name in _BACKENDS.items() if scheme.startswith(start)), "SQLite"
+    )
+    model = core.embeddings.name if core.embeddings is not None else None
+    if not Query(metadata=scope).wanted:
+        try:
+            stats = await ask.shared.memory.stats()
+        except UnsupportedError:
+            pass  # this store counts no bytes; what follows holds of every store
+        else:
+            return Health(
+                stats.items,
+                stats.deleted,
+                stats.bytes,
+                backend,
+                model,
+                stats.unembedded,
+                stats.unindexed,
+                stats.embedding_error,
+            )
+    counted = await ask.handle.stats()
+    return Health(counted.items, counted.forgotten, None, backend, model)

@@ -1,0 +1,90 @@
+"""The map: memories as points, those that mean the same together, coloured by who, what and when.
+
+The page itself is quick; its points are made when it asks for them, off the event loop, and kept
+for whoever asks again while nothing has changed.
+"""
+
+import asyncio
+from collections import OrderedDict
+from importlib.util import find_spec
+from time import monotonic
+from weakref import WeakKeyDictionary
+
+from starlette.responses import JSONResponse, Response
+
+from orbiter.memory.agent import AgentMemory
+from orbiter.memory.model.query import Query
+from orbiter.memory.server.dashboard.map_points import MOST, Drawn, draw, has_vectors
+from orbiter.memory.server.dashboard.page import Ask, Data, Pages
+
+__all__ = ["can_draw", "pages"]
+
+pages = Pages()
+
+_MOST_KEPT = 8
+_KEPT_FOR = 60.0
+"""Seconds until a map is drawn anew even if it looks unchanged: an edit leaves no other mark."""
+
+
+@pages.page("/map", "map.html", title="Map")
+async def show(ask: Ask) -> Data:
+    """Give what the page says before its points are there; the twin has them, too."""
+    told: Data = {
+        "most": MOST,
+        "can_draw": can_draw(),
+        "by_meaning": await has_vectors(ask.handle),
+        "total": (await ask.handle.stats()).items,
+    }
+    if ask.request.url.path.endswith(".json"):
+        told["drawn"] = await _drawn(ask) if can_draw() else None
+        return told
+    told["listed"] = await _drawn(ask) if can_draw() and ask.text("as") == "list" else None
+    return told
+
+
+@pages.part("GET", "/ui/map/points")
+async def points(ask: Ask) -> Response:
+    """Give the points as columns, which is half the size of rows and quick to read."""
+    drawn = await _drawn(ask) if can_draw() else Drawn()
+    groups = [[each.name, each.x, each.y, each.count] for each in drawn.groups]
+    told = {"total": drawn.total, "by": drawn.by, "waiting": drawn.waiting, "groups": groups}
+    return await asyncio.to_thread(JSONResponse, told | drawn.points)
+
+
+@pages.part("GET", "/ui/map/groups", "parts/map_groups.html")
+async def groups(ask: Ask) -> Data:
+    """Give the groups as a list, for whoever reads rather than looks."""
+    return {"listed": await _drawn(ask) if can_draw() else Drawn()}
+
+
+def can_draw() -> bool:
+    """Tell whether places can be computed at all."""
+    return find_spec("numpy") is not None
+
+
+_Key = tuple[object, ...]
+_Maps = OrderedDict[_Key, tuple[float, "asyncio.Future[Drawn]"]]
+_kept: WeakKeyDictionary[AgentMemory, _Maps] = WeakKeyDictionary()
+"""The maps of each memory, for several servers may run in one process."""
+
+
+async def _drawn(ask: Ask) -> Drawn:
+    """Return the map of the page's scope: one that is there, or being made, or a new one."""
+    handle = ask.handle
+    total = (await handle.stats()).items
+    newest = await handle.list(limit=1)
+    whose = tuple(Query(metadata=handle.scope).wanted.items())
+    key: _Key = (whose, newest[0].id if newest else "", total)
+    kept = _kept.setdefault(ask.shared.memory, OrderedDict())
+    now = monotonic()
+    found = kept.get(key)
+    if found is None or found[0] < now:
+        found = kept[key] = (now + _KEPT_FOR, asyncio.ensure_future(draw(handle, total=total)))
+        while len(kept) > _MOST_KEPT:
+            kept.popitem(last=False)
+    try:
+        return await asyncio.shield(found[1])  # whoever leaves takes it from nobody else
+    except BaseException:  # of the drawing, or of whoever left: only the first is forgotten
+        if found[1].done():
+            kept.pop(key, None)
+        raise

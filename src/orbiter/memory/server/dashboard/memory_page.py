@@ -1,0 +1,196 @@
+"""One memory: read it, change it, see what it was, where it came from, and why it is found."""
+
+import asyncio
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+
+from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.errors import (
+    ItemNotFoundError,
+    QueryError,
+    UnsupportedError,
+    VersionConflict,
+)
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.reports import ItemVersion
+from orbiter.memory.server.dashboard.chat_address import address_of
+from orbiter.memory.server.dashboard.facets import tags_of
+from orbiter.memory.server.dashboard.home_page import read_tags
+from orbiter.memory.server.dashboard.item_history import changes, origin_of, tool_group
+from orbiter.memory.server.dashboard.page import Ask, Data, Pages, Said, as_number
+from orbiter.memory.server.dashboard.rank_explanation import rank_of, related_to
+from orbiter.memory.server.dashboard.word_diff import word_diff
+
+__all__ = ["as_edited", "pages"]
+
+pages = Pages()
+_MOST_RAW = 50_000
+"""Letters of raw JSON that are on the page; more is behind the link to its twin."""
+
+
+@pages.page("/memory", "memory.html", title="Memory")
+async def memory(ask: Ask) -> Data:
+    """Return the page of one memory."""
+    return await _told_whole(ask, query=ask.text("q").strip())
+
+
+@pages.part("GET", "/ui/memory", "parts/memory_main.html")
+async def shown(ask: Ask) -> Data:
+    """Return a memory to be read, as after an edit that was given up."""
+    return await _told(ask)
+
+
+@pages.part("GET", "/ui/memory/edit", "parts/memory_edit.html", role="write")
+async def edit(ask: Ask) -> Data:
+    """Return a memory in fields."""
+    item, _, is_forgotten = await _found(ask)
+    if is_forgotten:
+        raise QueryError("it is forgotten; restore it first, then edit it")
+    return {"item": item, "tags": ", ".join(tags_of(item)), "conflict": None}
+
+
+@pages.part("GET", "/ui/memory/why", "parts/memory_why.html")
+async def why(ask: Ask) -> Data:
+    """Return how a memory does for a question."""
+    item, _, _ = await _found(ask)
+    query = ask.text("q").strip()
+    return {"item": item, "rank": await rank_of(_whose(ask, item), item, query) if query else None}
+
+
+@pages.part("POST", "/ui/memory", "parts/memory_saved.html", role="write")
+async def save(ask: Ask) -> Said | Data:
+    """Change a memory, unless somebody else has done so since it was read."""
+    form = await ask.form()
+    item, _, _ = await _found(ask)
+    version = as_number("version", form.get("version", ""), 0, least=1, most=2**31)
+    content, tags = as_edited(item.content, form.get("content")), read_tags(form.get("tags", ""))
+    new_tags = tags if tags != tags_of(item) else None
+    weight = _importance(form.get("importance", ""))
+    weight = weight if weight != item.metadata.extra.get("importance") else None
+    if content is None and new_tags is None and weight is None:
+        return Said({**await _told_whole(ask), "conflict": None}, "Nothing was changed.")
+    try:
+        await ask.handle.update(
+            item.id, content, tags=new_tags, importance=weight, expected_version=version
+        )
+    except VersionConflict:
+        return await _conflict(ask, form)
+    return Said({**await _told_whole(ask), "conflict": None}, "Saved. What it was can be restored.")
+
+
+@pages.part("POST", "/ui/memory/forget", "parts/memory_main.html", role="write")
+async def forget(ask: Ask) -> Said | Response:
+    """Forget a memory, and show it as forgotten, or go home where the store keeps nothing of it."""
+    forgotten = await ask.handle.forget(ask.text("id"))
+    try:
+        return Said(await _told_whole(ask), "Forgotten. Restore brings it back.")
+    except ItemNotFoundError:
+        if not forgotten:
+            raise
+        return Response(
+            headers={"HX-Redirect": f"/{f'?{urlencode(ask.scope)}' if ask.scope else ''}"}
+        )
+
+
+@pages.part("POST", "/ui/memory/restore", "parts/memory_main.html", role="write")
+async def restore(ask: Ask) -> Said:
+    """Bring a memory back, or what it was in an earlier version."""
+    version = ask.number("version", 0, most=2**31)
+    await ask.handle.restore(ask.text("id"), version=version or None)
+    said = f"It is again what it was in version {version}." if version else "Restored."
+    return Said(await _told_whole(ask), said)
+
+
+async def _found(ask: Ask) -> tuple[MemoryItem, list[ItemVersion], bool]:
+    """Return a memory, its versions, and whether it is forgotten; or raise `ItemNotFoundError`."""
+    item_id = ask.text("id")
+    if not item_id:
+        raise QueryError("the address names no memory; open one from the list at `/`")
+    item = await ask.handle.get(item_id)
+    try:
+        versions = await ask.handle.history(item_id)
+    except UnsupportedError:
+        versions = []  # this store keeps no versions
+    if item is not None:
+        return item, versions, False
+    if not versions:
+        raise ItemNotFoundError(item_id, way="it may be another's, or gone for good")
+    return versions[-1].item, versions, True
+
+
+async def _told_whole(ask: Ask, *, query: str = "") -> Data:
+    """Return all of the page: also what stands beside a memory, and goes when it is forgotten."""
+    told = await _told(ask)
+    item = told["item"]
+    assert isinstance(item, MemoryItem)  # noqa: S101 - `_told` has put it there
+    is_forgotten = bool(told["is_forgotten"])
+    whose = _whose(ask, item)
+    return {
+        **told,
+        "related": [] if is_forgotten else await related_to(whose, item),
+        "rank": await rank_of(whose, item, query) if query and not is_forgotten else None,
+    }
+
+
+async def _told(ask: Ask) -> Data:
+    item, versions, is_forgotten = await _found(ask)
+    raw_size = len(item.content) + len(str(item.native)) + len(str(item.metadata.extra))
+    return {
+        "item": item,
+        "tags": tags_of(item),
+        "is_forgotten": is_forgotten,
+        "keeps_versions": bool(versions),
+        "changes": await asyncio.to_thread(changes, versions),
+        "count_versions": len(versions),
+        "origin": await origin_of(ask.handle, item),
+        "chat": address_of(item.metadata, ask.principal.scope),
+        "group": [] if is_forgotten else await tool_group(ask.handle, item),
+        "is_raw_here": raw_size <= _MOST_RAW,
+    }
+
+
+async def _conflict(ask: Ask, form: dict[str, str]) -> Data:
+    """Return the fields again with what was typed in them, beside what is stored by now."""
+    told = await _told(ask)
+    item = told["item"]
+    assert isinstance(item, MemoryItem)  # noqa: S101 - `_told` has put it there
+    mine = form.get("content", item.content)
+    return {
+        **told,
+        "tags": form.get("tags", ""),
+        "conflict": {"mine": mine, "pieces": word_diff(item.content, mine)},
+    }
+
+
+def _whose(ask: Ask, item: MemoryItem) -> ScopedMemory:
+    """Return the memories that *item* is compared with: those of its own user or agent."""
+    own = item.metadata
+    if own.user_id:
+        return ask.handle_for({**ask.scope, "user_id": own.user_id})
+    if own.agent_id:
+        return ask.handle_for({**ask.scope, "agent_id": own.agent_id})
+    return ask.handle
+
+
+def as_edited(old: str, typed: str | None) -> str | None:
+    """Return the text that somebody typed over *old*, or `None` if that is the same.
+
+    A browser gives every end of a line the same form, which is no change of the text.
+    """
+    if typed is None:
+        return None
+    plain = typed.replace("\r\n", "\n").replace("\r", "\n")
+    if plain == old.replace("\r\n", "\n").replace("\r", "\n"):
+        return None
+    ends_in_two = "\r\n" in old and "\n" not in old.replace("\r\n", "")
+    return plain.replace("\n", "\r\n") if ends_in_two else plain
+
+
+def _importance(text: str) -> float | None:
+    if not text.strip():
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise QueryError(f"`importance` is a number from 0 to 1, not `{text[:40]}`") from None

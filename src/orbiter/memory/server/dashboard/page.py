@@ -1,0 +1,290 @@
+"""How pages are made: a function gives data, which becomes HTML, or JSON at the page's twin.
+
+    @page("/facts", "facts.html", title="Facts")
+    async def facts(ask: Ask) -> Data: ...          # also /facts.json
+
+    @part("POST", "/ui/facts", "parts/fact.html", role="write")
+    async def put(ask: Ask) -> Data: ...            # a piece of a page, for htmx
+
+Nothing else in here knows requests; whose memories a page shows is settled by `Ask.handle` alone.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.auth import Principal, Role
+from orbiter.memory.errors import AccessError, QueryError
+from orbiter.memory.model.query import SCOPE_FIELDS, Query
+from orbiter.memory.server.dashboard.page_json import to_json
+from orbiter.memory.server.dashboard.templating import render
+from orbiter.memory.server.http.scopes import check_names, handle_of
+from orbiter.memory.server.http.state import Shared
+
+__all__ = ["Answer", "Ask", "Data", "Pages", "Said"]
+
+Data = dict[str, object]
+"""What a template is given, and what the JSON twin tells."""
+
+NAVIGATION = (
+    (
+        "Memory",
+        (
+            ("/", "Home", "home", "h"),
+            ("/chats", "Chats", "chat", "c"),
+            ("/facts", "Facts", "fact", "f"),
+            ("/map", "Map", "map", "m"),
+        ),
+    ),
+    (
+        "Labs",
+        (
+            ("/recall", "Recall lab", "search", "r"),
+            ("/context", "Context lab", "layers", "x"),
+        ),
+    ),
+    (
+        "Care",
+        (
+            ("/review", "Review", "check", "v"),
+            ("/data", "Data", "data", "d"),
+            ("/doctor", "Doctor", "pulse", "o"),
+        ),
+    ),
+)
+"""The pages in the menu: address, name, icon, and the key after `g`."""
+
+_OF_A_SCOPE = ("cursor", "before", "chat")
+"""What an address says that means something else, or nothing, in a wider scope."""
+
+_WIDER = {"/chat": "/chats"}
+"""Pages whose scope is their name: without it, there is only the page that lists them."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """Data with a message that is shown in a corner of the page."""
+
+    data: Data
+    message: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Data, and the status and headers that it is sent with."""
+
+    data: Data
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Ask:
+    """What somebody asks of a page, and on whose behalf."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.shared: Shared = request.app.state.orbiter
+        self.principal: Principal = request.state.principal
+
+    @cached_property
+    def scope(self) -> dict[str, str]:
+        """The ids that the address narrows the page to, beyond those that the key names."""
+        asked, held = self.request.query_params, self.principal.scope
+        return {
+            name: asked[name]
+            for name in SCOPE_FIELDS
+            if asked.get(name) and getattr(held, name) is None
+        }
+
+    @cached_property
+    def handle(self) -> ScopedMemory:
+        """The memories that this page is about, and nobody else's."""
+        return self.handle_for(self.scope)
+
+    def handle_for(self, scope: Mapping[str, str]) -> ScopedMemory:
+        """Return the memories of *scope*, as far as they are the principal's."""
+        names_nobody = not Query(metadata=self.principal.scope).wanted
+        asked = dict(scope) or ({"everyone": "true"} if names_nobody else {})
+        if self.principal.key_id is None:
+            asked["by"] = "dashboard"  # nobody in particular, but not the memory's own user
+        return handle_of(self.shared.memory, self.principal, asked)
+
+    @cached_property
+    def ignored(self) -> dict[str, str]:
+        """What the address asks for in vain, as the key names somebody else."""
+        asked, held = self.request.query_params, self.principal.scope
+        return {
+            name: asked[name]
+            for name in SCOPE_FIELDS
+            if asked.get(name) and getattr(held, name) not in (None, asked[name])
+        }
+
+    def text(self, name: str, default: str = "") -> str:
+        """Return what the address says *name* is."""
+        return self.request.query_params.get(name, default)
+
+    def number(self, name: str, default: int, *, least: int = 0, most: int = 10**6) -> int:
+        """Return a number of the address, or raise `QueryError`."""
+        return as_number(name, self.text(name), default, least=least, most=most)
+
+    async def form(self) -> dict[str, str]:
+        """Return the fields of a form that was sent."""
+        body = await self.request.body()
+        try:
+            pairs = parse_qsl(body.decode(), keep_blank_values=True, strict_parsing=False)
+        except UnicodeDecodeError:
+            raise QueryError("the form is not UTF-8; send it from the page") from None
+        check_names((name, value.strip()) for name, value in pairs)
+        return dict(pairs)
+
+    def frame(self, title: str, path: str) -> Data:
+        """Return what every whole page needs."""
+        return {
+            "title": title,
+            "here": path,
+            "navigation": NAVIGATION,
+            "scope": self.scope,
+            "scope_query": f"?{urlencode(self.scope)}" if self.scope else "",
+            "pills": [
+                (name, value, self._wider(path, [name])) for name, value in self.scope.items()
+            ],
+            "unnarrowed": self._wider(path, list(self.scope)),
+            "ignored": self.ignored,
+            "twin": f"{twin_of(path)}?{self.request.url.query}",
+            "token": self.shared.token_for(self.principal),
+            "principal": self.principal,
+            "may_write": self.may("write"),
+            "may_admin": self.may("admin"),
+            "store_url": self.shared.memory.url,
+        }
+
+    def _wider(self, path: str, without: list[str]) -> str:
+        """Return the address of this page in a scope *without* some of its ids."""
+        left = {name: value for name, value in self.scope.items() if name not in without}
+        asked = self.request.query_params.multi_items()
+        kept = [pair for pair in asked if pair[0] not in (*SCOPE_FIELDS, *_OF_A_SCOPE) and pair[1]]
+        said = [*(() if path in _WIDER else kept), *left.items()]
+        where = _WIDER.get(path, path)
+        return f"{where}?{urlencode(said)}" if said else where
+
+    def may(self, role: Role) -> bool:
+        """Tell whether the reader may do what *role* may, here and now."""
+        is_change = role != "read"
+        return self.principal.may(role) and not (is_change and self.shared.settings.read_only)
+
+
+def as_number(name: str, text: str, default: int, *, least: int, most: int) -> int:
+    """Return the number that *text* is, *default* for an empty one, or raise `QueryError`."""
+    if not text.strip():
+        return default
+    try:
+        value = int(text)
+    except ValueError:
+        value = least - 1
+    if not least <= value <= most:
+        raise QueryError(f"`{name}` must be a number from {least} to {most:,}, not `{text[:40]}`")
+    return value
+
+
+Give = Callable[[Ask], Awaitable[Data | Said | Answer | Response]]
+
+
+def twin_of(path: str) -> str:
+    """Return where a page is JSON."""
+    return "/index.json" if path == "/" else f"{path}.json"
+
+
+class Pages:
+    """The pages and parts of one module."""
+
+    def __init__(self) -> None:
+        self.routes: list[BaseRoute] = []
+
+    def page(self, path: str, template: str, *, title: str) -> Callable[[Give], Give]:
+        """Add a whole page, and its twin."""
+
+        def add(give: Give) -> Give:
+            async def html(request: Request) -> Response:
+                ask = Ask(request)
+                given = await give(ask)
+                if isinstance(given, Response):
+                    return given
+                answer = _answer(given)
+                told = {**ask.frame(title, path), **answer.data}
+                # What is shown may be long; nobody else waits while it is written.
+                text = await asyncio.to_thread(render, template, told)
+                return HTMLResponse(text, answer.status, dict(answer.headers))
+
+            async def twin(request: Request) -> Response:
+                given = await give(Ask(request))
+                if isinstance(given, Response):
+                    return given
+                answer = _answer(given)
+                return await asyncio.to_thread(_as_json, answer)
+
+            self.routes += [Route(path, html), Route(twin_of(path), twin)]
+            return give
+
+        return add
+
+    def part(
+        self, verb: str, path: str, template: str | None = None, *, role: Role = "read"
+    ) -> Callable[[Give], Give]:
+        """Add a piece of a page, which htmx asks for; one that changes something needs *role*."""
+
+        def add(give: Give) -> Give:
+            async def piece(request: Request) -> Response:
+                ask = Ask(request)
+                if not ask.may(role):
+                    raise AccessError(_refused(ask, role))
+                if verb != "GET":
+                    await ask.form()  # refuses an empty name of a scope, whatever the part reads
+                given = await give(ask)
+                if isinstance(given, Response):
+                    return given
+                answer = _answer(given)
+                common: dict[str, Any] = {
+                    "scope_query": f"?{urlencode(ask.scope)}" if ask.scope else "",
+                    "scope": ask.scope,
+                    "may_write": ask.may("write"),
+                    "may_admin": ask.may("admin"),
+                }
+                told = {**common, **answer.data}
+                text = await asyncio.to_thread(render, template, told) if template else ""
+                return HTMLResponse(text, answer.status, dict(answer.headers))
+
+            self.routes.append(Route(path, piece, methods=[verb]))
+            return give
+
+        return add
+
+
+def _as_json(answer: Answer) -> Response:
+    return JSONResponse(to_json(answer.data), answer.status)
+
+
+def _refused(ask: Ask, role: Role) -> str:
+    if ask.shared.settings.read_only:
+        return "this server only shows; start it without `--read-only` to change something"
+    return f"this needs a key of the role `{role}`; yours is `{ask.principal.role}`"
+
+
+def _answer(given: Data | Said | Answer) -> Answer:
+    if isinstance(given, Said):
+        told = to_header({"orbiter:say": {"value": given.message}})
+        return Answer(given.data, headers={"HX-Trigger": told})
+    return given if isinstance(given, Answer) else Answer(given)
+
+
+def to_header(events: Mapping[str, object]) -> str:
+    """Return events as htmx reads them from a header, in ASCII."""
+    return json.dumps(events)

@@ -1,0 +1,182 @@
+"""The recall lab: one question, answered by words, by meaning and by both, side by side."""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.errors import QueryError, UnsupportedError
+from orbiter.memory.model.filters import Where
+from orbiter.memory.model.trust import SOURCE_KINDS, read_trust
+from orbiter.memory.server.dashboard.page import Answer, Ask, Data, Pages, as_number
+
+if TYPE_CHECKING:
+    from orbiter.memory.recall import Recalled, RecallMode, Why
+
+__all__ = ["pages"]
+
+pages = Pages()
+
+_FOUND = 8
+_MOST = 50
+_TYPES = ("item", "fact", "human", "ai", "tool", "system")
+_LANES: "tuple[tuple[RecallMode, str, str], ...]" = (
+    ("words", "Words", "The words of the question, and the rarer the better."),
+    ("meaning", "Meaning", "What a model finds near, whatever its words."),
+    ("hybrid", "Hybrid", "Both, and time, speaker and what was said around it."),
+)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of the lab."""
+
+    query: str
+    k: int
+    memory_type: str | None
+    since: datetime | None
+    where: Where | None
+    min_trust: str | None
+    recency_weight: float
+    importance_weight: float
+
+
+@pages.page("/recall", "recall.html", title="Recall lab")
+async def lab(ask: Ask) -> Data | Answer:
+    """Show what each way to recall finds."""
+    data: Data = {
+        "asked": _written(ask),
+        "types": _types(ask.text("type").strip()),
+        "trusts": SOURCE_KINDS,
+        "held": ask.principal.scope,
+        "error": None,
+        "lanes": None,
+        "ranks": {},
+    }
+    try:
+        question = _question(ask)
+        if question.query:
+            lanes = [await _lane(ask.handle, question, *lane) for lane in _LANES]
+            data |= {"lanes": lanes, "ranks": _ranks(lanes)}
+    except QueryError as exc:
+        # What was typed is still there, with what to do about it.
+        return Answer({**data, "error": str(exc)}, 422)
+    return data
+
+
+def _types(asked: str) -> tuple[str, ...]:
+    """Return the types to choose from, with the one that is asked for, whatever it is."""
+    return (*_TYPES, asked) if asked and asked not in _TYPES else _TYPES
+
+
+def _written(ask: Ask) -> dict[str, str]:
+    """Return the form as it was filled in, also where that cannot be used."""
+    names = ("q", "type", "since", "where", "min_trust", "user_id", "agent_id")
+    return {
+        **{name: ask.text(name) for name in names},
+        "k": ask.text("k") or str(_FOUND),
+        "recency": ask.text("recency") or "0",
+        "importance": ask.text("importance") or "0",
+    }
+
+
+def _question(ask: Ask) -> Question:
+    trust = ask.text("min_trust")
+    if trust:
+        read_trust(trust)
+    return Question(
+        query=ask.text("q").strip(),
+        k=as_number("k", ask.text("k"), _FOUND, least=1, most=_MOST),
+        memory_type=ask.text("type").strip() or None,
+        since=_moment(ask.text("since").strip()),
+        where=_where(ask.text("where").strip()),
+        min_trust=trust or None,
+        recency_weight=_weight("recency", ask.text("recency")),
+        importance_weight=_weight("importance", ask.text("importance")),
+    )
+
+
+def _moment(text: str) -> datetime | None:
+    if not text:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise QueryError(f"`since` must be a day such as `2026-05-14`, not `{text[:40]}`") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def _where(text: str) -> Where | None:
+    if not text:
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise QueryError(
+            '`where` must be a JSON object, such as `{"tags": {"$contains": "money"}}`'
+        )
+    return found
+
+
+def _weight(name: str, text: str) -> float:
+    try:
+        found = float(text or 0)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= 10:
+        raise QueryError(f"`{name}` must be a number from 0 to 10, not `{text[:40]}`")
+    return found
+
+
+async def _lane(
+    handle: ScopedMemory, question: Question, mode: "RecallMode", title: str, about: str
+) -> Data:
+    """Return what one way finds, or why there is no such way here."""
+    lane: Data = {"mode": mode, "title": title, "about": about, "missing": None, "hits": []}
+    try:
+        found = await _recalled(handle, question, mode)
+    except UnsupportedError as exc:
+        missing = {"missing": str(exc), "left_out": (), "considered": 0, "largest": 0.0}
+        return {**lane, **missing, "question": ""}
+    return {
+        **lane,
+        "largest": max((points_for(hit.why) for hit in found), default=0.0),
+        "hits": list(found),
+        "left_out": found.left_out,
+        "considered": found.considered,
+        "question": found.question,
+    }
+
+
+async def _recalled(handle: ScopedMemory, question: Question, mode: "RecallMode") -> "Recalled":
+    return await handle.recall(
+        question.query,
+        k=question.k,
+        mode=mode,
+        memory_type=question.memory_type,
+        since=question.since,
+        where=question.where,
+        min_trust=question.min_trust,
+        recency_weight=question.recency_weight,
+        importance_weight=question.importance_weight,
+        explain=True,
+    )
+
+
+def points_for(why: "Why") -> float:
+    """Return what speaks for something, without what speaks against it."""
+    return sum(max(reason.points, 0.0) for reason in why)
+
+
+def _ranks(lanes: list[Data]) -> dict[str, dict[str, int]]:
+    """Return at which place each way has each memory that any of them found."""
+    ranks: dict[str, dict[str, int]] = {}
+    for lane in lanes:
+        hits = lane["hits"]
+        assert isinstance(hits, list)  # noqa: S101 - made above
+        for place, hit in enumerate(hits, start=1):
+            ranks.setdefault(hit.item.id, {})[str(lane["mode"])] = place
+    return ranks

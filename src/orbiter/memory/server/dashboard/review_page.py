@@ -1,0 +1,213 @@
+"""The page of what waits for a word: copies, contradictions, proposals, and what is hidden.
+
+Each tab looks at the newest part of a scope and says how far it looked; only a button looks
+through everything.
+"""
+
+import json
+
+from starlette.responses import Response
+
+from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.errors import ItemNotFoundError, QueryError
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.reports import SPOKEN
+from orbiter.memory.recall.near_duplicates import Likeness
+from orbiter.memory.server.dashboard.fact_review import conflicts_among, draft_of, sides_of
+from orbiter.memory.server.dashboard.facts_page import MOST, read_facts
+from orbiter.memory.server.dashboard.page import Ask, Data, Pages
+from orbiter.memory.server.dashboard.quarantined import SAMPLE as HIDDEN_SAMPLE
+from orbiter.memory.server.dashboard.quarantined import hidden_in, sources_of
+from orbiter.memory.server.dashboard.slow_parts import lengthy
+
+__all__ = ["pages"]
+
+pages = Pages()
+
+TABS = ("duplicates", "contradictions", "drafts", "quarantined")
+SAMPLE = 1_000
+"""Memories that are compared with each other unless all are asked for."""
+_MOST_SHOWN = 50
+_APART = (*SPOKEN, "fact", "summary")
+"""What may say the same twice: a turn of a conversation has its place there, a fact its time."""
+
+
+@pages.page("/review", "review.html", title="Review")
+async def review(ask: Ask) -> Data:
+    """Show what waits for a word, by tab."""
+    handle = ask.handle
+    found, is_all = await read_facts(handle, exactly=False)
+    drafts = [fact for fact in found if fact.status == "draft"]
+    conflicts = conflicts_among(found)
+    groups, compared = await _alike(handle)
+    hidden = await hidden_in(handle)
+    counts = {
+        "duplicates": len(groups),
+        "contradictions": len(conflicts),
+        "drafts": len(drafts),
+        "quarantined": _count_hidden(hidden),
+    }
+    tab = ask.text("tab")
+    if tab not in TABS:
+        tab = next((name for name in TABS if counts[name]), TABS[0])
+    data: Data = {
+        "tab": tab,
+        "tabs": TABS,
+        "counts": counts,
+        "facts_read": len(found),
+        "facts_all": is_all,
+        "most_facts": MOST,
+    }
+    if tab == "duplicates":
+        data |= {"groups": groups[:_MOST_SHOWN], "compared": compared, "sample": SAMPLE}
+    elif tab == "contradictions":
+        data["conflicts"] = [sides_of(each) for each in conflicts[:_MOST_SHOWN]]
+    elif tab == "drafts":
+        drafts.sort(key=lambda fact: (fact.created_at, fact.id))
+        data["drafts"] = [await draft_of(ask, fact, found) for fact in drafts[:_MOST_SHOWN]]
+        data["can_undo"] = hidden is not None
+    else:
+        data |= {
+            "hidden": hidden,
+            "hidden_sample": HIDDEN_SAMPLE,
+            "sources": await sources_of(handle),
+        }
+    return data
+
+
+# Copies
+
+
+async def _alike(handle: ScopedMemory) -> tuple[list[list[MemoryItem]], int]:
+    """Return groups of the newest memories that say the same, and how many were compared."""
+    page = await handle.list(limit=SAMPLE, where={"memory_type": {"$nin": list(_APART)}})
+    alike = Likeness()
+    for item in page:
+        alike.add(item)
+    by_id = {item.id: item for item in page}
+    groups = [
+        sorted((by_id[each] for each in ids), key=lambda item: (item.created_at, item.id))
+        for ids in alike.groups()
+    ]
+    return sorted(groups, key=lambda group: (-len(group), group[0].created_at)), len(page)
+
+
+@pages.part("POST", "/ui/review/all", role="read")
+async def look_through(ask: Ask) -> Response:
+    """Compare all memories of the scope."""
+
+    async def work() -> Data:
+        found = await ask.handle.duplicates()
+        apart = [[item for item in group if item.memory_type not in _APART] for group in found]
+        groups = [group for group in apart if len(group) > 1]
+        return {"groups": groups[:_MOST_SHOWN], "compared": None, "found": len(groups)}
+
+    return await lengthy(ask, "parts/duplicates.html", work)
+
+
+@pages.part("POST", "/ui/review/keep", "parts/kept.html", role="write")
+async def keep(ask: Ask) -> Data:
+    """Keep one of a group, and forget the others."""
+    kept = await ask.handle.get(ask.text("keep"))
+    if kept is None:
+        raise ItemNotFoundError(ask.text("keep"))
+    others = [each for each in await _ids(ask) if each != kept.id]
+    for item in [kept, *[await ask.handle.get(each) for each in others]]:
+        if item is not None and item.memory_type in _APART:
+            what = "a turn of a conversation" if item.memory_type in SPOKEN else "more than a note"
+            raise QueryError(f"`{item.id}` is {what}, no copy of another; nothing was forgotten")
+    gone = [item_id for item_id in others if len(await ask.handle.forget(item_id))]
+    return {"kept": kept, "gone": gone, "counts": await _count_alike(ask.handle)}
+
+
+@pages.part("POST", "/ui/review/restore", "parts/restored.html", role="write")
+async def restore(ask: Ask) -> Data:
+    """Bring back what was just forgotten."""
+    kept = await ask.handle.get(ask.text("keep"))
+    items = [await ask.handle.restore(each) for each in await _ids(ask)]
+    group = [*items, *([kept] if kept is not None else [])]
+    group.sort(key=lambda item: (item.created_at, item.id))
+    counts = await _count_alike(ask.handle)
+    return {"groups": [group], "compared": len(group), "counts": counts}
+
+
+async def _count_alike(handle: ScopedMemory) -> dict[str, int]:
+    return {"duplicates": len((await _alike(handle))[0])}
+
+
+async def _ids(ask: Ask) -> list[str]:
+    """Return the ids that a form names; as JSON, since an id may hold anything."""
+    try:
+        found = json.loads((await ask.form()).get("ids", ""))
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise QueryError("the form names no memories; send it from the page")
+    return found
+
+
+@pages.part("POST", "/ui/review/copies", role="write")
+async def copies(ask: Ask) -> Response:
+    """Count exact copies, or forget all but the first of each."""
+    is_meant = (await ask.form()).get("sure") == "yes"
+
+    async def work() -> Data:
+        found = await ask.handle.evict(duplicates=True, dry_run=not is_meant)
+        return {"evicted": found, "done": is_meant, "shown": found.items[:10]}
+
+    return await lengthy(ask, "parts/copies.html", work)
+
+
+# Doubted sources
+
+
+@pages.part("POST", "/ui/review/doubt", role="write")
+async def doubt(ask: Ask) -> Response:
+    """Count what came from a source, hide it, or take back all that it did."""
+    form = await ask.form()
+    # What was counted stands in the address, so that what is typed meanwhile changes nothing.
+    source = (ask.text("source") or form.get("source", "")).strip()
+    way = ask.text("way") or form.get("way", "hide")
+    is_meant = form.get("sure") == "yes"
+    if way not in ("hide", "undo"):
+        raise QueryError(f"choose what to do: `{way[:40]}` is neither `hide` nor `undo`")
+    if not source:
+        raise QueryError("name a source, such as `web:example.com`, or `web` for all of the kind")
+
+    async def work() -> Data:
+        act = ask.handle.undo if way == "undo" else ask.handle.quarantine
+        found = await act(source, dry_run=not is_meant)
+        told = {"source": source, "way": way, "done": is_meant, "count": len(found)}
+        return {**told, "shown": found.items[:5], **(await _hidden_by_now(ask) if is_meant else {})}
+
+    return await lengthy(ask, "parts/doubt.html", work)
+
+
+@pages.part("POST", "/ui/review/release", role="write")
+async def release(ask: Ask) -> Response:
+    """Bring back what is hidden of a source."""
+    source = ask.text("source")
+
+    async def work() -> Data:
+        count = await ask.handle.release(source)
+        hidden = await hidden_in(ask.handle)
+        return {
+            "source": source,
+            "count": count,
+            "counts": {"quarantined": _count_hidden(hidden)},
+        }
+
+    return await lengthy(ask, "parts/released.html", work)
+
+
+async def _hidden_by_now(ask: Ask) -> Data:
+    hidden = await hidden_in(ask.handle)
+    return {
+        "hidden": hidden,
+        "hidden_sample": HIDDEN_SAMPLE,
+        "counts": {"quarantined": _count_hidden(hidden)},
+    }
+
+
+def _count_hidden(hidden: dict[str, list[MemoryItem]] | None) -> int:
+    return sum(len(items) for items in (hidden or {}).values())

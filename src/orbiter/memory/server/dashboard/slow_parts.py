@@ -1,0 +1,125 @@
+"""Parts of pages that take long, as reading or erasing everything does.
+
+What is soon done is answered with its part. For the rest the answer is a bar, which asks for itself
+again until the part is there in its place. What goes wrong by then can be no status any more; it is
+told in the part.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from starlette.responses import HTMLResponse, Response
+
+from orbiter.memory.errors import MemoryError
+from orbiter.memory.server.dashboard.page import Ask, Data, Pages
+from orbiter.memory.server.dashboard.templating import render
+from orbiter.memory.server.http.error_responses import Refused
+from orbiter.memory.server.http.redaction import problem_for
+from orbiter.memory.tasks.progress import Tracker, track
+
+__all__ = ["Works", "lengthy", "pages"]
+
+pages = Pages()
+
+_SOON = 1.0
+"""Seconds to wait for the part itself, before a bar is shown."""
+
+_MOST = 16
+"""Works of one key that are under way, or whose part nobody has asked for yet."""
+
+_GONE = (
+    "the server was started again meanwhile; an erasure that was under way goes on, and Data shows "
+    "how far it is"
+)
+
+
+@dataclass(eq=False)
+class Work:
+    """What is done for one part of a page."""
+
+    owner: str | None
+    template: str
+    common: Data
+    task: "asyncio.Task[Data]"
+    done: int = 0
+    total: int = 0
+    id: str = field(default_factory=lambda: uuid4().hex)
+
+
+class Works:
+    """All that is under way for pages; `app.state.works`."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, Work] = {}
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """End everything with the server."""
+        try:
+            yield
+        finally:
+            tasks = [work.task for work in self.by_id.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def begin(self, ask: Ask, template: str, work: Callable[[], Awaitable[Data]]) -> Work:
+        """Begin *work*; `Refused` if the key has too much of it."""
+        owner = ask.principal.key_id
+        own = [each for each in self.by_id.values() if each.owner == owner]
+        over = [each for each in own if each.task.done()]
+        if len(own) >= _MOST:
+            if not over:
+                raise Refused(429, "too much is under way already; wait for it")
+            del self.by_id[over[0].id]
+        common: Data = {
+            "scope": ask.scope,
+            "may_write": ask.may("write"),
+            "may_admin": ask.may("admin"),
+        }
+        made: Work
+
+        def advance(done: int, total: int) -> None:
+            made.done, made.total = done, total
+
+        async def run() -> Data:
+            with track(Tracker(advance)):
+                return await work()
+
+        made = Work(owner, template, common, asyncio.ensure_future(run()))
+        self.by_id[made.id] = made
+        return made
+
+
+async def lengthy(ask: Ask, template: str, work: Callable[[], Awaitable[Data]]) -> Response:
+    """Return *template*, made of what *work* gives, or a bar until that is there."""
+    works: Works = ask.request.app.state.works
+    return await _answer(ask, works, works.begin(ask, template, work))
+
+
+async def _answer(ask: Ask, works: Works, work: Work) -> Response:
+    await asyncio.wait({work.task}, timeout=min(_SOON, ask.shared.settings.timeout / 2))
+    if not work.task.done():
+        bar: Data = {"work": work.id, "done": work.done, "total": work.total}
+        return HTMLResponse(render("parts/progress.html", {**work.common, **bar}))
+    works.by_id.pop(work.id, None)
+    try:
+        data = work.task.result()
+    except MemoryError as exc:
+        why = problem_for(ask.principal, exc)[1]["detail"]
+        return HTMLResponse(render("parts/went_wrong.html", {**work.common, "why": why}))
+    text = await asyncio.to_thread(render, work.template, {**work.common, **data})
+    return HTMLResponse(text)
+
+
+@pages.part("GET", "/ui/progress/{work}")
+async def progress(ask: Ask) -> Response:
+    """Show how far something is, or what became of it."""
+    works: Works = ask.request.app.state.works
+    work = works.by_id.get(ask.request.path_params["work"])
+    if work is None or work.owner != ask.principal.key_id:
+        return HTMLResponse(render("parts/went_wrong.html", {"why": _GONE}))
+    return await _answer(ask, works, work)

@@ -1,0 +1,1 @@
+"""The server below its routes: connections, authentication, limits, errors, shared state."""

@@ -1,0 +1,191 @@
+"""Who comes in. It runs before everything else, so that no handler can forget to ask.
+
+The order matters: a head that is none, then a name that is not ours, then a page that is not ours,
+then the key, then what a browser must show beside it, then how often. Only then is there a
+principal. Who is turned away before a key was seen, or with one that has too many connections, is
+not kept: the connection ends.
+"""
+
+import asyncio
+import base64
+import binascii
+import hmac
+import logging
+from contextlib import suppress
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from orbiter.memory.auth import LOCAL, Principal
+from orbiter.memory.errors import MemoryError
+from orbiter.memory.server.http.connection_limit import welcome
+from orbiter.memory.server.http.error_responses import Refused, problem_of
+from orbiter.memory.server.http.hosts import (
+    Headers,
+    check_host,
+    check_origin,
+    headers_of,
+    is_loopback,
+)
+from orbiter.memory.server.http.limits import check_head
+from orbiter.memory.server.http.rate_limit import Buckets
+from orbiter.memory.server.http.security_headers import harden
+from orbiter.memory.server.http.settings import Settings
+from orbiter.memory.server.http.state import Shared
+
+__all__ = ["TOKEN_HEADER", "Guard"]
+
+TOKEN_HEADER = "X-Orbiter-Token"  # noqa: S105 - the name of a header
+_ASK = 'Basic realm="orbiter-memory", Bearer realm="orbiter-memory"'
+"""Chromium takes a header for one challenge, and asks its user only if that is `Basic`."""
+_SAFE = ("GET", "HEAD")
+_FOR_PROGRAMS = ("/v1", "/mcp", "/healthz", "/readyz", "/metrics")
+_KEPT = "/static/"
+_FORWARDED = frozenset(
+    {"forwarded", "via", "x-real-ip", "x-client-ip", "cf-connecting-ip", "true-client-ip"}
+)
+_LINGER = 2.0
+"""Seconds to read on after a refusal: who still sends would not see it if the connection broke."""
+
+_LOG = logging.getLogger("orbiter.memory.server")
+
+
+class Guard:
+    """Lets in who may come in, and puts the headers on every answer."""
+
+    def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
+        self._app = app
+        self._settings = settings
+        self._asked = Buckets(rate=settings.rate, burst=settings.burst)
+        self._failed = Buckets(rate=1, burst=30)
+        self._told = ""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request in, or answer it."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+
+        async def hardened(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                may_keep = scope["path"].startswith(_KEPT) and message["status"] in (200, 304)
+                harden(message, may_keep=may_keep)
+            await send(message)
+
+        headers = headers_of(scope)
+        try:
+            kind, principal = self._come_from(scope, headers)
+            welcome(scope, principal.key_id)
+        except Refused as exc:
+            await _turn_away(exc, scope, receive, hardened)
+            return
+        try:
+            _check_token(scope, headers, scope["app"].state.orbiter, kind, principal)
+            self._asked.take(principal.key_id or "local")
+        except Refused as exc:
+            await problem_of(exc, Request(scope))(scope, receive, hardened)
+            return
+        scope.setdefault("state", {})["principal"] = principal
+        await self._app(scope, receive, hardened)
+
+    def _come_from(self, scope: Scope, headers: Headers) -> tuple[str, Principal]:
+        """Return how a key was shown, and who a request comes from, or raise `Refused`."""
+        state = scope["app"].state
+        shared: Shared = state.orbiter
+        allowed = self._settings.allowed_hosts
+        check_head(scope)
+        check_host(scope, headers, port=state.port, allowed=allowed)
+        check_origin(scope, headers, port=state.port, allowed=allowed)
+        try:
+            found = self._known(scope, headers, shared) if shared.needs_key() else None
+        except MemoryError as exc:
+            # Keys that cannot be read open nothing: nobody comes in until they can be. Where they
+            # are is for the log alone, once, however often somebody without a key asks.
+            if str(exc) != self._told:
+                self._told = str(exc)
+                _LOG.error("nobody is let in: %s", exc)
+            raise Refused(503, "the keys cannot be read; the log of the server says why") from None
+        self._told = ""
+        return ("", _local(scope, headers)) if found is None else found
+
+    def _known(self, scope: Scope, headers: Headers, shared: Shared) -> tuple[str, Principal]:
+        """Return how a key was shown, and whose it is."""
+        given = headers.get("authorization", [])
+        kind, _, shown = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+        kind = kind.lower()
+        token = _password(shown) if kind == "basic" else shown.strip()
+        if kind in ("bearer", "basic") and shared.keys is not None:
+            principal = shared.keys.check(token)
+            if principal is not None:
+                return kind, principal
+            self._failed.take(str((scope.get("client") or ("",))[0]))
+        is_shown = kind in ("bearer", "basic") and bool(token)
+        raise Refused(
+            401,
+            "the key shown opens nothing: it is wrong, expired or revoked"
+            if is_shown
+            else "show a key: `Authorization: Bearer KEY`, or in a browser as the password",
+            headers={"WWW-Authenticate": _ASK},
+        )
+
+
+async def _turn_away(why: Refused, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer somebody whom nobody knows, and end the connection."""
+    why.headers["Connection"] = "close"
+
+    async def keep_open(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            message = {**message, "more_body": True}
+        await send(message)
+
+    await problem_of(why, Request(scope))(scope, receive, keep_open)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LINGER):
+            while (await receive()).get("more_body", False):
+                pass
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _local(scope: Scope, headers: Headers) -> Principal:
+    """Return who asks a server without keys, if it is asked from this computer."""
+    ends = (scope.get("client"), scope.get("server"))
+    if not all(end is not None and is_loopback(str(end[0])) for end in ends):
+        raise Refused(
+            401,
+            "a server without keys is for its own computer alone",
+            headers={"WWW-Authenticate": _ASK},
+        )
+    if any(name in _FORWARDED or name.startswith("x-forwarded") for name in headers):
+        raise Refused(
+            403, "a server without keys takes nothing from a proxy; make a key, and it does"
+        )
+    return LOCAL
+
+
+def _check_token(
+    scope: Scope, headers: Headers, shared: Shared, kind: str, principal: Principal
+) -> None:
+    """Refuse a change that a browser sends without what our own pages know."""
+    path = scope["path"]
+    is_program = any(path == each or path.startswith(f"{each}/") for each in _FOR_PROGRAMS)
+    if scope["method"] in _SAFE or (is_program and kind != "basic"):
+        return
+    given = headers.get(TOKEN_HEADER.lower(), [])
+    right = shared.token_for(principal)
+    if len(given) != 1 or not hmac.compare_digest(given[0].encode(), right.encode()):
+        raise Refused(
+            403,
+            f"a change from a browser needs `{TOKEN_HEADER}`; load the page again, and retry. "
+            "Programs send the key as `Authorization: Bearer KEY`",
+        )
+
+
+def _password(shown: str) -> str:
+    try:
+        decoded = base64.b64decode(shown.strip(), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return ""
+    return decoded.partition(":")[2]

@@ -1,0 +1,91 @@
+"""Under which names a server may be called, and by whose pages.
+
+A page of another site can reach a server on this computer: by a request of its own, or by a name
+that it lets point here. The first shows in `Origin` and `Sec-Fetch-Site`, the second in `Host`.
+"""
+
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence
+
+from starlette.types import Scope
+
+from orbiter.memory.server.http.error_responses import Refused
+
+__all__ = ["check_host", "check_origin", "headers_of", "is_loopback"]
+
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?)(?::([0-9]{1,5}))?")
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_PORTS = {"http": 80, "https": 443}
+_SAFE = ("GET", "HEAD")
+
+Headers = Mapping[str, Sequence[str]]
+
+
+def headers_of(scope: Scope) -> dict[str, list[str]]:
+    """Return the headers of a request, each with all its values."""
+    found: dict[str, list[str]] = {}
+    for name, value in scope["headers"]:
+        found.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+    return found
+
+
+def is_loopback(address: str) -> bool:
+    """Tell whether *address*, a number, is of this computer alone."""
+    try:
+        found = ipaddress.ip_address(address.strip("[]").partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(found, "ipv4_mapped", None)
+    return bool((mapped or found).is_loopback)
+
+
+def check_host(scope: Scope, headers: Headers, *, port: int, allowed: Sequence[str]) -> None:
+    """Refuse a request that does not call this server by a name of its own."""
+    given = headers.get("host", [])
+    if len(given) != 1 or not _is_ours(given[0], scope["scheme"], scope, port, allowed):
+        raise Refused(
+            421,
+            "this server is not called so; if it is, start it with `--allow-host` and that name",
+        )
+
+
+def check_origin(scope: Scope, headers: Headers, *, port: int, allowed: Sequence[str]) -> None:
+    """Refuse what a page of somebody else's sends."""
+    if "access-control-request-method" in headers:
+        raise Refused(403, "pages of other sites may not use this server")
+    for origin in headers.get("origin", []):
+        scheme, mark, host = origin.partition("://")
+        is_sound = mark and scheme in _PORTS and len(headers["origin"]) == 1
+        if not is_sound or not _is_ours(host, scheme, scope, port, allowed):
+            raise Refused(403, "pages of other sites may not use this server")
+    sites = headers.get("sec-fetch-site", [])
+    if any(site not in ("same-origin", "none") for site in sites) and not _is_visit(scope, headers):
+        raise Refused(403, "pages of other sites may not use this server")
+
+
+def _is_visit(scope: Scope, headers: Headers) -> bool:
+    """Tell whether somebody followed a link to here."""
+    return (
+        scope["method"] in _SAFE
+        and headers.get("sec-fetch-mode") == ["navigate"]
+        and headers.get("sec-fetch-dest") == ["document"]
+    )
+
+
+def _is_ours(text: str, scheme: str, scope: Scope, port: int, allowed: Sequence[str]) -> bool:
+    found = _HOST.fullmatch(text.lower())
+    if found is None:
+        return False
+    name = found[1]
+    asked = int(found[2]) if found[2] else _PORTS[scheme]
+    if asked == port and (name in _LOOPBACK or _is_here(name, scope)):
+        return True
+    full = f"{name}:{asked}"
+    return any(each.lower() in (name, full) for each in allowed)
+
+
+def _is_here(name: str, scope: Scope) -> bool:
+    """Tell whether *name* is the very number the request came to, which nobody else can claim."""
+    server = scope.get("server")
+    return server is not None and name.strip("[]") == str(server[0]).lower()

@@ -1,0 +1,130 @@
+"""JSON of requests and answers, read and written without keeping the event loop from others.
+
+The standard library reads and writes JSON in one call that keeps the interpreter's lock, also in a
+thread. So what a body holds is counted first, in slices, and an answer is written entry by entry.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from orbiter.memory.errors import QueryError
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.server.http.error_responses import Refused
+from orbiter.memory.tasks.offload import has_many_values
+
+__all__ = [
+    "MAX_TEXT",
+    "MAX_VALUES",
+    "SMALL",
+    "check_values",
+    "compact_json",
+    "is_small",
+    "write_json",
+]
+
+MAX_VALUES = 50_000
+"""Most values of a body, lists and objects and what is in them: more are no memories."""
+
+MAX_TEXT = 2**23
+"""Most bytes of one text of a body, as it is written there."""
+
+SMALL = 16 * 1024
+"""Bytes of JSON that are read or written at once: about a millisecond."""
+
+_DIGITS = 1_000
+_NUMBER = re.compile(rb"[0-9]{%d}" % (_DIGITS + 1))
+_SLICE = 64 * 1024
+_PIECE = 256 * 1024
+_FEW = 20
+
+
+async def check_values(body: bytes) -> None:
+    """Refuse a JSON body with more values, or a longer text, than any memory has; before reading.
+
+    A value costs up to a hundred times its one or two bytes, in time and in memory.
+    """
+    if len(body) <= _SLICE:
+        return
+    count, length, is_text, start = 0, 0, False, 0
+    while start < len(body):
+        piece = body[start : start + _SLICE]
+        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:  # an escape must not be cut in two
+            piece = body[start : start + _SLICE + 1]
+        start += len(piece)
+        # Texts may hold commas and brackets, too: only what stands outside of quotes counts.
+        parts = piece.replace(b"\\\\", b"__").replace(b'\\"', b"__").split(b'"')
+        outside = b"".join(parts[is_text::2])
+        count += _count(outside)
+        length += len(parts[0])
+        is_too_long = is_text and length > MAX_TEXT
+        is_text ^= not len(parts) % 2
+        length = length if len(parts) == 1 and is_text else len(parts[-1])
+        if count > MAX_VALUES:
+            raise _too_large(f"hold {MAX_VALUES:,} JSON values here, and this has more")
+        if _NUMBER.search(outside):
+            raise _too_large(f"hold numbers of {_DIGITS:,} digits here, and this has a longer one")
+        if is_too_long:
+            raise _too_large(f"hold texts of {MAX_TEXT:,} bytes here, and this has a longer one")
+        await asyncio.sleep(0)
+
+
+def _too_large(most: str) -> Refused:
+    return Refused(413, f"a request may {most}; send it in several requests, or import a file")
+
+
+def _count(text: bytes) -> int:
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
+
+
+def is_small(value: object) -> bool:
+    """Tell whether an answer is quickly written, as far as can be told without writing it."""
+    if isinstance(value, MemoryItem):
+        is_short = len(value.content) <= SMALL and not value.native
+        return is_short and not has_many_values(value.metadata.extra)
+    if isinstance(value, list | tuple):
+        return len(value) <= _FEW and all(map(is_small, value))
+    return value is None or isinstance(value, int)
+
+
+def write_json(value: Any, *, most: int | None = None, way: str = "") -> list[bytes]:
+    """Return *value* as JSON in pieces; `QueryError` with the *way* out beyond *most* bytes.
+
+    Lists directly in an object are written entry by entry.
+    """
+    pieces: list[bytes] = []
+    size, waiting = 0, bytearray()
+    for text in _written(value):
+        waiting += text.encode()
+        if len(waiting) >= _PIECE:
+            size += len(waiting)
+            pieces.append(bytes(waiting))
+            waiting.clear()
+        if most is not None and size + len(waiting) > most:
+            raise QueryError(f"the answer has more than {most:,} bytes; {way}")
+    return [*pieces, bytes(waiting)]
+
+
+def _written(value: Any) -> Iterator[str]:
+    if not isinstance(value, dict) or not value:
+        yield compact_json(value)
+        return
+    before = "{"
+    for name, inner in value.items():
+        yield f"{before}{compact_json(name)}:"
+        before = ","
+        if isinstance(inner, list) and inner:
+            yield f"[{compact_json(inner[0])}"
+            for each in inner[1:]:
+                yield f",{compact_json(each)}"
+            yield "]"
+        else:
+            yield compact_json(inner)
+    yield "}"
+
+
+def compact_json(value: Any) -> str:
+    """Return a value as JSON without spaces, as every answer has it."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

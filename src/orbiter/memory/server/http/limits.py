@@ -1,0 +1,189 @@
+"""How much a request may send, and how long it may take: refused before it is understood.
+
+A body is whole before any handler sees it, an import's aside, which is written to a file as it
+comes. So no handler waits for a client that sends a byte now and then.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from orbiter.memory.server.http.error_responses import Cut, Refused
+from orbiter.memory.server.http.json_body import check_values
+from orbiter.memory.server.http.settings import Settings, most_bytes
+from orbiter.memory.server.http.worker_thread import Turns
+
+__all__ = ["LONGEST_HEAD", "UPLOADS", "Limited", "check_head"]
+
+LONGEST_HEAD = 32 * 1024
+"""Most bytes of the line and the headers of a request."""
+
+UPLOADS = frozenset({"/v1/import"})
+"""Where a body comes in pieces, and may be as large as an import."""
+
+_SLOW = frozenset({"/v1/export"})
+"""Where an answer may take long to begin."""
+
+_LARGE = 2**20
+_LARGE_AT_ONCE = 2
+"""Bodies of more than `_LARGE` bytes that one key may have in memory at a time; others wait."""
+
+_SLOWEST = 16_000
+"""Bytes a second that a body must come with, on average, once `patience` is over."""
+
+
+def check_head(scope: Scope) -> None:
+    """Refuse a head that is too long, or whose body has two ends."""
+    line = len(scope.get("raw_path") or scope["path"]) + len(scope["query_string"])
+    if line + sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > LONGEST_HEAD:
+        raise Refused(431, f"the head of a request may have {LONGEST_HEAD:,} bytes here")
+    names = {name for name, _ in scope["headers"]}
+    if b"transfer-encoding" in names and (
+        b"content-length" in names or scope["http_version"] == "1.0"
+    ):
+        # A proxy may have read the other one: what we take for a body, it took for a request.
+        raise Refused(400, "`Transfer-Encoding` stands alone, and in HTTP/1.1; leave one out")
+
+
+class Limited:
+    """Holds a request to its size and its time."""
+
+    def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
+        self._app = app
+        self._settings = settings
+        self._large = Turns(most=_LARGE_AT_ONCE)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request within its limits."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        is_upload = scope["path"] in UPLOADS and scope["method"] == "POST"
+        most = (
+            self._settings.max_import
+            if is_upload
+            else most_bytes(self._settings, scope["method"], scope["path"])
+        )
+        _check_length(scope, most)
+        body = _Body(receive, most=most, patience=self._settings.patience)
+        has_begun = False
+
+        is_slow = is_upload or scope["path"] in _SLOW
+        async with _answering(None if is_slow else self._settings.timeout) as deadline:
+
+            async def beginning(message: Message) -> None:
+                nonlocal has_begun
+                if not has_begun:
+                    has_begun = True
+                    deadline.reschedule(None)  # a stream goes on as long as somebody reads it
+                await send(message)
+
+            if is_upload:
+                await self._app(scope, body.piece, beginning)
+            elif _may_be_large(scope, most):
+                async with self._large.of(scope["state"]["principal"].key_id):
+                    await self._app(scope, await _checked(scope, body), beginning)
+            else:
+                await self._app(scope, await _checked(scope, body), beginning)
+
+
+async def _checked(scope: Scope, body: "_Body") -> Receive:
+    whole = await body.whole()
+    if any(
+        name == b"content-type" and b"json" in value.lower() for name, value in scope["headers"]
+    ):
+        await check_values(whole)
+    return body.given(whole)
+
+
+def _may_be_large(scope: Scope, most: int) -> bool:
+    """Tell whether a body may have more than `_LARGE` bytes."""
+    if most <= _LARGE or scope["method"] in ("GET", "HEAD"):
+        return False
+    length = next((value for name, value in scope["headers"] if name == b"content-length"), None)
+    return length is None or int(length) > _LARGE
+
+
+class _answering:  # noqa: N801 - used as a function
+    """Raise `Refused` if the block takes longer than *seconds*."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._deadline = asyncio.timeout(seconds)
+
+    async def __aenter__(self) -> asyncio.Timeout:
+        return await self._deadline.__aenter__()
+
+    async def __aexit__(self, *raised: object) -> None:
+        try:
+            await self._deadline.__aexit__(*raised)  # type: ignore[arg-type]  # as they came
+        except TimeoutError:
+            if self._deadline.expired():
+                raise Refused(
+                    504, "this took too long; what was to be changed may have been"
+                ) from None
+            raise
+
+
+class _Body:
+    """The body of a request as it comes: counted, and not waited for without end."""
+
+    def __init__(self, receive: Receive, *, most: int, patience: float) -> None:
+        self._receive = receive
+        self._most = most
+        self._patience = patience
+        self._count = 0
+        self._now: Callable[[], float] = asyncio.get_running_loop().time
+        self._waited = 0.0
+        self._is_over = False
+
+    async def piece(self) -> Message:
+        """Return the next message, for handlers that read as it comes."""
+        if self._is_over:
+            return await self._receive()  # which tells when the client leaves
+        # Only what we wait counts, not how long we take to put it away.
+        left = self._patience + self._count / _SLOWEST - self._waited
+        begun = self._now()
+        try:
+            async with asyncio.timeout(max(0.0, min(left, self._patience))):
+                message = await self._receive()
+        except TimeoutError:
+            raise Refused(
+                408, "the body came too slowly", headers={"Connection": "close"}
+            ) from None
+        self._waited += self._now() - begun
+        self._count += len(message.get("body", b""))
+        self._is_over = not message.get("more_body", False)
+        if self._count > self._most:
+            raise _too_large(self._most)
+        return message
+
+    async def whole(self) -> bytes:
+        """Read all of it."""
+        pieces: list[bytes] = []
+        while not self._is_over:
+            message = await self.piece()
+            if message["type"] == "http.disconnect":
+                raise Cut
+            pieces.append(message.get("body", b""))
+        return b"".join(pieces)
+
+    def given(self, whole: bytes) -> Receive:
+        """Return what gives all of it to a handler at once."""
+        waiting: list[Message] = [{"type": "http.request", "body": whole, "more_body": False}]
+
+        async def read() -> Message:
+            return waiting.pop() if waiting else await self._receive()
+
+        return read
+
+
+def _check_length(scope: Scope, most: int) -> None:
+    for name, value in scope["headers"]:
+        if name == b"content-length" and (not value.isdigit() or int(value[:20]) > most):
+            raise _too_large(most)
+
+
+def _too_large(most: int) -> Refused:
+    # The connection stays open for a while: who still sends would not see the answer if it broke.
+    return Refused(413, f"a request may have {most:,} bytes here")

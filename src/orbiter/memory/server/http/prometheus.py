@@ -1,0 +1,110 @@
+"""How the server is doing, as Prometheus reads it. No id, no text and no name is in a label."""
+
+import logging
+import time
+from collections import Counter
+from contextlib import suppress
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from orbiter.memory.server.api.routing import BASE, match, segments_of
+from orbiter.memory.server.http.error_responses import Cut, Refused
+
+__all__ = ["Measured", "Metrics", "template_of"]
+
+_LOG = logging.getLogger("orbiter.memory.server.access")
+_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
+
+
+class Metrics:
+    """Counts of one server since it began."""
+
+    def __init__(self) -> None:
+        self._requests: Counter[tuple[str, str, str]] = Counter()
+        self._within: Counter[tuple[str, float]] = Counter()
+        self._seconds: Counter[str] = Counter()
+        self._events: Counter[str] = Counter()
+        self.listeners = 0
+
+    def note_request(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count a request that was answered with *status*; zero if it never was."""
+        kind = f"{status // 100}xx" if status else "cut"
+        self._requests[route, method if method in _METHODS else "other", kind] += 1
+        self._seconds[route] += seconds  # type: ignore[assignment]  # a sum, as it were
+        for bound in _BOUNDS:
+            if seconds <= bound:
+                self._within[route, bound] += 1
+
+    def note_event(self, kind: str) -> None:
+        """Count something that happened in the memory."""
+        self._events[kind] += 1
+
+    def lines(self, store: dict[str, float]) -> list[str]:
+        """Return everything, with what is known of the *store*."""
+        lines = ["# TYPE orbiter_requests_total counter"]
+        totals: Counter[str] = Counter()
+        for (route, method, kind), count in sorted(self._requests.items()):
+            totals[route] += count
+            labels = f'route="{route}",method="{method}",status="{kind}"'
+            lines.append(f"orbiter_requests_total{{{labels}}} {count}")
+        lines.append("# TYPE orbiter_request_seconds histogram")
+        for route, total in sorted(totals.items()):
+            name = f'orbiter_request_seconds_bucket{{route="{route}",le='
+            lines += [f'{name}"{bound}"}} {self._within[route, bound]}' for bound in _BOUNDS]
+            lines.append(f'{name}"+Inf"}} {total}')
+            lines.append(
+                f'orbiter_request_seconds_sum{{route="{route}"}} {self._seconds[route]:.6f}'
+            )
+            lines.append(f'orbiter_request_seconds_count{{route="{route}"}} {total}')
+        lines.append("# TYPE orbiter_events_total counter")
+        for kind, count in sorted(self._events.items()):
+            lines.append(f'orbiter_events_total{{kind="{kind}"}} {count}')
+        store = {**store, "listeners": self.listeners}
+        for name, value in store.items():
+            lines += [f"# TYPE orbiter_{name} gauge", f"orbiter_{name} {value:g}"]
+        return lines
+
+
+class Measured:
+    """Counts what comes and goes, refused or not; with *with_log*, one line for each."""
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, with_log: bool) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._with_log = with_log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request, and count it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun, status = time.perf_counter(), 0
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        except Cut:
+            pass  # told and logged where it was raised; the server closes the connection
+        finally:
+            took, route = time.perf_counter() - begun, template_of(scope)
+            self._metrics.note_request(route, scope["method"], status, took)
+            if self._with_log:
+                method = scope["method"] if scope["method"] in _METHODS else "other"
+                _LOG.info("%s %s %s %.1f ms", method, route, status or "cut", took * 1_000)
+
+
+def template_of(scope: Scope) -> str:
+    """Return which route a request took, with the names of its parts and not what they were."""
+    if "principal" not in scope.get("state", {}):
+        return "refused"
+    known = getattr(scope.get("route"), "path", None)
+    if known is None and scope["path"].startswith(f"{BASE}/"):
+        with suppress(Refused):
+            found = match(segments_of(scope), scope["method"])
+            known = None if found == "OPTIONS" else f"{BASE}/{found.operation.path}"
+    return str(known) if known else "none"

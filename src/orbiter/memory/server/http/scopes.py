@@ -1,0 +1,91 @@
+"""Whose memories a request is about: what it asks for, held to what its key allows.
+
+A name that is there but empty is refused before any route is looked for: taken for a name that was
+left out, it would widen what the request is about to all that its key opens.
+"""
+
+from collections.abc import Iterable, Mapping
+from urllib.parse import parse_qsl
+
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from orbiter.memory.agent import AgentMemory, ScopedMemory
+from orbiter.memory.auth import Principal, Role
+from orbiter.memory.errors import AccessError, QueryError
+from orbiter.memory.model.query import SCOPE_FIELDS
+from orbiter.memory.server.http.state import principal_of, shared_of
+
+__all__ = ["SCOPE_PARAMETERS", "ScopeCheck", "check_may", "check_names", "handle_of"]
+
+SCOPE_PARAMETERS = (*SCOPE_FIELDS, "everyone", "by")
+"""What every request may say about whose memories it means."""
+
+_NAMES = (*SCOPE_FIELDS, "by")
+_TRUE, _FALSE = ("true", "1", "yes"), ("", "false", "0", "no")
+
+
+class ScopeCheck:
+    """Middleware that refuses an empty scope field in the query of any request."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or raise `QueryError`."""
+        if scope["type"] == "http":
+            query = scope.get("query_string", b"").decode("latin-1")
+            check_names(parse_qsl(query, keep_blank_values=True, errors="replace"))
+        await self._app(scope, receive, send)
+
+
+def check_names(pairs: Iterable[tuple[str, str]]) -> None:
+    """Raise `QueryError` if one of *pairs* is a scope field without a value."""
+    for name, value in pairs:
+        if name in _NAMES and not value:
+            raise QueryError(f"`{name}` is empty; name somebody, or leave `{name}` out")
+
+
+def handle_of(memory: AgentMemory, principal: Principal, asked: Mapping[str, str]) -> ScopedMemory:
+    """Return the handle for a request that asks for the scope in *asked*.
+
+    What the key names stands in place of what is asked. Only an administrator's key that names
+    nobody reaches everyone's memories, and only an administrator acts in another's name. A name
+    that is empty is a `QueryError`, also where the key names somebody.
+    """
+    check_names(asked.items())
+    held = {name: getattr(principal.scope, name) for name in SCOPE_FIELDS}
+    is_bound = any(value is not None for value in held.values())
+    scope = {
+        name: held[name] if held[name] is not None else asked.get(name) for name in SCOPE_FIELDS
+    }
+    by = asked.get("by") if principal.may("admin") else None
+    signed = by or principal.name or None
+    wants_everyone = _is_true(asked.get("everyone", "")) and not is_bound
+    names_somebody = any(value is not None for value in scope.values())
+    if wants_everyone and principal.may("admin"):
+        if names_somebody:
+            raise QueryError("`everyone=true` and a name exclude each other; leave one out")
+        return memory.unscoped(by=signed)
+    if not names_somebody:
+        raise QueryError(f"name {_names()}, or everyone=true")
+    return memory.scope(**scope, by=signed)
+
+
+def check_may(connection: HTTPConnection, role: Role) -> None:
+    """Raise `AccessError` unless whoever asks may do what *role* may, on this server."""
+    if not principal_of(connection).may(role):
+        raise AccessError(f"this needs a key of the role `{role}`")
+    if role == "write" and shared_of(connection).settings.read_only:
+        raise AccessError("this server is read-only: nothing can be changed through it")
+
+
+def _names() -> str:
+    return f"{', '.join(SCOPE_FIELDS[:-1])} or {SCOPE_FIELDS[-1]}"
+
+
+def _is_true(text: str) -> bool:
+    said = text.lower()
+    if said not in _TRUE + _FALSE:
+        raise QueryError(f"`everyone` is `true` or `false`, not `{text}`")
+    return said in _TRUE

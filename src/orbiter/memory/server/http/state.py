@@ -1,0 +1,81 @@
+"""What all requests of one server share."""
+
+import hashlib
+import hmac
+import secrets
+import shlex
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from starlette.requests import HTTPConnection
+
+from orbiter.memory.agent import AgentMemory
+from orbiter.memory.auth import KeyFile, Principal, key_file_for
+from orbiter.memory.backends.urls import shown
+from orbiter.memory.errors import QueryError
+from orbiter.memory.server.http.settings import Settings
+from orbiter.memory.server.http.worker_thread import Worker
+
+if TYPE_CHECKING:
+    from orbiter.memory.server.api.jobs import Jobs
+    from orbiter.memory.server.http.event_feed import Live
+    from orbiter.memory.server.http.prometheus import Metrics
+
+__all__ = ["Shared", "principal_of", "shared_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """One server's memory and how it is set up; `app.state.orbiter`."""
+
+    memory: AgentMemory
+    settings: Settings
+    keys: KeyFile | None
+    live: "Live"
+    metrics: "Metrics"
+    jobs: "Jobs"
+    worker: Worker = field(default_factory=Worker)
+    _secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+
+    def token_for(self, principal: Principal) -> str:
+        """Return what a page of this server puts in `X-Orbiter-Token` to change something.
+
+        It is worth nothing without the key, and ends with this process.
+        """
+        whose = principal.key_id or "local"
+        return hmac.new(self._secret, whose.encode(), hashlib.sha256).hexdigest()
+
+    def needs_key(self) -> bool:
+        """Tell whether anybody must show a key."""
+        return self.keys is not None and self.keys.has_keys
+
+    def key_command(self) -> str:
+        """Return the command that makes a key of this server, and of no other; it has no secret."""
+        url = self.memory.url
+        is_file = "://" not in url or url.startswith(("sqlite://", "memory://"))
+        words = ["orbiter-memory", "keys", "create", "--url", url if is_file else shown(url)]
+        try:
+            usual = key_file_for(url)
+        except QueryError:  # a store in memory, whose keys are where somebody said
+            usual = None
+        if self.keys is not None and self.keys.path != usual:
+            words += ["--keys", str(self.keys.path)]
+        return shlex.join([*words, "--user", "NAME"])
+
+    def still_holds(self, principal: Principal) -> bool:
+        """Tell whether *principal* may still come in, for what goes on for long."""
+        if self.keys is None:
+            return principal.key_id is None
+        return self.keys.still_holds(principal)
+
+
+def shared_of(connection: HTTPConnection) -> Shared:
+    """Return what the server of a request shares."""
+    found: Shared = connection.app.state.orbiter
+    return found
+
+
+def principal_of(connection: HTTPConnection) -> Principal:
+    """Return who a request comes from; the guard has found out."""
+    found: Principal = connection.state.principal
+    return found

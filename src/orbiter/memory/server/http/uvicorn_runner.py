@@ -1,0 +1,199 @@
+"""Running the application on uvicorn, in the loop of whoever calls."""
+
+import asyncio
+import itertools
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+
+from starlette.applications import Starlette
+from uvicorn import Config, Server
+
+from orbiter.memory.errors import MemoryConnectionError, QueryError
+from orbiter.memory.server.http.connection_limit import Gate, Lobby, Visitor, most_connections
+from orbiter.memory.server.http.h11_protocol import protocol_for
+from orbiter.memory.server.http.hosts import is_loopback
+from orbiter.memory.server.http.settings import Settings
+from orbiter.memory.server.http.state import Shared
+
+__all__ = ["serving"]
+
+_WAITING = 2_048
+"""Connections that the system holds until they are taken, if it lets us have as many."""
+
+_LEAVE = 3
+"""Seconds for requests under way when the server stops."""
+
+
+@asynccontextmanager
+async def serving(app: Starlette, *, settings: Settings) -> AsyncIterator[str]:
+    """Serve *app* while the block runs; give its address, as `http://127.0.0.1:8765`.
+
+    A server without keys serves an address of this computer alone; any other is a `QueryError`.
+    """
+    bound = await _bind(settings, _shared(app))
+    app.state.port = bound.getsockname()[1]
+    ready: asyncio.Future[_Quiet] = asyncio.get_running_loop().create_future()
+    # One task from beginning to end: what a lifespan enters, it must leave in the same one.
+    running = asyncio.create_task(_run(app, settings, bound, ready))
+    try:
+        begun: set[asyncio.Future[object]] = {running, ready}  # type: ignore[arg-type]  # either
+        await asyncio.wait(begun, return_when=asyncio.FIRST_COMPLETED)
+        if not ready.done():
+            await running  # which raises what went wrong
+        yield _address(settings, bound)
+    finally:
+        try:
+            if ready.done() and not running.done():
+                _shared(app).jobs.leave()
+                await _shared(app).live.stop()  # streams end by themselves, or they would be cut
+                ready.result().stop()
+            else:
+                running.cancel()
+            await asyncio.wait({running})
+        finally:
+            running.cancel()  # if whoever called could not wait for it
+            bound.close()
+    if not running.cancelled():
+        running.result()
+
+
+async def _run(
+    app: Starlette,
+    settings: Settings,
+    bound: socket.socket,
+    ready: "asyncio.Future[_Quiet]",
+) -> None:
+    lobby = Lobby(
+        most=most_connections(settings.max_connections),
+        most_per_key=settings.max_connections_per_key,
+    )
+    config = Config(
+        app,
+        http=protocol_for(patience=settings.patience, lobby=lobby),
+        ws="none",
+        lifespan="off",  # entered here, so that what it raises reaches the caller
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=_LEAVE,
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
+    )
+    try:
+        config.load()  # before the lifespan, which would wrap what it raises
+    except OSError as exc:
+        raise QueryError(
+            f"the certificate `{settings.tls_cert}` cannot be used with the key "
+            f"`{settings.tls_key}`: {exc}"
+        ) from exc
+    async with app.router.lifespan_context(app):
+        server = _Quiet(config, ready, lobby, settings.patience)
+        try:
+            await server.serve(sockets=[bound])
+        finally:
+            await server.close()
+
+
+class _Quiet(Server):
+    """A server that leaves signals to whoever runs the loop, and tells when it listens.
+
+    It takes connections by a gate of ours, not by the servers of asyncio, as uvicorn would.
+    """
+
+    def __init__(
+        self, config: Config, ready: "asyncio.Future[_Quiet]", lobby: Lobby, patience: float
+    ) -> None:
+        super().__init__(config)
+        self.servers = []
+        self._ready = ready
+        self._gate = Gate(lobby, self._connection, patience=patience, tls=config.ssl)
+        self._taking: asyncio.Task[None] | None = None
+        self._told = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    def stop(self) -> None:
+        """End as soon as what is under way is answered."""
+        self.should_exit = True
+        self._told.set()
+
+    async def main_loop(self) -> None:
+        """Look around ten times a second, as uvicorn does, but stop without waiting for that."""
+        for count in itertools.count():
+            if await self.on_tick(count % 864_000):  # a day, which it counts to itself
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await self._told.wait()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        (bound,) = sockets or []
+        self._taking = asyncio.create_task(self._gate.run(bound))
+        self._taking.add_done_callback(lambda _: self.stop())  # nobody is served without it
+        self.started = True
+        if not self._ready.done():
+            self._ready.set_result(self)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self.close()
+        await super().shutdown(sockets)
+
+    async def close(self) -> None:
+        """Take no more connections; raise what kept the server from it, if anything did."""
+        taking, self._taking = self._taking, None
+        if taking is not None:
+            taking.cancel()
+            with suppress(asyncio.CancelledError):
+                await taking
+
+    def _connection(self) -> Visitor:
+        # The class is ours; uvicorn's own word for it is any protocol.
+        made: Callable[..., Visitor] = self.config.http_protocol_class  # type: ignore[assignment]
+        return made(config=self.config, server_state=self.server_state, app_state={})
+
+
+def _shared(app: Starlette) -> Shared:
+    found: Shared = app.state.orbiter
+    return found
+
+
+async def _bind(settings: Settings, shared: Shared) -> socket.socket:
+    """Return a socket that is bound to the address, which others may reach only with keys."""
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(
+            settings.host or None, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except OSError as exc:
+        raise QueryError(f"there is no address `{settings.host}`: {exc}") from exc
+    # A name may have several: every one of them must be harmless, whichever is taken.
+    if not shared.needs_key() and not all(is_loopback(str(each[4][0])) for each in found):
+        raise QueryError(
+            f"`{settings.host}` can be reached from other computers, and this server has no keys; "
+            f"make one with `{shared.key_command()}`, or serve `127.0.0.1`"
+        )
+    family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
+    # By its name: of a socket without, asyncio leaves Nagle's delay on, 40 ms for each answer.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        bound.listen(_WAITING)  # a port that another program took shows here
+        bound.setblocking(False)  # noqa: FBT003 - the standard library's
+    except OSError as exc:
+        bound.close()
+        raise MemoryConnectionError(
+            f"port {settings.port} of `{settings.host}` cannot be served: {exc.strerror}; "
+            "choose another with `--port`, or `--port 0` for any that is free"
+        ) from exc
+    return bound
+
+
+def _address(settings: Settings, bound: socket.socket) -> str:
+    host, port = bound.getsockname()[:2]
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104 - only shown
+    return f"{'https' if settings.tls_cert else 'http'}://{shown}:{port}"

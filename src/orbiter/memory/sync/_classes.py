@@ -1,0 +1,86 @@
+"""The blocking classes; all they offer comes from the async ones, see `_facade`."""
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from weakref import finalize
+
+from orbiter.memory import agent
+from orbiter.memory.episodic import manager
+from orbiter.memory.errors import UnsupportedError
+from orbiter.memory.sync._background_loop import close_at_exit, close_soon
+from orbiter.memory.sync._facade import Blocking, blocking_form_of
+
+__all__ = [
+    "AgentMemory",
+    "AuditLog",
+    "Chat",
+    "Facts",
+    "FactsView",
+    "PastMemory",
+    "ScopedMemory",
+    "ShortTermMemoryManager",
+]
+
+
+# From the inside out: a form must be known before another hands it out.
+
+
+@blocking_form_of(manager.ShortTermMemoryManager)
+class ShortTermMemoryManager(Blocking[manager.ShortTermMemoryManager]):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(partial(manager.ShortTermMemoryManager, *args, **kwargs))
+
+
+@blocking_form_of(agent.Chat)
+class Chat(Blocking[agent.Chat]):
+    def _again(self, value: object) -> Callable[[], object]:
+        # A branch that was made is a chat like any other: to fork again would make another one.
+        branch: Any = value
+        return lambda: self._other()._handle.chat(branch.id)  # noqa: SLF001 - two of a kind
+
+
+@blocking_form_of(agent.FactsView)
+class FactsView(Blocking[agent.FactsView]):
+    pass
+
+
+@blocking_form_of(agent.Facts)
+class Facts(Blocking[agent.Facts]):
+    pass
+
+
+@blocking_form_of(agent.PastMemory)
+class PastMemory(Blocking[agent.PastMemory]):
+    pass
+
+
+@blocking_form_of(agent.AuditLog)
+class AuditLog(Blocking[agent.AuditLog]):
+    pass
+
+
+@blocking_form_of(agent.ScopedMemory)
+class ScopedMemory(Blocking[agent.ScopedMemory]):
+    pass
+
+
+@blocking_form_of(agent.AgentMemory)
+class AgentMemory(Blocking[agent.AgentMemory]):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(partial(agent.AgentMemory, *args, **kwargs))
+        self._used: agent.AgentMemory | None = None
+
+    def _other(self) -> agent.AgentMemory:
+        if self._process != os.getpid() and self._used and self._twin.url == "memory://":
+            raise UnsupportedError(
+                "what `memory://` holds stayed in the process that was forked; make a memory "
+                "here, or use a file"
+            )
+        twin = super()._other()
+        if self._used is not twin:
+            self._used = twin
+            close_at_exit(twin)
+            finalize(self, close_soon, twin, os.getpid()).atexit = False
+        return twin

@@ -1,0 +1,26 @@
+"""Facts from conversations, for programs without `async`; apart, as few programs need it."""
+
+from collections.abc import Callable
+from typing import Any
+
+from orbiter.memory import extraction
+from orbiter.memory.sync._facade import Blocking, blocking_form_of, taken
+
+__all__ = ["LongTermMemory", "MemoryOrchestrator"]
+
+
+def _of_twins(make: Callable[..., Any], args: Any, kwargs: Any) -> Callable[[], Any]:
+    """Return what makes an async object of the twins of *args*, those of this process."""
+    return lambda: make(*map(taken, args), **{name: taken(each) for name, each in kwargs.items()})
+
+
+@blocking_form_of(extraction.LongTermMemory)
+class LongTermMemory(Blocking[extraction.LongTermMemory]):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(_of_twins(extraction.LongTermMemory, args, kwargs))
+
+
+@blocking_form_of(extraction.MemoryOrchestrator)
+class MemoryOrchestrator(Blocking[extraction.MemoryOrchestrator]):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(_of_twins(extraction.MemoryOrchestrator, args, kwargs))

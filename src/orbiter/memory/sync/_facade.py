@@ -1,0 +1,275 @@
+"""Makes a blocking class of an async one: the same names, signatures and documentation.
+
+No method is written down here. `blocking_form_of` looks at the async class and gives the blocking
+one what it finds: a coroutine function becomes a method that waits, an async iterator a `Stream`,
+`async with` becomes `with`, and what has a blocking form itself is handed out in it, and taken in
+it. `waiting_form_of` does so for one function.
+"""
+
+import inspect
+import os
+from collections.abc import AsyncIterator, Callable
+from functools import reduce, wraps
+from operator import or_
+from threading import RLock
+from types import TracebackType, UnionType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
+
+from orbiter.memory.errors import UnsupportedError
+from orbiter.memory.sync._background_loop import call, in_callback
+from orbiter.memory.sync._streams import Stream
+
+__all__ = ["Blocking", "blocking_form_of", "taken", "waiting_form_of"]
+
+_T = TypeVar("_T")
+_Class = TypeVar("_Class", bound="type[Blocking[Any]]")
+
+_forms: dict[type, "type[Blocking[Any]]"] = {}
+_making = RLock()
+
+
+class _GivenToAsyncError(UnsupportedError, AttributeError):
+    """A blocking object stands where an async one is needed; so it is for `hasattr`, too."""
+
+
+class Blocking(Generic[_T]):
+    """Stands for an async object; every call through it waits until the answer is there."""
+
+    is_blocking = True
+
+    def __init__(self, make: Callable[[], _T], made: _T | None = None) -> None:
+        self._make = make
+        self._twin = make() if made is None else made
+        self._process = os.getpid()
+
+    def _other(self) -> _T:
+        """Return the async object; in a process that was forked since, one of its own.
+
+        The old one may be in the middle of something that only goes on in the parent.
+        """
+        if self._process != os.getpid():
+            with _making:
+                if self._process != os.getpid():
+                    self._twin = self._make()
+                    self._process = os.getpid()
+        return self._twin
+
+    def _again(self, value: object) -> Callable[[], Any]:
+        """Return what makes *value*, the result of an async method, anew after a fork.
+
+        Only a chat has a method that makes another, and says how.
+        """
+        raise UnsupportedError(f"`{type(value).__name__}` cannot be made anew after a fork")
+
+    if not TYPE_CHECKING:  # else every misspelt name would have the type `Any`
+
+        def __getattr__(self, name: str) -> object:
+            # Attributes that the async object got when it was made; methods are found before.
+            if not name.startswith("_") and name in vars(self._twin):
+                return getattr(self._twin, name)
+            # What async code would work on; one that is not made yet has no twin either.
+            if name in vars(vars(self).get("_twin", Blocking)) and not name.startswith("__"):
+                raise _GivenToAsyncError(
+                    f"a blocking `{type(self).__name__}` was given to something async; "
+                    "`orbiter.memory.sync` has blocking forms of `import_file`, `export_file`, "
+                    "`migrate`, `LongTermMemory` and `MemoryOrchestrator`"
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        # Where it stands in an error of async code, the reader sees that it is the blocking one.
+        return f"sync.{self._twin!r}"
+
+
+def blocking_form_of(twin: type) -> Callable[[_Class], _Class]:
+    """Give the decorated class every public name of the async class *twin*."""
+
+    def fill(form: _Class) -> _Class:
+        _forms[twin] = form
+        form.__doc__ = _told(twin.__doc__)
+        form.__module__ = __package__
+        for name in dir(twin):
+            if not name.startswith("_"):
+                setattr(form, name, _member(name, inspect.getattr_static(twin, name)))
+        if "__init__" in vars(form):
+            vars(form)["__init__"].__signature__ = _signature(twin.__init__)  # type: ignore[misc]
+        if hasattr(twin, "__aiter__"):
+            form.__iter__ = _iterate  # type: ignore[attr-defined]
+        if hasattr(twin, "__aenter__"):
+            form.__enter__ = _enter  # type: ignore[attr-defined]
+            form.__exit__ = _exit  # type: ignore[attr-defined]
+        return form
+
+    return fill
+
+
+def _member(name: str, member: object) -> Any:
+    if isinstance(member, property):
+        return _property(name, member)
+    if inspect.iscoroutinefunction(member):
+        return _waiting(name, member)
+    if inspect.isfunction(member):
+        return _on_loop(name, member)
+    return member
+
+
+def _waiting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Blocking[Any], /, *args: object, **kwargs: object) -> object:
+        value = _wait(getattr(self._other(), name), args, kwargs)
+        form = _form_for(type(value))
+        return value if form is None else _of(form, value, self._again(value))
+
+    return _dressed(method, function)
+
+
+def _form_for(kind: type) -> "type[Blocking[Any]] | None":
+    """Return the blocking form of a class, or of what it is a kind of, such as one on a server."""
+    return next((_forms[each] for each in kind.__mro__ if each in _forms), None)
+
+
+def waiting_form_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what calls the async *function* with blocking objects, and waits."""
+
+    def waiting(*args: object, **kwargs: object) -> object:
+        return _wait(function, args, kwargs)
+
+    waiting = _dressed(waiting, function)
+    waiting.__module__ = __package__
+    return waiting
+
+
+def _wait(
+    function: Callable[..., Any], args: tuple[object, ...], kwargs: dict[str, object]
+) -> object:
+    given = [taken(value) for value in args]
+    named = {key: _guarded(taken(value)) for key, value in kwargs.items()}
+    return call(lambda: function(*given, **named))
+
+
+def taken(value: object) -> object:
+    """Return the async object behind *value*, if it is a blocking one, else *value*."""
+    if isinstance(value, Blocking):
+        return value._other()  # noqa: SLF001 - the two make one class
+    if _form_for(type(value)) is not None:
+        raise UnsupportedError(
+            f"an async `{type(value).__name__}` was given to something that blocks; use that of "
+            "`orbiter.memory.sync`, or `await` the async form"
+        )
+    return value
+
+
+def _on_loop(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Blocking[Any], /, *args: object, **kwargs: object) -> object:
+        given = [taken(value) for value in args]
+        named = {key: taken(value) for key, value in kwargs.items()}
+        return _handed_out(self, lambda twin: getattr(twin, name)(*given, **named))
+
+    return _dressed(method, function)
+
+
+def _property(name: str, member: property) -> property:
+    returned = inspect.get_annotations(member.fget)["return"] if member.fget else None
+    kind = returned if isinstance(returned, str) else getattr(returned, "__name__", "")
+
+    def read(self: Blocking[Any]) -> object:
+        if kind in {twin.__name__ for twin in _forms}:
+            return _handed_out(self, lambda twin: getattr(twin, name))
+        return getattr(self._other(), name)  # a value that never changes
+
+    return property(_dressed(read, member.fget) if member.fget else read)
+
+
+def _handed_out(owner: Blocking[Any], take: Callable[[Any], Any]) -> object:
+    """Return what *take* takes from the async object, in its blocking form if it has one."""
+
+    def make() -> Any:
+        twin = owner._other()  # noqa: SLF001 - the two make one class
+
+        async def work() -> object:
+            return take(twin)
+
+        return call(work)
+
+    value = make()
+    if isinstance(value, AsyncIterator):
+        return Stream(value, owner)
+    form = _form_for(type(value))
+    return value if form is None else _of(form, value, make)
+
+
+def _of(form: "type[Blocking[_T]]", value: _T, make: Callable[[], _T]) -> Blocking[_T]:
+    proxy = form.__new__(form)
+    Blocking.__init__(proxy, make, value)
+    return proxy
+
+
+def _guarded(value: object) -> object:
+    """Return *value*; if it is a callback, one that is refused blocking calls."""
+    if not callable(value):
+        return value
+    callback: Callable[..., object] = value
+
+    @wraps(callback, updated=())
+    def guarded(*args: object, **kwargs: object) -> object:
+        with in_callback():
+            return callback(*args, **kwargs)
+
+    return guarded
+
+
+def _dressed(method: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give *method* the name, signature and documentation of the async *function*."""
+    method = wraps(function)(method)
+    # Frameworks look behind `__wrapped__`, and would take the method for a coroutine function.
+    del method.__wrapped__
+    signature = _signature(function)
+    method.__signature__ = signature  # type: ignore[attr-defined]
+    named = {name: each.annotation for name, each in signature.parameters.items()}
+    known = {name: named.get(name, kind) for name, kind in function.__annotations__.items()}
+    method.__annotations__ = {**known, "return": signature.return_annotation}
+    method.__doc__ = _told(function.__doc__)
+    return method
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of *function* as it is in the blocking form."""
+    found = inspect.signature(function)
+    parameters = [
+        each.replace(annotation=_typed(each.annotation)) for each in found.parameters.values()
+    ]
+    return found.replace(parameters=parameters, return_annotation=_typed(found.return_annotation))
+
+
+def _typed(annotation: Any) -> Any:
+    """Return *annotation* as it is in the blocking class."""
+    if isinstance(annotation, UnionType):
+        return reduce(or_, map(_typed, get_args(annotation)))
+    kind = get_origin(annotation) or annotation
+    if not isinstance(kind, type) or not issubclass(kind, AsyncIterator):
+        return _forms.get(kind, annotation) if isinstance(kind, type) else annotation
+    arguments = get_args(annotation)
+    return Stream[arguments[0] if arguments else kind.__anext__.__annotations__["return"]]  # type: ignore[misc]
+
+
+def _told(doc: str | None) -> str | None:
+    return doc and doc.replace("`async for`", "a `for` loop").replace("async with", "with")
+
+
+def _iterate(self: Blocking[Any]) -> object:
+    return _handed_out(self, aiter)
+
+
+def _enter(self: Blocking[_T]) -> Blocking[_T]:
+    twin: Any = self._other()
+    call(twin.__aenter__)
+    return self
+
+
+def _exit(
+    self: Blocking[Any],
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    trace: TracebackType | None,
+) -> None:
+    twin = self._other()
+    call(lambda: twin.__aexit__(kind, error, trace))

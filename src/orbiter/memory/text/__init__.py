@@ -1,0 +1,1 @@
+"""Text as recall and erase see it: words, stems, personal data, cached functions."""

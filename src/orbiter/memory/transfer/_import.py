@@ -1,0 +1,218 @@
+"""What another program wrote becomes memories of one scope.
+
+Reading happens in a thread, so that the loop stays free, one batch ahead of the storing. What is
+new in a batch is stored as one step; what is stored stays when a later one fails, and is found
+again.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from orbiter.memory.agent.inputs import check_given
+from orbiter.memory.agent.runtime import Core, Store, keeps_versions
+from orbiter.memory.errors import UnsupportedError, VersionConflict
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.query import Query
+from orbiter.memory.transfer._import_arguments import check_path
+from orbiter.memory.transfer._reserved_extra import IMPORTED
+from orbiter.memory.transfer.formats.registry import NATIVE
+from orbiter.memory.transfer.io.file_limits import Limits
+from orbiter.memory.transfer.io.file_thread import Aside
+from orbiter.memory.transfer.io.open_source import open_source
+from orbiter.memory.transfer.native import MovableStore, is_native, take_in
+from orbiter.memory.transfer.reader import Reader, Ready
+from orbiter.memory.transfer.report import Imported, Report
+
+if TYPE_CHECKING:
+    from orbiter.memory.transfer.untrusted_native import Adopting, SentBy
+
+__all__ = ["import_into"]
+
+Changed = Callable[[Store, Sequence[MemoryItem]], Awaitable[None]]
+
+
+async def import_into(  # noqa: PLR0913 - what a file is, and whose
+    core: Core,
+    scope: MemoryMetadata,
+    path: str | os.PathLike[str],
+    *,
+    format: str = "auto",
+    owner: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    limits: Limits | None = None,
+    changed: Changed | None = None,
+    sender: "SentBy | None" = None,
+) -> Imported:
+    """Store what the file, folder or archive at *path* holds as memories of *scope*.
+
+    *owner* says whose memories are taken of a file that holds those of several. Importing the same
+    again stores nothing; what has changed in the file is updated, and what was forgotten here stays
+    forgotten. *progress* is told how many bytes of how many are read, *changed* which messages are
+    not what they were. What a *sender* says of ids and of who did what is not simply believed.
+    """
+    check_path(path)
+    if owner is not None:
+        check_given("owner", owner)
+    store = await core.opened(scope)
+    report = Report()
+    own = scope if Query(metadata=scope).wanted else None
+    reader = Reader(
+        path,
+        scope,
+        format=format,
+        owner=owner,
+        limits=limits,
+        report=report,
+        needs_owner=own is None,
+    )
+    aside = Aside()
+    try:
+        if format == NATIVE or (format == "auto" and await aside.run(_is_ours, path, limits)):
+            movable = _movable(store)
+            return await take_in(
+                movable,
+                Path(path),
+                scope=own,
+                progress=progress,
+                limits=limits,
+                adopting=_adopting(movable, scope, sender),
+            )
+        await aside.run(reader.open)
+        coming = aside.run(reader.batch)
+        while batch := await coming:
+            coming = aside.run(reader.batch)
+            written, updated = await _store(store, scope, batch, report)
+            if updated and changed is not None:
+                await changed(store, updated)
+            if written:
+                core.events.tell_of("remembered", written)
+            if progress is not None:
+                progress(reader.tally.done, reader.tally.total)
+    finally:
+        reader.tally.is_stopped = True
+        await aside.leave(reader.close)
+    if progress is not None:
+        progress(reader.tally.total, reader.tally.total)
+    return report.finished()
+
+
+def _is_ours(path: str | os.PathLike[str], limits: Limits | None) -> bool:
+    with open_source(path, complain=lambda _place, _why: None, limits=limits) as source:
+        return is_native(source.head())
+
+
+def _adopting(
+    store: MovableStore, scope: MemoryMetadata, sender: "SentBy | None"
+) -> "Adopting | None":
+    if sender is None:
+        return None
+    from orbiter.memory.transfer.untrusted_native import Adopting  # noqa: PLC0415 - a server's only
+
+    return Adopting(store, scope, sender)
+
+
+def _movable(store: Store) -> MovableStore:
+    if hasattr(store, "put_records"):
+        return cast("MovableStore", store)
+    kind = type(store).__name__
+    raise UnsupportedError(f"a `{kind}` cannot take in records; SQLite, Postgres and Redis can")
+
+
+@dataclass
+class _Plan:
+    """What becomes of the things of a batch, by what the store holds."""
+
+    new: dict[str, Ready] = field(default_factory=dict)
+    changed: list[tuple[Ready, MemoryItem]] = field(default_factory=list)
+    """With what is there of each."""
+    unchanged: int = 0
+    forgotten: int = 0
+    twice: list[Ready] = field(default_factory=list)
+    """What stands under a name that something else in the batch has."""
+
+
+async def _store(
+    store: Store, scope: MemoryMetadata, batch: Sequence[Ready], report: Report
+) -> tuple[list[MemoryItem], list[MemoryItem]]:
+    """Store what is new or changed; return all that was written, and what was there before.
+
+    What is new is one step, and only if it is new: who imports the same at once writes no second
+    version. What has changed is written over what was looked at.
+    """
+    own = scope if Query(metadata=scope).wanted else None
+    plan = await _plan(store, own, batch)
+    while plan.new and not await store.insert([one.item for one in plan.new.values()]):
+        before, plan = plan.new.keys(), await _plan(store, own, batch)
+        if plan.new.keys() == before:  # no one of ours has come: an id is another's
+            await store.add_many([one.item for one in plan.new.values()], within=own)
+            break
+    are_ours = await asyncio.gather(
+        *(_update(store, own, one, there) for one, there in plan.changed)
+    )
+    updated = [
+        one.item for (one, _), is_ours in zip(plan.changed, are_ours, strict=True) if is_ours
+    ]
+    written = [*(one.item for one in plan.new.values()), *updated]
+    report.stored += len(plan.new)
+    report.updated += len(updated)
+    report.unchanged += plan.unchanged + len(plan.changed) - len(updated)
+    report.skipped += plan.forgotten + len(plan.twice)
+    report.forgotten += plan.forgotten
+    for one in plan.twice:
+        report.complain(f"`{one.key}`", "something else stands under the same name")
+    return written, updated
+
+
+async def _plan(store: Store, own: MemoryMetadata | None, batch: Sequence[Ready]) -> _Plan:
+    """Tell what is new in a batch, what has changed, and what stays as it is."""
+    ids = list({one.item.id for one in batch})
+    wanted = {"id": {"$in": ids}}
+    # First: what another stores meanwhile is then found, and not taken for forgotten.
+    used = set() if keeps_versions(store) else await store.used_ids(ids)
+    found = await store.search(metadata=own, where=wanted, limit=len(batch))
+    there = {item.id: item for item in found}
+    forgotten = used - there.keys()
+    if keeps_versions(store):
+        gone = await store.search(metadata=own, where=wanted, limit=len(batch), deleted=True)
+        forgotten = {item.id for item in gone}
+    plan, seen = _Plan(), dict[str, str]()
+    for one in batch:
+        item_id, before = one.item.id, there.get(one.item.id)
+        if item_id in seen:
+            if seen[item_id] == one.digest:
+                plan.unchanged += 1
+            else:
+                plan.twice.append(one)
+        elif before is not None and before.metadata.extra.get(IMPORTED) == one.digest:
+            plan.unchanged += 1
+        elif item_id in forgotten:
+            plan.forgotten += 1
+        else:
+            seen[item_id] = one.digest
+            if before is None:
+                plan.new[item_id] = one
+            else:
+                plan.changed.append((one, before))
+    return plan
+
+
+async def _update(
+    store: Store, own: MemoryMetadata | None, one: Ready, there: MemoryItem | None
+) -> bool:
+    """Write what a file says over what is there; tell whether nobody else has."""
+    while there is not None and there.metadata.extra.get(IMPORTED) != one.digest:
+        # The rest is the file's; `created_at` is kept by the store.
+        one.item.__dict__["status"] = there.status
+        one.item.__dict__["updated_at"] = datetime.now(UTC)
+        try:
+            await store.add(one.item, expected_version=there.version, within=own)
+        except VersionConflict:
+            there = await store.get(one.item.id)
+        else:
+            return True
+    return False

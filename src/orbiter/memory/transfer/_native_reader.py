@@ -1,0 +1,204 @@
+"""The lines of our own file, read back: what is wrong with one is a `TransferError` that names it.
+
+A file may come from anybody, so it is held to the limits of every other format.
+"""
+
+import hashlib
+import json
+import stat
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, cast
+
+from orbiter.memory.errors import AccessError, InvalidItemError, MemoryError, TransferError
+from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.query import Query
+from orbiter.memory.model.records import Record
+from orbiter.memory.transfer.io.archives import GZIP, gzip_chunks
+from orbiter.memory.transfer.io.file_limits import Limits
+from orbiter.memory.transfer.io.json_values import check_shape
+from orbiter.memory.transfer.io.open_source import Tally
+
+__all__ = ["FORMAT", "FORMAT_VERSION", "MOST_LINE", "is_native", "record_pages"]
+
+FORMAT = "orbiter-memory records"
+"""What the first line of a file calls it."""
+
+FORMAT_VERSION = 1
+
+MOST_LINE = 256 * 2**20
+"""Bytes of the longest line that is read: an item of a megabyte with some hundred versions."""
+
+_CHUNK = 2**18
+
+
+def is_native(head: bytes) -> bool:
+    """Tell whether a file that begins with *head* is one of ours."""
+    return f'"format":"{FORMAT}"'.encode() in head.partition(b"\n")[0]
+
+
+def record_pages(
+    source: str | Path | IO[bytes],
+    path: Path | None,
+    *,
+    scope: MemoryMetadata | None,
+    limits: Limits | None,
+    page: tuple[int, int],
+    tally: Tally,
+) -> Generator[list[Record], None, None]:
+    """Yield the records of a file, so many, or so many bytes of them, at a time.
+
+    *path* is that of a file; without, *source* is a stream. Without *limits* a line may be as long
+    as `MOST_LINE`.
+    """
+    most, length = page
+    batch: list[Record] = []
+    size = 0
+    allowed = limits or Limits(value=MOST_LINE)
+    with _chunks(source, path, allowed, tally) as chunks:
+        for record, bytes_read in _records(_lines(chunks, allowed), scope, allowed):
+            batch.append(record)
+            size += bytes_read
+            if len(batch) >= most or size > length:
+                yield batch
+                batch, size = [], 0
+    if batch:
+        yield batch
+
+
+@contextmanager
+def _chunks(
+    source: str | Path | IO[bytes], path: Path | None, limits: Limits, tally: Tally
+) -> Iterator[Iterator[bytes]]:
+    if path is None:
+        stream = sys.stdin.buffer if source == "-" else cast("IO[bytes]", source)
+        yield _told(stream, tally)
+        return
+    try:
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            # A pipe would wait for ever, and can be read only once.
+            raise TransferError(f"`{path}` is no file; give the path of an export")
+        with path.open("rb") as file:
+            if file.peek(len(GZIP)).startswith(GZIP):
+                yield gzip_chunks(path, limits, tally.add)
+            else:
+                yield _told(file, tally)
+    except MemoryError:
+        raise
+    except OSError as exc:
+        raise TransferError(f"`{path}` cannot be read: {exc.strerror or exc}") from exc
+
+
+def _told(file: IO[bytes], tally: Tally) -> Iterator[bytes]:
+    # A line at most: more would wait for what has not come yet.
+    for chunk in iter(partial(file.readline, _CHUNK), b""):
+        tally.add(len(chunk))
+        yield chunk
+
+
+def _lines(chunks: Iterator[bytes], limits: Limits) -> Iterator[bytes]:
+    """Yield whole lines with their ends; only the last may have none."""
+    number, parts, size = 1, list[bytes](), 0
+    for chunk in chunks:
+        for piece in _split(chunk):
+            parts.append(piece)
+            size += len(piece)
+            if size > limits.value:
+                raise TransferError(
+                    f"line {number} is longer than {limits.value:,} bytes; if you trust the file, "
+                    "raise the limit with `Limits(value=…)`"
+                )
+            if piece.endswith(b"\n"):
+                yield b"".join(parts)
+                number, parts, size = number + 1, [], 0
+    if parts:
+        yield b"".join(parts)
+
+
+def _split(chunk: bytes) -> Iterator[bytes]:
+    *ended, rest = chunk.split(b"\n")
+    yield from (piece + b"\n" for piece in ended)
+    if rest:
+        yield rest
+
+
+def _records(
+    lines: Iterator[bytes], scope: MemoryMetadata | None, limits: Limits
+) -> Iterator[tuple[Record, int]]:
+    """Yield the records with their bytes; the last line must say that this is all."""
+    wanted = Query(metadata=scope).wanted
+    digest, number, seen = hashlib.sha256(), 0, 0
+    for number, line in enumerate(lines, 1):
+        if not line.endswith(b"\n"):
+            raise TransferError(f"the file is cut off in line {number}; export it again")
+        if number == 1:
+            _check_header(line)
+        elif line.startswith(b'{"end":'):
+            _check_end(line, seen, digest.hexdigest(), number)
+            if next(lines, b""):
+                raise TransferError(f"line {number + 1} comes after the end of the file")
+            return
+        else:
+            record = _record(line, number, limits)
+            for item in record.items if wanted else ():
+                if any(getattr(item.metadata, name) != value for name, value in wanted.items()):
+                    raise AccessError(
+                        f"line {number}: `{record.id}` is not of this scope; nothing of others "
+                        "is read in here"
+                    )
+            seen += 1
+            yield record, len(line)
+        digest.update(line)
+    raise TransferError(
+        f"the file is cut off after line {number}; export it again" if number else "it is empty"
+    )
+
+
+def _record(line: bytes, number: int, limits: Limits) -> Record:
+    try:
+        check_shape(line, limits)
+        return Record.from_line(line)
+    except InvalidItemError as exc:
+        raise TransferError(f"line {number}: {exc}") from exc
+    except ValueError as exc:
+        raise TransferError(f"line {number}: {exc}") from None
+
+
+def _check_header(line: bytes) -> None:
+    header = _loaded(line)
+    if header.get("format") != FORMAT:
+        raise TransferError(
+            f"line 1 does not say `{FORMAT}`: this is no export of orbiter-memory; other formats "
+            "are read by `import_file`"
+        )
+    found = header.get("format_version")
+    if not isinstance(found, int) or not 1 <= found <= FORMAT_VERSION:
+        raise TransferError(
+            f"the file has format {found!r}, this version of orbiter-memory knows "
+            f"{FORMAT_VERSION}; upgrade with: pip install -U orbiter-memory"
+        )
+
+
+def _check_end(line: bytes, seen: int, digest: str, number: int) -> None:
+    stated = _loaded(line).get("end")
+    if not isinstance(stated, dict):
+        raise TransferError(f"line {number} is no end of a file")
+    if stated.get("records") != seen or stated.get("sha256") != digest:
+        raise TransferError(
+            f"line {number}: the file was changed since it was written: it holds {seen} records, "
+            f"{stated.get('records')} are stated, and the digest "
+            + ("is right" if stated.get("sha256") == digest else "is another")
+        )
+
+
+def _loaded(line: bytes) -> dict[str, Any]:
+    """Return what the first or the last line says; nothing if that is no short object."""
+    try:
+        found = json.loads(line) if len(line) <= _CHUNK else None
+    except (ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,134 @@
+"""`import_file` and `export_file`: a handle's memories from a file, and to one."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, cast
+
+from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.errors import UnsupportedError
+from orbiter.memory.model.query import Query
+from orbiter.memory.transfer._current_state import RecordStore
+from orbiter.memory.transfer._export import WRITERS
+from orbiter.memory.transfer._import import import_into
+from orbiter.memory.transfer._import_arguments import Elsewhere, check_path, inside_of
+from orbiter.memory.transfer.export_format import AUTO, format_for
+from orbiter.memory.transfer.formats.registry import NATIVE
+from orbiter.memory.transfer.io.file_limits import Limits
+from orbiter.memory.transfer.native import Exported, MovableStore, export_records
+from orbiter.memory.transfer.report import Imported
+
+if TYPE_CHECKING:
+    from orbiter.memory.transfer.untrusted_native import SentBy
+
+__all__ = ["WRITTEN", "export_file", "import_file", "import_sent"]
+
+WRITTEN: tuple[str, ...] = (NATIVE, *WRITERS)
+"""What `export_file` takes as `format`, beside `auto`."""
+
+
+async def import_file(
+    handle: ScopedMemory,
+    path: str | os.PathLike[str],
+    *,
+    format: str = "auto",
+    owner: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    limits: Limits | None = None,
+) -> Imported:
+    """Store what the file, folder or archive at *path* holds as memories of the handle's scope.
+
+    *format* is one of `FORMATS`; `auto` looks at the file. *owner* says whose memories are taken
+    of a file that holds those of several people. Importing the same again stores nothing; what has
+    changed in the file is updated, and what was forgotten here stays forgotten. What cannot be
+    read is among the `problems` of the result, with its line, and the rest is stored. A handle of
+    `unscoped()` takes only files that say whose each memory is, or that `export_file` wrote.
+    *progress* is told how many bytes of how many are read.
+    """
+    if isinstance(handle, Elsewhere):
+        check_path(path)
+        if limits is not None:
+            raise UnsupportedError("`limits` are the server's; leave them out for a memory on one")
+        return await handle._import_there(  # noqa: SLF001 - nobody else calls it
+            path, format=format, owner=owner, progress=progress
+        )
+    return await import_sent(
+        handle, path, format=format, owner=owner, progress=progress, limits=limits
+    )
+
+
+async def import_sent(
+    handle: ScopedMemory,
+    path: str | os.PathLike[str],
+    *,
+    format: str = "auto",
+    owner: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    limits: Limits | None = None,
+    sender: "SentBy | None" = None,
+) -> Imported:
+    """Do what `import_file` does, here; a file of ours may be from a *sender* who may little."""
+    core, chats, scope = inside_of(handle, asked="import_file")
+    return await import_into(
+        core,
+        scope,
+        path,
+        format=format,
+        owner=owner,
+        progress=progress,
+        limits=limits,
+        changed=chats.changed,
+        sender=sender,
+    )
+
+
+async def export_file(
+    handle: ScopedMemory,
+    target: str | os.PathLike[str] | IO[bytes],
+    *,
+    format: str = AUTO,
+    progress: Callable[[int, int], None] | None = None,
+) -> Exported:
+    """Write the handle's memories to a new file, which appears when it is complete.
+
+    `jsonl` holds everything, earlier versions and forgotten memories included, and comes back
+    exactly; a binary file object takes it, too. `csv`, `markdown` (a folder), `openai`
+    (conversations) and `mcp` hold what is remembered now: of facts, those that hold. `auto` goes by
+    the ending: `.csv` is a table, a name that ends in `/` a folder of notes, `.jsonl` or no ending
+    is `jsonl`. A name that ends in `.gz` is packed. An ending that contradicts *format* is a
+    `TransferError`.
+    """
+    format = format_for(target, format, known=WRITTEN)
+    if isinstance(handle, Elsewhere):
+        return await handle._export_there(  # noqa: SLF001
+            target, format=format, progress=progress
+        )
+    core, _, scope = inside_of(handle, asked="export_file")
+    store = await core.opened(scope)
+    if not hasattr(store, "records"):
+        kind = type(store).__name__
+        raise UnsupportedError(f"a `{kind}` cannot be walked; SQLite, Postgres and Redis can")
+    own = scope if Query(metadata=scope).wanted else None
+    total = await store.count(metadata=own)
+    path = Path(target) if isinstance(target, str | os.PathLike) else None
+    if format == NATIVE or path is None:  # only that takes a stream
+        return await export_records(
+            cast("MovableStore", store),
+            path or cast("IO[bytes]", target),
+            metadata=own,
+            embedding_model=core.embeddings,
+            total=total,
+            progress=progress,
+        )
+    written = 0
+
+    def tell() -> None:
+        nonlocal written
+        written += 1
+        if progress is not None:
+            progress(written, max(total, written))
+
+    await WRITERS[format](cast("RecordStore", store), own, path, tell)
+    if progress is not None:
+        progress(written, written)  # what is left out will not come any more
+    return Exported(written, 0, "", path)

@@ -1,0 +1,1 @@
+"""Formats of other programs that can be imported, a module for each."""

@@ -1,0 +1,263 @@
+"""ChatGPT's export: `conversations.json`, each conversation a tree of which one branch was shown.
+
+The branch ends at `current_node` and is followed to the root. What the user was not shown is not
+read: hidden messages, other branches, and the model's thoughts, which are kept beside its answer.
+"""
+
+import re
+from collections import deque
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import PurePosixPath
+
+from orbiter.memory.model.items import (
+    AIMemory,
+    HumanMemory,
+    MemoryItem,
+    MemoryMetadata,
+    SystemMemory,
+    ToolMemory,
+)
+from orbiter.memory.transfer.formats.json_helpers import as_object, first_text, instant, safely
+from orbiter.memory.transfer.formats.protocol import Complain, Found, SourceFile
+from orbiter.memory.transfer.formats.threads import Thread, digest, made, start_of
+
+__all__ = ["ChatGPT"]
+
+_MEMBER = re.compile(r"conversations(-\d+)?\.json")
+_TEXTS = ("text", "result", "content", "summary", "snippet")
+_THOUGHTS = ("thoughts", "reasoning_recap")
+_CONTEXTS = ("user_editable_context", "model_editable_context")
+_KINDS = {"image_asset_pointer": "image", "audio_asset_pointer": "audio"}
+
+_MOST_OPEN = 100
+_KINDS_OF: Mapping[str, type[MemoryItem]] = {"user": HumanMemory, "system": SystemMemory}
+
+Record = Mapping[str, object]
+
+
+class ChatGPT:
+    """Each conversation is a session; its title is with every message."""
+
+    name = "chatgpt"
+
+    def recognises(self, source: SourceFile, head: bytes) -> bool:
+        """Tell by the tree."""
+        if head:
+            return b'"mapping"' in head and head.lstrip()[:1] in (b"[", b"{")
+        return any(
+            isinstance(as_object(next(member.elements(), None)).get("mapping"), Mapping)
+            for member in conversations(source)
+        )
+
+    def read(self, source: SourceFile, complain: Complain) -> Iterator[Found]:
+        """Yield the messages, conversation by conversation, in the order of the file."""
+        told: set[str] = set()
+        number = 0
+        for member in conversations(source):
+            for value in member.elements():
+                number += 1
+                record = as_object(value)
+                if not isinstance(record.get("mapping"), Mapping):
+                    complain(f"conversation {number}", "it has no `mapping` of messages")
+                    continue
+                yield from _Conversation(record, number, complain).read(told)
+
+
+def conversations(source: SourceFile) -> Iterator[SourceFile]:
+    """Yield the files of an export that hold conversations; a file alone is one, whatever name."""
+    members = list(source.members())
+    if len(members) == 1 and members[0] is source:
+        yield source
+        return
+    for member in members:
+        if _MEMBER.fullmatch(PurePosixPath(member.name).name):
+            yield member
+
+
+class _Conversation:
+    def __init__(self, record: Record, number: int, complain: Complain) -> None:
+        self._record = record
+        self._nodes = as_object(record["mapping"])
+        self._place = f"conversation {number}"
+        self._complain = complain
+        self._open: deque[tuple[str, str]] = deque(maxlen=_MOST_OPEN)
+        """The last calls without a result, as id and tool."""
+        self._thoughts: list[str] = []
+
+    def read(self, told: set[str]) -> Iterator[Found]:
+        record = self._record
+        branch = self._branch()
+        shown = [(key, each) for key, each in branch if _is_shown(each)]
+        times = [instant(each.get("create_time")) for _, each in shown]
+        own_id = first_text(record, "conversation_id", "id")
+        thread = Thread(
+            "chatgpt",
+            own_id or digest(f"{record.get('title')}{record.get('create_time')}"),
+            title=first_text(record, "title"),
+            begin=start_of(instant(record.get("create_time")), times),
+        )
+        yield from self._instructions(branch, told)
+        for (key, message), at in zip(shown, times, strict=True):
+            place = f"{self._place}, message `{key[:40]}`"
+            item = safely(partial(self._item, key, message), self._complain, place)
+            if item is None:
+                continue
+            about = as_object(message.get("metadata"))
+            extra = {
+                "original_id": first_text(message, "id") or key,
+                "model": first_text(about, "model_slug")
+                or (first_text(record, "default_model_slug") if _role(message) != "user" else ""),
+                "gpt": first_text(record, "gizmo_id"),
+            }
+            yield thread.found(item, key=key, at=at, extra=extra)
+
+    def _branch(self) -> list[tuple[str, Record]]:
+        """Return the messages from the root to the current node."""
+        at = self._record.get("current_node")
+        if not isinstance(at, str) or at not in self._nodes:
+            at = self._last_leaf()
+        path: list[tuple[str, Record]] = []
+        seen: set[str] = set()
+        while isinstance(at, str) and at in self._nodes:
+            if at in seen:
+                self._complain(self._place, f"its tree goes round in a circle at `{at[:40]}`")
+                break
+            seen.add(at)
+            node = as_object(self._nodes[at])
+            if message := as_object(node.get("message")):
+                path.append((at, message))
+            at = node.get("parent")
+        if isinstance(at, str) and at not in self._nodes:
+            why = f"its branch breaks off: `{at[:40]}` and what was before it are not in the file"
+            self._complain(self._place, why)
+        return path[::-1]
+
+    def _last_leaf(self) -> str | None:
+        """Return the newest message without an answer, where no current one is named."""
+        leaves = [
+            (as_object(as_object(node).get("message")).get("create_time") or 0, place, key)
+            for place, (key, node) in enumerate(self._nodes.items())
+            if not as_object(node).get("children")
+        ]
+        dated = [each for each in leaves if isinstance(each[0], int | float)]
+        return max(dated)[2] if dated else None
+
+    def _instructions(self, branch: list[tuple[str, Record]], told: set[str]) -> Iterator[Found]:
+        """Yield what the user told all conversations about themselves, once."""
+        for _, message in branch:
+            content = as_object(message.get("content"))
+            if content.get("content_type") != "user_editable_context":
+                continue
+            texts = [first_text(content, "user_profile"), first_text(content, "user_instructions")]
+            text = "\n\n".join(text for text in texts if text)
+            key = digest(text, size=16)
+            if text and key not in told:
+                told.add(key)
+                about = MemoryMetadata(extra={"kind": "custom_instructions"})
+                item = made(MemoryItem, self._complain, self._place, content=text, metadata=about)
+                if item is not None:
+                    yield Found(item, f"custom-instructions/{key}")
+
+    def _item(self, key: str, message: Record) -> MemoryItem | None:
+        content = as_object(message.get("content"))
+        if content.get("content_type") in _THOUGHTS:
+            self._thoughts += _thoughts(content)
+            return None
+        role = _role(message)
+        text = _text(content, message)
+        native: dict[str, dict[str, object]]
+        native = {"chatgpt": {"parts": parts}} if (parts := _other_parts(content)) else {}
+        if role == "assistant":
+            return self._answer(key, message, text, native)
+        self._thoughts.clear()
+        if not text.strip():
+            return None
+        if role in _KINDS_OF:
+            return self._made(_KINDS_OF[role], key, content=text, native=native)
+        if role == "tool":
+            tool = first_text(as_object(message.get("author")), "name") or "tool"
+            call = self._answered(tool)
+            return self._made(
+                ToolMemory, key, content=text, tool_name=tool, tool_call_id=call, native=native
+            )
+        self._complain(f"{self._place}, message `{key}`", f"unknown author `{role[:40]}`")
+        return None
+
+    def _made(
+        self, kind: type[MemoryItem], key: str, *, content: str, **fields: object
+    ) -> MemoryItem | None:
+        place = f"{self._place}, message `{key}`"
+        return made(kind, self._complain, place, content=content, **fields)
+
+    def _answer(
+        self, key: str, message: Record, text: str, native: dict[str, dict[str, object]]
+    ) -> MemoryItem | None:
+        """Return what the model said, or the call that it made."""
+        if self._thoughts:
+            native = {"chatgpt": {**native.get("chatgpt", {}), "thoughts": self._thoughts}}
+            self._thoughts = []
+        tool = first_text(message, "recipient")
+        if tool in ("", "all"):
+            if not text.strip():
+                return None
+            return self._made(AIMemory, key, content=text, native=native)
+        self._open.append((key, tool))
+        call = {"id": key, "name": tool, "arguments": text}
+        return self._made(AIMemory, key, content="", tool_calls=[call], native=native)
+
+    def _answered(self, tool: str) -> str:
+        """Return the id of the newest call that a result of *tool* can be for, and close it."""
+        for id, called in reversed(self._open):
+            if tool.partition(".")[0] == called.partition(".")[0]:
+                self._open.remove((id, called))
+                return id
+        return ""
+
+
+def _role(message: Record) -> str:
+    return first_text(as_object(message.get("author")), "role")
+
+
+def _is_shown(message: Record) -> bool:
+    about = as_object(message.get("metadata"))
+    content = as_object(message.get("content"))
+    return not (
+        about.get("is_visually_hidden_from_conversation") is True
+        or message.get("weight") == 0
+        or content.get("content_type") in _CONTEXTS
+    )
+
+
+def _text(content: Record, message: Record) -> str:
+    """Return what a message says, whatever type of content it has; what is no text is named."""
+    parts = content.get("parts")
+    found = [_part(part) for part in parts] if isinstance(parts, list) else []
+    if not any(found):
+        found = [first_text(content, *_TEXTS)]
+    files = as_object(message.get("metadata")).get("attachments")
+    for file in files if isinstance(files, list) else []:
+        if name := first_text(as_object(file), "name"):
+            found.append(f"[file: {name}]")
+    return "\n\n".join(text for text in found if text)
+
+
+def _part(part: object) -> str:
+    if isinstance(part, str):
+        return part
+    record = as_object(part)
+    kind = first_text(record, "content_type")
+    if not record:
+        return ""
+    return first_text(record, "text") or f"[{_KINDS.get(kind, kind.split('_')[0] or 'file')}]"
+
+
+def _other_parts(content: Record) -> list[object]:
+    parts = content.get("parts")
+    return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+
+
+def _thoughts(content: Record) -> list[str]:
+    thoughts = content.get("thoughts")
+    found = [as_object(each) for each in thoughts] if isinstance(thoughts, list) else []
+    return [text for each in found if (text := first_text(each, "content", "summary"))]

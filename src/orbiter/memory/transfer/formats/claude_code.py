@@ -1,0 +1,205 @@
+"""Claude Code's transcripts: a file of lines for each session, each line a message or a note.
+
+A message of the model comes in several lines that share its id, one for each block; they are put
+together again. What a subagent did is a session of its own. Notes of the program are not read.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import TypeVar
+
+from orbiter.memory.messages import from_messages
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, ToolMemory, calls_of
+from orbiter.memory.transfer.formats.json_helpers import (
+    UNREADABLE,
+    as_object,
+    first_text,
+    instant,
+    reason,
+)
+from orbiter.memory.transfer.formats.protocol import Complain, Found, SourceFile
+from orbiter.memory.transfer.formats.threads import Thread, cut, made
+
+__all__ = ["ClaudeCode"]
+
+_NOTES = ("isMeta", "isCompactSummary", "isVisibleInTranscriptOnly", "isApiErrorMessage")
+_COMMANDS = ("<command-", "<local-command-", "<bash-")
+"""How the lines begin that a command of the program wrote in the user's name."""
+
+_MOST_KNOWN = 20_000
+
+Record = Mapping[str, object]
+_Value = TypeVar("_Value")
+
+
+class ClaudeCode:
+    """Each session is a session here; folder and branch are with every message."""
+
+    name = "claude-code"
+
+    def recognises(self, source: SourceFile, head: bytes) -> bool:
+        """Tell by the fields of a line."""
+        if head:
+            is_line = b'"sessionId"' in head and b'"uuid"' in head and b'"type"' in head
+            return head.lstrip()[:1] == b"{" and (is_line or b'"leafUuid"' in head)
+        return any(_is_transcript(member) for member in source.members())
+
+    def read(self, source: SourceFile, complain: Complain) -> Iterator[Found]:
+        """Yield the messages in the order of the file."""
+        members = list(source.members())
+        for member in members:
+            if len(members) == 1 or member.name.endswith(".jsonl"):
+                where = f"{member.name}, " if member is not source else ""
+                yield from _Transcript(complain, where).read(member)
+
+
+def _is_transcript(source: SourceFile) -> bool:
+    if not source.name.endswith(".jsonl"):
+        return False
+    for number, value in source.values():
+        record = as_object(value)
+        if {"sessionId", "uuid"} <= record.keys() or "leafUuid" in record:
+            return True
+        if number > 20:  # some notes come first
+            break
+    return False
+
+
+class _Transcript:
+    def __init__(self, complain: Complain, where: str) -> None:
+        self._complain = complain
+        self._where = where
+        self._threads: dict[str, Thread] = {}
+        self._roots: dict[str, str] = {}
+        """By message of a subagent: what it was begun with."""
+        self._tools: dict[str, str] = {}
+        """By open call: what it calls."""
+        self._pending: tuple[int, Record, list[object]] | None = None
+
+    def read(self, source: SourceFile) -> Iterator[Found]:
+        for number, value in source.values():
+            record = as_object(value)
+            kind = record.get("type")
+            if kind == "summary":
+                yield from _title(record, f"{self._where}line {number}", self._complain)
+            if kind not in ("user", "assistant") or _is_note(record):
+                continue
+            if kind == "assistant" and self._continues(record):
+                continue
+            yield from self._end()
+            content = as_object(record.get("message")).get("content")
+            if kind == "assistant" and isinstance(content, list):
+                self._pending = (number, record, list(content))
+            else:
+                yield from self._messages(number, record, content)
+        yield from self._end()
+
+    def _continues(self, record: Record) -> bool:
+        """Add the blocks of a line to the message that they belong to, if it is the last one."""
+        if self._pending is None:
+            return False
+        _, first, blocks = self._pending
+        own, before = as_object(record.get("message")), as_object(first.get("message"))
+        is_same = bool(first_text(own, "id")) and own.get("id") == before.get("id")
+        if not is_same or self._session(record) != self._session(first):
+            return False
+        more = own.get("content")
+        if not isinstance(more, list):
+            return False
+        blocks += [block for block in more if block not in blocks]
+        return True
+
+    def _end(self) -> Iterator[Found]:
+        if self._pending is not None:
+            number, record, blocks = self._pending
+            self._pending = None
+            yield from self._messages(number, record, blocks)
+
+    def _messages(self, number: int, record: Record, content: object) -> Iterator[Found]:
+        place = f"{self._where}line {number}"
+        message = as_object(record.get("message"))
+        if isinstance(content, list):
+            content = [self._cut(block, place) for block in content]
+        elif isinstance(content, str):
+            content = cut(content, self._complain, place)
+        try:
+            items = from_messages([{"role": record["type"], "content": content}], "anthropic")
+        except UNREADABLE as exc:
+            self._complain(place, reason(exc).removeprefix("message 0: "))
+            return
+        id = first_text(record, "uuid") or str(number)
+        items = [item for item in items if item.content.strip() or item.native or calls_of(item)]
+        for part, item in enumerate(items):
+            self._name_tool(item)
+            yield self._thread(record).found(
+                item,
+                key=id if len(items) == 1 else f"{id}/{part}",
+                at=instant(record.get("timestamp")),
+                extra={
+                    "original_id": id,
+                    "model": first_text(message, "model"),
+                    "folder": first_text(record, "cwd"),
+                    "branch": first_text(record, "gitBranch"),
+                },
+            )
+
+    def _cut(self, block: object, place: str) -> object:
+        """Return a block whose text is no longer than an item can hold."""
+        found = as_object(block)
+        for name in ("text", "content"):
+            text = found.get(name)
+            if isinstance(text, str):
+                found = {**found, name: cut(text, self._complain, place)}
+        return found or block
+
+    def _name_tool(self, item: MemoryItem) -> None:
+        for call in calls_of(item):
+            self._tools[str(call.get("id"))] = str(call.get("name"))
+            _forget_oldest(self._tools)
+        if isinstance(item, ToolMemory) and not item.tool_name:
+            item.__dict__["tool_name"] = self._tools.pop(item.tool_call_id, "")[:256]
+
+    def _session(self, record: Record) -> str:
+        session = first_text(record, "sessionId") or "unnamed"
+        if record.get("isSidechain") is not True:
+            return session
+        agent = first_text(record, "agentId")
+        if not agent:
+            id, parent = first_text(record, "uuid"), first_text(record, "parentUuid")
+            agent = self._roots[id] = self._roots.get(parent, id)
+            _forget_oldest(self._roots)
+        return f"{session}/{agent}"
+
+    def _thread(self, record: Record) -> Thread:
+        session = self._session(record)
+        if session not in self._threads:
+            begin: datetime | None = instant(record.get("timestamp"))
+            self._threads[session] = Thread("claude-code", session, begin=begin)
+            _forget_oldest(self._threads)
+        return self._threads[session]
+
+
+def _forget_oldest(known: dict[str, _Value]) -> None:
+    """Keep what is known of a file from growing with it."""
+    if len(known) > _MOST_KNOWN:
+        del known[next(iter(known))]
+
+
+def _is_note(record: Record) -> bool:
+    message = as_object(record.get("message"))
+    content = message.get("content")
+    is_command = isinstance(content, str) and content.lstrip().startswith(_COMMANDS)
+    return (
+        any(record.get(name) is True for name in _NOTES)
+        or message.get("model") == "<synthetic>"
+        or (is_command and record.get("type") == "user")
+    )
+
+
+def _title(record: Record, place: str, complain: Complain) -> Iterator[Found]:
+    """Yield what a session was about, as it is listed."""
+    text, leaf = first_text(record, "summary"), first_text(record, "leafUuid")
+    about = MemoryMetadata(extra={"kind": "title", "original_id": leaf[:200]})
+    item = made(MemoryItem, complain, place, content=text, metadata=about) if text else None
+    if item is not None:
+        yield Found(item, f"title/{leaf}")

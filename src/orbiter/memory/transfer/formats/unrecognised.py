@@ -1,0 +1,87 @@
+"""What a file is that no format recognises, in words that help to find out what to do."""
+
+import json
+from contextlib import suppress
+
+from orbiter.memory.errors import TransferError
+from orbiter.memory.transfer.formats.registry import FORMATS
+from orbiter.memory.transfer.formats.sqlite_file import SQLITE, opened
+from orbiter.memory.transfer.io.opened_file import OpenedFile
+from orbiter.memory.transfer.native import is_native
+
+__all__ = ["is_store", "looks_like", "unknown"]
+
+_SHOWN = 6
+_COLUMNS = 2
+_ENDINGS = {".csv": ",", ".tsv": "\t"}
+
+
+def is_store(head: bytes) -> bool:
+    """Tell whether a file that begins so is a SQLite store of ours, or of the original library."""
+    # In its own words: what else is in the schema may be refused, see `sqlite_file.py`.
+    return head.startswith(SQLITE) and b"memory_items" in head and b"extra_json" in head
+
+
+def looks_like(source: OpenedFile) -> str:
+    """Return what is not known: `it is empty`, `it looks like CSV`."""
+    if source.is_container:
+        is_any = next(source.opened_members(), None) is not None
+        return "it holds no file of a known format" if is_any else "it holds no files"
+    head = source.head()
+    if not head.strip():
+        return "it is empty"
+    if is_native(head):
+        return "it is an export of `export_file`; import it by itself"
+    if head.startswith(SQLITE):
+        return _tables(source)
+    try:
+        text = head.decode()
+    except UnicodeDecodeError as exc:
+        if exc.start < len(head) - 3:  # a character that is cut off at the end is none of its
+            return "it is binary, or no UTF-8 text"
+        text = head[: exc.start].decode()
+    return "it is binary, no text" if "\0" in text else _text(source.name, text)
+
+
+def _tables(source: OpenedFile) -> str:
+    with suppress(TransferError), opened(source) as connection:
+        rows = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+        names = [str(name) for (name,) in rows][:_SHOWN]
+        tables = f" with the tables `{'`, `'.join(names)}`" if names else " without tables"
+        return f"it is a SQLite file{tables}, none of which is known"
+    return "it is a SQLite file that cannot be opened"
+
+
+def _text(name: str, text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    if text.lstrip()[:1] in ("{", "["):
+        return _json(text, lines[0])
+    for ending, mark in _ENDINGS.items():
+        counts = {line.count(mark) for line in lines[:3]}
+        is_even = len(counts) == 1 and min(counts) >= _COLUMNS - 1 and len(lines) > 1
+        if name.lower().endswith(ending) or is_even:
+            kind = ending[1:].upper()
+            return f"it looks like {kind}, which is not read; turn its rows into `remember_many`"
+    return "it is plain text; name it `.md` to take it as a note"
+
+
+def _json(text: str, first: str) -> str:
+    for part in (text, first):
+        with suppress(ValueError, RecursionError):
+            found = json.loads(part)
+            if isinstance(found, list):
+                found = found[0] if found else {}
+            if isinstance(found, dict) and found:
+                keys = "`, `".join(str(key)[:40] for key in list(found)[:_SHOWN])
+                return f"it is JSON with `{keys}`, which no known format has"
+            return "it is JSON that holds no objects"
+    return "it looks like JSON, but of no known format, or damaged"
+
+
+def unknown(source: OpenedFile) -> TransferError:
+    """Return the error for a file of no known format."""
+    names = "`, `".join(FORMATS)
+    return TransferError(
+        f"`{source.name}` is of no known format: {looks_like(source)}. Known are `{names}`; "
+        "if it is one of these, give that name as its format"
+    )

@@ -1,0 +1,153 @@
+"""What callers say of memories: filters, ends, states, how far to trust, what else to keep."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from orbiter.memory.errors import QueryError
+from orbiter.memory.model.filters import parse_where
+from orbiter.memory.model.items import MemoryMetadata, MemoryStatus
+from orbiter.memory.wire._item_codecs import status_schema
+from orbiter.memory.wire.codecs import INSTANT, Codec, must_be_object, optional, told
+
+__all__ = ["EXPIRES", "EXTRA", "STATUS", "TRUST", "WHERE"]
+
+_MOST_VALUES = 2_000
+
+_MOST_SECONDS = 100 * 366 * 86_400.0
+"""A hundred years."""
+
+
+def _dump_where(value: Any) -> Any:
+    parse_where(value)  # so that its errors are those of a call without a server
+    return _timeless(value)
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return INSTANT.dump(value)
+    if isinstance(value, Mapping):
+        return {name: _timeless(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_timeless(inner) for inner in value]
+    return value
+
+
+def _load_where(value: Any) -> Any:
+    """Return a filter, unless it holds more values than anybody asks for by hand.
+
+    A call without a server takes any number; here a short request must not keep others waiting.
+    """
+    found = must_be_object(value)
+    count = 0
+    waiting: list[dict[str, Any] | list[Any]] = [found]
+    while waiting:
+        inner = waiting.pop()
+        parts = inner.values() if isinstance(inner, dict) else inner
+        count += len(inner)
+        if count > _MOST_VALUES:
+            raise QueryError(
+                f"`where` holds more than {_MOST_VALUES:,} values; ask in several calls"
+            )
+        waiting.extend(part for part in parts if isinstance(part, dict | list))
+    return found
+
+
+WHERE: Codec[Any] = Codec(
+    _dump_where,
+    _load_where,
+    lambda: {
+        "type": "object",
+        "title": "Where",
+        "description": 'Names, and what must hold of them: `{"lang": "en", "stars": {"$gte": 4}}`.',
+    },
+)
+
+
+def _dump_expires(value: Any) -> Any:
+    if isinstance(value, timedelta):
+        seconds = value.total_seconds()
+        if abs(seconds) <= _MOST_SECONDS:
+            return seconds
+        from orbiter.memory.agent.inputs import read_end  # noqa: PLC0415 - hardly ever
+
+        return optional(INSTANT).dump(read_end(value))
+    if value == "never":
+        return value
+    if not isinstance(value, datetime):
+        raise QueryError(f"`expires` must be a datetime or a timedelta, not {told(value)}")
+    return INSTANT.dump(value)
+
+
+def _load_expires(value: Any) -> Any:
+    if value == "never":
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if not abs(value) <= _MOST_SECONDS:
+            raise QueryError(f"`expires` is beyond all time: {told(value)} seconds")
+        return timedelta(seconds=value)
+    if isinstance(value, str):
+        return INSTANT.load(value)
+    raise ValueError(f"must be a time, or the seconds from now, not {told(value)}")
+
+
+EXPIRES: Codec[Any] = Codec(
+    _dump_expires,
+    _load_expires,
+    lambda: {
+        "description": "When it ends: a time, seconds from now, or, in an update, `never`.",
+        "anyOf": [
+            {"type": "string", "format": "date-time"},
+            {"type": "number", "exclusiveMinimum": 0, "maximum": _MOST_SECONDS},
+            {"type": "string", "const": "never"},
+        ],
+    },
+)
+
+
+def _load_status(value: Any) -> MemoryStatus:
+    try:
+        return MemoryStatus(value)
+    except ValueError:
+        raise QueryError(
+            f"unknown status `{value}`; use `draft`, `accepted` or `discard`"
+        ) from None
+
+
+STATUS: Codec[MemoryStatus] = Codec(
+    lambda value: getattr(value, "value", value),  # a plain text will do, and is checked there
+    _load_status,
+    status_schema,
+    is_text=True,
+)
+
+
+def _dump_trust(value: Any) -> Any:
+    from orbiter.memory.model.trust import read_trust  # noqa: PLC0415
+
+    return read_trust(value).name.lower()
+
+
+def _load_trust(value: Any) -> Any:
+    if not isinstance(value, str | int):
+        raise ValueError(f"must be one of the kinds of sources, not {told(value)}")  # noqa: TRY004 - one family
+    from orbiter.memory.model.trust import read_trust  # noqa: PLC0415
+
+    return read_trust(value)
+
+
+TRUST: Codec[Any] = Codec(
+    _dump_trust,
+    _load_trust,
+    lambda: {"type": "string", "enum": ["user", "agent", "tool", "import", "web"]},
+    is_text=True,
+)
+
+
+def _dump_extra(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        raise QueryError(f"`extra` must be a mapping, not {value!r}")
+    return MemoryMetadata(extra=dict(value)).extra
+
+
+EXTRA: Codec[Any] = Codec(_dump_extra, must_be_object, lambda: {"type": "object"})

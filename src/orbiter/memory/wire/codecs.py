@@ -1,0 +1,257 @@
+"""How one kind of value becomes JSON, and what it is again on the other side.
+
+What a codec refuses is a `ValueError` whose words follow the name of the argument, as in "must be
+a whole number, not 'x'"; `calls.py` puts the name before it.
+"""
+
+import math
+import reprlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from orbiter.memory.errors import QueryError
+from orbiter.memory.model.validation import check_text, to_utc
+
+__all__ = [
+    "FLAG",
+    "INSTANT",
+    "JSON",
+    "NOTHING",
+    "NUMBER",
+    "TEXT",
+    "WHOLE",
+    "Codec",
+    "choice",
+    "enveloped",
+    "list_of",
+    "map_of",
+    "optional",
+    "told",
+    "tuple_of",
+]
+
+T = TypeVar("T")
+
+_TOO_LONG = 2**24
+_TOLD = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Codec(Generic[T]):
+    """One kind of value: to JSON, from JSON (`ValueError` if it is none), and its JSON Schema."""
+
+    dump: Callable[[T], Any]
+    load: Callable[[Any], T]
+    schema: Callable[[], dict[str, Any]]
+    is_text: bool = False
+    """Whether a query parameter carries it as it is; else it carries JSON, such as `true`."""
+
+
+_SHORT = reprlib.Repr()  # writes no more of a huge value than is shown
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = _TOLD
+
+
+def told(value: object) -> str:
+    """Return *value* for an error: not more of it than a line."""
+    shown = _SHORT.repr(value)
+    return shown if len(shown) <= _TOLD else f"{shown[:_TOLD]}…"
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _must(kind: type | tuple[type, ...], what: str) -> Callable[[Any], Any]:
+    def load(value: Any) -> Any:
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            raise ValueError(f"must be {what}, not {told(value)}")
+        return value
+
+    return load
+
+
+def _load_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"must be a text, not {told(value)}")  # noqa: TRY004 - see above
+    return check_text(value, max_bytes=_TOO_LONG)
+
+
+def _dump_text(value: Any) -> Any:
+    # Whatever JSON can say is judged where it is used, with the words that a call has there.
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise ValueError(f"must be a text, not {told(value)}")
+
+
+def _load_number(value: Any) -> float:
+    found: float = _must((int, float), "a number")(value)
+    if not math.isfinite(found):
+        raise ValueError(f"must be a finite number, not {found}")
+    return found
+
+
+_load_whole = _must(int, "a whole number")
+
+
+def _load_small(value: Any) -> int:
+    found: int = _load_whole(value)
+    if abs(found) >= 2**53:
+        raise ValueError(f"must be less than 2**53, not {told(found)}")
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can say of *value*, with lists for all that is like one."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"must be JSON, and {value} is not")
+        return value
+    if isinstance(value, Mapping):
+        if odd := [name for name in value if not isinstance(name, str)]:
+            raise ValueError(f"must be JSON, and the key {told(odd[0])} is not a text")
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes):
+        return [_plain(inner) for inner in value]
+    raise ValueError(f"must be JSON, and a `{type(value).__name__}` is not: {told(value)}")
+
+
+TEXT: Codec[str] = Codec(_dump_text, _load_text, lambda: {"type": "string"}, is_text=True)
+WHOLE: Codec[int] = Codec(
+    _same,
+    _load_small,
+    lambda: {"type": "integer", "minimum": -(2**53) + 1, "maximum": 2**53 - 1},
+)
+NUMBER: Codec[float] = Codec(_plain, _load_number, lambda: {"type": "number"})
+FLAG: Codec[bool] = Codec(_same, _must(bool, "true or false"), lambda: {"type": "boolean"})
+JSON: Codec[object] = Codec(_plain, _same, dict)
+NOTHING: Codec[None] = Codec(lambda _: {}, lambda _: None, lambda: {"type": "object"})
+
+
+def _dump_instant(value: Any) -> Any:
+    if not isinstance(value, datetime):
+        raise ValueError(f"must be a datetime, not {told(value)}")  # noqa: TRY004 - see above
+    return to_utc(value).isoformat(timespec="microseconds")
+
+
+def _load_instant(value: Any) -> datetime:
+    way = "must be a time such as `2024-05-31T12:00:00Z`"
+    if not isinstance(value, str) or len(value) < len("2024-05-31T12:00Z") or value[10] not in "Tt":
+        raise ValueError(f"{way}, not {told(value)}")
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        raise ValueError(f"{way}, not {told(value)}") from None
+    if found.tzinfo is None:
+        raise ValueError(f"{way}, with its offset; {told(value)} has none")
+    return to_utc(found)
+
+
+INSTANT: Codec[datetime] = Codec(
+    _dump_instant,
+    _load_instant,
+    lambda: {"type": "string", "format": "date-time"},
+    is_text=True,
+)
+
+
+def choice(*names: str) -> Codec[Any]:
+    """Return the codec of a text that is one of *names*."""
+
+    def load(value: Any) -> str:
+        if value not in names or not isinstance(value, str):
+            raise ValueError(f"must be one of `{'`, `'.join(names)}`, not {told(value)}")
+        return value
+
+    return Codec(_same, load, lambda: {"type": "string", "enum": list(names)}, is_text=True)
+
+
+def optional(codec: Codec[T]) -> Codec[T | None]:
+    """Return the codec of a value that may be `None`."""
+    return Codec(
+        lambda value: None if value is None else codec.dump(value),
+        lambda value: None if value is None else codec.load(value),
+        lambda: _or_null(codec.schema()),
+        is_text=codec.is_text,
+    )
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    kind = schema.get("type")
+    if isinstance(kind, str) and "title" not in schema and "enum" not in schema:
+        return {**schema, "type": [kind, "null"]}
+    return {"anyOf": [schema, {"type": "null"}]} if schema else schema
+
+
+def list_of(codec: Codec[T]) -> Codec[list[T]]:
+    """Return the codec of a list."""
+    return Codec(
+        lambda values: [codec.dump(each) for each in _listed(values)],
+        lambda value: [_at(place, codec, each) for place, each in enumerate(_must_list(value))],
+        lambda: {"type": "array", "items": codec.schema()},
+    )
+
+
+def tuple_of(codec: Codec[T]) -> Codec[tuple[T, ...]]:
+    """Return the codec of a tuple of any length."""
+    inner = list_of(codec)
+    return Codec(
+        lambda value: inner.dump(list(value)), lambda v: tuple(inner.load(v)), inner.schema
+    )
+
+
+def _listed(values: Any) -> Any:
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Sequence):
+        raise ValueError(f"must be a list, not {told(values)}")  # noqa: TRY004 - see above
+    return values
+
+
+def _must_list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"must be a list, not {told(value)}")  # noqa: TRY004 - see above
+    return value
+
+
+def _at(place: int, codec: Codec[T], value: Any) -> T:
+    try:
+        return codec.load(value)
+    except QueryError:
+        raise
+    except ValueError as exc:
+        # pydantic's says itself what is wrong, and must stay what it is.
+        if type(exc) is not ValueError:
+            raise
+        raise ValueError(f"is wrong at place {place}: it {exc}") from None
+
+
+def map_of(codec: Codec[T]) -> Codec[dict[str, T]]:
+    """Return the codec of values by names."""
+
+    def load(value: Any) -> dict[str, T]:
+        return {name: codec.load(inner) for name, inner in must_be_object(value).items()}
+
+    return Codec(
+        lambda values: {name: codec.dump(inner) for name, inner in values.items()},
+        load,
+        lambda: {"type": "object", "additionalProperties": codec.schema()},
+    )
+
+
+def must_be_object(value: Any) -> dict[str, Any]:
+    """Return *value* if it is a JSON object."""
+    if not isinstance(value, dict):
+        raise ValueError(f"must be an object, not {told(value)}")  # noqa: TRY004 - see above
+    return value
+
+
+def enveloped(name: str, codec: Codec[T]) -> Codec[T]:
+    """Return the codec of a value that stands in an object, so that more can be added to it."""
+    return Codec(
+        lambda value: {name: codec.dump(value)},
+        lambda value: codec.load(must_be_object(value)[name]),
+        lambda: {"type": "object", "required": [name], "properties": {name: codec.schema()}},
+    )
