@@ -13,7 +13,7 @@ PAGE = Path(__file__).with_name("api.md")
 MODULES = (
     "agent", "sync", "client", "auth", "server", "mcp", "model.facts", "model.trust", "extraction",
     "transfer", "model.audit", "model.erasure", "model.records",
-    "backends.registry", "model.items", "model.tool_calls", "model.filters", "model.query",
+    "backends.registry", "model.items", "model.serialization", "model.derived", "model.tool_calls", "model.filters", "model.query",
     "model.protocols", "errors", "model.copying", "short_term", "backends.sqlite",
     "backends.postgres", "backends.redis", "backends.vector", "model.reports", "episodic",
     "text.pii", "model.matches", "text.words", "recall", "context", "context.persona",

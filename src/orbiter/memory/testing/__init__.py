@@ -26,26 +26,7 @@ except ModuleNotFoundError as exc:
     ) from exc
 
 # Before the modules are imported, so that a failing contract shows both sides of its assertion.
-for _module in (
-    "base",
-    "concurrency",
-    "contract",
-    "conversations",
-    "durability",
-    "expiry",
-    "fidelity",
-    "filters",
-    "isolation",
-    "lifecycle",
-    "meaning",
-    "model",
-    "order",
-    "paging",
-    "refusals",
-    "versions",
-    "where",
-):
-    pytest.register_assert_rewrite(f"{__name__}._{_module}")
+pytest.register_assert_rewrite(f"{__name__}.contracts")
 
 from orbiter.memory.testing.capabilities import Capabilities, Recipe  # noqa: E402
 from orbiter.memory.testing.conformance import StoreConformance  # noqa: E402

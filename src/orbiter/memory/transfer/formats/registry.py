@@ -18,7 +18,7 @@ _HOMES = {
     "langgraph": ("formats.langgraph", "LangGraphStore"),
     "openai-agents": ("formats.openai_agents", "OpenAIAgents"),
     "openai": ("formats.openai_jsonl", "OpenAIMessages"),
-    "mem0": ("_mem0", "Mem0"),
+    "mem0": ("formats.mem0", "Mem0"),
     "markdown": ("formats.markdown", "MarkdownNotes"),
 }
 """Each in a module of its own; a file is of the first that recognises it, so the surest stand
