@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from orbiter.memory.agent._chat import Chat
     from orbiter.memory.agent._facts_view import FactsView
     from orbiter.memory.agent._past import PastMemory
-    from orbiter.memory.agent._worth import Eviction
-    from orbiter.memory.agent.eviction import Evicted
+    from orbiter.memory.agent.eviction import Evicted, Eviction
     from orbiter.memory.agent.facts import Facts
     from orbiter.memory.model.derived import SummaryMemory
 

@@ -4,19 +4,26 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from orbiter.memory.agent._appending import append, append_once, check_messages, copies_for
-from orbiter.memory.agent.call_lookup import find_calls, is_known_key, seed_of
-from orbiter.memory.agent.chat_history import is_of, read_back, system_messages
-from orbiter.memory.agent.inputs import Given, narrowed, read_messages
-from orbiter.memory.agent.runtime import Store
+from orbiter.memory.agent._idempotency import insert_many
+from orbiter.memory.agent.chat_history import (
+    find_calls,
+    is_known_key,
+    is_of,
+    read_back,
+    seed_of,
+    system_messages,
+)
+from orbiter.memory.agent.inputs import Given, derived_id, narrowed, read_messages
+from orbiter.memory.agent.runtime import Store, as_stored, check_ids
 from orbiter.memory.agent.telemetry import observed
 from orbiter.memory.conversation.tokens import item_tokens
 from orbiter.memory.conversation.windows import OpenGroup, last_rounds, trim_to
-from orbiter.memory.errors import ItemNotFoundError, MessageError, QueryError
+from orbiter.memory.errors import AccessError, ItemNotFoundError, MessageError, QueryError
 from orbiter.memory.messages import Format, OpenCalls, ProviderMessages, to_messages
 from orbiter.memory.messages.costs import sent_tokens
+from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, calls_of, new_id, role_of
-from orbiter.memory.model.query import check_size
+from orbiter.memory.model.query import SCOPE_FIELDS, check_size
 from orbiter.memory.tasks.offload import MANY, apart, has_many_values
 
 if TYPE_CHECKING:
@@ -26,7 +33,8 @@ if TYPE_CHECKING:
     from orbiter.memory.model.trust import Trust
     from orbiter.memory.recall import Hit
 
-__all__ = ["Chat"]
+
+__all__ = ["Chat", "append", "append_once", "check_messages", "copies_for"]
 
 _HOURS = 2.0
 _MOST_RECENT = 10
@@ -377,3 +385,62 @@ def _last_question(items: Sequence[MemoryItem]) -> str:
         if role_of(item) == "human" and item.content.strip():
             return item.content
     raise QueryError('nobody has said anything here yet; give the task: `chat.context("…")`')
+
+
+def check_messages(items: Sequence[MemoryItem], scope: MemoryMetadata) -> None:
+    """Refuse what is no message, or one of another conversation."""
+    for item in items:
+        if role_of(item) is None:
+            raise QueryError(
+                f"a `{item.memory_type}` is no message; a conversation takes what has a role, "
+                "such as `HumanMemory`; `remember` takes anything"
+            )
+        for name in SCOPE_FIELDS:
+            if getattr(item.metadata, name) != getattr(scope, name):
+                raise AccessError(
+                    f"the message names `{name}` `{getattr(item.metadata, name)}`, which is "
+                    "another conversation; leave it out"
+                )
+
+
+async def append(
+    store: Store, scope: MemoryMetadata, items: Sequence[MemoryItem], *, have_ids: bool
+) -> list[MemoryItem]:
+    """Store messages behind the last one, all or none; return them as stored."""
+    if have_ids:
+        await check_ids(store, items, scope)
+        await store.add_many(items, within=scope)
+        return await as_stored(store, items)
+    if len(items) == 1:
+        await store.add(items[0])
+    else:
+        await store.add_many(items)
+    return list(items)
+
+
+async def append_once(
+    store: Store, scope: MemoryMetadata, items: Sequence[MemoryItem], key: str
+) -> tuple[list[MemoryItem], bool]:
+    """Store messages unless *key* stands for some already; return those, and whether it did."""
+    stored, is_new = await insert_many(store, scope, "said", items, key)
+    for item in stored:
+        if not is_of(item, scope):
+            raise AccessError(f"the id `{item.id}` is taken; use another `idempotency_key`")
+    return stored, not is_new
+
+
+def copies_for(scope: MemoryMetadata, items: Sequence[MemoryItem]) -> list[MemoryItem]:
+    """Return copies of messages for another conversation; each says what it was copied from.
+
+    Their ids follow from their places alone, so that of two forks into one conversation a store
+    takes one.
+    """
+    copies = []
+    for place, item in enumerate(items):
+        copy = copy_item(item)
+        extra = {**item.metadata.extra, "forked_from": item.id}
+        fields = {name: getattr(scope, name) for name in SCOPE_FIELDS}
+        copy.__dict__["metadata"] = MemoryMetadata(**fields, extra=extra)
+        copy.__dict__.update(id=derived_id(scope, "fork", place), version=1)
+        copies.append(copy)
+    return copies

@@ -8,23 +8,66 @@ from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from orbiter.memory.agent._facts_view import FactsView
+from orbiter.memory.agent.chat_history import nothing_else
 from orbiter.memory.agent.extraction_jobs import without_jobs
 from orbiter.memory.agent.results import Page, check_cursor, page_of
-from orbiter.memory.agent.runtime import Core, versioned
+from orbiter.memory.agent.runtime import Core, keeps_versions, versioned
 from orbiter.memory.agent.telemetry import observed
+from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.model.filters import Where
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.query import Query, check_instant, check_size
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent._facts_view import FactsView
     from orbiter.memory.agent.chat_service import Chats
     from orbiter.memory.backends.sql.store import SQLMemoryStore
     from orbiter.memory.recall import Recalled
 
-__all__ = ["PastMemory"]
+
+__all__ = ["PastFacts", "PastMemory"]
+
 
 _PAGE = 1_000
+
+
+class PastFacts(FactsView):
+    """Facts as they were stored at `known_at`; `PastMemory.facts` makes it.
+
+    One that was forgotten since is among them, and what waited for a review then. A store without
+    versions has only those of today, and tells from them what was known then.
+    """
+
+    async def _read(
+        self, key: str | None = None, *, status: MemoryStatus | None = None
+    ) -> list[FactMemory]:
+        store = await self._store()
+        if self._known_at is None or not keeps_versions(store):
+            return await super()._read(key, status=status)
+        where: dict[str, object] = nothing_else(self._scope)
+        if key is not None:
+            where["fact"] = key
+        found: list[FactMemory] = []
+        last: MemoryItem | None = None
+        while True:
+            page = await store.as_of(
+                self._known_at,
+                metadata=self._filter,
+                memory_type="fact",
+                where=where or None,
+                limit=_PAGE,
+                before=last,
+            )
+            found += (
+                item
+                for item in page
+                if isinstance(item, FactMemory)
+                and key in (None, item.key)
+                and status in (None, item.status)
+            )
+            if len(page) < _PAGE:
+                return found
+            last = page[-1]
 
 
 class PastMemory:
@@ -67,8 +110,6 @@ class PastMemory:
     @property
     def facts(self) -> "FactsView":
         """What was true then, as it was known then."""
-        from orbiter.memory.agent._past_facts import PastFacts  # noqa: PLC0415
-
         return PastFacts(self._core, self._chats, self._scope, known_at=self._moment, by=self._by)
 
     @observed("past.get")

@@ -4,12 +4,23 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from typing import Any
 
+from orbiter.memory.agent.inputs import check_given, derived_id
 from orbiter.memory.agent.runtime import Store
 from orbiter.memory.errors import QueryError
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus, role_of
+from orbiter.memory.messages import OpenCalls
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus, new_id, role_of
 from orbiter.memory.model.query import SCOPE_FIELDS
 
-__all__ = ["is_of", "nothing_else", "read_back", "read_on", "system_messages"]
+__all__ = [
+    "find_calls",
+    "is_known_key",
+    "is_of",
+    "nothing_else",
+    "read_back",
+    "read_on",
+    "seed_of",
+    "system_messages",
+]
 
 _PAGE = 100
 _FIRST_PAGE = 32
@@ -111,3 +122,35 @@ async def _search(store: Store, scope: MemoryMetadata, **asked: Any) -> list[Mem
         order="insertion",
         **asked,
     )
+
+
+_FAR = 400
+"""Messages between a call and its result, at most; providers want it in the next one."""
+
+
+def seed_of(scope: MemoryMetadata, key: str | None) -> str:
+    """Return what the ids of calls that have none are made from: with a key, the same each time."""
+    if key is None:
+        return new_id()
+    return derived_id(scope, "calls", check_given("idempotency_key", key))
+
+
+async def is_known_key(store: Store, scope: MemoryMetadata, key: str | None) -> bool:
+    """Tell whether something was said under *key*: then nothing is read, and nothing stored."""
+    return key is not None and bool(await store.used_ids([derived_id(scope, "said", key, 0)]))
+
+
+async def find_calls(
+    store: Store, scope: MemoryMetadata, wanted: Sequence[tuple[str, str]]
+) -> list[MemoryItem]:
+    """Return the newest messages, oldest first: enough to have the calls that results answer.
+
+    *wanted* is the call's id and the tool's name of each result, either of which may be empty.
+    """
+
+    def is_enough(found: Sequence[MemoryItem]) -> bool:
+        calls = OpenCalls(reversed(found))
+        return len(found) >= _FAR or all(calls.knows(id, name) for id, name in wanted)
+
+    found, _ = await read_back(store, scope, is_enough=is_enough)
+    return found

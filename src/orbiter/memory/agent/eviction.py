@@ -10,22 +10,147 @@ import math
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from orbiter.memory.agent._updates import pages
-from orbiter.memory.agent._worth import Eviction, Unit, Walk, all_of, is_fact
+from orbiter.memory.agent.extraction_jobs import NOT_OURS
 from orbiter.memory.agent.inputs import RESERVED
 from orbiter.memory.agent.runtime import Core, Store, keeps_versions
 from orbiter.memory.errors import QueryError
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata, role_of
-from orbiter.memory.model.query import check_size
+from orbiter.memory.model.facts import FactMemory
+from orbiter.memory.model.items import (
+    MemoryItem,
+    MemoryMetadata,
+    MemoryStatus,
+    calls_of,
+    result_id,
+    role_of,
+)
+from orbiter.memory.model.query import SCOPE_FIELDS, Query, check_size
+from orbiter.memory.model.tool_calls import call_id
 from orbiter.memory.tasks.progress import advance
+from orbiter.memory.text.ranking import recency
 
 if TYPE_CHECKING:
     from orbiter.memory.agent.chat_service import Chats
     from orbiter.memory.recall.near_duplicates import Likeness
 
-__all__ = ["EVICT", "Evicted", "Eviction", "duplicates", "evict"]
+
+__all__ = ["EVICT", "Evicted", "Eviction", "EvictionReason", "duplicates", "evict"]
+
+
+_IMPORTANCE = 0.5
+"""What a memory counts for of which nobody said how important it is."""
+_SHOWN = 80
+
+EvictionReason = Literal["budget", "duplicate"]
+"""Why a memory goes: others are worth more, or an earlier one says the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """One memory that goes, or would go."""
+
+    id: str
+    reason: EvictionReason
+    worth: float
+    """Its importance, halved for every half-life of its age."""
+    bytes: int
+    text: str
+    """The beginning of what it says."""
+
+
+class _Unit(NamedTuple):
+    """What goes together: one memory, or a call of tools with its results."""
+
+    worth: float
+    created: float
+    first_id: str
+    members: tuple[Eviction, ...]
+
+    @property
+    def bytes(self) -> int:
+        """How large it is, as JSON."""
+        return sum(each.bytes for each in self.members)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """Goes through a scope, newest first, and tells what belongs together."""
+
+    store: Store
+    scope: MemoryMetadata
+    now: datetime
+    half_life_hours: float
+    copies: frozenset[str] = frozenset()
+
+    async def units(self) -> AsyncIterator[tuple[_Unit, bool]]:
+        """Yield all units, and whether each may go."""
+        results: dict[tuple[object, ...], list[MemoryItem]] = {}
+        async for page in pages(self.store, _all_of(self.scope), are_removed=False):
+            for item in page:
+                if role_of(item) == "tool":  # the call that it answers is older
+                    results.setdefault((*_whose(item), result_id(item)), []).append(item)
+                    continue
+                called = [(*_whose(item), call_id(call)) for call in calls_of(item)]
+                group = [item, *(each for key in called for each in results.pop(key, ()))]
+                yield self._unit(group)
+        for left in results.values():
+            for item in left:
+                yield self._unit([item])
+
+    def _unit(self, items: list[MemoryItem]) -> tuple[_Unit, bool]:
+        worth = max(map(self._worth, items))
+        members = tuple(
+            Eviction(
+                item.id,
+                "duplicate" if item.id in self.copies else "budget",
+                worth,
+                len(item.model_dump_json().encode()),
+                item.content[:_SHOWN],
+            )
+            for item in items
+        )
+        unit = _Unit(worth, items[0].created_at.timestamp(), items[0].id, members)
+        return unit, not any(map(self.must_stay, items))
+
+    def _worth(self, item: MemoryItem) -> float:
+        age = recency(item.created_at, now=self.now, half_life_hours=self.half_life_hours)
+        return _importance(item) * age
+
+    def must_stay(self, item: MemoryItem) -> bool:
+        """Tell whether it is pinned, a fact, or instructs the model."""
+        return _importance(item) >= 1 or _is_fact(item) or role_of(item) == "system"
+
+    def is_copy(self, unit: _Unit) -> bool:
+        """Tell whether it goes in any case: an earlier one says the same."""
+        return all(each.id in self.copies for each in unit.members)
+
+
+def _is_fact(item: MemoryItem) -> bool:
+    """Tell whether *item* is a fact or waits to be one; what was turned down is neither.
+
+    Each assertion has a say in what is true at some time, also one that others cover or that was
+    retracted: it was known once.
+    """
+    return isinstance(item, FactMemory) and item.status is not MemoryStatus.DISCARD
+
+
+def _all_of(scope: MemoryMetadata) -> Query:
+    """Return the question for everything of a scope, but for what the library keeps for itself."""
+    return Query(metadata=scope if Query(metadata=scope).wanted else None, where=NOT_OURS)
+
+
+def _whose(item: MemoryItem) -> tuple[object, ...]:
+    return tuple(getattr(item.metadata, name) for name in SCOPE_FIELDS)
+
+
+def _importance(item: MemoryItem) -> float:
+    value = item.metadata.extra.get("importance")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return _IMPORTANCE
+    return min(1.0, max(0.0, float(value)))
+
 
 EVICT = f"{RESERVED}evict"
 """Who signs in the history of an item that it was evicted."""
@@ -87,10 +212,10 @@ async def evict(  # noqa: PLR0913 - the budgets, and what counts
     store = await core.opened(scope)
     moment = datetime.now(UTC) if now is None else now
     budget = _Budget(max_items, max_bytes)
-    walk = Walk(store, scope, moment, half_life_hours)
+    walk = _Walk(store, scope, moment, half_life_hours)
     if duplicates:
         walk.copies = frozenset([each async for each in _copies(store, walk)])
-    total, done = _WALKS * await store.count(metadata=all_of(scope).metadata), 0
+    total, done = _WALKS * await store.count(metadata=_all_of(scope).metadata), 0
     async for unit, can_go in walk.units():
         done = _walked(done, unit, total)
         budget.count(unit, goes=can_go and walk.is_copy(unit))
@@ -110,7 +235,7 @@ async def evict(  # noqa: PLR0913 - the budgets, and what counts
     )
 
 
-def _walked(done: int, unit: Unit, total: int) -> int:
+def _walked(done: int, unit: _Unit, total: int) -> int:
     """Tell now and then how many memories were read; return how many are."""
     now = done + len(unit.members)
     if done // _BATCH < now // _BATCH:
@@ -122,12 +247,12 @@ async def duplicates(core: Core, scope: MemoryMetadata) -> list[tuple[MemoryItem
     """Return groups of memories that say the same, the first said first; the largest first."""
     store = await core.opened(scope)
     alike = _likeness()
-    total, done = await store.count(metadata=all_of(scope).metadata), 0
-    async for page in pages(store, all_of(scope), are_removed=False):
+    total, done = await store.count(metadata=_all_of(scope).metadata), 0
+    async for page in pages(store, _all_of(scope), are_removed=False):
         done += len(page)
         advance(done, total)
         # Comparing takes long, and others wait for the loop.
-        some = [item for item in page if not is_fact(item)]  # a value that held twice is no copy
+        some = [item for item in page if not _is_fact(item)]  # a value that held twice is no copy
         await asyncio.to_thread(alike.add_all, some)
     groups: list[tuple[MemoryItem, ...]] = []
     for ids in alike.groups():
@@ -141,10 +266,10 @@ async def duplicates(core: Core, scope: MemoryMetadata) -> list[tuple[MemoryItem
     return sorted(groups, key=lambda group: (-len(group), group[0].created_at, group[0].id))
 
 
-async def _copies(store: Store, walk: Walk) -> AsyncIterator[str]:
+async def _copies(store: Store, walk: _Walk) -> AsyncIterator[str]:
     """Yield the ids of exact copies of an earlier memory; talk is full of such, and stays."""
     alike = _likeness(exact=True)
-    async for page in pages(store, all_of(walk.scope), are_removed=False):
+    async for page in pages(store, _all_of(walk.scope), are_removed=False):
         some = [item for item in page if not _is_talk(item) and not walk.must_stay(item)]
         await asyncio.to_thread(alike.add_all, some)
     for ids in alike.groups():
@@ -175,12 +300,12 @@ class _Budget:
     bytes: int = 0
     _copies: int = 0
     _copies_bytes: int = 0
-    _heap: list[tuple[float, float, "_Reversed", Unit]] = field(default_factory=list)
+    _heap: list[tuple[float, float, "_Reversed", _Unit]] = field(default_factory=list)
     _in_heap: int = 0
     _bytes_in_heap: int = 0
-    _sure: list[Unit] = field(default_factory=list)
+    _sure: list[_Unit] = field(default_factory=list)
 
-    def count(self, unit: Unit, *, goes: bool) -> None:
+    def count(self, unit: _Unit, *, goes: bool) -> None:
         """Count what there is."""
         self.items += len(unit.members)
         self.bytes += unit.bytes
@@ -188,7 +313,7 @@ class _Budget:
             self._copies += len(unit.members)
             self._copies_bytes += unit.bytes
 
-    def offer(self, unit: Unit, *, goes: bool) -> None:
+    def offer(self, unit: _Unit, *, goes: bool) -> None:
         """Take a unit among what goes, if it must, or is worth less than others there."""
         if goes:
             self._sure.append(unit)
@@ -201,7 +326,7 @@ class _Budget:
             self._in_heap -= len(worthiest.members)
             self._bytes_in_heap -= worthiest.bytes
 
-    def _can_stay(self, unit: Unit) -> bool:
+    def _can_stay(self, unit: _Unit) -> bool:
         """Tell whether enough goes without this one."""
         return (
             self._in_heap - len(unit.members) >= self._too_many

@@ -4,16 +4,19 @@ Every change adds an assertion or closes one; nothing is overwritten. Facts are 
 handle's scope: those of one of its sessions are that session's.
 """
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
-from orbiter.memory.agent._asserting import assertion, nothing_yet, span_said
+from pydantic import ValidationError
+
 from orbiter.memory.agent._facts_view import FactsView
-from orbiter.memory.agent._proposing import Given, is_alike, is_known, proposal
 from orbiter.memory.agent._updates import change
-from orbiter.memory.agent.inputs import belongs, check_given, labels
+from orbiter.memory.agent.inputs import belongs, check_given, derived_id, labels
 from orbiter.memory.agent.runtime import Store, find, keeps_versions
 from orbiter.memory.agent.telemetry import observed
 from orbiter.memory.errors import (
@@ -29,11 +32,13 @@ from orbiter.memory.model.facts import (
     MAX_SOURCES,
     FactMemory,
     FactSpan,
+    dated,
     holding,
     latest,
     said_already,
     said_last,
     same_value,
+    show_value,
     span_of,
     timeline,
 )
@@ -86,10 +91,10 @@ class Facts(FactsView):
         ids, extra = await self._provenance(store, source, importance)
         facts = await self._read(check_given("key", key))
         now = self._after(facts)
-        made = assertion(
+        made = _assertion(
             key=key,
             value=value,
-            **span_said(valid_from, valid_to, now),
+            **_valid_span(valid_from, valid_to, now),
             recorded_at=now,
             source_ids=ids,
             metadata=self._labelled(extra),
@@ -118,9 +123,9 @@ class Facts(FactsView):
         if holding(facts, as_of=moment, known_at=now) is None:
             for span in timeline(facts, known_at=now):
                 if span.start > moment:
-                    raise nothing_yet(key, moment, span, now)
+                    raise _nothing_to_end(key, moment, span, now)
             return None
-        made = assertion(
+        made = _assertion(
             key=key,
             is_end=True,
             valid_from=moment,
@@ -248,11 +253,11 @@ class Facts(FactsView):
             raise QueryError("a proposal needs the memories that it is taken from: `source=`")
         facts = await self._read(check_given("key", key))
         now = self._after(facts)
-        made = proposal(
-            assertion(
+        made = _proposal(
+            _assertion(
                 key=key,
                 value=value,
-                **span_said(valid_from, valid_to, max(item.created_at for item in said)),
+                **_valid_span(valid_from, valid_to, max(item.created_at for item in said)),
                 recorded_at=now,
                 source_ids=ids,
                 status=MemoryStatus.DRAFT,
@@ -261,11 +266,11 @@ class Facts(FactsView):
             self._scope,
             confidence,
         )
-        given = Given(start=valid_from is not None, end=valid_to is not None)
-        if is_known(made, facts, given, now=now):
+        given = _GivenTimes(start=valid_from is not None, end=valid_to is not None)
+        if _is_known(made, facts, given, now=now):
             return None
         for fact in facts:
-            if not is_alike(fact, made, given):
+            if not _is_alike(fact, made, given):
                 continue
             if fact.status is MemoryStatus.DRAFT:
                 return fact
@@ -301,7 +306,7 @@ class Facts(FactsView):
     def _after(self, facts: Sequence[FactMemory]) -> datetime:
         """Return now, and later than all that was said of a key, whatever clock that was said by.
 
-        Else what a machine says whose clock is slow would be past as soon as it is said.
+        Else what a machine says fields clock is slow would be past as soon as it is said.
         """
         last = max((latest(fact) for fact in facts), default=ALWAYS)
         if last == ALWAYS:
@@ -397,3 +402,94 @@ def _ends_before(span: FactSpan, end: datetime | None, now: datetime) -> bool:
 
 class _RetractedError(Exception):
     """What was to be confirmed does not hold any more."""
+
+
+_SHOWN = 60
+
+
+def _assertion(**fields: object) -> FactMemory:
+    """Return an assertion, or raise a `QueryError` of one line that says what is wrong with it."""
+    try:
+        return FactMemory(**fields)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False)[0]
+        name = ".".join(map(str, first["loc"]))
+        text = first["msg"].removeprefix("Value error, ")
+        told = f"`{name}`: {text}" if name else text
+        raise QueryError(" ".join(told.split())) from None
+
+
+def _nothing_to_end(key: str, at: datetime, span: FactSpan, now: datetime) -> QueryError:
+    """Return what to say of an end before the first value."""
+    value = show_value(span.fact.value)
+    shown = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
+    when = dated(replace(span, end=None), now=now)
+    return QueryError(
+        f"nothing is true of `{key}` at {at.isoformat(timespec='seconds')} that could end; it is "
+        f"`{shown}` {when}: give a later `at`, or "
+        f"`retract({span.fact.id!r})` if that was never true"
+    )
+
+
+def _valid_span(
+    valid_from: datetime | None, valid_to: datetime | None, said: datetime
+) -> dict[str, datetime | None]:
+    """Return from when to when it holds, if it is said at that instant.
+
+    Of what is over by then, nobody knows since when it held.
+    """
+    end = None if valid_to is None else check_instant("valid_to", valid_to)
+    start = said if end is None or end > said else ALWAYS
+    if valid_from is not None:
+        start = check_instant("valid_from", valid_from)
+    return {"valid_from": start, "valid_to": end}
+
+
+class _GivenTimes(NamedTuple):
+    """Which of its times a proposal was given; the others follow from when it was said."""
+
+    start: bool
+    end: bool
+
+
+def _is_known(
+    made: FactMemory, facts: Sequence[FactMemory], given: _GivenTimes, *, now: datetime
+) -> bool:
+    """Tell whether *facts* of its key say already what *made* does: the value, and until when."""
+    held = holding(facts, as_of=made.valid_from, known_at=now)
+    if held is None or not same_value(held.value, made.value):
+        return False
+    span = span_of(held, facts, as_of=made.valid_from, known_at=now)
+    return not any(given) or made.valid_to in (held.valid_to, span.end)
+
+
+def _is_alike(fact: FactMemory, made: FactMemory, given: _GivenTimes) -> bool:
+    """Tell whether *fact* says of its time what *made* proposes, as far as that was given."""
+    if fact.is_end or not same_value(fact.value, made.value):
+        return False
+    if not any(given):
+        return fact.valid_to is None or fact.covers(made.valid_from)
+    if given.start:
+        return (fact.valid_from, fact.valid_to) == (made.valid_from, made.valid_to)
+    return fact.valid_to == made.valid_to
+
+
+def _proposal(fact: FactMemory, scope: MemoryMetadata, confidence: float | None) -> FactMemory:
+    """Return *fact*, which nobody has seen yet, as the proposal that its sources make.
+
+    The id is the same each time, so that proposing again finds what became of it.
+    """
+    value = json.dumps(fact.value, sort_keys=True)
+    sources = json.dumps(sorted(fact.source_ids))
+    span = [None if at is None else at.isoformat() for at in (fact.valid_from, fact.valid_to)]
+    extra = dict(fact.metadata.extra)
+    if confidence is not None:
+        if isinstance(confidence, bool) or not isinstance(confidence, int | float):
+            raise QueryError(f"`confidence` must be a number from 0 to 1, not {confidence!r}")
+        if not 0 <= confidence <= 1:
+            raise QueryError(f"`confidence` must be from 0 to 1, not {confidence}")
+        extra["confidence"] = confidence
+    fields = {**fact.metadata.__dict__, "extra": extra}
+    fact.__dict__["metadata"] = MemoryMetadata(**fields)
+    fact.__dict__["id"] = derived_id(scope, "proposal", fact.key, value, sources, json.dumps(span))
+    return fact

@@ -10,10 +10,9 @@ import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
-from orbiter.memory.agent._rolling import Rolled, sum_up
 from orbiter.memory.agent.chat_history import read_back, read_on
 from orbiter.memory.agent.inputs import derived_id
 from orbiter.memory.agent.runtime import Core, Store
@@ -23,7 +22,7 @@ from orbiter.memory.model.items import MemoryItem, MemoryMetadata, role_of
 from orbiter.memory.model.protocols import Summarizer
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.model.trust import lowest_source
-from orbiter.memory.summary import SummaryConfig, check_trigger
+from orbiter.memory.summary import SummaryConfig, check_trigger, roll_summary
 
 __all__ = ["Summaries"]
 
@@ -31,6 +30,9 @@ _TICK = timedelta(microseconds=1)
 _MOST_COUNTED = 10_000
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 300.0
+_PIECES = 4
+"""How many times what triggers a summary is given to a summarizer at once: whatever its limit is,
+one chat that was never summed up must not exceed it."""
 
 
 @dataclass(slots=True)
@@ -48,6 +50,18 @@ class _Tally:
         """Count messages in, or out with a negative *sign*."""
         self.messages += sign * len(items)
         self.tokens += sign * check_trigger(items, config).estimated_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class _Rolled:
+    """Summaries by template, and the messages that are in them."""
+
+    summaries: dict[str, str]
+    done: list[MemoryItem]
+    covers_id: str
+    """The last message that is in them."""
+    covers_to: datetime
+    """When that one says it was written."""
 
 
 class Summaries:
@@ -141,7 +155,7 @@ class Summaries:
         if not (force or check_trigger(items, config).triggered):
             return last
         before = {} if base is None else base.summaries
-        rolled = await sum_up(before, items, config, self._summarizer())
+        rolled = await _sum_up(before, items, config, self._summarizer())
         if rolled is None:
             return last
         made = _summary(key, scope, rolled, base)
@@ -161,7 +175,7 @@ class Summaries:
         return made
 
     async def _still_holds(
-        self, store: Store, scope: MemoryMetadata, base: SummaryMemory | None, rolled: Rolled
+        self, store: Store, scope: MemoryMetadata, base: SummaryMemory | None, rolled: _Rolled
     ) -> bool:
         """Tell whether what is summed up is still there as it was.
 
@@ -189,7 +203,7 @@ class Summaries:
         if last is None and (found.covers_id or found.covers_by_time(copies[-1])):
             return
         reach = "" if last is None else last.id
-        rolled = Rolled(found.summaries, [], reach, found.covers_to)
+        rolled = _Rolled(found.summaries, [], reach, found.covers_to)
         made = _summary(_summary_id(to), to, rolled, found)
         with suppress(VersionConflict):  # it has one already
             await store.add(made, expected_version=0)
@@ -261,7 +275,7 @@ def _summary_id(scope: MemoryMetadata) -> str:
 
 
 def _summary(
-    key: str, scope: MemoryMetadata, rolled: Rolled, last: SummaryMemory | None
+    key: str, scope: MemoryMetadata, rolled: _Rolled, last: SummaryMemory | None
 ) -> SummaryMemory:
     """Return the summary that goes on from *last*; it is worth no more than the worst in it."""
     covered = 0 if last is None else last.covered
@@ -298,3 +312,39 @@ def _told(exc: BaseException) -> str:
 
 def _kind(exc: BaseException | None) -> str:
     return type(exc).__name__
+
+
+async def _sum_up(
+    before: Mapping[str, str],
+    items: Sequence[MemoryItem],
+    config: SummaryConfig,
+    summarizer: Summarizer,
+) -> _Rolled | None:
+    """Sum up all but the newest *items* with the summaries *before* them; `None` for nothing new.
+
+    What is too much at once is summed up piece by piece.
+    """
+    rest, summaries = list(items), dict(before)
+    while (size := _piece(rest, config)) < len(rest) - config.keep_recent:
+        result = await roll_summary(
+            summaries, rest[:size], replace(config, keep_recent=0), summarizer
+        )
+        taken = size - len(result.compressed_items)
+        if not taken:  # one tool group fills the piece
+            break
+        summaries, rest = result.summaries, rest[taken:]
+    result = await roll_summary(summaries, rest, config, summarizer)
+    done = list(items[: len(items) - len(result.compressed_items)])
+    if not done or not result.summaries:
+        return None
+    return _Rolled(result.summaries, done, done[-1].id, done[-1].created_at)
+
+
+def _piece(items: Sequence[MemoryItem], config: SummaryConfig) -> int:
+    """Return how many of *items*, from the first on, are summed up at once."""
+    most = max(_PIECES * config.message_threshold, 1)
+    size = min(len(items), most)
+    room = _PIECES * config.token_threshold
+    while size > 1 and check_trigger(items[:size], config).estimated_tokens > room:
+        size //= 2
+    return size

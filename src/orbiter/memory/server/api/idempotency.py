@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from orbiter.memory.agent import Chat, ScopedMemory
-from orbiter.memory.agent.call_lookup import seed_of
+from orbiter.memory.agent.chat_history import seed_of
 from orbiter.memory.agent.inputs import derived_id, labels, read, read_messages
 from orbiter.memory.agent.runtime import Store, keeps_versions
 from orbiter.memory.errors import QueryError
