@@ -12,11 +12,12 @@ PAGE = Path(__file__).with_name("api.md")
 # Modules in reading order; the names of `orbiter.memory` itself live in these.
 MODULES = (
     "agent", "sync", "client", "auth", "server", "mcp", "model.facts", "model.trust", "extraction",
-    "transfer", "model.audit", "model.erasure", "model.records",
-    "backends.registry", "model.items", "model.serialization", "model.derived", "model.tool_calls", "model.filters", "model.query",
+    "transfer", "model.audit", "model.records",
+    "backends.registry", "model.items", "model.serialization", "model.derived",
+    "model.tool_calls", "model.filters", "model.query",
     "model.protocols", "errors", "model.copying", "short_term", "backends.sqlite",
     "backends.postgres", "backends.redis", "backends.vector", "model.reports", "episodic",
-    "text.pii", "model.matches", "text.words", "recall", "context", "context.persona",
+    "text.pii", "text.words", "recall", "context", "context.persona",
     "context.prompt_fence", "conversation", "conversation.tokens", "messages.costs", "messages",
     "summary", "summarizers.extractive", "summarizers.openai", "embeddings",
     "conversation.history", "text.ranking", "testing", "testing.servers",

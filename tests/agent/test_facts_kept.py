@@ -12,7 +12,7 @@ from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.agent.facts import Facts
 from orbiter.memory.context import _sources
 from orbiter.memory.model.facts import FactMemory
-from orbiter.memory.model.facts.asserted import assertions
+from orbiter.memory.model.facts.spans import assertions
 from orbiter.memory.model.items import MemoryStatus
 from orbiter.memory.model.query import Query
 
@@ -136,7 +136,7 @@ async def test_the_end_of_time_is_no_error(here: ScopedMemory) -> None:
 async def test_many_assertions_of_one_key_hide_no_fact_of_another(
     here: ScopedMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orbiter.memory.model.facts.asserted.PAGE", 7)
+    monkeypatch.setattr("orbiter.memory.model.facts.spans.PAGE", 7)
     await here.facts.put("home_city", "Berlin")
     now = datetime.now(UTC)
     store = await here._store()

@@ -17,7 +17,7 @@ from orbiter.memory import (
     RedisMemoryStore,
     UnsupportedError,
 )
-from orbiter.memory.model.ids import new_id
+from orbiter.memory.model.items import new_id
 from orbiter.memory.recall import Mirror, Recalled, _in_memory_index
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.testing.servers import RedisServer, redis_server

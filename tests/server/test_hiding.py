@@ -12,8 +12,8 @@ from orbiter.memory.agent.runtime import versioned
 from orbiter.memory.auth import LOCAL, KeyFile, Principal
 from orbiter.memory.backends.redis.store import RedisMemoryStore
 from orbiter.memory.errors import MemoryConnectionError, UnsupportedError
-from orbiter.memory.model.erasure import Erasure
 from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.reports import Erasure
 from orbiter.memory.server.http.redaction import problem_for, report_for
 
 BARE = {"with_mcp": False, "with_dashboard": False}

@@ -10,8 +10,14 @@ from orbiter.memory.backends.postgres.store import PostgresMemoryStore
 from orbiter.memory.backends.redis.store import RedisMemoryStore
 from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
 from orbiter.memory.errors import QueryError
-from orbiter.memory.model import ids
-from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata, ToolMemory
+from orbiter.memory.model.items import (
+    AIMemory,
+    HumanMemory,
+    MemoryItem,
+    MemoryMetadata,
+    ToolMemory,
+    new_id,
+)
 from orbiter.memory.model.protocols import ConversationIndex
 from orbiter.memory.model.reports import ConversationInfo
 from orbiter.memory.testing.contracts.base_contract import HOSTILE_IDS, START
@@ -27,7 +33,7 @@ def made(request: pytest.FixtureRequest) -> Any:
         return SQLiteMemoryStore(), {}
     if request.param == "redis":
         url = request.getfixturevalue("redis_server").url()
-        return RedisMemoryStore(url, name=ids.new_id()), {}
+        return RedisMemoryStore(url, name=new_id()), {}
     parts = {"partitions": 2} if request.param == "partitioned" else {}
     return PostgresMemoryStore(request.getfixturevalue("postgres_dsn")), parts
 

@@ -13,8 +13,7 @@ from orbiter.memory.backends.postgres.store import PostgresMemoryStore
 from orbiter.memory.backends.redis.store import RedisMemoryStore
 from orbiter.memory.backends.sql.dialect import Statement
 from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
-from orbiter.memory.model.ids import new_id
-from orbiter.memory.model.items import HumanMemory, MemoryMetadata, MemoryStatus
+from orbiter.memory.model.items import HumanMemory, MemoryMetadata, MemoryStatus, new_id
 from orbiter.memory.model.query import Cursor, Query
 from orbiter.memory.testing.contracts.base_contract import START
 from orbiter.memory.testing.servers import (

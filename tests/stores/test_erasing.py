@@ -32,8 +32,8 @@ from orbiter.memory.backends.sql.store import SQLMemoryStore
 from orbiter.memory.backends.sqlite import erase as erasing
 from orbiter.memory.backends.sqlite import file_checks, maintenance, scrub
 from orbiter.memory.backends.sqlite.term_index import owner
-from orbiter.memory.model.erasure import Erasure
 from orbiter.memory.model.query import Query
+from orbiter.memory.model.reports import Erasure
 from orbiter.memory.recall._features import terms_of
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.testing.servers import RedisServer, redis_server

@@ -33,7 +33,7 @@ from orbiter.memory.backends.sql.rows import decode, encode
 from orbiter.memory.backends.sqlite import expiry
 from orbiter.memory.backends.sqlite import schema as sqlite_schema
 from orbiter.memory.model.copying import copy_item
-from orbiter.memory.model.ids import new_id
+from orbiter.memory.model.items import new_id
 from orbiter.memory.model.query import Query
 from orbiter.memory.recall import Mirror
 from orbiter.memory.testing import HashEmbeddings

@@ -9,7 +9,7 @@ from orbiter.memory.backends.postgres.store import PostgresMemoryStore
 from orbiter.memory.backends.redis.store import RedisMemoryStore
 from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
 from orbiter.memory.backends.vector.store import VectorMemoryStore
-from orbiter.memory.model import ids
+from orbiter.memory.model.items import new_id
 from orbiter.memory.short_term import ShortTermMemory
 from orbiter.memory.testing import Capabilities, HashEmbeddings, hostile_pairs_leak_nothing
 from orbiter.memory.testing.servers import redis_server
@@ -41,7 +41,7 @@ def made(request: pytest.FixtureRequest) -> Any:
         store = SQLiteMemoryStore()
     elif name == "redis":
         url = request.getfixturevalue("redis_server").url()
-        store = RedisMemoryStore(url, name=ids.new_id())
+        store = RedisMemoryStore(url, name=new_id())
     elif name == "vector":
         store = VectorMemoryStore(HashEmbeddings(8))
     elif name.startswith("short term"):

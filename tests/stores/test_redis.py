@@ -17,7 +17,7 @@ from orbiter.memory import (
     MemoryMetadata,
 )
 from orbiter.memory.backends.redis.store import MAX_BATCH, RedisMemoryStore
-from orbiter.memory.model.ids import new_id
+from orbiter.memory.model.items import new_id
 from orbiter.memory.testing.servers import RedisServer, redis_server
 
 __all__ = ["redis_server"]

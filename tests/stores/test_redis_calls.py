@@ -20,7 +20,7 @@ from orbiter.memory import (
     VersionConflict,
 )
 from orbiter.memory.backends.redis.store import RedisMemoryStore
-from orbiter.memory.model.ids import new_id
+from orbiter.memory.model.items import new_id
 from orbiter.memory.testing.servers import RedisServer, redis_server, require_or_skip
 
 __all__ = ["client", "redis_server", "store"]

@@ -9,7 +9,7 @@ from tests._redis_commands import shared_commands
 
 from orbiter.memory import MemoryStore
 from orbiter.memory.backends.redis.store import RedisMemoryStore
-from orbiter.memory.model.ids import new_id
+from orbiter.memory.model.items import new_id
 from orbiter.memory.testing import Capabilities, Recipe, StoreConformance
 from orbiter.memory.testing.redis_topologies import RedisCluster, redis_cluster
 from orbiter.memory.testing.servers import RedisServer, redis_server

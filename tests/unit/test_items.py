@@ -13,7 +13,6 @@ from pydantic import ValidationError
 from orbiter.memory import base
 from orbiter.memory.errors import InvalidItemError, ItemTypeError, MemoryError
 from orbiter.memory.model.copying import copy_item, take_in
-from orbiter.memory.model.ids import new_id
 from orbiter.memory.model.items import (
     AIMemory,
     HumanMemory,
@@ -22,6 +21,7 @@ from orbiter.memory.model.items import (
     MemoryStatus,
     SystemMemory,
     ToolMemory,
+    new_id,
     role_of,
 )
 from orbiter.memory.model.serialization import dump_item, load_item
@@ -75,7 +75,7 @@ def test_an_id_is_32_hex_digits_in_the_order_made() -> None:
 
 def test_forked_processes_make_different_ids() -> None:
     code = (
-        "import os; from orbiter.memory.model.ids import new_id; new_id(); r, w = os.pipe()\n"
+        "import os; from orbiter.memory.model.items import new_id; new_id(); r, w = os.pipe()\n"
         "if os.fork() == 0: os.write(w, new_id().encode()); os._exit(0)\n"
         "print(new_id() != os.read(r, 32).decode())"
     )

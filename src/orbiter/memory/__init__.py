@@ -83,7 +83,6 @@ if TYPE_CHECKING:
         validate,
     )
     from orbiter.memory.model.audit import AuditEntry, AuditProblem, AuditVerification, acting_as
-    from orbiter.memory.model.erasure import Erasure
     from orbiter.memory.model.facts import FactConflict, FactEntry, FactMemory, FactSpan
     from orbiter.memory.model.filters import Where
     from orbiter.memory.model.items import (
@@ -95,7 +94,6 @@ if TYPE_CHECKING:
         SystemMemory,
         ToolMemory,
     )
-    from orbiter.memory.model.matches import WordMatches
     from orbiter.memory.model.protocols import (
         BatchStore,
         BulkDeleteStore,
@@ -114,10 +112,11 @@ if TYPE_CHECKING:
         VectorStore,
         VersionedStore,
     )
-    from orbiter.memory.model.query import Query
+    from orbiter.memory.model.query import Query, WordMatches
     from orbiter.memory.model.records import Record
     from orbiter.memory.model.reports import (
         ConversationInfo,
+        Erasure,
         ItemVersion,
         Restored,
         StoreStats,
@@ -175,7 +174,7 @@ _HOME = {
     "EmptyFilterError": "errors",
     "EventLoopError": "errors",
     "EpisodicMemory": "episodic.model",
-    "Erasure": "model.erasure",
+    "Erasure": "model.reports",
     "EventStream": "agent",
     "Evicted": "agent",
     "Eviction": "agent",
@@ -270,7 +269,7 @@ _HOME = {
     "VersionedStore": "model.protocols",
     "Where": "model.filters",
     "Why": "recall",
-    "WordMatches": "model.matches",
+    "WordMatches": "model.query",
     "acting_as": "model.audit",
     "check_trigger": "summary",
     "count_tokens": "conversation.tokens",

@@ -49,7 +49,7 @@ __getattr__, __dir__ = lazy_names(
         "AuditLog": "_audit",
         "Chat": "_chat",
         "Evicted": "eviction",
-        "Eviction": "_worth",
+        "Eviction": "eviction",
         "Facts": "facts",
         "FactsView": "_facts_view",
         "PastMemory": "_past",

@@ -7,9 +7,9 @@ from orbiter.memory.agent.inputs import derived_id
 from orbiter.memory.agent.runtime import Core, Store, keeps_versions
 from orbiter.memory.errors import EmptyFilterError, MemoryError, QueryError
 from orbiter.memory.model.activity_keys import OURS, activity_name, part_of
-from orbiter.memory.model.erasure import Erasure
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, Query
+from orbiter.memory.model.reports import Erasure
 from orbiter.memory.tasks.progress import Tracker, track
 from orbiter.memory.text.text_caches import clear_all
 

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from orbiter.memory.context.persona import Soul
     from orbiter.memory.conversation.tokens import TokenCounter
     from orbiter.memory.model.audit import AuditMode
-    from orbiter.memory.model.erasure import Erasure
-    from orbiter.memory.model.reports import Restored
+    from orbiter.memory.model.reports import Erasure, Restored
     from orbiter.memory.summary import SummaryConfig
 
 __all__ = ["AgentMemory"]

@@ -42,7 +42,7 @@ from orbiter.memory.model.facts import (
     span_of,
     timeline,
 )
-from orbiter.memory.model.facts.asserted import NO_END
+from orbiter.memory.model.facts.spans import NO_END
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.query import SCOPE_FIELDS, check_instant
 from orbiter.memory.model.trust import (

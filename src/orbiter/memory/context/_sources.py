@@ -17,7 +17,7 @@ from orbiter.memory.context.entries import Interaction, Memory
 from orbiter.memory.context.persona import Soul
 from orbiter.memory.errors import QueryError, SoulNotFoundError, StorageError
 from orbiter.memory.model.facts import FactMemory, holding
-from orbiter.memory.model.facts.asserted import NO_END, assertions, judged_at
+from orbiter.memory.model.facts.spans import NO_END, assertions, judged_at
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.model.query import SCOPE_FIELDS, Query

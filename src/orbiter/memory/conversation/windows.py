@@ -4,13 +4,15 @@ A *unit* is what must stand or fall together: a tool group (an AI message with c
 followed by one result per call), or any other single item. A turn of the model that came in
 several messages is one unit: its messages, then all results. Everything here is one backward walk
 over units, so a window costs what the window holds, not what the history holds.
+
+OpenAI's Responses give a turn as several entries: reasoning, a text, calls. Added one at a time,
+each is an item; a provider wants them back together, before all outputs.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import Literal
+from typing import Any, Literal
 
-from orbiter.memory.conversation.responses_turns import is_one_turn, is_thought, may_follow
 from orbiter.memory.conversation.tokens import (
     CONVERSATION_TOKENS,
     TokenCounter,
@@ -18,11 +20,29 @@ from orbiter.memory.conversation.tokens import (
     item_tokens,
 )
 from orbiter.memory.errors import QueryError
-from orbiter.memory.model.items import MemoryItem, ToolMemory, calls_of, result_id, role_of
+from orbiter.memory.model.items import (
+    AIMemory,
+    MemoryItem,
+    ToolMemory,
+    calls_of,
+    result_id,
+    role_of,
+)
 from orbiter.memory.model.query import check_size
 from orbiter.memory.model.tool_calls import are_answerable, call_id, call_name
 
-__all__ = ["OpenGroup", "last_rounds", "rounds", "trim_to", "whole_groups"]
+__all__ = [
+    "RESPONSES",
+    "OpenGroup",
+    "is_one_turn",
+    "is_thought",
+    "last_rounds",
+    "may_follow",
+    "rounds",
+    "speaks",
+    "trim_to",
+    "whole_groups",
+]
 
 OpenGroup = Literal["drop", "keep", "complete"]
 """What becomes of a tool group that lacks results.
@@ -318,3 +338,47 @@ class Room:
 
 def _flatten(units: Iterable[tuple[int, Unit]]) -> list[MemoryItem]:
     return [item for _, unit in reversed(list(units)) for item in unit]
+
+
+RESPONSES = "openai-responses"
+
+
+def may_follow(item: MemoryItem) -> bool:
+    """Tell whether *item* could go on with a turn that an older one began."""
+    return isinstance(item, AIMemory) and isinstance(item.native.get(RESPONSES), list)
+
+
+def is_thought(item: MemoryItem) -> bool:
+    """Tell whether the model neither says nor calls anything in *item*."""
+    return not item.content and not calls_of(item)
+
+
+def is_one_turn(older: MemoryItem, newer: MemoryItem) -> bool:
+    """Tell whether *newer*, which stands directly behind *older*, goes on with its turn.
+
+    Within one turn the model thinks, speaks at most once, then calls.
+    """
+    if not may_follow(older) or not may_follow(newer):
+        return False
+    last, first = _kind(older, -1), _kind(newer, 0)
+    if last == first == "reasoning":  # it led nowhere: what followed it was never kept
+        return False
+    if speaks(older) and speaks(newer):
+        return False
+    if calls_of(older):
+        return bool(calls_of(newer)) or is_thought(newer)
+    return not speaks(older) or first.endswith("_call")
+
+
+def speaks(item: MemoryItem) -> bool:
+    """Tell whether the model says something in a part of a turn, be it an empty text."""
+    entries: Any = item.native[RESPONSES]
+    kinds = [entry.get("type") for entry in entries if isinstance(entry, Mapping)]
+    return bool(item.content) or None in kinds or "message" in kinds
+
+
+def _kind(item: MemoryItem, place: int) -> str:
+    entries: Any = item.native[RESPONSES]
+    entry = entries[place] if entries else None
+    kind = entry.get("type") if isinstance(entry, Mapping) else None
+    return kind if isinstance(kind, str) else ""

@@ -9,8 +9,8 @@ from threading import Lock
 from weakref import WeakValueDictionary
 
 from orbiter.memory.episodic.protocol import PAGE, Episode, Found, Span
-from orbiter.memory.model.erasure import Erasure
 from orbiter.memory.model.protocols import Clock
+from orbiter.memory.model.reports import Erasure
 
 __all__ = ["MemoryEpisodes"]
 

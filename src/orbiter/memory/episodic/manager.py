@@ -27,9 +27,9 @@ from orbiter.memory.episodic.model import (
 from orbiter.memory.episodic.open import place, shown
 from orbiter.memory.episodic.protocol import PAGE, Episode, Found, Span
 from orbiter.memory.errors import QueryError
-from orbiter.memory.model.erasure import Erasure
 from orbiter.memory.model.protocols import Clock
 from orbiter.memory.model.query import check_instant, check_size
+from orbiter.memory.model.reports import Erasure
 from orbiter.memory.model.validation import check_positive, to_utc
 from orbiter.memory.text.pii import PIIHook, scrub
 

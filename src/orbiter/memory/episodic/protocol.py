@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from orbiter.memory.episodic.model import stamp
-from orbiter.memory.model.erasure import Erasure
+from orbiter.memory.model.reports import Erasure
 
 __all__ = ["PAGE", "Episode", "Episodes", "Found", "Span"]
 

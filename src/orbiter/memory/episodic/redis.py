@@ -17,7 +17,7 @@ from orbiter.memory.backends.redis.commands import Script
 from orbiter.memory.backends.redis.connection import RedisLink
 from orbiter.memory.episodic.model import STAMP_LENGTH
 from orbiter.memory.episodic.protocol import PAGE, Episode, Found, Span
-from orbiter.memory.model.erasure import Erasure
+from orbiter.memory.model.reports import Erasure
 
 __all__ = ["CONNECT_WITHIN", "RedisEpisodes"]
 

@@ -11,8 +11,8 @@ from orbiter.memory.backends.sqlite.connection_manager import SQLiteFile
 from orbiter.memory.backends.sqlite.index_cleanup import forget_some
 from orbiter.memory.backends.sqlite.scrub import scrub
 from orbiter.memory.episodic.protocol import PAGE, Episode, Found, Span
-from orbiter.memory.model.erasure import Erasure
 from orbiter.memory.model.protocols import Clock
+from orbiter.memory.model.reports import Erasure
 
 __all__ = ["SQLiteEpisodes"]
 

@@ -10,8 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orbiter.memory.conversation.responses_turns import RESPONSES, speaks
-from orbiter.memory.conversation.windows import OpenGroup, Unit, newest_first, walk_units
+from orbiter.memory.conversation.windows import (
+    RESPONSES,
+    OpenGroup,
+    Unit,
+    newest_first,
+    speaks,
+    walk_units,
+)
 from orbiter.memory.errors import MessageError
 from orbiter.memory.messages import _anthropic, _gemini, _openai_chat, _openai_responses
 from orbiter.memory.messages._common import Format, Message, Problem, must_be_object

@@ -4,9 +4,12 @@ An item checks itself when made and when a field is set, so a store never meets 
 a list or dict inside it was changed behind its back; stores take `take_in` for that.
 """
 
+import os
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from enum import StrEnum
+from threading import Lock
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -21,7 +24,6 @@ from pydantic import (
 )
 
 from orbiter.memory.errors import ItemTypeError, StatusError
-from orbiter.memory.model.ids import new_id
 from orbiter.memory.model.tool_calls import ToolCall, call_id, call_input, call_name
 from orbiter.memory.model.validation import Json, check_json, check_name, check_text, to_utc
 
@@ -41,6 +43,31 @@ __all__ = [
     "result_id",
     "role_of",
 ]
+
+
+_lock = Lock()
+_last_ms = 0
+_counter = 0
+
+
+def new_id() -> str:
+    """Return 32 hex digits, a UUIDv7: later ids of one process are always greater.
+
+    The random part is read from the system each time, so forked processes never collide.
+    """
+    global _last_ms, _counter  # noqa: PLW0603 - order within one millisecond needs the previous id
+    noise = int.from_bytes(os.urandom(8), "big") >> 2
+    with _lock:
+        now = time.time_ns() // 1_000_000
+        if now > _last_ms:
+            _last_ms, _counter = now, 0
+        elif _counter < 0xFFF:  # same millisecond, or the clock stepped back
+            _counter += 1
+        else:
+            _last_ms, _counter = _last_ms + 1, 0
+        head = _last_ms << 16 | 0x7000 | _counter
+    return f"{head << 64 | 0x2 << 62 | noise:032x}"
+
 
 Role = Literal["system", "human", "ai", "tool"]
 """Who speaks in a conversation."""

@@ -7,8 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.model.matches import WordMatches
-from orbiter.memory.model.query import Order, Query
+from orbiter.memory.model.query import Order, Query, WordMatches
 from orbiter.memory.model.reports import ConversationInfo, ItemVersion
 
 __all__ = [

@@ -4,7 +4,7 @@ A store may answer faster in any way it likes, as long as it finds exactly what 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal, cast
@@ -20,6 +20,7 @@ __all__ = [
     "Order",
     "Query",
     "ScopeField",
+    "WordMatches",
     "check_instant",
     "check_order",
     "check_size",
@@ -224,3 +225,19 @@ def check_order(order: Order, asked: Query) -> Order:
     elif order != "time":
         raise QueryError(f"unknown order `{order}`; use `time` or `insertion`")
     return order
+
+
+@dataclass(frozen=True, slots=True)
+class WordMatches:
+    """Items that hold terms of a question, and how telling these terms are.
+
+    The *rarity* of a term is `ln(1 + (passages - f + 0.5) / (f + 0.5))`, where `f` is its
+    frequency. An item counts by its best passage: the sum of the rarities of the terms in it.
+    """
+
+    items: Sequence[MemoryItem]
+    """Best first, of equals the newest."""
+    frequency: Mapping[str, int]
+    """In how many passages of the user's each asked term stands."""
+    passages: int
+    """How many passages the user has in all."""

@@ -16,7 +16,6 @@ from weakref import finalize
 
 from orbiter.memory.errors import EmbeddingError
 from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.model.matches import WordMatches
 from orbiter.memory.model.protocols import (
     ConversationStore,
     Embeddings,
@@ -24,7 +23,7 @@ from orbiter.memory.model.protocols import (
     MemoryStore,
     VectorStore,
 )
-from orbiter.memory.model.query import Query
+from orbiter.memory.model.query import Query, WordMatches
 from orbiter.memory.recall._dedupe_query import thinned, unflooded
 from orbiter.memory.recall._pool import Pool, is_talk, speaker_of
 from orbiter.memory.recall._query_analysis import Question, read, shortened

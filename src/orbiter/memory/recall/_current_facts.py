@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from orbiter.memory.model.facts import FactMemory, FactSpan, dated, holding, timeline
-from orbiter.memory.model.facts.asserted import NO_END, assertions, judged_at
+from orbiter.memory.model.facts.spans import NO_END, assertions, judged_at
 from orbiter.memory.model.items import MemoryItem, MemoryStatus
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.model.query import SCOPE_FIELDS

@@ -26,13 +26,13 @@ from orbiter.memory.extraction._pending import ExtractionReport
 from orbiter.memory.extraction._protocol import Extractor
 from orbiter.memory.messages import Format, ProviderMessages
 from orbiter.memory.model.audit import AuditEntry, AuditMode, AuditVerification
-from orbiter.memory.model.erasure import Erasure
 from orbiter.memory.model.facts import FactConflict, FactEntry, FactMemory
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.protocols import Clock, Embeddings, Summarizer
 from orbiter.memory.model.reports import (
     ConversationInfo,
+    Erasure,
     ItemVersion,
     Restored,
     StoreStats,

@@ -15,7 +15,7 @@ from orbiter.memory.backends.sql import erase
 from orbiter.memory.backends.sql.dialect import Args, Rows, Statement, Steps
 from orbiter.memory.backends.sql.erase import Span, scoped
 from orbiter.memory.backends.sql.erase_probes import Probe
-from orbiter.memory.model.erasure import Erasure
+from orbiter.memory.model.reports import Erasure
 
 __all__ = [
     "BEHIND",

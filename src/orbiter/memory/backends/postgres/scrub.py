@@ -10,7 +10,7 @@ from orbiter.memory.backends.postgres.dialect import PostgresDialect
 from orbiter.memory.backends.postgres.driver import Driver
 from orbiter.memory.backends.sql.dialect import Steps
 from orbiter.memory.backends.sql.erase_probes import Probes
-from orbiter.memory.model.erasure import Erasure
+from orbiter.memory.model.reports import Erasure
 
 __all__ = ["PAUSE", "RENEWING", "Read", "Scrubbing"]
 

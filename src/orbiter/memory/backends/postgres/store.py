@@ -41,11 +41,10 @@ from orbiter.memory.errors import (
     StorageError,
 )
 from orbiter.memory.model.audit import AuditMode
-from orbiter.memory.model.erasure import Erasure
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.model.query import Query
-from orbiter.memory.model.reports import StoreStats
+from orbiter.memory.model.reports import Erasure, StoreStats
 from orbiter.memory.model.validation import check_name, check_positive
 from orbiter.memory.tasks.progress import advance
 

@@ -10,8 +10,8 @@ from orbiter.memory.backends.redis.commands import Script
 from orbiter.memory.backends.redis.items import RedisItems
 from orbiter.memory.backends.redis.scripts import _BASE
 from orbiter.memory.errors import StorageError
-from orbiter.memory.model.erasure import Erasure
 from orbiter.memory.model.query import Query
+from orbiter.memory.model.reports import Erasure
 
 __all__ = ["SAMPLE", "erase"]
 

@@ -21,12 +21,11 @@ from orbiter.memory.backends.arguments import (
 from orbiter.memory.backends.sql.rows import Row, encode_all
 from orbiter.memory.backends.urls import shown
 from orbiter.memory.errors import EmptyFilterError, InvalidItemError
-from orbiter.memory.model.erasure import Erasure
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.query import SCOPE_FIELDS, Cursor, Order, Query, check_order, check_size
 from orbiter.memory.model.records import Record, Written
-from orbiter.memory.model.reports import SPOKEN, ConversationInfo
+from orbiter.memory.model.reports import SPOKEN, ConversationInfo, Erasure
 from orbiter.memory.model.validation import check_positive, check_tag
 from orbiter.memory.text.text_caches import clear_all
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from orbiter.memory.backends.sql.dialect import Args, Dialect, Rows, Statement, Steps
 from orbiter.memory.backends.sql.embedder import passages_of
 from orbiter.memory.backends.sql.erase_probes import Probes
-from orbiter.memory.model.erasure import Erasure
 from orbiter.memory.model.protocols import Embeddings
+from orbiter.memory.model.reports import Erasure
 
 __all__ = [
     "PAGE",

@@ -19,8 +19,8 @@ from orbiter.memory.tasks.progress import advance, checkpoint, resumed
 if TYPE_CHECKING:
     from orbiter.memory.backends.sql.erase import Span
     from orbiter.memory.backends.sql.erase_probes import Probes
-    from orbiter.memory.model.erasure import Erasure
     from orbiter.memory.model.records import Record, Written
+    from orbiter.memory.model.reports import Erasure
 
 __all__ = ["PAUSE", "STEPS", "SQLLasting"]
 
@@ -70,7 +70,7 @@ class SQLLasting(SQLAudit):
         """
         # Here, and so below: most programs need none of it.
         from orbiter.memory.backends.sql.erase_probes import Probes  # noqa: PLC0415
-        from orbiter.memory.model.erasure import Erasure, counts_of  # noqa: PLC0415
+        from orbiter.memory.model.reports import Erasure, counts_of  # noqa: PLC0415
         from orbiter.memory.text.text_caches import clear_all  # noqa: PLC0415
 
         wanted = Query(metadata=metadata).wanted
@@ -105,7 +105,7 @@ class SQLLasting(SQLAudit):
     ) -> "Erasure":
         """Remove all rows of a scope, a span of ids at a time; return what is *gone* by then."""
         from orbiter.memory.backends.sql import erase as sql_erase  # noqa: PLC0415
-        from orbiter.memory.model.erasure import counts_of  # noqa: PLC0415
+        from orbiter.memory.model.reports import counts_of  # noqa: PLC0415
 
         dialect = self._operations.dialect
         ids = await self._read(lambda: sql_erase.ids_of(dialect, wanted))

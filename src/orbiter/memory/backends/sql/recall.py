@@ -17,9 +17,8 @@ from orbiter.memory.backends.sql.operations import Operations
 from orbiter.memory.backends.sql.rows import READ, decode_all
 from orbiter.memory.errors import EmbeddingsMismatchError, QueryError
 from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.model.matches import WordMatches
 from orbiter.memory.model.protocols import Embeddings
-from orbiter.memory.model.query import Query, check_size
+from orbiter.memory.model.query import Query, WordMatches, check_size
 
 if TYPE_CHECKING:
     import numpy as np

@@ -22,12 +22,12 @@ from orbiter.memory.errors import QueryError, StorageError, VersionConflict
 from orbiter.memory.model.audit import actor
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.model.matches import WordMatches
 from orbiter.memory.model.query import (
     SCOPE_FIELDS,
     Cursor,
     Order,
     Query,
+    WordMatches,
     check_instant,
     check_order,
     check_size,

@@ -16,7 +16,7 @@ from orbiter.memory.backends.sql.erase_probes import Probe, Probes, found_in
 from orbiter.memory.backends.sqlite import schema, term_index
 from orbiter.memory.backends.sqlite.dialect import SQLiteDialect
 from orbiter.memory.model import activity_keys
-from orbiter.memory.model.erasure import Erasure
+from orbiter.memory.model.reports import Erasure
 
 __all__ = [
     "INDEXES",

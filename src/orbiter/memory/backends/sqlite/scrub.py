@@ -12,7 +12,7 @@ from orbiter.memory.backends.sqlite import erase, file_checks, maintenance
 from orbiter.memory.backends.sqlite.connection_manager import SQLiteFile
 from orbiter.memory.backends.sqlite.trigram_index import merge_some
 from orbiter.memory.errors import MemoryTimeoutError, StorageError
-from orbiter.memory.model.erasure import Erasure
+from orbiter.memory.model.reports import Erasure
 
 __all__ = ["MERGED", "PAUSE", "scrub"]
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from orbiter.memory.backends.sql.audit_dialect import SQLiteSpelling
     from orbiter.memory.backends.sql.erase import Span
     from orbiter.memory.backends.sql.erase_probes import Probes
-    from orbiter.memory.model.erasure import Erasure
+    from orbiter.memory.model.reports import Erasure
 
 __all__ = ["SQLiteMemoryStore"]
 

@@ -14,10 +14,14 @@ from orbiter.memory.model.facts.assertion import (
     same_value,
     show_value,
 )
-from orbiter.memory.model.facts.conflicts import FactConflict, conflicts_in
-from orbiter.memory.model.facts.folding import (
+from orbiter.memory.model.facts.spans import (
+    FactConflict,
+    FactEntry,
+    FactSpan,
     by_key,
+    conflicts_in,
     current,
+    dated,
     entries,
     holding,
     latest,
@@ -26,7 +30,6 @@ from orbiter.memory.model.facts.folding import (
     span_of,
     timeline,
 )
-from orbiter.memory.model.facts.spans import FactEntry, FactSpan, dated
 
 __all__ = [
     "ALWAYS",

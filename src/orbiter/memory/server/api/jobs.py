@@ -19,9 +19,9 @@ from uuid import uuid4
 from orbiter.memory.agent import AgentMemory, ScopedMemory
 from orbiter.memory.auth import Principal
 from orbiter.memory.errors import MemoryConnectionError, MemoryError, QueryError
-from orbiter.memory.model.erasure import Erasure
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.query import Query
+from orbiter.memory.model.reports import Erasure
 from orbiter.memory.server.api.job_files import JobFiles
 from orbiter.memory.server.http.error_responses import Refused
 from orbiter.memory.server.http.json_body import compact_json

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Any
 
 from orbiter.memory.auth import Principal
-from orbiter.memory.model.erasure import Erasure
+from orbiter.memory.model.reports import Erasure
 from orbiter.memory.wire import dump_error
 from orbiter.memory.wire.traceback_location import place_of
 

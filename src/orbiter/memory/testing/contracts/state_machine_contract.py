@@ -15,8 +15,7 @@ from hypothesis.stateful import (
 )
 
 from orbiter.memory.conversation.windows import whole_groups
-from orbiter.memory.model.ids import new_id
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, new_id
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.model.query import Query
 from orbiter.memory.testing.capabilities import Capabilities, needs

@@ -9,8 +9,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from orbiter.memory.model.ids import new_id
-from orbiter.memory.model.items import HumanMemory
+from orbiter.memory.model.items import HumanMemory, new_id
 
 __all__ = ["main"]
 
