@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -265,3 +265,29 @@ async def test_a_server_that_ends_lets_writes_come_to_their_end(
     assert found["saved"] == {"step": 1}
     assert jobs._files._lock is None
     assert not list((tmp_path / FOLDER).glob("*.lock"))
+
+
+def test_first_records_written_at_the_same_time_are_all_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = JobFiles(tmp_path / FOLDER)
+    make_folder, is_first, second_began = Path.mkdir, [True], threading.Event()
+    second: list[Future[None]] = []
+
+    def mkdir(path: Path, *args: Any, **options: Any) -> None:
+        if is_first.pop() if is_first else False:
+            assert second_began.wait(HANG)
+            wait(second, timeout=0.2)  # the second either overtakes the first or waits for it
+        make_folder(path, *args, **options)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(files.write, {"id": "a"})
+        second.append(threads.submit(files.write, {"id": "b"}))
+        second_began.set()
+        first.result(HANG)
+        second[0].result(HANG)
+
+    assert records(tmp_path / FOLDER) == {"a", "b"}
+    files.close()

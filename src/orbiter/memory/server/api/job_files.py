@@ -9,6 +9,7 @@ import json
 import os
 import secrets
 import sys
+import threading
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -46,6 +47,7 @@ class JobFiles:
         self._path = path
         self._server = secrets.token_hex(8)
         self._lock: int | None = None
+        self._locking = threading.Lock()
 
     @property
     def server(self) -> str:
@@ -134,13 +136,14 @@ class JobFiles:
 
     def _hold(self) -> None:
         """Make the folder, and hold the lock of this server until `close`."""
-        if self._lock is not None:
-            return
-        self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._lock = os.open(
-            self._path / f"{self._server}{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600
-        )
-        _try_lock(self._lock)
+        with self._locking:  # the first records may be written by several threads at once
+            if self._lock is not None:
+                return
+            self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = os.open(
+                self._path / f"{self._server}{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600
+            )
+            _try_lock(self._lock)
 
     def sweep(self) -> None:
         """Wipe what servers had not written to its end when they were killed."""
