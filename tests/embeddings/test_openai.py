@@ -19,6 +19,7 @@ from tests.embeddings._server import (
     packed,
     vector,
 )
+from tests.listening import listening
 from tests.timing import scaled
 
 from orbiter.memory import EmbeddingError, OpenAIEmbeddings
@@ -32,11 +33,9 @@ SOON = {"retry-after-ms": "1"}
 @pytest.fixture
 async def server() -> AsyncIterator[EmbeddingServer]:
     service = EmbeddingServer()
-    listening = await asyncio.start_server(service.serve, "127.0.0.1", 0)
-    service.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
-    yield service
-    listening.close()
-    await listening.wait_closed()
+    async with listening(service.serve) as url:
+        service.url = f"{url}/v1"
+        yield service
 
 
 @pytest.fixture
@@ -56,8 +55,8 @@ def threaded() -> Iterator[EmbeddingServer]:
     stop = asyncio.Event()
 
     async def listen() -> None:
-        async with await asyncio.start_server(service.serve, "127.0.0.1", 0) as listening:
-            service.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
+        async with listening(service.serve) as url:
+            service.url = f"{url}/v1"
             loops.append(asyncio.get_running_loop())
             ready.set()
             await stop.wait()

@@ -1,6 +1,5 @@
 """The memories of tests/agent, and a real HTTP server that speaks the chat API."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -17,6 +16,7 @@ from tests.agent.conftest import (
 from tests.agent.conftest import any_local_url as any_url  # a queue is worked on beside its store
 from tests.agent.conftest import local_url as url
 from tests.extraction._server import ChatServer
+from tests.listening import listening
 from tests.stores.conftest import postgres_dsn
 from tests.stores.postgres_recall import role_dsn
 
@@ -51,8 +51,6 @@ def here(open_memory: Callable[..., AgentMemory]) -> ScopedMemory:
 @pytest.fixture
 async def server() -> AsyncIterator[ChatServer]:
     made = ChatServer()
-    listening = await asyncio.start_server(made.serve, "127.0.0.1", 0)
-    made.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
-    yield made
-    listening.close()
-    await listening.wait_closed()
+    async with listening(made.serve) as url:
+        made.url = f"{url}/v1"
+        yield made

@@ -10,7 +10,7 @@ from tests.server.conftest import Client, Served
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.errors import QueryError
-from orbiter.memory.model.items import AIMemory, HumanMemory
+from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata
 from orbiter.memory.server.http import json_body
 from orbiter.memory.server.http.error_responses import Refused
 from orbiter.memory.wire import OPERATIONS, REQUIRED, REST_ONLY, TARGET_PARAMS, Operation, Param
@@ -320,3 +320,10 @@ async def test_a_memory_with_much_in_it_is_kept_whole(
     assert isinstance(kept, HumanMemory)
     assert shown.json()["native"] == stored.json()["native"] == kept.native
     assert more in kept.native["openai"].values()
+
+
+def test_an_answer_with_many_labels_is_not_small() -> None:
+    labels = {f"label {number}": number for number in range(1_000)}
+
+    assert json_body.is_small(MemoryItem(content="tea"))
+    assert not json_body.is_small(MemoryItem(content="tea", metadata=MemoryMetadata(extra=labels)))

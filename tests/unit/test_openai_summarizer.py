@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from tests.listening import listening
 from tests.timing import HANG
 
 from orbiter.memory import (
@@ -77,11 +78,9 @@ class ChatServer:
 @pytest.fixture
 async def server() -> AsyncIterator[ChatServer]:
     chat = ChatServer()
-    listening = await asyncio.start_server(chat.serve, "127.0.0.1", 0)
-    chat.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
-    yield chat
-    listening.close()
-    await listening.wait_closed()
+    async with listening(chat.serve) as url:
+        chat.url = f"{url}/v1"
+        yield chat
 
 
 Make = Callable[..., OpenAISummarizer]
@@ -319,8 +318,8 @@ def test_it_works_on_one_event_loop_after_another() -> None:
     loops: list[asyncio.AbstractEventLoop] = []
 
     async def listen() -> None:
-        async with await asyncio.start_server(server.serve, "127.0.0.1", 0) as listening:
-            server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
+        async with listening(server.serve) as url:
+            server.url = f"{url}/v1"
             loops.append(asyncio.get_running_loop())
             ready.set()
             await stop.wait()

@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from orbiter.memory import AgentMemory, MemoryItem, estimate_tokens
 from orbiter.memory.agent import scope
 from orbiter.memory.context import ContextManager, prompt_fence
-from orbiter.memory.model.items import MemoryMetadata
-from orbiter.memory.server.http import json_body
 from orbiter.memory.tasks import offload
 from orbiter.memory.text import words
 
@@ -140,10 +138,3 @@ async def test_a_memory_with_many_labels_is_read_in_a_thread(
 
     assert threads
     assert threading.get_ident() not in threads
-
-
-def test_an_answer_with_many_labels_is_not_small() -> None:
-    labels = {f"label {number}": number for number in range(1_000)}
-
-    assert json_body.is_small(MemoryItem(content="tea"))
-    assert not json_body.is_small(MemoryItem(content="tea", metadata=MemoryMetadata(extra=labels)))
