@@ -72,7 +72,9 @@ def _docstrings() -> Iterator[tuple[str, str]]:
         module = importlib.import_module(info.name)
         yield info.name, module.__doc__ or ""
         for name, value in vars(module).items():
-            if getattr(value, "__module__", None) == info.name:
+            # Other values, such as type variables, have the docstring of their class.
+            is_ours = inspect.isclass(value) or inspect.isroutine(value)
+            if is_ours and getattr(value, "__module__", None) == info.name:
                 yield f"{info.name}.{name}", inspect.getdoc(value) or ""
                 for inner, method in vars(value).items() if inspect.isclass(value) else ():
                     if inspect.isroutine(method) or isinstance(method, property):

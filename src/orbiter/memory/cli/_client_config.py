@@ -80,10 +80,11 @@ def _check_place(path: Path) -> None:
     """Raise `StorageError` where there can be no such file."""
     try:
         real = path.resolve()
-    except (OSError, RuntimeError) as exc:  # RuntimeError: what Python 3.11 calls a loop of links
-        raise StorageError(
-            f"`{path}` leads nowhere: its links form a loop; nothing was changed"
-        ) from exc
+        is_loop = any(each.is_symlink() for each in (real, *real.parents))
+    except (OSError, RuntimeError):  # a loop of links; Python 3.13 leaves it in the path
+        is_loop = True
+    if is_loop:
+        raise StorageError(f"`{path}` leads nowhere: its links form a loop; nothing was changed")
     folder = next(each for each in real.parents if each.exists())
     if not folder.is_dir():
         raise StorageError(f"`{folder}` is no folder, so `{path}` cannot be; nothing was changed")
