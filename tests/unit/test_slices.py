@@ -14,6 +14,10 @@ from hypothesis import strategies as st
 from orbiter.memory import AgentMemory, MemoryItem, estimate_tokens
 from orbiter.memory.agent import scope
 from orbiter.memory.context import ContextManager, prompt_fence
+from orbiter.memory.conversation import tokens
+from orbiter.memory.recall import _dates, near_duplicates
+from orbiter.memory.recall._dates import has_time
+from orbiter.memory.summarizers import extractive
 from orbiter.memory.tasks import offload
 from orbiter.memory.text import words
 
@@ -23,6 +27,8 @@ TEXTS = st.lists(
         (
             *("tea", " ", "José's", "e\u0301", "\u0301", "don't", "C++", "茶を", "’", "\n", "<s>"),
             *("[INST]", "[x | trust: high]", "\\", "\u200d", "ghijklmopqsv", "ghigh"),
+            *(".", "!", "。", "\t", "\r\n", "1,200.50", "-7", "²", "hunteR", "last week", "2024"),
+            *("x" * 40, " " * 250),
         )
     ),
     max_size=60,
@@ -30,16 +36,43 @@ TEXTS = st.lists(
 MARK = "ghijklmopqsv"
 
 
-@given(TEXTS)
-def test_a_long_text_has_the_words_of_its_pieces(text: str) -> None:
-    whole = words.tokens(text)
-
+@pytest.mark.parametrize(
+    "read",
+    [
+        words.tokens,
+        words.passages,
+        near_duplicates.said._function,
+        near_duplicates.hinges._function,
+        near_duplicates.without_digits,
+        has_time,
+        offload.count_words,
+    ],
+)
+@given(TEXTS, st.integers(1, 9))
+def test_a_long_text_is_read_as_a_short_one(read: Any, text: str, size: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(offload, "SLICE", 3)
-        patch.setattr(words, "SLICE", 3)
-        in_pieces = words.tokens(text)
+        patch.setattr(words, "PASSAGE_WORDS", 8)
+        patch.setattr(words, "_HANDFUL", re.compile(r"(?:\S+\s*+){1,8}"))
+        whole = read(text)
+
+        for module in (offload, words, near_duplicates):
+            patch.setattr(module, "SLICE", size)
+        in_pieces = read(text)
 
     assert in_pieces == whole
+
+
+@given(TEXTS)
+def test_plain_sentences_are_cut_as_word_by_word(text: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(words, "PASSAGE_WORDS", 8)
+        patch.setattr(words, "_HANDFUL", re.compile(r"(?:\S+\s*+){1,8}"))
+        at_once = words.passages(text)
+
+        patch.setattr(words, "_is_plain", lambda _: False)
+        word_by_word = words.passages(text)
+
+    assert at_once == word_by_word
 
 
 @given(TEXTS)
@@ -60,37 +93,77 @@ def test_no_piece_of_a_long_text_is_long() -> None:
     assert max(map(len, pieces)) <= 2 * offload.SLICE
 
 
-def test_words_of_a_long_text_are_read_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+class Recording:
+    """A pattern that notes how much of a text it may read at once."""
+
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        self.pattern = pattern
+        self.sizes: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        read = getattr(self.pattern, name)
+
+        def noted(text: str, start: int = 0, end: int = 2**62) -> Any:
+            found = read(text, start, end)
+            stops = found.end() if name == "search" and found else min(end, len(text))
+            self.sizes.append(stops - start)
+            return found
+
+        return noted
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "read"),
+    [
+        (words, "_ASCII_WORD", words.tokens),
+        (words, "_STOP", words.passages),
+        (words, "_SENTENCE", words.passages),
+        (words, "_RARE_SPACE", words.passages),
+        (tokens, "_PIECE", estimate_tokens),
+        (tokens, "_BLOB", estimate_tokens),
+        (near_duplicates, "_SAID", near_duplicates.said._function),
+        (near_duplicates, "_DIGITS", near_duplicates.without_numbers),
+        (_dates, "_TIME", has_time),
+        (extractive, "_WORD", lambda text: list(extractive._sentences(text))),
+    ],
+)
+def test_a_pattern_reads_little_of_a_long_text_at_once(
+    module: Any, name: str, read: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pattern = Recording(getattr(module, name))
+    monkeypatch.setattr(module, name, pattern)
+
+    for text in ("tea harbour ", "tea\n", "a,b"):
+        read(text * 10_000)
+
+    assert pattern.sizes
+    assert max(pattern.sizes) <= 2 * offload.SLICE + 16
+
+
+def test_words_of_other_scripts_are_folded_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    read = words._tokens
+    fold = words._folded
 
-    def noted(text: str) -> list[str]:
+    def noted(text: str) -> str:
         sizes.append(len(text))
-        return read(text)
+        return fold(text)
 
-    monkeypatch.setattr(words, "_tokens", noted)
+    monkeypatch.setattr(words, "_folded", noted)
 
     words.terms(MEGABYTE)
+    words.terms("茶水港口" * 10_000)
 
-    assert sum(sizes) == len(MEGABYTE)
+    assert sum(sizes) == len(MEGABYTE) + 40_000
     assert max(sizes) <= 2 * offload.SLICE
 
 
 def test_a_replacement_reads_a_slice_at_a_time() -> None:
-    class Recording:
-        """A pattern that notes how much of a text it may read at once."""
+    pattern = Recording(re.compile("é"))
 
-        sizes: list[int] = []  # noqa: RUF012 - of this test alone
-        pattern = re.compile("é")
-
-        def finditer(self, text: str, start: int, end: int) -> Any:
-            self.sizes.append(min(end, len(text)) - start)
-            return self.pattern.finditer(text, start, end)
-
-    found = offload.replace_all(Recording(), lambda _: "e", MEGABYTE, reach=10)  # type: ignore[arg-type]
+    found = offload.replace_all(pattern, lambda _: "e", MEGABYTE, reach=10)  # type: ignore[arg-type]
 
     assert found == MEGABYTE.replace("é", "e")
-    assert max(Recording.sizes) <= offload.SLICE + 10
+    assert max(pattern.sizes) <= offload.SLICE + 10
 
 
 @pytest.mark.parametrize("where", ["memories", "recent", "summary", "input_query"])

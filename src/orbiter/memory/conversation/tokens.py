@@ -50,7 +50,7 @@ _BLOB = re.compile(r"[A-Za-z0-9+/_-]{32,}={0,2}")  # of these, those with a digi
 _DIGIT = re.compile(r"[0-9]")
 
 
-_SLICE = 64 * 1024
+_SLICE = 2 * 1024
 _GAP = re.compile(r"(?<=[a-z])(?= [a-z])")
 """Where no piece and no blob goes on: a text can be cut there, and has as many tokens as before."""
 

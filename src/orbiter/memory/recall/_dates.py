@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from orbiter.memory.tasks.offload import search
+
 __all__ = ["Span", "closeness", "has_time", "spans"]
 
 _MONTHS = (
@@ -58,6 +60,8 @@ _TIME = re.compile(
     rf"|year|morning|{'|'.join(m for m in _MONTHS if m not in ('may', 'march'))}"
     r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|spring|summer|autumn|winter|(?:19|20)\d{2})s?\b"
 )
+_REACH = 16
+"""Characters that `_TIME` looks at, at most."""
 
 
 class Span(NamedTuple):
@@ -206,4 +210,4 @@ def _closeness_in(year: int, moment: datetime, span: Span) -> float:
 
 def has_time(text: str) -> bool:
     """Tell whether *text* says when something was."""
-    return _TIME.search(text.lower()) is not None
+    return search(_TIME, text.lower(), reach=_REACH) is not None

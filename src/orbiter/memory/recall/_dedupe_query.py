@@ -13,7 +13,7 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import Query
-from orbiter.memory.recall.near_duplicates import DIGITS, SERIES, Floods, floods_in
+from orbiter.memory.recall.near_duplicates import SERIES, Floods, floods_in, without_digits
 from orbiter.memory.tasks.offload import apart, is_much_text
 
 __all__ = ["both", "thinned", "unflooded"]
@@ -123,7 +123,7 @@ class _Excluded:
             by_words: dict[str, list[MemoryItem]] = {}
             for item in flood:
                 if item.content not in self.texts:
-                    by_words.setdefault(DIGITS.sub("", item.content), []).append(item)
+                    by_words.setdefault(without_digits(item.content), []).append(item)
             for same in by_words.values():
                 chunk = _common([item.content for item in same]) if len(same) > _LINKED else ""
                 self.chunks |= {chunk} if chunk else set()

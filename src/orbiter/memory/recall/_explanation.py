@@ -8,6 +8,7 @@ from orbiter.memory.recall._features import Table, best_passage
 from orbiter.memory.recall._pool import Pool, is_spoken, is_talk, speaker_of
 from orbiter.memory.recall._query_analysis import Question, written
 from orbiter.memory.recall._scoring import Scored
+from orbiter.memory.tasks.offload import count_words
 
 __all__ = [
     "FACT",
@@ -156,7 +157,7 @@ def _texts(question: Question, pool: Pool, table: Table, one: Scored) -> dict[st
     cosine = None if pool.similarity is None else pool.similarity.get(item.id)
     more = ", others more" if table.found[place] else ""
     nearness = means(cosine, strength=table.columns.get("meaning", {place: 0.0})[place])
-    who, count = who_said(item), len(item.content.split())
+    who, count = who_said(item), count_words(item.content)
     size = f"{count} word" if count == 1 else f"{count} words"
     said = f"{'said on' if is_spoken(item) else 'is from'} {_day(item)}"
     source = f"said by {who}" if is_spoken(item) else "was remembered for itself"

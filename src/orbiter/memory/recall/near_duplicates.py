@@ -19,11 +19,11 @@ from zlib import crc32
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.recall._pool import Floods, speaker_of
+from orbiter.memory.tasks.offload import SLICE, cut_at_spaces, find_words, replace_all
 from orbiter.memory.text import words
 from orbiter.memory.text.text_caches import text_cache
 
 __all__ = [
-    "DIGITS",
     "SERIES",
     "Floods",
     "Likeness",
@@ -32,6 +32,7 @@ __all__ = [
     "hinges",
     "said",
     "who_says",
+    "without_digits",
     "without_numbers",
 ]
 
@@ -61,7 +62,7 @@ _MOST_KINDS = 64
 _CENTRES = 3
 """How many of them are tried as the middle of a flood of words that vary."""
 _LONG_WORDS = re.compile(r"[a-z]{4,}")
-DIGITS = re.compile(r"\d+")
+_DIGITS = re.compile(r"\d+")
 _COPY_NUMBER = re.compile(r"\s*(?:\(\d+\)|\[\d+\])[\s.!?]*$")
 _LONGEST_MARK = 40
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -88,8 +89,14 @@ def hinges(content: str) -> tuple[str, ...]:
     return tuple(
         "not" if is_denial else word
         for word in words.tokens(content)
-        if (is_denial := word in _DENIALS or word.endswith("n't")) or any(map(str.isdigit, word))
+        if (is_denial := word in _DENIALS or word.endswith("n't")) or _has_digit(word)
     )
+
+
+def _has_digit(word: str) -> bool:
+    if len(word) <= SLICE:
+        return any(map(str.isdigit, word))
+    return any(any(map(str.isdigit, word[at : at + SLICE])) for at in range(0, len(word), SLICE))
 
 
 @text_cache(max_bytes=_MOST_BYTES)
@@ -99,7 +106,7 @@ def said(content: str) -> tuple[str, ...]:
     Letters of either case are the same, but for a word like `hunteR`, where case means something.
     """
     found = []
-    for word in _SAID.findall(content):
+    for word in find_words(_SAID, content, reach=2):
         plain = word.casefold()
         is_ordinary = word in (plain, word.upper(), word.capitalize())
         token = plain if is_ordinary else word
@@ -217,7 +224,7 @@ class _Wording(NamedTuple):
 
 @text_cache(max_bytes=_MOST_BYTES)
 def _wording(content: str) -> tuple[frozenset[str], str, int]:
-    terms = frozenset(t for t in words.terms(content) if not any(map(str.isdigit, t)))
+    terms = frozenset(term for term in words.terms(content) if not _has_digit(term))
     noes = sum(hinge == "not" for hinge in hinges(content))
     return terms, "" if terms else without_numbers(content), noes
 
@@ -256,7 +263,12 @@ def _by_numbers(
 
 def without_numbers(content: str) -> str:
     """Return a text in lower case, without its numbers."""
-    return DIGITS.sub("", content.casefold()).strip()
+    return without_digits(content.casefold()).strip()
+
+
+def without_digits(text: str) -> str:
+    """Return *text* without its digits."""
+    return replace_all(_DIGITS, lambda _: "", text, reach=0)
 
 
 def _numbers(content: str) -> tuple[str, ...]:
@@ -279,7 +291,7 @@ class Likeness:
 
     def add(self, item: MemoryItem) -> None:
         """Put an item into its group, or begin one."""
-        text = " ".join(item.content.split())
+        text = " ".join(word for piece in cut_at_spaces(item.content) for word in piece.split())
         if not text:
             return
         what = text if self._is_exact else "\0".join(said(text)) or text

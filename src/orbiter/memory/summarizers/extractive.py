@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orbiter.memory.model.query import check_size
+from orbiter.memory.tasks.offload import SLICE, cut_at_spaces
 
 __all__ = ["ExtractiveSummarizer"]
 
@@ -24,9 +25,6 @@ _SENTENCE_END = re.compile(
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]|[^\W_]+(?:['’-][^\W_]+)*")
 _SHORT = 20_000
 """Characters that are summed up at once: a few milliseconds. More are left to a thread."""
-
-_SLICE = 64 * 1024
-"""Characters that one search goes through, for which the interpreter's lock is held."""
 
 _SPECIFIC = re.compile(r"\d|(?<=[a-z,;] )[A-Z]|[@#/_]|[A-Z]{2,}")
 
@@ -95,8 +93,9 @@ def _sentences(prompt: str) -> Iterable[_Sentence]:
 
 def _split(line: str) -> Iterable[str]:
     """Yield the sentences of a line; one that is very long is cut into several."""
-    for start in range(0, len(line), _SLICE):
-        yield from _SENTENCE_END.split(line[start : start + _SLICE])
+    for piece in cut_at_spaces(line):
+        for start in range(0, len(piece), 2 * SLICE):
+            yield from _SENTENCE_END.split(piece[start : start + 2 * SLICE])
 
 
 def _weight(speaker: str, text: str) -> float:

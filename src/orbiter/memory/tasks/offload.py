@@ -9,10 +9,15 @@ __all__ = [
     "MANY",
     "SLICE",
     "apart",
+    "count_words",
     "cut_at_spaces",
+    "cut_before",
+    "find_all",
+    "find_words",
     "has_many_values",
     "is_much_text",
     "replace_all",
+    "search",
 ]
 
 MANY = 500
@@ -21,10 +26,14 @@ MANY = 500
 _MUCH = 100_000
 """Characters of text that are worked on at once."""
 
-SLICE = 64 * 1024
-"""Characters that one pattern reads at once: it keeps the interpreter's lock for as long."""
+SLICE = 4 * 1024
+"""Characters that one pattern reads at once: it keeps the interpreter's lock for as long.
 
-_SPACE = re.compile(r"(?<=[A-Za-z0-9]) (?=[A-Za-z0-9])")
+Less than a millisecond. The event loop takes the lock some ten times for each request, and waits
+for the end of such a call each time.
+"""
+
+_SPACE = re.compile(r"\s")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -63,18 +72,81 @@ def is_much_text(items: Iterable[_HasText]) -> bool:
 
 
 def cut_at_spaces(text: str) -> Iterator[str]:
-    """Yield *text* in pieces of about `SLICE` characters, cut before a space between plain words.
+    """Yield *text* in pieces of about `SLICE` characters, cut before white space.
 
-    What has no such space is one piece, however long.
+    Where there is none for long, a piece is as long as that.
     """
-    start = 0
-    while len(text) - start > 2 * SLICE:
-        space = _SPACE.search(text, start + SLICE)
-        if space is None:
-            break
-        yield text[start : space.start()]
-        start = space.start()
+    yield from cut_before(_SPACE, text)
+
+
+def cut_before(pattern: re.Pattern[str], text: str) -> Iterator[str]:
+    """Yield *text* in pieces of about `SLICE` characters, cut before a match of one character."""
+    start, looked = 0, SLICE
+    while len(text) - looked > SLICE:
+        found = pattern.search(text, looked, looked + SLICE)
+        looked += SLICE
+        if found is not None:
+            yield text[start : found.start()]
+            start = found.start()
+            looked = start + SLICE
     yield text[start:] if start else text
+
+
+def count_words(text: str) -> int:
+    """Return how many words *text* has, as white space parts them."""
+    return sum(len(piece.split()) for piece in cut_at_spaces(text))
+
+
+def find_words(pattern: re.Pattern[str], text: str, *, reach: int) -> Iterator[str]:
+    """Yield what `pattern.findall(text)` returns, for a pattern without groups.
+
+    It matches no white space, and looks at most *reach* characters beyond a match.
+    """
+    for piece in cut_at_spaces(text):
+        if len(piece) <= 2 * SLICE:
+            yield from pattern.findall(piece)
+        else:
+            yield from (found[0] for found in find_all(pattern, piece, reach=reach))
+
+
+def find_all(pattern: re.Pattern[str], text: str, *, reach: int) -> Iterator[re.Match[str]]:
+    """Yield what `pattern.finditer(text)` yields, reading `SLICE` characters at a time.
+
+    *reach* is how many characters beyond a match the pattern looks at, at most, and how many it
+    needs to match at all. Only a match that is longer than a slice is read at once.
+    """
+    at = 0
+    while at < len(text):
+        end = at + SLICE
+        for found in pattern.finditer(text, at, end + reach):
+            if found.start() >= end:
+                break
+            if found.end() > end:  # it may be longer still
+                whole = pattern.search(text, found.start())
+                if whole is None:
+                    return
+                yield whole
+                end = whole.end()
+                break
+            yield found
+        at = end
+
+
+def search(
+    pattern: re.Pattern[str], text: str, start: int = 0, *, reach: int
+) -> re.Match[str] | None:
+    """Return what `pattern.search(text, start)` returns, reading `SLICE` characters at a time.
+
+    *reach* is as for `find_all`.
+    """
+    if len(text) - start <= SLICE:
+        return pattern.search(text, start)
+    for at in range(start, len(text), SLICE):
+        end = at + SLICE
+        found = pattern.search(text, at, end + reach)
+        if found is not None and found.start() < end:
+            return found if found.end() <= end else pattern.search(text, found.start())
+    return None
 
 
 def replace_all(

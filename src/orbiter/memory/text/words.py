@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterator
 from functools import cache
 
-from orbiter.memory.tasks.offload import SLICE, cut_at_spaces
+from orbiter.memory.tasks.offload import SLICE, cut_at_spaces, cut_before, find_all, search
 from orbiter.memory.text.stemming import stem
 
 __all__ = ["VERSION", "passages", "stem", "terms", "tokens"]
@@ -38,6 +38,10 @@ _WORD = (
 )
 _ASCII_WORD = re.compile(r"[a-z0-9]+(?:'(?:d|ll|m|re|s|t|ve)\b|\+\+|#)?")
 """What `_WORD` is for most texts, and three times as fast."""
+_REACH = 4
+"""Characters beyond a word that its pattern looks at, and some more."""
+_ALONE = r"[\x00-\x7f\u4e00-\u9fff]"
+"""Characters that are never joined to the one before them when a text is normalised."""
 _MARKS = re.compile(r"[\u0300-\u036f]")
 # Normalising takes time that grows with the square of so many marks on one letter.
 _PILE = re.compile(r"([^\w\s\x00-\x7f]{32})[^\w\s\x00-\x7f]+")
@@ -64,19 +68,34 @@ def tokens(text: str) -> list[str]:
     if len(text) <= SLICE:
         return _tokens(text)
     # A pattern keeps the interpreter's lock until all of its text is read: others go on between.
-    return [word for piece in cut_at_spaces(text) for word in _tokens(piece)]
+    found: list[str] = []
+    for piece in cut_at_spaces(text):
+        found += _tokens(piece) if len(piece) <= 2 * SLICE else _unspaced_tokens(piece)
+    return found
 
 
 def _tokens(text: str) -> list[str]:
+    folded = _folded(text)
+    return (_ASCII_WORD if folded.isascii() else _compiled(_WORD)).findall(folded)
+
+
+def _unspaced_tokens(text: str) -> list[str]:
+    """Return the words of a long text that has no spaces to cut it at."""
+    folded = "".join(map(_folded, cut_before(_compiled(_ALONE), text)))
+    pattern = _ASCII_WORD if folded.isascii() else _compiled(_WORD)
+    return [word[0] for word in find_all(pattern, folded, reach=_REACH)]
+
+
+def _folded(text: str) -> str:
     text = text.replace("’", "'")
     if text.isascii():
-        return _ASCII_WORD.findall(text.lower())
+        return text.lower()
     text = _PILE.sub(r"\1", text)
     folded = unicodedata.normalize("NFKC", text).casefold()
     if not folded.isascii():
         folded = _MARKS.sub("", unicodedata.normalize("NFD", folded))
         folded = unicodedata.normalize("NFC", folded)
-    return _compiled(_WORD).findall(folded)
+    return folded
 
 
 @cache
@@ -138,9 +157,13 @@ def passages(text: str) -> list[str]:
 
 
 # Looking back for the stop, not ahead for all of them: a line of dots is read once.
-_PIECE = re.compile(r".+?(?:(?<=.[.!?…])(?=\s)|[。！？]|\n|$)\s*", re.DOTALL)
+_SENTENCE = re.compile(r".+?(?:(?<=.[.!?…])(?=\s)|[。！？]|\n|$)\s*", re.DOTALL)
+_STOP = re.compile(r"[.!?…。！？\n](?:(?<=[。！？\n])|(?=\s))\s*")
+"""The end of a sentence, for one that is long; it begins with a character, as that is fast."""
 _SPACED = re.compile(r"\S+\s*")
+_HANDFUL = re.compile(rf"(?:\S+\s*+){{1,{PASSAGE_WORDS}}}")
 _STEP = PASSAGE_WORDS * 2
+_LONG_RUN = re.compile(rf"\S{{{2 * _WORD_LENGTH}}}|\s{{{_STEP - 2 * _WORD_LENGTH}}}")
 # Without a space to cut at, after a comma or the like; without any, anywhere.
 _CHUNK = re.compile(rf".{{1,{_STEP}}}(?<=\W)|.{{1,{_STEP}}}", re.DOTALL)
 # Of an indented or Windows line end, only the line end.
@@ -151,10 +174,12 @@ _RARE_SPACE = re.compile(r"[^\S \n]")
 def _pieces(text: str) -> list[str]:
     """Return sentences, and of one that is too long its words in handfuls."""
     found: list[str] = []
-    for match in _PIECE.finditer(text):  # one at a time, so that other threads go on between
-        sentence = match[0]
+    for sentence in _sentences(text):
         if _size(sentence) <= PASSAGE_WORDS:
             found.append(sentence)
+            continue
+        if _is_plain(sentence):
+            found += [handful[0] for handful in _HANDFUL.finditer(sentence)] or [""]
             continue
         handful, size = "", 0
         for word in _words(sentence):
@@ -167,6 +192,31 @@ def _pieces(text: str) -> list[str]:
             handful, size = handful + word, size + length
         found.append(handful)
     return found
+
+
+def _is_plain(sentence: str) -> bool:
+    """Tell whether every word of a long sentence counts as one: word by word takes ten times."""
+    unspaced = None if sentence.isascii() else _compiled(f"[{_UNSPACED}]")
+    if unspaced is not None and search(unspaced, sentence, reach=0):
+        return False
+    return search(_LONG_RUN, sentence, reach=_STEP) is None
+
+
+def _sentences(text: str) -> Iterator[str]:
+    start = 0
+    while start < len(text):
+        edge = start + 2 * SLICE
+        for found in _SENTENCE.finditer(text, start, edge):
+            if found.end() >= edge < len(text):  # it may be longer still
+                break
+            yield found[0]
+            start = found.end()
+        if start + 2 * SLICE == edge:
+            at = max(start + 1, edge - 2)  # there is no end before
+            stop = search(_STOP, text, at, reach=1)
+            end = len(text) if stop is None else stop.end()
+            yield text[start:end]
+            start = end
 
 
 def _words(sentence: str) -> Iterator[str]:
@@ -183,8 +233,8 @@ def _size(text: str) -> int:
 
     What has hardly any spaces, such as a table or an encoded file, has words of some length.
     """
-    if _RARE_SPACE.search(text):
-        words = len(_SPACE.findall(text)) + 1
+    if search(_RARE_SPACE, text, reach=0):
+        words = sum(1 for _ in find_all(_SPACE, text, reach=1)) + 1
     else:
         words = text.count(" ") + text.count("\n") + 1
     if not text.isascii():
