@@ -1,5 +1,6 @@
 """`serve` and `keys`, as a shell and a terminal see them."""
 
+import gc
 import json
 import re
 import signal
@@ -18,6 +19,7 @@ from tests.cli.terminal import COMMAND, environment
 from tests.timing import HANG
 
 from orbiter.memory.auth import KeyFile
+from orbiter.memory.cli import _run_server
 
 
 @contextmanager
@@ -247,3 +249,17 @@ def test_without_the_extra_it_says_what_to_install(
 
     assert result.exit_code == 1
     assert result.stderr == "error: a server needs uvicorn: pip install 'orbiter-memory[server]'\n"
+
+
+def test_a_server_seldom_looks_at_all_objects_and_leaves_things_as_they_were() -> None:
+    before = gc.get_threshold(), sys.getswitchinterval()
+
+    with _run_server._prompt():
+        full, interval = gc.get_threshold()[2], sys.getswitchinterval()
+        frozen = gc.get_freeze_count()
+
+    assert full >= 10 * before[0][2]
+    assert interval < before[1]
+    assert frozen
+    assert not gc.get_freeze_count()
+    assert (gc.get_threshold(), sys.getswitchinterval()) == before

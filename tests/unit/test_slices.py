@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbiter.memory import AgentMemory, MemoryItem, estimate_tokens
+from orbiter.memory import AgentMemory, HumanMemory, MemoryItem, estimate_tokens
 from orbiter.memory.agent import scope
-from orbiter.memory.context import ContextManager, prompt_fence
+from orbiter.memory.context import ContextManager, _sources, prompt_fence
 from orbiter.memory.conversation import tokens
 from orbiter.memory.recall import _dates, near_duplicates
 from orbiter.memory.recall._dates import has_time
@@ -119,7 +119,7 @@ class Recording:
         (words, "_STOP", words.passages),
         (words, "_SENTENCE", words.passages),
         (words, "_RARE_SPACE", words.passages),
-        (tokens, "_PIECE", estimate_tokens),
+        (tokens, "_ASCII_PIECE", estimate_tokens),
         (tokens, "_BLOB", estimate_tokens),
         (near_duplicates, "_SAID", near_duplicates.said._function),
         (near_duplicates, "_DIGITS", near_duplicates.without_numbers),
@@ -182,6 +182,40 @@ async def test_a_context_of_much_text_is_laid_out_in_a_thread(where: str) -> Non
     context = await manager.assemble(**given)
 
     assert len(context.text) > 200_000
+    assert threading.get_ident() not in threads
+
+
+async def test_many_memories_of_a_context_are_read_in_a_thread() -> None:
+    threads: set[int] = set()
+
+    def trust(_: object) -> Any:
+        threads.add(threading.get_ident())
+        return "low"
+
+    manager = ContextManager(None, trust=trust)
+
+    await manager.assemble("tea?", memories=[MemoryItem(content="tea")] * 200)
+
+    assert threads
+    assert threading.get_ident() not in threads
+
+
+async def test_a_long_conversation_is_sorted_by_owner_in_a_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads: list[int] = []
+    sort = _sources._by_owner
+
+    def noted(*args: Any) -> Any:
+        threads.append(threading.get_ident())
+        return sort(*args)
+
+    monkeypatch.setattr(_sources, "_by_owner", noted)
+    said = [HumanMemory(content="tea") for _ in range(offload.MANY + 1)]
+
+    await ContextManager(None).assemble("tea?", conversation=said)
+
+    assert len(threads) == 1
     assert threading.get_ident() not in threads
 
 

@@ -158,6 +158,11 @@ def test_the_estimate_takes_time_in_proportion_to_the_text(piece: str) -> None:
     assert estimate_tokens(text) > 0
 
 
+@given(st.text(st.characters(max_codepoint=127)))
+def test_plain_letters_are_counted_like_all_others(text: str) -> None:
+    assert len(tokens._ASCII_PIECE.findall(text)) == len(tokens._PIECE.findall(text))
+
+
 def test_a_long_text_has_as_many_tokens_as_its_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "Meet at 10 am,  room 12.\n\nBring ß, 東京 and dead0123456789abcdef0123456789abcde " * 40
     at_once = estimate_tokens(text)

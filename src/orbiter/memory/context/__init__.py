@@ -65,6 +65,8 @@ __all__ = [
 ]
 
 
+_MANY = 100
+"""Memories that are made into entries in a thread: some milliseconds."""
 _MOST_COSTS = 100_000
 """Messages whose cost is remembered; some 20 MB."""
 
@@ -230,18 +232,24 @@ class ContextManager:
             whose = scope if recall_scope is None else recall_scope
             more, foreign = await recall(long_term, input_query, scope=whose, limit=memory_limit)
             found += more
-        parts = Parts(
-            persona=soul.render() if soul else "",
-            summary=summary if summary and summary.strip() else "",
-            task=input_query,
-            history=history,
-            foreign=not_theirs,
-            remembered={
-                "recent": [candidate(episode, self._trust) for episode in episodes],
-                "memories": [candidate(memory, self._trust) for memory in found]
-                + [candidate(memory, self._trust, refused="scope") for memory in foreign],
-            },
-        )
+        persona = soul.render() if soul else ""
+
+        def collected() -> Parts:
+            return Parts(
+                persona=persona,
+                summary=summary if summary and summary.strip() else "",
+                task=input_query,
+                history=history,
+                foreign=not_theirs,
+                remembered={
+                    "recent": [candidate(episode, self._trust) for episode in episodes],
+                    "memories": [candidate(memory, self._trust) for memory in found]
+                    + [candidate(memory, self._trust, refused="scope") for memory in foreign],
+                },
+            )
+
+        count = len(episodes) + len(found) + len(foreign)
+        parts = await apart(count > _MANY, collected)
         if len(self._costs) > _MOST_COSTS:
             self._costs.clear()
 

@@ -21,6 +21,7 @@ from orbiter.memory.model.facts.spans import NO_END, assertions, judged_at
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.model.query import SCOPE_FIELDS, Query
+from orbiter.memory.tasks.offload import MANY, apart
 
 _RACY_NS = 2_000_000_000
 _WORDS = 8  # of a query, each one search
@@ -159,16 +160,26 @@ async def read_conversation(
         items = await source.window(metadata=scope)
     else:
         items = _check_items(source)
-    foreign = _foreign(items, scope)
-    others = set(map(id, foreign))
-    own = [item for item in items if id(item) not in others]
-    # Users are told apart by their id, or by their session where they have none.
-    owners = {
-        (i.metadata.user_id, None if i.metadata.user_id else i.metadata.session_id) for i in own
-    }
+    own, foreign, owners = await apart(len(items) > MANY, _by_owner, items, scope)
     if is_memory and len(owners - {(None, None)}) > 1:
         check_scope(None, "the conversation's memory")
     return own, foreign
+
+
+def _by_owner(
+    items: Sequence[MemoryItem], scope: MemoryMetadata | None
+) -> tuple[list[MemoryItem], list[MemoryItem], set[tuple[str | None, str | None]]]:
+    """Return the items of the scope, the others, and who has those of the scope.
+
+    Users are told apart by their id, or by their session where they have none.
+    """
+    foreign = _foreign(items, scope)
+    others = set(map(id, foreign))
+    own = [item for item in items if id(item) not in others]
+    owners = {
+        (i.metadata.user_id, None if i.metadata.user_id else i.metadata.session_id) for i in own
+    }
+    return own, foreign, owners
 
 
 def _check_items(source: object) -> list[MemoryItem]:

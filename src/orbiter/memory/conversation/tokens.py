@@ -45,6 +45,10 @@ _PIECE = re.compile(
     r"|[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]"  # Chinese, Japanese, Korean
     r"|[^\W\d_A-Za-z]{1,2}|[^\w\s]|_|\n+| {2,}|\t+|\d"
 )
+_ASCII_PIECE = re.compile(
+    r"[A-Z]?[a-z]{1,7}|[^\sA-Za-z0-9]|[0-9]{1,3}|[A-Z]{1,4}| (?=[0-9])|\n+| {2,}|\t+"
+)
+"""What `_PIECE` is for plain letters, and nearly twice as fast."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 _BLOB = re.compile(r"[A-Za-z0-9+/_-]{32,}={0,2}")  # of these, those with a digit
 _DIGIT = re.compile(r"[0-9]")
@@ -72,11 +76,12 @@ def _slices(text: str) -> Iterator[str]:
 
 
 def _estimate(text: str) -> int:
-    count = len(_PIECE.findall(text))
+    piece = _ASCII_PIECE if text.isascii() else _PIECE
+    count = len(piece.findall(text))
     if len(text) >= 32:
         # Hashes and base64 split into far shorter pieces than words do.
         count += sum(
-            len(blob) * 3 // 4 - len(_PIECE.findall(blob))
+            len(blob) * 3 // 4 - len(_ASCII_PIECE.findall(blob))
             for blob in _BLOB.findall(text)
             if _DIGIT.search(blob)
         )

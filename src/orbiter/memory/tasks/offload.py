@@ -68,7 +68,12 @@ def has_many_values(value: object) -> bool:
 
 def is_much_text(items: Iterable[_HasText]) -> bool:
     """Tell whether *items* are many or long, so that to work on their words takes long."""
-    return sum(len(item.content) + _MUCH // MANY for item in items) > _MUCH
+    left = _MUCH
+    for item in items:
+        left -= len(item.content) + _MUCH // MANY
+        if left < 0:
+            return True
+    return False
 
 
 def cut_at_spaces(text: str) -> Iterator[str]:
