@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orbiter.memory import AgentMemory, HumanMemory, MemoryItem, estimate_tokens
@@ -49,6 +49,7 @@ MARK = "ghijklmopqsv"
     ],
 )
 @given(TEXTS, st.integers(1, 9))
+@example("tea\n. tea" + " " * 250, 1)
 def test_a_long_text_is_read_as_a_short_one(read: Any, text: str, size: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(words, "PASSAGE_WORDS", 8)

@@ -212,8 +212,10 @@ def _sentences(text: str) -> Iterator[str]:
             yield found[0]
             start = found.end()
         if start + 2 * SLICE == edge:
-            at = max(start + 1, edge - 2)  # there is no end before
-            stop = search(_STOP, text, at, reach=1)
+            # Before the spaces at the edge there is no end; a stop alone is one where it follows.
+            first = start if start and text[start] in ".!?…" else start + 1
+            last = start + len(text[start:edge].rstrip()) - 1
+            stop = search(_STOP, text, max(first, last), reach=1)
             end = len(text) if stop is None else stop.end()
             yield text[start:end]
             start = end
