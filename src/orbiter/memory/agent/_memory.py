@@ -3,7 +3,6 @@
 import inspect
 import os
 from functools import partial
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +18,7 @@ from orbiter.memory.backends.registry import (
     URL_VARIABLE,
     default_url,
     is_of_server,
+    load_scheme,
     make_folder,
     store_at,
 )
@@ -73,8 +73,7 @@ class AgentMemory:
         """Return a memory; at the address of a server, it is that of `orbiter.memory.client`."""
         address = os.environ.get(URL_VARIABLE) if url is None else url
         if cls is AgentMemory and is_of_server(address):
-            # By its name, as it stands above this.
-            cls = import_module("orbiter.memory.client").RemoteMemory  # noqa: PLW0642
+            cls = _remote_memory()  # type: ignore[assignment]  # noqa: PLW0642
         return super().__new__(cls)
 
     def __init__(  # noqa: PLR0913 - each is a setting people look for
@@ -333,6 +332,18 @@ class AgentMemory:
 
 # What `help` and others show of a class is its `__new__`; people look for the options.
 AgentMemory.__new__.__signature__ = inspect.signature(AgentMemory.__init__)  # type: ignore[attr-defined]
+
+
+def _remote_memory() -> type[AgentMemory]:
+    """Return the class of the client, which stands above this and is registered for `http`."""
+    found = load_scheme("http")
+    if found is None:
+        raise ModuleNotFoundError(
+            "the entry points of orbiter-memory are not installed, so `http://…` leads nowhere: "
+            "pip install 'orbiter-memory[client]'"
+        )
+    remote: type[AgentMemory] = found  # type: ignore[assignment]  # the entry point's own class
+    return remote
 
 
 def _local_model() -> Embeddings | None:

@@ -1,31 +1,125 @@
-"""Which store an address names: the one place where a URL becomes a class.
+"""Registry of URL schemes: which class a store URL names, ours and those of other packages.
 
-Only the driver of the named store is loaded, and nothing is opened.
+A package adds a scheme by an entry point in the group `orbiter_memory.stores`, a program by
+`register_store`. Only the driver of the named store is loaded, and nothing is opened.
 """
 
+import inspect
 import os
 import re
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.audit import AuditMode
 from orbiter.memory.model.protocols import Embeddings
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from orbiter.memory.backends.postgres.store import PostgresMemoryStore
     from orbiter.memory.backends.redis.store import RedisMemoryStore
     from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
 
-__all__ = ["URL_VARIABLE", "default_url", "is_of_server", "store_at"]
+__all__ = [
+    "ENTRY_POINTS",
+    "URL_VARIABLE",
+    "StoreFactory",
+    "default_url",
+    "is_of_server",
+    "known_schemes",
+    "load_scheme",
+    "make_folder",
+    "register_store",
+    "store_at",
+]
+
+ENTRY_POINTS = "orbiter_memory.stores"
+"""The group of entry points by which packages add schemes."""
 
 URL_VARIABLE = "ORBITER_MEMORY_URL"
 """The environment variable that says where memories are kept unless a program says it."""
 
+StoreFactory = Callable[..., Any]
+"""A class or function that is called with a URL and returns the store, not yet opened.
+
+It is given `embeddings=` and `audit=`, too, if it takes arguments of these names.
+"""
+
+_SCHEME = re.compile(r"[a-z][a-z0-9.+-]*")
 _HALF_AN_ADDRESS = re.compile(r"(memory|postgres|postgresql|rediss?|sqlite)(\+\w+)?(:|//)")
 _HALF_A_SERVER = re.compile(r"(localhost|[\w-]+(\.[\w-]+)+|\[[\da-fA-F:]+\]):\d{1,5}(/.*)?")
 _WAYS = "use `sqlite:///file.db`, a path, `memory://`, `postgresql://…` or `redis://…`"
 _SERVERS = ("http://", "https://")
+
+_SQLITE = "orbiter.memory.backends.sqlite.store:SQLiteMemoryStore"
+_POSTGRES = "orbiter.memory.backends.postgres.store:PostgresMemoryStore"
+_REDIS = "orbiter.memory.backends.redis.store:RedisMemoryStore"
+
+_schemes: dict[str, "str | StoreFactory"] = {
+    "memory": _SQLITE,
+    "postgres": _POSTGRES,
+    "postgresql": _POSTGRES,
+    "redis": _REDIS,
+    "redis+cluster": _REDIS,
+    "redis+sentinel": _REDIS,
+    "rediss": _REDIS,
+    "rediss+cluster": _REDIS,
+    "rediss+sentinel": _REDIS,
+    "sqlite": _SQLITE,
+}
+"""Each scheme with what makes its store, or with where that is. `http` and `https` lead to the
+client, which stands above this: they are entry points of this package itself."""
+
+
+def register_store(scheme: str, factory: StoreFactory) -> None:
+    """Let *factory* make the stores of URLs that begin with *scheme*, in this process.
+
+    A scheme that is taken is refused. A package does the same for everyone who installs it by an
+    entry point of that name in the group `orbiter_memory.stores`.
+    """
+    if not _SCHEME.fullmatch(str(scheme)):
+        raise QueryError(
+            f"{scheme!r} is not a valid scheme; use lower-case letters, such as `toy` for `toy://…`"
+        )
+    if not callable(factory):
+        raise QueryError(f"`factory` must be a class or a function, not {factory!r}")
+    if _schemes.get(scheme, factory) is not factory or scheme in _installed():
+        raise QueryError(f"the scheme `{scheme}` is taken; choose another")
+    _schemes[scheme] = factory
+
+
+def known_schemes() -> list[str]:
+    """Return every scheme that a URL may begin with, in order."""
+    return sorted({*_schemes, *_installed()})
+
+
+def load_scheme(scheme: str) -> StoreFactory | None:
+    """Return what makes the stores of *scheme*, importing it, or `None` if nothing does."""
+    made = _schemes.get(scheme)
+    if isinstance(made, str):
+        module, _, name = made.partition(":")
+        loaded: StoreFactory = getattr(import_module(module), name)
+        return loaded
+    if made is not None:
+        return made
+    entry = _installed().get(scheme)
+    return None if entry is None else entry.load()
+
+
+@cache
+def _installed() -> "dict[str, EntryPoint]":
+    """Return the schemes of installed packages; where two have one, it is that found first."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - most programs need it not
+
+    found: dict[str, EntryPoint] = {}
+    for entry in entry_points(group=ENTRY_POINTS):
+        if entry.name not in _schemes:
+            found.setdefault(entry.name, entry)
+    return found
 
 
 def default_url() -> str:
@@ -57,41 +151,57 @@ def store_at(
     A path, or `sqlite:///path`, is a SQLite file; `sqlite:////var/a.db` has an absolute one.
     `memory://` is kept in this process alone and gone with it. `postgresql://…` is a database,
     `redis://…`, `rediss://…`, `redis+sentinel://…` and `redis+cluster://…` a Redis, which keeps
-    no vectors. *audit* has writes logged, or with `"all"` reads, too; Redis keeps no log.
+    no vectors. Other schemes are those of `register_store` and of installed packages. *audit* has
+    writes logged, or with `"all"` reads, too; a store without a log refuses it.
     """
     path = _file(url)
     if path is not None:
-        from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore  # noqa: PLC0415
-
-        return SQLiteMemoryStore(path, embeddings=embeddings, audit=audit)
+        made: SQLiteMemoryStore = _made("sqlite", path, embeddings, audit)
+        return made
     address = str(url)
     if is_of_server(address):
         raise QueryError(
             "`http://…` is a server of memories, not a store; `AgentMemory` itself talks to one, "
             f"and nothing that is made of it; for a store, {_WAYS}"
         )
-    scheme = address.partition("://")[0]
-    if scheme in ("postgresql", "postgres"):
-        from orbiter.memory.backends.postgres.store import PostgresMemoryStore  # noqa: PLC0415
+    store: SQLiteMemoryStore = _made(address.partition("://")[0], address, embeddings, audit)
+    return store
 
-        return PostgresMemoryStore(address, embeddings=embeddings, audit=audit)
-    if scheme.partition("+")[0] in ("redis", "rediss"):
-        from orbiter.memory.backends.redis.store import RedisMemoryStore  # noqa: PLC0415
 
-        if audit is not None:
-            raise UnsupportedError("Redis keeps no audit log; SQLite and Postgres do")
-        return RedisMemoryStore(address)
+def _made(scheme: str, address: str, embeddings: Embeddings | None, audit: AuditMode | None) -> Any:
+    factory = load_scheme(scheme)
+    if factory is None:
+        raise _unknown(scheme)
+    taken = inspect.signature(factory).parameters
+    if audit is not None and "audit" not in taken:
+        name = getattr(factory, "__name__", scheme).removesuffix("MemoryStore")
+        raise UnsupportedError(f"{name} keeps no audit log; SQLite and Postgres do")
+    options = {"embeddings": embeddings, "audit": audit}
+    return factory(address, **{name: value for name, value in options.items() if name in taken})
+
+
+def _unknown(scheme: str) -> QueryError:
     # What stands behind the scheme may hold a password, and what is no scheme, too.
-    shown = f"`{scheme}://…`" if scheme.replace("+", "").isalnum() else "this"
-    raise QueryError(f"{shown} is no address of a store; {_WAYS}")
+    if not _SCHEME.fullmatch(scheme):
+        return QueryError(f"this is not a valid store URL; {_WAYS}")
+    others = [each for each in _installed().keys() | _schemes.keys() if _is_of_others(each)]
+    more = "".join(f", `{each}://…`" for each in sorted(others))
+    return QueryError(
+        f"`{scheme}://…` is not a valid store URL; {_WAYS}{more}; install the package that adds "
+        f"`{scheme}` to the entry points `{ENTRY_POINTS}`, or call `register_store`"
+    )
+
+
+def _is_of_others(scheme: str) -> bool:
+    return not isinstance(_schemes.get(scheme), str) and f"{scheme}://" not in _SERVERS
 
 
 def _file(url: object) -> str | None:
-    """Return the path of a SQLite file, or `None` for what is no file."""
+    """Return the path of a SQLite file, or `None` for what is not one."""
     if isinstance(url, os.PathLike):
         return str(os.fspath(url))
     if not isinstance(url, str) or not url:
-        raise QueryError(f"{url!r} is no address of a store; {_WAYS}")
+        raise QueryError(f"{url!r} is not a valid store URL; {_WAYS}")
     scheme, mark, rest = url.partition("://")
     if not mark:
         if _HALF_AN_ADDRESS.match(url):
