@@ -10,7 +10,7 @@ import orbiter_memory_minilm
 import pytest
 
 from orbiter.memory import EmbeddingError, LocalEmbeddings
-from orbiter.memory.embeddings._token_vectors import MAX_ROWS, code, is_telling
+from orbiter.memory.embeddings._minilm import MAX_ROWS, code, is_telling
 from orbiter.memory.testing import HashEmbeddings
 
 TEXTS = [

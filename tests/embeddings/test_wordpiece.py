@@ -3,7 +3,7 @@
 import orbiter_memory_minilm
 import pytest
 
-from orbiter.memory.embeddings._wordpiece import WordPiece
+from orbiter.memory.embeddings._minilm import WordPiece
 
 
 @pytest.fixture(scope="module")

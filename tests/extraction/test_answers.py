@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from orbiter.memory.errors import ExtractionError
-from orbiter.memory.extraction._parse import read_answer
+from orbiter.memory.extraction._openai import read_answer
 
 MUNICH = {"key": "home_city", "value": "Munich", "messages": ["m1"]}
 
 
 def read(text: str) -> Any:
-    return read_answer(text, messages={"m1": "id-1", "m2": "id-2"}, most=3, told="`tiny`")
+    return read_answer(text, messages={"m1": "id-1", "m2": "id-2"}, max_facts=3, model="`tiny`")
 
 
 def one(**fields: Any) -> str:

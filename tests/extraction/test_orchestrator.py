@@ -24,7 +24,7 @@ from orbiter.memory.extraction import (
     ProposedFact,
     _queue,
 )
-from orbiter.memory.extraction._pending import OVERLAP
+from orbiter.memory.extraction._queue import OVERLAP
 from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.model.items import HumanMemory, MemoryItem
 from orbiter.memory.testing import ManualClock

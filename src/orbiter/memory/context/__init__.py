@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orbiter.memory.context._budget import Dropped
-from orbiter.memory.context._costing import Costs, Section
 from orbiter.memory.context._layout import PRIORITY, Draft, compose
-from orbiter.memory.context._sections import Parts
+from orbiter.memory.context._sections import Costs, Parts, Section
 from orbiter.memory.context._sources import (
     ConversationSource,
     Recall,

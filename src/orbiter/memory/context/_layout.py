@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orbiter.memory.context._budget import Dropped, drop, fit_entries, fit_rounds, round_down
-from orbiter.memory.context._costing import TITLES, Costs, Prices, Section
-from orbiter.memory.context._sections import Parts, sift
+from orbiter.memory.context._sections import TITLES, Costs, Parts, Prices, Section, sift
 from orbiter.memory.context.entries import Candidate, Reason, TrustRule, message_entries, speaker
 from orbiter.memory.context.prompt_fence import NOTICE, closing_line
 from orbiter.memory.conversation.tokens import TokenCounter, count_tokens

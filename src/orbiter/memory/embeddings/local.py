@@ -8,8 +8,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 from orbiter.memory.embeddings._after_fork import Forkable
-from orbiter.memory.embeddings._bounded_gather import in_turns
 from orbiter.memory.model.protocols import Embeddings
+from orbiter.memory.tasks.event_loop import bounded_gather
 
 if TYPE_CHECKING:
     from orbiter.memory.embeddings._minilm import Floats, MiniLM
@@ -75,7 +75,7 @@ class LocalEmbeddings(Embeddings):
         """
         # One more than can run, so that no thread waits for the loop; no more, so that a query
         # which comes meanwhile does not stand behind all of them.
-        return await in_turns(self.aembed, texts, limit=_WORKERS + 1)
+        return await bounded_gather(self.aembed, texts, limit=_WORKERS + 1)
 
     @property
     def detail_dimension(self) -> int:
@@ -87,7 +87,7 @@ class LocalEmbeddings(Embeddings):
 
         Cancelled, it does what `aembed_many` does.
         """
-        return await in_turns(
+        return await bounded_gather(
             lambda text: self._engine.apart(self._details, text), texts, limit=_WORKERS + 1
         )
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NoReturn, Self
 from urllib.parse import urlsplit, urlunsplit
 from weakref import WeakKeyDictionary
 
-from orbiter.memory.embeddings._bounded_gather import in_turns
 from orbiter.memory.embeddings._responses import batches, retry_after, sendable, vectors
 from orbiter.memory.errors import (
     EmbeddingError,
@@ -22,6 +21,7 @@ from orbiter.memory.errors import (
 )
 from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.model.query import check_size
+from orbiter.memory.tasks.event_loop import bounded_gather
 
 if TYPE_CHECKING:
     import openai
@@ -120,7 +120,7 @@ class OpenAIEmbeddings(Embeddings):
         parts = list(batches([sendable(text) for text in texts], size=self._batch_size))
         try:
             async with asyncio.timeout(self.deadline) as limit:
-                found = await in_turns(
+                found = await bounded_gather(
                     lambda part: self._ask(part, limit), parts, limit=self._max_concurrency
                 )
         except MemoryTimeoutError:

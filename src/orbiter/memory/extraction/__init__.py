@@ -6,8 +6,8 @@ Nothing here is in the way of a write: messages are stored first, and read again
 from orbiter.memory.extraction._long_term import LongTermMemory
 from orbiter.memory.extraction._openai import OpenAIExtractor
 from orbiter.memory.extraction._orchestrator import MemoryOrchestrator
-from orbiter.memory.extraction._pending import ExtractionReport, FailedJob
 from orbiter.memory.extraction._protocol import Extractor, ProposedFact
+from orbiter.memory.extraction._queue import ExtractionReport, FailedJob
 from orbiter.memory.model.derived import ExtractionMemory
 
 __all__ = [

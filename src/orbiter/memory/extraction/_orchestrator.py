@@ -16,9 +16,8 @@ from typing import Self
 from orbiter.memory.agent import AgentMemory, Chat, ScopedMemory
 from orbiter.memory.errors import MemoryError, QueryError
 from orbiter.memory.extraction._long_term import LongTermMemory
-from orbiter.memory.extraction._pending import ExtractionReport, home_of
 from orbiter.memory.extraction._protocol import Extractor, check_extractor
-from orbiter.memory.extraction._queue import Queue
+from orbiter.memory.extraction._queue import ExtractionReport, Queue, home_of
 from orbiter.memory.model.derived import ExtractionMemory
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, check_size

@@ -1,4 +1,4 @@
-"""`OneLoop`: holds an object to one running event loop at a time, and tells the others at once.
+"""Event loops: `OneLoop` holds an object to one running loop; `bounded_gather` limits concurrency.
 
 What asyncio has to wait with, locks and events, belongs to the loop it first waited in: shared by
 two loops it raises in one and never wakes the other. So whoever owns such a thing calls `enter`
@@ -7,11 +7,13 @@ before it uses it.
 
 import asyncio
 import os
+from collections.abc import Awaitable, Callable, Sequence
 from threading import Lock
+from typing import TypeVar
 
 from orbiter.memory.errors import EventLoopError
 
-__all__ = ["OneLoop"]
+__all__ = ["OneLoop", "bounded_gather"]
 
 
 class OneLoop:
@@ -50,3 +52,31 @@ class OneLoop:
         """A lock of the loop that has entered."""
         self.enter()
         return self._turn
+
+
+_T = TypeVar("_T")
+_A = TypeVar("_A")
+
+
+async def bounded_gather(
+    call: Callable[[_A], Awaitable[_T]], arguments: Sequence[_A], *, limit: int
+) -> list[_T]:
+    """Return what *call* gives for each argument, in their order, *limit* of them at a time.
+
+    The first error ends all, as a cancellation does; nothing of it runs on when this returns.
+    """
+    results: dict[int, _T] = {}
+    waiting = iter(enumerate(arguments))
+
+    async def work() -> None:
+        for number, argument in waiting:
+            results[number] = await call(argument)
+
+    workers = [asyncio.ensure_future(work()) for _ in range(min(limit, len(arguments)))]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+    return [results[number] for number in range(len(arguments))]
