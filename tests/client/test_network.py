@@ -24,7 +24,7 @@ from orbiter.memory import (
 )
 from orbiter.memory.agent import MemoryEvent
 from orbiter.memory.auth import KeyFile
-from orbiter.memory.client import RemoteMemory, _connections, _retry
+from orbiter.memory.client import RemoteMemory, _retry, _transport
 from orbiter.memory.client._retry import Patience
 from orbiter.memory.server import Settings, create_app, serving
 
@@ -102,8 +102,8 @@ async def test_a_server_that_says_nothing_is_not_waited_for_without_end(proxy: P
 async def test_cancelled_calls_leave_the_connections_to_others(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_connections, "MOST", 4)
-    monkeypatch.setattr(_connections, "_FREE", 60.0)  # a place that is lost is not made good for
+    monkeypatch.setattr(_transport, "MOST", 4)
+    monkeypatch.setattr(_transport, "_FREE", 60.0)  # a place that is lost is not made good for
     async with RemoteMemory(f"http://127.0.0.1:{proxy.port}", timeout=HANG) as memory:
         alice = memory.scope(user_id="alice")
         for turn in range(20):
@@ -139,7 +139,7 @@ async def test_whoever_is_cancelled_leaves_at_once(proxy: Proxy, remote: RemoteM
 async def test_a_pool_that_has_lost_its_places_is_replaced(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_connections, "_FREE", 0.05)
+    monkeypatch.setattr(_transport, "_FREE", 0.05)
     memory = RemoteMemory(f"http://127.0.0.1:{proxy.port}")
     connections = await memory._link._here()
     lost = connections._calls

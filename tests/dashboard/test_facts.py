@@ -9,9 +9,8 @@ from tests.server.conftest import Client, Served, new_key
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.auth import KeyFile
-from orbiter.memory.server.dashboard import fact_history, facts_page
-from orbiter.memory.server.dashboard.fact_timeline import axis_of, row_of, scrub_of
-from orbiter.memory.server.dashboard.time_axis import ticks_of
+from orbiter.memory.server.dashboard import facts_page
+from orbiter.memory.server.dashboard.fact_timeline import axis_of, row_of, scrub_of, ticks_of
 
 ANN = {"user_id": "ann"}
 HOSTILE = "<script>alert(1)</script>\u202egnp"
@@ -67,7 +66,7 @@ async def test_keys_are_in_natural_order_and_in_pages(
 async def test_a_history_comes_in_pages_below_what_can_be_done(
     memory: AgentMemory, served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fact_history, "_AT_ONCE", 2)
+    monkeypatch.setattr(facts_page, "_AT_ONCE", 2)
     facts = memory.scope(**ANN).facts
     for year in (2019, 2021, 2023):
         await facts.put("city", f"Town {year}", valid_from=_day(year))

@@ -15,8 +15,8 @@ from orbiter.memory import AgentMemory
 from orbiter.memory.agent import MemoryEvent
 from orbiter.memory.auth import KeyFile
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.server.dashboard.connect_page import snippets
 from orbiter.memory.server.dashboard.facets import Filters, facets
+from orbiter.memory.server.dashboard.home_page import snippets
 from orbiter.memory.server.dashboard.live_feed import MOST, as_row, merged
 from orbiter.memory.server.dashboard.templating import visible
 

@@ -13,7 +13,7 @@ from orbiter.memory import AgentMemory, MemoryItem
 from orbiter.memory.auth import KeyFile
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.server.dashboard import map_page, map_points
-from orbiter.memory.server.dashboard.map_facets import facet
+from orbiter.memory.server.dashboard.map_points import facet
 from orbiter.memory.server.dashboard.projection import directions_of_words, lay_out
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.testing.servers import (

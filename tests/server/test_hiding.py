@@ -14,7 +14,7 @@ from orbiter.memory.backends.redis.store import RedisMemoryStore
 from orbiter.memory.errors import MemoryConnectionError, UnsupportedError
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.reports import Erasure
-from orbiter.memory.server.http.redaction import problem_for, report_for
+from orbiter.memory.server.http.error_responses import problem_for, report_for
 
 BARE = {"with_mcp": False, "with_dashboard": False}
 BOB = Principal("admin", MemoryMetadata(user_id="bob"), "bob", "12345678")

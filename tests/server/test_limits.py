@@ -19,7 +19,7 @@ from orbiter.memory.auth import KeyFile
 from orbiter.memory.server.http import connection_limit
 from orbiter.memory.server.http.connection_limit import Lobby, Visitor, most_connections
 from orbiter.memory.server.http.error_responses import Refused
-from orbiter.memory.server.http.rate_limit import Buckets
+from orbiter.memory.server.http.limits import Buckets
 
 BARE = {"with_mcp": False, "with_dashboard": False}
 HEAD = (

@@ -217,7 +217,7 @@ def _open_keys(keys: "KeyFile | None") -> int:
 
 
 def _is_private(settings: "Settings") -> bool:
-    from orbiter.memory.server.http.hosts import is_loopback  # noqa: PLC0415
+    from orbiter.memory.server.http.browser_security import is_loopback  # noqa: PLC0415
 
     is_here = settings.host == "localhost" or is_loopback(settings.host)
     return is_here or settings.tls_cert is not None

@@ -4,24 +4,27 @@ A method has the name, the signature and the documentation of the local one. Wha
 bound as Python would, sent, and what comes back is the same value, or the same error.
 """
 
+import asyncio
 import inspect
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import wraps
 from typing import Any, TypeVar
 from uuid import uuid4
 
+from orbiter.memory.agent.inputs import RESERVED
 from orbiter.memory.agent.results import Page
 from orbiter.memory.agent.telemetry import observed
-from orbiter.memory.client._read_response import UNREADABLE
-from orbiter.memory.client._remote_jobs import Progress, report_of
-from orbiter.memory.client._reserved_ids import NOBODYS, is_nobodys_key, nobodys_id
+from orbiter.memory.backends.arguments import is_item_id
+from orbiter.memory.client._read_response import UNREADABLE, Answer
 from orbiter.memory.client._transport import Link, Request
 from orbiter.memory.errors import ItemNotFoundError, MemoryConnectionError, QueryError
 from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.wire import Operation, Target, operations_of, write_call
+from orbiter.memory.wire import Operation, Target, load_error, operations_of, write_call
 
 __all__ = ["Caller", "called_by"]
+
 
 _Class = TypeVar("_Class", bound="type[Caller]")
 
@@ -33,6 +36,16 @@ _PAGE = 1_000
 """What a server gives at a time, unless it was set up otherwise."""
 _DEFAULT_PAGE = 50
 _SPOKEN_AS = {"memory": "store.", "scope": "", "past_facts": "facts."}
+
+
+Progress = Callable[[int, int], None]
+_ACCEPTED = 202
+NOBODYS = RESERVED
+"""What is sent in the place of an id that cannot be: it is the id of nothing, too."""
+
+_IDS = ("item_id", "fact_id", "item")
+_LONGEST_KEY = 200
+_FOR_NOTHING = ("get", "history", "end", "revert")
 
 
 class Caller:
@@ -183,3 +196,84 @@ def _has_item(given: Mapping[str, Any]) -> bool:
     what = given.get("what", given.get("things"))
     things = what if isinstance(what, list | tuple) else [what]
     return any(isinstance(thing, MemoryItem) for thing in things)
+
+
+_OFTEN, _SELDOM = 1, 20
+"""Seconds that the server is asked to wait for the end: with a bar to move, and without."""
+
+
+async def report_of(link: Link, request: Request, progress: Progress | None) -> Any:
+    """Return what a long call returned, as JSON; raise what it raised.
+
+    It takes as long as it takes: the time of a call counts for each request of it.
+    """
+    # Whole seconds, and less than the time in which an answer must be here.
+    wait = int(min(_SELDOM if progress is None else _OFTEN, link.timeout / 2))
+    prefer = {"Prefer": f"wait={wait}"}
+    headers = {**request.headers, **prefer, "Idempotency-Key": uuid4().hex}
+    answer = await link.send(replace(request, headers=headers, may_repeat=True))
+    if answer.status != _ACCEPTED:
+        return answer.json()
+    while True:
+        job = _read(answer, link)
+        if progress is not None:
+            progress(job["progress"]["done"], job["progress"]["total"] or 0)
+        if job["state"] == "failed":
+            raise load_error(job["problem"].get("status", 500), job["problem"])
+        if job["state"] == "done":
+            return job["report"]
+        if not wait:
+            await asyncio.sleep(link.timeout / 4)
+        answer = await link.send(Request("GET", f"/v1/jobs/{job['id']}", headers=prefer))
+
+
+def _read(answer: Answer, link: Link) -> dict[str, Any]:
+    """Return a job that can be followed; `MemoryConnectionError` for anything else."""
+    try:
+        job = answer.json()
+        is_job = str(job["id"]).isalnum() and job["state"] in (
+            "queued",
+            "running",
+            "done",
+            "failed",
+        )
+        is_told = job["state"] != "failed" or isinstance(job["problem"], dict)
+        is_job = is_job and is_told and isinstance(job["progress"]["done"], int)
+    except UNREADABLE:
+        is_job = False
+    if not is_job:
+        raise MemoryConnectionError(
+            f"`{link.address.url}` answered with something else than a job; is it of another "
+            "version?"
+        )
+    if job["state"] == "done" and job["report"] is None:
+        raise MemoryConnectionError(
+            f"`{link.address.url}` has done this and was started again since, so that its report "
+            "is gone"
+        )
+    return dict(job)
+
+
+def nobodys_id(operation: Operation, given: Mapping[str, Any]) -> str | None:
+    """Return the name of the argument that is an id that nothing can have, if one is.
+
+    `QueryError` for what is no id at all.
+    """
+    if operation.target == "audit":
+        return None
+    names = ("at",) if operation.id == "chat.fork" else _IDS
+    for name in names:
+        value = given.get(name)
+        if value is not None and not isinstance(value, MemoryItem) and not is_item_id(value):
+            return name
+    return None
+
+
+def is_nobodys_key(operation: Operation, given: Mapping[str, Any]) -> bool:
+    """Tell whether a call asks for a fact under a key that none can have; none can be put there."""
+    key = given.get("key")
+    if not isinstance(key, str) or len(key) <= _LONGEST_KEY:
+        return False
+    if operation.name in _FOR_NOTHING:
+        return True
+    raise QueryError(f"`key`: {len(key):,} characters, at most {_LONGEST_KEY} are allowed")

@@ -9,19 +9,17 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from time import monotonic
-from typing import TYPE_CHECKING
 from weakref import ReferenceType, finalize, ref
 
+import httpx
+
 from orbiter.memory.agent import EventStream, MemoryEvent
+from orbiter.memory.client._read_response import UNREADABLE, lines_of, loaded
 from orbiter.memory.client._retry import Patience
+from orbiter.memory.client._transport import Link, Request
 from orbiter.memory.errors import MemoryConnectionError, MemoryError, MemoryTimeoutError
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.wire import EVENT
-
-if TYPE_CHECKING:
-    import httpx
-
-    from orbiter.memory.client._transport import Link, Request
 
 __all__ = ["RemoteEvents"]
 
@@ -44,7 +42,7 @@ _UNREAD = "an event that cannot be read here; is the server of another version?"
 class RemoteEvents(EventStream):
     """What happens from now on in a memory on a server, until this memory is closed."""
 
-    def __init__(self, link: "Link", request: "Request", scope: MemoryMetadata) -> None:
+    def __init__(self, link: Link, request: Request, scope: MemoryMetadata) -> None:
         super().__init__(scope)
         self._wanted = {}  # the server knows whose events these are
         self._link = link
@@ -118,7 +116,7 @@ class RemoteEvents(EventStream):
             await asyncio.sleep(_QUIET)
 
 
-async def _feed(link: "Link", request: "Request", listener: ReferenceType[RemoteEvents]) -> None:
+async def _feed(link: Link, request: Request, listener: ReferenceType[RemoteEvents]) -> None:
     """Tell the listener what comes, until nobody holds it any more."""
     tried, is_new = 0, True
     while True:
@@ -181,13 +179,11 @@ def _missed(stream: RemoteEvents, what: str) -> MemoryEvent:
     return MemoryEvent("missed", datetime.now(UTC), stream._scope, detail=what)  # noqa: SLF001
 
 
-async def _events_of(answer: "httpx.Response") -> AsyncIterator[MemoryEvent | None]:
+async def _events_of(answer: httpx.Response) -> AsyncIterator[MemoryEvent | None]:
     """Yield the events of an answer; signs of life, and what else it says, are left out.
 
     `None` stands for one that cannot be read: of a kind that is not known here, or damaged.
     """
-    from orbiter.memory.client._read_response import UNREADABLE, lines_of, loaded  # noqa: PLC0415 - httpx
-
     data: list[bytes] = []
     size = 0
     async for line in lines_of(answer, most=_LONGEST):

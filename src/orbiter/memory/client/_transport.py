@@ -7,25 +7,26 @@ has done nothing, or where doing it twice is doing it once.
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import NoReturn
+from dataclasses import dataclass, field
+from typing import NoReturn, Protocol
 from urllib.parse import urlencode
 from weakref import WeakKeyDictionary, WeakSet
 
 import httpx
 
-from orbiter.memory.client._connections import CONNECT, Connections, Request
-from orbiter.memory.client._http_errors import (
+from orbiter.memory.client._read_response import (
+    UNREADABLE,
+    Answer,
     is_cut,
     is_passing,
     is_unsent,
     is_untrusted,
     no_answer,
+    read_whole,
     refusal,
 )
-from orbiter.memory.client._read_response import Answer, read_whole
-from orbiter.memory.client._remote_events import RemoteEvents
 from orbiter.memory.client._retry import Patience
 from orbiter.memory.client._server_url import Address
 from orbiter.memory.errors import (
@@ -38,12 +39,137 @@ from orbiter.memory.model.items import MemoryMetadata
 
 __all__ = ["Link", "Request"]
 
+
+CONNECT = 10.0
+"""Most seconds until a connection is there."""
+
+MOST = 256
+"""How many requests are on their way at a time; others wait for their turn."""
+
+_FREE = 1.0
+"""Seconds to wait for a place in the pool: there is one, unless it was lost."""
+
+
 _SILENCE = 300.0
-_BUSY, _AWAY = 429, (502, 503)
 _PROBLEM = 2**20
 """Most bytes of what a stream says instead of beginning."""
 
+_BUSY, _AWAY = 429, (502, 503)
 _FAILED = (httpx.HTTPError, httpx.InvalidURL, MemoryConnectionError, MemoryTimeoutError)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request, as it is sent however often."""
+
+    verb: str
+    path: str
+    """With the `/` it begins with, and percent-encoded."""
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    may_repeat: bool = True
+    """Whether to do it twice is to do it once."""
+    until: float | None = None
+    """When it must be answered, by the clock of the loop; unless said, the link knows."""
+    meeting: float | None = None
+    """Seconds after which nobody is there, for a request that asks just that."""
+
+
+class Connections:
+    """The connections of one event loop: one kind for calls, one for streams."""
+
+    def __init__(self, make: Callable[[httpx.Limits], httpx.AsyncClient]) -> None:
+        self._make = make
+        self._calls = self._new_calls()
+        # What listens keeps its connection, and must leave one for everybody else.
+        self.streams = make(httpx.Limits(max_connections=None, max_keepalive_connections=0))
+        self._old: list[httpx.AsyncClient] = []
+        self._running: set[asyncio.Task[Answer]] = set()
+        self._turns = asyncio.Semaphore(MOST)
+        self.life = self._live()
+
+    def _new_calls(self) -> httpx.AsyncClient:
+        return self._make(
+            httpx.Limits(
+                max_connections=MOST, max_keepalive_connections=MOST // 4, keepalive_expiry=4.0
+            )
+        )
+
+    async def exchange(self, request: Request, url: str, *, until: float) -> Answer:
+        """Send *request* once, and return the answer; `MemoryTimeoutError` if it is not in time.
+
+        Raises what httpx raises. Whoever is cancelled while waiting for a turn has sent nothing.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout_at(until):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise MemoryTimeoutError("too many requests wait for an answer") from None
+        task = loop.create_task(self._send(self._calls, request, url, until))
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        await asyncio.wait([task], timeout=max(0.0, until - loop.time()))
+        if not task.done():
+            raise MemoryTimeoutError("the answer is not complete")
+        if task.cancelled():
+            raise MemoryConnectionError("the memory was closed before an answer came")
+        return task.result()
+
+    def _ended(self, task: "asyncio.Task[Answer]") -> None:
+        self._running.discard(task)
+        self._turns.release()
+        if not task.cancelled():
+            task.exception()  # whoever asked may be gone, and has no use for it
+
+    async def _send(
+        self, client: httpx.AsyncClient, request: Request, url: str, until: float
+    ) -> Answer:
+        left = max(until - asyncio.get_running_loop().time(), 0.001)
+        timeout = httpx.Timeout(left, connect=min(CONNECT, left), pool=min(_FREE, left))
+        try:
+            async with client.stream(
+                request.verb,
+                url,
+                content=request.body,
+                headers=dict(request.headers),
+                timeout=timeout,
+            ) as answer:
+                return await read_whole(answer, until=until)
+        except httpx.PoolTimeout:
+            self._renew(client)
+            raise
+        except UNREADABLE as exc:
+            raise MemoryConnectionError(f"an answer cannot be read ({exc!r})") from exc
+
+    def _renew(self, client: httpx.AsyncClient) -> None:
+        """Begin anew: a pool that has no place for one whose turn it is has lost some."""
+        if self._calls is client:
+            self._old.append(client)  # what is on its way there may still arrive
+            self._calls = self._new_calls()
+
+    async def _live(self) -> AsyncGenerator[None, None]:
+        """Close the connections when it ends; a loop ends its generators before itself."""
+        try:
+            yield
+        finally:
+            for task in list(self._running):
+                task.cancel()
+            if self._running:
+                await asyncio.wait(list(self._running))
+            for client in (self._calls, self.streams, *self._old):
+                await client.aclose()
+
+
+class Listener(Protocol):
+    """A stream of events that calls wait for until the server feeds it."""
+
+    async def is_listening(self, *, until: float | None = None) -> None:
+        """Wait until the server listens, not longer than *until*."""
+
+    async def aclose(self) -> None:
+        """End the stream."""
 
 
 class Link:
@@ -54,7 +180,7 @@ class Link:
 
     def __init__(self, address: Address, *, patience: Patience) -> None:
         self.address = address
-        self.streams: WeakSet[RemoteEvents] = WeakSet()
+        self.streams: WeakSet[Listener] = WeakSet()
         self._patience = patience
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Connections] = (
             WeakKeyDictionary()

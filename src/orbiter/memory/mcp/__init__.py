@@ -5,15 +5,12 @@ Whose memories a call is about is decided there, and never by the model that cal
 SDK is loaded by `build`, so that nobody pays for it who serves nothing.
 """
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, get_args
 
 from orbiter.memory.errors import QueryError
+from orbiter.memory.mcp._caller import HandleOfCall
 
 if TYPE_CHECKING:
-    from mcp.server.mcpserver import Context
-
-    from orbiter.memory.agent import ScopedMemory
     from orbiter.memory.mcp.sdk_server import MemoryServer
 
 __all__ = ["PROFILES", "HandleOfCall", "Profile", "build"]
@@ -23,9 +20,6 @@ Profile = Literal["memory", "kg", "openai"]
 
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 """All of them."""
-
-HandleOfCall = Callable[["Context"], "ScopedMemory"]
-"""Returns whose memories a call is about; over HTTP, `request_context.request` is its request."""
 
 
 def build(
@@ -46,6 +40,6 @@ def build(
         raise ModuleNotFoundError(
             "the Model Context Protocol needs its SDK: pip install 'orbiter-memory[server]'"
         ) from exc
-    from orbiter.memory.mcp._build import build_server  # noqa: PLC0415 - it loads the SDK
+    from orbiter.memory.mcp.sdk_server import build_server  # noqa: PLC0415 - it loads the SDK
 
     return build_server(handle_of_call, tools=tools, read_only=read_only, name=name)

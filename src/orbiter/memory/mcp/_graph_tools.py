@@ -10,13 +10,12 @@ from mcp.server.mcpserver import Context
 from mcp_types import CallToolResult
 from pydantic import BaseModel, Field
 
-from orbiter.memory.mcp._client_name import source_of_call
-from orbiter.memory.mcp._tool_errors import plain
-from orbiter.memory.mcp._tools import Definition, answer
+from orbiter.memory.mcp._caller import source_of_call
+from orbiter.memory.mcp._tools import Definition, answer, plain
 from orbiter.memory.mcp.graph import Entity, Graph, Relation
 
 if TYPE_CHECKING:
-    from orbiter.memory.mcp import HandleOfCall
+    from orbiter.memory.mcp._caller import HandleOfCall
 
 __all__ = ["GraphTools"]
 

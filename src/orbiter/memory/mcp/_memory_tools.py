@@ -1,30 +1,17 @@
 """The seven tools of the profile `memory`: what a model needs to remember, and nothing more."""
 
 import shlex
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 from mcp.server.mcpserver import Context
 from mcp_types import CallToolResult
-from pydantic import Field
+from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 
 from orbiter.memory.agent.inputs import labels, read
 from orbiter.memory.errors import ItemNotFoundError, QueryError
-from orbiter.memory.mcp._client_name import source_of_call
+from orbiter.memory.mcp._caller import source_of_call
 from orbiter.memory.mcp._dedupe import remember_once
-from orbiter.memory.mcp._memory_shapes import (
-    Added,
-    ContextText,
-    Deleted,
-    Hit,
-    Hits,
-    Importance,
-    Kind,
-    Listed,
-    Part,
-    Since,
-    Tags,
-    Texts,
-)
 from orbiter.memory.mcp._rendering import (
     Memory,
     entry_of,
@@ -34,20 +21,94 @@ from orbiter.memory.mcp._rendering import (
     shown,
     within_budget,
 )
-from orbiter.memory.mcp._tool_errors import plain, told_of
-from orbiter.memory.mcp._tools import Definition, answer
+from orbiter.memory.mcp._tools import Definition, answer, plain, told_of
 from orbiter.memory.model.filters import Where
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
-    from orbiter.memory.mcp import HandleOfCall
+    from orbiter.memory.mcp._caller import HandleOfCall
     from orbiter.memory.model.items import MemoryItem
 
 __all__ = ["MemoryTools"]
 
+
+_MOST = 50
+
+
+Importance = Annotated[float | None, Field(ge=0, le=1)]
+# Plain texts with no default but "": the SDK reads a text that may be `null` as JSON first.
+Kind = Annotated[str, Field(description="item, human, ai, tool, fact, summary")]
 _MOST_HITS = 50
 _PART = 12_000
 """Characters that `memory_get` returns at a time."""
+
+
+class Added(BaseModel):
+    """What `memory_add` stored, or had stored before."""
+
+    ids: list[str]
+
+
+class Hit(Memory):
+    """A memory that answers a question."""
+
+    score: float
+    why: str
+
+
+class Hits(BaseModel):
+    """What `memory_search` found, best first."""
+
+    results: list[Hit]
+
+
+class Part(Memory):
+    """A memory, or a part of a long one."""
+
+    next_offset: int | None = None
+
+
+class Deleted(BaseModel):
+    """What `memory_delete` removed."""
+
+    id: str
+    restore: str
+
+
+class Listed(BaseModel):
+    """A page of memories, newest first."""
+
+    memories: list[Memory]
+    next: str | None = None
+
+
+class ContextText(BaseModel):
+    """What is known for a task."""
+
+    text: str
+    tokens: int
+    ids: list[str]
+    left_out: int
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _as_instant(value: object) -> object:
+    """Read a day as its beginning, and a time without a zone as UTC."""
+    if not isinstance(value, str):
+        return value
+    try:
+        found = datetime.fromisoformat(value.strip())
+    except ValueError:
+        raise ValueError("use a date such as 2026-11-01 or 2026-11-01T10:00Z") from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+Texts = Annotated[list[str], BeforeValidator(_as_list), Field(min_length=1, max_length=_MOST)]
+Tags = Annotated[list[str] | None, BeforeValidator(_as_list)]
+Since = Annotated[datetime | None, BeforeValidator(_as_instant), WithJsonSchema({"type": "string"})]
 
 
 class MemoryTools:

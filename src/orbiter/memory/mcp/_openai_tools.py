@@ -15,7 +15,7 @@ from orbiter.memory.mcp._resources import item_uri
 from orbiter.memory.mcp._tools import Definition, answer
 
 if TYPE_CHECKING:
-    from orbiter.memory.mcp import HandleOfCall
+    from orbiter.memory.mcp._caller import HandleOfCall
 
 __all__ = ["OpenAITools"]
 

@@ -4,17 +4,42 @@ Every token of a definition is paid in every turn of every conversation, so titl
 nothing and `null` as an alternative are left out. What is checked is the function's own signature.
 """
 
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from mcp.server.mcpserver.tools import Tool
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
-__all__ = ["Definition", "answer", "make_tool"]
+from orbiter.memory.errors import ItemNotFoundError, MemoryError, VersionConflict
+from orbiter.memory.wire.problems import place_of, status_of
+
+__all__ = ["Definition", "answer", "make_tool", "plain", "refused", "told_of"]
+
 
 _Schema = dict[str, Any]
+
+
+_MISTAKES = (*range(400, 500), 501)
+"""The statuses of what a caller can mend; the rest are faults of the store or what it needs."""
+
+_MOST_NAME = 256
+_MOST_TOLD = 4_000
+_TOOL_WORDS = (
+    ("list() shows what there is", "`memory_list` shows what there is"),
+    ("start anew without it", "call again without `cursor`"),
+    (
+        "; `facts.put(key, value)` records another, `facts.retract(id)` takes it back",
+        "; it cannot be changed here: add a memory that says what is true now",
+    ),
+)
+"""What an error advises a programmer to do, and what that is for a model."""
+
+_SCOPES = ("user", "session", "task", "agent", "scope", "everyone", "owner")
+_SETTLED = "there is no such argument; leave it out. Whose memories these are is settled elsewhere"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +111,86 @@ def _slimmed(name: str, value: Any) -> Any:
     if isinstance(value, list):
         return [_slim(each) if isinstance(each, dict) else each for each in value]
     return value
+
+
+def told_of(error: BaseException, *, is_far: bool = False, takes: Iterable[str] = ()) -> str:
+    """Return what went wrong in words that a model can act on.
+
+    With *is_far* it goes to another computer, which is not told where the store is. The tool that
+    was called *takes* arguments of these names.
+    """
+    if isinstance(error, VersionConflict):
+        return _changed(error)
+    if isinstance(error, ItemNotFoundError):
+        return (
+            f"there is no memory `{plain(error.item_id)}` here; `memory_search` and `memory_list` "
+            "show what there is"
+        )
+    if isinstance(error, ValidationError):
+        return "; ".join(
+            _fault(
+                fault["loc"],
+                _unknown(fault["loc"], list(takes))
+                if fault["type"] == "extra_forbidden"
+                else fault["msg"],
+            )
+            for fault in error.errors()
+        )
+    is_fault = status_of(error) not in _MISTAKES
+    if isinstance(error, MemoryError) and not (is_far and is_fault):
+        text = str(error)
+        for said, way in _TOOL_WORDS:
+            text = text.replace(said, way)
+        return _one_line(text, _MOST_TOLD)
+    # Never its words: they may be a memory's.
+    logging.getLogger("orbiter.memory").error("a call failed: %s", place_of(error))
+    is_stores = isinstance(error, MemoryError)
+    what = "store failed; try" if is_stores else "memory failed inside; nobody needs to try"
+    return f"the {what} it again. The server's log says where"
+
+
+def _changed(error: VersionConflict) -> str:
+    name = plain(error.item_id)
+    if not error.found:
+        return f"the memory `{name}` was deleted meanwhile; nothing was changed"
+    return (
+        f"the memory `{name}` has version {error.found} by now, not {error.expected}; nothing was "
+        "changed. Read it again with `memory_get`, and repeat the change with `expected_version` "
+        f"{error.found} if it is still right"
+    )
+
+
+def plain(name: str, *, most: int = _MOST_NAME) -> str:
+    """Return a name that somebody gave as it may stand between backticks.
+
+    An id is free text: it must not look like words of this server, nor steer a terminal.
+    """
+    return _one_line(name, most).replace("`", "'")
+
+
+def _one_line(text: str, most: int) -> str:
+    shown = "".join(each if each.isprintable() else " " for each in text[:most])
+    return shown if len(text) <= most else f"{shown}…"
+
+
+def _unknown(place: tuple[int | str, ...], takes: list[str]) -> str:
+    """Say what to do about an argument that a tool has not."""
+    given = str(place[0]) if place else ""
+    if given.lower().startswith(_SCOPES):
+        return _SETTLED
+    near = get_close_matches(given, takes, n=1)
+    if len(place) == 1 and near:
+        return f"there is no such argument; did you mean `{near[0]}`?"
+    listed = f"; there are `{'`, `'.join(takes)}`" if takes and len(place) == 1 else ""
+    return f"there is no such argument, leave it out{listed}"
+
+
+def _fault(place: tuple[int | str, ...], text: str) -> str:
+    where = plain(".".join(str(each) for each in place))
+    said = text.removeprefix("Value error, ")
+    return f"`{where}`: {said}" if where else said
+
+
+def refused(text: str) -> CallToolResult:
+    """Return the answer to a call that did nothing."""
+    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)

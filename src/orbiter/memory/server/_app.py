@@ -64,6 +64,7 @@ def create_app(
     app.state.running = []
     app.state.transfers = Counter()
     app.state.streams = Counter()
+    app.state.problem_page = None
     _add_optional(app, settings)
     return app
 
@@ -88,8 +89,10 @@ def _add_optional(app: Starlette, settings: Settings) -> None:
         app.state.running.append(running)
     if settings.with_dashboard:
         from orbiter.memory.server.dashboard import routes  # noqa: PLC0415
+        from orbiter.memory.server.dashboard.page import as_page  # noqa: PLC0415
         from orbiter.memory.server.dashboard.slow_parts import Works  # noqa: PLC0415
 
+        app.state.problem_page = as_page
         app.state.works = Works()
         app.state.running.append(app.state.works.running)
         app.router.routes.extend(routes())

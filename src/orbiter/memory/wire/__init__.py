@@ -4,8 +4,16 @@ One table says which call is which request; the server routes by it, its OpenAPI
 written from it, and the client has its methods from it. Nothing here knows HTTP's machinery.
 """
 
-from orbiter.memory.wire._operations import REQUIRED, Operation, Param, Target
-from orbiter.memory.wire._table import OPERATIONS, REST_ONLY, TARGET_PARAMS, operations_of
+from orbiter.memory.wire._table import (
+    OPERATIONS,
+    REQUIRED,
+    REST_ONLY,
+    TARGET_PARAMS,
+    Operation,
+    Param,
+    Target,
+    operations_of,
+)
 from orbiter.memory.wire.calls import Call, parse, write_call
 from orbiter.memory.wire.codecs import Codec
 from orbiter.memory.wire.problems import dump_error, load_error, problem

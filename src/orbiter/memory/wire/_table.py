@@ -1,8 +1,10 @@
 """The table of all calls: the server routes by it, and the client has its methods from it."""
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
+from orbiter.memory.auth import Role
 from orbiter.memory.errors import MessageError
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.wire import result_codecs as results
@@ -20,9 +22,8 @@ from orbiter.memory.wire._item_codecs import (
     VALUE,
     WHAT,
 )
-from orbiter.memory.wire._operations import REQUIRED, Operation, Param, Target
-from orbiter.memory.wire._recall_codecs import CONTEXT, RECALLED
 from orbiter.memory.wire.codecs import (
+    ETAG,
     FLAG,
     INSTANT,
     NOTHING,
@@ -35,9 +36,26 @@ from orbiter.memory.wire.codecs import (
     list_of,
     optional,
 )
-from orbiter.memory.wire.etag import ETAG
+from orbiter.memory.wire.result_codecs import CONTEXT, RECALLED
 
-__all__ = ["OPERATIONS", "REST_ONLY", "TARGET_PARAMS", "operations_of"]
+__all__ = [
+    "OPERATIONS",
+    "REQUIRED",
+    "REST_ONLY",
+    "TARGET_PARAMS",
+    "Operation",
+    "Param",
+    "Target",
+    "operations_of",
+]
+
+
+Target = Literal["memory", "scope", "chat", "facts", "past", "past_facts", "audit"]
+"""The class a call belongs to: `AgentMemory`, `ScopedMemory`, `Chat`, `Facts`, …"""
+
+REQUIRED: Any = object()
+"""The default of a parameter that has none."""
+
 
 _FORMATS = choice("openai", "openai-responses", "anthropic", "gemini")
 _MODE = choice("hybrid", "words", "meaning", "recent")
@@ -45,6 +63,69 @@ _GROUP = choice("drop", "keep", "complete")
 _NO = False
 _CHAT_ID: Codec[Any] = Codec(lambda chat: chat.id, TEXT.load, TEXT.schema)
 """A `Chat` crosses as its name; the client makes its own of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One argument of a call, and where a request carries it."""
+
+    name: str
+    codec: Codec[Any]
+    place: Literal["path", "query", "body", "header"]
+    default: Any = REQUIRED
+    header: str = ""
+    wire: str = ""
+    """What it is called in a path or a query, if not as in the call."""
+
+    @property
+    def wire_name(self) -> str:
+        """What it is called on the wire."""
+        return self.header or self.wire or self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One call: the method *name* of the *target*, as a request."""
+
+    name: str
+    target: Target
+    verb: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+    path: str
+    """Below `/v1`, with `{name}` for each parameter in it; a segment is percent-encoded as one."""
+    role: Role
+    params: tuple[Param, ...]
+    """The arguments of the method; those of its object are in `TARGET_PARAMS`."""
+    returns: Codec[Any]
+    status: int = 200
+    is_safe_to_repeat: bool = True
+    """Whether a client may send it again when no answer came, whatever it says.
+
+    One that is not may be sent again if it has an `idempotency_key`.
+    """
+    is_absent_404: bool = False
+    """Whether nothing, `None` or `[]`, is told by a 404 whose type is `ItemNotFoundError`."""
+    is_heavy: bool = False
+    """Whether it reads everything there is: a key has one such call at a time."""
+    is_long: bool = False
+    """Whether it may take longer than a request may: then it is a job, and answered with 202."""
+    short_with: str = ""
+    """The argument that makes it a call about one thing, and so no job; none if empty."""
+    has_safe_report: bool = False
+    """Whether its answer holds nothing that a memory says, so that it may be kept in a file."""
+
+    @property
+    def is_change(self) -> bool:
+        """Whether it may write anything but the log of reads."""
+        return self.role != "read" and not (self.verb == "GET" or self.target == "audit")
+
+    def is_job(self, given: Mapping[str, Any]) -> bool:
+        """Tell whether the call with the arguments *given* is made as a job."""
+        return self.is_long and given.get(self.short_with) is None
+
+    @property
+    def id(self) -> str:
+        """A name that no other call has: `chat.add`."""
+        return f"{self.target}.{self.name}"
 
 
 def _check_format(value: Any) -> Any:

@@ -8,8 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from orbiter.memory.errors import MemoryError, QueryError
-from orbiter.memory.wire._operations import REQUIRED, Operation, Param
-from orbiter.memory.wire._table import TARGET_PARAMS
+from orbiter.memory.wire._table import REQUIRED, TARGET_PARAMS, Operation, Param
 from orbiter.memory.wire.codecs import told
 
 __all__ = ["MAX_LIST", "Call", "dump_text", "load_param", "load_text", "parse", "write_call"]

@@ -4,8 +4,10 @@ Nothing of an error that is not of this library's family is told but that there 
 """
 
 import json
+import traceback
 from collections.abc import Mapping
 from http import HTTPStatus
+from pathlib import PurePath
 from typing import Any
 
 from pydantic import ValidationError
@@ -15,7 +17,8 @@ from orbiter.memory import errors
 from orbiter.memory.errors import MemoryError
 from orbiter.memory.wire.codecs import told
 
-__all__ = ["TYPE", "dump_error", "load_error", "problem", "status_of"]
+__all__ = ["TYPE", "dump_error", "load_error", "place_of", "problem", "status_of"]
+
 
 TYPE = "urn:orbiter-memory:error:"
 _MOST_DETAIL = 4_000
@@ -189,3 +192,10 @@ def _load_line(line: Mapping[str, Any]) -> InitErrorDetails:
         own = PydanticCustomError(kind, "{told}", {"told": line["msg"]})
         return InitErrorDetails(type=own, loc=place, input=line.get("input"))
     return made
+
+
+def place_of(error: BaseException) -> str:
+    """Return the class of an error and where it came from; its text may hold what is secret."""
+    frames = traceback.extract_tb(error.__traceback__)[-6:]
+    places = (f"{PurePath(each.filename).name}:{each.lineno} {each.name}" for each in frames)
+    return f"{type(error).__name__} at {' < '.join(reversed(list(places)))}"

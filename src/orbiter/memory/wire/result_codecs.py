@@ -3,15 +3,28 @@
 On the other side each is the same object again, with the methods and the texts that it has here.
 """
 
-from typing import TYPE_CHECKING, Any
+import types
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from datetime import datetime
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from orbiter.memory.wire._fact_codecs import dump_span, load_span, span_schema
-from orbiter.memory.wire._item_codecs import FACT, ITEM
-from orbiter.memory.wire._record_codecs import object_schema, record
+from pydantic import ValidationError
+
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.serialization import dump_item, load_item
+from orbiter.memory.wire._item_codecs import FACT, ITEM, METADATA
 from orbiter.memory.wire.codecs import (
+    FLAG,
+    INSTANT,
+    JSON,
+    NUMBER,
     TEXT,
     WHOLE,
     Codec,
+    choice,
     enveloped,
     list_of,
     map_of,
@@ -22,12 +35,15 @@ from orbiter.memory.wire.codecs import (
 
 if TYPE_CHECKING:
     from orbiter.memory.agent.results import Forgotten, Page
-    from orbiter.memory.model.facts import FactEntry
+    from orbiter.memory.context import Context
+    from orbiter.memory.model.facts import FactEntry, FactSpan
+    from orbiter.memory.recall import Hit, LeftOut, Recalled
 
 __all__ = [
     "AUDIT_ENTRY",
     "AUDIT_VERIFICATION",
     "CONFLICTS",
+    "CONTEXT",
     "CONVERSATIONS",
     "COUNT",
     "DUPLICATES",
@@ -42,11 +58,123 @@ __all__ = [
     "KEYS",
     "MESSAGES",
     "PAGE",
+    "RECALLED",
     "SCOPE_STATS",
     "STORE_STATS",
     "VERIFICATION",
     "VERSIONS",
 ]
+
+
+_PLAIN: dict[object, Codec[Any]] = {
+    str: TEXT,
+    int: WHOLE,
+    float: NUMBER,
+    bool: FLAG,
+    datetime: INSTANT,
+    object: JSON,
+    Any: JSON,
+    MemoryMetadata: METADATA,
+}
+
+
+def object_schema(title: str, /, **properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema of an object that has all of *properties*."""
+    required = list(properties)
+    return {"type": "object", "title": title, "required": required, "properties": properties}
+
+
+def record(module: str, name: str) -> Codec[Any]:
+    """Return the codec of the dataclass *name* of the module `orbiter.memory.` *module*."""
+
+    def found() -> type[Any]:
+        kind: type[Any] = getattr(import_module(f"orbiter.memory.{module}"), name)
+        return kind
+
+    return _lazy(lambda: _of_dataclass(found()))
+
+
+def _lazy(make: Callable[[], Codec[Any]]) -> Codec[Any]:
+    made = cache(make)
+    return Codec(
+        lambda value: made().dump(value),
+        lambda value: made().load(value),
+        lambda: made().schema(),
+    )
+
+
+def _of_dataclass(kind: type[Any]) -> Codec[Any]:
+    """Return the codec of a dataclass: an object with all its fields."""
+    module = import_module(kind.__module__)
+    hints = get_type_hints(kind, vars(module))
+    codecs = {each.name: _codec_of(hints[each.name]) for each in fields(kind)}
+    known = [
+        each.name
+        for each in fields(kind)
+        if each.default is MISSING and each.default_factory is MISSING
+    ]
+
+    def dump(value: Any) -> dict[str, Any]:
+        return {name: codec.dump(getattr(value, name)) for name, codec in codecs.items()}
+
+    def load(value: Any) -> Any:
+        given = must_be_object(value)
+        if missing := [name for name in known if name not in given]:
+            raise ValueError(f"lacks `{missing[0]}`")
+        # What a newer version sends beside is not known here, and left alone.
+        return kind(**{n: codec.load(given[n]) for n, codec in codecs.items() if n in given})
+
+    def schema() -> dict[str, Any]:
+        properties = {name: codec.schema() for name, codec in codecs.items()}
+        return {
+            "type": "object",
+            "title": kind.__name__,
+            "required": list(codecs),
+            "properties": properties,
+        }
+
+    return Codec(dump, load, schema)
+
+
+def _codec_of(hint: Any) -> Codec[Any]:  # noqa: PLR0911 - one for each kind of type
+    """Return the codec for a field of that type."""
+    if isinstance(hint, type) and issubclass(hint, MemoryItem):
+        return ITEM
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return choice(*inner)
+    if origin in (Union, types.UnionType) and type(None) in inner and len(inner) == 2:
+        return optional(_codec_of(next(each for each in inner if each is not type(None))))
+    if origin is tuple and inner[-1] is ...:
+        return tuple_of(_codec_of(inner[0]))
+    if origin is list:
+        return list_of(_codec_of(inner[0]))
+    if origin is dict:
+        return map_of(_codec_of(inner[1]))
+    if isinstance(hint, type):
+        return _of_dataclass(hint)
+    raise TypeError(f"there is no codec for `{hint}`")
+
+
+def dump_span(span: "FactSpan") -> dict[str, Any]:
+    """Return a span as JSON; the fact stands beside it."""
+    return {"start": INSTANT.dump(span.start), "end": optional(INSTANT).dump(span.end)}
+
+
+def load_span(value: Any, fact: MemoryItem) -> "FactSpan":
+    """Return the span of *fact*."""
+    from orbiter.memory.model.facts import FactSpan  # noqa: PLC0415 - few calls need it
+
+    given = must_be_object(value)
+    end = optional(INSTANT).load(given.get("end"))
+    return FactSpan(fact, INSTANT.load(given["start"]), end)  # type: ignore[arg-type]  # the caller's
+
+
+def span_schema() -> dict[str, Any]:
+    """Return its JSON Schema."""
+    return object_schema("FactSpan", start=INSTANT.schema(), end=optional(INSTANT).schema())
 
 
 _ITEMS = list_of(ITEM)
@@ -122,3 +250,187 @@ def _entry_schema() -> dict[str, Any]:
 
 
 ENTRIES = enveloped("entries", list_of(Codec(_dump_entry, _load_entry, _entry_schema)))
+
+
+# What was recalled
+
+_REASONS = list_of(record("recall._explanation", "Reason"))
+
+
+def _dump_hit(hit: "Hit") -> dict[str, Any]:
+    return {
+        "item": ITEM.dump(hit.item),
+        "score": hit.score,
+        "why": _REASONS.dump(list(hit.why)),
+        "told": str(hit.why),
+        "repeats": [ITEM.dump(each) for each in hit.repeats],
+        "passage": hit.passage,
+        "span": None if hit.span is None else dump_span(hit.span),
+    }
+
+
+def _load_hit(value: Any) -> "Hit":
+    from orbiter.memory.recall import Hit, Why  # noqa: PLC0415 - as writing needs none of it
+
+    given = must_be_object(value)
+    item = ITEM.load(given["item"])
+    span = given.get("span")
+    return Hit(
+        item,
+        given["score"],
+        Why(_REASONS.load(given["why"])),
+        tuple(_ITEMS.load(given["repeats"])),
+        given["passage"],
+        None if span is None else load_span(span, item),
+    )
+
+
+def _hit_schema() -> dict[str, Any]:
+    return object_schema(
+        "Hit",
+        item=ITEM.schema(),
+        score=NUMBER.schema(),
+        why=_REASONS.schema(),
+        told=TEXT.schema(),
+        repeats=_ITEMS.schema(),
+        passage=TEXT.schema(),
+        span={"anyOf": [span_schema(), {"type": "null"}]},
+    )
+
+
+def _dump_left_out(one: "LeftOut") -> dict[str, Any]:
+    return {
+        "item": ITEM.dump(one.item),
+        "score": one.score,
+        "reason": one.reason,
+        "why": _REASONS.dump(list(one.why)),
+        "told": one.told,
+    }
+
+
+def _load_left_out(value: Any) -> "LeftOut":
+    from orbiter.memory.recall import LeftOut, Why  # noqa: PLC0415 - as above
+
+    given = must_be_object(value)
+    why = Why(_REASONS.load(given["why"]))
+    return LeftOut(ITEM.load(given["item"]), given["score"], given["reason"], why)
+
+
+def _left_out_schema() -> dict[str, Any]:
+    return object_schema(
+        "LeftOut",
+        item=ITEM.schema(),
+        score=NUMBER.schema(),
+        reason=choice("rank", "no evidence", "repeat").schema(),
+        why=_REASONS.schema(),
+        told=TEXT.schema(),
+    )
+
+
+def _dump_recalled(found: "Recalled") -> dict[str, Any]:
+    return {
+        "hits": [_dump_hit(hit) for hit in found],
+        "mode": found.mode,
+        "considered": found.considered,
+        "left_out": [_dump_left_out(one) for one in found.left_out],
+        "question": found.question,
+    }
+
+
+def _load_recalled(value: Any) -> "Recalled":
+    from orbiter.memory.recall import Recalled  # noqa: PLC0415 - as above
+
+    given = must_be_object(value)
+    return Recalled(
+        [_load_hit(hit) for hit in given["hits"]],
+        mode=given["mode"],
+        considered=given["considered"],
+        left_out=tuple(_load_left_out(one) for one in given["left_out"]),
+        question=given["question"],
+    )
+
+
+def _recalled_schema() -> dict[str, Any]:
+    return object_schema(
+        "Recalled",
+        hits={"type": "array", "items": _hit_schema()},
+        mode=choice("hybrid", "words", "meaning", "recent").schema(),
+        considered=WHOLE.schema(),
+        left_out={"type": "array", "items": _left_out_schema()},
+        question=TEXT.schema(),
+    )
+
+
+RECALLED: Codec["Recalled"] = Codec(_dump_recalled, _load_recalled, _recalled_schema)
+
+
+# What a model is shown
+
+_SECTIONS = tuple_of(record("context", "Section"))
+_DROPPED = tuple_of(record("context", "Dropped"))
+
+
+def _dump_context(context: "Context") -> dict[str, Any]:
+    return {
+        "text": context.text,
+        "messages": MESSAGES.dump(context.messages()),
+        "sections": _SECTIONS.dump(context.sections),
+        "tokens": context.tokens,
+        "budget": context.budget,
+        "dropped": _DROPPED.dump(context.dropped),
+        "prefix": context.prefix,
+        "prefix_tokens": context.prefix_tokens,
+        "marks": list(context.marks),
+        "format": context.format,
+        "items": [dump_item(item) for item in context._items],  # noqa: SLF001 - to be told again
+    }
+
+
+def _load_context(value: Any) -> "Context":
+    from orbiter.memory.context import Context  # noqa: PLC0415 - on first use
+
+    given = must_be_object(value)
+    stable, volatile = given["marks"]
+    return Context(
+        text=given["text"],
+        sections=_SECTIONS.load(given["sections"]),
+        tokens=given["tokens"],
+        budget=given["budget"],
+        dropped=_DROPPED.load(given["dropped"]),
+        prefix=given["prefix"],
+        prefix_tokens=given["prefix_tokens"],
+        marks=(stable, volatile),
+        format=given["format"],
+        _items=tuple(_load_sent(item) for item in given["items"]),
+    )
+
+
+def _load_sent(value: Any) -> MemoryItem:
+    """Read an item of a context, which may be longer than any that a store holds."""
+    sent = must_be_object(value)
+    try:
+        return load_item(sent)
+    except ValidationError:
+        item = load_item({**sent, "content": ""})
+        item.__dict__["content"] = TEXT.load(sent["content"])  # past the check of its length
+        return item
+
+
+def _context_schema() -> dict[str, Any]:
+    return object_schema(
+        "Context",
+        text=TEXT.schema(),
+        messages=MESSAGES.schema(),
+        sections=_SECTIONS.schema(),
+        tokens=WHOLE.schema(),
+        budget=optional(WHOLE).schema(),
+        dropped=_DROPPED.schema(),
+        prefix=TEXT.schema(),
+        prefix_tokens=WHOLE.schema(),
+        marks={"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2},
+        format=TEXT.schema(),
+        items=_ITEMS.schema(),
+    )
+
+
+CONTEXT: Codec["Context"] = Codec(_dump_context, _load_context, _context_schema)

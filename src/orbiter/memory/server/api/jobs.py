@@ -23,19 +23,18 @@ from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.query import Query
 from orbiter.memory.model.reports import Erasure
 from orbiter.memory.server.api.job_files import JobFiles
-from orbiter.memory.server.http.error_responses import Refused
+from orbiter.memory.server.http.error_responses import Refused, problem_for, report_for
 from orbiter.memory.server.http.json_body import compact_json
-from orbiter.memory.server.http.redaction import problem_for, report_for
 from orbiter.memory.tasks.progress import Checkpoint, Tracker, advance, track
 from orbiter.memory.wire import OPERATIONS, Operation, load_error, problem
 from orbiter.memory.wire.calls import dump_param, load_param
-from orbiter.memory.wire.traceback_location import place_of
+from orbiter.memory.wire.problems import place_of
 
 __all__ = ["Job", "Jobs", "State"]
 
 State = Literal["queued", "running", "done", "failed"]
 
-_LOG = logging.getLogger("orbiter.memory.server")
+_LOG = logging.getLogger(__name__)
 _LONG = {each.id: each for each in OPERATIONS if each.is_long}
 _AT_ONCE = 4
 """Jobs of one key that run at a time; of those that read everything, one."""

@@ -1,5 +1,8 @@
 """REST: every request below `/v1` is a call of the table, made as whoever the guard let in."""
 
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -8,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
-from orbiter.memory.agent import AgentMemory, ScopedMemory
+from orbiter.memory.agent import AgentMemory, Page, ScopedMemory
 from orbiter.memory.auth import Principal
 from orbiter.memory.errors import AccessError, ItemNotFoundError, QueryError, VersionConflict
 from orbiter.memory.model.items import MemoryItem, new_id
@@ -16,7 +19,6 @@ from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.server.api.idempotency import check_same
 from orbiter.memory.server.api.job_routes import answer_job
 from orbiter.memory.server.api.openapi import document
-from orbiter.memory.server.api.page_size import bounded_page
 from orbiter.memory.server.api.requests import Asked, read_asked
 from orbiter.memory.server.api.routing import BASE, allow, match, segments_of
 from orbiter.memory.server.http.error_responses import Refused
@@ -25,10 +27,11 @@ from orbiter.memory.server.http.scopes import handle_of
 from orbiter.memory.server.http.settings import Settings
 from orbiter.memory.server.http.state import principal_of, shared_of
 from orbiter.memory.wire import Operation
-from orbiter.memory.wire.etag import read_tags
+from orbiter.memory.wire.codecs import read_tags
 from orbiter.memory.wire.result_codecs import PAGE
 
 __all__ = ["routes"]
+
 
 _DOCUMENT = ["openapi.json"]
 _PAGE_SIZES = ("limit", "k", "memory_limit")
@@ -36,6 +39,14 @@ _SIZES = (*_PAGE_SIZES, "rounds", "budget")
 _ONCE = "Idempotency-Key"
 _TAGGED = ("get", "remember", "update", "restore")
 """The calls of a handle whose answer is one memory as it is now."""
+
+
+_FIRST = 8
+"""Memories that are read before it is known how long they are; one may have 9 MiB."""
+
+_DEFAULT = 50
+_ENVELOPE = 400
+"""Bytes of a memory beside what it holds: the names of its fields, its id and its times."""
 
 
 def routes() -> list[BaseRoute]:
@@ -256,3 +267,69 @@ class _Pieces(Response):
         for piece in pieces:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def bounded_page(
+    request: Request, read: Callable[..., Awaitable[Page]], given: Mapping[str, Any]
+) -> Page:
+    """Return the page that *read* returns for *given*, or the part of it that is not too long.
+
+    It is read in parts, so that no more than one part too many is ever in memory.
+    """
+    shared, key_id = shared_of(request), principal_of(request).key_id
+    limit: int = given.get("limit", _DEFAULT)
+    most = shared.settings.max_page_bytes
+    cursor: str | None = given.get("cursor")
+    found: list[MemoryItem] = []
+    size, step = 0, _FIRST
+    while True:
+        asked = min(step, limit - len(found)) if limit > 0 else limit
+        page = await read(**{**given, "limit": asked, "cursor": cursor})
+        sizes = await shared.worker.run(key_id, partial(_sizes, page))
+        fits = _fitting(sizes, most - size, is_first=not found)
+        if fits < len(page):
+            if fits:
+                page = await read(**{**given, "limit": fits, "cursor": cursor})
+            else:
+                page = Page([], next=cursor)
+            return Page([*found, *page], next=page.next)
+        found += page
+        size, cursor = size + sum(sizes), page.next
+        if cursor is None or len(found) >= limit or size >= most:
+            return Page(found, next=cursor)
+        step = max(1, min(limit, int((most - size) * len(found) / max(size, 1))))
+
+
+def _sizes(items: Sequence[MemoryItem]) -> list[int]:
+    return [_size(each) for each in items]
+
+
+def _fitting(sizes: Sequence[int], room: int, *, is_first: bool) -> int:
+    """Return how many of the next memories have room; the first of a page always has."""
+    for count, size in enumerate(sizes):
+        room -= size
+        if room < 0 and (count or not is_first):
+            return count
+    return len(sizes)
+
+
+def _size(item: MemoryItem) -> int:
+    """Return about how many bytes of JSON a memory is, whatever fields its class has."""
+    extra = item.metadata.extra
+    return _ENVELOPE + _weight(extra) + sum(_weight(each) for each in vars(item).values())
+
+
+def _weight(value: object) -> int:
+    if isinstance(value, str):
+        return _length(value)
+    if isinstance(value, dict):
+        return 2 + sum(_length(str(name)) + 2 + _weight(inner) for name, inner in value.items())
+    if isinstance(value, list | tuple):
+        return 2 + sum(_weight(inner) + 1 for inner in value)
+    return 8
+
+
+def _length(text: str) -> int:
+    if text.isascii() and text.isprintable() and "\\" not in text and '"' not in text:
+        return len(text) + 2
+    return len(json.dumps(text, ensure_ascii=False).encode("utf-8", "surrogatepass"))

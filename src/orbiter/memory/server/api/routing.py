@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import unquote_to_bytes
 
-from orbiter.memory.server.api.openapi_extra import OTHER_PATHS
+from orbiter.memory.server.api.openapi import OTHER_PATHS
 from orbiter.memory.server.http.error_responses import Refused
 from orbiter.memory.wire import OPERATIONS, REST_ONLY, Operation
 

@@ -29,8 +29,7 @@ from orbiter.memory.errors import MemoryError, QueryError
 from orbiter.memory.model.audit import acting_as
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.server.api.requests import check_query
-from orbiter.memory.server.http.error_responses import Refused
-from orbiter.memory.server.http.redaction import problem_for
+from orbiter.memory.server.http.error_responses import Refused, problem_for
 from orbiter.memory.server.http.scopes import check_may, handle_of
 from orbiter.memory.server.http.state import principal_of, shared_of
 from orbiter.memory.transfer import Imported, export_file

@@ -16,7 +16,6 @@ _MODULES = (
     "recall_lab",
     "context_lab",
     "facts_page",
-    "fact_history",
     "map_page",
     "review_page",
     "fact_review",

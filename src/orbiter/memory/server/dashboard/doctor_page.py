@@ -21,7 +21,7 @@ from orbiter.memory.model.reports import StoreStats
 from orbiter.memory.server.dashboard.facts_page import scope_of
 from orbiter.memory.server.dashboard.page import Ask, Data, Pages
 from orbiter.memory.server.dashboard.slow_parts import lengthy
-from orbiter.memory.server.http.hosts import is_loopback
+from orbiter.memory.server.http.browser_security import is_loopback
 
 __all__ = ["pages"]
 

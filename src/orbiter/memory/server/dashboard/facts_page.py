@@ -7,19 +7,18 @@ one scope, so whoever may see everyone's first chooses whose.
 import json
 import re
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.errors import QueryError
-from orbiter.memory.model.facts import FactMemory, by_key, show_value
-from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.errors import QueryError, UnsupportedError
+from orbiter.memory.model.facts import FactEntry, FactMemory, by_key, dated, show_value
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, Query
-from orbiter.memory.server.dashboard.datetimes import as_field, as_moment
-from orbiter.memory.server.dashboard.fact_history import history_of
 from orbiter.memory.server.dashboard.fact_timeline import axis_of, row_of, scrub_of
 from orbiter.memory.server.dashboard.page import Ask, Data, Pages, Said
 
-__all__ = ["pages", "read_facts", "scope_of"]
+__all__ = ["as_moment", "pages", "read_facts", "scope_of"]
+
 
 pages = Pages()
 
@@ -28,6 +27,11 @@ MOST = 5_000
 """Assertions that are read at most; a scope of more is told so."""
 _MOST_KEYS = 100
 _SPANS = {"5y": 1_826, "1y": 365, "30d": 30, "1d": 1}
+
+
+_QUOTED = 3
+_AT_ONCE = 20
+"""Assertions that are told at a time."""
 
 
 async def read_facts(handle: ScopedMemory, *, exactly: bool) -> tuple[list[FactMemory], bool]:
@@ -206,3 +210,90 @@ async def retract(ask: Ask) -> Said:
     """Say that an assertion was wrong."""
     fact = await ask.handle.facts.retract(ask.text("id"))
     return Said(await _told(ask, opened=fact.key), "Retracted: it holds at no time any more.")
+
+
+def as_moment(name: str, text: str) -> datetime | None:
+    """Return the moment that a field holds, `None` for an empty one, or raise `QueryError`.
+
+    A date is the beginning of its day; without a zone, it is UTC.
+    """
+    said = text.strip()
+    if not said:
+        return None
+    try:
+        found = (
+            datetime.combine(date.fromisoformat(said), time())
+            if len(said) == len("2026-03-01")
+            else datetime.fromisoformat(said)
+        )
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise QueryError(
+            f"`{name}` is no date: `{said[:40]}`; write it as `2026-03-01` or `2026-03-01T12:30`"
+        ) from None
+
+
+def as_field(moment: datetime | None) -> str:
+    """Return *moment* as a field for a date and a time takes it."""
+    return "" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M")
+
+
+@pages.part("GET", "/ui/facts/history", "parts/fact_history.html")
+async def history(ask: Ask) -> Data:
+    """Show every assertion of a key."""
+    known_at = as_moment("known_at", ask.text("known_at"))
+    earlier = ask.number("earlier", 0, most=10**9)
+    found = await history_of(ask, ask.text("key"), known_at=known_at, earlier=earlier)
+    view = {name: ask.text(name) for name in ("as_of", "known_at", "span", "q")}
+    return {**found, "key": ask.text("key"), "view": view}
+
+
+async def history_of(ask: Ask, key: str, *, known_at: datetime | None, earlier: int = 0) -> Data:
+    """Return assertions of a key, the newest first, with who said so and from what.
+
+    Those are told that are *earlier* than so many newer ones.
+    """
+    view = ask.handle.facts if known_at is None else ask.handle.as_of(known_at).facts
+    told: list[Data] = []
+    newest = (await view.history(key))[::-1]
+    for entry in newest[earlier : earlier + _AT_ONCE]:
+        fact = entry.fact
+        sources = [await ask.handle.get(each) for each in fact.source_ids[:_QUOTED]]
+        told.append(
+            {
+                "fact": fact,
+                "value": "Ended" if fact.is_end else show_value(fact.value),
+                "when": _held(entry),
+                "by": await _who(ask.handle, fact.id),
+                "is_retracted": fact.retracted_at is not None,
+                "sources": [item for item in sources if isinstance(item, MemoryItem)],
+                "more_sources": max(0, len(fact.source_ids) - _QUOTED),
+            }
+        )
+    left = max(0, len(newest) - earlier - _AT_ONCE)
+    return {"history": told, "earlier": earlier, "left": left, "at_once": _AT_ONCE}
+
+
+async def _who(handle: ScopedMemory, fact_id: str) -> str | None:
+    """Return who said so; a store that keeps no versions does not know."""
+    try:
+        return (await handle.history(fact_id))[0].by
+    except (UnsupportedError, IndexError):
+        return None
+
+
+def _held(entry: FactEntry) -> str:
+    """Return for which time an assertion held, in words."""
+    if entry.fact.retracted_at is not None and not entry.spans:
+        return "retracted: it holds at no time"
+    if entry.fact.is_end:
+        return f"nothing holds {dated(entry.fact)}"
+    if not entry.spans:
+        return "never held: others cover all of its time"
+    now, told = datetime.now(UTC), ""
+    for span in entry.spans:
+        verb = "held" if span.end is not None and span.end <= now else "holds"
+        verb = "will hold" if span.start > now else verb
+        joined = f" and {verb}" if told and not told.startswith(verb) else " and"
+        told += (joined if told else verb) + f" {dated(span, now=now) or 'always'}"
+    return told

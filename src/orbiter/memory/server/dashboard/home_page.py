@@ -1,16 +1,18 @@
 """Home: one search box, the newest memories, what narrows them, and what happens right now."""
 
 import asyncio
-from collections.abc import Sequence
+import json
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from orbiter.memory.agent.scope import inside
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import SCOPE_FIELDS, Query
-from orbiter.memory.server.dashboard.connect_page import snippets
 from orbiter.memory.server.dashboard.facets import Filters, facets, read_filters
 from orbiter.memory.server.dashboard.live_feed import strip
 from orbiter.memory.server.dashboard.page import Answer, Ask, Data, Pages, Said
@@ -18,7 +20,8 @@ from orbiter.memory.server.dashboard.page import Answer, Ask, Data, Pages, Said
 if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
 
-__all__ = ["pages", "read_tags"]
+__all__ = ["pages", "read_tags", "snippets"]
+
 
 pages = Pages()
 pages.routes.append(strip)
@@ -225,3 +228,72 @@ async def _health(ask: Ask) -> Health:
             )
     counted = await ask.handle.stats()
     return Health(counted.items, counted.forgotten, None, backend, model)
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """Some lines for one kind of client."""
+
+    id: str
+    title: str
+    text: str
+    note: str
+
+
+def snippets(
+    url: str,
+    *,
+    needs_key: bool,
+    with_mcp: bool,
+    store: str | None = None,
+    whose: Mapping[str, str] | None = None,
+    key_command: str = "orbiter-memory keys create --url STORE",
+) -> list[Snippet]:
+    """Return what to copy for the server at *url*; with keys, each shows where the key goes.
+
+    Who is on the same computer may go to the *store* itself, and needs no server for it. *whose*
+    is the scope that the reader's key, or the page, names; *key_command* makes a key.
+    """
+    named = dict(whose or {"user_id": "alice"})
+    scope = ", ".join(f"{name}={json.dumps(value)}" for name, value in named.items())
+    where = ["--url", url if needs_key or store is None else store]
+    for name, value in (whose or {}).items():
+        where += [f"--{name.removesuffix('_id')}", value]
+    variable = "ORBITER_MEMORY_TOKEN=om_… " if needs_key else ""
+    token = ', token="om_…"' if needs_key else ""
+    header = "  -H 'Authorization: Bearer om_…' \\\n" if needs_key else ""
+    key = f" Where the server runs, {key_command} makes a key." if needs_key else ""
+    found = [
+        Snippet(
+            "connect-python",
+            "Python",
+            "from orbiter.memory.sync import AgentMemory\n"
+            f'memory = AgentMemory("{url}"{token})\n'
+            f'memory.scope({scope}).remember("Mia loves trams")',
+            f"From orbiter.memory it is the same with await.{key}",
+        ),
+        Snippet(
+            "connect-curl",
+            "curl",
+            f'curl --json \'{{"what": "Mia loves trams"}}\' \\\n{header}'
+            f"  {shlex.quote(f'{url}/v1/memories?{urlencode(named)}')}",
+            f"Every call is described at {url}/v1/openapi.json.",
+        ),
+    ]
+    if with_mcp:
+        found += [
+            Snippet(
+                "connect-claude",
+                "Claude Code, Cursor, VS Code, Codex",
+                f"{variable}orbiter-memory install claude-code {shlex.join(where)}",
+                "Or cursor, vscode, codex, claude-desktop; --dry-run shows what it would write. "
+                "--user says whose memories an agent has, by default your name on its computer.",
+            ),
+            Snippet(
+                "connect-mcp",
+                "Any MCP client",
+                f"{url}/mcp",
+                "Streamable HTTP" + ("; send the key as a bearer token." if needs_key else "."),
+            ),
+        ]
+    return found

@@ -11,6 +11,7 @@ Nothing else in here knows requests; whose memories a page shows is settled by `
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,12 +26,12 @@ from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.auth import Principal, Role
 from orbiter.memory.errors import AccessError, QueryError
 from orbiter.memory.model.query import SCOPE_FIELDS, Query
-from orbiter.memory.server.dashboard.page_json import to_json
-from orbiter.memory.server.dashboard.templating import render
+from orbiter.memory.server.dashboard.templating import render, to_json
 from orbiter.memory.server.http.scopes import check_names, handle_of
 from orbiter.memory.server.http.state import Shared
 
-__all__ = ["Answer", "Ask", "Data", "Pages", "Said"]
+__all__ = ["Answer", "Ask", "Data", "Pages", "Said", "as_page"]
+
 
 Data = dict[str, object]
 """What a template is given, and what the JSON twin tells."""
@@ -68,6 +69,22 @@ _OF_A_SCOPE = ("cursor", "before", "chat")
 
 _WIDER = {"/chat": "/chats"}
 """Pages whose scope is their name: without it, there is only the page that lists them."""
+
+
+_FOR_PROGRAMS = ("/v1", "/mcp", "/ui", "/static", "/healthz", "/readyz", "/metrics")
+_QUOTED = re.compile(r"`([^`]*)`")
+_HEADLINES = {
+    400: "That cannot be asked",
+    403: "Not with this key",
+    404: "There is nothing here",
+    413: "That is too much at once",
+    422: "That cannot be asked",
+    429: "A little slower, please",
+    500: "Something is wrong here",
+    501: "This store cannot do that",
+    503: "The store does not answer",
+    504: "That took too long",
+}
 
 
 @dataclass(frozen=True)
@@ -288,3 +305,36 @@ def _answer(given: Data | Said | Answer) -> Answer:
 def to_header(events: Mapping[str, object]) -> str:
     """Return events as htmx reads them from a header, in ASCII."""
     return json.dumps(events)
+
+
+def as_page(problem: Response, request: Request) -> Response:
+    """Return a problem as a page, if a browser opened one; else *problem* as it is.
+
+    Parts of pages stay problems, which the page that asked for them tells in a corner.
+    """
+    path = request.url.path
+    is_for_program = path.endswith(".json") or any(
+        path == each or path.startswith(f"{each}/") for each in _FOR_PROGRAMS
+    )
+    is_opened = request.method == "GET" and "text/html" in request.headers.get("accept", "")
+    if is_for_program or not is_opened or "hx-request" in request.headers:
+        return problem
+    status = problem.status_code
+    told = json.loads(bytes(problem.body))
+    frame = Ask(request).frame("Problem", path)
+    data = {
+        **frame,
+        "scope": {},
+        "ignored": {},
+        "twin": "",
+        "status": status,
+        "headline": _HEADLINES.get(status, "That did not work"),
+        "detail": _sentence(str(told.get("detail", ""))),
+    }
+    kept = {n: v for n, v in problem.headers.items() if n not in ("content-type", "content-length")}
+    return HTMLResponse(render("error.html", data), status, kept)
+
+
+def _sentence(text: str) -> str:
+    told = _QUOTED.sub(r"“\1”", f"{text[:1].upper()}{text[1:]}")
+    return told if told.endswith((".", "!", "?")) or not told else f"{told}."

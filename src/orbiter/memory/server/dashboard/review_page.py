@@ -5,22 +5,24 @@ through everything.
 """
 
 import json
+from collections import Counter
 
 from starlette.responses import Response
 
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.errors import ItemNotFoundError, QueryError
+from orbiter.memory.agent.quarantine import QUARANTINE
+from orbiter.memory.errors import ItemNotFoundError, QueryError, UnsupportedError
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.reports import SPOKEN
+from orbiter.memory.model.trust import source_of
 from orbiter.memory.recall.near_duplicates import Likeness
 from orbiter.memory.server.dashboard.fact_review import conflicts_among, draft_of, sides_of
 from orbiter.memory.server.dashboard.facts_page import MOST, read_facts
 from orbiter.memory.server.dashboard.page import Ask, Data, Pages
-from orbiter.memory.server.dashboard.quarantined import SAMPLE as HIDDEN_SAMPLE
-from orbiter.memory.server.dashboard.quarantined import hidden_in, sources_of
 from orbiter.memory.server.dashboard.slow_parts import lengthy
 
 __all__ = ["pages"]
+
 
 pages = Pages()
 
@@ -30,6 +32,12 @@ SAMPLE = 1_000
 _MOST_SHOWN = 50
 _APART = (*SPOKEN, "fact", "summary")
 """What may say the same twice: a turn of a conversation has its place there, a fact its time."""
+
+
+HIDDEN_SAMPLE = 200
+"""Forgotten memories whose history is looked at; each takes a question of its own."""
+
+_MOST_SOURCES = 12
 
 
 @pages.page("/review", "review.html", title="Review")
@@ -211,3 +219,23 @@ async def _hidden_by_now(ask: Ask) -> Data:
 
 def _count_hidden(hidden: dict[str, list[MemoryItem]] | None) -> int:
     return sum(len(items) for items in (hidden or {}).values())
+
+
+async def hidden_in(handle: ScopedMemory) -> dict[str, list[MemoryItem]] | None:
+    """Return what is hidden, by source; `None` where the store keeps nothing that is forgotten."""
+    try:
+        page = await handle.list(forgotten=True, limit=HIDDEN_SAMPLE)
+    except UnsupportedError:
+        return None
+    found: dict[str, list[MemoryItem]] = {}
+    for item in page:
+        past = await handle.history(item.id)
+        if past and past[-1].change == "deleted" and past[-1].by == QUARANTINE:
+            found.setdefault(source_of(item), []).append(item)
+    return found
+
+
+async def sources_of(handle: ScopedMemory) -> list[tuple[str, int]]:
+    """Return the sources of the newest memories, the most frequent first, and how many."""
+    page = await handle.list(limit=1_000)
+    return Counter(map(source_of, page)).most_common(_MOST_SOURCES)

@@ -16,8 +16,7 @@ from starlette.responses import HTMLResponse, Response
 from orbiter.memory.errors import MemoryError
 from orbiter.memory.server.dashboard.page import Ask, Data, Pages
 from orbiter.memory.server.dashboard.templating import render
-from orbiter.memory.server.http.error_responses import Refused
-from orbiter.memory.server.http.redaction import problem_for
+from orbiter.memory.server.http.error_responses import Refused, problem_for
 from orbiter.memory.tasks.progress import Tracker, track
 
 __all__ = ["Works", "lengthy", "pages"]

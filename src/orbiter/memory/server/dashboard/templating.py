@@ -7,8 +7,10 @@ is made visible first: the environment does both by itself, so that no template 
 
 import json
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
+from enum import Enum
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -17,11 +19,14 @@ from zlib import crc32
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
+from pydantic import BaseModel
 
+from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.serialization import dump_item
 from orbiter.memory.model.trust import source_of
-from orbiter.memory.server.dashboard.page_json import to_json
 
-__all__ = ["HERE", "environment", "render", "visible"]
+__all__ = ["HERE", "environment", "render", "to_json", "visible"]
+
 
 HERE = Path(__file__).parent
 _HIDDEN = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}
@@ -173,3 +178,28 @@ def environment() -> Environment:
 def render(template: str, data: Mapping[str, object]) -> str:
     """Return the page that *template* makes of *data*."""
     return environment().get_template(template).render(data)
+
+
+def to_json(value: object) -> object:
+    """Return *value* as what JSON has: verbatim, with nothing made visible or left out."""
+    found: object = str(value)
+    if value is None or isinstance(value, bool | int | float):
+        found = value
+    elif isinstance(value, Enum):
+        found = to_json(value.value)
+    elif isinstance(value, str):
+        found = str(value)
+    elif isinstance(value, datetime):
+        found = value.isoformat()
+    elif isinstance(value, MemoryItem):
+        found = dump_item(value)
+    elif isinstance(value, BaseModel):
+        found = value.model_dump(mode="json")
+    elif is_dataclass(value) and not isinstance(value, type):
+        shown = (each.name for each in fields(value) if not each.name.startswith("_"))
+        found = {name: to_json(getattr(value, name)) for name in shown}
+    elif isinstance(value, Mapping):
+        found = {str(name): to_json(each) for name, each in value.items()}
+    elif isinstance(value, Sequence | Set):
+        found = [to_json(each) for each in value]
+    return found

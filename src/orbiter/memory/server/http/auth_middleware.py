@@ -18,18 +18,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orbiter.memory.auth import LOCAL, Principal
 from orbiter.memory.errors import MemoryError
-from orbiter.memory.server.http.connection_limit import welcome
-from orbiter.memory.server.http.error_responses import Refused, problem_of
-from orbiter.memory.server.http.hosts import (
+from orbiter.memory.server.http.browser_security import (
     Headers,
     check_host,
     check_origin,
+    harden,
     headers_of,
     is_loopback,
 )
-from orbiter.memory.server.http.limits import check_head
-from orbiter.memory.server.http.rate_limit import Buckets
-from orbiter.memory.server.http.security_headers import harden
+from orbiter.memory.server.http.connection_limit import welcome
+from orbiter.memory.server.http.error_responses import Refused, problem_of
+from orbiter.memory.server.http.limits import Buckets, check_head
 from orbiter.memory.server.http.settings import Settings
 from orbiter.memory.server.http.state import Shared
 
@@ -47,7 +46,7 @@ _FORWARDED = frozenset(
 _LINGER = 2.0
 """Seconds to read on after a refusal: who still sends would not see it if the connection broke."""
 
-_LOG = logging.getLogger("orbiter.memory.server")
+_LOG = logging.getLogger(__name__)
 
 
 class Guard:

@@ -25,7 +25,7 @@ __all__ = ["KNOWN", "Gate", "Lobby", "Visitor", "most_connections", "welcome"]
 KNOWN = "orbiter_known"
 """Where the state of a request holds what is to be called once it has shown a right key."""
 
-_LOG = logging.getLogger("orbiter.memory.server")
+_LOG = logging.getLogger(__name__)
 _RESERVE = 128
 """Files that connections leave to the store, its indexes and transfers."""
 

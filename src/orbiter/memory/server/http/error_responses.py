@@ -1,21 +1,39 @@
-"""What goes wrong, as an answer: RFC 9457 problems, without a word of what nobody may read."""
+"""Error responses as RFC 9457 problems, redacted for the key that asks.
+
+A key that is bound to somebody does not learn where the store is, nor what else this computer
+holds: whoever runs the server reads that in the log. An administrator of everyone's, who could
+look at the store itself, gets all of it.
+"""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from http import HTTPStatus
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from orbiter.memory.auth import Principal
 from orbiter.memory.errors import MemoryError, VersionConflict
-from orbiter.memory.server.http.redaction import problem_for
-from orbiter.memory.wire.traceback_location import place_of
+from orbiter.memory.model.reports import Erasure
+from orbiter.memory.wire import dump_error
+from orbiter.memory.wire.problems import place_of
 
-__all__ = ["Problems", "Refused", "problem_of", "problem_response", "shown_problem"]
+__all__ = [
+    "Problems",
+    "Refused",
+    "problem_for",
+    "problem_of",
+    "problem_response",
+    "report_for",
+    "shown_problem",
+]
 
-_LOG = logging.getLogger("orbiter.memory.server")
+
+_LOG = logging.getLogger(__name__)
 _URN = "urn:orbiter-memory:error:"
 PROBLEM = "application/problem+json"
 _TITLES = {
@@ -34,6 +52,13 @@ _TITLES = {
     503: "Unavailable",
     504: "Out of Time",
 }
+_FAILED = "the store, or what it needs, failed; try again later, or ask whoever runs the server"
+_FILE = "a file of this store"
+_LEFT = "not all of it is sure to be gone; whoever runs the server finds in its log what to do"
+
+
+ProblemPage = Callable[[Response, Request], Response]
+"""Turns a problem into a page; the dashboard registers it as `app.state.problem_page`."""
 
 
 class Refused(Exception):  # noqa: N818 - what a guard says, no error of ours
@@ -100,12 +125,9 @@ def problem_of(error: BaseException, request: Request) -> Response:
 
 def shown_problem(problem: Response, request: Request) -> Response:
     """Return a problem as a page of the dashboard, if a browser has opened one."""
-    if not request.app.state.orbiter.settings.with_dashboard:
+    as_page: ProblemPage | None = request.app.state.problem_page
+    if as_page is None or "text/html" not in request.headers.get("accept", ""):
         return problem
-    if "text/html" not in request.headers.get("accept", ""):
-        return problem
-    from orbiter.memory.server.dashboard.error_pages import as_page  # noqa: PLC0415 - it is optional
-
     return as_page(problem, request)
 
 
@@ -121,3 +143,32 @@ def problem_response(
         "detail": detail,
     }
     return JSONResponse(content, status_code=status, headers=headers, media_type=PROBLEM)
+
+
+def problem_for(principal: Principal | None, error: BaseException) -> tuple[int, dict[str, Any]]:
+    """Return the status and the problem that tell *principal* of *error*."""
+    status, problem = dump_error(error)
+    is_fault = status >= HTTPStatus.INTERNAL_SERVER_ERROR and status != HTTPStatus.NOT_IMPLEMENTED
+    if not is_fault or not _is_held(principal):
+        return status, problem
+    _LOG.error("the store failed: %s", place_of(error))
+    kept = {name: value for name, value in problem.items() if name != "attributes"}
+    return status, {**kept, "detail": _FAILED}
+
+
+def report_for(principal: Principal | None, done: Erasure) -> Erasure:
+    """Return what *principal* is told of an erasure: as much, without the names of files."""
+    if not _is_held(principal):
+        return done
+    _log(done.problems)
+    return replace(done, files=(_FILE,) * len(done.files), problems=(_LEFT,) * len(done.problems))
+
+
+def _is_held(principal: Principal | None) -> bool:
+    """Tell whether *principal* may know of some memories only, or has not shown a key yet."""
+    return principal is None or principal.is_bound
+
+
+def _log(problems: Sequence[str]) -> None:
+    for each in problems:  # which hold no word of what was erased
+        _LOG.error("an erasure left something: %s", each)

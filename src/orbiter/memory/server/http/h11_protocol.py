@@ -14,9 +14,9 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from orbiter.memory.server.http.browser_security import REFUSAL
 from orbiter.memory.server.http.connection_limit import KNOWN, Lobby, Visitor
 from orbiter.memory.server.http.limits import LONGEST_HEAD
-from orbiter.memory.server.http.security_headers import REFUSAL
 
 __all__ = ["protocol_for"]
 

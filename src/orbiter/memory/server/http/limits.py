@@ -1,10 +1,13 @@
-"""How much a request may send, and how long it may take: refused before it is understood.
+"""Request limits: size, time, and a token-bucket rate limiter with one bucket per key.
 
 A body is whole before any handler sees it, an import's aside, which is written to a file as it
 comes. So no handler waits for a client that sends a byte now and then.
 """
 
 import asyncio
+import math
+import time
+from collections import OrderedDict
 from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -14,7 +17,8 @@ from orbiter.memory.server.http.json_body import check_values
 from orbiter.memory.server.http.settings import Settings, most_bytes
 from orbiter.memory.server.http.worker_thread import Turns
 
-__all__ = ["LONGEST_HEAD", "UPLOADS", "Limited", "check_head"]
+__all__ = ["LONGEST_HEAD", "UPLOADS", "Buckets", "Limited", "check_head"]
+
 
 LONGEST_HEAD = 32 * 1024
 """Most bytes of the line and the headers of a request."""
@@ -31,6 +35,10 @@ _LARGE_AT_ONCE = 2
 
 _SLOWEST = 16_000
 """Bytes a second that a body must come with, on average, once `patience` is over."""
+
+
+_MAX_BUCKETS = 10_000
+"""Buckets that are kept; who did not ask for longest begins with a full one."""
 
 
 def check_head(scope: Scope) -> None:
@@ -187,3 +195,26 @@ def _check_length(scope: Scope, most: int) -> None:
 def _too_large(most: int) -> Refused:
     # The connection stays open for a while: who still sends would not see the answer if it broke.
     return Refused(413, f"a request may have {most:,} bytes here")
+
+
+class Buckets:
+    """One bucket of *burst* tokens for everybody, filled with *rate* tokens a second."""
+
+    def __init__(
+        self, *, rate: float, burst: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._rate, self._burst, self._clock = rate, float(burst), clock
+        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, who: str) -> None:
+        """Take a token of *who*, or raise `Refused` if there is none."""
+        now = self._clock()
+        level, since = self._levels.pop(who, (self._burst, now))
+        level = min(self._burst, level + (now - since) * self._rate)
+        is_enough = level >= 1
+        self._levels[who] = (level - 1 if is_enough else level, now)
+        if len(self._levels) > _MAX_BUCKETS:
+            self._levels.popitem(last=False)
+        if not is_enough:
+            wait = max(1, math.ceil((1 - level) / self._rate))
+            raise Refused(429, "too many requests", headers={"Retry-After": str(wait)})

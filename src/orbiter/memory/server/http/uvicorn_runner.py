@@ -10,9 +10,9 @@ from starlette.applications import Starlette
 from uvicorn import Config, Server
 
 from orbiter.memory.errors import MemoryConnectionError, QueryError
+from orbiter.memory.server.http.browser_security import is_loopback
 from orbiter.memory.server.http.connection_limit import Gate, Lobby, Visitor, most_connections
 from orbiter.memory.server.http.h11_protocol import protocol_for
-from orbiter.memory.server.http.hosts import is_loopback
 from orbiter.memory.server.http.settings import Settings
 from orbiter.memory.server.http.state import Shared
 

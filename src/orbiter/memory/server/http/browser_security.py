@@ -1,4 +1,4 @@
-"""Under which names a server may be called, and by whose pages.
+"""Host and Origin checks against other sites, and the security headers of every response.
 
 A page of another site can reach a server on this computer: by a request of its own, or by a name
 that it lets point here. The first shows in `Origin` and `Sec-Fetch-Site`, the second in `Host`.
@@ -8,11 +8,13 @@ import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 
-from starlette.types import Scope
+from starlette.datastructures import MutableHeaders
+from starlette.types import Message, Scope
 
 from orbiter.memory.server.http.error_responses import Refused
 
-__all__ = ["check_host", "check_origin", "headers_of", "is_loopback"]
+__all__ = ["REFUSAL", "check_host", "check_origin", "harden", "headers_of", "is_loopback"]
+
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?)(?::([0-9]{1,5}))?")
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -20,6 +22,31 @@ _PORTS = {"http": 80, "https": 443}
 _SAFE = ("GET", "HEAD")
 
 Headers = Mapping[str, Sequence[str]]
+
+
+_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "font-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+_ALWAYS = {
+    "content-security-policy": _POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+REFUSAL = {**_ALWAYS, "cache-control": "no-store"}
+"""What is on an answer that holds nothing."""
 
 
 def headers_of(scope: Scope) -> dict[str, list[str]]:
@@ -89,3 +116,14 @@ def _is_here(name: str, scope: Scope) -> bool:
     """Tell whether *name* is the very number the request came to, which nobody else can claim."""
     server = scope.get("server")
     return server is not None and name.strip("[]") == str(server[0]).lower()
+
+
+def harden(message: Message, *, may_keep: bool) -> None:
+    """Put the headers on the beginning of an answer; *may_keep* lets it say how long it is good."""
+    headers = MutableHeaders(scope=message)
+    for name, value in _ALWAYS.items():
+        headers[name] = value
+    if not (may_keep and headers.get("cache-control", "").startswith("private")):
+        headers["cache-control"] = "no-store"
+    for name in [each for each in headers if each.startswith("access-control-")]:
+        del headers[name]  # whatever is mounted here: nobody else's page reads this server
