@@ -28,8 +28,8 @@ from orbiter.memory.model.items import MemoryStatus
 from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.model.query import Query
 from orbiter.memory.recall._candidates import gather
-from orbiter.memory.recall._features import measure
 from orbiter.memory.recall._order import LOOKED_AT, order
+from orbiter.memory.recall._signals import measure
 
 Floats = npt.NDArray[np.float64]
 

@@ -5,9 +5,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from orbiter.memory import AIMemory, HumanMemory, MemoryItem, MemoryMetadata
-from orbiter.memory.recall._features import Table, measure
+from orbiter.memory.recall._features import FeatureTable
 from orbiter.memory.recall._pool import Pool
 from orbiter.memory.recall._query_analysis import Question, read
+from orbiter.memory.recall._signals import measure
 
 NOW = datetime(2024, 6, 15, 12, tzinfo=UTC)
 START = datetime(2024, 6, 1, tzinfo=UTC)
@@ -66,5 +67,5 @@ def ask(text: str, *speakers: str) -> Question:
 
 def column(name: str, question: Question, candidates: Pool) -> dict[str, float]:
     """Return what one column says, by item."""
-    table: Table = measure(question, candidates)
+    table: FeatureTable = measure(question, candidates)
     return {item.id: value for item, value in zip(table.items, table.columns[name], strict=True)}

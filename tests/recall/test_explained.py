@@ -47,9 +47,13 @@ def test_why_reads_as_the_strongest_reasons_for_an_item() -> None:
 
 def test_why_tells_each_kind_of_reason_once() -> None:
     why = _why(
-        ("detail_talk", 2.0, "with what was said around it, every word of the question is met"),
+        (
+            "neighbour_detail",
+            2.0,
+            "with what was said around it, every word of the question is met",
+        ),
         ("words", 1.8, "holds tea (1 of 1)"),
-        ("reach", 1.7, "with what was said just before, it holds tea (1 of 1)"),
+        ("prev_turn", 1.7, "with what was said just before, it holds tea (1 of 1)"),
         ("meaning", 1.0, "means nearly that (0.58)"),
     )
 

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.recall.pools import ask, column, pool, talk, turn
 
-from orbiter.memory.recall._features import has_evidence, measure, standardise, terms_of
+from orbiter.memory.recall._features import has_evidence, standardise, terms_of
 from orbiter.memory.recall._pool import Pool
 from orbiter.memory.recall._query_analysis import Question
+from orbiter.memory.recall._signals import measure
 
 
 def test_standardised_values_have_mean_zero_and_deviation_one() -> None:
@@ -90,13 +91,15 @@ def test_a_long_text_counts_by_its_best_passage() -> None:
 def test_reach_lends_an_answer_the_words_of_what_was_said_before_it() -> None:
     items = talk("tea", "tea", "What did you paint?", "The house.", "tea")
 
-    found = column("reach", ask("paint"), pool(items))
+    found = column("prev_turn", ask("paint"), pool(items))
 
     assert found["2"] == found["3"] > found["0"] == found["4"]
 
 
-def test_reach_ends_with_the_stretch() -> None:
-    found = column("reach", ask("paint"), pool(talk("tea", "paint"), talk("yes", "no", first=2)))
+def test_prev_turn_ends_with_the_stretch() -> None:
+    found = column(
+        "prev_turn", ask("paint"), pool(talk("tea", "paint"), talk("yes", "no", first=2))
+    )
 
     assert found["1"] > found["2"] == found["3"]
 
@@ -104,7 +107,7 @@ def test_reach_ends_with_the_stretch() -> None:
 def test_talk_reaches_two_turns_each_way() -> None:
     items = talk("a", "b", "c", "paint", "d", "e", "f")
 
-    found = column("talk", ask("paint"), pool(items))
+    found = column("neighbours", ask("paint"), pool(items))
 
     near = {item_id for item_id, value in found.items() if value > 0}
     assert near == {"1", "2", "3", "4", "5"}
@@ -205,7 +208,7 @@ def test_an_echo_lends_its_words_to_what_follows_only() -> None:
     items = talk("tea", "coffee", "What did you paint?", "The house.", "Well.", "tea")
     candidates = pool(items)
 
-    found = column("talk", asked, candidates)
+    found = column("neighbours", asked, candidates)
     table = measure(asked, candidates)
 
     assert {item_id for item_id, value in found.items() if value > 0} == {"2", "3", "4"}
@@ -254,24 +257,24 @@ def test_the_only_candidate_is_near_or_not() -> None:
 def test_without_a_model_nothing_is_said_about_meaning() -> None:
     columns = measure(ask("x"), pool(talk("a"))).columns
 
-    assert not {"meaning", "gist", "session_gist"} & columns.keys()
+    assert not {"meaning", "neighbour_meaning", "session_meaning"} & columns.keys()
 
 
-def test_gist_is_what_the_talk_around_means_without_the_item_itself() -> None:
+def test_neighbour_meaning_is_what_the_talk_around_means_without_the_item_itself() -> None:
     items = talk("a", "b", "c", "d", "e", "f")
     similarity = {"0": 0.1, "1": 0.1, "2": 0.9, "3": 0.1, "4": 0.1, "5": 0.1}
 
-    found = column("gist", ask("x"), pool(items, similarity=similarity))
+    found = column("neighbour_meaning", ask("x"), pool(items, similarity=similarity))
 
     assert found["1"] > found["2"] < found["3"]
     assert found["0"] > found["5"]
 
 
-def test_session_gist_is_shared_by_all_of_a_session() -> None:
+def test_session_meaning_is_shared_by_all_of_a_session() -> None:
     first, second = talk("a", "b", session="s"), talk("c", "d", session="t", first=2)
 
     found = column(
-        "session_gist",
+        "session_meaning",
         ask("x"),
         pool(first, second, similarity={"0": 0.9, "1": 0.2, "2": 0.1, "3": 0.1}),
     )

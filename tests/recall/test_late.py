@@ -3,24 +3,25 @@
 import pytest
 from tests.recall.pools import ask, pool, talk
 
-from orbiter.memory.recall._features import Table, measure
+from orbiter.memory.recall._features import FeatureTable
 from orbiter.memory.recall._late_interaction import add_details
+from orbiter.memory.recall._signals import measure
 
 pytest.importorskip("numpy")
 
 RED, TEA, ODD = bytes([127, 0, 0]), bytes([0, 127, 0]), bytes([0, 0, 127])
 
 
-def _table(*contents: str) -> Table:
+def _table(*contents: str) -> FeatureTable:
     return measure(ask("x"), pool(talk(*contents)))
 
 
 def _looked(
-    table: Table, asked: bytes, kept: dict[str, list[bytes]], places: list[int] | None = None
+    table: FeatureTable, asked: bytes, kept: dict[str, list[bytes]], places: list[int] | None = None
 ) -> tuple[list[float], list[float]]:
     places = list(range(len(table.items))) if places is None else places
     add_details(table, places, asked=asked, kept=kept, dimension=3)
-    return table.columns["detail"], table.columns["detail_talk"]
+    return table.columns["detail"], table.columns["neighbour_detail"]
 
 
 def test_what_meets_more_words_of_the_question_is_ahead() -> None:

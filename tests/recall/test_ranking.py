@@ -7,8 +7,9 @@ import pytest
 from tests.recall.pools import START, ask, pool, talk, turn
 
 from orbiter.memory import MemoryItem
-from orbiter.memory.recall._features import Table, measure, terms_of
+from orbiter.memory.recall._features import FeatureTable, terms_of
 from orbiter.memory.recall._scoring import Scored, score, without_repeats
+from orbiter.memory.recall._signals import measure
 from orbiter.memory.recall._weights import ASSISTANT, PEOPLE, kind_of
 
 LONG = (
@@ -17,9 +18,9 @@ LONG = (
 )
 
 
-def _table(items: list[MemoryItem], **columns: list[float]) -> Table:
+def _table(items: list[MemoryItem], **columns: list[float]) -> FeatureTable:
     nothing: list[int | None] = [None] * len(items)
-    return Table(items, columns, nothing, nothing, [frozenset()] * len(items), {})
+    return FeatureTable(items, columns, nothing, nothing, [frozenset()] * len(items), {})
 
 
 def _ids(items: list[MemoryItem]) -> frozenset[str]:
@@ -71,9 +72,9 @@ def test_every_weight_is_of_a_column_that_is_measured() -> None:
     measured = set(measure(ask("x"), pool(talk("a"), similarity={})).columns)
 
     for kind in (PEOPLE, ASSISTANT):
-        assert set(kind.words) <= measured - {"meaning", "gist", "session_gist"}
+        assert set(kind.words) <= measured - {"meaning", "neighbour_meaning", "session_meaning"}
         assert set(kind.meaning) <= measured
-        assert set(kind.details) <= measured | {"detail", "detail_talk"}
+        assert set(kind.details) <= measured | {"detail", "neighbour_detail"}
 
 
 def test_who_speaks_tells_the_kind_of_talk() -> None:

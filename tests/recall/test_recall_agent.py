@@ -114,7 +114,7 @@ async def test_what_has_no_session_has_no_neighbours(
         for hit in found:
             parts = [reason.part for reason in hit.why]
             assert len(parts) == len(set(parts))
-            assert not {"reach", "talk", "session", "gist"} & set(parts)
+            assert not {"prev_turn", "neighbours", "session", "neighbour_meaning"} & set(parts)
             assert sum(r.points for r in hit.why) == pytest.approx(hit.score, abs=1e-9)
         assert "holds flat (1 of 1)" in {reason.text for reason in found[0].why}
 

@@ -1,17 +1,19 @@
-"""What speaks for each candidate: words, meaning, the talk around it, who spoke, when, and how.
+"""Features of the candidates of one question: the measurements that signals are made of.
 
 Plain functions from a question and a pool to one number per item; no store, no model, no clock.
 Numbers that have no natural unit are standardised over the pool, so that one set of weights
-serves short dialogues and long chats, small stores and large ones.
+serves short dialogues and long chats, small stores and large ones. `_signals` has the table of
+which of them count.
 """
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem
-from orbiter.memory.recall._dates import closeness, has_time
+from orbiter.memory.model.items import HumanMemory, MemoryItem
+from orbiter.memory.recall._dates import has_time
 from orbiter.memory.recall._pool import Pool, is_spoken, is_talk, speaker_of
 from orbiter.memory.recall._query_analysis import Question
 from orbiter.memory.text import words
@@ -19,10 +21,15 @@ from orbiter.memory.text.text_caches import text_cache
 
 __all__ = [
     "UNRELATED",
-    "Table",
+    "FeatureTable",
+    "Measurement",
     "best_passage",
+    "centre",
     "has_evidence",
-    "measure",
+    "is_question",
+    "is_users",
+    "names_speaker",
+    "says_when",
     "standardise",
     "terms_of",
 ]
@@ -39,8 +46,8 @@ _ECHO = 0.6
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """One row per item of a pool: what was measured, by name."""
+class FeatureTable:
+    """One row per item of a pool, one column per signal."""
 
     items: list[MemoryItem]
     columns: dict[str, list[float]]
@@ -61,7 +68,7 @@ def _passage_terms(content: str) -> tuple[tuple[Counter[str], int], ...]:
     return tuple((terms, terms.total()) for terms in counted)
 
 
-_says_when = text_cache(max_bytes=_MOST_BYTES)(has_time)
+says_when = text_cache(max_bytes=_MOST_BYTES)(has_time)
 
 
 def terms_of(item: MemoryItem) -> frozenset[str]:
@@ -77,53 +84,89 @@ def best_passage(content: str, asked: frozenset[str]) -> str:
     return max(found, key=lambda each: len(asked & each[1][0].keys()))[0]
 
 
-def measure(question: Question, pool: Pool) -> Table:
-    """Return what speaks for every item of *pool* as an answer to *question*."""
-    items = pool.items
-    before, after = _neighbours(pool)
-    passages = [_passage_terms(item.content) for item in items]
-    rarity = _rarity(question.terms, pool)
-    asked = frozenset(question.terms)
-    found = [
-        frozenset(term for counts, _ in each for term in asked & counts.keys()) for each in passages
-    ]
-    every = frozenset(words.terms(question.text))  # with the names
-    echo = [_echo(every, item, each) for item, each in zip(items, passages, strict=True)]
-    columns = {
-        "words": standardise(_bm25(passages, rarity)),
-        "reach": standardise(
-            [_mass(found[at] | _at(found, before[at]), rarity) for at in range(len(items))]
-        ),
-        "talk": standardise(
-            [
-                _mass(frozenset().union(*(found[near] for near in each)), rarity)
-                for each in (_lenders(at, before, after, echo) for at in range(len(items)))
-            ]
-        ),
-        "session": standardise(_session_words(items, passages, question.terms)),
-        "speaker": [_speaker(question, item) for item in items],
-        "user": centre([1.0 if _is_users(item) else 0.0 for item in items]),
-        "assistant": [
-            1.0 if question.asks_you and isinstance(item, AIMemory) else 0.0 for item in items
-        ],
-        "date": [closeness(item.created_at, question.times) for item in items],
-        "when": [1.0 if question.asks_when and _says_when(item.content) else 0.0 for item in items],
-        "question": [1.0 if _is_question(item.content) else 0.0 for item in items],
-        "echo": echo,
-        "length": centre([math.log(1 + sum(length for _, length in each)) for each in passages]),
-    }
-    if pool.similarity is not None:
-        meaning = standardise([pool.similarity.get(item.id) for item in items], absent=UNRELATED)
-        columns["meaning"] = meaning
-        columns["gist"] = [
-            _mean(meaning[near] for near in _near(at, before, after) if near != at)
-            for at in range(len(items))
+@dataclass(frozen=True)
+class Measurement:
+    """A question beside its candidates: what the columns of the signals are computed from."""
+
+    question: Question
+    pool: Pool
+    items: list[MemoryItem]
+    before: list[int | None]
+    after: list[int | None]
+    passages: list[tuple[tuple[Counter[str], int], ...]]
+    """The terms and the length of each passage of each item."""
+    found: list[frozenset[str]]
+    rarity: dict[str, float]
+    echo: list[float]
+    """1 for an item that asks what is asked."""
+
+    @classmethod
+    def of(cls, question: Question, pool: Pool) -> "Measurement":
+        """Return what is needed to measure the candidates of *pool*."""
+        items = pool.items
+        before, after = _neighbours(pool)
+        passages = [_passage_terms(item.content) for item in items]
+        asked = frozenset(question.terms)
+        found = [
+            frozenset(term for counts, _ in each for term in asked & counts.keys())
+            for each in passages
         ]
-        columns["session_gist"] = centre(_session_best(items, meaning))
-    return Table(items, columns, before, after, found, rarity)
+        every = frozenset(words.terms(question.text))  # with the names
+        echo = [_echo(every, item, each) for item, each in zip(items, passages, strict=True)]
+        rarity = _rarity(question.terms, pool)
+        return cls(question, pool, items, before, after, passages, found, rarity, echo)
+
+    def table(self, columns: dict[str, list[float]]) -> FeatureTable:
+        """Return *columns* as a table of these candidates."""
+        return FeatureTable(self.items, columns, self.before, self.after, self.found, self.rarity)
+
+    def bm25(self) -> list[float]:
+        """Return how well the best passage of each item matches the question's terms."""
+        return _bm25(self.passages, self.rarity)
+
+    def session_bm25(self) -> list[float]:
+        """Return how well the whole session of each item matches the question's terms."""
+        return _session_words(self.items, self.passages, self.question.terms)
+
+    def with_previous(self) -> list[float]:
+        """Return the weight of the terms in each item and in the one said just before."""
+        return [
+            _mass(self.found[at] | _at(self.found, self.before[at]), self.rarity)
+            for at in range(len(self.items))
+        ]
+
+    def with_neighbours(self) -> list[float]:
+        """Return the weight of the terms in each item and in those said around it."""
+        return [
+            _mass(frozenset().union(*(self.found[near] for near in each)), self.rarity)
+            for each in (
+                _lenders(at, self.before, self.after, self.echo) for at in range(len(self.items))
+            )
+        ]
+
+    def lengths(self) -> list[float]:
+        """Return the logarithm of how many terms each item has."""
+        return [math.log(1 + sum(length for _, length in each)) for each in self.passages]
+
+    @functools.cached_property
+    def meaning(self) -> list[float]:
+        """How near each item is to the question by its vector, standardised."""
+        similarity = self.pool.similarity or {}
+        return standardise([similarity.get(item.id) for item in self.items], absent=UNRELATED)
+
+    def neighbour_meaning(self) -> list[float]:
+        """Return how near those said around each item are, without the item itself."""
+        return [
+            _mean(self.meaning[near] for near in _near(at, self.before, self.after) if near != at)
+            for at in range(len(self.items))
+        ]
+
+    def session_meaning(self) -> list[float]:
+        """Return how near the best items of each item's session are."""
+        return _session_best(self.items, self.meaning)
 
 
-def has_evidence(question: Question, table: Table, place: int) -> bool:
+def has_evidence(question: Question, table: FeatureTable, place: int) -> bool:
     """Tell whether anything but its form speaks for an item."""
     lenders = _lenders(place, table.before, table.after, table.columns["echo"])
     if any(table.found[at] for at in lenders):
@@ -288,22 +331,22 @@ def _echo(
     asked: frozenset[str], item: MemoryItem, passages: tuple[tuple[Counter[str], int], ...]
 ) -> float:
     """Return 1 if the item asks what is asked, and so does not answer it."""
-    if not _is_question(item.content):
+    if not is_question(item.content):
         return 0.0
     own = {term for counts, _ in passages for term in counts}
     return 1.0 if asked and len(asked & own) >= _ECHO * len(asked | own) else 0.0
 
 
-def _is_users(item: MemoryItem) -> bool:
+def is_users(item: MemoryItem) -> bool:
     """Tell whether the user said it, or nobody did: what is no talk was put here on purpose."""
     return isinstance(item, HumanMemory) or not is_spoken(item)
 
 
-def _is_question(content: str) -> bool:
+def is_question(content: str) -> bool:
     return content.rstrip().endswith(("?", "？"))
 
 
-def _speaker(question: Question, item: MemoryItem) -> float:
+def names_speaker(question: Question, item: MemoryItem) -> float:
     """Return whether the one who spoke is the one asked about: 0.5, -0.5, or 0 if unknown."""
     name = speaker_of(item)
     if name is None or len(question.about) != 1:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Literal
 
 from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.recall._explanation import Why, who_said
+from orbiter.memory.recall._explanation import Why
 from orbiter.memory.recall._modes import RecallMode
+from orbiter.memory.recall._signals import who_said
 
 if TYPE_CHECKING:
     from orbiter.memory.model.facts import FactSpan

@@ -9,7 +9,8 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from orbiter.memory.recall._features import Table, standardise
+from orbiter.memory.recall._features import FeatureTable, standardise
+from orbiter.memory.recall._signals import check_columns
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,19 +20,22 @@ if TYPE_CHECKING:
 
 __all__ = ["add_details"]
 
+_ALONE, _TOGETHER = "detail", "neighbour_detail"
+check_columns("word_vectors", (_ALONE, _TOGETHER))
+
 _UNRELATED = 0.3
 """How near the nearest of a dozen words is that has nothing to do with a word, roughly."""
 
 
 def add_details(
-    table: Table,
+    table: FeatureTable,
     places: Sequence[int],
     *,
     asked: bytes,
     kept: Mapping[str, Sequence[bytes]],
     dimension: int,
 ) -> None:
-    """Add the columns `detail` and `detail_talk` to *table*, measured at *places*.
+    """Add the columns `detail` and `neighbour_detail` to *table*, measured at *places*.
 
     *asked* and *kept* are word vectors as `Embeddings.aembed_details` gives them. What has none is
     average, and so is every other row.
@@ -54,7 +58,7 @@ def add_details(
         known = [each for each in near if each is not None]
         alone.append(None if own is None else _mean(own))
         together.append(None if own is None else _mean(functools.reduce(_larger, known)))
-    for name, values in (("detail", alone), ("detail_talk", together)):
+    for name, values in ((_ALONE, alone), (_TOGETHER, together)):
         column = [0.0] * len(table.items)
         for place, value in zip(places, standardise(values, absent=_UNRELATED), strict=True):
             column[place] = value

@@ -9,14 +9,15 @@ from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.model.query import Query
 from orbiter.memory.recall._candidates import gather, nearest
-from orbiter.memory.recall._explanation import Reason, Why, is_important, is_recent, means, reasons
-from orbiter.memory.recall._features import UNRELATED, has_evidence, measure, standardise
+from orbiter.memory.recall._explanation import Reason, Why, reasons
+from orbiter.memory.recall._features import UNRELATED, has_evidence, standardise
 from orbiter.memory.recall._order import LOOKED_AT, order
 from orbiter.memory.recall._pool import is_talk
 from orbiter.memory.recall._query_analysis import in_words, read, shortened
 from orbiter.memory.recall._recent import newest_that_differ
 from orbiter.memory.recall._scoring import Scored
 from orbiter.memory.recall._select import MOST_LEFT_OUT, Weighed
+from orbiter.memory.recall._signals import check_columns, is_important, is_recent, means, measure
 from orbiter.memory.recall.near_duplicates import floods_in
 from orbiter.memory.tasks.offload import apart, is_much_text
 from orbiter.memory.text.ranking import recency
@@ -26,6 +27,7 @@ __all__ = ["Asked", "by_all", "by_meaning", "by_time"]
 
 _BESIDE = ("recency", "importance")
 """Parts of a score that say nothing about the question."""
+check_columns("caller", _BESIDE)
 
 
 class Asked(NamedTuple):

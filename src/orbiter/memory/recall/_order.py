@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from orbiter.memory.model.protocols import DetailStore, MemoryStore
-from orbiter.memory.recall._features import Table
+from orbiter.memory.recall._features import FeatureTable
 from orbiter.memory.recall._late_interaction import add_details
 from orbiter.memory.recall._pool import Pool
 from orbiter.memory.recall._scoring import Scored, score
@@ -20,7 +20,7 @@ _MANY_WORDS = 4_096
 
 
 async def order(
-    store: MemoryStore, pool: Pool, table: Table, extra: Mapping[str, float], *, most: int
+    store: MemoryStore, pool: Pool, table: FeatureTable, extra: Mapping[str, float], *, most: int
 ) -> list[Scored]:
     """Return the eligible items, best first; *extra* are weights beside those of relevance.
 
@@ -39,7 +39,9 @@ async def order(
     return [*await apart(is_long, score, table, {**kind.details, **extra}, ids), *rest]
 
 
-async def _look_closer(store: DetailStore, pool: Pool, table: Table, places: Sequence[int]) -> None:
+async def _look_closer(
+    store: DetailStore, pool: Pool, table: FeatureTable, places: Sequence[int]
+) -> None:
     near = {
         at
         for place in places

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.recall._features import Table
+from orbiter.memory.recall._features import FeatureTable
 from orbiter.memory.recall.near_duplicates import Floods, said, who_says
 
 __all__ = ["Scored", "score", "without_repeats"]
@@ -30,7 +30,9 @@ class Scored:
         return sum(self.points.values())
 
 
-def score(table: Table, weights: Mapping[str, float], eligible: frozenset[str]) -> list[Scored]:
+def score(
+    table: FeatureTable, weights: Mapping[str, float], eligible: frozenset[str]
+) -> list[Scored]:
     """Return the eligible items, best first; of equals the newest, then by id."""
     used = [name for name in weights if name in table.columns]
     scored = [

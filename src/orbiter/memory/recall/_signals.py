@@ -1,0 +1,321 @@
+"""Recall signals: the one table of what may count for a candidate, and how it is explained.
+
+A row has the name of the signal, the column it is measured by and the words of its reason. The
+weights are fitted as a set and stand in `_weights`. A row without a weight, a weight without a
+row, or a row whose column nobody measures is a `SignalError` when this package is imported.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from orbiter.memory.model.items import AIMemory, MemoryItem
+from orbiter.memory.recall._dates import closeness
+from orbiter.memory.recall._features import (
+    FeatureTable,
+    Measurement,
+    centre,
+    is_question,
+    is_users,
+    names_speaker,
+    says_when,
+    standardise,
+)
+from orbiter.memory.recall._pool import Pool, is_spoken, speaker_of
+from orbiter.memory.recall._query_analysis import Question, written
+from orbiter.memory.tasks.offload import count_words
+
+__all__ = [
+    "SIGNALS",
+    "Evidence",
+    "Signal",
+    "SignalError",
+    "SignalKind",
+    "check_columns",
+    "is_important",
+    "is_recent",
+    "means",
+    "measure",
+    "names",
+    "who_said",
+]
+
+SignalKind = Literal["words", "meaning", "time", "importance", "other"]
+"""What signals have in common, for a person who wants to know what a score is made of."""
+
+Source = Literal["text", "vectors", "word_vectors", "caller"]
+"""What a column is measured from: the texts, vectors of texts, vectors of words, or what the caller
+weighs beside relevance."""
+
+_ROLES = {"human": "user", "ai": "assistant", "item": "note"}
+_STRONG = 1.0
+"""Deviations above the other candidates from which a meaning is nearly the same,"""
+_NEAR = 0.3
+"""if it is so near besides: among what has nothing to do with a question, one is nearest, too."""
+
+
+class SignalError(RuntimeError):
+    """A signal of recall is only half there: a mistake in the package, not of its user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One candidate beside the question: what the words of a reason are made of."""
+
+    question: Question
+    pool: Pool
+    table: FeatureTable
+    item: MemoryItem
+    place: int
+    """Its row in the table."""
+
+
+Column = Callable[[Measurement], list[float]]
+Words = Callable[[Evidence], tuple[str, str]]
+"""What is said if the signal speaks for a candidate, and if it speaks against it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One thing that may count for a candidate."""
+
+    name: str
+    kind: SignalKind
+    words: Words
+    column: Column | None = None
+    """How it is measured; nothing for `word_vectors` and `caller`, which are measured later."""
+    source: Source = "text"
+    part_of: str | None = None
+    """The signal it is counted with where nothing was said around a candidate."""
+
+    def __post_init__(self) -> None:
+        if (self.column is None) != (self.source in ("word_vectors", "caller")):
+            raise SignalError(
+                f"signal `{self.name}`: `text` and `vectors` need a `column`, others must have none"
+            )
+
+
+def _always(text: str, against: str | None = None) -> Words:
+    return lambda _: (text, text if against is None else against)
+
+
+def _own_words(one: Evidence) -> tuple[str, str]:
+    own = _listed(one, [one.place])
+    return f"holds {own}", f"holds {own}{_others_more(one)}"
+
+
+def _words_with_previous(one: Evidence) -> tuple[str, str]:
+    before = one.table.before[one.place]
+    both = _listed(one, [one.place] if before is None else [one.place, before])
+    return (
+        f"with what was said just before, it holds {both}",
+        f"even with what was said just before, it holds {both}{_others_more(one)}",
+    )
+
+
+def _nearness(one: Evidence) -> tuple[str, str]:
+    cosine = None if one.pool.similarity is None else one.pool.similarity.get(one.item.id)
+    strength = one.table.columns.get("meaning", {one.place: 0.0})[one.place]
+    return (means(cosine, strength=strength),) * 2
+
+
+def _said_by_whom(one: Evidence) -> tuple[str, str]:
+    said = f"said by {who_said(one.item)}, who is"
+    return f"{said} asked about", f"{said} not asked about"
+
+
+def _of_user(one: Evidence) -> tuple[str, str]:
+    if is_spoken(one.item):
+        return (f"said by {who_said(one.item)}",) * 2
+    return ("was remembered for itself",) * 2
+
+
+def _near_in_time(one: Evidence) -> tuple[str, str]:
+    said = f"{'said on' if is_spoken(one.item) else 'is from'} {_day(one.item)}"
+    return f"{said}, near the time asked about", said
+
+
+def _length(one: Evidence) -> tuple[str, str]:
+    count = count_words(one.item.content)
+    size = f"{count} word" if count == 1 else f"{count} words"
+    return f"its length, {size}, counts for it", f"its length, {size}, counts against it"
+
+
+SIGNALS: tuple[Signal, ...] = (
+    Signal("words", "words", _own_words, lambda m: standardise(m.bm25())),
+    Signal(
+        "prev_turn",
+        "words",
+        _words_with_previous,
+        lambda m: standardise(m.with_previous()),
+        part_of="words",
+    ),
+    Signal(
+        "neighbours",
+        "words",
+        _always("the talk around it is about it", "the talk around it is about other things"),
+        lambda m: standardise(m.with_neighbours()),
+        part_of="words",
+    ),
+    Signal(
+        "session",
+        "words",
+        _always("its session is about it", "its session is about other things"),
+        lambda m: standardise(m.session_bm25()),
+        part_of="words",
+    ),
+    Signal("meaning", "meaning", _nearness, lambda m: m.meaning, "vectors"),
+    Signal(
+        "neighbour_meaning",
+        "meaning",
+        _always("the talk around it means nearly that", "the talk around it means other things"),
+        lambda m: m.neighbour_meaning(),
+        "vectors",
+    ),
+    Signal(
+        "session_meaning",
+        "meaning",
+        _always("its session means nearly that", "its session means other things"),
+        lambda m: centre(m.session_meaning()),
+        "vectors",
+    ),
+    Signal(
+        "detail",
+        "meaning",
+        _always(
+            "has words that mean what the question's words mean",
+            "has few words that mean what the question's words mean",
+        ),
+        source="word_vectors",
+    ),
+    Signal(
+        "neighbour_detail",
+        "meaning",
+        _always(
+            "with what was said around it, every word of the question is met",
+            "what was said around it leaves words of the question unmet",
+        ),
+        source="word_vectors",
+        part_of="detail",
+    ),
+    Signal(
+        "speaker",
+        "other",
+        _said_by_whom,
+        lambda m: [names_speaker(m.question, item) for item in m.items],
+    ),
+    Signal(
+        "user",
+        "other",
+        _of_user,
+        lambda m: centre([1.0 if is_users(item) else 0.0 for item in m.items]),
+    ),
+    Signal(
+        "assistant",
+        "other",
+        _always("the assistant is asked"),
+        lambda m: [
+            1.0 if m.question.asks_you and isinstance(item, AIMemory) else 0.0 for item in m.items
+        ],
+    ),
+    Signal(
+        "date",
+        "time",
+        _near_in_time,
+        lambda m: [closeness(item.created_at, m.question.times) for item in m.items],
+    ),
+    Signal(
+        "when",
+        "time",
+        _always("says when"),
+        lambda m: [
+            1.0 if m.question.asks_when and says_when(item.content) else 0.0 for item in m.items
+        ],
+    ),
+    Signal(
+        "question",
+        "other",
+        _always("is a question", "is a question itself"),
+        lambda m: [1.0 if is_question(item.content) else 0.0 for item in m.items],
+    ),
+    Signal(
+        "echo", "other", _always("asks the same", "asks the same, and so is no answer"),
+        lambda m: m.echo,
+    ),
+    Signal("length", "other", _length, lambda m: centre(m.lengths())),
+    Signal("recency", "time", lambda one: (is_recent(one.item),) * 2, source="caller"),
+    Signal("importance", "importance", lambda _: (is_important(),) * 2, source="caller"),
+)  # fmt: skip
+
+
+def names(*sources: Source, signals: Iterable[Signal] = SIGNALS) -> list[str]:
+    """Return the names of the signals that are measured from *sources*, in the table's order."""
+    return [signal.name for signal in signals if signal.source in sources]
+
+
+def check_columns(
+    source: Source, measured: Collection[str], *, signals: Iterable[Signal] = SIGNALS
+) -> None:
+    """Raise `SignalError` unless the columns *measured* from *source* are those of the table."""
+    expected = names(source, signals=signals)
+    if wrong := sorted(set(measured) ^ set(expected)):
+        raise SignalError(
+            f"columns from `{source}` and rows of `SIGNALS` differ: `{'`, `'.join(wrong)}`"
+        )
+
+
+def measure(question: Question, pool: Pool) -> FeatureTable:
+    """Return what speaks for every item of *pool* as an answer to *question*."""
+    measured = Measurement.of(question, pool)
+    at_hand = ("text",) if pool.similarity is None else ("text", "vectors")
+    return measured.table(
+        {
+            signal.name: signal.column(measured)
+            for signal in SIGNALS
+            if signal.column is not None and signal.source in at_hand
+        }
+    )
+
+
+def means(cosine: float | None, *, strength: float) -> str:
+    """Return what a nearness in meaning says, *strength* deviations above the others."""
+    near = "" if cosine is None else f" ({cosine:.2f})"
+    if strength < 0:
+        return f"means something else{near}"
+    is_near = cosine is None or cosine >= _NEAR
+    is_strong = strength >= _STRONG and is_near
+    return f"means nearly that{near}" if is_strong else f"means a little of that{near}"
+
+
+def is_recent(item: MemoryItem) -> str:
+    """Return how recency is told."""
+    return f"is recent, from {_day(item)}"
+
+
+def is_important() -> str:
+    """Return how importance is told."""
+    return "is marked as important"
+
+
+def who_said(item: MemoryItem) -> str:
+    """Return who speaks in an item: a name, a role, or what kind of item it is."""
+    name = speaker_of(item)
+    return name if name is not None else _ROLES.get(item.memory_type, item.memory_type)
+
+
+def _listed(one: Evidence, places: Sequence[int]) -> str:
+    terms = {term for place in places for term in one.table.found[place]}
+    if not terms:
+        return "none of the words asked for"
+    ordered = sorted(terms, key=lambda term: (-one.table.rarity[term], term))
+    as_asked = written(one.question.text)
+    listed = ", ".join(as_asked.get(term, term) for term in ordered)
+    return f"{listed} ({len(terms)} of {len(one.table.rarity)})"
+
+
+def _others_more(one: Evidence) -> str:
+    return ", others more" if one.table.found[one.place] else ""
+
+
+def _day(item: MemoryItem) -> str:
+    return f"{item.created_at.day} {item.created_at:%B %Y}"
