@@ -123,8 +123,8 @@ class House:
         return sorted(name for name in names if Counter(names)[name] > 1)
 
     def public_names(self) -> list[str]:
-        """Return the names that the package itself offers."""
-        for node in ast.parse(self.paths[PACKAGE].read_text()).body:
+        """Return the names that the package itself offers, as its stub lists them."""
+        for node in ast.parse(self.paths[PACKAGE].with_suffix(".pyi").read_text()).body:
             if isinstance(node, ast.Assign) and "__all__" in ast.unparse(node.targets[0]):
                 return list(ast.literal_eval(node.value))
         return []

@@ -11,15 +11,11 @@ PAGE = Path(__file__).with_name("api.md")
 
 # Modules in reading order; the names of `orbiter.memory` itself live in these.
 MODULES = (
-    "agent", "sync", "client", "auth", "server", "mcp", "model.facts", "model.trust", "extraction",
-    "transfer", "model.audit", "model.records",
-    "backends.registry", "model.items", "model.serialization", "model.derived",
-    "model.tool_calls", "model.filters", "model.query",
-    "model.protocols", "errors", "model.copying", "short_term", "backends.sqlite",
-    "backends.postgres", "backends.redis", "backends.vector", "model.reports", "episodic",
-    "text.pii", "text.words", "recall", "context", "context.persona",
-    "context.prompt_fence", "conversation", "conversation.tokens", "messages.costs", "messages",
-    "summary", "summarizers.extractive", "summarizers.openai", "embeddings",
+    "agent", "sync", "client", "auth", "server", "mcp", "model", "model.facts", "extraction",
+    "transfer", "backends.registry", "errors", "short_term", "backends.sqlite",
+    "backends.postgres", "backends.redis", "backends.vector", "episodic", "text.pii",
+    "text.words", "recall", "context", "context.persona", "context.prompt_fence", "conversation",
+    "conversation.tokens", "messages.costs", "messages", "summary", "summarizers", "embeddings",
     "conversation.history", "text.ranking", "testing", "testing.servers",
     "testing.redis_topologies",
 )  # fmt: skip
@@ -81,7 +77,7 @@ def page() -> str:
         parts.append(f"## `orbiter.memory.{short}`\n\n{summary}\n")
         rows = ["| name | | what it is |", "|---|---|---|"]
         for name in module.__all__:
-            is_top = getattr(package, name, None) is getattr(module, name)
+            is_top = name in package.__all__ and getattr(package, name) is getattr(module, name)
             top = " ●" if name in package.__all__ and is_top else ""
             rows.append(f"| `{name}`{top} | {_kind(module, name)} | {_sentence(module, name)} |")
         parts.append("\n".join(rows) + "\n")

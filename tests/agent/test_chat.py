@@ -7,17 +7,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orbiter.memory import (
-    AccessError,
     AgentMemory,
     AIMemory,
     HumanMemory,
     MemoryItem,
     MemoryMetadata,
-    QueryError,
     SystemMemory,
     ToolMemory,
 )
 from orbiter.memory.agent import Chat, ScopedMemory
+from orbiter.memory.errors import AccessError, QueryError
 from orbiter.memory.messages import Format, validate
 
 Open = Callable[..., AgentMemory]

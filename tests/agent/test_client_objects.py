@@ -23,8 +23,9 @@ from pydantic import BaseModel
 from tests.agent import _clients
 from tests.agent._clients import Wire, types
 
-from orbiter.memory import AIMemory, MessageError, ToolMemory
+from orbiter.memory import AIMemory, ToolMemory
 from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.errors import MessageError
 from orbiter.memory.messages import Format, validate
 from orbiter.memory.model.items import role_of
 

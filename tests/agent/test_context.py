@@ -10,16 +10,16 @@ from tests.agent.test_chat import CALLS, FORMATS, turn
 from orbiter.memory import (
     AgentMemory,
     AIMemory,
-    QueryError,
     ShortTermMemoryManager,
     Soul,
     SystemMemory,
     ToolMemory,
-    estimate_tokens,
     from_messages,
 )
 from orbiter.memory.agent import Chat, ScopedMemory
 from orbiter.memory.context import Context
+from orbiter.memory.conversation import estimate_tokens
+from orbiter.memory.errors import QueryError
 from orbiter.memory.messages import Format, validate
 from orbiter.memory.messages.costs import sent_tokens
 from orbiter.memory.summary import SummaryConfig

@@ -10,16 +10,13 @@ import pytest
 from orbiter.memory import (
     AgentMemory,
     HumanMemory,
-    ItemNotFoundError,
     MemoryItem,
     MemoryStatus,
     PostgresMemoryStore,
-    QueryError,
-    StatusError,
-    UnsupportedError,
     VersionConflict,
 )
 from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.errors import ItemNotFoundError, QueryError, StatusError, UnsupportedError
 from orbiter.memory.model.query import Query
 from orbiter.memory.testing.servers import RedisServer
 

@@ -10,10 +10,11 @@ from redis.asyncio import Redis
 from tests.agent.conftest import Open
 from tests.stores.test_postgres_security import plain_role, run
 
-from orbiter.memory import AgentMemory, CachedEmbeddings, EmptyFilterError, MemoryMetadata
+from orbiter.memory import AgentMemory, MemoryMetadata
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.agent._erase import erase
-from orbiter.memory.errors import QueryError
+from orbiter.memory.embeddings import CachedEmbeddings
+from orbiter.memory.errors import EmptyFilterError, QueryError
 from orbiter.memory.model.activity_keys import activity_name
 from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.testing import HashEmbeddings

@@ -14,11 +14,11 @@ from orbiter.memory import (
     HumanMemory,
     MemoryItem,
     MemoryMetadata,
-    QueryError,
     SystemMemory,
     ToolMemory,
 )
 from orbiter.memory.agent import ScopedMemory, _updates, eviction
+from orbiter.memory.errors import QueryError
 from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.model.items import MemoryStatus
 from orbiter.memory.summary import SummaryConfig

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from orbiter.memory import AgentMemory, QueryError, ShortTermMemory
+from orbiter.memory import AgentMemory, ShortTermMemory
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.agent.facts import Facts
 from orbiter.memory.context import _sources
+from orbiter.memory.errors import QueryError
 from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.model.facts.spans import assertions
 from orbiter.memory.model.items import MemoryStatus

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from orbiter.memory import AgentMemory, QueryError
+from orbiter.memory import AgentMemory
 from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.errors import QueryError
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from orbiter.memory import AgentMemory, AIMemory, QueryError, ToolMemory, validate
+from orbiter.memory import AgentMemory, AIMemory, ToolMemory, validate
+from orbiter.memory.errors import QueryError
 from orbiter.memory.messages import Format, format_of
 from orbiter.memory.testing import HashEmbeddings
 

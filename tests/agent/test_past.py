@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orbiter.memory import AgentMemory, QueryError, UnsupportedError
+from orbiter.memory import AgentMemory
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.agent._past import PastMemory
+from orbiter.memory.errors import QueryError, UnsupportedError
 
 
 async def moment() -> datetime:

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from orbiter.memory import AgentMemory, QueryError, acting_as
+from orbiter.memory import AgentMemory
 from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.errors import QueryError
+from orbiter.memory.model import acting_as
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from collections.abc import Callable
 import pytest
 
 from orbiter.memory import (
-    AccessError,
     AgentMemory,
     HumanMemory,
     MemoryError,
@@ -16,6 +15,7 @@ from orbiter.memory import (
 )
 from orbiter.memory.agent import Given, ScopedMemory
 from orbiter.memory.agent.inputs import derived_id
+from orbiter.memory.errors import AccessError
 
 Open = Callable[..., AgentMemory]
 

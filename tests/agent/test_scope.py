@@ -8,17 +8,10 @@ from urllib.parse import urlsplit
 import pytest
 from tests.stores.test_postgres_security import plain_role, run
 
-from orbiter.memory import (
-    AccessError,
-    AgentMemory,
-    HumanMemory,
-    ItemNotFoundError,
-    MemoryItem,
-    MemoryMetadata,
-    QueryError,
-)
+from orbiter.memory import AgentMemory, HumanMemory, MemoryItem, MemoryMetadata
 from orbiter.memory.agent import ScopedMemory, SummaryMemory
 from orbiter.memory.agent.inputs import derived_id
+from orbiter.memory.errors import AccessError, ItemNotFoundError, QueryError
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.testing import ScriptedSummarizer

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from orbiter.memory import AIMemory, MessageError, QueryError, ToolMemory, validate
+from orbiter.memory import AIMemory, ToolMemory, validate
 from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.errors import MessageError, QueryError
 
 # As LlamaIndex, AutoGen, Haystack and Microsoft's Agent Framework make their messages.
 

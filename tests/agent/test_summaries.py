@@ -9,17 +9,11 @@ from pathlib import Path
 import pytest
 from tests.timing import HANG
 
-from orbiter.memory import (
-    AgentMemory,
-    AIMemory,
-    HumanMemory,
-    NotInitializedError,
-    SummaryError,
-    SummaryMemory,
-)
-from orbiter.memory.agent import Chat
+from orbiter.memory import AgentMemory, AIMemory, HumanMemory
+from orbiter.memory.agent import Chat, SummaryMemory
 from orbiter.memory.agent import summaries as _summaries
 from orbiter.memory.agent.inputs import derived_id
+from orbiter.memory.errors import NotInitializedError, SummaryError
 from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.testing import ScriptedSummarizer
 

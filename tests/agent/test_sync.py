@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from tests.timing import until_blocking
 
-from orbiter.memory import ItemNotFoundError, QueryError, SummaryConfig
-from orbiter.memory.errors import UnsupportedError
+from orbiter.memory import SummaryConfig
+from orbiter.memory.errors import ItemNotFoundError, QueryError, UnsupportedError
 from orbiter.memory.sync import AgentMemory, Chat, ScopedMemory, Stream, run
 from orbiter.memory.testing import HashEmbeddings, ScriptedSummarizer
 

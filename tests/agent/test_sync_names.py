@@ -137,7 +137,8 @@ def test_type_checkers_see_every_name() -> None:
 def test_importing_it_starts_no_thread_and_no_loop() -> None:
     program = (
         "import sys, threading, orbiter.memory.sync as s; s.AgentMemory('memory://', "
-        "embeddings=None); print(threading.active_count(), s._loop._current, 'asyncpg' in "
+        "embeddings=None); loop = s._background_loop; "
+        "print(threading.active_count(), loop._current, 'asyncpg' in "
         "sys.modules, 'redis' in sys.modules, 'numpy' in "
         "sys.modules, 'orbiter.memory.transfer' in sys.modules)"
     )

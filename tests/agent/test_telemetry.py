@@ -20,8 +20,9 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from orbiter.memory import AgentMemory, ItemNotFoundError, MemoryItem, SummaryConfig
+from orbiter.memory import AgentMemory, MemoryItem, SummaryConfig
 from orbiter.memory.agent import Chat, ScopedMemory, telemetry
+from orbiter.memory.errors import ItemNotFoundError
 from orbiter.memory.sync import AgentMemory as BlockingMemory
 from orbiter.memory.testing import HashEmbeddings, ScriptedSummarizer
 

@@ -14,14 +14,12 @@ from orbiter.memory import (
     HumanMemory,
     MemoryItem,
     MemoryMetadata,
-    QueryError,
-    SummaryMemory,
     ToolMemory,
-    UnsupportedError,
 )
-from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.agent import ScopedMemory, SummaryMemory
 from orbiter.memory.agent.chat_service import Chats
 from orbiter.memory.agent.inputs import labels
+from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.model.trust import Trust, source_of, trust_of
 from orbiter.memory.recall import Hit

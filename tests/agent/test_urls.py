@@ -14,19 +14,16 @@ from urllib.parse import urlsplit
 import pytest
 
 from orbiter.memory import (
-    AccessError,
     AgentMemory,
     MemoryConnectionError,
     MemoryError,
     PostgresMemoryStore,
-    QueryError,
     RedisMemoryStore,
     SQLiteMemoryStore,
-    StorageError,
-    UnsupportedError,
 )
 from orbiter.memory.backends.registry import URL_VARIABLE, default_url
 from orbiter.memory.embeddings.local import LocalEmbeddings
+from orbiter.memory.errors import AccessError, QueryError, StorageError, UnsupportedError
 from orbiter.memory.testing.servers import PostgresServer, RedisServer
 
 Open = Callable[..., AgentMemory]

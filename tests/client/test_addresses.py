@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from tests.timing import HANG
 
-from orbiter.memory import AgentMemory, QueryError, SummaryConfig
+from orbiter.memory import AgentMemory, SummaryConfig
 from orbiter.memory.backends.registry import URL_VARIABLE, store_at
 from orbiter.memory.client import RemoteMemory
 from orbiter.memory.client._server_url import TOKEN_VARIABLE
+from orbiter.memory.errors import QueryError
 
 
 @pytest.mark.parametrize(

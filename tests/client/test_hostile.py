@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from tests.timing import HANG
 
-from orbiter.memory import MemoryConnectionError, MemoryTimeoutError, TransferError
+from orbiter.memory import MemoryConnectionError
 from orbiter.memory.client import RemoteMemory, _read_response, _remote_events
 from orbiter.memory.client._retry import Patience
+from orbiter.memory.errors import MemoryTimeoutError, TransferError
 from orbiter.memory.transfer import export_file, import_file
 
 JSON = "application/json"

@@ -15,17 +15,12 @@ from tests.crash._proxy import Proxy
 from tests.server.conftest import Served
 from tests.timing import HANG, scaled, until
 
-from orbiter.memory import (
-    AccessError,
-    AgentMemory,
-    MemoryConnectionError,
-    MemoryTimeoutError,
-    QueryError,
-)
+from orbiter.memory import AgentMemory, MemoryConnectionError
 from orbiter.memory.agent import MemoryEvent
 from orbiter.memory.auth import KeyFile
 from orbiter.memory.client import RemoteMemory, _retry, _transport
 from orbiter.memory.client._retry import Patience
+from orbiter.memory.errors import AccessError, MemoryTimeoutError, QueryError
 from orbiter.memory.server import Settings, create_app, serving
 
 

@@ -13,11 +13,12 @@ from tests.cli.conftest import Cli
 from tests.client.conftest import Beside, new_key
 from tests.server.conftest import Served
 
-from orbiter.memory import AgentMemory, MemoryItem, TransferError, UnsupportedError, sync
+from orbiter.memory import AgentMemory, MemoryItem, sync
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.auth import KeyFile
 from orbiter.memory.client import RemoteMemory, _remote_calls
 from orbiter.memory.client._remote_scope import RemoteScope
+from orbiter.memory.errors import TransferError, UnsupportedError
 from orbiter.memory.extraction import MemoryOrchestrator
 from orbiter.memory.transfer import Limits, export_file, import_file
 

@@ -15,13 +15,13 @@ from orbiter.memory import (
     SystemMemory,
     ToolMemory,
     count_tokens,
-    estimate_tokens,
     from_messages,
     validate,
 )
 from orbiter.memory.context import Context, ContextManager
 from orbiter.memory.context._budget import fit_rounds, shorten
 from orbiter.memory.context.prompt_fence import Entry, parse
+from orbiter.memory.conversation import estimate_tokens
 from orbiter.memory.conversation.tokens import TokenCounter
 from orbiter.memory.episodic.model import EpisodicMemory
 from orbiter.memory.errors import QueryError

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orbiter.memory import Soul, SoulError
-from orbiter.memory.errors import MemoryError
+from orbiter.memory import Soul
+from orbiter.memory.errors import MemoryError, SoulError
 
 WHOLE = """---
 name: Nova

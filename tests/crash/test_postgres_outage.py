@@ -17,9 +17,9 @@ from orbiter.memory import (
     MemoryConnectionError,
     MemoryItem,
     MemoryMetadata,
-    MemoryTimeoutError,
     PostgresMemoryStore,
 )
+from orbiter.memory.errors import MemoryTimeoutError
 from orbiter.memory.testing.servers import PostgresServer
 
 

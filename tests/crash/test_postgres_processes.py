@@ -13,8 +13,9 @@ from tests.crash._children import Child
 from tests.crash._postgres_children import count_up, open_and_add
 from tests.timing import HANG
 
-from orbiter.memory import HumanMemory, PostgresMemoryStore, StorageError
+from orbiter.memory import HumanMemory, PostgresMemoryStore
 from orbiter.memory.backends.postgres import schema
+from orbiter.memory.errors import StorageError
 
 
 async def ask(dsn: str, sql: str) -> list[tuple[Any, ...]]:
@@ -121,7 +122,8 @@ async def test_a_pool_of_another_loop_is_refused_at_once(postgres_dsn: str) -> N
 
 _FORK = """
 import asyncio, os, sys
-from orbiter.memory import HumanMemory, PostgresMemoryStore, StorageError
+from orbiter.memory import HumanMemory, PostgresMemoryStore
+from orbiter.memory.errors import StorageError
 
 store = PostgresMemoryStore(sys.argv[1], statement_timeout=30)
 

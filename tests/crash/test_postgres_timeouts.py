@@ -22,11 +22,10 @@ from orbiter.memory import (
     HumanMemory,
     MemoryConnectionError,
     MemoryItem,
-    MemoryTimeoutError,
     PostgresMemoryStore,
-    StorageError,
     VersionConflict,
 )
+from orbiter.memory.errors import MemoryTimeoutError, StorageError
 from orbiter.memory.testing.servers import PostgresServer
 
 

@@ -14,8 +14,9 @@ from tests.crash._proxy import Proxy
 from tests.crash._redis_load import Load, new_agent, storm
 from tests.timing import HANG, scaled, until
 
-from orbiter.memory import AccessError, MemoryConnectionError
+from orbiter.memory import MemoryConnectionError
 from orbiter.memory.episodic.manager import ShortTermMemoryManager
+from orbiter.memory.errors import AccessError
 from orbiter.memory.testing.redis_topologies import (
     RedisCluster,
     RedisSentinel,

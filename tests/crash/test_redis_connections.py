@@ -25,13 +25,14 @@ from tests.crash._redis_tls import Strict
 from tests.episodic.conftest import RIGHTS
 from tests.timing import HANG, scaled, until
 
-from orbiter.memory import AccessError, MemoryConnectionError
+from orbiter.memory import MemoryConnectionError
 from orbiter.memory.backends.redis.connection import CONNECTIONS
 from orbiter.memory.episodic.manager import (
     EpisodicMemory,
     ShortTermMemoryManager,
     get_short_term_memory,
 )
+from orbiter.memory.errors import AccessError
 from orbiter.memory.testing.redis_topologies import TLSFront
 from orbiter.memory.testing.servers import RedisServer, redis_server
 

@@ -10,7 +10,8 @@ from tests.crash._children import Child, hold_lock, take_lock
 from tests.crash._faults import cancel_writes, leaks_of
 from tests.timing import HANG
 
-from orbiter.memory import HumanMemory, MemoryTimeoutError, SQLiteMemoryStore
+from orbiter.memory import HumanMemory, SQLiteMemoryStore
+from orbiter.memory.errors import MemoryTimeoutError
 
 
 @pytest.fixture

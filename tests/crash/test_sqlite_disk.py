@@ -13,7 +13,8 @@ from tests.crash._children import Child, fill_up
 from tests.crash._faults import Figures, cut_power, fail_disk
 from tests.crash._power_cut import Connection, WatchedStore
 
-from orbiter.memory import HumanMemory, SQLiteMemoryStore, StorageError
+from orbiter.memory import HumanMemory, SQLiteMemoryStore
+from orbiter.memory.errors import StorageError
 
 
 @pytest.mark.parametrize("durability", ["full", "normal"])

@@ -13,7 +13,8 @@ from tests.crash._children import Child, open_as_nobody
 from tests.crash._faults import leaks_of
 from tests.timing import HANG
 
-from orbiter.memory import HumanMemory, SQLiteMemoryStore, StorageError
+from orbiter.memory import HumanMemory, SQLiteMemoryStore
+from orbiter.memory.errors import StorageError
 
 
 async def a_store(path: Path) -> bytes:

@@ -18,13 +18,8 @@ from tests.crash._children import (
 from tests.crash._faults import leaks_of, write_from_processes
 from tests.timing import HANG, scaled
 
-from orbiter.memory import (
-    HumanMemory,
-    MemoryMetadata,
-    MemoryTimeoutError,
-    SQLiteMemoryStore,
-    VersionConflict,
-)
+from orbiter.memory import HumanMemory, MemoryMetadata, SQLiteMemoryStore, VersionConflict
+from orbiter.memory.errors import MemoryTimeoutError
 
 
 async def test_five_processes_of_twenty_writers_lose_no_write_and_count_every_upsert(

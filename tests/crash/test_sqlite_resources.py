@@ -11,7 +11,8 @@ import pytest
 from tests.crash._faults import leaks_of, open_and_close
 from tests.timing import HANG
 
-from orbiter.memory import HumanMemory, SQLiteMemoryStore, StorageError
+from orbiter.memory import HumanMemory, SQLiteMemoryStore
+from orbiter.memory.errors import StorageError
 
 
 async def test_opening_and_closing_leaks_nothing(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from tests.crash._children import Child
 
-from orbiter.memory import AgentMemory, HumanMemory, SQLiteMemoryStore, StorageError
+from orbiter.memory import AgentMemory, HumanMemory, SQLiteMemoryStore
 from orbiter.memory.backends.sqlite.foreign_wal import ANY, MOST, marks_in_file
+from orbiter.memory.errors import StorageError
 from orbiter.memory.testing import HashEmbeddings
 
 

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 from tests.timing import HANG
 
-from orbiter.memory import CachedEmbeddings, EmbeddingError, Embeddings
+from orbiter.memory import Embeddings
+from orbiter.memory.embeddings import CachedEmbeddings
+from orbiter.memory.errors import EmbeddingError
 from orbiter.memory.testing import HashEmbeddings
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from orbiter.memory import CachedEmbeddings, EmbeddingError, LocalEmbeddings
+from orbiter.memory import LocalEmbeddings
+from orbiter.memory.embeddings import CachedEmbeddings
+from orbiter.memory.errors import EmbeddingError
 from orbiter.memory.testing import HashEmbeddings
 
 OLD = """

@@ -9,8 +9,9 @@ import numpy as np
 import orbiter_memory_minilm
 import pytest
 
-from orbiter.memory import EmbeddingError, LocalEmbeddings
+from orbiter.memory import LocalEmbeddings
 from orbiter.memory.embeddings._minilm import MAX_ROWS, code, is_telling
+from orbiter.memory.errors import EmbeddingError
 from orbiter.memory.testing import HashEmbeddings
 
 TEXTS = [

@@ -17,9 +17,10 @@ import orbiter_memory_minilm
 import pytest
 from tests.timing import HANG
 
-from orbiter.memory import EmbeddingError, Embeddings, LocalEmbeddings
+from orbiter.memory import Embeddings, LocalEmbeddings
 from orbiter.memory.embeddings import _minilm
 from orbiter.memory.embeddings._minilm import MAX_CHARS, MAX_PARTS, ROOM, shorten, split, spread
+from orbiter.memory.errors import EmbeddingError
 
 TEXTS = [
     "Ann's door code is 4711.",

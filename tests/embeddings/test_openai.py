@@ -22,9 +22,9 @@ from tests.embeddings._server import (
 from tests.listening import listening
 from tests.timing import scaled
 
-from orbiter.memory import EmbeddingError, OpenAIEmbeddings
+from orbiter.memory import OpenAIEmbeddings
 from orbiter.memory.embeddings._responses import MAX_BATCH_BYTES, batches, retry_after
-from orbiter.memory.errors import MemoryConnectionError, MemoryTimeoutError
+from orbiter.memory.errors import EmbeddingError, MemoryConnectionError, MemoryTimeoutError
 
 Make = Callable[..., OpenAIEmbeddings]
 SOON = {"retry-after-ms": "1"}

@@ -10,8 +10,9 @@ import pytest
 from redis.asyncio import Redis
 from tests.timing import HANG
 
-from orbiter.memory import ShortTermMemoryManager, StorageError
+from orbiter.memory import ShortTermMemoryManager
 from orbiter.memory.backends.redis import connection
+from orbiter.memory.errors import StorageError
 from orbiter.memory.testing.servers import RedisServer
 
 

@@ -7,13 +7,8 @@ import pytest
 from redis import Redis
 from tests.episodic.conftest import CLUSTER_RIGHTS, RIGHTS
 
-from orbiter.memory import (
-    AccessError,
-    HumanMemory,
-    MemoryMetadata,
-    RedisMemoryStore,
-    ShortTermMemoryManager,
-)
+from orbiter.memory import HumanMemory, MemoryMetadata, RedisMemoryStore, ShortTermMemoryManager
+from orbiter.memory.errors import AccessError
 from orbiter.memory.testing.redis_topologies import RedisCluster
 from orbiter.memory.testing.servers import RedisServer
 

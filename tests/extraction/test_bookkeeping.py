@@ -3,8 +3,9 @@
 import pytest
 from tests.extraction._extractors import LineExtractor
 
-from orbiter.memory import AgentMemory, QueryError
+from orbiter.memory import AgentMemory
 from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.errors import QueryError
 from orbiter.memory.extraction import LongTermMemory, MemoryOrchestrator
 
 

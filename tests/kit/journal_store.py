@@ -10,16 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from orbiter.memory import (
-    EmptyFilterError,
-    MemoryError,
-    MemoryItem,
-    MemoryMetadata,
-    MemoryStatus,
-    Query,
-    dump_item,
-    load_item,
-)
+from orbiter.memory import MemoryError, MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.errors import EmptyFilterError
+from orbiter.memory.model import Query, dump_item, load_item
 from orbiter.memory.model.copying import copy_item, take_in
 from orbiter.memory.model.filters import Where
 

@@ -7,8 +7,9 @@ import sys
 import pytest
 from tests.mcp.conftest import Connect, refusal
 
-from orbiter.memory import AgentMemory, QueryError
+from orbiter.memory import AgentMemory
 from orbiter.memory.conversation.tokens import estimate_tokens
+from orbiter.memory.errors import QueryError
 from orbiter.memory.mcp import PROFILES, Profile, build
 
 NAMES: dict[Profile, dict[str, bool]] = {

@@ -90,6 +90,7 @@ def test_a_whole_conversation_reaches_for_no_network() -> None:
     program = """
 import asyncio
 from orbiter.memory import *
+from orbiter.memory.summarizers import ExtractiveSummarizer
 async def main():
     memory = ShortTermMemory()
     for number in range(30):

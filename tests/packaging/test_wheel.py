@@ -81,6 +81,7 @@ def test_a_clean_environment_imports_every_public_name(clean_python: Path, tmp_p
     code = """
 import json, synaptic.core.base.memory
 from orbiter.memory import *
+from orbiter.memory.summarizers import OpenAISummarizer
 import orbiter.memory
 names = [n for n in orbiter.memory.__all__ if globals()[n] is getattr(orbiter.memory, n)]
 try:

@@ -8,15 +8,8 @@ from typing import Any
 import pytest
 from tests.timing import scaled, until
 
-from orbiter.memory import (
-    HumanMemory,
-    MemoryItem,
-    MemoryMetadata,
-    MemoryStatus,
-    QueryError,
-    RedisMemoryStore,
-    UnsupportedError,
-)
+from orbiter.memory import HumanMemory, MemoryItem, MemoryMetadata, MemoryStatus, RedisMemoryStore
+from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.items import new_id
 from orbiter.memory.recall import Mirror, Recalled, _in_memory_index
 from orbiter.memory.testing import HashEmbeddings

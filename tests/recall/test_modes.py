@@ -10,16 +10,14 @@ from tests.recall.conftest import Opening
 from tests.recall.pools import NOW, START, turn
 
 from orbiter.memory import (
-    EmbeddingError,
     HumanMemory,
     MemoryItem,
     MemoryMetadata,
-    QueryError,
     ShortTermMemory,
     SQLiteMemoryStore,
-    UnsupportedError,
     VectorMemoryStore,
 )
+from orbiter.memory.errors import EmbeddingError, QueryError, UnsupportedError
 from orbiter.memory.model.query import Query
 from orbiter.memory.recall import Recalled, _recent, _warnings, recall
 from orbiter.memory.testing import HashEmbeddings

@@ -16,11 +16,11 @@ from tests.timing import scaled
 from orbiter.memory import (
     HumanMemory,
     MemoryMetadata,
-    QueryError,
     ShortTermMemory,
     SQLiteMemoryStore,
     VectorMemoryStore,
 )
+from orbiter.memory.errors import QueryError
 from orbiter.memory.recall import _candidates, _warnings, recall
 from orbiter.memory.recall._query_analysis import read
 from orbiter.memory.testing import HashEmbeddings

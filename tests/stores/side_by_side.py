@@ -19,7 +19,6 @@ from unittest.mock import patch
 from orbiter.memory import (
     AIMemory,
     HumanMemory,
-    ItemVersion,
     MemoryError,
     MemoryItem,
     MemoryMetadata,
@@ -27,11 +26,11 @@ from orbiter.memory import (
     PostgresMemoryStore,
     SQLiteMemoryStore,
     ToolMemory,
-    dump_item,
 )
 from orbiter.memory.backends.postgres import dialect as postgres_dialect
 from orbiter.memory.backends.sql import operations
 from orbiter.memory.backends.sqlite import trigram_index
+from orbiter.memory.model import ItemVersion, dump_item
 from orbiter.memory.testing.servers import PostgresServer
 
 START = datetime(2025, 1, 1, tzinfo=UTC)

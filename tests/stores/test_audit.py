@@ -23,17 +23,11 @@ from tests.stores._audit_places import (
 )
 from tests.stores.test_postgres_security import role_dsn
 
-from orbiter.memory import (
-    AccessError,
-    MemoryMetadata,
-    PostgresMemoryStore,
-    QueryError,
-    SQLiteMemoryStore,
-    UnsupportedError,
-)
+from orbiter.memory import MemoryMetadata, PostgresMemoryStore, SQLiteMemoryStore
 from orbiter.memory.agent._audit import AuditLog, read_as_one
 from orbiter.memory.agent.runtime import Core
 from orbiter.memory.backends.registry import store_at
+from orbiter.memory.errors import AccessError, QueryError, UnsupportedError
 from orbiter.memory.model.audit import acting_as
 
 __all__ = ["place", "role_dsn", "store", "url"]

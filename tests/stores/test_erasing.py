@@ -16,10 +16,7 @@ from redis.asyncio import Redis
 from tests.stores.test_postgres_security import plain_role, run
 
 from orbiter.memory import (
-    AccessError,
     AIMemory,
-    CachedEmbeddings,
-    EmptyFilterError,
     HumanMemory,
     MemoryMetadata,
     PostgresMemoryStore,
@@ -32,6 +29,8 @@ from orbiter.memory.backends.sql.store import SQLMemoryStore
 from orbiter.memory.backends.sqlite import erase as erasing
 from orbiter.memory.backends.sqlite import file_checks, maintenance, scrub
 from orbiter.memory.backends.sqlite.term_index import owner
+from orbiter.memory.embeddings import CachedEmbeddings
+from orbiter.memory.errors import AccessError, EmptyFilterError
 from orbiter.memory.model.query import Query
 from orbiter.memory.model.reports import Erasure
 from orbiter.memory.recall._features import terms_of

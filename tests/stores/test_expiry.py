@@ -24,14 +24,13 @@ from orbiter.memory import (
     PostgresMemoryStore,
     RedisMemoryStore,
     SQLiteMemoryStore,
-    dump_item,
-    load_item,
 )
 from orbiter.memory.backends.postgres import recall as postgres_recall
 from orbiter.memory.backends.postgres import schema as postgres_schema
 from orbiter.memory.backends.sql.rows import decode, encode
 from orbiter.memory.backends.sqlite import expiry
 from orbiter.memory.backends.sqlite import schema as sqlite_schema
+from orbiter.memory.model import dump_item, load_item
 from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import new_id
 from orbiter.memory.model.query import Query

@@ -14,18 +14,16 @@ from tests.timing import scaled
 
 from orbiter.memory import (
     HumanMemory,
-    InvalidItemError,
     MemoryItem,
     MemoryMetadata,
     PostgresMemoryStore,
-    QueryError,
     RedisMemoryStore,
     SQLiteMemoryStore,
-    StorageError,
 )
 from orbiter.memory.backends.redis.items import RedisItems
 from orbiter.memory.backends.registry import store_at
 from orbiter.memory.episodic.manager import ShortTermMemoryManager
+from orbiter.memory.errors import InvalidItemError, QueryError, StorageError
 from orbiter.memory.model.activity_keys import activity_name
 from orbiter.memory.model.records import MOST_VERSIONS, PastVersion, Record
 from orbiter.memory.testing.servers import PostgresServer, RedisServer, redis_server

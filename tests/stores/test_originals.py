@@ -25,13 +25,12 @@ from orbiter.memory import (
     MemoryStatus,
     PostgresMemoryStore,
     SQLiteMemoryStore,
-    StorageError,
     SystemMemory,
     ToolMemory,
 )
 from orbiter.memory.backends.sql import original_rows
 from orbiter.memory.backends.sqlite import originals
-from orbiter.memory.errors import TransferError
+from orbiter.memory.errors import StorageError, TransferError
 from orbiter.memory.transfer import import_file, migrate
 
 __all__ = ["role_dsn"]

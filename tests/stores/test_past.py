@@ -14,10 +14,10 @@ from orbiter.memory import (
     MemoryItem,
     MemoryMetadata,
     PostgresMemoryStore,
-    QueryError,
     SQLiteMemoryStore,
 )
 from orbiter.memory.backends.sql.dialect import Statement, Steps
+from orbiter.memory.errors import QueryError
 from orbiter.memory.model.copying import copy_item
 from orbiter.memory.testing.servers import PostgresServer
 

@@ -9,16 +9,11 @@ from typing import Any
 import asyncpg
 import pytest
 
-from orbiter.memory import (
-    HumanMemory,
-    MemoryItem,
-    MemoryMetadata,
-    NotInitializedError,
-    PostgresMemoryStore,
-)
+from orbiter.memory import HumanMemory, MemoryItem, MemoryMetadata, PostgresMemoryStore
 from orbiter.memory.backends.postgres import schema
 from orbiter.memory.backends.postgres.dialect import MOST_TEXT
 from orbiter.memory.backends.postgres.pool import Fate
+from orbiter.memory.errors import NotInitializedError
 
 ANN = MemoryMetadata(user_id="ann", extra={"k": 1e16})
 

@@ -9,14 +9,9 @@ import asyncpg
 import pytest
 from tests.stores.test_postgres_security import plain_role
 
-from orbiter.memory import (
-    AccessError,
-    HumanMemory,
-    MemoryMetadata,
-    PostgresMemoryStore,
-    SQLiteMemoryStore,
-)
+from orbiter.memory import HumanMemory, MemoryMetadata, PostgresMemoryStore, SQLiteMemoryStore
 from orbiter.memory.backends.postgres import term_index
+from orbiter.memory.errors import AccessError
 from orbiter.memory.model.query import Query
 from orbiter.memory.model.records import Record
 from orbiter.memory.text import words

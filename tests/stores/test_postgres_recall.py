@@ -21,8 +21,9 @@ from tests.stores.postgres_recall import (
     texts,
 )
 
-from orbiter.memory import AccessError, HumanMemory, MemoryItem, MemoryMetadata, PostgresMemoryStore
+from orbiter.memory import HumanMemory, MemoryItem, MemoryMetadata, PostgresMemoryStore
 from orbiter.memory.backends.postgres import schema, term_search
+from orbiter.memory.errors import AccessError
 from orbiter.memory.model.query import Query
 from orbiter.memory.text import words
 

@@ -10,15 +10,8 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
-from orbiter.memory import (
-    AccessError,
-    HumanMemory,
-    MemoryItem,
-    MemoryMetadata,
-    NotInitializedError,
-    PostgresMemoryStore,
-    StorageError,
-)
+from orbiter.memory import HumanMemory, MemoryItem, MemoryMetadata, PostgresMemoryStore
+from orbiter.memory.errors import AccessError, NotInitializedError, StorageError
 from orbiter.memory.testing.servers import PostgresServer
 
 TABLES = ("memory_items", "memory_versions", "memory_folded")

@@ -11,14 +11,9 @@ import asyncpg
 import pytest
 from tests.timing import HANG
 
-from orbiter.memory import (
-    HumanMemory,
-    MemoryItem,
-    MemoryMetadata,
-    PostgresMemoryStore,
-    StorageError,
-)
+from orbiter.memory import HumanMemory, MemoryItem, MemoryMetadata, PostgresMemoryStore
 from orbiter.memory.backends.sql.dialect import Statement
+from orbiter.memory.errors import StorageError
 from orbiter.memory.model.query import Query
 from orbiter.memory.testing.servers import PostgresServer
 

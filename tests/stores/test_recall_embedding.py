@@ -12,15 +12,14 @@ from typing import Any
 import pytest
 from tests.stores.recall_reference import Fickle, Sound
 
-from orbiter.memory import (
-    HumanMemory,
-    MemoryMetadata,
-    PostgresMemoryStore,
-    QueryError,
-    SQLiteMemoryStore,
-)
+from orbiter.memory import HumanMemory, MemoryMetadata, PostgresMemoryStore, SQLiteMemoryStore
 from orbiter.memory.backends.sql import embedder
-from orbiter.memory.errors import EmbeddingsMismatchError, MemoryError, NotInitializedError
+from orbiter.memory.errors import (
+    EmbeddingsMismatchError,
+    MemoryError,
+    NotInitializedError,
+    QueryError,
+)
 from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.model.query import Query
 from orbiter.memory.testing import HashEmbeddings

@@ -24,9 +24,9 @@ from orbiter.memory import (
     MemoryMetadata,
     MemoryStatus,
     PostgresMemoryStore,
-    QueryError,
     SQLiteMemoryStore,
 )
+from orbiter.memory.errors import QueryError
 from orbiter.memory.model.protocols import (
     ConversationStore,
     DetailStore,

@@ -12,15 +12,13 @@ from tests.stores.test_postgres_security import plain_role
 from tests.transfer._moving import SQLStore, everything, fill, lines
 
 from orbiter.memory import (
-    AccessError,
     HumanMemory,
-    InvalidItemError,
     MemoryMetadata,
     PostgresMemoryStore,
-    QueryError,
     RedisMemoryStore,
     SQLiteMemoryStore,
 )
+from orbiter.memory.errors import AccessError, InvalidItemError, QueryError
 from orbiter.memory.model.records import Record
 from orbiter.memory.testing.servers import PostgresServer, RedisServer, redis_server
 from orbiter.memory.transfer import migrate

@@ -12,14 +12,9 @@ from tests.crash._proxy import Proxy
 from tests.stores.test_redis import ANN, BOB, client, said, store
 from tests.timing import HANG, scaled, until
 
-from orbiter.memory import (
-    AccessError,
-    MemoryConnectionError,
-    MemoryMetadata,
-    StorageError,
-    VersionConflict,
-)
+from orbiter.memory import MemoryConnectionError, MemoryMetadata, VersionConflict
 from orbiter.memory.backends.redis.store import RedisMemoryStore
+from orbiter.memory.errors import AccessError, StorageError
 from orbiter.memory.model.items import new_id
 from orbiter.memory.testing.servers import RedisServer, redis_server, require_or_skip
 

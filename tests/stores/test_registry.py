@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orbiter.memory import AgentMemory, QueryError, ShortTermMemory, UnsupportedError
 from orbiter.memory.backends import registry
 from orbiter.memory.backends.registry import known_schemes, register_store, store_at
+from orbiter.memory.errors import QueryError, UnsupportedError
 
 
 class ToyStore(ShortTermMemory):

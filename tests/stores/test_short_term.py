@@ -10,17 +10,15 @@ from hypothesis import settings
 
 from orbiter.memory import (
     AIMemory,
-    EmptyFilterError,
     HumanMemory,
     MemoryItem,
     MemoryMetadata,
     MemoryStatus,
-    ScopeError,
     SystemMemory,
-    last_rounds,
-    trim_to,
 )
+from orbiter.memory.conversation import last_rounds, trim_to
 from orbiter.memory.conversation.windows import OpenGroup
+from orbiter.memory.errors import EmptyFilterError, ScopeError
 from orbiter.memory.short_term import ShortTermMemory
 from orbiter.memory.testing import Capabilities, StoreConformance, random_history
 

@@ -14,8 +14,8 @@ from orbiter.memory import (
     MemoryMetadata,
     PostgresMemoryStore,
     SQLiteMemoryStore,
-    StorageError,
 )
+from orbiter.memory.errors import StorageError
 
 ANN, BOB = MemoryMetadata(user_id="ann"), MemoryMetadata(user_id="bob")
 

@@ -9,17 +9,12 @@ from typing import Any
 
 import pytest
 
-from orbiter.memory import (
-    HumanMemory,
-    MemoryMetadata,
-    Query,
-    ShortTermMemoryManager,
-    SQLiteMemoryStore,
-    StorageError,
-)
+from orbiter.memory import HumanMemory, MemoryMetadata, ShortTermMemoryManager, SQLiteMemoryStore
 from orbiter.memory.backends.sql.operations import Operations
 from orbiter.memory.backends.sqlite import schema
 from orbiter.memory.backends.sqlite.dialect import SQLiteDialect
+from orbiter.memory.errors import StorageError
+from orbiter.memory.model import Query
 from orbiter.memory.model.query import Cursor
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from orbiter.memory import HumanMemory, MemoryTimeoutError, SQLiteMemoryStore
+from orbiter.memory import HumanMemory, SQLiteMemoryStore
 from orbiter.memory.backends.sqlite.busy_timeout import Patience
+from orbiter.memory.errors import MemoryTimeoutError
 
 PATIENCE = 0.4
 

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.stores.side_by_side import eager_indexes
 
-from orbiter.memory import HumanMemory, PostgresMemoryStore, Query, SQLiteMemoryStore
+from orbiter.memory import HumanMemory, PostgresMemoryStore, SQLiteMemoryStore
+from orbiter.memory.model import Query
 
 _TRICKY = (
     "aAkKsSiIßẞſKÅÄäΣσςıİǆǅǄﬁﬀŉǰΐև\u0345\u0130\u0307\u2126 %_\\\"'*()\n"

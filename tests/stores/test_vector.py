@@ -10,18 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orbiter.memory import (
-    AIMemory,
-    EmbeddingError,
-    HumanMemory,
-    MemoryItem,
-    MemoryMetadata,
-    MemoryStatus,
-    Query,
-    QueryError,
-)
+from orbiter.memory import AIMemory, HumanMemory, MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.backends.vector import Embeddings, VectorMemoryStore
 from orbiter.memory.backends.vector import store as vector_module
+from orbiter.memory.errors import EmbeddingError, QueryError
+from orbiter.memory.model import Query
 from orbiter.memory.model.protocols import VectorStore
 from orbiter.memory.testing import HashEmbeddings
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from orbiter.memory import (
-    AccessError,
     HumanMemory,
     MemoryMetadata,
     PostgresMemoryStore,
     RedisMemoryStore,
     SQLiteMemoryStore,
 )
+from orbiter.memory.errors import AccessError
 from orbiter.memory.testing.servers import PostgresServer, RedisServer, redis_server
 
 __all__ = ["redis_server"]

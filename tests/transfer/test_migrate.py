@@ -16,11 +16,10 @@ from orbiter.memory import (
     HumanMemory,
     MemoryMetadata,
     PostgresMemoryStore,
-    QueryError,
     RedisMemoryStore,
     SQLiteMemoryStore,
-    StorageError,
 )
+from orbiter.memory.errors import QueryError, StorageError
 from orbiter.memory.testing.servers import (
     PostgresServer,
     RedisServer,

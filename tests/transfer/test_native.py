@@ -9,13 +9,8 @@ from pathlib import Path
 import pytest
 from tests.transfer._moving import everything, fill, lines
 
-from orbiter.memory import (
-    AccessError,
-    HumanMemory,
-    MemoryMetadata,
-    SQLiteMemoryStore,
-)
-from orbiter.memory.errors import TransferError
+from orbiter.memory import HumanMemory, MemoryMetadata, SQLiteMemoryStore
+from orbiter.memory.errors import AccessError, TransferError
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.transfer.native import export_records, import_records, is_native
 

@@ -14,7 +14,6 @@ import yaml
 from orbiter.memory import (
     AgentMemory,
     AIMemory,
-    FactMemory,
     HumanMemory,
     MemoryItem,
     MemoryMetadata,
@@ -25,6 +24,7 @@ from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.agent.scope import inside
 from orbiter.memory.errors import StorageError, TransferError
 from orbiter.memory.model.derived import ExtractionMemory, SummaryMemory
+from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.transfer import export_file, import_file
 from orbiter.memory.transfer._csv import safe_cell
 from orbiter.memory.transfer.io.output_file import new_file, new_folder

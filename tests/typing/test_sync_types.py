@@ -6,20 +6,11 @@ from typing import assert_type
 
 import pytest
 
-from orbiter.memory import (
-    Context,
-    EpisodicMemory,
-    Forgotten,
-    ItemVersion,
-    MemoryEvent,
-    MemoryItem,
-    MemoryMetadata,
-    Page,
-    ProviderMessages,
-    ScopeStats,
-    StoreStats,
-)
+from orbiter.memory import Context, EpisodicMemory, MemoryItem, MemoryMetadata
+from orbiter.memory.agent import Forgotten, MemoryEvent, Page, ScopeStats
 from orbiter.memory.extraction import ProposedFact
+from orbiter.memory.messages import ProviderMessages
+from orbiter.memory.model import ItemVersion, StoreStats
 from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.model.reports import ConversationInfo
 from orbiter.memory.recall import Recalled

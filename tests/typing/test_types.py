@@ -4,13 +4,10 @@ from typing import Any, assert_type
 
 from orbiter.memory import (
     AIMemory,
-    ExtractiveSummarizer,
     HumanMemory,
     MemoryItem,
     MemoryStatus,
     MemoryStore,
-    Problem,
-    ProviderMessages,
     ShortTermMemory,
     Summarizer,
     SummaryConfig,
@@ -19,12 +16,13 @@ from orbiter.memory import (
     check_trigger,
     from_messages,
     generate_summary,
-    rounds,
     to_messages,
-    trim_to,
     validate,
 )
+from orbiter.memory.conversation import rounds, trim_to
 from orbiter.memory.conversation.history import History, Memory
+from orbiter.memory.messages import Problem, ProviderMessages
+from orbiter.memory.summarizers import ExtractiveSummarizer
 
 
 async def test_the_public_names_have_the_types_they_claim() -> None:

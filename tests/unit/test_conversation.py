@@ -5,18 +5,8 @@ from benchmarks.legal import faults
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orbiter.memory import (
-    AIMemory,
-    HumanMemory,
-    MemoryItem,
-    SystemMemory,
-    ToolMemory,
-    count_tokens,
-    last_rounds,
-    rounds,
-    trim_to,
-    whole_groups,
-)
+from orbiter.memory import AIMemory, HumanMemory, MemoryItem, SystemMemory, ToolMemory, count_tokens
+from orbiter.memory.conversation import last_rounds, rounds, trim_to, whole_groups
 from orbiter.memory.errors import QueryError
 from orbiter.memory.testing import random_history
 

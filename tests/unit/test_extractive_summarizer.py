@@ -10,16 +10,9 @@ from typing import Any
 
 import pytest
 
-from orbiter.memory import (
-    ExtractiveSummarizer,
-    HumanMemory,
-    MemoryItem,
-    Summarizer,
-    SummaryConfig,
-    generate_summary,
-    roll_summary,
-)
-from orbiter.memory.summarizers import extractive
+from orbiter.memory import HumanMemory, MemoryItem, Summarizer, SummaryConfig, generate_summary
+from orbiter.memory.summarizers import ExtractiveSummarizer, extractive
+from orbiter.memory.summary import roll_summary
 
 # Marked between ** **: what a reader would want to know a month later.
 DIALOGUES = {

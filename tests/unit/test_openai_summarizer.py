@@ -8,15 +8,9 @@ import pytest
 from tests.listening import listening
 from tests.timing import HANG
 
-from orbiter.memory import (
-    HumanMemory,
-    OpenAISummarizer,
-    Summarizer,
-    SummaryConfig,
-    SummaryTemplate,
-    generate_summary,
-)
+from orbiter.memory import HumanMemory, Summarizer, SummaryConfig, SummaryTemplate, generate_summary
 from orbiter.memory.errors import MemoryConnectionError, MemoryTimeoutError, SummaryError
+from orbiter.memory.summarizers import OpenAISummarizer
 
 Answer = tuple[int, dict[str, str], Any]
 

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbiter.memory import AIMemory, HumanMemory, MemoryMetadata, MemoryStatus, Query
+from orbiter.memory import AIMemory, HumanMemory, MemoryMetadata, MemoryStatus
 from orbiter.memory.errors import QueryError
+from orbiter.memory.model import Query
 
 ANN = HumanMemory(content="Straße 7, 100% sure", metadata=MemoryMetadata(user_id="ann"))
 

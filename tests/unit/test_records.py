@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.transfer._moving import odd_items
 
-from orbiter.memory import AIMemory, HumanMemory, InvalidItemError, MemoryItem, MemoryMetadata
+from orbiter.memory import AIMemory, HumanMemory, MemoryItem, MemoryMetadata
+from orbiter.memory.errors import InvalidItemError
 from orbiter.memory.model.records import PastVersion, Record
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from orbiter.memory import AgentMemory, HumanMemory, MemoryItem, estimate_tokens
+from orbiter.memory import AgentMemory, HumanMemory, MemoryItem
 from orbiter.memory.agent import scope
 from orbiter.memory.context import ContextManager, _sources, prompt_fence
-from orbiter.memory.conversation import tokens
+from orbiter.memory.conversation import estimate_tokens, tokens
 from orbiter.memory.recall import _dates, near_duplicates
 from orbiter.memory.recall._dates import has_time
 from orbiter.memory.summarizers import extractive

@@ -17,11 +17,10 @@ from orbiter.memory import (
     ToolMemory,
     check_trigger,
     generate_summary,
-    roll_summary,
-    whole_groups,
 )
+from orbiter.memory.conversation import whole_groups
 from orbiter.memory.errors import SummaryError
-from orbiter.memory.summary import _cut_between_groups, conversation_text
+from orbiter.memory.summary import _cut_between_groups, conversation_text, roll_summary
 from orbiter.memory.testing import ScriptedSummarizer, random_history
 
 CONVERSATION, FACTS, PROFILES = SummaryTemplate

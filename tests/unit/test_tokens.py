@@ -3,15 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.timing import scaled
 
-from orbiter.memory import (
-    AIMemory,
-    HumanMemory,
-    MemoryItem,
-    ToolMemory,
-    count_tokens,
-    estimate_tokens,
-)
-from orbiter.memory.conversation import tokens
+from orbiter.memory import AIMemory, HumanMemory, MemoryItem, ToolMemory, count_tokens
+from orbiter.memory.conversation import estimate_tokens, tokens
 from orbiter.memory.conversation.tokens import CONVERSATION_TOKENS, item_tokens, split_budget
 from orbiter.memory.errors import QueryError
 
