@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from orbiter.memory import AgentMemory, ShortTermMemory
 from orbiter.memory.backends import registry
 from orbiter.memory.backends.registry import known_schemes, register_store, store_at
 from orbiter.memory.errors import QueryError, UnsupportedError
