@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from orbiter.memory import AgentMemory
-from orbiter.memory.cli._demo_data import CHAT, FACTS
+from orbiter.memory.cli._sample_data import CHAT, FACTS
 
 __all__ = ["CHAT_ID", "LONG", "fill"]
 

@@ -9,7 +9,7 @@ from tests.cli.conftest import Cli
 from tests.cli.terminal import environment, in_terminal
 
 from orbiter.memory.agent import AgentMemory
-from orbiter.memory.cli._demo_data import CHAT
+from orbiter.memory.cli._sample_data import CHAT
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests.cli.conftest import Cli
 from tests.timing import HANG
 
 from orbiter.memory.cli import _json_edit
-from orbiter.memory.cli._json_edit import BrokenError, find, put
+from orbiter.memory.cli._json_edit import FileSyntaxError, find, put
 
 FILES = {
     "claude-code": ".claude.json",
@@ -355,7 +355,7 @@ def test_an_entry_is_put_into_any_json(text: str) -> None:
     "text", ["{", "{'a': 1}", '{"a" 1}', '{"a": tru}', '{"a": 1 "b": 2}', '{"a": "x\n"}', "[" * 999]
 )
 def test_what_is_no_json_is_told_with_its_place(text: str) -> None:
-    with pytest.raises(BrokenError, match="line 1"):
+    with pytest.raises(FileSyntaxError, match="line 1"):
         put(text, ("mcpServers", "n"), VALUE)
 
 
@@ -404,7 +404,7 @@ def test_an_entry_never_ends_up_in_a_comment(text: str) -> None:
 def test_what_would_not_be_read_back_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_json_edit, "_insert", lambda text, *_, **__: f"{text} // lost")
 
-    with pytest.raises(BrokenError, match="not changed here"):
+    with pytest.raises(FileSyntaxError, match="not changed here"):
         put('{"a": 1}', ("servers", "x"), {})
 
 

@@ -13,7 +13,7 @@ from tests.cli.conftest import Cli
 from tests.cli.terminal import COMMAND, environment, in_terminal
 from tests.timing import HANG
 
-from orbiter.memory.cli.commands.export import Target
+from orbiter.memory.cli.commands.export import ExportFormat
 from orbiter.memory.cli.commands.import_ import Source
 from orbiter.memory.transfer import FORMATS, WRITTEN
 
@@ -36,7 +36,7 @@ def _talk(path: Path, *lines: str, rounds: int = 2) -> str:
 
 def test_the_formats_are_those_that_can_be_read_and_written() -> None:
     assert {each.value for each in Source} == {"auto", *FORMATS}
-    assert {each.value for each in Target} == {"auto", *WRITTEN}
+    assert {each.value for each in ExportFormat} == {"auto", *WRITTEN}
 
 
 def test_a_file_is_brought_in_once_and_its_problems_are_told_by_place(

@@ -241,7 +241,7 @@ def test_a_file_of_keys_that_others_can_read_is_refused(cli: Cli) -> None:
 def test_without_the_extra_it_says_what_to_install(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [each for each in sys.modules if each.startswith("orbiter.memory.server._")]:
+    for name in [each for each in sys.modules if each.startswith("orbiter.memory.server.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
 

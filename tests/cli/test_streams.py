@@ -13,10 +13,10 @@ from tests.cli.conftest import Cli
 from tests.cli.terminal import COMMAND, environment, in_pipe, in_terminal
 from tests.timing import HANG
 
-from orbiter.memory.cli._editor import in_editor
 from orbiter.memory.cli._error_messages import UsageError
 from orbiter.memory.cli._root import _code_of
 from orbiter.memory.cli.commands.demo import _console
+from orbiter.memory.cli.commands.edit import in_editor
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="a shell of POSIX")
 

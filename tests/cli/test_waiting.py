@@ -12,7 +12,7 @@ from orbiter.memory.agent import AgentMemory
 from orbiter.memory.cli import _embed_progress
 from orbiter.memory.cli._embed_progress import embed_waiting
 from orbiter.memory.cli._output import Output
-from orbiter.memory.cli.commands import chat, memories
+from orbiter.memory.cli.commands import chat, recall, remember
 from orbiter.memory.testing.fakes import HashEmbeddings
 
 MODEL = {"ORBITER_MEMORY_MODEL": "auto"}
@@ -83,7 +83,7 @@ def test_a_question_waits_only_so_long_and_says_what_it_may_lack(
 ) -> None:
     pytest.importorskip("orbiter_memory_minilm")
     cli.ok("remember", *NOTES[:20])
-    monkeypatch.setattr(memories, "PATIENCE", 0.0)
+    monkeypatch.setattr(recall, "PATIENCE", 0.0)
     monkeypatch.setattr(chat, "PATIENCE", 0.0)
     monkeypatch.setattr("orbiter.memory.recall._candidates._PATIENCE", 0.0)
 
@@ -107,7 +107,7 @@ def test_a_few_memories_are_stored_without_waiting_for_the_model(
         calls.append(memory)
         return 0
 
-    monkeypatch.setattr(memories, "embed_waiting", called)
+    monkeypatch.setattr(remember, "embed_waiting", called)
 
     cli.remember("I love hiking in the mountains")
     cli.ok("remember", "tea", "coffee")

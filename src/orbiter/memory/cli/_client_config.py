@@ -2,18 +2,124 @@
 
 import os
 import stat
+import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import unified_diff
+from enum import StrEnum
 from pathlib import Path
 
 from orbiter.memory.cli import _json_edit, _toml_edit
-from orbiter.memory.cli._clients import Client
 from orbiter.memory.errors import StorageError
 
-__all__ = ["Change", "plan", "write"]
+__all__ = ["CLIENTS", "Change", "Client", "Name", "plan", "write"]
+
+
+class Name(StrEnum):
+    """The programs that can be set up."""
+
+    CLAUDE_CODE = "claude-code"
+    CLAUDE_DESKTOP = "claude-desktop"
+    CURSOR = "cursor"
+    VSCODE = "vscode"
+    CODEX = "codex"
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One program."""
+
+    title: str
+    user_file: Callable[[], Path]
+    """The file that is for all that this user does."""
+    project_file: str | None
+    """The file that is for one project, below its folder."""
+    holder: str
+    """The name under which the servers stand."""
+    then: str
+    """What makes it see the change."""
+    names_type: bool = False
+    is_toml: bool = False
+    variable: str | None = None
+    """How its file stands for a variable of whoever starts it; `None`: it lists those passed on."""
+
+    def entry(
+        self, command: list[str], env: Mapping[str, str], *, is_shared: bool = False
+    ) -> dict[str, object]:
+        """Return what tells it to start *command*.
+
+        A file that is shared is committed: it names the variables of *env*, and holds none.
+        """
+        kind: dict[str, object] = {"type": "stdio"} if self.names_type else {}
+        found = {**kind, "command": command[0], "args": command[1:]}
+        if not env:
+            return found
+        if not is_shared:
+            return {**found, "env": dict(env)}
+        if self.variable is None:
+            return {**found, "env_vars": list(env)}
+        return {**found, "env": {name: self.variable.replace("NAME", name) for name in env}}
+
+
+def _settings_folder() -> Path:
+    """Return where programs with windows keep their settings."""
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support"
+    if sys.platform == "win32":
+        return Path(os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming")
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+
+
+def _moved(variable: str, usual: Path) -> Path:
+    return Path(os.environ[variable]) if os.environ.get(variable) else usual
+
+
+CLIENTS: dict[Name, Client] = {
+    Name.CLAUDE_CODE: Client(
+        "Claude Code",
+        lambda: _moved("CLAUDE_CONFIG_DIR", Path.home()) / ".claude.json",
+        ".mcp.json",
+        "mcpServers",
+        "start Claude Code anew; `/mcp` shows it",
+        names_type=True,
+        variable="${NAME}",
+    ),
+    Name.CLAUDE_DESKTOP: Client(
+        "Claude Desktop",
+        lambda: _settings_folder() / "Claude" / "claude_desktop_config.json",
+        None,
+        "mcpServers",
+        "quit Claude Desktop, and start it anew",
+    ),
+    Name.CURSOR: Client(
+        "Cursor",
+        lambda: Path.home() / ".cursor" / "mcp.json",
+        ".cursor/mcp.json",
+        "mcpServers",
+        "Cursor's settings show it under MCP",
+        variable="${env:NAME}",
+    ),
+    Name.VSCODE: Client(
+        "VS Code",
+        lambda: _settings_folder() / "Code" / "User" / "mcp.json",
+        ".vscode/mcp.json",
+        "servers",
+        "VS Code asks once whether you trust it; `MCP: List Servers` shows it",
+        names_type=True,
+        variable="${env:NAME}",
+    ),
+    Name.CODEX: Client(
+        "Codex",
+        lambda: _moved("CODEX_HOME", Path.home() / ".codex") / "config.toml",
+        ".codex/config.toml",
+        "mcp_servers",
+        "start Codex anew; `/mcp` shows it",
+        is_toml=True,
+    ),
+}
+
 
 _BOM = "\ufeff"
 _PRIVATE = 0o600
@@ -48,7 +154,7 @@ def plan(client: Client, path: Path, name: str, entry: Mapping[str, object]) -> 
     `StorageError` if the file cannot be read as what it should be: it is left alone then.
     """
     edit = _toml_edit if client.is_toml else _json_edit
-    place = (client.holder, name)
+    path_in_file = (client.holder, name)
     _check_place(path)
     try:
         raw = path.read_bytes() if path.exists() else None
@@ -58,7 +164,7 @@ def plan(client: Client, path: Path, name: str, entry: Mapping[str, object]) -> 
     mark = _BOM if text.startswith(_BOM) else ""
     body = text.removeprefix(_BOM)
     try:
-        there = edit.find(body, place)
+        there = edit.find(body, path_in_file)
         has_all = isinstance(there, dict) and all(
             there.get(key) == value for key, value in entry.items()
         )
@@ -66,8 +172,8 @@ def plan(client: Client, path: Path, name: str, entry: Mapping[str, object]) -> 
             return Change(path, text, text, there)
         kept = {} if client.is_toml or not isinstance(there, dict) else there
         wanted = {**{k: v for k, v in kept.items() if k not in ("env", "url")}, **entry}
-        made = edit.put(body, place, wanted)
-    except _json_edit.BrokenError as exc:
+        made = edit.put(body, path_in_file, wanted)
+    except _json_edit.FileSyntaxError as exc:
         kind = "TOML" if client.is_toml else "JSON"
         raise StorageError(
             f"`{path}` cannot be read as {kind}: {exc}; nothing was changed. Mend the file, or add "

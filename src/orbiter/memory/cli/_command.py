@@ -1,7 +1,8 @@
-"""What every command has in common: whose memories it is about, and how it runs.
+"""The frame of every command: its options, the store it opens, its exit code.
 
-A command is a function whose first parameter is a `Run`. `command` replaces it by the options it
-stands for, runs the function, async or not, and turns what it raises into an exit code.
+A command is a function whose first parameter is a `CommandContext`. `command` replaces that
+parameter by the options it stands for, runs the function, async or not, and turns what it raises
+into an exit code.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from orbiter.memory.cli._error_messages import UsageError, report
 from orbiter.memory.cli._output import Output
@@ -22,8 +24,17 @@ from orbiter.memory.cli._output import Output
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory, ScopedMemory
     from orbiter.memory.model.audit import AuditMode
-
-__all__ = ["SCOPES", "Place", "Run", "command", "is_missing", "is_served", "new_app", "os_user"]
+__all__ = [
+    "SCOPES",
+    "CommandContext",
+    "Target",
+    "command",
+    "is_missing",
+    "is_served",
+    "new_app",
+    "os_user",
+    "without_a_name",
+]
 
 SCOPES = ("user", "session", "task", "agent")
 _ENV = "ORBITER_MEMORY_"
@@ -32,8 +43,8 @@ _MAKERS = ("remember", "import")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Which store, and whose memories in it, as the options say."""
+class Target:
+    """The store, and whose memories in it, as the options say."""
 
     url: str | None = None
     token: str | None = field(default=None, repr=False)
@@ -111,10 +122,10 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """One call of a command: its place and its output."""
+class CommandContext:
+    """One call of a command: its target and its output."""
 
-    place: Place
+    target: Target
     out: Output
     makers: tuple[str, ...] = _MAKERS
     """Commands that make a store, for those who look into one that is not there."""
@@ -133,7 +144,7 @@ class Run:
         memory = self.unopened(meaning=meaning, persona=persona)
         if not creates:
             self.check_there(memory)
-        by = self.place.setting("by")[0]
+        by = self.target.setting("by")[0]
         memory.unscoped(by=by)  # refuses a name that is none, before a file is made
         # Around everything, and not in the handle: whoever acts signs what is imported, too.
         with nullcontext() if by is None else acting_as(by):
@@ -157,12 +168,12 @@ class Run:
         from orbiter.memory.agent import AgentMemory  # noqa: PLC0415
         from orbiter.memory.backends.registry import is_of_server  # noqa: PLC0415
 
-        url = self.place.setting("url")[0]
-        is_wanted = self.place.has_model() and meaning
+        url = self.target.setting("url")[0]
+        is_wanted = self.target.has_model() and meaning
         if url is not None and is_of_server(url):  # which has its own model
-            token = self.place.setting("token")[0]
+            token = self.target.setting("token")[0]
             return AgentMemory(url, token=token, persona=persona, audit=audit)
-        if self.place.token:
+        if self.target.token:
             raise UsageError("`--token` is the key of a server; leave it out, or give its `--url`")
         return AgentMemory(
             url, embeddings="auto" if is_wanted else None, persona=persona, audit=audit
@@ -181,7 +192,7 @@ class Run:
         self, *, meaning: bool = True, creates: bool = False, persona: Path | None = None
     ) -> AsyncIterator[tuple["AgentMemory", "ScopedMemory"]]:
         """Open the store; with it comes the scope that the options name."""
-        scope = self.place.scope()  # first: a mistake in it must not make a file
+        scope = self.target.scope()  # first: a mistake in it must not make a file
         async with self.memory(meaning=meaning, creates=creates, persona=persona) as memory:
             yield memory, memory.unscoped() if scope is None else memory.scope(**scope)
 
@@ -280,9 +291,9 @@ def command(
         def called(**given: Any) -> None:
             taken = {each: given.pop(each) for each in shared}
             out = Output(is_json=taken.pop("as_json", False))
-            place = Place(**taken)
+            target = Target(**taken)
             is_checked = "user" in shared and not shows_scope
-            code = _run(function, Run(place, out, makers), given, is_checked=is_checked)
+            code = _run(function, CommandContext(target, out, makers), given, is_checked=is_checked)
             raise typer.Exit(code)
 
         called.__name__ = function.__name__
@@ -296,17 +307,19 @@ def command(
     return add
 
 
-def _run(function: _Command, run: Run, given: dict[str, Any], *, is_checked: bool) -> int:
+def _run(
+    function: _Command, run: CommandContext, given: dict[str, Any], *, is_checked: bool
+) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("default")
-        if run.place.setting("model")[0] == "none":  # chosen, so nobody needs to be told
+        if run.target.setting("model")[0] == "none":  # chosen, so nobody needs to be told
             warnings.filterwarnings("ignore", "recall goes by words")
         # Commands tell it themselves, in words of a shell.
         warnings.filterwarnings("ignore", "[0-9,]+ memories are not embedded yet")
         warnings.showwarning = lambda message, *_, **__: run.out.note(str(message))
         try:
             if is_checked:
-                run.place.check_names()
+                run.target.check_names()
             result = function(run, **given)
             if inspect.isawaitable(result):
                 result = asyncio.run(_awaited(result))
@@ -320,3 +333,20 @@ def _run(function: _Command, run: Run, given: dict[str, Any], *, is_checked: boo
 
 async def _awaited(result: Awaitable[int | None]) -> int | None:
     return await result
+
+
+def without_a_name(usual: Callable[[], str]) -> type[TyperGroup]:
+    """Return a kind of group that calls the command which *usual* names if nobody names one.
+
+    Its options may follow at once: `facts --json` is `facts list --json`.
+    """
+
+    class Group(TyperGroup):
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            """Put the usual command first, unless a command or help is asked for."""
+            is_named = bool(args) and (not args[0].startswith("-") or args[0] in ("--help", "-h"))
+            if not is_named and not ctx.resilient_parsing:  # a shell completes what there is
+                args = [usual(), *args]
+            return super().parse_args(ctx, args)
+
+    return Group

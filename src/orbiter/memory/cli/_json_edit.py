@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from json.decoder import scanstring  # type: ignore[attr-defined]  # it is not in the stubs
 from typing import Any
 
-__all__ = ["BrokenError", "find", "put"]
+__all__ = ["FileSyntaxError", "find", "put"]
 
 _SPACE = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _PLAIN = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null")
@@ -19,7 +19,7 @@ _INDENT = re.compile(r"\n([ \t]+)\S")
 _DEEPEST = 200
 
 
-class BrokenError(ValueError):
+class FileSyntaxError(ValueError):
     """The text is no JSON, not even with comments; the message says where."""
 
 
@@ -49,17 +49,17 @@ def find(text: str, path: tuple[str, ...]) -> object:
 def put(text: str, path: tuple[str, str], value: Mapping[str, object]) -> str:
     """Return *text* with *value* as the member `path[1]` of the object `path[0]`.
 
-    What is not there is made. `BrokenError` if there is something else than an object, or if the
-    rest would not mean what it meant.
+    What is missing is made. `FileSyntaxError` if there is something other than an object, or if
+    the rest would not mean what it meant.
     """
     made = _put(text, path, value)
     before, after = _plain(_read(text)), _plain(_read(made))
     if not isinstance(before, dict) or not isinstance(after, dict):
-        raise BrokenError("it holds no object")
+        raise FileSyntaxError("it holds no object")
     held = before.get(path[0], {})
     wanted = {**before, path[0]: {**(held if isinstance(held, dict) else {}), path[1]: value}}
     if after != wanted:
-        raise BrokenError(f"`{'.'.join(path)}` is written in a way that is not changed here")
+        raise FileSyntaxError(f"`{'.'.join(path)}` is written in a way that is not changed here")
     return made
 
 
@@ -76,7 +76,7 @@ def _put(text: str, path: tuple[str, str], value: Mapping[str, object]) -> str:
         return _insert(text, root, holder, {name: value}, unit, newline, depth=1)
     within = root.members[holder][2]
     if not isinstance(within, _Object):
-        raise BrokenError(f"`{holder}` is no object")
+        raise FileSyntaxError(f"`{holder}` is no object")
     if name not in within.members:
         return _insert(text, within, name, value, unit, newline, depth=2)
     start, end, _ = within.members[name]
@@ -110,9 +110,9 @@ def _insert(
     return f"{begun}{rest[len(kept) :]}{text[there.end - 1 :]}"
 
 
-def _indent_of(text: str, place: int) -> str:
-    """Return the blanks at the beginning of the line of *place*."""
-    line = text[text.rfind("\n", 0, place) + 1 : place]
+def _indent_of(text: str, index: int) -> str:
+    """Return the blanks at the beginning of the line of *index*."""
+    line = text[text.rfind("\n", 0, index) + 1 : index]
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
@@ -142,7 +142,7 @@ def _read(text: str) -> _Object:
     if reader.skip(end) != len(text):
         raise reader.broken(end, "there is something behind the end")
     if not isinstance(value, _Object):
-        raise BrokenError("it holds no object")
+        raise FileSyntaxError("it holds no object")
     return value
 
 
@@ -152,43 +152,43 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def skip(self, place: int) -> int:
+    def skip(self, index: int) -> int:
         """Return where the next thing that counts begins."""
-        found = _SPACE.match(self._text, place)
-        return place if found is None else found.end()
+        found = _SPACE.match(self._text, index)
+        return index if found is None else found.end()
 
-    def broken(self, place: int, why: str) -> BrokenError:
+    def broken(self, index: int, why: str) -> FileSyntaxError:
         """Return an error that tells the line."""
-        before = self._text[:place]
-        column = place - (before.rfind("\n") + 1) + 1
-        return BrokenError(f"line {before.count(chr(10)) + 1}, column {column}: {why}")
+        before = self._text[:index]
+        column = index - (before.rfind("\n") + 1) + 1
+        return FileSyntaxError(f"line {before.count(chr(10)) + 1}, column {column}: {why}")
 
-    def value(self, place: int, depth: int) -> tuple[Any, int]:
-        """Return the value at *place*, and where it ends."""
+    def value(self, index: int, depth: int) -> tuple[Any, int]:
+        """Return the value at *index*, and where it ends."""
         if depth > _DEEPEST:
-            raise self.broken(place, "it is nested too deeply")
-        mark = self._text[place : place + 1]
+            raise self.broken(index, "it is nested too deeply")
+        mark = self._text[index : index + 1]
         if mark == "{":
-            return self._object(place, depth)
+            return self._object(index, depth)
         if mark == "[":
-            return self._array(place, depth)
+            return self._array(index, depth)
         if mark == '"':
-            return self._string(place)
-        found = _PLAIN.match(self._text, place)
+            return self._string(index)
+        found = _PLAIN.match(self._text, index)
         if found is None:
-            raise self.broken(place, "a value is missing")
+            raise self.broken(index, "a value is missing")
         return json.loads(found[0]), found.end()
 
-    def _string(self, place: int) -> tuple[str, int]:
+    def _string(self, index: int) -> tuple[str, int]:
         try:
-            text, end = scanstring(self._text, place + 1)
+            text, end = scanstring(self._text, index + 1)
         except ValueError:
-            raise self.broken(place, "a text has no end") from None
+            raise self.broken(index, "a text has no end") from None
         return str(text), int(end)
 
-    def _object(self, place: int, depth: int) -> tuple[_Object, int]:
-        found = _Object(place)
-        at = self.skip(place + 1)
+    def _object(self, index: int, depth: int) -> tuple[_Object, int]:
+        found = _Object(index)
+        at = self.skip(index + 1)
         while self._text[at : at + 1] != "}":
             if self._text[at : at + 1] != '"':
                 raise self.broken(at, "a name in quotes is missing, or the closing `}`")
@@ -203,9 +203,9 @@ class _Reader:
         found.end = at + 1
         return found, found.end
 
-    def _array(self, place: int, depth: int) -> tuple[list[Any], int]:
+    def _array(self, index: int, depth: int) -> tuple[list[Any], int]:
         found = []
-        at = self.skip(place + 1)
+        at = self.skip(index + 1)
         while self._text[at : at + 1] != "]":
             value, end = self.value(at, depth + 1)
             found.append(value)

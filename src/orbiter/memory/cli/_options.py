@@ -13,6 +13,7 @@ from orbiter.memory.cli._error_messages import UsageError
 from orbiter.memory.cli._text import parse_when
 
 __all__ = [
+    "AsOf",
     "DryRun",
     "Format",
     "Id",
@@ -23,6 +24,7 @@ __all__ = [
     "Until",
     "Where",
     "Yes",
+    "check_past",
     "read_end",
     "read_json",
     "read_stdin",
@@ -38,6 +40,10 @@ Since = Annotated[
     ),
 ]
 Until = Annotated[str | None, typer.Option("--until", help="Older than this; as `--since`.")]
+AsOf = Annotated[
+    str | None,
+    typer.Option("--as-of", help="As it was stored then: `2026-11-01`, `3d`, `yesterday`."),
+]
 Where = Annotated[
     str | None,
     typer.Option("--where", help='Filter on fields and extra: \'{"price": {"$lt": 5}}\'.'),
@@ -132,3 +138,13 @@ def read_stdin() -> str:
         return sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as exc:
         raise UsageError(f"stdin is not UTF-8 text: {exc.reason} at byte {exc.start}") from None
+
+
+def check_past(**given: object) -> None:
+    """Raise `UsageError` for options that the past does not take."""
+    for name, value in given.items():
+        if value not in (None, False):
+            raise UsageError(
+                f"`--as-of` and `--{name.replace('_', '-')}` exclude each other; the past is "
+                "looked through by words, `--type`, `--tag` and `--where`"
+            )

@@ -20,31 +20,28 @@ NAME = "orbiter-memory"
 
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Begin": {
-        "commands.demo": (
-            "commands.demo",
-            "Take a tour on sample data; nothing of yours is touched.",
-        ),
+        "demo": ("commands.demo", "Take a tour on sample data; nothing of yours is touched."),
         "config": ("commands.config", "Show the settings in force and where each comes from."),
-        "doctor": ("commands.maintenance", "Check this computer and the store; say what to do."),
+        "doctor": ("commands.doctor", "Check this computer and the store; say what to do."),
         "completion": ("commands.config", "Print the script that lets a shell complete commands."),
     },
     "Memories": {
-        "remember": ("commands.memories", "Store memories; print their ids."),
-        "recall": ("commands.memories", "Find the memories that answer a question, with reasons."),
+        "remember": ("commands.remember", "Store memories; print their ids."),
+        "recall": ("commands.recall", "Find the memories that answer a question, with reasons."),
         "list": ("commands.memories", "List memories, newest first."),
         "show": ("commands.memories", "Show a memory with everything that is known about it."),
         "edit": ("commands.edit", "Change a memory; the old version is kept."),
         "forget": ("commands.edit", "Remove memories so that they can be restored."),
         "restore": (
-            "commands.edit",
+            "commands.history",
             "Bring back a forgotten memory, an earlier version, or a backup.",
         ),
-        "history": ("commands.edit", "Show every version of a memory and what changed."),
+        "history": ("commands.history", "Show every version of a memory and what changed."),
         "tail": ("commands.tail", "Print new memories as they come, until Ctrl-C."),
     },
     "Facts": {
         "facts": ("commands.facts", "Show and change what is known to be true, and was."),
-        "review": ("commands.facts", "Accept or discard facts that were proposed."),
+        "review": ("commands.review", "Accept or discard facts that were proposed."),
     },
     "Conversations": {
         "chat": ("commands.chat", "List and show conversations."),
@@ -71,13 +68,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "reindex": ("commands.maintenance", "Build the search structures anew."),
         "backup": ("commands.maintenance", "Copy the store to a new file while it is in use."),
         "restore": (
-            "commands.edit",
+            "commands.history",
             "Bring back a forgotten memory, an earlier version, or a backup.",
         ),
-        "commands.bench": (
-            "commands.bench",
-            "Measure this computer on a store that is thrown away.",
-        ),
+        "bench": ("commands.bench", "Measure this computer on a store that is thrown away."),
     },
     "Serve": {
         "serve": ("commands.serve", "Serve REST, MCP and the dashboard, until Ctrl-C."),

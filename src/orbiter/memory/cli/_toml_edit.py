@@ -5,7 +5,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 
-from orbiter.memory.cli._json_edit import BrokenError
+from orbiter.memory.cli._json_edit import FileSyntaxError
 
 __all__ = ["find", "put"]
 
@@ -37,7 +37,7 @@ def _read(text: str) -> dict[str, object]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as exc:
-        raise BrokenError(str(exc)) from None
+        raise FileSyntaxError(str(exc)) from None
 
 
 def _table(path: tuple[str, str], value: Mapping[str, object]) -> str:
@@ -65,12 +65,12 @@ def _replaced(text: str, path: tuple[str, str], table: str) -> str:
     )
     headers = [*_HEADER.finditer(text)]
     parts: list[tuple[int, int]] = []
-    for place, header in enumerate(headers):
+    for index, header in enumerate(headers):
         if own.match(header[0]):
-            end = headers[place + 1].start() if place + 1 < len(headers) else len(text)
+            end = headers[index + 1].start() if index + 1 < len(headers) else len(text)
             parts.append((header.start(), _without_rest(text, header.end(), end)))
     if not parts:
-        raise BrokenError(f"`{'.'.join(path)}` is written in a way that is not changed here")
+        raise FileSyntaxError(f"`{'.'.join(path)}` is written in a way that is not changed here")
     for start, end in reversed(parts[1:]):
         text = text[:start] + text[end:]
     start, end = parts[0]
@@ -91,12 +91,12 @@ def _without_rest(text: str, start: int, end: int) -> int:
 def _check(
     before: dict[str, object], made: str, path: tuple[str, str], value: Mapping[str, object]
 ) -> None:
-    """Raise `BrokenError` unless everything else means what it meant."""
+    """Raise `FileSyntaxError` unless everything else means what it meant."""
     after = _read(made)
     holder = after.get(path[0])
     if not isinstance(holder, dict) or holder.pop(path[1], None) != dict(value):
-        raise BrokenError(f"`{'.'.join(path)}` is written in a way that is not changed here")
+        raise FileSyntaxError(f"`{'.'.join(path)}` is written in a way that is not changed here")
     was = before.get(path[0])
     rest = {k: v for k, v in was.items() if k != path[1]} if isinstance(was, dict) else {}
     if {**before, path[0]: rest} != after:
-        raise BrokenError("the rest of the file would not stay as it is")
+        raise FileSyntaxError("the rest of the file would not stay as it is")

@@ -25,6 +25,7 @@ __all__ = [
     "left_out_json",
     "left_out_lines",
     "parts_of",
+    "print_item",
     "print_items",
     "said",
     "source_of",
@@ -114,6 +115,14 @@ def print_items(out: Output, items: Sequence["MemoryItem"]) -> None:
         mark = styled(("●", _STYLES.get(item.memory_type, "blue")))
         text = styled(shortened(said(item), 4 * out.console.width))
         out.show(entry(mark, [text, facts(item)]))
+
+
+def print_item(out: Output, item: "MemoryItem") -> None:
+    """Print one item, as JSON if that is wanted."""
+    if out.is_json:
+        out.data(as_json(item))
+    else:
+        print_items(out, [item])
 
 
 def _row(item: "MemoryItem") -> tuple[object, ...]:

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orbiter.memory.cli._command import Run, command, is_served, new_app
-from orbiter.memory.cli._command_groups import without_a_name
+from orbiter.memory.cli._command import CommandContext, command, is_served, new_app, without_a_name
 from orbiter.memory.cli._error_messages import ERROR, UsageError, in_shell_words, say
 from orbiter.memory.cli._options import Since, read_when
 from orbiter.memory.cli._output import styled
@@ -50,7 +49,7 @@ def _no_log(memory: "AgentMemory") -> "UnsupportedError":
 
 
 @command(audit, "begin", scope=False)
-async def begin_audit(run: Run) -> None:
+async def begin_audit(run: CommandContext) -> None:
     """Begin the record; what is there already is taken in."""
     async with run.memory(meaning=False) as memory:
         if is_served(memory):
@@ -75,7 +74,7 @@ async def begin_audit(run: Run) -> None:
 
 @command(audit, "list")
 async def list_audit(
-    run: Run,
+    run: CommandContext,
     *,
     action: Annotated[
         str | None, typer.Option(help="Only `added`, `updated`, `deleted`, `read`, `erased`, …")
@@ -93,7 +92,7 @@ async def list_audit(
     if action is not None and action not in ACTIONS:
         raise UsageError(f"`--action` is one of {', '.join(ACTIONS)}, not `{action}`")
     asked: dict[str, Any] = {
-        **(run.place.scope() or {}),
+        **(run.target.scope() or {}),
         "action": action,
         "item_id": item,
         "since": read_when("since", since),
@@ -115,10 +114,10 @@ async def list_audit(
         for each in found:
             _show_entry(run, each)
     if not found:
-        run.out.note(f"nothing is logged of {run.place.told()}; `--all` looks at everyone's")
+        run.out.note(f"nothing is logged of {run.target.told()}; `--all` looks at everyone's")
 
 
-def _show_entry(run: Run, each: "AuditEntry") -> None:
+def _show_entry(run: CommandContext, each: "AuditEntry") -> None:
     by = f" by {one_line(each.by)}" if each.by else ""
     call = f" ({one_line(each.call)})" if each.call else ""
     version = f" · v{each.version}" if each.version else ""
@@ -131,7 +130,7 @@ def _show_entry(run: Run, each: "AuditEntry") -> None:
 
 @command(audit, "verify", scope=False)
 async def verify_audit(
-    run: Run,
+    run: CommandContext,
     *,
     head: Annotated[
         str | None, typer.Option(help="A head you noted: finds a log that was written anew.")
@@ -168,7 +167,7 @@ async def verify_audit(
 
 
 @command(audit, "head", scope=False)
-async def audit_head(run: Run) -> None:
+async def audit_head(run: CommandContext) -> None:
     """Print the hash of the last entry, to be noted elsewhere."""
     async with run.memory(meaning=False) as memory:
         if not _has_log(memory):

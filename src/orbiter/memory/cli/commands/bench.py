@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orbiter.memory.cli._command import Run, command, new_app
+from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._output import styled
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Row:
 
 @command(app, "bench", url=False)
 async def bench(
-    run: Run,
+    run: CommandContext,
     *,
     size: Annotated[int, typer.Option(min=10, help="How many memories.")] = 1_000,
     repeat: Annotated[int, typer.Option(min=1, help="How often each thing is timed.")] = 30,
@@ -62,7 +62,7 @@ async def bench(
         run.out.show(styled(line, (f"{told:>20}", "bold cyan")))
 
 
-async def _measure(run: Run, folder: Path, size: int, repeat: int) -> dict[str, float]:
+async def _measure(run: CommandContext, folder: Path, size: int, repeat: int) -> dict[str, float]:
     """Return the median seconds of each kind of call."""
     from orbiter.memory.agent import AgentMemory  # noqa: PLC0415 - `--help` needs none of it
 
@@ -80,13 +80,13 @@ async def _measure(run: Run, folder: Path, size: int, repeat: int) -> dict[str, 
                     await one.remember_many(texts[start : start + _BATCH])
                     advance(start, size + 5 * repeat)
                 await _settle(memory)
-                for place, (name, call) in enumerate(_calls(bare, one, texts).items()):
+                for index, (name, call) in enumerate(_calls(bare, one, texts).items()):
                     taken = []
                     for turn in range(repeat):
                         began = perf_counter()
                         await call(turn)
                         taken.append(perf_counter() - began)
-                        advance(size + place * repeat + turn, size + 5 * repeat)
+                        advance(size + index * repeat + turn, size + 5 * repeat)
                     times[name] = median(taken)
     finally:
         bare.close()

@@ -1,6 +1,7 @@
 """Conversations, and what a model is shown of one: `chat list`, `chat show`, `context`."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -8,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orbiter.memory.cli._budget_bar import token_bar
-from orbiter.memory.cli._command import Run, command, new_app
+from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._embed_progress import PATIENCE, embed_waiting, note_waiting
 from orbiter.memory.cli._error_messages import NotThereError, UsageError
 from orbiter.memory.cli._options import Format
@@ -20,11 +20,10 @@ from orbiter.memory.cli._views import as_json, entry, whose
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from orbiter.memory.context import Context
+    from orbiter.memory.context import Context, Dropped
     from orbiter.memory.model.items import MemoryItem
     from orbiter.memory.model.reports import ConversationInfo
-
-__all__ = ["app", "spoken"]
+__all__ = ["app", "spoken", "token_bar"]
 
 app = new_app()
 chat = new_app()
@@ -42,7 +41,7 @@ Name = Annotated[str, typer.Argument(metavar="CHAT", help="What the conversation
 
 @command(chat, "list")
 async def list_chats(
-    run: Run,
+    run: CommandContext,
     *,
     limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most so many.")] = 20,
 ) -> None:
@@ -78,7 +77,7 @@ def _chat_json(info: "ConversationInfo") -> dict[str, object]:
 # Without a user, sessions of the same name would be shown as one conversation.
 @command(chat, "show", everyone=False)
 async def show_chat(
-    run: Run,
+    run: CommandContext,
     chat_id: Name,
     *,
     rounds: Annotated[int | None, typer.Option(min=1, help="Only the newest rounds.")] = None,
@@ -103,9 +102,9 @@ async def show_chat(
             run.out.show(entry(*spoken(item, tools)))
 
 
-def _no_chat(run: Run, chat_id: str) -> NotThereError:
+def _no_chat(run: CommandContext, chat_id: str) -> NotThereError:
     return NotThereError(
-        f"there is no conversation `{chat_id}` of {run.place.told()}; "
+        f"there is no conversation `{chat_id}` of {run.target.told()}; "
         "`orbiter-memory chat list` shows them, `--user` looks at another's"
     )
 
@@ -140,7 +139,7 @@ def _arguments(arguments: object) -> str:
 
 @command(app, "context", everyone=False)
 async def context(
-    run: Run,
+    run: CommandContext,
     chat_id: Name,
     asked: Annotated[
         str | None,
@@ -163,7 +162,7 @@ async def context(
         if not await conversation.items(rounds=1):
             if asked is None:
                 raise _no_chat(run, chat_id)
-            run.out.note(f"nothing was said in `{chat_id}` of {run.place.told()} yet")
+            run.out.note(f"nothing was said in `{chat_id}` of {run.target.told()} yet")
         if memories:
             waiting = await embed_waiting(run.out, store, within=PATIENCE)
         try:
@@ -203,7 +202,7 @@ def _context_json(made: "Context") -> dict[str, object]:
     }
 
 
-def _print_message(run: Run, role: str, text: str) -> None:
+def _print_message(run: CommandContext, role: str, text: str) -> None:
     run.out.show(styled((f"── {role} ", "bold")), styled(clean(text)), "")
 
 
@@ -218,3 +217,79 @@ def _content(message: Mapping[str, Any]) -> str:
             return str(only.get("text", ""))
     rest = {key: value for key, value in message.items() if key not in ("role", "type")}
     return json.dumps(rest, ensure_ascii=False)
+
+
+_COLORS = {
+    "persona": "magenta",
+    "notice": "bright_black",
+    "summary": "blue",
+    "conversation": "cyan",
+    "recent": "yellow",
+    "memories": "green",
+    "task": "red",
+}
+_WHY = {
+    "budget": "no room",
+    "shortened": "only its beginning fits",
+    "status": "not accepted",
+    "scope": "another scope",
+    "duplicate": "shown already",
+    "kind": "no message",
+    "incomplete": "its tool group is not whole",
+}
+_MOST_DROPPED = 6
+
+
+def token_bar(context: "Context", *, width: int) -> "list[Text]":
+    """Return lines of at most *width* columns: a bar, a legend, and what was left out."""
+    inner = max(width - 2, 20)
+    whole = max(context.budget or 0, context.tokens, 1)
+    parts = [(each.name, each.tokens) for each in context.sections if each.tokens]
+    bar = styled(" ")
+    used = 0
+    for name, tokens in parts:
+        # A part that is there is seen, however small; together they never exceed the bar.
+        cells = min(max(round(tokens * inner / whole), 1), inner - used)
+        bar.append_text(styled(("█" * cells, _COLORS.get(name, "white"))))
+        used += cells
+    bar.append_text(styled(("░" * (inner - used), "bright_black")))
+    return [_head(context), bar, *_legend(parts, width), *_left_out(context.dropped)]
+
+
+def _head(context: "Context") -> "Text":
+    of = "" if context.budget is None else f" of {context.budget:,}"
+    cached = f", the first {context.prefix_tokens:,} cacheable" if context.prefix_tokens else ""
+    return styled((f" {context.tokens:,}{of} tokens", "bold"), (cached, "dim"))
+
+
+def _legend(parts: Sequence[tuple[str, int]], width: int) -> "list[Text]":
+    lines, line, used = [], styled(" "), 1
+    for name, tokens in parts:
+        told = f" {name} {tokens:,}  "
+        if used + len(told) + 1 > width and used > 1:
+            lines.append(line)
+            line, used = styled(" "), 1
+        line.append_text(styled(("■", _COLORS.get(name, "white")), told))
+        used += len(told) + 1
+    return [*lines, line]
+
+
+def _left_out(dropped: Sequence["Dropped"]) -> "list[Text]":
+    """Return a line for each kind of thing that was left out, the costliest first."""
+    tokens: Counter[tuple[str, str, str]] = Counter()
+    count: Counter[tuple[str, str, str]] = Counter()
+    for each in dropped:
+        key = (each.section, each.source, each.reason)
+        tokens[key] += each.tokens
+        count[key] += 1
+    lines = [
+        styled(
+            (" left out  ", "dim"),
+            f"{count[key]} × {key[0]}, {one_line(key[1])}: {cost:,} tokens",
+            (f"  {_WHY.get(key[2], key[2])}", "yellow"),
+        )
+        for key, cost in tokens.most_common(_MOST_DROPPED)
+    ]
+    if len(tokens) > _MOST_DROPPED:
+        lines.append(styled((f"           and {len(tokens) - _MOST_DROPPED} other kinds", "dim")))
+    return lines

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orbiter.memory.cli._command import SCOPES, Run, command, new_app
+from orbiter.memory.cli._command import SCOPES, CommandContext, command, new_app
 from orbiter.memory.cli._error_messages import is_debugging, without_passwords
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import one_line
@@ -27,22 +27,22 @@ class Shell(StrEnum):
 
 
 @command(app, "config", everyone=False, shows_scope=True)
-def config(run: Run) -> None:
+def config(run: CommandContext) -> None:
     """Show the settings in force and where each comes from."""
     from orbiter.memory.backends.registry import default_url  # noqa: PLC0415
     from orbiter.memory.backends.urls import shown  # noqa: PLC0415 - `--help` needs it not
 
-    url, origin = run.place.setting("url")
+    url, origin = run.target.setting("url")
     if url is None:
         url, origin = default_url(), "the user's data directory"
     is_server = url.startswith(("postgres", "redis"))
     rows: list[tuple[str, str | None, str]] = [
         ("url", shown(url) if is_server else without_passwords(url), origin)
     ]
-    key, source = run.place.setting("token")
+    key, source = run.target.setting("token")
     if key is not None:
         rows.append(("token", "given, and not shown", source))
-    rows += [(name, *run.place.setting(name)) for name in (*SCOPES, "by")]
+    rows += [(name, *run.target.setting(name)) for name in (*SCOPES, "by")]
     rows.append(("model", *_model(run)))
     rows.append(("color", *_color()))
     rows.append(
@@ -67,11 +67,11 @@ def _color() -> tuple[str, str]:
     return "on a terminal", "default"
 
 
-def _model(run: Run) -> tuple[str, str]:
-    from orbiter.memory.cli._doctor_report import is_installed  # noqa: PLC0415
+def _model(run: CommandContext) -> tuple[str, str]:
+    from orbiter.memory.diagnostics import is_installed  # noqa: PLC0415
 
-    if not run.place.has_model():
-        return "none", run.place.setting("model")[1]
+    if not run.target.has_model():
+        return "none", run.target.setting("model")[1]
     if is_installed("local"):
         return "all-MiniLM-L6-v2/int8", "the extra [local]"
     return "none", "the extra [local] is not installed"
@@ -79,7 +79,7 @@ def _model(run: Run) -> tuple[str, str]:
 
 @command(app, "completion", url=False)
 def completion(
-    run: Run,
+    run: CommandContext,
     shell: Annotated[Shell, typer.Argument(help="For which shell.", show_default=False)],
 ) -> None:
     """Print the script that lets a shell complete commands."""

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
-from orbiter.memory.cli._budget_bar import token_bar
-from orbiter.memory.cli._command import Run, command, new_app
-from orbiter.memory.cli._demo_data import CHAT, FACTS, SECRET, SOUL, TASK
-from orbiter.memory.cli._doctor_report import is_installed
+from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._error_messages import UsageError
 from orbiter.memory.cli._output import console_for, styled
 from orbiter.memory.cli._prompts import ask, can_ask
-from orbiter.memory.cli._version_diff import CHANGES, differences
+from orbiter.memory.cli._sample_data import CHAT, FACTS, SECRET, SOUL, TASK
 from orbiter.memory.cli._views import entry, hit_lines
-from orbiter.memory.cli.commands.chat import spoken
+from orbiter.memory.cli.commands.chat import spoken, token_bar
+from orbiter.memory.cli.commands.history import CHANGES, differences
+from orbiter.memory.diagnostics import is_installed
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -76,7 +75,7 @@ class Stage:
 
 @command(app, "demo", url=False, json=False)
 async def demo(
-    run: Run,
+    run: CommandContext,
     *,
     fast: Annotated[bool, typer.Option("--fast", help="Without pauses.")] = False,
     dashboard: Annotated[
@@ -115,17 +114,17 @@ async def demo(
             await _show_dashboard(run)
 
 
-async def _show_dashboard(run: Run) -> None:
+async def _show_dashboard(run: CommandContext) -> None:
     """Serve a sample until Ctrl-C, from a folder that is thrown away."""
     from orbiter.memory.agent import AgentMemory  # noqa: PLC0415
-    from orbiter.memory.cli._run_server import until_stopped  # noqa: PLC0415 - an extra
     from orbiter.memory.cli._sample_data import fill  # noqa: PLC0415
+    from orbiter.memory.cli.commands.serve import until_stopped  # noqa: PLC0415 - an extra
     from orbiter.memory.server import Settings  # noqa: PLC0415
 
     with TemporaryDirectory(prefix="orbiter-memory-") as folder:
         soul = Path(folder) / "SOUL.md"
         soul.write_text(SOUL, encoding="utf-8")
-        model: Literal["auto"] | None = "auto" if run.place.has_model() else None
+        model: Literal["auto"] | None = "auto" if run.target.has_model() else None
         path = Path(folder) / "sample.db"
         async with AgentMemory(path, embeddings=model, persona=soul) as memory:
             await fill(memory)
@@ -165,8 +164,8 @@ async def _recall(stage: Stage, alice: "ScopedMemory") -> None:
         await alice.remember(text, tags=list(tags), source="chat with alice")
     question = "What should Mia not be given to eat?"
     stage.scene("Recall finds what answers, and says why", f'alice.recall("{question}")')
-    for place, hit in enumerate(await alice.recall(question, k=2), 1):
-        mark = styled((f"{place}", "bold green"))
+    for rank, hit in enumerate(await alice.recall(question, k=2), 1):
+        mark = styled((f"{rank}", "bold green"))
         lines = hit_lines(hit, stage.width, full=True)
         stage.show(entry(mark, lines[:1] + lines[2:5]), seconds=0.9)
     if is_installed("local"):
@@ -236,10 +235,10 @@ async def _elsewhere(stage: Stage, path: Path) -> None:
         env={k: v for k, v in os.environ.items() if not k.startswith("ORBITER_MEMORY_")},
     )
     printed, _ = await child.communicate()
-    for place, hit in enumerate(json.loads(printed)["hits"], 1):
+    for rank, hit in enumerate(json.loads(printed)["hits"], 1):
         told = hit["item"]["content"], "bold"
         score = f"  {hit['score']:.2f}", "green"
-        stage.show(styled((f"{place} ", "bold green"), told, score), seconds=0.5)
+        stage.show(styled((f"{rank} ", "bold green"), told, score), seconds=0.5)
     stage.say(f"Found by process {child.pid}; this one is {os.getpid()}.")
 
 

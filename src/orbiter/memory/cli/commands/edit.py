@@ -1,16 +1,19 @@
-"""Changing memories and undoing it: `edit`, `forget`, `restore`, `history`."""
+"""Changing memories: `edit` and `forget`."""
 
+import os
+import shlex
+import subprocess
+import sys
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from orbiter.memory.cli._command import Run, command, is_missing, is_served, new_app
-from orbiter.memory.cli._editor import in_editor
-from orbiter.memory.cli._error_messages import ERROR, NOT_FOUND, NotThereError, UsageError, say
-from orbiter.memory.cli._not_found import not_there, past_of
+from orbiter.memory.cli._command import CommandContext, command, new_app
+from orbiter.memory.cli._error_messages import ERROR, NOT_FOUND, UsageError, not_there, say
 from orbiter.memory.cli._options import (
     DryRun,
     Id,
@@ -27,25 +30,21 @@ from orbiter.memory.cli._options import (
     read_when,
     read_where,
 )
-from orbiter.memory.cli._output import styled
-from orbiter.memory.cli._prompts import can_ask, is_agreed
-from orbiter.memory.cli._text import counted, moment, one_line, shortened
-from orbiter.memory.cli._version_diff import CHANGES, differences
-from orbiter.memory.cli._views import as_json, entry, print_items, said
+from orbiter.memory.cli._prompts import is_agreed
+from orbiter.memory.cli._text import counted, shortened
+from orbiter.memory.cli._views import as_json, print_item, print_items, said
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
     from orbiter.memory.model.items import MemoryItem
-    from orbiter.memory.model.reports import ItemVersion
-
-__all__ = ["app"]
+__all__ = ["app", "in_editor"]
 
 app = new_app()
 
 
 @command(app, "edit")
 async def edit(  # noqa: PLR0913 - what may be changed
-    run: Run,
+    run: CommandContext,
     item_id: Id,
     text: Annotated[
         str | None,
@@ -79,7 +78,7 @@ async def edit(  # noqa: PLR0913 - what may be changed
         elif text is None and not has_labels:
             before = await memory.get(item_id)
             if before is None:
-                raise await not_there(run.place, memory, item_id)
+                raise await not_there(run.target, memory, item_id)
             text, expect = in_editor(before.content), expect or before.version
             if text == before.content:
                 run.out.note("nothing was changed")
@@ -96,20 +95,13 @@ async def edit(  # noqa: PLR0913 - what may be changed
                 expected_version=expect,
             )
         except ItemNotFoundError:
-            raise await not_there(run.place, memory, item_id) from None
-    _print_item(run, item)
-
-
-def _print_item(run: Run, item: "MemoryItem") -> None:
-    if run.out.is_json:
-        run.out.data(as_json(item))
-    else:
-        print_items(run.out, [item])
+            raise await not_there(run.target, memory, item_id) from None
+    print_item(run.out, item)
 
 
 @command(app, "forget")
 async def forget(  # noqa: PLR0913 - the filters
-    run: Run,
+    run: CommandContext,
     item_ids: Annotated[
         list[str] | None, typer.Argument(help="Ids of memories; `-` reads them from stdin.")
     ] = None,
@@ -148,7 +140,7 @@ async def forget(  # noqa: PLR0913 - the filters
         if ids:
             gone, missing = await _forget_ids(memory, ids, dry_run=dry_run)
             for item_id in missing:
-                say(str(await not_there(run.place, memory, item_id)))
+                say(str(await not_there(run.target, memory, item_id)))
         else:
             with run.out.progress("looking", unit="memories") as advance:
                 found = await memory.forget(
@@ -187,105 +179,34 @@ async def _forget_ids(
     return gone, missing
 
 
-@command(app, "restore")
-async def restore(
-    run: Run,
-    item_id: Annotated[
-        str,
-        typer.Argument(
-            metavar="ITEM_ID|FILE",
-            help="The memory's id; or a backup, which replaces the whole store.",
-            show_default=False,
-        ),
-    ],
-    *,
-    version: Annotated[int | None, typer.Option(help="Go back to this version.")] = None,
-    yes: Yes = False,
-) -> int:
-    """Bring back a forgotten memory, an earlier version, or a backup."""
-    from orbiter.memory.errors import ItemNotFoundError  # noqa: PLC0415
+def in_editor(text: str) -> str:
+    """Return *text* as `$VISUAL` or `$EDITOR` left it, without line ends behind it.
 
-    if _is_file_name(item_id):
-        if version is not None:
-            raise UsageError("`--version` is of one memory; leave it out to restore a backup")
-        if options := run.place.scope_options():
-            raise UsageError(
-                f"a backup replaces the whole store, everyone's memories; leave `{options[0]}` out"
-            )
-        return await _restore_backup(run, Path(item_id), yes=yes)
-    async with run.scoped() as memory:
+    The file is readable by this user only, and gone when the editor has ended.
+    """
+    if not sys.stdin.isatty():
+        raise UsageError("there is no terminal for an editor; give the text, or `-` and pipe it in")
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    try:
+        words = shlex.split(editor) or ["vi"]
+    except ValueError as exc:
+        raise UsageError(f"EDITOR is `{editor}`, which no shell can read: {exc}") from None
+    with TemporaryDirectory(prefix="orbiter-memory-") as folder:
+        path = Path(folder) / "memory.txt"
+        path.write_text(text, encoding="utf-8")
         try:
-            item = await memory.restore(item_id, version=version)
-        except ItemNotFoundError:
-            past = await past_of(memory, item_id)
-            if not past:
-                raise await not_there(run.place, memory, item_id) from None
-            known = ", ".join(str(each.item.version) for each in past)
-            raise NotThereError(
-                f"the memory `{item_id}` has no version {version}; it has {known}"
+            done = subprocess.run([*words, str(path)], check=False)  # noqa: S603 - the user's own choice
+        except FileNotFoundError:
+            raise UsageError(f"there is no editor `{editor}`; set EDITOR, or give a text") from None
+        except OSError as exc:
+            raise UsageError(
+                f"the editor `{editor}` cannot be run: {exc.strerror}; set EDITOR, or give a text"
             ) from None
-    _print_item(run, item)
-    return 0
-
-
-def _is_file_name(text: str) -> bool:
-    """Tell whether *text* names a file, there or not, and no memory."""
-    return Path(text).is_file() or "/" in text or text.endswith((".db", ".sqlite", ".sqlite3"))
-
-
-async def _restore_backup(run: Run, path: Path, *, yes: bool) -> int:
-    """Replace the store by a backup."""
-    from orbiter.memory.errors import StorageError  # noqa: PLC0415
-
-    if path.is_dir():  # noqa: ASYNC240 - as below
-        raise StorageError(f"`{path}` is a folder; name a backup in it")
-    if not path.is_file():  # noqa: ASYNC240 - nothing else runs; before anybody is asked
-        raise StorageError(f"there is no file `{path}`; name a backup, or the id of a memory")
-    memory = run.unopened(meaning=False)
-    what = f"replace {one_line(memory.url)} by {one_line(str(path))}"
-    if not (yes or is_missing(memory) or is_served(memory)):
-        if not can_ask(run.out):
-            raise UsageError(f"this would {what}; give `--yes`")
-        if not is_agreed(run.out, what, []):
-            return ERROR
-    with run.out.progress("copying", unit="pages") as advance:
-        done = await memory.restore(path, progress=advance)
-    if run.out.is_json:
-        replaced = None if done.replaced is None else str(done.replaced)
-        run.out.data({"path": str(done.path), "items": done.items, "replaced": replaced})
-        return 0
-    run.out.show(styled((one_line(str(done.path)), "bold"), f"  {counted(done.items)}"))
-    if done.replaced is not None:
-        # Also for a log of cron: whoever reads it later looks for the old store.
-        say(f"the old store is kept in {one_line(str(done.replaced))}", kind="note")
-    return 0
-
-
-@command(app, "history")
-async def history(run: Run, item_id: Id) -> None:
-    """Show every version of a memory and what changed."""
-    async with run.scoped(meaning=False) as memory:
-        versions = await memory.history(item_id)
-        if not versions:
-            raise await not_there(run.place, memory, item_id)
-    if run.out.is_json:
-        run.out.data([_version_json(each) for each in versions])
-        return
-    before: MemoryItem | None = None
-    for each in versions:
-        who = f" by {one_line(each.by)}" if each.by else ""
-        told = (f"{each.change}{who}", CHANGES[each.change])
-        head = styled(told, (f"  {moment(each.at)}", "dim"))
-        mark = styled((f"v{each.item.version}", "bold"))
-        run.out.show(entry(mark, [head, *differences(before, each.item)]))
-        before = each.item
-
-
-def _version_json(version: "ItemVersion") -> dict[str, object]:
-    return {
-        "version": version.item.version,
-        "change": version.change,
-        "at": version.at,
-        "by": version.by,
-        "item": as_json(version.item),
-    }
+        if done.returncode:
+            raise UsageError(f"`{editor}` ended with {done.returncode}; nothing was changed")
+        try:
+            return path.read_text(encoding="utf-8").rstrip("\n")
+        except FileNotFoundError:
+            raise UsageError(f"`{editor}` left no text; nothing was changed") from None
+        except UnicodeDecodeError:
+            raise UsageError(f"`{editor}` left no UTF-8 text; nothing was changed") from None

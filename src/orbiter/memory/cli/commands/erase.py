@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orbiter.memory.cli._command import SCOPES, Run, command, new_app
+from orbiter.memory.cli._command import SCOPES, CommandContext, command, new_app
 from orbiter.memory.cli._error_messages import ERROR, UsageError, in_shell_words, say
 from orbiter.memory.cli._options import DryRun, Yes
 from orbiter.memory.cli._output import styled
@@ -31,7 +31,7 @@ _PAGE = 500
 
 @command(app, "evict", everyone=False)
 async def evict(
-    run: Run,
+    run: CommandContext,
     *,
     max_items: Annotated[
         int | None, typer.Option("--max-items", min=0, help="Keep at most so many memories.")
@@ -63,7 +63,7 @@ async def evict(
             found = await memory.evict(**asked, dry_run=dry_run or not yes, progress=advance)
         told = await _told(memory, found, are_gone=yes and not dry_run and is_kept)
         if len(found) and not dry_run and not yes:
-            what = f"{counted(len(found))} of {run.place.told()}{'' if is_kept else ' for good'}"
+            what = f"{counted(len(found))} of {run.target.told()}{'' if is_kept else ' for good'}"
             lines = [f"{each.worth:.3f}  {told[each.id]}" for each in found]
             if not is_agreed(run.out, f"forget {what}", lines):
                 run.out.note("nothing was forgotten")
@@ -94,7 +94,9 @@ async def _told(memory: "ScopedMemory", found: "Evicted", *, are_gone: bool) -> 
     return told
 
 
-def _print_evicted(run: Run, found: "Evicted", told: "Mapping[str, str]", *, dry_run: bool) -> None:
+def _print_evicted(
+    run: CommandContext, found: "Evicted", told: "Mapping[str, str]", *, dry_run: bool
+) -> None:
     def text(each: "Eviction") -> str:  # one that came after the question is told as it is
         return told.get(each.id) or shortened(one_line(each.text), _WIDE)
 
@@ -110,15 +112,15 @@ def _print_evicted(run: Run, found: "Evicted", told: "Mapping[str, str]", *, dry
 
 
 @command(app, "erase", everyone=False)
-async def erase(run: Run, *, dry_run: DryRun = False, yes: Yes = False) -> int:
+async def erase(run: CommandContext, *, dry_run: DryRun = False, yes: Yes = False) -> int:
     """Erase everything of a scope for good, and check."""
-    scope: dict[str, Any] = run.place.scope() or {}
-    if not any(getattr(run.place, name) for name in SCOPES):
+    scope: dict[str, Any] = run.target.scope() or {}
+    if not any(getattr(run.target, name) for name in SCOPES):
         raise UsageError("say whose, with `--user` or another; nothing is erased by default")
     async with run.memory(meaning=False) as memory:
         there = await memory.scope(**scope).stats()
         forgotten = f" and {there.forgotten:,} forgotten" if there.forgotten else ""
-        what = f"{counted(there.items)}{forgotten} of {run.place.told()}"
+        what = f"{counted(there.items)}{forgotten} of {run.target.told()}"
         if dry_run:
             if run.out.is_json:
                 run.out.data({"dry_run": True, "scope": scope, **asdict(there)})
@@ -129,7 +131,7 @@ async def erase(run: Run, *, dry_run: DryRun = False, yes: Yes = False) -> int:
             run.out.note("nothing was erased")
             return ERROR
         with run.out.progress("erasing", unit="") as advance:
-            done = await memory.erase(**scope, by=run.place.setting("by")[0], progress=advance)
+            done = await memory.erase(**scope, by=run.target.setting("by")[0], progress=advance)
     problems = [in_shell_words(each) for each in done.problems]
     if run.out.is_json:
         run.out.data(
@@ -145,7 +147,7 @@ async def erase(run: Run, *, dry_run: DryRun = False, yes: Yes = False) -> int:
     return 0 if done else ERROR
 
 
-def _is_meant(run: Run, what: str, scope: dict[str, str]) -> bool:
+def _is_meant(run: CommandContext, what: str, scope: dict[str, str]) -> bool:
     """Have the name typed of whoever is erased: a `y` comes too easily."""
     name = scope.get("user_id") or list(scope.values())[-1]
     if not can_ask(run.out):

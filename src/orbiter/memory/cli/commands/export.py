@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from orbiter.memory.cli._command import Run, command, new_app
+from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._error_messages import ERROR, UsageError
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import counted, one_line
@@ -21,7 +21,7 @@ __all__ = ["app"]
 app = new_app()
 
 
-class Target(StrEnum):
+class ExportFormat(StrEnum):
     """What can be written."""
 
     AUTO = "auto"
@@ -34,24 +34,24 @@ class Target(StrEnum):
 
 @command(app, "export")
 async def export(
-    run: Run,
+    run: CommandContext,
     path: Annotated[
         str, typer.Argument(help="The new file, or folder for Markdown; `-` is stdout (jsonl).")
     ],
     *,
     format: Annotated[
-        Target,
+        ExportFormat,
         typer.Option(
             "--format",
             help="`auto` goes by the name; `jsonl` holds everything, and comes back exactly.",
         ),
-    ] = Target.AUTO,
+    ] = ExportFormat.AUTO,
 ) -> None:
     """Write memories to a file that anybody can read."""
     from orbiter.memory.transfer import WRITTEN, export_file  # noqa: PLC0415 - `--help` needs it not
     from orbiter.memory.transfer.export_format import format_for  # noqa: PLC0415
 
-    if path == "-" and (format not in (Target.AUTO, Target.JSONL) or run.out.is_json):
+    if path == "-" and (format not in (ExportFormat.AUTO, ExportFormat.JSONL) or run.out.is_json):
         raise UsageError("only `jsonl` goes to stdout, and without `--json`; name a file")
     if path == "-" and run.out.is_terminal:
         # The lines are exact, so a terminal would obey what a memory says.
@@ -75,12 +75,12 @@ async def export(
     elif path != "-":
         run.out.show(styled((one_line(path), "bold"), f"  {counted(done.records)}"))
     if not done.records:
-        run.out.note(f"nothing is remembered of {run.place.told()}; `--all` takes everyone's")
+        run.out.note(f"nothing is remembered of {run.target.told()}; `--all` takes everyone's")
 
 
 @command(app, "migrate", url=False)
 async def migrate(
-    run: Run,
+    run: CommandContext,
     source: Annotated[str, typer.Argument(metavar="SRC", help="Where the memories are.")],
     target: Annotated[str, typer.Argument(metavar="DST", help="Where they shall be, too.")],
     *,
@@ -116,7 +116,7 @@ def _check_address(name: str, url: str) -> None:
         )
 
 
-def _tell_migration(run: Run, done: "Migration") -> None:
+def _tell_migration(run: CommandContext, done: "Migration") -> None:
     if run.out.is_json:
         run.out.data({**asdict(done), "verified": done.verified})
         return

@@ -1,12 +1,11 @@
-"""What is known to be true: `facts`, and `review` of what was proposed."""
+"""Facts and when they were true: `facts`."""
 
 import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orbiter.memory.cli._command import Run, command, new_app
-from orbiter.memory.cli._command_groups import without_a_name
+from orbiter.memory.cli._command import CommandContext, command, new_app, without_a_name
 from orbiter.memory.cli._error_messages import NotThereError, UsageError
 from orbiter.memory.cli._fact_views import (
     conflict_json,
@@ -21,7 +20,6 @@ from orbiter.memory.cli._options import Id, read_stdin, read_when
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import dumps, one_line
 from orbiter.memory.cli._views import as_json, entry, source_of
-from orbiter.memory.cli.commands.review import review
 
 if TYPE_CHECKING:
     from orbiter.memory.agent.facts import Facts
@@ -37,7 +35,6 @@ app.add_typer(
     cls=without_a_name(lambda: "list"),
     help="Show and change what is known to be true, and was.\n\nWithout a command, it lists them.",
 )
-app.add_typer(review, name="review")
 
 Key = Annotated[str, typer.Argument(help="What the fact is called, such as `home_city`.")]
 AsOf = Annotated[
@@ -52,7 +49,7 @@ Origin = Annotated[
 _MAKERS = ("facts put",)
 
 
-def _print(run: Run, found: "FactMemory | None", told: str = "") -> None:
+def _print(run: CommandContext, found: "FactMemory | None", told: str = "") -> None:
     """Print one fact, or that there is none."""
     if run.out.is_json:
         run.out.data(None if found is None else as_json(found))
@@ -61,7 +58,7 @@ def _print(run: Run, found: "FactMemory | None", told: str = "") -> None:
 
 
 @command(facts, "list", everyone=False, makers=_MAKERS)
-async def list_facts(run: Run, *, as_of: AsOf = None, known_at: KnownAt = None) -> None:
+async def list_facts(run: CommandContext, *, as_of: AsOf = None, known_at: KnownAt = None) -> None:
     """List what holds, or held at a moment."""
     moment, known = read_when("as-of", as_of), read_when("known-at", known_at)
     async with run.scoped(meaning=False) as memory:
@@ -71,12 +68,14 @@ async def list_facts(run: Run, *, as_of: AsOf = None, known_at: KnownAt = None) 
     else:
         print_facts(run.out, found, [when(fact) for fact in found])
     if not found:
-        told = run.place.told()
+        told = run.target.told()
         run.out.note(f"no facts of {told}; `orbiter-memory facts put KEY VALUE` records one")
 
 
 @command(facts, "get", everyone=False, makers=_MAKERS)
-async def get_fact(run: Run, key: Key, *, as_of: AsOf = None, known_at: KnownAt = None) -> None:
+async def get_fact(
+    run: CommandContext, key: Key, *, as_of: AsOf = None, known_at: KnownAt = None
+) -> None:
     """Print the value of a fact, as it is or was."""
     moment, known = read_when("as-of", as_of), read_when("known-at", known_at)
     async with run.scoped(meaning=False) as memory:
@@ -91,27 +90,27 @@ async def get_fact(run: Run, key: Key, *, as_of: AsOf = None, known_at: KnownAt 
         run.out.note(when(fact))
 
 
-async def _unknown(run: Run, known: "Facts", key: str) -> NotThereError:
+async def _unknown(run: CommandContext, known: "Facts", key: str) -> NotThereError:
     """Return the error for a fact that is not there, or not at the moment that was asked for."""
     keys = await known.keys()
     if key in keys:
         return NotThereError(
-            f"nothing holds of `{key}` for {run.place.told()}; "
+            f"nothing holds of `{key}` for {run.target.told()}; "
             f"`orbiter-memory facts history {key}` shows what was said"
         )
     names = ", ".join(f"`{one_line(each)}`" for each in keys[:10])
     there = f"; there is {names}" if names else "; `orbiter-memory facts put` records something"
-    return NotThereError(f"nothing is known of `{key}` for {run.place.told()}{there}")
+    return NotThereError(f"nothing is known of `{key}` for {run.target.told()}{there}")
 
 
-async def _must_know(run: Run, known: "Facts", key: str) -> None:
+async def _must_know(run: CommandContext, known: "Facts", key: str) -> None:
     if key not in await known.keys():
         raise await _unknown(run, known, key)
 
 
 @command(facts, "put", everyone=False, makers=_MAKERS)
 async def put_fact(
-    run: Run,
+    run: CommandContext,
     key: Key,
     value: Annotated[str, typer.Argument(help="What it is; `-` reads stdin.")],
     *,
@@ -142,7 +141,7 @@ async def put_fact(
 
 @command(facts, "end", everyone=False, makers=_MAKERS)
 async def end_fact(
-    run: Run,
+    run: CommandContext,
     key: Key,
     *,
     at: Annotated[str | None, typer.Option(help="Since when; else now.")] = None,
@@ -159,7 +158,7 @@ async def end_fact(
 
 
 @command(facts, "history", everyone=False, makers=_MAKERS)
-async def fact_history(run: Run, key: Key) -> None:
+async def fact_history(run: CommandContext, key: Key) -> None:
     """Show everything that was ever said of a fact."""
     async with run.scoped(meaning=False) as memory:
         found = await memory.facts.history(key)
@@ -172,7 +171,7 @@ async def fact_history(run: Run, key: Key) -> None:
 
 
 @command(facts, "revert", everyone=False, makers=_MAKERS)
-async def revert_fact(run: Run, key: Key) -> None:
+async def revert_fact(run: CommandContext, key: Key) -> None:
     """Take back what was recorded last of a fact."""
     async with run.scoped(meaning=False) as memory:
         await _must_know(run, memory.facts, key)
@@ -183,7 +182,7 @@ async def revert_fact(run: Run, key: Key) -> None:
 
 
 @command(facts, "retract", everyone=False, makers=_MAKERS)
-async def retract_fact(run: Run, item_id: Id) -> None:
+async def retract_fact(run: CommandContext, item_id: Id) -> None:
     """Take back one assertion by its id: it was wrong."""
     async with run.scoped(meaning=False) as memory:
         fact = await memory.facts.retract(item_id)
@@ -191,7 +190,7 @@ async def retract_fact(run: Run, item_id: Id) -> None:
 
 
 @command(facts, "conflicts", everyone=False, makers=_MAKERS)
-async def fact_conflicts(run: Run) -> None:
+async def fact_conflicts(run: CommandContext) -> None:
     """Show what contradicts what."""
     async with run.scoped(meaning=False) as memory:
         found = await memory.facts.conflicts()

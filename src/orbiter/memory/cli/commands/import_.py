@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orbiter.memory.cli._command import Run, command, is_missing, new_app
+from orbiter.memory.cli._command import CommandContext, command, is_missing, new_app
 from orbiter.memory.cli._embed_progress import embed_waiting, note_waiting
 from orbiter.memory.cli._error_messages import ERROR, UsageError, in_shell_words, say
 from orbiter.memory.cli._output import styled
@@ -52,7 +52,7 @@ class Source(StrEnum):
 
 @command(app, "import")
 async def import_(
-    run: Run,
+    run: CommandContext,
     paths: Annotated[
         list[str],
         typer.Argument(
@@ -77,7 +77,7 @@ async def import_(
     from orbiter.memory.cli import _import_preview  # noqa: PLC0415
     from orbiter.memory.transfer import import_file  # noqa: PLC0415
 
-    scope = run.place.scope()  # before anything else: a mistake in it must not make a file
+    scope = run.target.scope()  # before anything else: a mistake in it must not make a file
     done: list[tuple[str, Imported]] = []
     waiting = 0
     with _brought(paths, format) as (files, kind):
@@ -137,7 +137,7 @@ def _is_note(problem: "Problem") -> bool:
     return problem.why.endswith("; not taken")
 
 
-def _tell(run: Run, done: "Sequence[tuple[str, Imported]]") -> None:
+def _tell(run: CommandContext, done: "Sequence[tuple[str, Imported]]") -> None:
     if run.out.is_json:
         if done:
             run.out.data(_json(done))

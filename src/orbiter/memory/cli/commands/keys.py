@@ -1,24 +1,80 @@
 """Who may use the server: `keys`."""
 
+import shlex
 from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orbiter.memory.cli._command import Run, command, new_app
-from orbiter.memory.cli._command_groups import without_a_name
-from orbiter.memory.cli._error_messages import NotThereError, UsageError, say
-from orbiter.memory.cli._key_files import Keys, key_file, keys_command, missing_store
+from orbiter.memory.cli._command import CommandContext, Target, command, new_app, without_a_name
+from orbiter.memory.cli._error_messages import NotThereError, UsageError, say, without_passwords
 from orbiter.memory.cli._options import read_end
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import ago, moment, one_line
 from orbiter.memory.cli._views import entry, whose
 
 if TYPE_CHECKING:
-    from orbiter.memory.auth import Key
+    from orbiter.memory.auth import Key, KeyFile
+__all__ = ["Keys", "app", "keys_of"]
 
-__all__ = ["app"]
+Keys = Annotated[
+    Path | None,
+    typer.Option("--keys", help="The file of keys; by default the one beside the store."),
+]
+
+
+def keys_of(target: Target, given: Path | None) -> "KeyFile | None":
+    """Return the keys of the store that *target* names; a store in memory has none unless given.
+
+    A *given* file must be there: a name that was mistyped must not serve without keys.
+    """
+    from orbiter.memory.auth import KeyFile  # noqa: PLC0415 - `--help` needs it not
+    from orbiter.memory.backends.registry import default_url  # noqa: PLC0415
+
+    url = target.setting("url")[0] or default_url()
+    if given is None and url in ("memory://", ":memory:"):
+        return None
+    if given is None:
+        return key_file(target, given)
+    if not given.exists():
+        raise UsageError(
+            f"there is no file of keys at `{given}`; make it with "
+            f"`{keys_command(target, given, 'create', '--user', 'NAME')}`, or leave `--keys` out"
+        )
+    return KeyFile(given)
+
+
+def key_file(target: Target, given: Path | None) -> "KeyFile":
+    """Return the keys of the store that *target* names, or those in the *given* file."""
+    from orbiter.memory.auth import KeyFile, key_file_for  # noqa: PLC0415
+    from orbiter.memory.backends.registry import default_url  # noqa: PLC0415
+
+    if given is not None:
+        return KeyFile(given)
+    return KeyFile(key_file_for(target.setting("url")[0] or default_url()))
+
+
+def keys_command(target: Target, given: Path | None, *words: str) -> str:
+    """Return the command `keys` with *words* that means the same keys, for whoever is to run it."""
+    url = target.setting("url")[0]
+    named = [] if url is None else ["--url", without_passwords(url)]
+    named += [] if given is None else ["--keys", str(given)]
+    return shlex.join(["orbiter-memory", "keys", *words, *named])
+
+
+def missing_store(target: Target) -> str | None:
+    """Return the file of the store that *target* names if it is not there: it may be mistyped."""
+    from orbiter.memory.backends.registry import default_url  # noqa: PLC0415
+
+    url = target.setting("url")[0] or default_url()
+    scheme, mark, rest = url.partition("://")
+    if mark and scheme.lower() != "sqlite":
+        return None
+    path = Path(rest[1:] if mark else url).expanduser()
+    return None if path.exists() else str(path)
+
 
 app = new_app()
 keys = new_app()
@@ -40,7 +96,7 @@ class Role(StrEnum):
 
 @command(keys, "create", scope=False)
 def create(  # noqa: PLR0913 - whose it is, and what it may do
-    run: Run,
+    run: CommandContext,
     *,
     role: Annotated[
         Role,
@@ -71,7 +127,7 @@ def create(  # noqa: PLR0913 - whose it is, and what it may do
             f"whose memories is the key to {role.value}? name them with `--user`, `--session`, "
             "`--task` or `--agent`; only one with `--role admin` may be for everyone's"
         )
-    file = key_file(run.place, keys)
+    file = key_file(run.target, keys)
     is_first = not file.has_keys
     key, token = file.create(
         scope=MemoryMetadata(**named),
@@ -80,7 +136,7 @@ def create(  # noqa: PLR0913 - whose it is, and what it may do
         expires=read_end("expires", expires),
     )
     # Told in a pipe, too: a key of another store than the one that is served opens nothing.
-    missing = None if keys else missing_store(run.place)
+    missing = None if keys else missing_store(run.target)
     if missing:
         say(f"there is no store at `{missing}` yet; is `--url` the one of `serve`?", kind="note")
     if run.out.is_json:
@@ -99,9 +155,9 @@ def create(  # noqa: PLR0913 - whose it is, and what it may do
 
 
 @command(keys, "list", scope=False)
-def list_keys(run: Run, *, keys: Keys = None) -> None:
+def list_keys(run: CommandContext, *, keys: Keys = None) -> None:
     """List the keys; what opens the door is not known any more."""
-    file = key_file(run.place, keys)
+    file = key_file(run.target, keys)
     found = file.list()
     if run.out.is_json:
         run.out.data([_json(key) for key in found])
@@ -120,7 +176,7 @@ def list_keys(run: Run, *, keys: Keys = None) -> None:
 
 @command(keys, "revoke", scope=False)
 def revoke(
-    run: Run,
+    run: CommandContext,
     key_id: Annotated[str, typer.Argument(metavar="ID", help="The key's id, as `list` shows it.")],
     *,
     keys: Keys = None,
@@ -131,12 +187,12 @@ def revoke(
     # A whole key is taken, too: whoever has leaked one has that at hand.
     wanted = key_id.split("_")[1] if key_id.startswith("om_") and "_" in key_id[3:] else key_id
     try:
-        file = key_file(run.place, keys)
+        file = key_file(run.target, keys)
         key = file.revoke(wanted)
     except ItemNotFoundError:
         raise NotThereError(
             f"there is no key `{wanted}` in `{file.path}`; "
-            f"`{keys_command(run.place, keys, 'list')}` shows those there are"
+            f"`{keys_command(run.target, keys, 'list')}` shows those there are"
         ) from None
     if run.out.is_json:
         run.out.data(_json(key))

@@ -1,4 +1,4 @@
-"""Looking after a store: `stats`, `doctor`, `reindex`, `backup`."""
+"""Looking after a store: `stats`, `reindex`, `backup`."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -6,12 +6,9 @@ from typing import Annotated
 
 import typer
 
-from orbiter.memory.cli._command import Run, command, is_served, new_app
-from orbiter.memory.cli._doctor_report import Check, examine
-from orbiter.memory.cli._error_messages import ERROR
+from orbiter.memory.cli._command import CommandContext, command, is_served, new_app
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import one_line, size
-from orbiter.memory.cli._views import entry
 
 __all__ = ["app"]
 
@@ -19,14 +16,14 @@ app = new_app()
 
 
 @command(app, "stats")
-async def stats(run: Run) -> None:
+async def stats(run: CommandContext) -> None:
     """Count memories: of a scope, and of the whole store."""
     from orbiter.memory.errors import (  # noqa: PLC0415 - `--help` needs it not
         AccessError,
         UnsupportedError,
     )
 
-    scope = run.place.scope()
+    scope = run.target.scope()
     async with run.both() as (memory, handle):
         own = await handle.stats()
         try:
@@ -55,7 +52,7 @@ async def stats(run: Run) -> None:
     _table(run, rows)
 
 
-def _table(run: Run, rows: list[tuple[str, object]]) -> None:
+def _table(run: CommandContext, rows: list[tuple[str, object]]) -> None:
     wide = max(len(one_line(name)) for name, _ in rows) + 4
     for name, value in rows:
         indent = len(name) - len(name.lstrip())
@@ -63,33 +60,8 @@ def _table(run: Run, rows: list[tuple[str, object]]) -> None:
         run.out.show(styled((f"{told:<{wide}}", "" if indent else "bold"), (value, "cyan")))
 
 
-_MARKS = {"ok": ("✓", "green"), "note": ("·", "yellow"), "wrong": ("✗", "bold red")}
-
-
-@command(app, "doctor", scope=False)
-async def doctor(
-    run: Run,
-    *,
-    repair: Annotated[
-        bool, typer.Option("--repair", help="Build what is damaged or waits anew.")
-    ] = False,
-) -> int:
-    """Check this computer and the store; say what to do."""
-    checks: list[Check] = []
-    async for check in examine(run, repair=repair):
-        checks.append(check)
-        if not run.out.is_json:
-            told = [styled(check.found)]
-            told += [styled((f"→ {check.cure}", "yellow"))] if check.cure else []
-            run.out.show(entry(styled(_MARKS[check.state], f" {check.name:<9}"), told))
-    is_well = all(check.state != "wrong" for check in checks)
-    if run.out.is_json:
-        run.out.data({"ok": is_well, "checks": [asdict(check) for check in checks]})
-    return 0 if is_well else ERROR
-
-
 @command(app, "reindex", scope=False)
-async def reindex(run: Run) -> None:
+async def reindex(run: CommandContext) -> None:
     """Build the search structures anew."""
     # Not opened first: a store whose vectors are of another model is what this is for.
     memory = run.unopened()
@@ -111,7 +83,7 @@ async def reindex(run: Run) -> None:
 
 @command(app, "backup", scope=False)
 async def backup(
-    run: Run,
+    run: CommandContext,
     path: Annotated[Path, typer.Argument(help="The new file; it must not exist.")],
 ) -> None:
     """Copy the store to a new file while it is in use."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orbiter.memory.cli._clients import CLIENTS, Client, Name
-from orbiter.memory.cli._command import SCOPES, Place, Run, command, new_app
+from orbiter.memory.cli._client_config import CLIENTS, Client, Name
+from orbiter.memory.cli._command import SCOPES, CommandContext, Target, command, new_app
 from orbiter.memory.cli._error_messages import UsageError, say, without_passwords
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ ReadOnly = Annotated[bool, typer.Option("--read-only", help="Only tools that cha
 
 @command(app, "mcp", everyone=False, json=False)
 async def mcp(
-    run: Run,
+    run: CommandContext,
     *,
     tools: Chosen = Tools.MEMORY,
     read_only: ReadOnly = False,
@@ -109,7 +109,7 @@ def _ended_by_ctrl_c() -> Iterator[None]:
 
 @command(app, "install", everyone=False, json=False)
 def install(
-    run: Run,
+    run: CommandContext,
     client: Annotated[Name, typer.Argument(metavar="CLIENT", help="The program to set up.")],
     *,
     tools: Chosen = Tools.MEMORY,
@@ -135,8 +135,8 @@ def install(
         raise UsageError("`--name` is empty; leave it out, or say what the server is called")
     found = CLIENTS[client]
     path = _file_of(found, project=project)
-    arguments, env = _settings(run.place, is_shared=project)
-    run.place.scope()  # a mistake in whose memories, or where, is told now
+    arguments, env = _settings(run.target, is_shared=project)
+    run.target.scope()  # a mistake in whose memories, or where, is told now
     run.unopened(meaning=False)
     profile = [] if tools is Tools.MEMORY else ["--tools", tools.value]
     started = [sys.executable, "-m", "orbiter.memory.cli", "mcp", *profile]
@@ -186,7 +186,7 @@ def _file_of(client: Client, *, project: bool) -> Path:
     return Path.cwd() / client.project_file
 
 
-def _settings(place: Place, *, is_shared: bool) -> tuple[list[str], dict[str, str]]:
+def _settings(target: Target, *, is_shared: bool) -> tuple[list[str], dict[str, str]]:
     """Return the options and the environment that lead to the same store, wherever it is started.
 
     The client has another folder and another environment, so what those say here is written down.
@@ -198,7 +198,7 @@ def _settings(place: Place, *, is_shared: bool) -> tuple[list[str], dict[str, st
     options: list[str] = []
     env: dict[str, str] = {}
     for name in ("url", "model", *SCOPES, "by"):
-        given, origin = place.setting(name)
+        given, origin = target.setting(name)
         if name == "user" and not origin.startswith(("--", "ORBITER")):
             continue  # the computer's user, who will be the same there
         if is_shared and name == "url" and given and without_passwords(given) != given:
@@ -207,8 +207,8 @@ def _settings(place: Place, *, is_shared: bool) -> tuple[list[str], dict[str, st
             options += [f"--{name}", _absolute(given) if name == "url" else given]
         elif origin == "--no-user":
             options.append(origin)
-    token = place.setting("token")[0]
-    if token is not None and is_of_server(place.setting("url")[0]):
+    token = target.setting("token")[0]
+    if token is not None and is_of_server(target.setting("url")[0]):
         env["ORBITER_MEMORY_TOKEN"] = token
     return options, env
 

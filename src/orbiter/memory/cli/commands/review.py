@@ -1,4 +1,4 @@
-"""Going through what was proposed: `review`, and its `list`, `accept`, `discard`."""
+"""Accept or discard proposed facts: `review` with `list`, `accept`, `discard`."""
 
 import sys
 from collections import Counter
@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from orbiter.memory.cli._command import Run, command
-from orbiter.memory.cli._command_groups import without_a_name
+from orbiter.memory.cli._command import CommandContext, command, new_app, without_a_name
 from orbiter.memory.cli._error_messages import UsageError
 from orbiter.memory.cli._fact_views import print_facts, value_of, when
 from orbiter.memory.cli._output import styled
@@ -19,7 +18,9 @@ if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
     from orbiter.memory.model.facts import FactMemory
 
-__all__ = ["review"]
+__all__ = ["app"]
+
+app = new_app()
 
 
 def _usual() -> str:
@@ -27,9 +28,10 @@ def _usual() -> str:
     return "all" if sys.stdin.isatty() and sys.stderr.isatty() else "list"
 
 
-review = typer.Typer(
-    rich_markup_mode=None,
-    add_completion=False,
+review = new_app()
+app.add_typer(
+    review,
+    name="review",
     cls=without_a_name(_usual),
     help="Accept or discard facts that were proposed.\n\n"
     "Without a command, it asks about each; in a pipe, it lists them.",
@@ -42,15 +44,15 @@ _QUOTED = 3
 
 
 @command(review, "all", everyone=False, makers=("facts put",))
-async def review_all(run: Run) -> None:
+async def review_all(run: CommandContext) -> None:
     """Go through all proposals, one question each."""
     if not can_ask(run.out):
         raise UsageError("this asks questions; use `review list`, `accept` and `discard`")
     done: Counter[str] = Counter()
     async with run.scoped(meaning=False) as memory:
         drafts = await memory.facts.drafts()
-        for place, fact in enumerate(drafts, 1):
-            await _show(run, memory, fact, f"{place} of {len(drafts)}")
+        for index, fact in enumerate(drafts, 1):
+            await _show(run, memory, fact, f"{index} of {len(drafts)}")
             answer = _answer()
             if answer == "quit":
                 break
@@ -66,17 +68,19 @@ async def review_all(run: Run) -> None:
     elif drafts:
         run.out.note(f"{accepted} accepted, {discarded} discarded, {left} left")
     else:
-        run.out.note(f"nothing waits for a review of {run.place.told()}")
+        run.out.note(f"nothing waits for a review of {run.target.told()}")
 
 
-async def _show(run: Run, memory: "ScopedMemory", fact: "FactMemory", place: str) -> None:
+async def _show(
+    run: CommandContext, memory: "ScopedMemory", fact: "FactMemory", position: str
+) -> None:
     """Show a proposal with what holds now, and what it was taken from."""
     width = 2 * run.out.console.width
     head = styled(
         (one_line(fact.key), "bold"),
         f"  {shortened(value_of(fact), width)}",
         (f"  {when(fact)}".rstrip(), "cyan"),
-        (f"  {place}", "dim"),
+        (f"  {position}", "dim"),
     )
     lines = [head]
     now = await memory.facts.get(fact.key)
@@ -101,7 +105,7 @@ def _answer() -> Literal["accept", "discard", "skip", "quit"]:
 
 
 @command(review, "list", everyone=False, makers=("facts put",))
-async def list_drafts(run: Run) -> None:
+async def list_drafts(run: CommandContext) -> None:
     """List what was proposed and waits for a word."""
     async with run.scoped(meaning=False) as memory:
         found = await memory.facts.drafts()
@@ -110,22 +114,24 @@ async def list_drafts(run: Run) -> None:
     else:
         print_facts(run.out, found, [f"from {counted(len(each.source_ids))}" for each in found])
     if not found:
-        run.out.note(f"nothing waits for a review of {run.place.told()}")
+        run.out.note(f"nothing waits for a review of {run.target.told()}")
 
 
 @command(review, "accept", everyone=False, makers=("facts put",))
-async def accept(run: Run, item_ids: Ids) -> None:
+async def accept(run: CommandContext, item_ids: Ids) -> None:
     """Take proposals for true."""
     await _decide(run, item_ids, "accept")
 
 
 @command(review, "discard", everyone=False, makers=("facts put",))
-async def discard(run: Run, item_ids: Ids) -> None:
+async def discard(run: CommandContext, item_ids: Ids) -> None:
     """Reject proposals; the same messages do not propose them again."""
     await _decide(run, item_ids, "discard")
 
 
-async def _decide(run: Run, item_ids: list[str], what: Literal["accept", "discard"]) -> None:
+async def _decide(
+    run: CommandContext, item_ids: list[str], what: Literal["accept", "discard"]
+) -> None:
     decided: list[FactMemory] = []
     try:
         async with run.scoped(meaning=False) as memory:

@@ -1,23 +1,36 @@
 """The server: `serve`."""
 
+import asyncio
+import gc
+import logging
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orbiter.memory.cli._command import Run, command, is_served, new_app
-from orbiter.memory.cli._error_messages import UsageError
-from orbiter.memory.cli._key_files import Keys, keys_of
-from orbiter.memory.cli._run_server import until_stopped
+from orbiter.memory.cli._command import CommandContext, command, is_served, new_app
+from orbiter.memory.cli._error_messages import UsageError, say, without_passwords
+from orbiter.memory.cli._output import styled
+from orbiter.memory.cli._text import counted, one_line
+from orbiter.memory.cli.commands.keys import Keys, keys_of
 
-__all__ = ["app"]
+if TYPE_CHECKING:
+    from orbiter.memory.agent import AgentMemory
+    from orbiter.memory.auth import KeyFile
+    from orbiter.memory.server import Settings
+    from orbiter.memory.server.http.state import Shared
+__all__ = ["app", "until_stopped"]
 
 app = new_app()
 
 
 @command(app, "serve", scope=False)
 async def serve(  # noqa: PLR0913 - the settings of a server
-    run: Run,
+    run: CommandContext,
     *,
     host: Annotated[str, typer.Option(help="The address to serve.")] = "127.0.0.1",
     port: Annotated[
@@ -74,5 +87,206 @@ async def serve(  # noqa: PLR0913 - the settings of a server
     memory = run.unopened()
     if is_served(memory):
         raise UsageError(f"`{memory.url}` is a server already; name a store with `--url`")
-    held = keys_of(run.place, keys)
+    held = keys_of(run.target, keys)
     await until_stopped(run, memory, settings=settings, keys=held, open_page=open_page)
+
+
+_SWITCH = 0.0005
+_FULL = 100
+"""Collections of younger objects before all are looked at; Python's own number is 10."""
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+_EVERY = ("", "0.0.0.0", "::")  # noqa: S104 - only told
+"""What means every address of a computer; the one that is shown is for itself."""
+
+
+async def until_stopped(
+    run: CommandContext,
+    memory: "AgentMemory",
+    *,
+    settings: "Settings",
+    keys: "KeyFile | None",
+    open_page: bool,
+) -> None:
+    """Serve *memory* until somebody ends this process; with *open_page*, show it in a browser."""
+    from orbiter.memory.server import create_app, serving  # noqa: PLC0415 - an extra
+
+    application = create_app(memory, settings=settings, keys=keys)
+    with _log_to_stderr(with_requests=settings.with_log), ExitStack() as stack:
+        async with serving(application, settings=settings) as url:
+            stop = stack.enter_context(_on_signals())
+            stack.enter_context(_prompt())
+            _tell(run, url, application.state.orbiter)
+            if open_page and settings.with_dashboard:
+                await asyncio.to_thread(_open, url)
+            await stop.wait()
+        if run.out.is_watched:
+            sys.stderr.write("\n")  # behind the `^C` that a terminal shows
+        run.out.note("stopped")
+
+
+@contextmanager
+def _prompt() -> Iterator[None]:
+    """Have the event loop wait for nothing else in this process for long.
+
+    What is loaded by now is left out of garbage collection, which stops everything meanwhile: it
+    is some 115,000 objects that stay as long as the process, and to look at them takes 50 ms. What
+    requests hold is looked at less often: of 10,000 messages that takes as long, and was done three
+    times while one request read them, though nearly all of it goes without a collection. And
+    threads that compute hand the interpreter's lock over every half millisecond: a request takes
+    it some ten times, and would wait for five milliseconds each time.
+    """
+    before, thresholds = sys.getswitchinterval(), gc.get_threshold()
+    sys.setswitchinterval(_SWITCH)
+    gc.set_threshold(*thresholds[:2], _FULL)
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
+        sys.setswitchinterval(before)
+
+
+@contextmanager
+def _on_signals() -> Iterator[asyncio.Event]:
+    """Give what is set by Ctrl-C, or by whoever ends this process.
+
+    A second time ends the process as it stands: nothing is lost by it, as every answer is given
+    when what it says is durable.
+    """
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    before = {which: signal.getsignal(which) for which in _ENDING}
+    handled: list[signal.Signals] = []
+
+    def end() -> None:
+        stop.set()
+        for which in handled:
+            loop.remove_signal_handler(which)
+            signal.signal(which, signal.SIG_DFL)
+
+    for which in _ENDING:
+        with suppress(NotImplementedError, RuntimeError):  # Windows: Ctrl-C cancels this task
+            loop.add_signal_handler(which, end)
+            handled.append(which)
+    try:
+        yield stop
+    finally:
+        for which in handled:
+            loop.remove_signal_handler(which)
+            signal.signal(which, before[which])
+
+
+@contextmanager
+def _log_to_stderr(*, with_requests: bool) -> Iterator[None]:
+    """Log what goes wrong, and requests if they are wanted; nothing of what they hold."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    ours, uvicorn = (logging.getLogger(name) for name in ("orbiter.memory.server", "uvicorn"))
+    before = [(each, each.level) for each in (ours, uvicorn)]
+    ours.addHandler(handler)
+    ours.setLevel(logging.INFO if with_requests else logging.WARNING)
+    uvicorn.setLevel(logging.CRITICAL)  # what clients send that is no HTTP is theirs to see
+    try:
+        yield
+    finally:
+        ours.removeHandler(handler)
+        for logger, level in before:
+            logger.setLevel(level)
+
+
+def _open(url: str) -> None:
+    import webbrowser  # noqa: PLC0415 - seldom asked for
+
+    if not webbrowser.open(url):
+        say(f"there is no browser to open here; the dashboard is at {url}/", kind="note")
+
+
+def _tell(run: CommandContext, url: str, shared: "Shared") -> None:
+    memory, settings, keys = shared.memory, shared.settings, shared.keys
+    open_keys = _open_keys(keys)
+    needs_key = keys is not None and keys.has_keys
+    if needs_key and not _is_private(settings):  # in a pipe and in a log, too
+        say(
+            "keys and memories cross the network in the clear; `--tls-cert` and `--tls-key`, "
+            "or a proxy that has them, prevent it",
+            kind="warning",
+        )
+    if keys is not None and needs_key and not open_keys:
+        say(
+            f"every key in `{keys.path}` is revoked or over: nobody gets in; make one with "
+            f"`{shared.key_command()}`",
+            kind="warning",
+        )
+    if run.out.is_json:
+        run.out.line(
+            {
+                "url": url,
+                "mcp": f"{url}/mcp" if settings.with_mcp else None,
+                "store": without_passwords(memory.url),
+                "keys": open_keys,
+                "needs_key": needs_key,
+                "read_only": settings.read_only,
+            }
+        )
+        return
+    told = counted(open_keys, "key", "keys") if needs_key else "none, so for this computer alone"
+    rows = [
+        ("dashboard", f"{url}/") if settings.with_dashboard else None,
+        ("REST", f"{url}/v1"),
+        ("MCP", f"{url}/mcp") if settings.with_mcp else None,
+        ("reached at", _reached(settings)) if settings.host in _EVERY else None,
+        ("store", without_passwords(memory.url)),
+        ("keys", told),
+        ("changes", "refused: read-only") if settings.read_only else None,
+    ]
+    _show(run, [row for row in rows if row is not None])
+    run.out.flush()
+
+
+def _show(run: CommandContext, rows: list[tuple[str, str]]) -> None:
+    if run.out.is_plain():
+        run.out.rows(rows)
+        return
+    from rich import box  # noqa: PLC0415 - for people only
+    from rich.panel import Panel  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in rows:
+        style = "bold cyan" if value.startswith("http") else ""
+        grid.add_row(styled((name, "dim")), styled((one_line(value), style)))
+    run.out.show(
+        Panel(
+            grid,
+            title=styled(("serving", "bold green")),
+            title_align="left",
+            subtitle=styled(("Ctrl-C stops it", "dim")),
+            subtitle_align="right",
+            box=box.ROUNDED,
+            border_style="green",
+            padding=(1, 2),
+            expand=False,
+        )
+    )
+
+
+def _reached(settings: "Settings") -> str:
+    names = "".join(f", and as {name}" for name in settings.allowed_hosts)
+    return f"every address of this computer{names}"
+
+
+def _open_keys(keys: "KeyFile | None") -> int:
+    from datetime import UTC, datetime  # noqa: PLC0415
+
+    now = datetime.now(UTC)
+    return sum(key.is_open(now) for key in keys.list()) if keys is not None else 0
+
+
+def _is_private(settings: "Settings") -> bool:
+    from orbiter.memory.server.http.browser_security import is_loopback  # noqa: PLC0415
+
+    is_here = settings.host == "localhost" or is_loopback(settings.host)
+    return is_here or settings.tls_cert is not None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orbiter.memory.cli._command import Run, command, new_app
+from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._error_messages import ERROR
 from orbiter.memory.cli._options import DryRun, Since, Yes, read_when
 from orbiter.memory.cli._output import styled
@@ -32,7 +32,9 @@ Origin = Annotated[
 
 
 @command(app, "quarantine")
-async def quarantine(run: Run, source: Origin, *, dry_run: DryRun = False, yes: Yes = False) -> int:
+async def quarantine(
+    run: CommandContext, source: Origin, *, dry_run: DryRun = False, yes: Yes = False
+) -> int:
     """Hide everything that came from a source."""
     async with run.scoped(meaning=False) as memory:
         with run.out.progress("looking", unit="memories") as advance:
@@ -50,7 +52,7 @@ async def quarantine(run: Run, source: Origin, *, dry_run: DryRun = False, yes: 
 
 
 @command(app, "release")
-async def release(run: Run, source: Origin) -> None:
+async def release(run: CommandContext, source: Origin) -> None:
     """Bring back what was hidden of a source."""
     async with run.scoped(meaning=False) as memory:
         with run.out.progress("bringing back", unit="memories") as advance:
@@ -63,7 +65,12 @@ async def release(run: Run, source: Origin) -> None:
 
 @command(app, "undo")
 async def undo(
-    run: Run, source: Origin, *, since: Since = None, dry_run: DryRun = False, yes: Yes = False
+    run: CommandContext,
+    source: Origin,
+    *,
+    since: Since = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
 ) -> int:
     """Take back everything that a source added or changed."""
     start = read_when("since", since)
@@ -82,13 +89,15 @@ async def undo(
     return 0
 
 
-def _is_agreed(run: Run, what: str, source: str, found: "Sequence[MemoryItem]") -> bool:
-    whose = f"`{one_line(source)}` of {run.place.told()}"
+def _is_agreed(run: CommandContext, what: str, source: str, found: "Sequence[MemoryItem]") -> bool:
+    whose = f"`{one_line(source)}` of {run.target.told()}"
     lines = [shortened(said(item), 200) for item in found]
     return is_agreed(run.out, f"{what} {counted(len(found))} from {whose}", lines)
 
 
-def _tell(run: Run, found: "Sequence[MemoryItem]", *, dry_run: bool, done: str, would: str) -> None:
+def _tell(
+    run: CommandContext, found: "Sequence[MemoryItem]", *, dry_run: bool, done: str, would: str
+) -> None:
     if run.out.is_json:
         run.out.data({"dry_run": dry_run, "items": [as_json(item) for item in found]})
     else:
@@ -97,7 +106,7 @@ def _tell(run: Run, found: "Sequence[MemoryItem]", *, dry_run: bool, done: str, 
 
 
 @command(app, "duplicates")
-async def duplicates(run: Run) -> None:
+async def duplicates(run: CommandContext) -> None:
     """Show memories that say the same."""
     async with run.scoped(meaning=False) as memory:
         with run.out.progress("comparing", unit="memories") as advance:

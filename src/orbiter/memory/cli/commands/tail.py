@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orbiter.memory.cli._command import Run, command, new_app
+from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._options import Kind, Where, read_where
 from orbiter.memory.cli._views import as_json, print_items
 
@@ -19,7 +19,7 @@ app = new_app()
 
 @command(app, "tail")
 async def tail(
-    run: Run,
+    run: CommandContext,
     *,
     kind: Kind = None,
     where: Where = None,
@@ -45,7 +45,7 @@ async def tail(
             left = _print(run, fresh, left)
 
 
-def _print(run: Run, items: "list[MemoryItem]", left: int | None) -> int | None:
+def _print(run: CommandContext, items: "list[MemoryItem]", left: int | None) -> int | None:
     shown = items if left is None else items[:left]
     for item in shown:
         if run.out.is_json:

