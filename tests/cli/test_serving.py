@@ -19,7 +19,7 @@ from tests.cli.terminal import COMMAND, environment
 from tests.timing import HANG
 
 from orbiter.memory.auth import KeyFile
-from orbiter.memory.cli.commands import serve
+from orbiter.memory.cli.commands.serve import _prompt
 
 
 @contextmanager
@@ -254,7 +254,7 @@ def test_without_the_extra_it_says_what_to_install(
 def test_a_server_seldom_looks_at_all_objects_and_leaves_things_as_they_were() -> None:
     before = gc.get_threshold(), sys.getswitchinterval()
 
-    with serve._prompt():
+    with _prompt():
         full, interval = gc.get_threshold()[2], sys.getswitchinterval()
         frozen = gc.get_freeze_count()
 
