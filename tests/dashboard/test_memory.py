@@ -11,7 +11,7 @@ from orbiter.memory import AgentMemory
 from orbiter.memory.auth import KeyFile
 from orbiter.memory.model.items import MemoryItem, MemoryStatus
 from orbiter.memory.server.dashboard.memory_page import as_edited
-from orbiter.memory.server.dashboard.word_diff import Piece, word_diff
+from orbiter.memory.text.word_diff import Piece, word_diff
 
 HOSTILE = "\n</textarea><script>alert(1)</script>\u202e & 'done'"
 

@@ -1,7 +1,5 @@
 """The versions of a memory: `history` and `restore`, which also takes a backup."""
 
-import difflib
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +19,7 @@ from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._prompts import can_ask, is_agreed
 from orbiter.memory.cli._text import counted, moment, one_line
 from orbiter.memory.cli._views import as_json, entry, parts_of, print_item
+from orbiter.memory.text.word_diff import word_diff
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -139,10 +138,6 @@ def _version_json(version: "ItemVersion") -> dict[str, object]:
 CHANGES = {"added": "green", "updated": "yellow", "deleted": "red", "restored": "cyan"}
 """The colour of each kind of change."""
 
-_WORD = re.compile(r"\s+|\w+|[^\w\s]")
-_LONGEST = 20_000
-"""Characters that are compared word by word; that takes time by the square."""
-
 
 def differences(before: "MemoryItem | None", after: "MemoryItem") -> "list[Text]":
     """Return what *after* has that *before* had not: words, then the rest."""
@@ -158,20 +153,12 @@ def differences(before: "MemoryItem | None", after: "MemoryItem") -> "list[Text]
 
 
 def _words(before: str, after: str) -> "Text":
-    is_long = len(before) + len(after) > _LONGEST
-    old, new = (
-        text.splitlines(keepends=True) if is_long else _WORD.findall(text)
-        for text in (before, after)
-    )
     line = styled()
-    matcher = difflib.SequenceMatcher(a=old, b=new, autojunk=False)
-    for kind, a, b, c, d in matcher.get_opcodes():
-        gone, come = "".join(old[a:b]), "".join(new[c:d])
-        if kind == "equal":
-            line.append_text(styled(gone.replace("\n", " ")))
-            continue
-        if gone:
-            line.append_text(styled((f"[-{gone}-]", "red")))
-        if come:
-            line.append_text(styled((f"{{+{come}+}}", "green")))
+    for piece in word_diff(before, after, context=None):
+        if piece.kind == "same":
+            line.append_text(styled(piece.text.replace("\n", " ")))
+        elif piece.kind == "removed":
+            line.append_text(styled((f"[-{piece.text}-]", "red")))
+        else:
+            line.append_text(styled((f"{{+{piece.text}+}}", "green")))
     return line

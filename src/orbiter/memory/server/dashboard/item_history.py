@@ -9,7 +9,7 @@ from orbiter.memory.agent.inputs import RESERVED
 from orbiter.memory.model.items import AIMemory, MemoryItem, ToolMemory
 from orbiter.memory.model.reports import ItemVersion
 from orbiter.memory.model.trust import source_of, trust_of
-from orbiter.memory.server.dashboard.word_diff import Piece, word_diff
+from orbiter.memory.text.word_diff import Piece, word_diff
 
 __all__ = ["Change", "Labelled", "Origin", "changes", "origin_of", "tool_group"]
 

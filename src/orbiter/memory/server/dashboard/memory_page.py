@@ -22,7 +22,7 @@ from orbiter.memory.server.dashboard.facets import tags_of
 from orbiter.memory.server.dashboard.home_page import read_tags
 from orbiter.memory.server.dashboard.item_history import changes, origin_of, tool_group
 from orbiter.memory.server.dashboard.page import Ask, Data, Pages, Said, as_number
-from orbiter.memory.server.dashboard.word_diff import word_diff
+from orbiter.memory.text.word_diff import word_diff
 
 __all__ = ["as_edited", "pages"]
 

@@ -1,4 +1,4 @@
-"""What changed from one version of a text to the next, word by word. Pure functions.
+"""Word diff: what changed from one version of a text to the next. Pure functions.
 
 A text may be as long as a book, and comparing takes the square of what differs. So what is equal at
 both ends is set aside first, and a middle that is still long is told as taken out and put in.
@@ -15,11 +15,8 @@ __all__ = ["Piece", "word_diff"]
 _WORD = re.compile(r"\s+|\w+(?:[:.’'-]\w+)*|[^\w\s]")
 """Blanks, words, such as `20:30` and `it's`, and what stands between them."""
 
-_MOST_COMPARED = 1_500
+_MAX_COMPARED = 1_500
 """Words of a middle that are compared one by one."""
-
-_AROUND = 160
-"""Letters of what stayed the same that are shown on each side of a change."""
 
 _LONGEST = 4_000
 """Letters of one change that are shown."""
@@ -33,11 +30,12 @@ class Piece:
     text: str
 
 
-def word_diff(old: str, new: str) -> list[Piece]:
+def word_diff(old: str, new: str, *, context: int | None = 160) -> list[Piece]:
     """Return what *old* and *new* have in common and what not, in reading order.
 
-    Equal texts give one piece that is the same, and two empty ones give none. Long pieces are
-    shortened in the middle with `…`.
+    Equal texts give one piece that is the same, and two empty ones give none. Of what
+    stayed the same, *context* letters are kept on each side of a change, and long changes are cut:
+    `…` stands for the rest. With `None`, all is kept.
     """
     before, after = _WORD.findall(old), _WORD.findall(new)
     head = _common(before, after)
@@ -46,7 +44,8 @@ def word_diff(old: str, new: str) -> list[Piece]:
     pieces = [Piece("same", "".join(before[:head]))]
     pieces += _compared(was, now)
     pieces.append(Piece("same", "".join(before[len(before) - tail :])))
-    return list(_shortened(_joined(pieces)))
+    joined = _joined(pieces)
+    return joined if context is None else list(_shortened(joined, context))
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:
@@ -60,7 +59,7 @@ def _common(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 def _compared(was: Sequence[str], now: Sequence[str]) -> Iterator[Piece]:
-    if max(len(was), len(now)) > _MOST_COMPARED:
+    if max(len(was), len(now)) > _MAX_COMPARED:
         yield Piece("removed", "".join(was))
         yield Piece("added", "".join(now))
         return
@@ -101,14 +100,14 @@ def _changes(removed: str, added: str) -> list[Piece]:
     return [piece for piece in both if piece.text]
 
 
-def _shortened(pieces: list[Piece]) -> Iterator[Piece]:
+def _shortened(pieces: list[Piece], context: int) -> Iterator[Piece]:
     for place, piece in enumerate(pieces):
         text = piece.text
         if piece.kind != "same" or len(pieces) == 1:
             yield Piece(piece.kind, text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
-        elif len(text) <= 2 * _AROUND + 1:
+        elif len(text) <= 2 * context + 1:
             yield piece
         else:
-            head = "" if place == 0 else text[:_AROUND]
-            tail = "" if place == len(pieces) - 1 else text[-_AROUND:]
+            head = "" if place == 0 else text[:context]
+            tail = "" if place == len(pieces) - 1 else text[-context:]
             yield Piece("same", f"{head}…{tail}")
