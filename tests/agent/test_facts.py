@@ -34,7 +34,7 @@ def here(open_memory: Open) -> ScopedMemory:
 
 
 def clocked(handle: ScopedMemory, clock: Callable[[], datetime]) -> Facts:
-    return Facts(handle._core, handle._chats, handle.scope, clock=clock)
+    return Facts(handle._session, clock=clock)
 
 
 async def values(facts: FactsView, **when: datetime) -> dict[str, object]:
@@ -84,7 +84,7 @@ async def test_what_was_told_in_may_is_true_since_march(local_alice: ScopedMemor
     assert await city(as_of=at(2024, 4), known_at=at(2024, 4)) == "Berlin"
     assert await city(known_at=at(2022)) is None
     assert await values(facts, known_at=at(2024, 4)) == {"home_city": "Berlin"}
-    past = Facts(local_alice._core, local_alice._chats, local_alice.scope, known_at=at(2024, 4))
+    past = Facts(local_alice._session, known_at=at(2024, 4))
     assert await values(past) == {"home_city": "Berlin"}
     assert len(await past.history("home_city")) == 1
     with pytest.raises(UnsupportedError, match="past"):

@@ -28,8 +28,7 @@ def _year(year: int) -> datetime:
 
 
 def _by(handle: ScopedMemory, clock: Callable[[], datetime]) -> Facts:
-    facts = handle.facts
-    return Facts(facts._core, facts._chats, handle.scope, clock=clock)
+    return Facts(handle._session, clock=clock)
 
 
 async def _in_context(handle: ScopedMemory, query: str) -> list[str]:

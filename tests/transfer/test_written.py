@@ -21,7 +21,7 @@ from orbiter.memory import (
     ToolMemory,
 )
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.agent.scope import inside
+from orbiter.memory.agent.scope import session_of
 from orbiter.memory.errors import StorageError, TransferError
 from orbiter.memory.model.derived import ExtractionMemory, SummaryMemory
 from orbiter.memory.model.facts import FactMemory
@@ -40,7 +40,8 @@ async def alice(tmp_path: Path) -> AsyncIterator[ScopedMemory]:
 
 
 async def _store(handle: ScopedMemory, *items: MemoryItem) -> None:
-    core, _, scope = inside(handle)
+    session = session_of(handle)
+    core, scope = session.core, session.scope
     store = await core.opened(scope)
     await store.add_many(items)
 

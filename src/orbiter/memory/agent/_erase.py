@@ -14,7 +14,7 @@ from orbiter.memory.tasks.progress import Tracker, track
 from orbiter.memory.text.text_caches import clear_all
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent.chat_service import Chats
+    from orbiter.memory.agent.chat_service import Chats, ScopeSession
 
 __all__ = ["erase"]
 
@@ -37,21 +37,15 @@ def _activity_names(scope: MemoryMetadata) -> list[str]:
     return [*found, activity_name(scope)] if set(wanted) == {"agent_id"} else found
 
 
-async def erase(
-    core: Core,
-    chats: "Chats",
-    scope: MemoryMetadata,
-    *,
-    by: str | None = None,
-    dry_run: bool = False,
-) -> Erasure:
-    """Remove for good all that *scope* names, wherever it is; return what was done, and if all is.
+async def erase(session: "ScopeSession", *, dry_run: bool = False) -> Erasure:
+    """Remove for good all that a scope names, wherever it is; return what was done, and if all is.
 
     What is written for it after the call began may stay. With *dry_run*, only count.
     """
-    if not Query(metadata=scope).wanted:
+    core, chats, scope, by = session.core, session.chats, session.scope, session.by
+    if session.filter is None:
         raise EmptyFilterError()
-    store = await core.opened(scope)
+    store = await session.store()
     if dry_run:
         items = await store.count(metadata=scope)
         every = items

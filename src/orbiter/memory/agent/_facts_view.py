@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from orbiter.memory.agent.chat_history import nothing_else
 from orbiter.memory.agent.inputs import check_given
-from orbiter.memory.agent.runtime import Core, Store
+from orbiter.memory.agent.runtime import Store
 from orbiter.memory.agent.telemetry import observed
 from orbiter.memory.model.facts import (
     ALWAYS,
@@ -23,7 +23,7 @@ from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.query import Query, check_instant
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent.chat_service import Chats
+    from orbiter.memory.agent.chat_service import ScopeSession
 
 __all__ = ["FactsView"]
 
@@ -37,25 +37,22 @@ def _now() -> datetime:
 class FactsView:
     """What is true in one scope, to be read.
 
-    With *known_at* it is read as it was known then, and later changes are not seen. *by* is who
-    acts, *clock* tells the time.
+    With *known_at* it is read as it was known then, and later changes are not seen. *clock*
+    tells the time.
     """
 
     def __init__(
         self,
-        core: Core,
-        chats: "Chats",
-        scope: MemoryMetadata,
+        session: "ScopeSession",
         *,
         known_at: datetime | None = None,
-        by: str | None = None,
         clock: Callable[[], datetime] = _now,
     ) -> None:
-        self._by = by
-        self._core = core
-        self._chats = chats
-        self._scope = scope
-        self._filter = scope if Query(metadata=scope).wanted else None
+        self._session = session
+        self._core = session.core
+        self._scope = session.scope
+        self._by = session.by
+        self._filter = session.filter
         self._known_at = None if known_at is None else check_instant("known_at", known_at)
         self._clock = clock
 
@@ -69,7 +66,7 @@ class FactsView:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in named)})"
 
     async def _store(self) -> Store:
-        return await self._core.opened(self._scope)
+        return await self._session.store()
 
     # Reading
 

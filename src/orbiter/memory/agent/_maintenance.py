@@ -8,14 +8,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from orbiter.memory.agent.results import Forgotten
-from orbiter.memory.agent.runtime import Core
 from orbiter.memory.agent.telemetry import observed
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.tasks.progress import Progress, track
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._past import PastMemory
-    from orbiter.memory.agent.chat_service import Chats
+    from orbiter.memory.agent.chat_service import ScopeSession
     from orbiter.memory.agent.eviction import Evicted
     from orbiter.memory.agent.facts import Facts
 
@@ -25,17 +24,14 @@ __all__ = ["LastingMemory"]
 class LastingMemory:
     """The part of `ScopedMemory` that thinks in years."""
 
-    _core: Core
-    _chats: "Chats"
-    _scope: MemoryMetadata
-    _by: str | None
+    _session: "ScopeSession"
 
     @property
     def facts(self) -> "Facts":
         """What is known to be true in this scope, since when, and what was true before."""
         from orbiter.memory.agent.facts import Facts  # noqa: PLC0415
 
-        return Facts(self._core, self._chats, self._scope, by=self._by)
+        return Facts(self._session)
 
     def as_of(self, moment: datetime) -> "PastMemory":
         """Return everything of this scope as it was stored at *moment*, to be read only.
@@ -44,7 +40,7 @@ class LastingMemory:
         """
         from orbiter.memory.agent._past import PastMemory  # noqa: PLC0415
 
-        return PastMemory(self._core, self._chats, self._scope, moment, by=self._by)
+        return PastMemory(self._session, moment)
 
     @observed("evict")
     async def evict(
@@ -69,9 +65,7 @@ class LastingMemory:
 
         with track(progress):
             return await evict(
-                self._core,
-                self._chats,
-                self._scope,
+                self._session,
                 max_items=max_items,
                 max_bytes=max_bytes,
                 duplicates=duplicates,
@@ -90,7 +84,7 @@ class LastingMemory:
         from orbiter.memory.agent.eviction import duplicates  # noqa: PLC0415
 
         with track(progress):
-            return await duplicates(self._core, self._scope)
+            return await duplicates(self._session)
 
     @observed("quarantine")
     async def quarantine(
@@ -104,7 +98,7 @@ class LastingMemory:
         from orbiter.memory.agent.quarantine import quarantine  # noqa: PLC0415
 
         with track(progress):
-            return await quarantine(self._core, self._chats, self._scope, source, dry_run=dry_run)
+            return await quarantine(self._session, source, dry_run=dry_run)
 
     @observed("release")
     async def release(self, source: str, *, progress: Progress | None = None) -> int:
@@ -115,7 +109,7 @@ class LastingMemory:
         from orbiter.memory.agent.quarantine import release  # noqa: PLC0415
 
         with track(progress):
-            return await release(self._core, self._chats, self._scope, source)
+            return await release(self._session, source)
 
     @observed("undo")
     async def undo(
@@ -134,6 +128,4 @@ class LastingMemory:
         from orbiter.memory.agent.quarantine import undo  # noqa: PLC0415
 
         with track(progress):
-            return await undo(
-                self._core, self._chats, self._scope, source, since=since, dry_run=dry_run
-            )
+            return await undo(self._session, source, since=since, dry_run=dry_run)

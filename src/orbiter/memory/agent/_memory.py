@@ -8,11 +8,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
-from orbiter.memory.agent.chat_service import Chats
+from orbiter.memory.agent.chat_service import Chats, ScopeSession
 from orbiter.memory.agent.events import EventStream
 from orbiter.memory.agent.inputs import RESERVED, check_given
 from orbiter.memory.agent.runtime import Core
-from orbiter.memory.agent.scope import ScopedMemory
+from orbiter.memory.agent.scope import ScopedMemory, session_of
 from orbiter.memory.agent.telemetry import observed
 from orbiter.memory.backends.registry import (
     URL_VARIABLE,
@@ -195,7 +195,7 @@ class AgentMemory:
         return self._handle(MemoryMetadata(), _check_actor(by))
 
     def _handle(self, whose: MemoryMetadata, by: str | None) -> ScopedMemory:
-        return ScopedMemory(self._core, self._chats, whose, by=by)
+        return ScopedMemory(ScopeSession(self._chats, whose, by))
 
     def events(self) -> EventStream:
         """Return everything that happens through this object from now on, for `async for`."""
@@ -228,7 +228,7 @@ class AgentMemory:
             user_id=user_id, session_id=session_id, task_id=task_id, agent_id=agent_id, by=by
         )
         with track(progress):
-            return await erase(self._core, self._chats, whose.scope, by=by, dry_run=dry_run)
+            return await erase(session_of(whose), dry_run=dry_run)
 
     @property
     def audit(self) -> "AuditLog":

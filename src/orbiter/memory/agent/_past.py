@@ -12,7 +12,7 @@ from orbiter.memory.agent._facts_view import FactsView
 from orbiter.memory.agent.chat_history import nothing_else
 from orbiter.memory.agent.extraction_jobs import without_jobs
 from orbiter.memory.agent.results import Page, check_cursor, page_of
-from orbiter.memory.agent.runtime import Core, keeps_versions, versioned
+from orbiter.memory.agent.runtime import keeps_versions, versioned
 from orbiter.memory.agent.telemetry import observed
 from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.model.filters import Where
@@ -20,7 +20,7 @@ from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.query import Query, check_instant, check_size
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent.chat_service import Chats
+    from orbiter.memory.agent.chat_service import ScopeSession
     from orbiter.memory.backends.sql.store import SQLMemoryStore
     from orbiter.memory.recall import Recalled
 
@@ -73,20 +73,12 @@ class PastFacts(FactsView):
 class PastMemory:
     """What was remembered in one scope at *moment*; `ScopedMemory.as_of` makes it."""
 
-    def __init__(
-        self,
-        core: Core,
-        chats: "Chats",
-        scope: MemoryMetadata,
-        moment: datetime,
-        *,
-        by: str | None = None,
-    ) -> None:
-        self._core = core
-        self._chats = chats
-        self._by = by
-        self._scope = scope
-        self._filter = scope if Query(metadata=scope).wanted else None
+    def __init__(self, session: "ScopeSession", moment: datetime) -> None:
+        self._session = session
+        self._core = session.core
+        self._scope = session.scope
+        self._by = session.by
+        self._filter = session.filter
         self._moment = check_instant("moment", moment)
 
     @property
@@ -110,7 +102,7 @@ class PastMemory:
     @property
     def facts(self) -> "FactsView":
         """What was true then, as it was known then."""
-        return PastFacts(self._core, self._chats, self._scope, known_at=self._moment, by=self._by)
+        return PastFacts(self._session, known_at=self._moment)
 
     @observed("past.get")
     async def get(self, item_id: str) -> MemoryItem | None:

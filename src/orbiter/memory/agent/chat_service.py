@@ -1,7 +1,8 @@
-"""What the conversations of one `AgentMemory` share: persona, counting, summaries."""
+"""What the handles of one `AgentMemory` share: persona, counting, summaries; and a scope."""
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -11,7 +12,7 @@ from orbiter.memory.agent.extraction_jobs import free_messages
 from orbiter.memory.agent.runtime import Core, Store
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, role_of
 from orbiter.memory.model.protocols import Summarizer
-from orbiter.memory.model.query import SCOPE_FIELDS
+from orbiter.memory.model.query import SCOPE_FIELDS, Query
 
 if TYPE_CHECKING:
     from orbiter.memory.agent.summaries import Summaries
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from orbiter.memory.conversation.tokens import TokenCounter
     from orbiter.memory.summary import SummaryConfig
 
-__all__ = ["Chats"]
+__all__ = ["Chats", "ScopeSession"]
 
 
 class Chats:
@@ -92,3 +93,26 @@ class Chats:
         from orbiter.memory.context import ContextManager  # noqa: PLC0415
 
         return ContextManager(self._persona, count_tokens=self.count_tokens, secret=self._secret)
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeSession:
+    """What every call of a handle needs: the memory behind it, whose memories, and who acts."""
+
+    chats: Chats
+    scope: MemoryMetadata
+    by: str | None = None
+
+    @property
+    def core(self) -> Core:
+        """The memory's store, and all that belongs to it."""
+        return self.chats.core
+
+    @property
+    def filter(self) -> MemoryMetadata | None:
+        """The scope as stores take it: one that names nobody filters nothing."""
+        return self.scope if Query(metadata=self.scope).wanted else None
+
+    async def store(self) -> Store:
+        """Return the store, opened."""
+        return await self.core.opened(self.scope)

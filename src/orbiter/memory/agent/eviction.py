@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from orbiter.memory.agent._updates import pages
 from orbiter.memory.agent.extraction_jobs import NOT_OURS
 from orbiter.memory.agent.inputs import RESERVED
-from orbiter.memory.agent.runtime import Core, Store, keeps_versions
+from orbiter.memory.agent.runtime import Store, keeps_versions
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.model.items import (
@@ -32,7 +32,7 @@ from orbiter.memory.tasks.progress import advance
 from orbiter.memory.text.ranking import recency
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent.chat_service import Chats
+    from orbiter.memory.agent.chat_service import ScopeSession
     from orbiter.memory.recall.near_duplicates import Likeness
 
 
@@ -183,10 +183,8 @@ class Evicted:
         return f"Evicted({len(self)} items, kept={self.kept}, dry_run={self.dry_run})"
 
 
-async def evict(  # noqa: PLR0913 - the budgets, and what counts
-    core: Core,
-    chats: "Chats",
-    scope: MemoryMetadata,
+async def evict(
+    session: "ScopeSession",
     *,
     max_items: int | None = None,
     max_bytes: int | None = None,
@@ -195,7 +193,7 @@ async def evict(  # noqa: PLR0913 - the budgets, and what counts
     dry_run: bool = False,
     now: datetime | None = None,
 ) -> Evicted:
-    """Forget what is worth least until *scope* keeps its budget; return what, and why.
+    """Forget what is worth least until a scope keeps its budget; return what, and why.
 
     Importance 1 is pinned; that, facts, proposals and system messages stay. A tool group goes
     whole or not at all. Summaries and jobs of extraction are no memories, and do not count. With
@@ -209,7 +207,7 @@ async def evict(  # noqa: PLR0913 - the budgets, and what counts
         if value is not None:
             check_size(name, value)
     _check_half_life(half_life_hours)
-    store = await core.opened(scope)
+    store, scope = await session.store(), session.scope
     moment = datetime.now(UTC) if now is None else now
     budget = _Budget(max_items, max_bytes)
     walk = _Walk(store, scope, moment, half_life_hours)
@@ -225,7 +223,7 @@ async def evict(  # noqa: PLR0913 - the budgets, and what counts
             budget.offer(unit, goes=walk.is_copy(unit))
     going = budget.going()
     if going and not dry_run:
-        await _remove(core, chats, store, [each.id for each in going])
+        await _remove(session, store, [each.id for each in going])
     return Evicted(
         tuple(going),
         dry_run,
@@ -243,9 +241,9 @@ def _walked(done: int, unit: _Unit, total: int) -> int:
     return now
 
 
-async def duplicates(core: Core, scope: MemoryMetadata) -> list[tuple[MemoryItem, ...]]:
+async def duplicates(session: "ScopeSession") -> list[tuple[MemoryItem, ...]]:
     """Return groups of memories that say the same, the first said first; the largest first."""
-    store = await core.opened(scope)
+    store, scope = await session.store(), session.scope
     alike = _likeness()
     total, done = await store.count(metadata=_all_of(scope).metadata), 0
     async for page in pages(store, _all_of(scope), are_removed=False):
@@ -363,17 +361,17 @@ class _Reversed(str):
         return str.__gt__(self, other)
 
 
-async def _remove(core: Core, chats: "Chats", store: Store, ids: list[str]) -> None:
+async def _remove(session: "ScopeSession", store: Store, ids: list[str]) -> None:
     for start in range(0, len(ids), _BATCH):
         some = ids[start : start + _BATCH]
         items = await store.search(where={"id": {"$in": some}}, limit=len(some))
-        await chats.changed(store, items)
+        await session.chats.changed(store, items)
         if keeps_versions(store):
             await store.delete_many(some, by=EVICT)
         else:
             await store.delete_many(some)
-        await chats.changed(store, items)
-        core.events.tell_of("forgotten", items)
+        await session.chats.changed(store, items)
+        session.core.events.tell_of("forgotten", items)
 
 
 def _check_half_life(value: object) -> None:

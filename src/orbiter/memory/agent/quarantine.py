@@ -13,7 +13,7 @@ from orbiter.memory.agent._updates import versions
 from orbiter.memory.agent.extraction_jobs import NO_JOB
 from orbiter.memory.agent.inputs import EDITED, RESERVED
 from orbiter.memory.agent.results import Forgotten
-from orbiter.memory.agent.runtime import Core, versioned
+from orbiter.memory.agent.runtime import versioned
 from orbiter.memory.errors import QueryError, VersionConflict
 from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.filters import Condition, Where, parse_where
@@ -24,7 +24,7 @@ from orbiter.memory.model.trust import SOURCE_KINDS, from_source, read_source, s
 from orbiter.memory.tasks.progress import advance
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent.chat_service import Chats
+    from orbiter.memory.agent.chat_service import Chats, ScopeSession
     from orbiter.memory.backends.sql.store import SQLMemoryStore
 
 __all__ = ["QUARANTINE", "RELEASE", "UNDO", "quarantine", "release", "undo"]
@@ -39,16 +39,15 @@ _TRIES = 100
 _OURS = frozenset((QUARANTINE, RELEASE))
 
 
-async def quarantine(
-    core: Core, chats: "Chats", scope: MemoryMetadata, source: str, *, dry_run: bool = False
-) -> Forgotten:
-    """Hide everything of *scope* that came from *source*; return what.
+async def quarantine(session: "ScopeSession", source: str, *, dry_run: bool = False) -> Forgotten:
+    """Hide everything of a scope that came from *source*; return what.
 
     A kind such as `web` is all of the kind, `web:example.com` that alone. What comes from there
     later is not hidden by itself.
     """
     where = from_source(read_source(source))
-    store = versioned(await core.opened(scope), "quarantine")
+    store = versioned(await session.store(), "quarantine")
+    scope, chats = session.scope, session.chats
     found: list[MemoryItem] = []
     async for page in _pages(store, scope, where):
         if not dry_run:
@@ -60,14 +59,15 @@ async def quarantine(
     if not found:
         await _check_known(store, scope, source)
     if found and not dry_run:
-        core.events.tell_of("forgotten", found)
+        session.core.events.tell_of("forgotten", found)
     return Forgotten(tuple(found), dry_run)
 
 
-async def release(core: Core, chats: "Chats", scope: MemoryMetadata, source: str) -> int:
+async def release(session: "ScopeSession", source: str) -> int:
     """Bring back what `quarantine` has hidden of *source*, and nothing that others forgot."""
     where = from_source(read_source(source))
-    store = versioned(await core.opened(scope), "quarantine")
+    store = versioned(await session.store(), "quarantine")
+    scope, chats = session.scope, session.chats
     found: list[MemoryItem] = []
     async for page in _pages(store, scope, where, deleted=True):
         hidden = []
@@ -82,14 +82,12 @@ async def release(core: Core, chats: "Chats", scope: MemoryMetadata, source: str
     if not found:
         await _check_known(store, scope, source)
     else:
-        core.events.tell_of("restored", found)
+        session.core.events.tell_of("restored", found)
     return len(found)
 
 
 async def undo(
-    core: Core,
-    chats: "Chats",
-    scope: MemoryMetadata,
+    session: "ScopeSession",
     source: str,
     *,
     since: datetime | None = None,
@@ -104,7 +102,8 @@ async def undo(
     where = from_source(read_source(source))
     condition = parse_where(where)
     assert condition is not None  # noqa: S101 - a source is always asked for
-    store = versioned(await core.opened(scope), "undoing")
+    store = versioned(await session.store(), "undoing")
+    scope, chats = session.scope, session.chats
     found: list[MemoryItem] = []
     for is_deleted in (False, True):
         async for page in _pages(store, scope, where, deleted=is_deleted):
@@ -121,7 +120,7 @@ async def undo(
     if not found:
         await _check_known(store, scope, source)
     if found and not dry_run:
-        core.events.tell_of("forgotten", found)
+        session.core.events.tell_of("forgotten", found)
     return Forgotten(tuple(found), dry_run)
 
 

@@ -30,7 +30,6 @@ from orbiter.memory.agent.inputs import (
 )
 from orbiter.memory.agent.results import Forgotten, Page, ScopeStats, check_cursor, page_of
 from orbiter.memory.agent.runtime import (
-    Core,
     Store,
     as_stored,
     check_ids,
@@ -51,28 +50,27 @@ from orbiter.memory.tasks.progress import Progress, advance, track
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._chat import Chat
-    from orbiter.memory.agent.chat_service import Chats
+    from orbiter.memory.agent.chat_service import ScopeSession
     from orbiter.memory.episodic.manager import ShortTermMemoryManager
     from orbiter.memory.messages import Format
     from orbiter.memory.model.reports import ConversationInfo
     from orbiter.memory.model.trust import Trust
     from orbiter.memory.recall import Recalled, RecallMode
 
-__all__ = ["ScopedMemory", "inside"]
+__all__ = ["ScopedMemory", "session_of"]
 
 
 class ScopedMemory(LastingMemory):
     """What is remembered in one scope; `AgentMemory.scope` makes it."""
 
-    def __init__(
-        self, core: Core, chats: "Chats", scope: MemoryMetadata, *, by: str | None = None
-    ) -> None:
-        self._core = core
-        self._chats = chats
-        self._scope = scope
-        self._by = by
+    def __init__(self, session: "ScopeSession") -> None:
+        self._session = session
+        self._core = session.core
+        self._chats = session.chats
+        self._scope = session.scope
+        self._by = session.by
         # A scope that names nobody is only made by `unscoped()`, and filters nothing.
-        self._filter = scope if Query(metadata=scope).wanted else None
+        self._filter = session.filter
 
     @property
     def scope(self) -> MemoryMetadata:
@@ -84,7 +82,7 @@ class ScopedMemory(LastingMemory):
         return f"ScopedMemory({', '.join(f'{name}={value!r}' for name, value in named)})"
 
     async def _store(self) -> Store:
-        return await self._core.opened(self._scope)
+        return await self._session.store()
 
     # Remembering
 
@@ -484,9 +482,9 @@ class ScopedMemory(LastingMemory):
         return await self.forget(memory_id)
 
 
-def inside(handle: ScopedMemory) -> "tuple[Core, Chats, MemoryMetadata]":
+def session_of(handle: ScopedMemory) -> "ScopeSession":
     """Return what a handle is made of, for the modules that stand above it."""
-    return handle._core, handle._chats, handle.scope  # noqa: SLF001 - its own module
+    return handle._session  # noqa: SLF001 - its own module
 
 
 def _date(

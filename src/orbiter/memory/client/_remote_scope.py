@@ -68,7 +68,7 @@ class RemoteScope(Scoped, ScopedMemory):
     """What is remembered in one scope on a server; `AgentMemory.scope` makes it."""
 
     @property
-    def _chats(self) -> NoReturn:  # type: ignore[override]  # what reaches below a handle is told
+    def _session(self) -> NoReturn:  # type: ignore[override]  # what reaches below a handle is told
         raise self._link.not_here("this")
 
     def events(self) -> EventStream:

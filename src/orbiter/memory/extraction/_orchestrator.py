@@ -9,11 +9,13 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
 from orbiter.memory.agent import AgentMemory, Chat, ScopedMemory
+from orbiter.memory.agent.scope import session_of
 from orbiter.memory.errors import MemoryError, QueryError
 from orbiter.memory.extraction._long_term import LongTermMemory
 from orbiter.memory.extraction._protocol import Extractor, check_extractor
@@ -72,9 +74,8 @@ class MemoryOrchestrator:
                 "`MemoryOrchestrator` needs an `AgentMemory`, or a handle such as "
                 f"`memory.scope(user_id=…)`, not {handle!r}"
             )
-        self._core = handle._core  # noqa: SLF001 - it works below the handle, on its store
-        self._chats = handle._chats  # noqa: SLF001
-        self._by = handle._by  # noqa: SLF001
+        self._session = session_of(handle)  # it works below the handle, on its store
+        self._core = self._session.core
         self._scope = handle.scope
         self._extractor = extractor
         self._concurrency = concurrency
@@ -209,7 +210,7 @@ class MemoryOrchestrator:
         there: dict[str, MemoryItem] = {item.id: item for item in found}
         messages = [there[name] for name in ids if name in there]  # what was forgotten is not
         home = home_of(conversation)
-        handle = ScopedMemory(self._core, self._chats, home, by=self._by)
+        handle = ScopedMemory(replace(self._session, scope=home))
         return len(await LongTermMemory(handle, self._extractor).extract(messages))
 
     def _wait_after(self, attempts: int) -> float:

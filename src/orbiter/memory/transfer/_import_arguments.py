@@ -5,17 +5,15 @@ from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Protocol, runtime_checkable
 
 from orbiter.memory.agent import AgentMemory, ScopedMemory
-from orbiter.memory.agent.scope import inside
+from orbiter.memory.agent.scope import session_of
 from orbiter.memory.errors import QueryError
-from orbiter.memory.model.items import MemoryMetadata
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent.chat_service import Chats
-    from orbiter.memory.agent.runtime import Core
+    from orbiter.memory.agent.chat_service import ScopeSession
     from orbiter.memory.transfer.native import Exported
     from orbiter.memory.transfer.report import Imported
 
-__all__ = ["Elsewhere", "check_path", "inside_of"]
+__all__ = ["Elsewhere", "check_path", "session_for"]
 
 
 @runtime_checkable
@@ -44,19 +42,19 @@ class Elsewhere(Protocol):
         ...
 
 
-def inside_of(handle: object, *, asked: str) -> "tuple[Core, Chats, MemoryMetadata]":
-    """Return what a handle is made of; `QueryError` if it is none. *asked* is who asks."""
+def session_for(handle: object, *, call: str) -> "ScopeSession":
+    """Return what a handle is made of; `QueryError` if it is none. *call* is who asks."""
     if isinstance(handle, ScopedMemory):
-        return inside(handle)
+        return session_of(handle)
     if isinstance(handle, AgentMemory):
         raise QueryError(
-            f"`{asked}` needs to know whose memories: give it `memory.scope(user_id=…)`, not the "
+            f"`{call}` needs to know whose memories: give it `memory.scope(user_id=…)`, not the "
             "`AgentMemory`; everyone's are behind `memory.unscoped()`"
         )
     if getattr(handle, "is_blocking", False):
-        return inside(handle)  # type: ignore[arg-type]  # which says who takes a blocking one
+        return session_of(handle)  # type: ignore[arg-type]  # which says who takes a blocking one
     raise QueryError(
-        f"`{asked}` takes a handle such as `memory.scope(user_id=…)` first, not a "
+        f"`{call}` takes a handle such as `memory.scope(user_id=…)` first, not a "
         f"`{type(handle).__name__}`"
     )
 

@@ -7,11 +7,10 @@ from typing import IO, TYPE_CHECKING, cast
 
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import UnsupportedError
-from orbiter.memory.model.query import Query
 from orbiter.memory.transfer._current_state import RecordStore
 from orbiter.memory.transfer._export import WRITERS
 from orbiter.memory.transfer._import import import_into
-from orbiter.memory.transfer._import_arguments import Elsewhere, check_path, inside_of
+from orbiter.memory.transfer._import_arguments import Elsewhere, check_path, session_for
 from orbiter.memory.transfer.export_format import AUTO, format_for
 from orbiter.memory.transfer.formats.registry import NATIVE
 from orbiter.memory.transfer.io.file_limits import Limits
@@ -68,16 +67,16 @@ async def import_sent(
     sender: "SentBy | None" = None,
 ) -> Imported:
     """Do what `import_file` does, here; a file of ours may be from a *sender* who may little."""
-    core, chats, scope = inside_of(handle, asked="import_file")
+    session = session_for(handle, call="import_file")
     return await import_into(
-        core,
-        scope,
+        session.core,
+        session.scope,
         path,
         format=format,
         owner=owner,
         progress=progress,
         limits=limits,
-        changed=chats.changed,
+        changed=session.chats.changed,
         sender=sender,
     )
 
@@ -103,12 +102,12 @@ async def export_file(
         return await handle._export_there(  # noqa: SLF001
             target, format=format, progress=progress
         )
-    core, _, scope = inside_of(handle, asked="export_file")
-    store = await core.opened(scope)
+    session = session_for(handle, call="export_file")
+    store = await session.store()
     if not hasattr(store, "records"):
         kind = type(store).__name__
         raise UnsupportedError(f"a `{kind}` cannot be walked; SQLite, Postgres and Redis can")
-    own = scope if Query(metadata=scope).wanted else None
+    own = session.filter
     total = await store.count(metadata=own)
     path = Path(target) if isinstance(target, str | os.PathLike) else None
     if format == NATIVE or path is None:  # only that takes a stream
@@ -116,7 +115,7 @@ async def export_file(
             cast("MovableStore", store),
             path or cast("IO[bytes]", target),
             metadata=own,
-            embedding_model=core.embeddings,
+            embedding_model=session.core.embeddings,
             total=total,
             progress=progress,
         )

@@ -12,7 +12,7 @@ from orbiter.memory.agent import Chat, ScopedMemory
 from orbiter.memory.agent.chat_history import nothing_else
 from orbiter.memory.agent.inputs import narrowed
 from orbiter.memory.agent.runtime import is_known
-from orbiter.memory.agent.scope import inside
+from orbiter.memory.agent.scope import session_of
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.query import SCOPE_FIELDS, Query, ScopeField
@@ -91,8 +91,7 @@ class Conversation:
 
         With *item_id*, only the one of that id, if it is among them.
         """
-        core, _, _ = inside(self.handle)
-        store = await core.opened(self.scope)
+        store = await session_of(self.handle).core.opened(self.scope)
         named = before if after is None else after
         if named is not None and not await is_known(store, named, self.scope):
             raise QueryError(f"`{named}` is not a message of this chat; open its newest page")
@@ -110,7 +109,7 @@ class Conversation:
     @property
     def counter(self) -> "TokenCounter":
         """What counts its tokens."""
-        return inside(self.handle)[1].count_tokens
+        return session_of(self.handle).chats.count_tokens
 
 
 def conversation_of(ask: Ask) -> Conversation:
@@ -136,7 +135,7 @@ def as_seen_by(ask: Ask, scope: MemoryMetadata) -> Conversation:
 
 def chat_of(home: Watched, name: str) -> Chat:
     """Return the chat of that *name* that recalls through *home*."""
-    return Chat(inside(home.handle)[1], home, name)
+    return Chat(session_of(home.handle).chats, home, name)
 
 
 def address_of(scope: MemoryMetadata, held: MemoryMetadata) -> dict[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from orbiter.memory.agent.scope import inside
+from orbiter.memory.agent.scope import session_of
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import SCOPE_FIELDS, Query
@@ -204,7 +204,8 @@ def _store_here(ask: Ask) -> str | None:
 
 async def _health(ask: Ask) -> Health:
     """Return what a reader may know of the store: all of it only who may see everyone's."""
-    core, _, scope = inside(ask.handle)
+    session = session_of(ask.handle)
+    core, scope = session.core, session.scope
     scheme = ask.shared.memory.url.partition("://")[0] if "://" in ask.shared.memory.url else ""
     backend = next(
         (name for start, name in _BACKENDS.items() if scheme.startswith(start)), "SQLite"
