@@ -28,14 +28,14 @@ import numpy.typing as npt
 from benchmarks._timing import Table, duration, exit_code, finish, seconds_per_call
 from benchmarks._vector_peers import Lookup, in_chroma, in_lancedb, in_langgraph, in_python
 
-from orbiter.memory.backends.vector.matrix import Shelf
+from orbiter.memory.backends.vector.matrix import VectorMatrix
 from orbiter.memory.backends.vector.store import VectorMemoryStore
 from orbiter.memory.model.items import HumanMemory, MemoryMetadata
 
 Floats = npt.NDArray[np.float32]
 
 DIMENSION = 384
-SHELF = 80_000
+MATRIX = 80_000
 STORE = 10_000
 GRAPH, FULL_GRAPH = 20_000, 200_000
 SUBSET_BAR, LOOP_BAR, RECALL_BAR = 1.3, 100.0, 0.97
@@ -53,19 +53,19 @@ def unit_vectors(count: int, seed: int) -> Floats:
 
 
 def subset_table() -> Table:
-    vectors, towards = unit_vectors(SHELF, 1), unit_vectors(1, 2)[0]
-    shelf = Shelf(DIMENSION)
-    shelf.put_many(np.arange(SHELF), vectors)
+    vectors, towards = unit_vectors(MATRIX, 1), unit_vectors(1, 2)[0]
+    matrix = VectorMatrix(DIMENSION)
+    matrix.put_many(np.arange(MATRIX), vectors)
     rng = np.random.default_rng(3)
     table = Table(
-        f"Exact search among {SHELF:,} x {DIMENSION}, against a product and a top 10 in numpy",
-        *("rows", "numpy, gathered", "shelf", "first time asked"),
+        f"Exact search among {MATRIX:,} x {DIMENSION}, against a product and a top 10 in numpy",
+        *("rows", "numpy, gathered", "matrix", "first time asked"),
     )
     subsets = {
         "a whole user": None,
         "a session's stretch of 8,000": np.arange(30_000, 38_000),
-        "10 % of them, scattered": np.flatnonzero(rng.random(SHELF) < 0.1),
-        "50 % of them, scattered": np.flatnonzero(rng.random(SHELF) < 0.5),
+        "10 % of them, scattered": np.flatnonzero(rng.random(MATRIX) < 0.1),
+        "50 % of them, scattered": np.flatnonzero(rng.random(MATRIX) < 0.5),
     }
     for name, among in subsets.items():
         gathered = vectors if among is None else vectors[among]
@@ -77,14 +77,14 @@ def subset_table() -> Table:
             return found
 
         def ours(among: Any = among) -> list[tuple[int, float]]:
-            return shelf.nearest(towards, 10, among=among)
+            return matrix.nearest(towards, 10, among=among)
 
-        keys = np.arange(SHELF) if among is None else among
+        keys = np.arange(MATRIX) if among is None else among
         if [key for key, _ in ours()] != keys[plain()].tolist():
-            raise AssertionError("the shelf and numpy found different rows")
+            raise AssertionError("the matrix and numpy found different rows")
 
         def anew(ours: Callable[[], object] = ours) -> object:
-            shelf._subsets._last = None
+            matrix._subsets._last = None
             return ours()
 
         taken = seconds_per_call({"plain": plain, "ours": ours}, series=9)
@@ -151,9 +151,9 @@ def store_table() -> Table:
 
 def graph_table(size: int) -> Table:
     vectors, queries = unit_vectors(size, 5), unit_vectors(200, 6)
-    exact, near = Shelf(DIMENSION), Shelf(DIMENSION, approximate_from=1)
-    for shelf in (exact, near):
-        shelf.put_many(np.arange(size), vectors)
+    exact, near = VectorMatrix(DIMENSION), VectorMatrix(DIMENSION, approximate_from=1)
+    for matrix in (exact, near):
+        matrix.put_many(np.arange(size), vectors)
     began = perf_counter()
     near.nearest(queries[0], 10)
     built = perf_counter() - began

@@ -2,14 +2,14 @@
 
 from tests.kit.bugs import Bug
 
-_NEAR = "looks = self._owners.look(asked)"
-_HERE = "return looks.nearest(vector, asked.limit)"
+_NEAR = "snapshots = self._index.snapshot(asked)"
+_HERE = "return snapshots.nearest(vector, asked.limit)"
 _FOUND = "return [copy_item(item) for item, _ in await self._nearest(vector, asked)]"
 _ADD = "await self._add([take_in(item)], self._called())"
 _MANY = "await self._add(taken, call)"
 _WAIT = "vectors = await self._vectors(items)"
 _CHECKED = "return check()"
-_KNOWN = "vectors[item.content] = self._owners.vector_of(item)"
+_KNOWN = "vectors[item.content] = self._index.vector_of(item)"
 _HAS = "if not asked.limit or not len(self):"
 
 
@@ -30,31 +30,31 @@ VECTOR_BUGS = {
     "filters after the cut": Bug(
         "filters_apply_before_the_cut",
         _HERE,
-        "return [one for one in looks.nearest(vector, asked.limit)"
+        "return [one for one in snapshots.nearest(vector, asked.limit)"
         " if Query('', asked.metadata, asked.memory_type, asked.status).matches(one[0])]",
-        more=((_NEAR, "looks = self._owners.look(Query())"),),
+        more=((_NEAR, "snapshots = self._index.snapshot(Query())"),),
     ),
     "filters by metadata only": Bug(
         "filters_apply_before_the_cut",
         _NEAR,
-        "looks = self._owners.look(Query(metadata=asked.metadata))",
+        "snapshots = self._index.snapshot(Query(metadata=asked.metadata))",
     ),
     "filters by user only": Bug(
         "filters_apply_before_the_cut",
         _NEAR,
         "who = asked.metadata and MemoryMetadata(user_id=asked.metadata.user_id)\n"
-        "        looks = self._owners.look(Query('', who, asked.memory_type, asked.status))",
+        "        snapshots = self._index.snapshot(Query('', who, asked.memory_type, asked.status))",
     ),
     "of equals, the newest first": Bug(
         "of_equals_the_one_added_first",
         _HERE,
-        "near = looks.nearest(vector, 2**40)\n"
+        "near = snapshots.nearest(vector, 2**40)\n"
         "            return sorted(near[::-1], key=lambda one: -one[1])[:asked.limit]",
     ),
     "the longest vector is the nearest": Bug(
         "the_length_of_a_vector",
         _HERE,
-        "near = looks.nearest(vector, 2**40)\n"
+        "near = snapshots.nearest(vector, 2**40)\n"
         "            size = lambda text: float((text.split() + ['1'])[1])\n"
         "            return sorted(near, key=lambda o: -o[1] * size(o[0].content))[:asked.limit]",
     ),
@@ -62,25 +62,25 @@ VECTOR_BUGS = {
         "a_limit_of_nothing_gives_nothing_near",
         _HAS,
         "if not len(self):",
-        more=((_HERE, "return looks.nearest(vector, asked.limit or 10)"),),
+        more=((_HERE, "return snapshots.nearest(vector, asked.limit or 10)"),),
     ),
     "an updated text keeps its old vector": Bug(
         "found_by_its_new_meaning",
         _KNOWN,
-        "old = self._owners.get(item.id)\n"
-        "                vectors[item.content] = old and self._owners.vector_of(old)",
+        "old = self._index.get(item.id)\n"
+        "                vectors[item.content] = old and self._index.vector_of(old)",
     ),
     # What cannot be embedded.
     "keeps the item of a text that cannot be embedded": Bug(
         "cannot_be_embedded_changes_nothing",
         _ADD,
         "item = take_in(item)\n        try:\n            await self._add([item], self._called())\n"
-        "        except OSError:\n            self._owners.keep(item, None, 2); raise",
+        "        except OSError:\n            self._index.keep(item, None, 2); raise",
     ),
     "removes the old item first": Bug(
         "cannot_be_embedded_changes_nothing",
         _ADD,
-        f"self._owners.remove(take_in(item).id)\n        {_ADD}",
+        f"self._index.remove(take_in(item).id)\n        {_ADD}",
     ),
     "hides that a text cannot be embedded": Bug(
         "cannot_be_embedded_changes_nothing",
@@ -101,18 +101,18 @@ VECTOR_BUGS = {
     "a cancelled embedding removes the old item": Bug(
         "a_cancelled_embedding_changes_nothing",
         _WAIT,
-        "kept = [(i, self._owners.get(i), self._owners.vector_of(self._owners.get(i)))"
-        " for i in ids if self._owners.get(i)]\n"
-        "            for each in kept: self._owners.remove(each[0])\n"
+        "kept = [(i, self._index.get(i), self._index.vector_of(self._index.get(i)))"
+        " for i in ids if self._index.get(i)]\n"
+        "            for each in kept: self._index.remove(each[0])\n"
         "            vectors = await self._vectors(items)\n"
-        "            for _, old, its in kept: self._owners.keep(old, its, len(its))",
+        "            for _, old, its in kept: self._index.keep(old, its, len(its))",
     ),
     "a cancelled embedding is kept without a vector": Bug(
         "a_cancelled_embedding_changes_nothing",
         _WAIT,
         "try:\n                vectors = await self._vectors(items)\n"
         "            except asyncio.CancelledError:\n"
-        "                for item in items: self._owners.keep(item, None, 2)\n"
+        "                for item in items: self._index.keep(item, None, 2)\n"
         "                raise",
     ),
     "a cancelled embedding is swallowed": Bug(
@@ -152,19 +152,19 @@ VECTOR_BUGS = {
     # Calls that overlap.
     "a late embedding brings its vector only": Bug(
         "leaves_an_item_with_its_own_vector",
-        "self._owners.count_version(item.id)",
-        "late = self._owners.get(item.id).model_copy(deep=True)\n"
-        "                    self._owners.keep(late, vectors[item.content], 2)",
+        "self._index.count_version(item.id)",
+        "late = self._index.get(item.id).model_copy(deep=True)\n"
+        "                    self._index.keep(late, vectors[item.content], 2)",
     ),
     "a late embedding brings its item only": Bug(
         "leaves_an_item_with_its_own_vector",
-        "self._owners.count_version(item.id)",
-        "its = self._owners.vector_of(self._owners.get(item.id))\n"
-        "                    self._owners.keep(item, its, 2)",
+        "self._index.count_version(item.id)",
+        "its = self._index.vector_of(self._index.get(item.id))\n"
+        "                    self._index.keep(item, its, 2)",
     ),
     "a late embedding does not count": Bug(
         "leaves_an_item_with_its_own_vector",
-        "self._owners.count_version(item.id)",
+        "self._index.count_version(item.id)",
         "pass",
     ),
 }

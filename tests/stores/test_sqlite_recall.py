@@ -10,8 +10,7 @@ import pytest
 from tests.stores.recall_reference import Detailed, check_details, check_meaning, check_words
 
 from orbiter.memory import HumanMemory, MemoryMetadata, SQLiteMemoryStore
-from orbiter.memory.backends.sqlite import schema, term_index, term_search, vectors
-from orbiter.memory.backends.sqlite import vector_cache as shelves
+from orbiter.memory.backends.sqlite import schema, term_index, term_search, vector_cache, vectors
 from orbiter.memory.model.query import Query
 from orbiter.memory.text import words
 
@@ -214,14 +213,14 @@ async def test_shelves_that_are_evicted_or_far_behind_are_read_again(
     monkeypatch.setattr(vectors, "CHANGES", 8)
     monkeypatch.setattr(vectors, "CHUNK", 2)
     loads = 0
-    load = shelves._load
+    load = vector_cache._load
 
     def counted(*args: Any) -> Any:
         nonlocal loads
         loads += 1
         return load(*args)
 
-    monkeypatch.setattr(shelves, "_load", counted)
+    monkeypatch.setattr(vector_cache, "_load", counted)
     dice = random.Random(room)
     async with SQLiteMemoryStore(path, embeddings=EMBEDDINGS, vector_cache=room) as store:
         for _ in range(6):

@@ -180,7 +180,7 @@ async def test_users_without_vectors_leave_nothing_in_memory(tmp_path: Path) -> 
         users = [MemoryMetadata(user_id=f"u{n}") for n in range(40)]
         await store.add_many([HumanMemory(content="a note", metadata=user) for user in users])
         await store.catch_up()
-        held = store._shelves
+        held = store._vector_cache
         await store.nearest(towards, Query(metadata=users[0]))
         assert len(held._kept) == 1
 
@@ -295,9 +295,9 @@ async def test_many_vectors_are_searched_by_a_graph_if_one_wants(tmp_path: Path)
         found = await store.nearest(embeddings.embed("note 70 on 490"), asked)
         gone = await store.nearest(embeddings.embed("note 11 on 77"), asked)
 
-        (kept,) = store._shelves._kept.values()
-        assert kept.shelf is not None
-        assert kept.shelf._candidates is not None
+        (kept,) = store._vector_cache._kept.values()
+        assert kept.matrix is not None
+        assert kept.matrix._candidates is not None
         assert found[0][0].id == "00070"
         assert "00011" not in {item.id for item, _ in gone}
 

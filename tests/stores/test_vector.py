@@ -382,12 +382,12 @@ async def test_a_search_without_a_user_looks_only_where_the_session_is() -> None
 
     asked = Query(metadata=MemoryMetadata(session_id="s3"))
 
-    assert len(list(store._owners._asked(asked))) == 2
+    assert len(list(store._index._asked(asked))) == 2
     assert len(await store.search(query="n3", metadata=asked.metadata)) == 4
     await store.clear(metadata=MemoryMetadata(session_id="s3"))
-    assert list(store._owners._asked(asked)) == []
+    assert list(store._index._asked(asked)) == []
     await store.clear()
-    assert (len(store), store._owners._users, store._owners._drawers) == (0, {}, {})
+    assert (len(store), store._index._users, store._index._indexes) == (0, {}, {})
 
 
 async def test_what_is_removed_is_not_held_on_to() -> None:
@@ -397,10 +397,10 @@ async def test_what_is_removed_is_not_held_on_to() -> None:
         if number >= 20:
             assert await store.delete(f"i{number - 20}")
 
-    (drawer,) = store._owners._drawers.values()
+    (index,) = store._index._indexes.values()
     assert len(store) == 20
-    assert len(drawer.items) < 150
-    assert len(drawer.shelf._vectors) < 300
+    assert len(index.items) < 150
+    assert len(index.matrix._vectors) < 300
 
 
 def test_only_embeddings_can_make_vectors() -> None:

@@ -33,7 +33,7 @@ from orbiter.memory.backends.sqlite.index_cleanup import forget_some, waits
 from orbiter.memory.backends.sqlite.run import run, run_as_one
 from orbiter.memory.backends.sqlite.term_search import match
 from orbiter.memory.backends.sqlite.trigram_index import check, index_some, merge_some, rebuild
-from orbiter.memory.backends.sqlite.vector_cache import Shelves, similarities, vectors_of
+from orbiter.memory.backends.sqlite.vector_cache import VectorCache, similarities, vectors_of
 from orbiter.memory.backends.sqlite.writer_thread import Work
 from orbiter.memory.errors import (
     MemoryTimeoutError,
@@ -104,7 +104,9 @@ class SQLiteMemoryStore(SQLMemoryStore):
         if approximate_from is not None:
             check_size("approximate_from", approximate_from)
             import_module("orbiter.memory.backends.vector.approximate")  # says what to install
-        self._shelves = Shelves(self._operations, vector_cache, approximate_from=approximate_from)
+        self._vector_cache = VectorCache(
+            self._operations, vector_cache, approximate_from=approximate_from
+        )
         self._file = SQLiteFile(
             self.db_path,
             owner=repr(self),
@@ -149,7 +151,7 @@ class SQLiteMemoryStore(SQLMemoryStore):
         """Finish what is under way and close the file; `init` opens it again."""
         await self._stop_embedding()
         await self._file.close()
-        self._shelves.clear()
+        self._vector_cache.clear()
 
     def _audit_spelling(self) -> "SQLiteSpelling":
         from orbiter.memory.backends.sql.audit_dialect import SQLiteSpelling  # noqa: PLC0415
@@ -236,7 +238,7 @@ class SQLiteMemoryStore(SQLMemoryStore):
         def cleaned(left: float) -> None:
             advance(count + int(count * (1 - left)), STEPS * count)
 
-        self._shelves.clear()
+        self._vector_cache.clear()
         return await scrub(self._file, probes.taken(), partial(self._forget, cleaned))
 
     # Looking after the file
@@ -301,7 +303,7 @@ class SQLiteMemoryStore(SQLMemoryStore):
             await self._file.write(rebuild)
             await self._file.write(vectors.mend)
             await self._index_all()
-            self._shelves.clear()
+            self._vector_cache.clear()
             self._wrote()
         return await self._file.read(check)
 
@@ -353,7 +355,7 @@ class SQLiteMemoryStore(SQLMemoryStore):
     async def _nearest(
         self, model: Model, vector: Sequence[float], asked: Query
     ) -> list[tuple[Sequence[Any], float]] | None:
-        ask = partial(self._shelves.nearest, model=model, vector=vector, asked=asked)
+        ask = partial(self._vector_cache.nearest, model=model, vector=vector, asked=asked)
         return await self._file.read(ask)
 
     async def _similarities(

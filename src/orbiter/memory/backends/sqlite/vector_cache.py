@@ -1,6 +1,6 @@
-"""Vectors in memory, a shelf per user: read once from the file, then kept up with its changes.
+"""Cache of vectors, a matrix per user: read once from the file, then kept up with its changes.
 
-A shelf is brought to the very moment that a read transaction sees before it is asked, also with
+A matrix is brought to the very moment that a read transaction sees before it is asked, also with
 what other processes wrote. The rows it names are read in the same transaction under the full
 filter, so that nothing comes back that is deleted or another's.
 """
@@ -22,9 +22,9 @@ from orbiter.memory.backends.sqlite.run import run
 from orbiter.memory.model.query import Query
 
 if TYPE_CHECKING:
-    from orbiter.memory.backends.vector.matrix import Shelf
+    from orbiter.memory.backends.vector.matrix import VectorMatrix
 
-__all__ = ["EMPTY", "Found", "Shelves", "rows_at", "similarities", "vectors_of"]
+__all__ = ["EMPTY", "Found", "VectorCache", "rows_at", "similarities", "vectors_of"]
 
 _USER = schema.field("user_id")
 _COLUMNS = ", ".join(READ)
@@ -42,22 +42,22 @@ Found = list[tuple[Sequence[Any], float]]
 
 
 EMPTY = 2048
-"""Bytes that a shelf takes beside its vectors, about."""
+"""Bytes that a matrix takes beside its vectors, about."""
 
 
 class _Kept:
-    """A shelf, up to which change it holds the file's vectors, and who may touch it."""
+    """A matrix, up to which change it holds the file's vectors, and who may touch it."""
 
     def __init__(self) -> None:
         self.lock = Lock()
-        self.shelf: Shelf | None = None
+        self.matrix: VectorMatrix | None = None
         self.seen = 0
         self.size = 0
         """With how many bytes it is counted."""
 
 
-class Shelves:
-    """The shelves of the users who were asked about last, within *most* bytes."""
+class VectorCache:
+    """The matrices of the users who were asked about last, within *most* bytes."""
 
     def __init__(
         self, operations: Operations, most: int, *, approximate_from: int | None = None
@@ -95,15 +95,15 @@ class Shelves:
         asked: Query,
         kept: _Kept,
     ) -> Found | None:
-        # Begun under the shelf's lock: it is never ahead of what this transaction sees.
+        # Begun under the matrix's lock: it is never ahead of what this transaction sees.
         connection.execute("BEGIN")
         try:
             if connection.execute(_IS_HERE, [model.key]).fetchone() is None:
                 return None
             user_id = asked.wanted.get("user_id")
-            shelf = _catch_up(connection, model, user_id, kept, self._approximate_from)
+            matrix = _catch_up(connection, model, user_id, kept, self._approximate_from)
             compiled = run(connection, self._operations.compile(asked))
-            return _search(connection, shelf, vector, compiled, asked.limit)
+            return _search(connection, matrix, vector, compiled, asked.limit)
         finally:
             if connection.in_transaction:
                 connection.execute("COMMIT")
@@ -115,11 +115,11 @@ class Shelves:
             return kept
 
     def _count(self, key: tuple[int, str | None], kept: _Kept) -> None:
-        """Count a shelf as what it takes now, and make room; one without vectors is not kept."""
+        """Count a matrix as what it takes now, and make room; one without vectors is not kept."""
         with self._lock:
             if self._kept.get(key) is not kept:  # evicted meanwhile
                 return
-            size = _size(kept.shelf)
+            size = _size(kept.matrix)
             self._total += size - kept.size
             kept.size = size
             if not size:
@@ -128,10 +128,10 @@ class Shelves:
                 self._total -= self._kept.popitem(last=False)[1].size
 
 
-def _size(shelf: "Shelf | None") -> int:
-    if shelf is None or not shelf.rows:
+def _size(matrix: "VectorMatrix | None") -> int:
+    if matrix is None or not matrix.rows:
         return 0
-    return EMPTY + shelf.rows * (shelf.dimension * 4 + 64)
+    return EMPTY + matrix.rows * (matrix.dimension * 4 + 64)
 
 
 def _catch_up(
@@ -140,21 +140,21 @@ def _catch_up(
     user_id: str | None,
     kept: _Kept,
     approximate_from: int | None,
-) -> "Shelf":
-    """Bring a shelf to the moment that the transaction sees."""
+) -> "VectorMatrix":
+    """Bring a matrix to the moment that the transaction sees."""
     row = connection.execute(
         "SELECT (SELECT seq FROM sqlite_sequence WHERE name = 'memory_changes'),"
         " (SELECT min(id) FROM memory_changes)"
     ).fetchone()
     now, oldest = row[0] or 0, row[1] or (row[0] or 0) + 1
-    shelf, seen = kept.shelf, kept.seen
-    kept.shelf = None  # half brought up to date it is of no use
-    if shelf is None or not oldest - 1 <= seen <= now:
-        shelf = _load(connection, model, user_id, approximate_from)
+    matrix, seen = kept.matrix, kept.seen
+    kept.matrix = None  # half brought up to date it is of no use
+    if matrix is None or not oldest - 1 <= seen <= now:
+        matrix = _load(connection, model, user_id, approximate_from)
     elif seen < now:
-        _apply(connection, model, user_id, shelf, seen)
-    kept.shelf, kept.seen = shelf, now
-    return shelf
+        _apply(connection, model, user_id, matrix, seen)
+    kept.matrix, kept.seen = matrix, now
+    return matrix
 
 
 _MINE = f"{_USER} = ?2"
@@ -172,10 +172,10 @@ def _load(
     model: Model,
     user_id: str | None,
     approximate_from: int | None,
-) -> "Shelf":
-    from orbiter.memory.backends.vector.matrix import Shelf  # noqa: PLC0415 - needs numpy
+) -> "VectorMatrix":
+    from orbiter.memory.backends.vector.matrix import VectorMatrix  # noqa: PLC0415 - needs numpy
 
-    shelf = Shelf(model.dimension, approximate_from=approximate_from)
+    matrix = VectorMatrix(model.dimension, approximate_from=approximate_from)
     rows = connection.execute(
         f"SELECT v.place, v.vectors, {_RANK} FROM memory_items AS i"
         " CROSS JOIN memory_vectors AS v ON v.model = ?1 AND v.place = i.rowid"
@@ -184,23 +184,27 @@ def _load(
         [model.key, user_id] if user_id is not None else [model.key],
     )
     while some := rows.fetchmany(4096):
-        _put(shelf, some)
-    return shelf
+        _put(matrix, some)
+    return matrix
 
 
-def _put(shelf: "Shelf", rows: Sequence[tuple[int, bytes, int]]) -> None:
+def _put(matrix: "VectorMatrix", rows: Sequence[tuple[int, bytes, int]]) -> None:
     import numpy as np  # noqa: PLC0415
 
-    width = 4 * shelf.dimension
+    width = 4 * matrix.dimension
     vectors = np.frombuffer(b"".join(blob for _, blob, _ in rows), np.float32)
     counts = [len(blob) // width for _, blob, _ in rows]
     keys = np.repeat(np.array([place for place, _, _ in rows], np.int64), counts)
     ranks = np.repeat(np.array([rank for _, _, rank in rows], np.int64), counts)
-    shelf.put_many(keys, vectors.reshape(-1, shelf.dimension), ranks=ranks)
+    matrix.put_many(keys, vectors.reshape(-1, matrix.dimension), ranks=ranks)
 
 
 def _apply(
-    connection: sqlite3.Connection, model: Model, user_id: str | None, shelf: "Shelf", seen: int
+    connection: sqlite3.Connection,
+    model: Model,
+    user_id: str | None,
+    matrix: "VectorMatrix",
+    seen: int,
 ) -> None:
     """Read again what was changed since *seen*."""
     mine = "" if user_id is None else " AND user_id = ?3"
@@ -214,24 +218,24 @@ def _apply(
     ).fetchall()
     for place, blob, _ in rows:
         if not blob:
-            shelf.remove(place)
+            matrix.remove(place)
     if some := [row for row in rows if row[1]]:
-        _put(shelf, some)
+        _put(matrix, some)
 
 
 def _search(
     connection: sqlite3.Connection,
-    shelf: "Shelf",
+    matrix: "VectorMatrix",
     vector: Sequence[float],
     compiled: Filter,
     limit: int,
 ) -> Found:
-    if not limit or not len(shelf):
+    if not limit or not len(matrix):
         return []
     # Most filters let most rows through: then looking a little further is enough.
-    wide = min(limit * 2 + 32, len(shelf))
-    found = _rows(connection, shelf.nearest(vector, wide), compiled)
-    if len(found) >= limit or wide == len(shelf):
+    wide = min(limit * 2 + 32, len(matrix))
+    found = _rows(connection, matrix.nearest(vector, wide), compiled)
+    if len(found) >= limit or wide == len(matrix):
         return found[:limit]
     where = " AND ".join([*compiled.scope, *compiled.rest])
     allowed = [
@@ -240,7 +244,7 @@ def _search(
             f"SELECT rowid FROM memory_items WHERE {where}", compiled.args
         )
     ]
-    return _rows(connection, shelf.nearest(vector, limit, among=allowed), compiled)
+    return _rows(connection, matrix.nearest(vector, limit, among=allowed), compiled)
 
 
 def _rows(
@@ -268,7 +272,7 @@ def similarities(
     connection: sqlite3.Connection, model: Model, vector: Sequence[float], item_ids: Sequence[str]
 ) -> dict[str, float] | None:
     """Return the cosine of each item that has vectors; `None` if the model is not there."""
-    from orbiter.memory.backends.vector.serialization import best_cosines  # noqa: PLC0415 - needs numpy
+    from orbiter.memory.backends.vector.normalize import best_cosines  # noqa: PLC0415 - needs numpy
 
     found = vectors_of(connection, model, item_ids)
     if found is None:

@@ -1,4 +1,4 @@
-"""Which keys are probably among the nearest, by usearch's HNSW graph; the shelf scores them itself.
+"""Which keys are probably the nearest, by usearch's HNSW graph; the matrix scores them itself.
 
 Adding a vector to the graph costs about a millisecond, so writing only takes note of it, and the
 next search catches up.
@@ -28,7 +28,7 @@ _Integers = npt.NDArray[np.int64]
 
 
 class Candidates:
-    """A graph over the vectors of a shelf, built by the first search. Threads may share it."""
+    """A graph over the vectors of a matrix, built by the first search. Threads may share it."""
 
     def __init__(self, dimension: int, keys: _Integers, vectors: _Floats) -> None:
         self._index = Index(

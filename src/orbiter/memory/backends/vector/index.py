@@ -1,48 +1,188 @@
-"""`Owners`: every user's drawer, and which item is in which. One event loop's; it never waits."""
+"""`VectorIndex`: items and their vectors in memory, one `UserIndex` for each user.
+
+A `UserIndex` holds the items of one user, what they are filtered by in columns, and their vectors.
+A slot is an item's number in it. Slots are never used twice; an index with too many empty ones is
+copied to a new one, so whoever still reads the old one finds it unchanged. All of it belongs to one
+event loop and never waits.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import numpy.typing as npt
 
-from orbiter.memory.backends.vector.snapshot import Look
-from orbiter.memory.backends.vector.user_index import Drawer
+from orbiter.memory.backends.vector.matrix import Snapshot, VectorMatrix
 from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import Query
 
-__all__ = ["Found", "Looks", "Owners"]
+__all__ = ["Found", "Snapshots", "UserIndex", "VectorIndex"]
+
+_Integers = npt.NDArray[np.int64]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NAMES = ("session_id", "task_id", "agent_id", "memory_type", "status")
+_FIRST = 16
+"""How many slots an index begins with; their number doubles."""
+
+
+def _microseconds(instant: datetime) -> int:
+    return (instant - _EPOCH) // timedelta(microseconds=1)
+
+
+class UserIndex:
+    """Items by slot. Items in it are never changed, only replaced."""
+
+    def __init__(self, dimension: int, approximate_from: int | None = None) -> None:
+        self.matrix = VectorMatrix(dimension, approximate_from=approximate_from)
+        self.items: list[MemoryItem | None] = []
+        self.held = 0
+        self._codes: dict[tuple[str, str | None], int] = {}
+        self._values = {name: np.zeros(_FIRST, np.int32) for name in _NAMES}
+        self._created, self._arrival = np.zeros(_FIRST, np.int64), np.zeros(_FIRST, np.int64)
+        self._is_held = np.zeros(_FIRST, np.bool_)
+
+    def __len__(self) -> int:
+        return self.held
+
+    # Writing
+
+    def add(self, item: MemoryItem, arrival: int, vectors: npt.ArrayLike | None) -> int:
+        """Keep a new item; return its slot."""
+        slot = len(self.items)
+        if slot == len(self._arrival):
+            self._grow()
+        if vectors is not None:
+            self.matrix.put(slot, vectors, rank=arrival)
+        self.items.append(item)
+        self.held += 1
+        self._arrival[slot] = arrival
+        self._is_held[slot] = True
+        self._describe(slot, item)
+        return slot
+
+    def _grow(self) -> None:
+        size = 2 * len(self._arrival)
+        for name, column in self._values.items():
+            self._values[name] = np.resize(column, size)
+        self._created = np.resize(self._created, size)
+        self._arrival = np.resize(self._arrival, size)
+        self._is_held = np.resize(self._is_held, size)
+
+    def replace(self, slot: int, item: MemoryItem, vectors: npt.ArrayLike | None) -> None:
+        """Keep *item* where another was."""
+        if vectors is None:
+            self.matrix.remove(slot)
+        else:
+            self.matrix.put(slot, vectors, rank=self.arrival(slot))
+        self.items[slot] = item
+        self._describe(slot, item)
+
+    def remove(self, slot: int) -> None:
+        """Empty a slot."""
+        self.matrix.remove(slot)
+        self.items[slot] = None
+        self.held -= 1
+        self._is_held[slot] = False
+
+    def packed(self) -> "UserIndex | None":
+        """Return a copy without empty slots if too many are empty."""
+        if len(self.items) < 64 or len(self.items) < 2 * self.held:
+            return None
+        made = UserIndex(self.matrix.dimension, self.matrix.approximate_from)
+        for slot in self.slots(Query()).tolist():
+            item = self.items[slot]
+            if item is not None:
+                made.add(item, self.arrival(slot), self.matrix.vectors(slot))
+        return made
+
+    def _describe(self, slot: int, item: MemoryItem) -> None:
+        self._created[slot] = _microseconds(item.created_at)
+        for name, value in _described(item):
+            code = self._codes.setdefault((name, value), len(self._codes))
+            self._values[name][slot] = code
+
+    # Reading
+
+    def arrival(self, slot: int) -> int:
+        """Return the number by which items that are equal otherwise are ordered."""
+        return int(self._arrival[slot])
+
+    def created(self, slot: int) -> int:
+        """Return when the item was made, in microseconds."""
+        return int(self._created[slot])
+
+    def slots(self, asked: Query) -> _Integers:
+        """Return the slots of the items that match *asked*, its text and user aside, ascending."""
+        used = len(self.items)
+        mask = self._is_held[:used]
+        wanted = [*asked.wanted.items(), ("memory_type", asked.memory_type)]
+        for name, value in [*wanted, ("status", asked.status)]:
+            if name in _NAMES and value is not None:
+                code = self._codes.get((name, value), -1)
+                mask = mask & (self._values[name][:used] == code)
+        created = self._created[:used]
+        if asked.since is not None:
+            mask = mask & (created >= _microseconds(asked.since))
+        if asked.until is not None:
+            mask = mask & (created < _microseconds(asked.until))
+        found = np.flatnonzero(mask)
+        if asked.condition is not None:
+            fit = [s for s in found.tolist() if asked.fits(self.items[s])]  # type: ignore[arg-type]  # a held slot has an item
+            found = np.array(fit, np.int64)
+        return found
+
+    def newest(self, slots: _Integers, count: int) -> list[int]:
+        """Return the *count* newest of *slots*, newest first, then by arrival."""
+        created = self._created[slots]
+        if count < len(slots):
+            slots = slots[created >= np.partition(created, -count)[-count]]
+            created = self._created[slots]
+        order = np.lexsort((self._arrival[slots], created))[::-1]
+        found: list[int] = slots[order[:count]].tolist()
+        return found
+
+
+def _described(item: MemoryItem) -> Iterator[tuple[str, str | None]]:
+    yield "session_id", item.metadata.session_id
+    yield "task_id", item.metadata.task_id
+    yield "agent_id", item.metadata.agent_id
+    yield "memory_type", item.memory_type
+    yield "status", item.status
+
 
 Found = list[tuple[MemoryItem, float]]
 _Vector = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Looks:
+class Snapshots:
     """What a search may find, as it was when it began. Needs no event loop."""
 
-    drawers: Sequence[tuple[Drawer, Sequence[MemoryItem | None], Look]]
+    indexes: Sequence[tuple[UserIndex, Sequence[MemoryItem | None], Snapshot]]
 
     @property
     def numbers(self) -> int:
         """How many numbers a search multiplies."""
-        return sum(look.numbers for _, _, look in self.drawers)
+        return sum(snapshot.numbers for _, _, snapshot in self.indexes)
 
-    def frozen(self) -> "Looks":
+    def frozen(self) -> "Snapshots":
         """Return what stays as it is, whatever is written while a thread searches."""
-        return Looks([(drawer, list(items), look) for drawer, items, look in self.drawers])
+        return Snapshots(
+            [(index, list(items), snapshot) for index, items, snapshot in self.indexes]
+        )
 
     def nearest(self, vector: _Vector, count: int) -> Found:
         """Return the nearest items and their cosines, best first, then by arrival."""
         found: list[tuple[float, int, MemoryItem]] = []
-        for drawer, items, look in self.drawers:
-            for slot, cosine in look.nearest(vector, count):
+        for index, items, snapshot in self.indexes:
+            for slot, cosine in snapshot.nearest(vector, count):
                 item = items[slot] if slot < len(items) else None
                 if item is not None:
-                    found.append((-cosine, drawer.arrival(slot), item))
-        if len(self.drawers) > 1:
+                    found.append((-cosine, index.arrival(slot), item))
+        if len(self.indexes) > 1:
             found.sort(key=lambda each: each[:2])
         return [(item, -negative) for negative, _, item in found[:count]]
 
@@ -55,15 +195,15 @@ def _narrows(asked: Query) -> bool:
     )
 
 
-class Owners:
-    """Items by id, each in the drawer of its user."""
+class VectorIndex:
+    """Items by id, each in the index of its user."""
 
     def __init__(self, approximate_from: int | None) -> None:
         self._approximate_from = approximate_from
-        self._drawers: dict[str | None, Drawer] = {}
-        self._places: dict[str, tuple[Drawer, int]] = {}
+        self._indexes: dict[str | None, UserIndex] = {}
+        self._places: dict[str, tuple[UserIndex, int]] = {}
         self._arrivals = 0
-        # Whose items have this value: a search without a user need not look into every drawer.
+        # Whose items have this value: a search without a user need not look into every index.
         self._users: dict[tuple[str, str], Counter[str | None]] = {}
 
     def __len__(self) -> int:
@@ -79,8 +219,8 @@ class Owners:
         old = self.get(item.id)
         if old is None or old.content != item.content:
             return None
-        drawer, slot = self._places[item.id]
-        kept = drawer.shelf.vectors(slot)
+        index, slot = self._places[item.id]
+        kept = index.matrix.vectors(slot)
         return None if kept is None else kept[0]
 
     # Writing
@@ -95,51 +235,51 @@ class Owners:
             self._put(item, self._arrivals, vectors, dimension)
             return
         item.__dict__.update(version=old.version + 1, created_at=old.created_at)
-        drawer, slot = self._places[item.id]
+        index, slot = self._places[item.id]
         if old.metadata.user_id != user:
-            arrival = drawer.arrival(slot)
+            arrival = index.arrival(slot)
             self.remove(item.id)
             self._put(item, arrival, vectors, dimension)
             return
         self._count(old, -1)
         self._count(item, 1)
-        drawer.replace(slot, item, vectors)
+        index.replace(slot, item, vectors)
 
     def _put(self, item: MemoryItem, arrival: int, vectors: _Vector | None, dimension: int) -> None:
         user = item.metadata.user_id
-        drawer = self._drawers.get(user)
-        if drawer is None:
-            drawer = self._drawers[user] = Drawer(dimension, self._approximate_from)
-        self._places[item.id] = drawer, drawer.add(item, arrival, vectors)
+        index = self._indexes.get(user)
+        if index is None:
+            index = self._indexes[user] = UserIndex(dimension, self._approximate_from)
+        self._places[item.id] = index, index.add(item, arrival, vectors)
         self._count(item, 1)
 
     def count_version(self, item_id: str) -> None:
         """Raise the version of an item by one."""
-        drawer, slot = self._places[item_id]
-        old = drawer.items[slot]
+        index, slot = self._places[item_id]
+        old = index.items[slot]
         if old is not None:
             item = copy_item(old)
             item.__dict__["version"] = old.version + 1
-            drawer.items[slot] = item
+            index.items[slot] = item
 
     def remove(self, item_id: str) -> bool:
         """Remove an item; tell whether it was there."""
         place = self._places.pop(item_id, None)
         if place is None:
             return False
-        drawer, slot = place
-        item = drawer.items[slot]
+        index, slot = place
+        item = index.items[slot]
         if item is not None:
             self._count(item, -1)
-            drawer.remove(slot)
-            self._tidy(item.metadata.user_id, drawer)
+            index.remove(slot)
+            self._tidy(item.metadata.user_id, index)
         return True
 
-    def _tidy(self, user: str | None, drawer: Drawer) -> None:
-        if not len(drawer):
-            del self._drawers[user]
-        elif (packed := drawer.packed()) is not None:
-            self._drawers[user] = packed
+    def _tidy(self, user: str | None, index: UserIndex) -> None:
+        if not len(index):
+            del self._indexes[user]
+        elif (packed := index.packed()) is not None:
+            self._indexes[user] = packed
             for slot, item in enumerate(packed.items):
                 if item is not None:
                     self._places[item.id] = packed, slot
@@ -148,13 +288,13 @@ class Owners:
         """Remove what matches *asked*, its text aside; return the ids."""
         if not asked.wanted:
             gone = list(self._places)
-            self._drawers, self._places, self._users = {}, {}, {}
+            self._indexes, self._places, self._users = {}, {}, {}
             return gone
         gone = [
             item.id
-            for drawer in self._asked(asked)
-            for slot in drawer.slots(asked).tolist()
-            if (item := drawer.items[slot]) is not None
+            for index in self._asked(asked)
+            for slot in index.slots(asked).tolist()
+            if (item := index.items[slot]) is not None
         ]
         for item_id in gone:
             self.remove(item_id)
@@ -174,10 +314,10 @@ class Owners:
 
     # Reading
 
-    def _asked(self, asked: Query) -> Iterator[Drawer]:
-        """Yield the drawers that may hold what is asked for."""
+    def _asked(self, asked: Query) -> Iterator[UserIndex]:
+        """Yield the indexes that may hold what is asked for."""
         wanted = asked.wanted
-        users: Iterable[str | None] = self._drawers
+        users: Iterable[str | None] = self._indexes
         if "user_id" in wanted:
             users = [wanted["user_id"]]
         elif wanted:
@@ -186,36 +326,36 @@ class Owners:
             ]
             fewest = min(among, key=len)
             users = fewest
-        yield from [self._drawers[user] for user in users if user in self._drawers]
+        yield from [self._indexes[user] for user in users if user in self._indexes]
 
     def newest(self, asked: Query) -> list[MemoryItem]:
         """Return the newest items that match *asked*, its text aside."""
         found = [
-            (drawer.created(slot), drawer.arrival(slot), item)
-            for drawer in self._asked(asked)
-            for slot in drawer.newest(drawer.slots(asked), asked.limit)
-            if (item := drawer.items[slot]) is not None
+            (index.created(slot), index.arrival(slot), item)
+            for index in self._asked(asked)
+            for slot in index.newest(index.slots(asked), asked.limit)
+            if (item := index.items[slot]) is not None
         ]
         found.sort(key=lambda each: each[:2], reverse=True)
         return [item for _, _, item in found[: asked.limit]]
 
-    def look(self, asked: Query) -> Looks:
+    def snapshot(self, asked: Query) -> Snapshots:
         """Return what a search by meaning may find."""
-        looks = []
-        for drawer in self._asked(asked):
-            slots = drawer.slots(asked) if _narrows(asked) else None
-            looks.append((drawer, drawer.items, drawer.shelf.look(slots)))
-        return Looks(looks)
+        snapshots = []
+        for index in self._asked(asked):
+            slots = index.slots(asked) if _narrows(asked) else None
+            snapshots.append((index, index.items, index.matrix.snapshot(slots)))
+        return Snapshots(snapshots)
 
     def similarities(self, vector: _Vector, item_ids: Iterable[str]) -> dict[str, float]:
         """Return how near each item is that is here and has a vector."""
-        by_drawer: dict[int, tuple[Drawer, dict[int, str]]] = {}
+        by_index: dict[int, tuple[UserIndex, dict[int, str]]] = {}
         for item_id in item_ids:
             if item_id in self._places:
-                drawer, slot = self._places[item_id]
-                by_drawer.setdefault(id(drawer), (drawer, {}))[1][slot] = item_id
+                index, slot = self._places[item_id]
+                by_index.setdefault(id(index), (index, {}))[1][slot] = item_id
         return {
             slots[slot]: cosine
-            for drawer, slots in by_drawer.values()
-            for slot, cosine in drawer.shelf.similarities(vector, slots).items()
+            for index, slots in by_index.values()
+            for slot, cosine in index.matrix.similarities(vector, slots).items()
         }

@@ -1,4 +1,4 @@
-"""`Shelf`: the vectors of one owner and the exact search for the nearest of them.
+"""`VectorMatrix`: the vectors of one owner, and the exact search for the nearest of them.
 
 Rows are only ever appended; one that is replaced or removed is marked dead, and when too many are,
 the living are copied to a new matrix. So what a reader has seen stays as it was: a lock guards the
@@ -6,7 +6,8 @@ bookkeeping, never the product.
 """
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -18,16 +19,52 @@ except ModuleNotFoundError as exc:
         "searching by meaning needs numpy: pip install 'orbiter-memory[vector]'"
     ) from exc
 
-from orbiter.memory.backends.vector.normalize import directions
-from orbiter.memory.backends.vector.row_index import Places
-from orbiter.memory.backends.vector.snapshot import Look
-from orbiter.memory.backends.vector.subset_product import Subsets
-from orbiter.memory.backends.vector.top_k import Rows
+from orbiter.memory.backends.vector.normalize import direction, directions
+from orbiter.memory.backends.vector.top_k import Rows, SubsetProduct, ranked
 
 if TYPE_CHECKING:
     from orbiter.memory.backends.vector.approximate import Candidates
 
-__all__ = ["Shelf"]
+__all__ = ["RowIndex", "Snapshot", "VectorMatrix"]
+
+_MAX_GRAPH_COUNT = 200
+"""Who wants more than this many is answered exactly: a graph is for few."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Some rows of a matrix, or all of them, as they were at one moment."""
+
+    dimension: int
+    seen: Rows
+    places: npt.NDArray[np.int64] | None
+    subsets: SubsetProduct
+    guess: Callable[[npt.NDArray[np.float32], int], npt.NDArray[np.int64]] | None = None
+    """What names keys that are probably the nearest; `None` if all are looked at."""
+    again: Callable[[npt.NDArray[np.int64]], "Snapshot"] | None = None
+    """What returns the rows of such keys."""
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers a search multiplies."""
+        rows = len(self.seen.keys) if self.places is None else len(self.places)
+        return rows * self.dimension
+
+    def nearest(self, vector: npt.ArrayLike, count: int) -> list[tuple[int, float]]:
+        """Return the *count* nearest keys and their cosines, best first, then by rank."""
+        towards = direction(vector, self.dimension)
+        if count < 1:
+            return []
+        if self.guess is not None and self.again is not None and count <= _MAX_GRAPH_COUNT:
+            return self.again(self.guess(towards, count)).nearest(vector, count)
+        if self.places is not None:
+            scores = self.subsets.product(self.seen.vectors, self.places, towards)
+        else:
+            scores = self.seen.vectors @ towards
+            if self.seen.dead is not None:
+                np.putmask(scores, self.seen.dead, -np.inf)
+        return ranked(self.seen, towards, scores, count, places=self.places)
+
 
 _Floats = npt.NDArray[np.float32]
 _Integers = npt.NDArray[np.int64]
@@ -38,11 +75,11 @@ _DEAD = 0.25
 """Which part of the rows may be dead before the living are copied."""
 
 
-class Shelf:
+class VectorMatrix:
     """The vectors of one owner, contiguous, several rows per key; exact cosine search.
 
     A key is as near as the nearest of its rows. Any number of threads may read while one writes,
-    or several: each call sees the shelf as it is between two writes. What the vectors are refused
+    or several: each call sees the matrix as it is between two writes. What the vectors are refused
     for is a `ValueError`; then nothing has changed.
 
     With *approximate_from*, a search among all of so many rows or more takes its candidates from a
@@ -68,8 +105,8 @@ class Shelf:
         self._is_seen = False
         self._used = self._dead_count = self._arrivals = 0
         self._has_several = False
-        self._places = Places()
-        self._subsets = Subsets()
+        self._places = RowIndex()
+        self._subsets = SubsetProduct()
         self._candidates: Candidates | None = None
 
     def __len__(self) -> int:
@@ -194,9 +231,9 @@ class Shelf:
             self._move(living, int(len(living) * _SPARE))
             self._used, self._dead_count = len(living), 0
             starts = _starts(self._keys[: self._used])
-            self._places = Places()
+            self._places = RowIndex()
             self._places.put_many(self._keys[starts], starts)
-            self._subsets = Subsets()
+            self._subsets = SubsetProduct()
 
     def _move(self, rows: slice | _Integers, capacity: int) -> None:
         """Copy *rows* to new arrays; who reads the old ones is not disturbed."""
@@ -216,19 +253,19 @@ class Shelf:
 
         With *among*, only those keys are looked at; one that is not here is passed over.
         """
-        return self.look(among).nearest(vector, count)
+        return self.snapshot(among).nearest(vector, count)
 
-    def look(self, among: npt.ArrayLike | None = None) -> Look:
+    def snapshot(self, among: npt.ArrayLike | None = None) -> Snapshot:
         """Return what there is now, or what there is of *among*, to be searched at leisure."""
         with self._lock:
             rows = None if among is None else self._rows_of(np.asarray(among, np.int64))
             seen = self._seen()
             if rows is not None or self.approximate_from is None:
-                return Look(self.dimension, seen, rows, self._subsets)
+                return Snapshot(self.dimension, seen, rows, self._subsets)
             if self.rows >= max(1, self.approximate_from) and self._candidates is None:
                 self._candidates = _graph(self.dimension, seen)
             guess = None if self._candidates is None else self._candidates.nearest
-            return Look(self.dimension, seen, None, self._subsets, guess, self.look)
+            return Snapshot(self.dimension, seen, None, self._subsets, guess, self.snapshot)
 
     def similarities(self, vector: npt.ArrayLike, keys: Iterable[int]) -> dict[int, float]:
         """Return how near each of *keys* is that is here."""
@@ -273,3 +310,117 @@ def _starts(keys: _Integers) -> _Integers:
     is_start = np.ones(len(keys), np.bool_)
     np.not_equal(keys[1:], keys[:-1], out=is_start[1:])
     return np.flatnonzero(is_start)
+
+
+_WIDEST = 16
+"""How many numbers a table may span for each key: 64 bytes, a few percent of most vectors."""
+
+
+class RowIndex:
+    """Keys and their first rows. Changed, and asked for many, by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._places: dict[int, int] = {}
+        self._many: _Table | _Sorted = _Table()
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._places
+
+    def get(self, key: int) -> int | None:
+        """Return the first row of *key*."""
+        return self._places.get(key)
+
+    def put(self, key: int, row: int) -> None:
+        """Remember where *key* is now."""
+        self._places[key] = row
+        if not self._many.put(key, row):
+            self._many = self._lookup()
+
+    def put_many(self, keys: _Integers, rows: _Integers) -> None:
+        """Remember where each of *keys* is now."""
+        self._places.update(zip(keys.tolist(), rows.tolist(), strict=True))
+        self._many = self._lookup()
+
+    def pop(self, key: int) -> int:
+        """Forget *key*; return where it was."""
+        self._many.put(key, -1)
+        return self._places.pop(key)
+
+    def find(self, keys: _Integers) -> _Integers:
+        """Return the first rows of those of *keys* that are here, ascending, each once."""
+        rows = self._many.find(keys)
+        if len(rows) and (rows[0] < 0 or not (rows[1:] > rows[:-1]).all()):
+            rows = np.unique(rows[rows >= 0])
+        return rows
+
+    def _lookup(self) -> "_Table | _Sorted":
+        keys = np.fromiter(self._places, np.int64, len(self._places))
+        rows = np.fromiter(self._places.values(), np.int64, len(self._places))
+        lowest, highest = int(keys.min()), int(keys.max())
+        if highest - lowest < _WIDEST * len(keys) + 1024:
+            return _Table(keys, rows, lowest, highest)
+        return _Sorted(keys, rows)
+
+
+class _Table:
+    """A row for every number from the lowest key on; -1 for one that is no key."""
+
+    def __init__(
+        self,
+        keys: _Integers | None = None,
+        rows: _Integers | None = None,
+        lowest: int = 0,
+        highest: int = -1,
+    ) -> None:
+        # Twice the room, so that keys which go on counting seldom need another table; and a place
+        # at either end for what lies outside.
+        self._lowest = lowest - 1
+        self._rows = np.full(2 * (highest - lowest + 1) + 2, -1, np.int32)
+        if keys is not None and rows is not None:
+            self._rows[keys - self._lowest] = rows
+
+    def put(self, key: int, row: int) -> bool:
+        """Set the row of *key*; false if the table does not reach so far."""
+        place = key - self._lowest
+        if not 0 < place < len(self._rows) - 1:
+            return False
+        self._rows[place] = row
+        return True
+
+    def find(self, keys: _Integers) -> _Integers:
+        """Return the row of each of *keys*, or -1."""
+        # A key so low that the difference overflows is found nowhere near: it is clipped, too.
+        return self._rows.take(keys - self._lowest, mode="clip").astype(np.int64)
+
+
+class _Sorted:
+    """Keys too far apart for a table, in order; halving finds them."""
+
+    def __init__(self, keys: _Integers, rows: _Integers) -> None:
+        order = np.argsort(keys, kind="stable")
+        self._used = len(keys)
+        self._keys = np.resize(keys[order], self._used * 3 // 2 + 16)
+        self._rows = np.resize(rows[order], len(self._keys))
+
+    def put(self, key: int, row: int) -> bool:
+        """Set the row of *key*; false if it is new and not the highest, or there is no room."""
+        place = int(np.searchsorted(self._keys[: self._used], key))
+        if place == self._used:
+            if self._used == len(self._keys):
+                return False
+            self._used += 1
+            self._keys[place] = key
+        elif self._keys[place] != key:
+            return False
+        self._rows[place] = row
+        return True
+
+    def find(self, keys: _Integers) -> _Integers:
+        """Return the row of each of *keys*, or -1."""
+        places = np.searchsorted(self._keys[: self._used], keys)
+        places[places == self._used] = 0
+        found: _Integers = np.where(self._keys[places] == keys, self._rows[places], -1)
+        return found

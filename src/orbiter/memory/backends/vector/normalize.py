@@ -1,11 +1,12 @@
-"""Vectors as directions: checked, of length 1, float32. Nothing else gets onto a shelf."""
+"""Normalized vectors: checked, of length 1, float32. A `VectorMatrix` holds nothing else."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["direction", "directions", "is_zero"]
+__all__ = ["best_cosines", "direction", "directions", "is_zero"]
 
 
 def direction(vector: npt.ArrayLike, dimension: int) -> npt.NDArray[np.float32]:
@@ -62,3 +63,15 @@ def directions(vectors: npt.ArrayLike, dimension: int) -> npt.NDArray[np.float32
     rows /= largest[:, None]
     rows /= np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
     return rows.astype(np.float32, copy=False)
+
+
+def best_cosines(vector: npt.ArrayLike, blobs: Sequence[bytes], *, dimension: int) -> list[float]:
+    """Return how near the nearest vector of each blob is; a blob holds one or more of length 1."""
+    if not blobs:
+        return []
+    asked = direction(vector, dimension)
+    counts = [len(blob) // (4 * dimension) for blob in blobs]
+    rows = np.frombuffer(b"".join(blobs), np.float32).reshape(-1, dimension)
+    starts = np.concatenate(([0], np.cumsum(counts)[:-1]))
+    best: list[float] = np.maximum.reduceat(rows @ asked, starts).tolist()
+    return best

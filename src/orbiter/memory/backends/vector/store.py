@@ -47,7 +47,7 @@ class VectorMemoryStore:
         if not isinstance(embeddings, Embeddings):
             raise TypeError(f"`embeddings` must be an `Embeddings`, not {embeddings!r}")
         try:  # here and not above: without numpy, this module can be imported all the same
-            from orbiter.memory.backends.vector.index import Owners  # noqa: PLC0415
+            from orbiter.memory.backends.vector.index import VectorIndex  # noqa: PLC0415
         except ModuleNotFoundError as exc:
             raise ModuleNotFoundError(
                 "VectorMemoryStore needs numpy: pip install 'orbiter-memory[vector]'"
@@ -55,7 +55,7 @@ class VectorMemoryStore:
         self._embeddings = embeddings
         if approximate_from is not None:
             check_size("approximate_from", approximate_from)
-        self._owners: Owners = Owners(approximate_from)
+        self._index: VectorIndex = VectorIndex(approximate_from)
         self._ends = Ends()
         self._calls = 0
         # For ids that are being added: how often, and which call is the last that was kept.
@@ -69,7 +69,7 @@ class VectorMemoryStore:
 
     def __len__(self) -> int:
         self._sweep()
-        return len(self._owners)
+        return len(self._index)
 
     def __repr__(self) -> str:
         return f"VectorMemoryStore(items={len(self)}, dimension={self._embeddings.dimension})"
@@ -107,10 +107,10 @@ class VectorMemoryStore:
             for item in items:
                 self._sweep()
                 if call < self._latest.get(item.id, 0):
-                    if self._owners.get(item.id) is not None:  # else the later one is over
-                        self._owners.count_version(item.id)
+                    if self._index.get(item.id) is not None:  # else the later one is over
+                        self._index.count_version(item.id)
                     continue
-                self._owners.keep(item, vectors[item.content], self._embeddings.dimension)
+                self._index.keep(item, vectors[item.content], self._embeddings.dimension)
                 self._ends.note(item.id, item.expires_at)
                 self._latest[item.id] = call
         finally:
@@ -123,7 +123,7 @@ class VectorMemoryStore:
     def _sweep(self) -> None:
         """Remove what is over."""
         for item_id in self._ends.over():
-            self._owners.remove(item_id)
+            self._index.remove(item_id)
 
     async def _vectors(self, items: list[MemoryItem]) -> dict[str, Any]:
         """Return the vector of each text: that which is stored, a new one, or `None`.
@@ -134,7 +134,7 @@ class VectorMemoryStore:
         vectors: dict[str, Any] = {}
         for item in items:
             if vectors.get(item.content) is None:
-                vectors[item.content] = self._owners.vector_of(item)
+                vectors[item.content] = self._index.vector_of(item)
         unknown = [text for text, vector in vectors.items() if vector is None and text.strip()]
         if unknown:
             vectors.update(zip(unknown, await self._embed(unknown), strict=True))
@@ -146,7 +146,7 @@ class VectorMemoryStore:
         if metadata is not None and not asked.wanted:
             raise EmptyFilterError()
         self._sweep()
-        removed = self._owners.clear(asked)
+        removed = self._index.clear(asked)
         for item_id in removed:
             self._latest.pop(item_id, None)
             self._ends.note(item_id, None)
@@ -159,14 +159,14 @@ class VectorMemoryStore:
         self._sweep()
         self._latest.pop(item_id, None)
         self._ends.note(item_id, None)
-        return self._owners.remove(item_id)
+        return self._index.remove(item_id)
 
     # Reading
 
     async def get(self, item_id: str) -> MemoryItem | None:
         """Return the item of that id, or `None`."""
         self._sweep()
-        item = self._owners.get(item_id) if is_item_id(item_id) else None
+        item = self._index.get(item_id) if is_item_id(item_id) else None
         return None if item is None else copy_item(item)
 
     async def search(
@@ -194,7 +194,7 @@ class VectorMemoryStore:
         if not asked.limit or not len(self):  # which removes what is over
             return []
         if not query.strip():
-            return [copy_item(item) for item in self._owners.newest(asked)]
+            return [copy_item(item) for item in self._index.newest(asked)]
         (vector,) = await self._embed([query])
         if vector is None:
             return []
@@ -213,7 +213,7 @@ class VectorMemoryStore:
         """Return the cosine of each of the items that is here and has a vector."""
         (towards,) = self._checked([vector], QueryError, "`vector`")
         self._sweep()
-        return self._owners.similarities(towards, item_ids)
+        return self._index.similarities(towards, item_ids)
 
     async def catch_up(self, *, within: float | None = None) -> int:  # noqa: ARG002 - of the protocol
         """Return 0: what `add` has kept is embedded."""
@@ -221,10 +221,10 @@ class VectorMemoryStore:
 
     async def _nearest(self, vector: Any, asked: Query) -> "Found":
         self._sweep()
-        looks = self._owners.look(asked)
-        if looks.numbers < _OFF_LOOP:
-            return looks.nearest(vector, asked.limit)
-        return await asyncio.to_thread(looks.frozen().nearest, vector, asked.limit)
+        snapshots = self._index.snapshot(asked)
+        if snapshots.numbers < _OFF_LOOP:
+            return snapshots.nearest(vector, asked.limit)
+        return await asyncio.to_thread(snapshots.frozen().nearest, vector, asked.limit)
 
     # Embedding
 

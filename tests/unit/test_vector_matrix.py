@@ -1,4 +1,4 @@
-"""A shelf of vectors against a list that is too simple to be wrong."""
+"""A matrix of vectors against a list that is too simple to be wrong."""
 
 import threading
 from typing import Any
@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from orbiter.memory.backends.vector.matrix import Shelf
+from orbiter.memory.backends.vector.matrix import VectorMatrix
 from orbiter.memory.backends.vector.top_k import Rows, ranked
 
 SIZE = 3
@@ -51,18 +51,18 @@ class Naive:
 class ShelfMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.shelf, self.naive = Shelf(SIZE), Naive()
+        self.matrix, self.naive = VectorMatrix(SIZE), Naive()
 
     @rule(key=KEYS, vectors=GROUPS)
     def put(self, key: int, vectors: list[list[float]]) -> None:
-        self.shelf.put(key, np.array(vectors))
+        self.matrix.put(key, np.array(vectors))
         self.naive.put(key, vectors)
 
     @rule(pairs=st.lists(st.tuples(KEYS, VECTORS), max_size=60))
     def put_many(self, pairs: list[tuple[int, list[float]]]) -> None:
         keys = np.array([key for key, _ in pairs], np.int64)
         vectors = np.array([vector for _, vector in pairs]).reshape(-1, SIZE)
-        self.shelf.put_many(keys, vectors)
+        self.matrix.put_many(keys, vectors)
         grouped: dict[int, list[list[float]]] = {}
         for key, vector in pairs:
             grouped.setdefault(key, []).append(vector)
@@ -72,44 +72,44 @@ class ShelfMachine(RuleBasedStateMachine):
     @rule(first=st.integers(0, 100), count=st.integers(1, 80), vector=VECTORS)
     def put_a_stretch(self, first: int, count: int, vector: list[float]) -> None:
         keys = np.arange(first, first + count)
-        self.shelf.put_many(keys, np.array([vector] * count))
+        self.matrix.put_many(keys, np.array([vector] * count))
         for key in keys.tolist():
             self.naive.put(key, [vector])
 
     @rule(key=KEYS)
     def remove(self, key: int) -> None:
-        assert self.shelf.remove(key) is (self.naive.held.pop(key, None) is not None)
+        assert self.matrix.remove(key) is (self.naive.held.pop(key, None) is not None)
 
     @rule(first=st.integers(0, 100), count=st.integers(1, 90))
     def remove_a_stretch(self, first: int, count: int) -> None:
         for key in range(first, first + count):
-            assert self.shelf.remove(key) is (self.naive.held.pop(key, None) is not None)
+            assert self.matrix.remove(key) is (self.naive.held.pop(key, None) is not None)
 
     @rule(vector=VECTORS, count=st.integers(0, 12) | st.just(2**70))
     def nearest(self, vector: list[float], count: int) -> None:
-        self._same(self.shelf.nearest(vector, count), self.naive.nearest(vector, count))
+        self._same(self.matrix.nearest(vector, count), self.naive.nearest(vector, count))
 
     @rule(vector=VECTORS, count=st.integers(1, 12), keys=st.lists(KEYS, max_size=40))
     def nearest_among(self, vector: list[float], count: int, keys: list[int]) -> None:
         for _ in range(3):  # what is asked for again may be answered from a copy
-            found = self.shelf.nearest(vector, count, among=np.array(keys, np.int64))
+            found = self.matrix.nearest(vector, count, among=np.array(keys, np.int64))
             self._same(found, self.naive.nearest(vector, count, keys))
 
     @rule(vector=VECTORS, first=st.integers(0, 100), step=st.integers(1, 12))
     def nearest_among_a_stretch(self, vector: list[float], first: int, step: int) -> None:
         keys = list(range(first, 200, step))
-        found = self.shelf.nearest(vector, 9, among=np.array(keys, np.int64))
+        found = self.matrix.nearest(vector, 9, among=np.array(keys, np.int64))
         self._same(found, self.naive.nearest(vector, 9, keys))
 
     @rule(vector=VECTORS, keys=st.lists(KEYS, max_size=10))
     def similarities(self, vector: list[float], keys: list[int]) -> None:
-        found = self.shelf.similarities(vector, keys)
+        found = self.matrix.similarities(vector, keys)
         assert found == pytest.approx(dict(self.naive.nearest(vector, 100, keys)), abs=1e-6)
 
     @invariant()
     def counts_what_is_there(self) -> None:
-        assert len(self.shelf) == len(self.naive.held)
-        assert self.shelf.rows == sum(map(len, self.naive.held.values()))
+        assert len(self.matrix) == len(self.naive.held)
+        assert self.matrix.rows == sum(map(len, self.naive.held.values()))
 
     @staticmethod
     def _same(found: list[tuple[int, float]], expected: list[tuple[int, float]]) -> None:
@@ -125,8 +125,8 @@ def _random(count: int, size: int = 16, seed: int = 0) -> npt.NDArray[np.float32
     return np.random.default_rng(seed).standard_normal((count, size), dtype=np.float32)
 
 
-def _near(shelf: Shelf, towards: Any, **among: Any) -> dict[int, float]:
-    return dict(shelf.nearest(towards, 1, **among))
+def _near(matrix: VectorMatrix, towards: Any, **among: Any) -> dict[int, float]:
+    return dict(matrix.nearest(towards, 1, **among))
 
 
 def _brute(vectors: npt.NDArray[np.float32], towards: Any, keys: Any) -> list[int]:
@@ -154,8 +154,8 @@ SUBSETS = {
 @pytest.mark.parametrize("name", SUBSETS)
 def test_every_subset_is_searched_exactly(name: str, apart: int) -> None:
     vectors, towards = _random(3000), _random(1, seed=1)[0]
-    shelf = Shelf(16)
-    shelf.put_many(np.arange(3000) * apart, vectors)
+    matrix = VectorMatrix(16)
+    matrix.put_many(np.arange(3000) * apart, vectors)
     among = SUBSETS[name]
     here = np.unique(among[(among >= 0) & (among < 3000)])
     with np.errstate(over="ignore"):
@@ -163,56 +163,56 @@ def test_every_subset_is_searched_exactly(name: str, apart: int) -> None:
     expected = [key * apart for key in _brute(vectors, towards, here)][:10]
 
     for _ in range(3):  # what is asked for again is answered from a copy
-        assert [key for key, _ in shelf.nearest(towards, 10, among=asked)] == expected
+        assert [key for key, _ in matrix.nearest(towards, 10, among=asked)] == expected
 
 
 def test_a_subset_that_grows_between_searches_is_searched_whole() -> None:
     vectors, towards = _random(4000), _random(1, seed=1)[0]
-    shelf = Shelf(16)
-    shelf.put_many(np.arange(3000), vectors[:3000])
+    matrix = VectorMatrix(16)
+    matrix.put_many(np.arange(3000), vectors[:3000])
 
     for end in (3000, 3000, 3000, 3100, 3400, 3401, 4000):
-        shelf.put_many(np.arange(3000, end), vectors[3000:end])
+        matrix.put_many(np.arange(3000, end), vectors[3000:end])
         among = np.arange(0, end, 5)
-        found = [key for key, _ in shelf.nearest(towards, 7, among=among)]
+        found = [key for key, _ in matrix.nearest(towards, 7, among=among)]
         assert found == _brute(vectors, towards, among)[:7]
 
 
 def test_a_subset_is_searched_anew_when_its_vectors_change() -> None:
     vectors, towards = _random(3000), _random(1, seed=1)[0]
-    shelf = Shelf(16)
-    shelf.put_many(np.arange(3000), vectors)
+    matrix = VectorMatrix(16)
+    matrix.put_many(np.arange(3000), vectors)
     among = np.arange(0, 3000, 5)
     for _ in range(3):
-        shelf.nearest(towards, 3, among=among)
+        matrix.nearest(towards, 3, among=among)
 
-    best = shelf.nearest(towards, 1, among=among)[0][0]
-    shelf.put(best, -towards[None])
-    shelf.put(1000, towards[None])
+    best = matrix.nearest(towards, 1, among=among)[0][0]
+    matrix.put(best, -towards[None])
+    matrix.put(1000, towards[None])
 
-    assert _near(shelf, towards, among=among) == {1000: pytest.approx(1.0)}
-    assert best not in dict(shelf.nearest(towards, 500, among=among))
-    assert shelf.similarities(towards, [best, 4711]) == {best: pytest.approx(-1.0)}
+    assert _near(matrix, towards, among=among) == {1000: pytest.approx(1.0)}
+    assert best not in dict(matrix.nearest(towards, 500, among=among))
+    assert matrix.similarities(towards, [best, 4711]) == {best: pytest.approx(-1.0)}
 
 
 def test_equal_vectors_are_equal_wherever_they_stand() -> None:
     vectors = np.repeat(_random(1, 385), 997, axis=0)
-    shelf = Shelf(385)
-    shelf.put_many(np.arange(997)[::-1], vectors)
+    matrix = VectorMatrix(385)
+    matrix.put_many(np.arange(997)[::-1], vectors)
 
-    found = shelf.nearest(_random(1, 385, seed=1)[0], 20)
+    found = matrix.nearest(_random(1, 385, seed=1)[0], 20)
 
     assert [key for key, _ in found] == list(range(996, 976, -1))
     assert len({cosine for _, cosine in found}) == 1
 
 
 def test_a_rank_decides_between_equals() -> None:
-    shelf = Shelf(2)
+    matrix = VectorMatrix(2)
     for key, rank in ((1, 30), (2, 10), (3, 20)):
-        shelf.put(key, [[1.0, 0.0]], rank=rank)
-    shelf.put(2, [[2.0, 0.0]], rank=99)  # put again, it keeps its rank
+        matrix.put(key, [[1.0, 0.0]], rank=rank)
+    matrix.put(2, [[2.0, 0.0]], rank=99)  # put again, it keeps its rank
 
-    assert [key for key, _ in shelf.nearest([1.0, 0.0], 3)] == [2, 3, 1]
+    assert [key for key, _ in matrix.nearest([1.0, 0.0], 3)] == [2, 3, 1]
 
 
 @pytest.mark.parametrize(
@@ -230,52 +230,52 @@ def test_a_rank_decides_between_equals() -> None:
     ],
 )
 def test_what_points_nowhere_is_refused_and_changes_nothing(vectors: Any, told: str) -> None:
-    shelf = Shelf(3)
-    shelf.put(1, [[1.0, 0.0, 0.0]])
+    matrix = VectorMatrix(3)
+    matrix.put(1, [[1.0, 0.0, 0.0]])
 
     with pytest.raises(ValueError, match=told):
-        shelf.put(1, vectors)
+        matrix.put(1, vectors)
     with pytest.raises(ValueError, match=told):
-        shelf.put_many(np.arange(len(vectors or [1])), vectors)
+        matrix.put_many(np.arange(len(vectors or [1])), vectors)
 
-    assert (len(shelf), shelf.rows) == (1, 1)
-    assert shelf.nearest([1.0, 0.0, 0.0], 5) == [(1, 1.0)]
+    assert (len(matrix), matrix.rows) == (1, 1)
+    assert matrix.nearest([1.0, 0.0, 0.0], 5) == [(1, 1.0)]
 
 
 def test_other_things_that_cannot_be_are_refused() -> None:
-    shelf = Shelf(2)
+    matrix = VectorMatrix(2)
 
     with pytest.raises(ValueError, match="dimension"):
-        Shelf(0)
+        VectorMatrix(0)
     with pytest.raises(ValueError, match="at least one"):
-        shelf.put(1, np.empty((0, 2)))
+        matrix.put(1, np.empty((0, 2)))
     with pytest.raises(ValueError, match="as many keys"):
-        shelf.put_many([1], [[1.0, 0.0], [0.0, 1.0]])
+        matrix.put_many([1], [[1.0, 0.0], [0.0, 1.0]])
     with pytest.raises(OverflowError):
-        shelf.put(2**63, [[1.0, 0.0]])
+        matrix.put(2**63, [[1.0, 0.0]])
     for vector in ([0.0, 0.0], [1.0], [np.nan, 1.0], "ab", [[1.0, 0.0]], [[1.0], [1.0, 2.0]]):
         with pytest.raises(ValueError, match="vector"):
-            shelf.nearest(vector, 1)
-    assert len(shelf) == 0
+            matrix.nearest(vector, 1)
+    assert len(matrix) == 0
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-40, 1.0, 1e30, 1e300])
 def test_no_vector_is_too_long_or_too_short(scale: float) -> None:
-    shelf = Shelf(2)
-    shelf.put(1, [[3 * scale, 4 * scale]])
+    matrix = VectorMatrix(2)
+    matrix.put(1, [[3 * scale, 4 * scale]])
 
-    assert _near(shelf, [scale, 0.0]) == {1: pytest.approx(0.6)}
+    assert _near(matrix, [scale, 0.0]) == {1: pytest.approx(0.6)}
 
 
 def test_readers_see_whole_vectors_while_another_thread_writes() -> None:
-    shelf, done, wrong = Shelf(8), threading.Event(), []
+    matrix, done, wrong = VectorMatrix(8), threading.Event(), []
     ends = np.eye(8, dtype=np.float32)
-    shelf.put_many(np.arange(200), np.repeat(ends[:1], 200, axis=0))
+    matrix.put_many(np.arange(200), np.repeat(ends[:1], 200, axis=0))
 
     def read() -> None:
         while not done.is_set():
             among = np.arange(0, 200, 3)
-            for found in (shelf.nearest(ends[0], 200), shelf.nearest(ends[0], 200, among=among)):
+            for found in (matrix.nearest(ends[0], 200), matrix.nearest(ends[0], 200, among=among)):
                 if any(cosine not in (0.0, 1.0) for _, cosine in found):
                     wrong.append(found)
                 if len(found) not in (200, len(among)):
@@ -285,7 +285,7 @@ def test_readers_see_whole_vectors_while_another_thread_writes() -> None:
     for reader in readers:
         reader.start()
     for number in range(4000):
-        shelf.put(number % 200, ends[number % 8][None])
+        matrix.put(number % 200, ends[number % 8][None])
     done.set()
     for reader in readers:
         reader.join()
@@ -296,27 +296,27 @@ def test_readers_see_whole_vectors_while_another_thread_writes() -> None:
 @pytest.mark.slow
 def test_the_approximate_search_follows_every_change() -> None:
     vectors = _random(2000, 32)
-    shelf = Shelf(32, approximate_from=500)
-    shelf.put_many(np.arange(400), vectors[:400])
-    shelf.nearest(vectors[0], 5)
-    assert getattr(shelf, "_candidates") is None  # noqa: B009 - mypy would take it for final
-    shelf.put_many(np.arange(400, 2000), vectors[400:])
+    matrix = VectorMatrix(32, approximate_from=500)
+    matrix.put_many(np.arange(400), vectors[:400])
+    matrix.nearest(vectors[0], 5)
+    assert getattr(matrix, "_candidates") is None  # noqa: B009 - mypy would take it for final
+    matrix.put_many(np.arange(400, 2000), vectors[400:])
 
     for key in (3, 700, 1999):
-        assert _near(shelf, vectors[key]) == {key: pytest.approx(1.0)}
-    assert shelf._candidates is not None
-    shelf.remove(3)
-    shelf.put(700, -vectors[700][None])
-    shelf.put(5000, np.stack([vectors[3], vectors[700]]))
+        assert _near(matrix, vectors[key]) == {key: pytest.approx(1.0)}
+    assert matrix._candidates is not None
+    matrix.remove(3)
+    matrix.put(700, -vectors[700][None])
+    matrix.put(5000, np.stack([vectors[3], vectors[700]]))
     for key in range(0, 1900, 2):
-        shelf.remove(key)
+        matrix.remove(key)
 
     for asked in (vectors[3], vectors[700]):
-        assert _near(shelf, asked) == {5000: pytest.approx(1.0)}
-    assert shelf.nearest(vectors[5], 1, among=np.array([7, 9]))[0][0] in (7, 9)
-    assert len(shelf.nearest(vectors[5], 2000)) == len(shelf)
+        assert _near(matrix, asked) == {5000: pytest.approx(1.0)}
+    assert matrix.nearest(vectors[5], 1, among=np.array([7, 9]))[0][0] in (7, 9)
+    assert len(matrix.nearest(vectors[5], 2000)) == len(matrix)
     left = [key for key in range(2000) if key % 2 or key >= 1900]
-    hits = sum(shelf.nearest(vectors[key], 1)[0][0] == key for key in left if key not in (3, 700))
+    hits = sum(matrix.nearest(vectors[key], 1)[0][0] == key for key in left if key not in (3, 700))
     assert hits >= 0.97 * (len(left) - 2)
 
 
@@ -330,13 +330,13 @@ def test_what_a_product_rounds_away_does_not_decide() -> None:
 
 
 def test_ranks_given_with_many_keys_replace_those_they_had() -> None:
-    shelf = Shelf(2)
+    matrix = VectorMatrix(2)
     same = [[1.0, 0.0]] * 4
-    shelf.put_many([1, 2, 3, 1], same, ranks=[5, 4, 4, 5])
-    assert [key for key, _ in shelf.nearest([1, 0], 3)] == [3, 2, 1]
+    matrix.put_many([1, 2, 3, 1], same, ranks=[5, 4, 4, 5])
+    assert [key for key, _ in matrix.nearest([1, 0], 3)] == [3, 2, 1]
 
-    shelf.put_many([1], same[:1], ranks=[0])
+    matrix.put_many([1], same[:1], ranks=[0])
 
-    assert [key for key, _ in shelf.nearest([1, 0], 3)] == [1, 3, 2]
+    assert [key for key, _ in matrix.nearest([1, 0], 3)] == [1, 3, 2]
     with pytest.raises(ValueError, match="as many ranks"):
-        shelf.put_many([1], same[:1], ranks=[0, 1])
+        matrix.put_many([1], same[:1], ranks=[0, 1])
