@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks._texts import docstrings
 
 from orbiter.memory.backends.sql.rows import COLUMNS, encode, iso
-from orbiter.memory.backends.sqlite import schema
+from orbiter.memory.backends.sqlite import migrations
 from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata
 
 CHARACTERS = 200
@@ -30,7 +30,7 @@ BARE = """CREATE TABLE memory_items (
     updated_at TEXT NOT NULL, deleted INTEGER NOT NULL DEFAULT 0,
     version INTEGER NOT NULL DEFAULT 1)"""
 """The ten columns, and no index but the primary key's."""
-INDEXES = re.findall(r"CREATE INDEX [^;]+", schema.FIRST)
+INDEXES = re.findall(r"CREATE INDEX [^;]+", migrations.FIRST)
 INSERT = f"INSERT INTO memory_items VALUES ({', '.join('?' * len(COLUMNS))})"
 
 

@@ -15,7 +15,7 @@ import pytest
 from tests.crash._children import Child
 
 from orbiter.memory import AgentMemory, HumanMemory, SQLiteMemoryStore
-from orbiter.memory.backends.sqlite.foreign_wal import ANY, MOST, marks_in_file
+from orbiter.memory.backends.sqlite.file_checks import ANY, MOST, marks_in_file
 from orbiter.memory.errors import StorageError
 from orbiter.memory.testing import HashEmbeddings
 

@@ -5,7 +5,7 @@ from tests.kit.bugs import Bug
 SQL_EXPIRY_BUGS = {
     "what is over takes room": Bug(
         "what_is_over_takes_no_room",
-        "        scope.append(dialect.living_among())\n",
+        "        scope.append(dialect.none_expired())\n",
         "",
         (
             (
@@ -20,7 +20,7 @@ SQL_EXPIRY_BUGS = {
     "what was forgotten comes back after its end": Bug(
         "has_no_past_and_cannot_be_restored",
         '        where = f"deleted = 1 AND {self._dialect.by_id(args, item_id)}"\n'
-        '        where += f" AND {self._dialect.living()}"\n',
+        '        where += f" AND {self._dialect.not_expired()}"\n',
         '        where = f"deleted = 1 AND {self._dialect.by_id(args, item_id)}"\n',
     ),
     "what is over has a past": Bug(

@@ -5,7 +5,7 @@ from tests.kit.bugs import Bug
 from tests.kit.bugs_expiry import SHORT_TERM_EXPIRY_BUGS, SQL_EXPIRY_BUGS
 from tests.kit.test_planted_bugs import SLIPS, STORES, _run
 
-from orbiter.memory.backends.sqlite import expiry
+from orbiter.memory.backends.sqlite import idle_tasks
 
 pytestmark = pytest.mark.full
 
@@ -20,7 +20,7 @@ BUGS = [
 def test_a_planted_bug_is_caught(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, store: str, bug: Bug
 ) -> None:
-    monkeypatch.setattr(expiry, "sweep_some", lambda _: 0)  # nor does sweeping hide it
+    monkeypatch.setattr(idle_tasks, "sweep_some", lambda _: 0)  # nor does sweeping hide it
 
     _, failures = _run(pytester, store, bug.plant(STORES[store]["source"]), bug.contract)
 

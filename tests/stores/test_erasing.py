@@ -27,7 +27,7 @@ from orbiter.memory import (
 from orbiter.memory.backends.postgres import erase
 from orbiter.memory.backends.sql.store import SQLMemoryStore
 from orbiter.memory.backends.sqlite import erase as erasing
-from orbiter.memory.backends.sqlite import file_checks, maintenance, scrub
+from orbiter.memory.backends.sqlite import file_checks, maintenance
 from orbiter.memory.backends.sqlite.term_index import owner
 from orbiter.memory.embeddings import CachedEmbeddings
 from orbiter.memory.errors import AccessError, EmptyFilterError
@@ -149,7 +149,7 @@ async def test_what_is_found_again_in_an_index_is_told(
     store: SQLiteMemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as skipping:
-        skipping.setattr(scrub, "merge_some", lambda *_, **__: False)
+        skipping.setattr(erasing, "merge_some", lambda *_, **__: False)
         skipping.setattr(erasing, "unmerged", lambda *_, **__: [])  # the bytes tell it, too
         done = await store.erase(metadata=MemoryMetadata(user_id=ALICE.user_id))
 
@@ -237,7 +237,7 @@ async def test_a_reader_who_began_before_is_told_and_waited_for(
 KILLED = """
 import asyncio, os, signal, sys
 from orbiter.memory import MemoryMetadata, SQLiteMemoryStore
-from orbiter.memory.backends.sqlite import scrub as scrubbing
+from orbiter.memory.backends.sqlite import erase as scrubbing
 
 async def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)

@@ -28,7 +28,8 @@ from orbiter.memory import (
 from orbiter.memory.backends.postgres import recall as postgres_recall
 from orbiter.memory.backends.postgres import schema as postgres_schema
 from orbiter.memory.backends.sql.rows import decode, encode
-from orbiter.memory.backends.sqlite import expiry
+from orbiter.memory.backends.sqlite import idle_tasks
+from orbiter.memory.backends.sqlite import migrations as sqlite_migrations
 from orbiter.memory.backends.sqlite import schema as sqlite_schema
 from orbiter.memory.model import dump_item, load_item
 from orbiter.memory.model.copying import copy_item
@@ -108,7 +109,7 @@ async def _fill(kept: Kept) -> None:
 async def test_sqlite_shows_nothing_that_is_over_and_sweeps_every_trace_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(expiry, "sweep_some", lambda _: 0)  # only when it is asked to
+    monkeypatch.setattr(idle_tasks, "sweep_some", lambda _: 0)  # only when it is asked to
     path = tmp_path / "memory.db"
     async with SQLiteMemoryStore(path, embeddings=EMBEDDINGS) as store:
         kept = Kept(store, path)
@@ -199,7 +200,7 @@ async def _nothing_is_left(kept: Kept, *tables: str) -> None:
 async def test_a_file_that_cannot_be_written_shows_nothing_that_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(expiry, "sweep_some", lambda _: 0)  # before it cannot be written
+    monkeypatch.setattr(idle_tasks, "sweep_some", lambda _: 0)  # before it cannot be written
     path = tmp_path / "memory.db"
     async with SQLiteMemoryStore(path, embeddings=EMBEDDINGS, busy_timeout=0.05) as store:
         kept = Kept(store, path)
@@ -271,10 +272,10 @@ async def test_a_users_facts_are_read_from_an_index_of_their_own(postgres_dsn: s
 
 
 async def test_files_of_every_past_version_learn_to_expire(tmp_path: Path) -> None:
-    for version in range(1, len(sqlite_schema.MIGRATIONS)):
+    for version in range(1, len(sqlite_migrations.MIGRATIONS)):
         path = tmp_path / f"{version}.db"
         with closing(sqlite3.connect(path)) as file, file:
-            for script in sqlite_schema.MIGRATIONS[:version]:
+            for script in sqlite_migrations.MIGRATIONS[:version]:
                 file.executescript(script)
             file.execute(f"PRAGMA user_version = {version}")
             file.execute(f"PRAGMA application_id = {sqlite_schema.APPLICATION}")
@@ -324,8 +325,8 @@ async def test_databases_of_every_past_version_learn_to_expire(
 SWEEPS = """
 import asyncio, sys
 from orbiter.memory import SQLiteMemoryStore
-from orbiter.memory.backends.sqlite import expiry
-expiry.CHUNK = 8
+from orbiter.memory.backends.sqlite import idle_tasks
+idle_tasks.EXPIRED_CHUNK = 8
 async def main():
     async with SQLiteMemoryStore(sys.argv[1]) as store:
         print("sweeping", flush=True)

@@ -29,7 +29,7 @@ from orbiter.memory import (
     ToolMemory,
 )
 from orbiter.memory.backends.sql import original_rows
-from orbiter.memory.backends.sqlite import originals
+from orbiter.memory.backends.sqlite import setup
 from orbiter.memory.errors import StorageError, TransferError
 from orbiter.memory.transfer import import_file, migrate
 
@@ -251,7 +251,7 @@ def adopt_and_die(pipe: Connection, path: str, rows: int) -> None:
         left -= 1
         return adopted(row)
 
-    originals.adopted = mortal  # type: ignore[attr-defined]  # where it is used
+    setup.adopted = mortal  # type: ignore[attr-defined]  # where it is used
     asyncio.run(SQLiteMemoryStore(path).init())
     pipe.send("adopted")
 

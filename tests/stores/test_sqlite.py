@@ -11,7 +11,7 @@ import pytest
 
 from orbiter.memory import HumanMemory, MemoryMetadata, ShortTermMemoryManager, SQLiteMemoryStore
 from orbiter.memory.backends.sql.operations import Operations
-from orbiter.memory.backends.sqlite import schema
+from orbiter.memory.backends.sqlite import migrations
 from orbiter.memory.backends.sqlite.dialect import SQLiteDialect
 from orbiter.memory.errors import StorageError
 from orbiter.memory.model import Query
@@ -163,18 +163,18 @@ async def test_a_migration_is_applied_once_to_an_older_file(
     async with SQLiteMemoryStore(path) as old:
         await old.add(HumanMemory(id="one", content="kept"))
     second = "CREATE TABLE memory_more (n INTEGER); INSERT INTO memory_more VALUES (1);"
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, second))
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, second))
 
     for _ in range(2):
         async with SQLiteMemoryStore(path) as new:
             found = await new.get("one")
             assert found is not None
             assert found.content == "kept"
-            assert (await new.stats()).schema == len(schema.MIGRATIONS)
+            assert (await new.stats()).schema == len(migrations.MIGRATIONS)
 
     assert _by_hand(path, "SELECT n FROM memory_more") == [(1,)]
     monkeypatch.undo()
-    with pytest.raises(StorageError, match=f"schema {len(schema.MIGRATIONS) + 1}"):
+    with pytest.raises(StorageError, match=f"schema {len(migrations.MIGRATIONS) + 1}"):
         await SQLiteMemoryStore(path).init()
 
 
@@ -185,8 +185,8 @@ async def nothing(_: SQLiteMemoryStore) -> None:
 async def test_a_file_of_every_past_version_is_brought_up_to_date(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for version in range(1, len(schema.MIGRATIONS)):
-        monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:version])
+    for version in range(1, len(migrations.MIGRATIONS)):
+        monkeypatch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:version])
         monkeypatch.setattr(SQLiteMemoryStore, "_begin_audit", nothing)  # there was none then
         old_path = path.with_name(f"{version}.db")
         async with SQLiteMemoryStore(old_path) as old:
@@ -209,7 +209,7 @@ async def test_a_migration_that_fails_changes_nothing(
     async with SQLiteMemoryStore(path) as old:
         await old.add(HumanMemory(id="one", content="kept"))
     broken = "CREATE TABLE memory_more (n INTEGER); INSERT INTO nowhere VALUES (1);"
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, broken))
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, broken))
 
     with pytest.raises(StorageError, match="nowhere"):
         await SQLiteMemoryStore(path).init()
@@ -409,7 +409,7 @@ async def test_stats_count_what_is_there(store: SQLiteMemoryStore) -> None:
     found = await store.stats()
 
     assert (found.items, found.deleted, found.versions, found.unindexed) == (4, 1, 2, 5)
-    assert (found.schema, found.bytes > 4096) == (len(schema.MIGRATIONS), True)
+    assert (found.schema, found.bytes > 4096) == (len(migrations.MIGRATIONS), True)
     await store.optimize()
     assert (await store.stats()).unindexed == 0
 
@@ -437,7 +437,7 @@ async def test_texts_folded_by_another_unicode_version_are_read_until_repaired(
 async def test_without_trigrams_everything_works_and_finds_the_same(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schema, "WORDS", schema.WORDS.replace("trigram", "unheardof"))
+    monkeypatch.setattr(migrations, "WORDS", migrations.WORDS.replace("trigram", "unheardof"))
     async with SQLiteMemoryStore(path) as store:
         await store.add_many([HumanMemory(id=f"i{n}", content=f"ÄPFEL {n}") for n in range(600)])
         await store.optimize()

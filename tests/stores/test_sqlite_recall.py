@@ -10,7 +10,14 @@ import pytest
 from tests.stores.recall_reference import Detailed, check_details, check_meaning, check_words
 
 from orbiter.memory import HumanMemory, MemoryMetadata, SQLiteMemoryStore
-from orbiter.memory.backends.sqlite import schema, term_index, term_search, vector_cache, vectors
+from orbiter.memory.backends.sqlite import (
+    migrations,
+    schema,
+    term_index,
+    term_search,
+    vector_cache,
+    vectors,
+)
 from orbiter.memory.model.query import Query
 from orbiter.memory.text import words
 
@@ -148,7 +155,7 @@ async def test_a_file_of_version_2_is_indexed_after_it_is_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "old.db"
-    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
+    monkeypatch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:2])
 
     async def nothing(_: SQLiteMemoryStore) -> None:
         """Do what such a store did about a log: there was none."""
@@ -161,7 +168,7 @@ async def test_a_file_of_version_2_is_indexed_after_it_is_opened(
     assert by_hand(path, "PRAGMA user_version") == [(2,)]
 
     async with SQLiteMemoryStore(path, embeddings=EMBEDDINGS) as store:
-        assert (await store.stats()).schema == len(schema.MIGRATIONS)
+        assert (await store.stats()).schema == len(migrations.MIGRATIONS)
         await check(store)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orbiter.memory import HumanMemory, SQLiteMemoryStore
-from orbiter.memory.backends.sqlite.busy_timeout import Patience
+from orbiter.memory.backends.sqlite.writer_thread import Patience
 from orbiter.memory.errors import MemoryTimeoutError
 
 PATIENCE = 0.4

@@ -8,8 +8,8 @@ from typing import Any
 
 from orbiter.memory.backends.sql.erase_probes import Probes
 from orbiter.memory.backends.sqlite.connection_manager import SQLiteFile
-from orbiter.memory.backends.sqlite.index_cleanup import forget_some
-from orbiter.memory.backends.sqlite.scrub import scrub
+from orbiter.memory.backends.sqlite.erase import scrub
+from orbiter.memory.backends.sqlite.idle_tasks import forget_some
 from orbiter.memory.episodic.protocol import PAGE, Episode, Found, Span
 from orbiter.memory.model.protocols import Clock
 from orbiter.memory.model.reports import Erasure

@@ -19,7 +19,7 @@ def read(
     rows = yield Statement(
         f"SELECT m.id, d.details FROM (SELECT id, {dialect.owner} AS user_key"
         f" FROM {dialect.everything} WHERE id = ANY($1::text[]) AND deleted = 0"
-        f" AND {dialect.living()} OFFSET 0) AS m,"
+        f" AND {dialect.not_expired()} OFFSET 0) AS m,"
         " LATERAL (SELECT passage, details FROM memory_details AS d WHERE d.user_key = m.user_key"
         f" AND d.id = m.id AND d.model = $2 AND d.passage <> {NO_VECTORS} OFFSET 0) AS d"
         " WHERE EXISTS (SELECT 1 FROM memory_models WHERE number = $2)"

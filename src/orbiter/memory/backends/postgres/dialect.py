@@ -8,8 +8,11 @@ from typing import Any
 from orbiter.memory.backends.postgres.case_folding import folded
 from orbiter.memory.backends.postgres.conversation_locks import conversation_locks
 from orbiter.memory.backends.postgres.migration_2 import LOCKED
-from orbiter.memory.backends.postgres.not_expired import living, over
-from orbiter.memory.backends.postgres.record_writer import PartitionedKeeping, PostgresKeeping
+from orbiter.memory.backends.postgres.not_expired import not_expired, over
+from orbiter.memory.backends.postgres.record_writer import (
+    PartitionedRecordWriter,
+    PostgresRecordWriter,
+)
 from orbiter.memory.backends.postgres.schema import DIGEST, FOLDED, field
 from orbiter.memory.backends.postgres.where import PostgresWording
 from orbiter.memory.backends.sql import operations
@@ -38,7 +41,7 @@ BATCH = 2000
 MOST_TEXT = 4 * 2**20
 """Characters in one statement of `add_many`."""
 
-_LIVES = living("m.")
+_LIVES = not_expired("m.")
 _NEXT = f"CASE WHEN m.deleted = 1 OR NOT {_LIVES} THEN <next> ELSE m.seq END"
 _MOVED_TO = _NEXT.replace("<next>", "nextval('memory_items_seq')")
 _CREATED = f"CASE WHEN {_LIVES} THEN m.created_at ELSE <given>.created_at END"
@@ -82,11 +85,11 @@ class PostgresDialect(Dialect):
     """Whole tables: an id is unique by the primary key."""
 
     place = "seq"
-    keeping = PostgresKeeping()
+    record_writer = PostgresRecordWriter()
     # As text, whatever a caller's own pool makes of jsonb.
     columns = ", ".join(READ).replace("metadata", "metadata::text AS metadata")
     now = "clock_timestamp()"
-    lock = " FOR UPDATE"
+    for_update = " FOR UPDATE"
     owner = "coalesce(metadata->>'user_id', '')"
     """Whom a row belongs to, as the tables of what is derived name it."""
 
@@ -128,14 +131,14 @@ class PostgresDialect(Dialect):
         """Return the condition that picks the rows of ids."""
         return f"id = ANY ({args.bind(list(item_ids))}::text[])"
 
-    def hold_several(self, item_ids: Sequence[str]) -> Steps[None]:
+    def lock_rows(self, item_ids: Sequence[str]) -> Steps[None]:
         """Lock in the order of ids, as a batch is written."""
         yield Statement(
             "SELECT 1 FROM memory_items WHERE id = ANY ($1::text[]) ORDER BY id FOR UPDATE",
             [list(item_ids)],
         )
 
-    def claim(self, item_ids: Sequence[str]) -> Steps[None]:
+    def reserve(self, item_ids: Sequence[str]) -> Steps[None]:
         """Lock the ids themselves: a row that is not there cannot be locked."""
         yield Statement(
             "SELECT pg_advisory_xact_lock(hashtextextended(id, 0)) FROM"
@@ -172,9 +175,9 @@ class PostgresDialect(Dialect):
         """Return the condition that a scope field has no value."""
         return f"{field(name)} IS NULL"
 
-    def living(self, item: str = "memory_items") -> str:
+    def not_expired(self, item: str = "memory_items") -> str:
         """Return a condition that looks at the first bytes of what a row has beside its text."""
-        return living(f"{item}.")
+        return not_expired(f"{item}.")
 
     def counting(self, where: str) -> str:
         """Count all and take off what is over: the others are not looked at one by one."""
@@ -258,7 +261,7 @@ class PostgresDialect(Dialect):
         """Tell whether one statement writes all of *rows*."""
         return len(list(_waves(rows))) == 1
 
-    def queue(self, rows: Sequence[Row]) -> Steps[None]:
+    def lock_conversations(self, rows: Sequence[Row]) -> Steps[None]:
         """Wait for one's turn in the conversations of *rows*, before anything else is locked."""
         locks = conversation_locks(rows)
         if locks:
@@ -274,7 +277,7 @@ class PostgresDialect(Dialect):
         if self.is_one(rows):
             yield from self._put(rows, again=again, locks=conversation_locks(rows))
         else:
-            yield from self.queue(rows)
+            yield from self.lock_conversations(rows)
             yield from self.add_many(rows)
 
     def add_many(self, rows: Sequence[Row]) -> Steps[None]:
@@ -362,7 +365,7 @@ class PartitionedDialect(PostgresDialect):
 
     everything = "memory_ids JOIN memory_items USING (user_key, id)"
     owner = "user_key"
-    keeping = PartitionedKeeping()
+    record_writer = PartitionedRecordWriter()
 
     def is_item(self, owner: str, item_id: str, item: str) -> str:
         """Return a condition that the primary key serves."""
@@ -372,7 +375,7 @@ class PartitionedDialect(PostgresDialect):
         """Look at the end outside: inside, it is planned for each partition."""
         return (
             f"SELECT {self.columns} FROM (SELECT * FROM memory_items WHERE {where} OFFSET 0)"
-            f" AS memory_items WHERE {self.living()}"
+            f" AS memory_items WHERE {self.not_expired()}"
         )
 
     def counting(self, where: str) -> str:
@@ -412,7 +415,7 @@ class PartitionedDialect(PostgresDialect):
         there = f"SELECT user_key, id FROM memory_ids WHERE {super().by_ids(args, item_ids)}"
         return f"(user_key, id) IN ({there})"
 
-    def hold_several(self, item_ids: Sequence[str]) -> Steps[None]:
+    def lock_rows(self, item_ids: Sequence[str]) -> Steps[None]:
         """Lock ids before their rows, in their order, as every write does."""
         yield Statement(
             "SELECT 1 FROM memory_ids WHERE id = ANY ($1::text[]) ORDER BY id FOR UPDATE",
@@ -450,7 +453,7 @@ class PartitionedDialect(PostgresDialect):
         """Tell whether one statement writes all of *rows*; several may have to move."""
         return len(rows) == 1
 
-    def hold(self, item_id: str) -> Steps[None]:
+    def lock_row(self, item_id: str) -> Steps[None]:
         """Lock the id before its row, as every write does: else two could wait for each other."""
         yield Statement("SELECT 1 FROM memory_ids WHERE id = $1 FOR UPDATE", [item_id])
 

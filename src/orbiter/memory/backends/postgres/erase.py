@@ -80,7 +80,7 @@ def remove(dialect: PostgresDialect, wanted: dict[Any, str], span: Span | None) 
     With *span*, only those whose ids are within it; without, also what names the scope elsewhere.
     """
     # All at once, in the order in which everybody locks: items that are another's by now, too.
-    yield from dialect.hold_several((yield from erase.ids_of(dialect, wanted, span)))
+    yield from dialect.lock_rows((yield from erase.ids_of(dialect, wanted, span)))
     args = Args(dialect)
     where = scoped(dialect, wanted, args, span)
     vectors = yield Statement(

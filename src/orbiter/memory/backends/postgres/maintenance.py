@@ -1,7 +1,7 @@
 """What looking after the tables of a Postgres store asks the server, as steps."""
 
 from orbiter.memory.backends.postgres import migration_2, schema
-from orbiter.memory.backends.postgres.not_expired import living
+from orbiter.memory.backends.postgres.not_expired import not_expired
 from orbiter.memory.backends.sql.dialect import Rows, Statement, Steps
 from orbiter.memory.backends.sql.store import CHUNK
 
@@ -11,8 +11,8 @@ __all__ = ["folded_texts", "forget_commits", "invalid_indexes", "refold", "stats
 def stats() -> Steps[Rows]:
     return (
         yield Statement(
-            f"SELECT (SELECT count(*) FROM memory_items WHERE deleted = 0 AND {living()}),"
-            f" (SELECT count(*) FROM memory_items WHERE deleted = 1 AND {living()}),"
+            f"SELECT (SELECT count(*) FROM memory_items WHERE deleted = 0 AND {not_expired()}),"
+            f" (SELECT count(*) FROM memory_items WHERE deleted = 1 AND {not_expired()}),"
             " (SELECT count(*) FROM memory_versions WHERE memory_type IS NOT NULL),"
             " (SELECT sum(pg_total_relation_size(relid))::bigint FROM"
             " (SELECT to_regclass(name)::oid FROM unnest($1::text[]) AS name UNION ALL"

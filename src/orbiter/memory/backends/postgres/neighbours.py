@@ -22,7 +22,7 @@ def around(dialect: PostgresDialect, item_ids: Sequence[str], span: int) -> Step
         # Each is an index of its own, and only one of them is read.
         sides += [
             f"(SELECT {columns} FROM memory_items AS m WHERE {condition} AND m.deleted = 0"
-            f" AND {dialect.living('m')} AND {_beyond(sign, is_talk)}"
+            f" AND {dialect.not_expired('m')} AND {_beyond(sign, is_talk)}"
             f" ORDER BY {_order(way, is_talk)} LIMIT $2)"
             for condition, is_talk in _ways(dialect)
         ]
@@ -30,7 +30,8 @@ def around(dialect: PostgresDialect, item_ids: Sequence[str], span: int) -> Step
         f"SELECT h.n, around.* FROM (SELECT n, id, {dialect.owner} AS user_key,"
         " metadata->>'user_id' AS user_id, metadata->>'session_id' AS session_id, created_at, seq"
         f" FROM unnest($1::text[]) WITH ORDINALITY AS asked (id, n)"
-        f" JOIN {dialect.everything} USING (id) WHERE deleted = 0 AND {dialect.living()}) AS h,"
+        f" JOIN {dialect.everything} USING (id)"
+        f" WHERE deleted = 0 AND {dialect.not_expired()}) AS h,"
         f" LATERAL ({' UNION ALL '.join(sides)}) AS around ORDER BY h.n",
         [list(item_ids), span],
     )

@@ -2,7 +2,7 @@
 
 from orbiter.memory.backends.sql.rows import END_WIDTH, ENDS
 
-__all__ = ["NOW", "end", "has_end", "living", "over"]
+__all__ = ["NOW", "end", "has_end", "not_expired", "over"]
 
 NOW = "to_char(statement_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"+00:00\"')"
 """The present instant as `extra_json` has it; one for all rows of a statement."""
@@ -26,7 +26,7 @@ def over(row: str = "memory_items.") -> str:
     return f"{has_end(row)} AND {end(row)} <= {NOW}"
 
 
-def living(row: str = "memory_items.") -> str:
+def not_expired(row: str = "memory_items.") -> str:
     """Return the condition that an item is not over.
 
     As a CASE: of what it is made of, the planner would ask for each index whether it follows.

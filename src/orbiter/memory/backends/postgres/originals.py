@@ -69,7 +69,7 @@ async def move_rows(driver: Driver, connection: Any, layout: Layout) -> None:
     await driver.execute(connection, "SET LOCAL TimeZone = 'UTC'")
     await driver.execute(connection, _ROWS.format(KEPT))
     while rows := await driver.do(connection, Statement(f"FETCH {CHUNK} FROM memory_originals")):
-        await driver.run(connection, dialect.keeping.insert([adopted(row) for row in rows]))
+        await driver.run(connection, dialect.record_writer.insert([adopted(row) for row in rows]))
     await driver.execute(connection, "CLOSE memory_originals")
     for table in held:
         await driver.execute(connection, f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY")

@@ -7,13 +7,12 @@ from typing import Any, TypeVar
 from orbiter.memory.backends.postgres.case_folding import folded
 from orbiter.memory.backends.postgres.migration_2 import LOCKED, OWNER, columns
 from orbiter.memory.backends.postgres.schema import DIGEST
-from orbiter.memory.backends.sql.dialect import Args, Dialect, Statement, Steps
-from orbiter.memory.backends.sql.records import Keeping
+from orbiter.memory.backends.sql.dialect import Args, Dialect, RecordWriter, Statement, Steps
 from orbiter.memory.backends.sql.rows import READ, Row, iso
 from orbiter.memory.backends.sql.stored_records import Kept, KeptVersion, Note, moment
 from orbiter.memory.errors import AccessError
 
-__all__ = ["BATCH", "MOST_TEXT", "MOVING", "PartitionedKeeping", "PostgresKeeping"]
+__all__ = ["BATCH", "MOST_TEXT", "MOVING", "PartitionedRecordWriter", "PostgresRecordWriter"]
 
 _Row = TypeVar("_Row", bound=tuple[Any, ...])
 
@@ -99,7 +98,7 @@ def _spelled(column: str) -> str:
     )
 
 
-class PostgresKeeping(Keeping):
+class PostgresRecordWriter(RecordWriter):
     """Whole tables."""
 
     # One by one: else every page reads all versions, to join them at once.
@@ -139,7 +138,7 @@ class PostgresKeeping(Keeping):
         where = dialect.by_ids(args, item_ids)
         known = yield Statement(f"SELECT count(*) FROM memory_items WHERE {where}", args)
         if known[0][0] == len(item_ids):
-            yield from dialect.hold_several(item_ids)
+            yield from dialect.lock_rows(item_ids)
             return set()
         kept = [keep(item_id) for item_id in item_ids]
         batches = list(_cut(kept))
@@ -215,7 +214,7 @@ class PostgresKeeping(Keeping):
             yield Statement(_INSERT_NOTES, list(zip(*dated, strict=True)))
 
 
-class PartitionedKeeping(PostgresKeeping):
+class PartitionedRecordWriter(PostgresRecordWriter):
     """Tables cut by user: `memory_ids` says where an id is."""
 
     _insert = (

@@ -23,7 +23,7 @@ def read(
         rows = yield Statement(
             f"SELECT id, {value} FROM (SELECT id, {dialect.owner} AS user_key"
             f" FROM {dialect.everything} WHERE id = ANY($1::text[]) AND deleted = 0"
-            f" AND {dialect.living()}) AS m"
+            f" AND {dialect.not_expired()}) AS m"
             f" JOIN memory_vectors USING (user_key, id) WHERE model = {model.key}"
             " AND NOT EXISTS (SELECT 1 FROM memory_pending AS p"
             " WHERE p.user_key = m.user_key AND p.id = m.id) ORDER BY id, passage",

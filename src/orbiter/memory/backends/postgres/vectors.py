@@ -205,7 +205,7 @@ class Nearest:
         rows = yield Statement(
             f"SELECT {self._dialect.columns} FROM (SELECT m.* FROM unnest($1::text[], $2::text[])"
             f" AS b (user_key, id) JOIN memory_items AS m ON {self._dialect.beside('b', 'm')})"
-            f" AS memory_items WHERE deleted = 0 AND {self._dialect.living()}",
+            f" AS memory_items WHERE deleted = 0 AND {self._dialect.not_expired()}",
             columns(keys, 2),
         )
         found = {row[0]: row for row in rows}
@@ -227,7 +227,7 @@ def similarities(
         rows = yield Statement(
             f"SELECT id, {value} FROM (SELECT id, {dialect.owner} AS user_key"
             f" FROM {dialect.everything} WHERE id = ANY($1::text[]) AND deleted = 0"
-            f" AND {dialect.living()}) AS m"
+            f" AND {dialect.not_expired()}) AS m"
             f" JOIN memory_vectors USING (user_key, id) WHERE model = {model.key}"
             " AND NOT EXISTS (SELECT 1 FROM memory_pending AS p"
             " WHERE p.user_key = m.user_key AND p.id = m.id)",

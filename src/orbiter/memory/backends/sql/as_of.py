@@ -76,7 +76,7 @@ def _select(
 ) -> Statement:
     args = Args(dialect)
     at = args.bind(dialect.instant(moment))
-    conditions = [f"deleted = {deleted}", *dialect.scope(asked.wanted, args), dialect.living()]
+    conditions = [f"deleted = {deleted}", *dialect.scope(asked.wanted, args), dialect.not_expired()]
     if item_ids is not None:
         conditions.append(dialect.by_ids(args, item_ids))
     if last is not None:

@@ -1,21 +1,19 @@
-"""What the two SQL databases say differently, as the abstract `Dialect`, and steps of operations.
+"""`Dialect` and `RecordWriter`: what the two SQL databases say differently; steps of operations.
 
 An operation is a generator of `Steps`: it yields statements and is sent their rows.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from orbiter.memory.backends.sql.rows import READ, Row
+from orbiter.memory.backends.sql.stored_records import Kept, KeptVersion, Note
 from orbiter.memory.model.filters import Condition
 from orbiter.memory.model.query import Order, Query
 
-if TYPE_CHECKING:
-    from orbiter.memory.backends.sql.records import Keeping
-
-__all__ = ["Args", "Dialect", "Filter", "Rows", "Statement", "Steps"]
+__all__ = ["Args", "Dialect", "Filter", "RecordWriter", "Rows", "Statement", "Steps"]
 
 _T = TypeVar("_T")
 
@@ -64,11 +62,11 @@ class Dialect(ABC):
     """The column that counts insertions."""
     now: ClassVar[str]
     """The present instant, as a time is written."""
-    lock: ClassVar[str]
+    for_update: ClassVar[str]
     """Ends a SELECT whose row no one else may change before the transaction ends."""
     columns: ClassVar[str] = ", ".join(READ)
     """How the columns `READ` are read."""
-    keeping: "ClassVar[Keeping]"
+    record_writer: "ClassVar[RecordWriter]"
     """How it writes items with all they were."""
     everything: ClassVar[str] = "memory_items"
     """Where all rows can be read in the order of their ids."""
@@ -103,23 +101,23 @@ class Dialect(ABC):
         """Return the condition that a scope field has no value."""
 
     @abstractmethod
-    def living(self, item: str = "memory_items") -> str:
+    def not_expired(self, item: str = "memory_items") -> str:
         """Return the condition that the row called *item* is of an item that is not over.
 
         Whoever reads items states it, deleted ones included.
         """
 
-    def living_among(self) -> str:
+    def none_expired(self) -> str:
         """Return the same of `memory_items`, where a statement looks at many rows."""
-        return self.living()
+        return self.not_expired()
 
     def reading(self, where: str) -> str:
         """Return a statement that reads the one row that *where* picks, if it is not over."""
-        return f"SELECT {self.columns} FROM memory_items WHERE {where} AND {self.living()}"
+        return f"SELECT {self.columns} FROM memory_items WHERE {where} AND {self.not_expired()}"
 
     def counting(self, where: str) -> str:
         """Return a statement that counts the rows of items that are not over."""
-        return f"SELECT count(*) FROM memory_items WHERE {where} AND {self.living_among()}"
+        return f"SELECT count(*) FROM memory_items WHERE {where} AND {self.none_expired()}"
 
     @abstractmethod
     def sweep(self, count: int) -> Steps[int]:
@@ -144,7 +142,7 @@ class Dialect(ABC):
     def add_many(self, rows: Sequence[Row]) -> Steps[None]:
         """Upsert *rows* in order."""
 
-    def hold(self, item_id: str) -> Steps[None]:  # noqa: ARG002
+    def lock_row(self, item_id: str) -> Steps[None]:  # noqa: ARG002
         """Lock what must be locked before the row of an id."""
         yield from ()
 
@@ -156,15 +154,15 @@ class Dialect(ABC):
     def by_ids(self, args: Args, item_ids: Sequence[str]) -> str:
         """Return the condition that picks the rows of ids."""
 
-    def hold_several(self, item_ids: Sequence[str]) -> Steps[None]:  # noqa: ARG002
+    def lock_rows(self, item_ids: Sequence[str]) -> Steps[None]:  # noqa: ARG002
         """Lock the rows of ids in an order in which no two callers wait for each other."""
         yield from ()
 
-    def queue(self, rows: Sequence[Row]) -> Steps[None]:  # noqa: ARG002
+    def lock_conversations(self, rows: Sequence[Row]) -> Steps[None]:  # noqa: ARG002
         """Wait until nobody else adds to the conversations of *rows*: places go by commits."""
         yield from ()
 
-    def claim(self, item_ids: Sequence[str]) -> Steps[None]:  # noqa: ARG002
+    def reserve(self, item_ids: Sequence[str]) -> Steps[None]:  # noqa: ARG002
         """Keep others who claim one of these ids waiting, whether it has a row yet or not."""
         yield from ()
 
@@ -175,3 +173,50 @@ class Dialect(ABC):
     @abstractmethod
     def purge(self, condition: str, args: Sequence[Any]) -> Steps[int]:
         """Remove rows for good, with their versions and from every search structure."""
+
+
+class RecordWriter(ABC):
+    """How one database writes records: items with all they were, exactly."""
+
+    arrivals = (
+        "LEFT JOIN (SELECT id AS noted, ended_at AS came, ended_by AS came_by"
+        " FROM memory_versions WHERE version = 0) AS b ON b.noted = i.id"
+    )
+    """How rows called `i` get to know when they came, and by whom: `came` and `came_by`."""
+
+    def columns(self, dialect: Dialect) -> str:
+        """Return how the columns `READ` are read; times may be read as text."""
+        return dialect.columns
+
+    def instant(self, column: str) -> str:
+        """Return how a time is read."""
+        return column
+
+    @abstractmethod
+    def versions_of(self, args: Args, item_ids: Sequence[str]) -> str:
+        """Return the condition that picks the rows of `memory_versions` of ids."""
+
+    def take(
+        self,
+        dialect: Dialect,
+        item_ids: Sequence[str],
+        keep: Callable[[str], Kept],  # noqa: ARG002
+    ) -> Steps[set[str]]:
+        """Lock what has these ids; return those that were written here, as they had no row.
+
+        *keep* tells what is written of an id.
+        """
+        yield from dialect.lock_rows(item_ids)
+        return set()
+
+    @abstractmethod
+    def insert(self, kept: Sequence[Kept]) -> Steps[None]:
+        """Write items that are not there, in order."""
+
+    @abstractmethod
+    def replace(self, kept: Sequence[Kept]) -> Steps[None]:
+        """Write items in the place of those that are there, which lose their versions."""
+
+    @abstractmethod
+    def add_past(self, versions: Sequence[KeptVersion], notes: Sequence[Note]) -> Steps[None]:
+        """Write what items were, and when they came."""

@@ -168,7 +168,7 @@ class SQLLasting(SQLAudit):
         only = None if item_ids is None else check_several_ids(item_ids)
         found: list[Record] = [
             *await self._read(
-                lambda: sql_records.page(dialect, dialect.keeping, wanted, last, limit, only)
+                lambda: sql_records.page(dialect, dialect.record_writer, wanted, last, limit, only)
             )
         ]
         if self._logs_reads:
@@ -201,7 +201,7 @@ class SQLLasting(SQLAudit):
             self._audited(
                 lambda: sql_records.put(
                     dialect,
-                    dialect.keeping,
+                    dialect.record_writer,
                     given,
                     wanted,
                     exact_extra=self._exact_extra,

@@ -28,7 +28,7 @@ def around(dialect: Dialect, item_ids: Sequence[str], span: int) -> Steps[list[R
     stretches: list[Rows] = []
     for item_id in item_ids:
         args = Args(dialect)
-        where = [dialect.by_id(args, item_id), "deleted = 0", dialect.living()]
+        where = [dialect.by_id(args, item_id), "deleted = 0", dialect.not_expired()]
         here = yield _select(dialect, where, args)
         if here:
             before = yield from _side(dialect, here[0], "<", span)
@@ -42,7 +42,7 @@ def _side(dialect: Dialect, row: Sequence[Any], sign: str, span: int) -> Steps[R
         return []
     args, who = Args(dialect), decode(row[: len(READ)]).metadata
     given = {name: getattr(who, name) for name in _CONVERSATION}
-    where = ["deleted = 0", dialect.living()]
+    where = ["deleted = 0", dialect.not_expired()]
     where += dialect.scope(
         {name: value for name, value in given.items() if value is not None}, args
     )

@@ -54,7 +54,7 @@ class Operations:
         wanted: Mapping[Any, str] | None = None,
     ) -> Steps[None]:
         """Upsert a row, if it is still the expected version, and over what is as *wanted* only."""
-        yield from self._dialect.queue([row])
+        yield from self._dialect.lock_conversations([row])
         if wanted:
             yield from self._check_owner([row.id], wanted)
         if expected_version is not None:
@@ -66,11 +66,11 @@ class Operations:
 
     def _add_expected(self, row: Row, expected: int) -> Steps[None]:
         dialect, args = self._dialect, Args(self._dialect)
-        yield from dialect.hold(row.id)
+        yield from dialect.lock_row(row.id)
         where = dialect.by_id(args, row.id)
         rows = yield Statement(
-            f"SELECT CASE WHEN {dialect.living()} THEN version ELSE 0 END, deleted"
-            f" FROM memory_items WHERE {where}{dialect.lock}",
+            f"SELECT CASE WHEN {dialect.not_expired()} THEN version ELSE 0 END, deleted"
+            f" FROM memory_items WHERE {where}{dialect.for_update}",
             args,
         )
         version, deleted = rows[0] if rows else (0, 0)
@@ -85,7 +85,7 @@ class Operations:
         self, rows: Sequence[Row], by: str | None, wanted: Mapping[Any, str] | None = None
     ) -> Steps[None]:
         """Upsert rows in order, all or none, and over what is as *wanted* only."""
-        yield from self._dialect.queue(rows)
+        yield from self._dialect.lock_conversations(rows)
         if wanted:
             yield from self._check_owner([row.id for row in rows], wanted)
         yield from self._dialect.add_many(rows)
@@ -95,17 +95,17 @@ class Operations:
     def insert(self, rows: Sequence[Row], by: str | None) -> Steps[bool]:
         """Write rows, all or none, if none of their ids is used; tell whether they are written."""
         dialect, ids = self._dialect, [row.id for row in rows]
-        yield from dialect.queue(rows)
-        yield from dialect.claim(ids)
+        yield from dialect.lock_conversations(rows)
+        yield from dialect.reserve(ids)
         args = Args(dialect)
         where = dialect.by_ids(args, ids)
-        lives = f"CASE WHEN {dialect.living()} THEN 1 ELSE 0 END"
+        lives = f"CASE WHEN {dialect.not_expired()} THEN 1 ELSE 0 END"
         there = yield Statement(f"SELECT {lives} FROM memory_items WHERE {where}", args)
         if any(row[0] for row in there):
             return False
         if there:
             args = Args(dialect)
-            over = f"{dialect.by_ids(args, ids)} AND NOT {dialect.living()}"
+            over = f"{dialect.by_ids(args, ids)} AND NOT {dialect.not_expired()}"
             yield from dialect.purge(over, args)
         yield from dialect.add_many(rows)
         # Who does not claim an id may have written it meanwhile.
@@ -121,15 +121,15 @@ class Operations:
     def used(self, item_ids: Sequence[str]) -> Steps[set[str]]:
         """Return the ids of items that are there or deleted, and not over."""
         args = Args(self._dialect)
-        where = f"{self._dialect.by_ids(args, item_ids)} AND {self._dialect.living()}"
+        where = f"{self._dialect.by_ids(args, item_ids)} AND {self._dialect.not_expired()}"
         rows = yield Statement(f"SELECT id FROM memory_items WHERE {where}", args)
         return {row[0] for row in rows}
 
     def _check_owner(self, item_ids: Sequence[str], wanted: Mapping[Any, str]) -> Steps[None]:
         """Refuse ids of items, deleted ones included, whose scope fields are not as wanted."""
-        yield from self._dialect.claim(item_ids)
+        yield from self._dialect.reserve(item_ids)
         args = Args(self._dialect)
-        where = f"{self._dialect.by_ids(args, item_ids)} AND {self._dialect.living()}"
+        where = f"{self._dialect.by_ids(args, item_ids)} AND {self._dialect.not_expired()}"
         rows = yield self._select(where, args)
         for row in rows:
             whose = decode(row).metadata
@@ -148,7 +148,7 @@ class Operations:
         """Soft-delete one item, if it is still the expected version; tell whether it was there."""
         args = Args(self._dialect)
         where = f"deleted = 0 AND {self._dialect.by_id(args, item_id)}"
-        where += f" AND {self._dialect.living()}"
+        where += f" AND {self._dialect.not_expired()}"
         if expected_version is not None:
             where += f" AND version = {args.bind(expected_version)}"
         if (yield from self._mark(1, where, args, by)):
@@ -161,17 +161,17 @@ class Operations:
 
     def delete_many(self, item_ids: Sequence[str], by: str | None) -> Steps[int]:
         """Soft-delete items; return how many were there."""
-        yield from self._dialect.hold_several(item_ids)
+        yield from self._dialect.lock_rows(item_ids)
         args = Args(self._dialect)
         where = f"deleted = 0 AND {self._dialect.by_ids(args, item_ids)}"
-        where += f" AND {self._dialect.living()}"
+        where += f" AND {self._dialect.not_expired()}"
         return (yield from self._mark(1, where, args, by))
 
     def restore(self, item_id: str, by: str | None) -> Steps[bool]:
         """Bring a soft-deleted item back; tell whether there was one."""
         args = Args(self._dialect)
         where = f"deleted = 1 AND {self._dialect.by_id(args, item_id)}"
-        where += f" AND {self._dialect.living()}"
+        where += f" AND {self._dialect.not_expired()}"
         return bool((yield from self._mark(0, where, args, by)))
 
     def purge(self, metadata: MemoryMetadata | None, deleted_before: datetime | None) -> Steps[int]:
@@ -192,11 +192,11 @@ class Operations:
         if metadata is not None and not wanted:
             raise EmptyFilterError()
         where = [f"deleted = {deleted}", *self._dialect.scope(wanted, args)]
-        return " AND ".join([*where, self._dialect.living_among()])
+        return " AND ".join([*where, self._dialect.none_expired()])
 
     def _one(self, item_id: str, args: Args) -> str:
         """Return the condition that picks the row of an item that is not over."""
-        return f"{self._dialect.by_id(args, item_id)} AND {self._dialect.living()}"
+        return f"{self._dialect.by_id(args, item_id)} AND {self._dialect.not_expired()}"
 
     def _mark(self, deleted: int, where: str, args: Args, by: str | None) -> Steps[int]:
         if by is None:
@@ -252,7 +252,7 @@ class Operations:
             *dialect.scope(wanted, args),
             f"memory_type IN ({', '.join(map(args.bind, SPOKEN))})",
             f"NOT ({unset['session_id']} AND {unset['task_id']})",
-            dialect.living_among(),
+            dialect.none_expired(),
         ]
         fields = ", ".join(map(dialect.value, SCOPE_FIELDS))
         return (
@@ -362,7 +362,7 @@ class Operations:
                 continue
             there = yield from place_of(dialect, name, cursor, asked.wanted)
             scope.append(beyond(dialect, sign, there, args))
-        scope.append(dialect.living_among())
+        scope.append(dialect.none_expired())
         rest, scope_args = [], tuple(args)
         if asked.memory_type in INDEXED:
             rest.append(f"memory_type = '{asked.memory_type}'")
@@ -396,7 +396,7 @@ def place_of(
     """
     args = Args(dialect)
     if cursor.created_at is None:
-        conditions = [dialect.by_id(args, cursor.item_id), dialect.living()]
+        conditions = [dialect.by_id(args, cursor.item_id), dialect.not_expired()]
     else:
         ids = [each for each in (cursor.item_id, cursor.neighbour) if each is not None]
         conditions = [dialect.by_ids(args, ids), *dialect.scope(dict(wanted), args)]

@@ -4,13 +4,12 @@ Writing leaves alone what is there already, so a move that broke off is simply m
 went on by itself since, here, stays, too.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
-from orbiter.memory.backends.sql.dialect import Args, Dialect, Statement, Steps
+from orbiter.memory.backends.sql.dialect import Args, Dialect, RecordWriter, Statement, Steps
 from orbiter.memory.backends.sql.merge import is_over, joined
 from orbiter.memory.backends.sql.operations import MAX_LIMIT
 from orbiter.memory.backends.sql.rows import READ, Row, encode
@@ -28,58 +27,11 @@ from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.records import PastVersion, Record, Written, check_version
 from orbiter.memory.model.validation import to_utc
 
-__all__ = ["Keeping", "check_records", "page", "put"]
+__all__ = ["check_records", "page", "put"]
 
 _CAME = DELETED + 1
 _by_place = itemgetter(DELETED + 3)
 _OUTER = ", ".join((*READ, "deleted"))
-
-
-class Keeping(ABC):
-    """How one database writes records."""
-
-    arrivals = (
-        "LEFT JOIN (SELECT id AS noted, ended_at AS came, ended_by AS came_by"
-        " FROM memory_versions WHERE version = 0) AS b ON b.noted = i.id"
-    )
-    """How rows called `i` get to know when they came, and by whom: `came` and `came_by`."""
-
-    def columns(self, dialect: Dialect) -> str:
-        """Return how the columns `READ` are read; times may be read as text."""
-        return dialect.columns
-
-    def instant(self, column: str) -> str:
-        """Return how a time is read."""
-        return column
-
-    @abstractmethod
-    def versions_of(self, args: Args, item_ids: Sequence[str]) -> str:
-        """Return the condition that picks the rows of `memory_versions` of ids."""
-
-    def take(
-        self,
-        dialect: Dialect,
-        item_ids: Sequence[str],
-        keep: Callable[[str], Kept],  # noqa: ARG002
-    ) -> Steps[set[str]]:
-        """Lock what has these ids; return those that were written here, as they had no row.
-
-        *keep* tells what is written of an id.
-        """
-        yield from dialect.hold_several(item_ids)
-        return set()
-
-    @abstractmethod
-    def insert(self, kept: Sequence[Kept]) -> Steps[None]:
-        """Write items that are not there, in order."""
-
-    @abstractmethod
-    def replace(self, kept: Sequence[Kept]) -> Steps[None]:
-        """Write items in the place of those that are there, which lose their versions."""
-
-    @abstractmethod
-    def add_past(self, versions: Sequence[KeptVersion], notes: Sequence[Note]) -> Steps[None]:
-        """Write what items were, and when they came."""
 
 
 # Reading
@@ -87,7 +39,7 @@ class Keeping(ABC):
 
 def page(
     dialect: Dialect,
-    keeping: Keeping,
+    writer: RecordWriter,
     wanted: Mapping[Any, str],
     after: str | None,
     limit: int,
@@ -95,13 +47,13 @@ def page(
 ) -> Steps[list[StoredRecord]]:
     """Return records in the order of insertion, deleted ones included; *after* is an id."""
     args = Args(dialect)
-    conditions = [*dialect.scope(dict(wanted), args), dialect.living()]
+    conditions = [*dialect.scope(dict(wanted), args), dialect.not_expired()]
     if item_ids is not None:
         conditions.append(dialect.by_ids(args, item_ids))
     if after is not None:
         conditions.append(f"{dialect.place} > {args.bind((yield from _place(dialect, after)))}")
     tail = f"ORDER BY {dialect.place} LIMIT {min(limit, MAX_LIMIT)}"
-    found = yield from _select(dialect, keeping, " AND ".join(conditions), args, tail)
+    found = yield from _select(dialect, writer, " AND ".join(conditions), args, tail)
     return [_within(record, wanted) for record in found] if wanted else found
 
 
@@ -115,20 +67,20 @@ def _place(dialect: Dialect, item_id: str) -> Steps[Any]:
 
 
 def _there(
-    dialect: Dialect, keeping: Keeping, item_ids: Sequence[str]
+    dialect: Dialect, writer: RecordWriter, item_ids: Sequence[str]
 ) -> Steps[list[StoredRecord]]:
     """Return what has these ids, in any order, what is over included."""
     args = Args(dialect)
-    return (yield from _select(dialect, keeping, dialect.by_ids(args, item_ids), args))
+    return (yield from _select(dialect, writer, dialect.by_ids(args, item_ids), args))
 
 
 def _select(
-    dialect: Dialect, keeping: Keeping, where: str, args: Args, tail: str = ""
+    dialect: Dialect, writer: RecordWriter, where: str, args: Args, tail: str = ""
 ) -> Steps[list[StoredRecord]]:
     rows = yield Statement(
-        f"SELECT {_OUTER}, came, came_by, place FROM (SELECT {keeping.columns(dialect)}, deleted,"
+        f"SELECT {_OUTER}, came, came_by, place FROM (SELECT {writer.columns(dialect)}, deleted,"
         f" {dialect.place} AS place FROM memory_items WHERE {where} {tail}) AS i"
-        f" {keeping.arrivals}",
+        f" {writer.arrivals}",
         args,
     )
     rows = sorted(rows, key=_by_place)  # most often they are; a database would copy them for it
@@ -137,9 +89,9 @@ def _select(
     if not changed:
         return [_record(row, ()) for row in rows]
     args = Args(dialect)
-    where = keeping.versions_of(args, changed)
+    where = writer.versions_of(args, changed)
     past = yield Statement(
-        f"SELECT {keeping.columns(dialect)}, deleted, {keeping.instant('ended_at')}, ended_by"
+        f"SELECT {writer.columns(dialect)}, deleted, {writer.instant('ended_at')}, ended_by"
         f" FROM memory_versions WHERE {where} AND version > 0 ORDER BY id, version DESC",
         args,
     )
@@ -199,7 +151,7 @@ def _is_as(item: MemoryItem, wanted: Mapping[Any, str]) -> bool:
 
 def put(
     dialect: Dialect,
-    keeping: Keeping,
+    writer: RecordWriter,
     records: Sequence[Record],
     wanted: Mapping[Any, str],
     *,
@@ -215,11 +167,11 @@ def put(
         if not all(_is_as(item, wanted) for item in record.items):
             raise AccessError(f"`{record.id}` is another's; nothing was written")
     if wanted:
-        yield from dialect.claim(list(given))
+        yield from dialect.reserve(list(given))
     kept = _Written(given, exact_extra)
-    taken = yield from keeping.take(dialect, list(given), kept.item)
+    taken = yield from writer.take(dialect, list(given), kept.item)
     others = [item_id for item_id in given if item_id not in taken]
-    found = (yield from _there(dialect, keeping, others)) if others else []
+    found = (yield from _there(dialect, writer, others)) if others else []
     there = {record.id: record for record in found}
     for record in there.values() if wanted else ():
         if not _is_as(record.item, wanted):
@@ -233,12 +185,12 @@ def put(
     changed, conflicts = _decided(differing, overwrite=overwrite)
     kept.change(changed)
     missing = [record for record in new if record.id not in taken]
-    for several, write in ((changed, keeping.replace), (missing, keeping.insert)):
+    for several, write in ((changed, writer.replace), (missing, writer.insert)):
         if several:
             yield from write([kept.item(each.id) for each in several])
     versions, notes = kept.past([*changed, *new])
     if versions or notes:
-        yield from keeping.add_past(versions, notes)
+        yield from writer.add_past(versions, notes)
     return Written(len(new) + len(changed), conflicts)
 
 

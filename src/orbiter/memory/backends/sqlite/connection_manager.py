@@ -15,10 +15,10 @@ from functools import partial
 from threading import Lock
 from typing import Any, Literal, TypeVar
 
-from orbiter.memory.backends.sqlite import file_checks, maintenance, schema
-from orbiter.memory.backends.sqlite.expiry import seconds_to_next
-from orbiter.memory.backends.sqlite.idle_tasks import chore
-from orbiter.memory.backends.sqlite.uris import real_path, uri
+from orbiter.memory.backends.sqlite import file_checks, maintenance
+from orbiter.memory.backends.sqlite.file_checks import real_path, uri
+from orbiter.memory.backends.sqlite.idle_tasks import chore, seconds_to_next
+from orbiter.memory.backends.sqlite.setup import set_up
 from orbiter.memory.backends.sqlite.where import fits
 from orbiter.memory.backends.sqlite.writer_thread import Closed, Group, Readers, Work, Writer
 from orbiter.memory.errors import MemoryTimeoutError, NotInitializedError, StorageError
@@ -173,7 +173,7 @@ class SQLiteFile:
             raise
         connection.held, connection.mark = held, mark
         try:
-            schema.set_up(connection, self._path, patience=self._busy_timeout)
+            set_up(connection, self._path, patience=self._busy_timeout)
             connection.execute(f"PRAGMA synchronous = {self._durability}")
             connection.execute(f"PRAGMA journal_size_limit = {16 * 2**20}")
             self._identity.note(held)

@@ -7,9 +7,9 @@ from typing import Any
 
 from orbiter.memory.backends.sql.dialect import Args, Dialect, Filter, Rows, Statement, Steps
 from orbiter.memory.backends.sql.rows import COLUMNS, ENDS, READ, Row, iso
-from orbiter.memory.backends.sqlite import schema
-from orbiter.memory.backends.sqlite.not_expired import OVER, living
-from orbiter.memory.backends.sqlite.record_writer import SQLiteKeeping, dated, note
+from orbiter.memory.backends.sqlite.migrations import NOW, field
+from orbiter.memory.backends.sqlite.record_writer import SQLiteRecordWriter, dated, note
+from orbiter.memory.backends.sqlite.schema import EXPIRED, not_expired
 from orbiter.memory.backends.sqlite.trigram_index import candidates, weigh
 from orbiter.memory.backends.sqlite.where import SQLiteWording
 from orbiter.memory.model.filters import Condition
@@ -30,10 +30,11 @@ ON CONFLICT (id) DO UPDATE SET
     rowid = CASE WHEN deleted THEN (SELECT max(rowid) + 1 FROM memory_items) ELSE rowid END
 """
 
-# An item that is over is gone: whoever writes its id writes a new one.
-_UPDATE = f"{_UPSERT} WHERE {living()} RETURNING 1"
-_REMOVE_OVER = (
-    f"DELETE FROM memory_items WHERE rowid IN ({OVER}) AND id IN (SELECT value FROM json_each(?1))"
+# An expired item is gone: whoever writes its id writes a new one.
+_UPDATE = f"{_UPSERT} WHERE {not_expired()} RETURNING 1"
+_REMOVE_EXPIRED = (
+    f"DELETE FROM memory_items WHERE rowid IN ({EXPIRED})"
+    " AND id IN (SELECT value FROM json_each(?1))"
 )
 
 LONGEST_PATTERN = 40_000
@@ -44,9 +45,9 @@ class SQLiteDialect(Dialect):
     """How SQLite spells it."""
 
     place = "rowid"
-    now = schema.NOW
-    keeping = SQLiteKeeping()
-    lock = ""  # a writing transaction has the file to itself
+    now = NOW
+    record_writer = SQLiteRecordWriter()
+    for_update = ""  # a writing transaction has the file to itself
 
     def parameter(self, number: int) -> str:
         """Return the name of a bound value."""
@@ -60,35 +61,37 @@ class SQLiteDialect(Dialect):
         """Write a row."""
         values = _values(row)
         if not (yield Statement(_INSERT, values)) and not (yield Statement(_UPDATE, values)):
-            yield Statement(_REMOVE_OVER, [json.dumps([row.id])])
+            yield Statement(_REMOVE_EXPIRED, [json.dumps([row.id])])
             yield Statement(_UPSERT, values)
         yield from note(dated([row]))
         return None
 
     def scope(self, wanted: dict[Any, str], args: Args) -> list[str]:
         """Return equalities that the expression indexes serve."""
-        return [f"{schema.field(name)} = {args.bind(value)}" for name, value in wanted.items()]
+        return [f"{field(name)} = {args.bind(value)}" for name, value in wanted.items()]
 
     def value(self, name: str) -> str:
         """Return the expression that the indexes are made of."""
-        return schema.field(name)
+        return field(name)
 
     def unset(self, name: str) -> str:
         """Return the condition that a scope field has no value."""
-        return f"{schema.field(name)} IS NULL"
+        return f"{field(name)} IS NULL"
 
-    def living(self, item: str = "memory_items") -> str:
+    def not_expired(self, item: str = "memory_items") -> str:
         """Return a condition that looks at the first bytes of what a row has beside its text."""
-        return living(item)
+        return not_expired(item)
 
-    def living_among(self) -> str:
+    def none_expired(self) -> str:
         """Name what is over, which is seldom anything: it is looked up once, and no row is read."""
-        return f"(NOT EXISTS ({OVER}) OR memory_items.rowid NOT IN ({OVER}))"
+        return f"(NOT EXISTS ({EXPIRED}) OR memory_items.rowid NOT IN ({EXPIRED}))"
 
     def counting(self, where: str) -> str:
         """Count all and take off what is over: the others are not looked at one by one."""
         # Crossed, so that nothing else is read where nothing is over.
-        over = f"({OVER}) AS o CROSS JOIN memory_items NOT INDEXED ON memory_items.rowid = o.rowid"
+        over = (
+            f"({EXPIRED}) AS o CROSS JOIN memory_items NOT INDEXED ON memory_items.rowid = o.rowid"
+        )
         return (
             f"SELECT (SELECT count(*) FROM memory_items WHERE {where})"
             f" - (SELECT count(*) FROM {over} WHERE {where})"
@@ -96,7 +99,7 @@ class SQLiteDialect(Dialect):
 
     def sweep(self, count: int) -> Steps[int]:
         """Remove rows; triggers take along what belongs to them, as with `purge`."""
-        return (yield from self.purge(f"rowid IN ({OVER} LIMIT {count})", []))
+        return (yield from self.purge(f"rowid IN ({EXPIRED} LIMIT {count})", []))
 
     def fits(self, condition: Condition, args: Args) -> str:
         """Return what a filter states; Python is asked where SQLite may see it differently."""
@@ -151,7 +154,7 @@ class SQLiteDialect(Dialect):
                 yield from self.upsert(row)
             return
         if known:
-            yield Statement(_REMOVE_OVER, [json.dumps(list(ids))])
+            yield Statement(_REMOVE_EXPIRED, [json.dumps(list(ids))])
         sql = _INSERT_NEW if is_new else _UPSERT
         yield Statement(sql, [_values(row) for row in rows], many=True)
         yield from note(late, are_new=is_new)

@@ -1,15 +1,27 @@
 """What the writer does when there is nothing to write: indexing, and removing what is over."""
 
 import sqlite3
+from datetime import UTC, datetime
 
-from orbiter.memory.backends.sqlite import expiry, term_index, trigram_index, vectors
+from orbiter.memory.backends.sql.dialect import Statement, Steps
+from orbiter.memory.backends.sqlite import term_index, trigram_index, vectors
+from orbiter.memory.backends.sqlite.migrations import end, has_end
+from orbiter.memory.backends.sqlite.schema import EXPIRED
 
-__all__ = ["chore"]
+__all__ = [
+    "EXPIRED_CHUNK",
+    "chore",
+    "forget_some",
+    "is_due",
+    "seconds_to_next",
+    "sweep_some",
+    "uncleaned",
+]
 
 
 def chore(connection: sqlite3.Connection, *, is_idle: bool) -> bool:
     """Do a chunk of what is to be done; tell whether there may be more."""
-    if is_idle and expiry.sweep_some(connection):
+    if is_idle and sweep_some(connection):
         return True
     if trigram_index.chore(connection):
         return True
@@ -19,3 +31,63 @@ def chore(connection: sqlite3.Connection, *, is_idle: bool) -> bool:
     if term_index.waits(connection) >= term_index.CHUNK and term_index.list_some(connection):
         return True
     return vectors.tidy(connection)
+
+
+_INDEXED_TO = "(SELECT value FROM memory_meta WHERE key = 'indexed_to')"
+
+
+def forget_some(connection: sqlite3.Connection) -> bool:
+    """Bring a few changed rows up to date in a transaction; tell whether more may wait."""
+    for table, steps in (
+        ("memory_unlisted", term_index.relist_some),
+        ("memory_unindexed", _settle),
+    ):
+        if connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone():
+            term_index.change(connection, steps())
+            return True
+    return False
+
+
+def uncleaned(connection: sqlite3.Connection) -> int:
+    """Return how many rows wait to be brought up to date."""
+    sql = "SELECT (SELECT count(*) FROM memory_unlisted) + (SELECT count(*) FROM memory_unindexed)"
+    return int(connection.execute(sql).fetchone()[0])
+
+
+def _settle() -> Steps[None]:
+    sizes = yield Statement(
+        "SELECT place, ifnull(length(indexed), 0) FROM memory_unindexed"
+        f" ORDER BY place <= {_INDEXED_TO}, place LIMIT {trigram_index.CHUNK}"
+    )
+    if sizes:
+        yield from trigram_index.settle(len(term_index.chunk(sizes)))
+
+
+EXPIRED_CHUNK = 64
+"""Items that are removed at a time: some 10 ms in which no one else can write."""
+
+
+def is_due(connection: sqlite3.Connection) -> bool:
+    """Tell whether anything is over and still there."""
+    return connection.execute(f"{EXPIRED} LIMIT 1").fetchone() is not None
+
+
+def seconds_to_next(connection: sqlite3.Connection) -> float | None:
+    """Return how long it is until the next item is over; `None` if none has an end."""
+    row = connection.execute(f"SELECT min({end()}) FROM memory_items WHERE {has_end()}").fetchone()
+    if row[0] is None:
+        return None
+    return max(0.0, (datetime.fromisoformat(row[0]) - datetime.now(UTC)).total_seconds())
+
+
+def sweep_some(connection: sqlite3.Connection) -> int:
+    """Remove a few items that are over, and what the indexes hold of them; return how many."""
+    if not is_due(connection):
+        return 0
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(f"DELETE FROM memory_items WHERE rowid IN ({EXPIRED} LIMIT {EXPIRED_CHUNK})")
+    removed = int(connection.execute("SELECT changes()").fetchone()[0])
+    connection.execute("COMMIT")
+    while forget_some(connection):
+        pass
+    return removed

@@ -1,22 +1,17 @@
-"""Looking after a SQLite file: what it holds, its room, its backups."""
+"""Looking after a SQLite file: what it holds, its room."""
 
 import os
-import secrets
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
-from orbiter.memory.backends.sqlite.not_expired import living
+from orbiter.memory.backends.sqlite.schema import not_expired
 from orbiter.memory.errors import StorageError
 from orbiter.memory.model.reports import StoreStats
 
 __all__ = [
     "Identity",
-    "backup",
     "checkpoint",
-    "copy_pages",
     "stats",
-    "sync_folder",
     "vacuum",
     "vacuum_only",
 ]
@@ -74,13 +69,13 @@ def stats(connection: sqlite3.Connection) -> StoreStats:
     def number(sql: str) -> int:
         return int(connection.execute(sql).fetchone()[0])
 
-    items = number(f"SELECT count(*) FROM memory_items WHERE deleted = 0 AND {living()}")
+    items = number(f"SELECT count(*) FROM memory_items WHERE deleted = 0 AND {not_expired()}")
     pages = number("PRAGMA page_count") * number("PRAGMA page_size")
     file = connection.execute("PRAGMA database_list").fetchone()[2]
     journal = Path(f"{file}-wal")
     return StoreStats(
         items=items,
-        deleted=number(f"SELECT count(*) FROM memory_items WHERE deleted = 1 AND {living()}"),
+        deleted=number(f"SELECT count(*) FROM memory_items WHERE deleted = 1 AND {not_expired()}"),
         versions=number("SELECT count(*) FROM memory_versions WHERE memory_type IS NOT NULL"),
         bytes=pages + (journal.stat().st_size if file and journal.exists() else 0),
         unindexed=number(
@@ -89,70 +84,3 @@ def stats(connection: sqlite3.Connection) -> StoreStats:
         ),
         schema=number("PRAGMA user_version"),
     )
-
-
-def backup(
-    connection: sqlite3.Connection, target: Path, progress: Callable[[int, int], None] | None
-) -> None:
-    # A name of its own, so that two backups at once do not write into one file.
-    part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
-    if target.exists():
-        raise StorageError(f"`{target}` exists already; choose another name for the backup")
-    try:
-        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        copy_pages(connection, part, progress)
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        _name(part, target)
-        sync_folder(target.parent)  # its name is kept, too
-    except OSError as exc:
-        raise StorageError(f"`{target}` cannot be written: {exc.strerror}") from exc
-    except sqlite3.Error as exc:
-        raise StorageError(f"`{target}` cannot be written: {exc}") from exc
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def copy_pages(
-    connection: sqlite3.Connection, part: Path, progress: Callable[[int, int], None] | None
-) -> None:
-    """Write what a connection sees into an empty file, as one that needs nothing beside it."""
-    copy = sqlite3.connect(part, isolation_level=None)
-    try:
-        # One moment of the store: without it, SQLite starts anew after every write of others.
-        connection.execute("BEGIN")
-        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
-        connection.backup(copy, pages=1024, progress=_telling(progress), sleep=0.001)
-        copy.execute("PRAGMA journal_mode = DELETE").fetchall()
-    finally:
-        copy.close()
-        connection.execute("ROLLBACK")
-
-
-def sync_folder(folder: Path) -> None:
-    """Have the names of the files in a folder survive a power cut."""
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
-
-
-def _name(part: Path, target: Path) -> None:
-    """Give a finished file its name, never another's place."""
-    try:
-        os.link(part, target)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without hard links
-        if target.exists():
-            raise
-        part.rename(target)
-
-
-def _telling(
-    progress: Callable[[int, int], None] | None,
-) -> Callable[[int, int, int], None] | None:
-    if progress is None:
-        return None
-    return lambda _, left, pages: progress(pages - left, pages)

@@ -6,13 +6,12 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import Any
 
-from orbiter.memory.backends.sql.dialect import Args, Statement, Steps
-from orbiter.memory.backends.sql.records import Keeping
+from orbiter.memory.backends.sql.dialect import Args, RecordWriter, Statement, Steps
 from orbiter.memory.backends.sql.rows import COLUMNS, Row, iso
 from orbiter.memory.backends.sql.stored_records import Kept, KeptVersion, Note, spell_instant
-from orbiter.memory.backends.sqlite.schema import NOW
+from orbiter.memory.backends.sqlite.migrations import NOW
 
-__all__ = ["MOST_TEXT", "SLACK", "TOGETHER", "SQLiteKeeping", "dated", "note"]
+__all__ = ["MOST_TEXT", "SLACK", "TOGETHER", "SQLiteRecordWriter", "dated", "note"]
 
 SLACK = timedelta(seconds=1)
 """An item that says it was created so long before it is written counts as written then."""
@@ -43,7 +42,7 @@ _NOTE = (
 )
 
 
-class SQLiteKeeping(Keeping):
+class SQLiteRecordWriter(RecordWriter):
     """How SQLite writes records."""
 
     def versions_of(self, args: Args, item_ids: Sequence[str]) -> str:

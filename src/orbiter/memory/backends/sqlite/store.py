@@ -25,11 +25,11 @@ from orbiter.memory.backends.sql.history import STEPS
 from orbiter.memory.backends.sql.operations import Operations
 from orbiter.memory.backends.sql.rows import Row
 from orbiter.memory.backends.sql.store import SQLMemoryStore
-from orbiter.memory.backends.sqlite import details, maintenance, term_index, vectors
+from orbiter.memory.backends.sqlite import maintenance, term_index, vectors
+from orbiter.memory.backends.sqlite.backup import backup, restore
 from orbiter.memory.backends.sqlite.connection_manager import SQLiteFile, call_each
 from orbiter.memory.backends.sqlite.dialect import SQLiteDialect
-from orbiter.memory.backends.sqlite.expiry import is_due, sweep_some
-from orbiter.memory.backends.sqlite.index_cleanup import forget_some, waits
+from orbiter.memory.backends.sqlite.idle_tasks import forget_some, is_due, sweep_some, uncleaned
 from orbiter.memory.backends.sqlite.run import run, run_as_one
 from orbiter.memory.backends.sqlite.term_search import match
 from orbiter.memory.backends.sqlite.trigram_index import check, index_some, merge_some, rebuild
@@ -206,10 +206,10 @@ class SQLiteMemoryStore(SQLMemoryStore):
     async def _forget(self, cleaned: Callable[[float], None] | None = None) -> None:
         """Have the indexes forget what waits; tell *cleaned* now and then which part is left."""
         began = monotonic()
-        first = 0 if cleaned is None else await self._file.read(waits)
+        first = 0 if cleaned is None else await self._file.read(uncleaned)
         for number in numbers():
             if cleaned is not None and first and not number % _TELL:
-                cleaned(min(1.0, await self._file.read(waits) / first))
+                cleaned(min(1.0, await self._file.read(uncleaned) / first))
             if not await self._file.read(forget_some, writing=True):
                 return
             await asyncio.sleep(min(monotonic() - began, PAUSE))
@@ -233,7 +233,7 @@ class SQLiteMemoryStore(SQLMemoryStore):
         probes: "Probes",
         count: int,
     ) -> "Erasure":
-        from orbiter.memory.backends.sqlite.scrub import scrub  # noqa: PLC0415
+        from orbiter.memory.backends.sqlite.erase import scrub  # noqa: PLC0415
 
         def cleaned(left: float) -> None:
             advance(count + int(count * (1 - left)), STEPS * count)
@@ -275,9 +275,7 @@ class SQLiteMemoryStore(SQLMemoryStore):
         The file appears under its name when it is complete. *progress* is called, on a thread of
         the store's, with pages done and pages in all. Open it like any other store.
         """
-        await self._file.read(
-            lambda connection: maintenance.backup(connection, Path(path), progress)
-        )
+        await self._file.read(lambda connection: backup(connection, Path(path), progress))
 
     async def restore_backup(
         self,
@@ -290,8 +288,6 @@ class SQLiteMemoryStore(SQLMemoryStore):
         The backup is checked first, and what was there is kept beside it under a name with the
         date. `StorageError` if anybody has the store open, in this process or another.
         """
-        from orbiter.memory.backends.sqlite.restore import restore  # noqa: PLC0415 - seldom needed
-
         if self.db_path == ":memory:":
             raise UnsupportedError(
                 f"{self!r} has no file that could be replaced; open the backup by its own path"
@@ -370,7 +366,7 @@ class SQLiteMemoryStore(SQLMemoryStore):
     async def _details(
         self, model: Model, item_ids: Sequence[str]
     ) -> dict[str, list[bytes]] | None:
-        return await self._file.read(partial(details.read, model=model, item_ids=item_ids))
+        return await self._file.read(partial(vectors.read_details, model=model, item_ids=item_ids))
 
 
 def _check_path(path: object) -> str:

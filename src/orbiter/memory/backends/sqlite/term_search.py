@@ -12,9 +12,10 @@ from orbiter.memory.backends.sql.dialect import Args, Filter, Rows
 from orbiter.memory.backends.sql.operations import Operations
 from orbiter.memory.backends.sql.rows import READ
 from orbiter.memory.backends.sqlite import schema
-from orbiter.memory.backends.sqlite.expiry import is_due
-from orbiter.memory.backends.sqlite.not_expired import living
+from orbiter.memory.backends.sqlite.idle_tasks import is_due
+from orbiter.memory.backends.sqlite.migrations import field
 from orbiter.memory.backends.sqlite.run import run
+from orbiter.memory.backends.sqlite.schema import not_expired
 from orbiter.memory.backends.sqlite.term_index import (
     EVERYONE,
     PASSAGES,
@@ -49,7 +50,7 @@ Matches = tuple[Rows, dict[str, int], int]
 
 _BITS = 40
 _PLACE = 2**_BITS - 1
-_USER = schema.field("user_id")
+_USER = field("user_id")
 _CREATED = READ.index("created_at")
 
 
@@ -292,7 +293,7 @@ def _scan(
     """Do without an index, by reading the newest rows of the user's."""
     wanted = {term: listed for term in terms if (listed := token(term))}
     user_id = asked.wanted.get("user_id")
-    mine = f"deleted = 0 AND {living()}"
+    mine = f"deleted = 0 AND {not_expired()}"
     if user_id is not None:
         mine += f" AND {_USER} = ?1"
     held = _held(connection, wanted, mine, [] if user_id is None else [user_id])

@@ -16,9 +16,9 @@ from orbiter.memory.backends.sql.dialect import Args, Filter
 from orbiter.memory.backends.sql.embedder import Model
 from orbiter.memory.backends.sql.operations import Operations
 from orbiter.memory.backends.sql.rows import READ
-from orbiter.memory.backends.sqlite import schema
-from orbiter.memory.backends.sqlite.not_expired import living
+from orbiter.memory.backends.sqlite.migrations import field
 from orbiter.memory.backends.sqlite.run import run
+from orbiter.memory.backends.sqlite.schema import not_expired
 from orbiter.memory.model.query import Query
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EMPTY", "Found", "VectorCache", "rows_at", "similarities", "vectors_of"]
 
-_USER = schema.field("user_id")
+_USER = field("user_id")
 _COLUMNS = ", ".join(READ)
 _IS_HERE = "SELECT 1 FROM memory_models WHERE id = ? AND state <> 'gone'"
 
@@ -35,7 +35,7 @@ _VECTORS_OF = f"""
 SELECT i.id, v.vectors FROM (SELECT DISTINCT value FROM json_each(?2)) AS asked
 CROSS JOIN memory_items AS i ON i.id = asked.value
 CROSS JOIN memory_vectors AS v ON v.model = ?1 AND v.place = i.rowid
-WHERE deleted = 0 AND {living("i")} AND length(v.vectors) > 0
+WHERE deleted = 0 AND {not_expired("i")} AND length(v.vectors) > 0
 """
 
 Found = list[tuple[Sequence[Any], float]]

@@ -4,25 +4,32 @@ Whoever writes a row need not know of any model: rows beyond a model's mark wait
 note what was changed below it. See `migration_2.py`.
 """
 
+import json
 import sqlite3
 from collections.abc import Sequence
 from hashlib import blake2b
+from itertools import accumulate, pairwise
 from typing import Any
 
 from orbiter.memory.backends.sql.embedder import Embedded, Model, Waiting
-from orbiter.memory.backends.sqlite import details
+from orbiter.memory.backends.sqlite.run import end
+from orbiter.memory.backends.sqlite.schema import not_expired
 
 __all__ = [
     "CHANGES",
     "CHUNK",
+    "HAS_WRONG_DETAILS",
+    "STRAY_DETAILS",
     "begin",
     "check",
     "count",
     "digest",
     "finish",
     "keep",
+    "keep_details",
     "mend",
     "models",
+    "read_details",
     "take",
     "tidy",
 ]
@@ -166,7 +173,7 @@ def keep(
             " SET digest = excluded.digest, vectors = excluded.vectors RETURNING id",
             [model.key, place, digest(content), made.vectors.tobytes()],
         ).fetchone()[0]
-        details.keep(connection, key, made.details)
+        keep_details(connection, key, made.details)
         connection.execute(
             "DELETE FROM memory_unembedded WHERE model = ? AND place = ?", [model.key, place]
         )
@@ -214,13 +221,23 @@ def digest(content: str) -> bytes:
 
 # Looking after it
 
+HAS_WRONG_DETAILS = """
+CASE WHEN json_valid(d.sizes) THEN
+    json_array_length(d.sizes) <> length(v.vectors) / (4 * m.dimension)
+    OR (SELECT total(value) FROM json_each(d.sizes)) <> length(d.details)
+ELSE d.id IS NOT NULL END
+"""
+"""Whether the details `d`, if any, cannot be those of the passages whose vectors are `v`."""
+
+STRAY_DETAILS = "SELECT id FROM memory_details WHERE id NOT IN (SELECT id FROM memory_vectors)"
+
 _WRONG = f"""
 SELECT v.id, v.place FROM memory_vectors AS v
 JOIN memory_models AS m ON m.id = v.model AND m.state <> 'gone'
 LEFT JOIN memory_items AS i ON i.rowid = v.place
 LEFT JOIN memory_details AS d ON d.id = v.id
 WHERE i.rowid IS NULL OR length(v.vectors) % (4 * m.dimension)
-OR v.digest <> orbiter_digest(i.content) OR {details.IS_WRONG}
+OR v.digest <> orbiter_digest(i.content) OR {HAS_WRONG_DETAILS}
 """
 _MISSING = """
 SELECT m.id, i.rowid FROM memory_models AS m JOIN memory_items AS i ON i.rowid <= m.embedded_to
@@ -237,7 +254,7 @@ def check(connection: sqlite3.Connection) -> list[str]:
     wrong = len(connection.execute(_WRONG).fetchall())
     if wrong:
         problems.append(f"the vectors or details of {wrong} rows are not those of their texts")
-    stray = len(connection.execute(details.STRAY).fetchall())
+    stray = len(connection.execute(STRAY_DETAILS).fetchall())
     if stray:
         problems.append(f"{stray} rows of details belong to no vectors")
     missing = len(connection.execute(_MISSING).fetchall())
@@ -251,7 +268,7 @@ def mend(connection: sqlite3.Connection) -> None:
     _give_digest(connection)
     wrong = [(key,) for key, _ in connection.execute(_WRONG).fetchall()]
     connection.executemany("DELETE FROM memory_vectors WHERE id = ?", wrong)
-    connection.execute(f"DELETE FROM memory_details WHERE id IN ({details.STRAY})")
+    connection.execute(f"DELETE FROM memory_details WHERE id IN ({STRAY_DETAILS})")
     connection.execute(f"INSERT INTO memory_unembedded (model, place) {_MISSING}")
 
 
@@ -259,3 +276,43 @@ def _give_digest(connection: sqlite3.Connection) -> None:
     connection.create_function(
         "orbiter_digest", 1, lambda text: digest(_text(text)), deterministic=True
     )
+
+
+_READ_DETAILS = f"""
+SELECT i.id, d.sizes, d.details FROM memory_items AS i
+CROSS JOIN memory_vectors AS v ON v.model = ?1 AND v.place = i.rowid
+CROSS JOIN memory_details AS d ON d.id = v.id
+WHERE i.id IN (SELECT value FROM json_each(?2)) AND i.deleted = 0 AND {not_expired("i")}
+"""
+
+
+def keep_details(connection: sqlite3.Connection, key: int, details: Sequence[bytes] | None) -> None:
+    """Write the details that belong to a row of vectors, in place of what was there."""
+    if details is None:
+        connection.execute("DELETE FROM memory_details WHERE id = ?", [key])
+        return
+    connection.execute(
+        "INSERT OR REPLACE INTO memory_details VALUES (?, ?, ?)",
+        [key, json.dumps([len(each) for each in details]), b"".join(details)],
+    )
+
+
+def read_details(
+    connection: sqlite3.Connection, model: Model, item_ids: Sequence[str]
+) -> dict[str, list[bytes]] | None:
+    """Return the details of each item that has them; `None` if the model is not there."""
+    connection.execute("BEGIN")
+    try:
+        if connection.execute(
+            "SELECT 1 FROM memory_models WHERE id = ? AND state <> 'gone'", [model.key]
+        ).fetchone():
+            rows = connection.execute(_READ_DETAILS, [model.key, json.dumps(item_ids)]).fetchall()
+            return {item_id: _cut(sizes, details) for item_id, sizes, details in rows}
+        return None
+    finally:
+        end(connection)
+
+
+def _cut(sizes: str, details: bytes) -> list[bytes]:
+    ends = accumulate(json.loads(sizes), initial=0)
+    return [details[start:stop] for start, stop in pairwise(ends)]

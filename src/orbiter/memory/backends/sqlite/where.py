@@ -13,7 +13,7 @@ from typing import Any
 
 from orbiter.memory.backends.sql.dialect import Args
 from orbiter.memory.backends.sql.where import Test, Wording, is_equality
-from orbiter.memory.backends.sqlite import schema
+from orbiter.memory.backends.sqlite.migrations import field
 from orbiter.memory.model.filter_nodes import (
     MISSING,
     AllOf,
@@ -72,7 +72,7 @@ class SQLiteWording(Wording):
 
     def column(self, name: str) -> str:
         """Return a column, or the expression of a scope field."""
-        return schema.field(name) if name in SCOPE_FIELDS else name
+        return field(name) if name in SCOPE_FIELDS else name
 
     def ordered(self, column: str, name: str) -> str:  # noqa: ARG002
         """Return the column: bytes of UTF-8 are ordered as code points are."""

@@ -8,13 +8,13 @@ costly sync to disk; each is acknowledged after that.
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext, suppress
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from orbiter.memory.backends.sqlite.busy_timeout import Patience, Waiting, is_busy
 from orbiter.memory.backends.sqlite.fork_safety import Guarded
 
 __all__ = [
@@ -27,11 +27,73 @@ __all__ = [
     "Closed",
     "Connect",
     "Group",
+    "Patience",
     "Readers",
     "Rest",
+    "WaitStart",
     "Work",
     "Writer",
+    "is_busy",
 ]
+
+
+class WaitStart(NamedTuple):
+    """When somebody began to wait, and how long the thread had been blocked by then."""
+
+    since: float
+    blocked: float
+
+
+class Patience:
+    """The *seconds* that each write has for other processes, kept by the thread that writes."""
+
+    def __init__(self, seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._blocked = 0.0
+
+    def begin(self) -> WaitStart:
+        """Say that a write waits from now on; may be called from any thread."""
+        return WaitStart(self._clock(), self._blocked)
+
+    def left(self, waiting: WaitStart | None) -> float:
+        """Return the seconds that a write still has, 0 or more; all, if it has not waited."""
+        if waiting is None:
+            return self._seconds
+        # Of a wait that began before this write came, only the end is its own.
+        waited = min(self._clock() - waiting.since, self._blocked - waiting.blocked)
+        return max(0.0, self._seconds - waited)
+
+    @contextmanager
+    def spent(
+        self, connection: sqlite3.Connection, waiting: WaitStart | None = None
+    ) -> Iterator[None]:
+        """Let statements wait for what *waiting* has left; count it if it was in vain."""
+        left = self.left(waiting)
+        is_less = left < self._seconds
+        if is_less:
+            _set_timeout(connection, left)
+        began = self._clock()
+        try:
+            yield
+        except sqlite3.OperationalError as exc:
+            if is_busy(exc):
+                self._blocked += min(self._clock() - began, left)
+            raise
+        finally:
+            if is_less:
+                _set_timeout(connection, self._seconds)
+
+
+def is_busy(error: BaseException) -> bool:
+    """Tell whether *error* says that another connection has the lock."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _set_timeout(connection: sqlite3.Connection, seconds: float) -> None:
+    connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
+
 
 _T = TypeVar("_T")
 
@@ -66,7 +128,7 @@ class _Job(NamedTuple):
     work: Any
     future: "asyncio.Future[Any]"
     in_transaction: bool
-    waiting: Waiting | None = None
+    waiting: WaitStart | None = None
 
 
 class _Outcome(NamedTuple):

@@ -1,4 +1,4 @@
-"""A backup put in the place of a SQLite store: checked, in one step, and nothing is thrown away.
+"""Backups of a SQLite store: a copy made while others write, and the same put back in its place.
 
 The store is replaced by a rename, so that a process that dies at any moment leaves either the old
 store with its log or the new one. What was there is kept under a name that says when.
@@ -13,14 +13,17 @@ from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from orbiter.memory.backends.sqlite.file_checks import alone, check_backup, has_foreign_wal
-from orbiter.memory.backends.sqlite.maintenance import copy_pages, sync_folder
+from orbiter.memory.backends.sqlite.file_checks import (
+    alone,
+    check_backup,
+    has_foreign_wal,
+    real_path,
+)
 from orbiter.memory.backends.sqlite.schema import APPLICATION, check_owner
-from orbiter.memory.backends.sqlite.uris import real_path
 from orbiter.memory.errors import StorageError
 from orbiter.memory.model.reports import Restored
 
-__all__ = ["FOREIGN_WAL", "LOGS", "Progress", "restore"]
+__all__ = ["FOREIGN_WAL", "LOGS", "Progress", "backup", "copy_pages", "restore", "sync_folder"]
 
 Progress = Callable[[int, int], None]
 
@@ -29,6 +32,73 @@ LOGS = ("-wal", "-journal")
 
 FOREIGN_WAL = ".foreign-wal"
 """The name of a log that is another file's, so that what is kept opens without it."""
+
+
+def backup(
+    connection: sqlite3.Connection, target: Path, progress: Callable[[int, int], None] | None
+) -> None:
+    # A name of its own, so that two backups at once do not write into one file.
+    part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
+    if target.exists():
+        raise StorageError(f"`{target}` exists already; choose another name for the backup")
+    try:
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        copy_pages(connection, part, progress)
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        _name(part, target)
+        sync_folder(target.parent)  # its name is kept, too
+    except OSError as exc:
+        raise StorageError(f"`{target}` cannot be written: {exc.strerror}") from exc
+    except sqlite3.Error as exc:
+        raise StorageError(f"`{target}` cannot be written: {exc}") from exc
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def copy_pages(
+    connection: sqlite3.Connection, part: Path, progress: Callable[[int, int], None] | None
+) -> None:
+    """Write what a connection sees into an empty file, as one that needs nothing beside it."""
+    copy = sqlite3.connect(part, isolation_level=None)
+    try:
+        # One moment of the store: without it, SQLite starts anew after every write of others.
+        connection.execute("BEGIN")
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+        connection.backup(copy, pages=1024, progress=_telling(progress), sleep=0.001)
+        copy.execute("PRAGMA journal_mode = DELETE").fetchall()
+    finally:
+        copy.close()
+        connection.execute("ROLLBACK")
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names of the files in a folder survive a power cut."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _name(part: Path, target: Path) -> None:
+    """Give a finished file its name, never another's place."""
+    try:
+        os.link(part, target)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        if target.exists():
+            raise
+        part.rename(target)
+
+
+def _telling(
+    progress: Callable[[int, int], None] | None,
+) -> Callable[[int, int, int], None] | None:
+    if progress is None:
+        return None
+    return lambda _, left, pages: progress(pages - left, pages)
 
 
 def restore(path: str, backup: str, progress: Progress | None = None) -> Restored:
