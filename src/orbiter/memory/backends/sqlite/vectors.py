@@ -1,7 +1,7 @@
 """Vectors in a SQLite file: of which model, of which items, and which items still wait.
 
 Whoever writes a row need not know of any model: rows beyond a model's mark wait, and triggers
-note what was changed below it. See `migration_2.py`.
+note what was changed below it. See `migrations.py`.
 """
 
 import json
