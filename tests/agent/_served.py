@@ -14,8 +14,8 @@ import httpx
 from orbiter.memory import AgentMemory
 from orbiter.memory.client import RemoteMemory
 from orbiter.memory.client._read_response import Answer
-from orbiter.memory.client._retry import Patience
-from orbiter.memory.client._transport import Link, Request
+from orbiter.memory.client._retry import RetryPolicy
+from orbiter.memory.client._transport import HTTPTransport, Request
 
 SERVED = "served://"
 """How the address of a memory begins that is to be used through a server."""
@@ -23,7 +23,7 @@ SERVED = "served://"
 Serve = Callable[[AgentMemory], RemoteMemory]
 
 
-class _Door(Link):
+class _Door(HTTPTransport):
     """The way to a server that may still be starting."""
 
     ready: "asyncio.Event"
@@ -51,7 +51,7 @@ async def served() -> AsyncIterator[Serve]:
         held.bind(("127.0.0.1", 0))
         port: int = held.getsockname()[1]
         client = RemoteMemory(f"http://127.0.0.1:{port}")
-        door = _Door(client._link.address, patience=Patience())
+        door = _Door(client._link.address, patience=RetryPolicy())
         door.ready = asyncio.Event()
         client._link = client._core = door  # type: ignore[assignment]
         tasks.append(asyncio.create_task(_serve(memory, held, door.ready, over)))

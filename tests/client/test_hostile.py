@@ -14,7 +14,7 @@ from tests.timing import HANG
 
 from orbiter.memory import MemoryConnectionError
 from orbiter.memory.client import RemoteMemory, _read_response, _remote_events
-from orbiter.memory.client._retry import Patience
+from orbiter.memory.client._retry import RetryPolicy
 from orbiter.memory.errors import MemoryTimeoutError, TransferError
 from orbiter.memory.transfer import export_file, import_file
 
@@ -99,7 +99,7 @@ async def test_an_answer_that_never_ends_ends_with_the_time_of_the_call() -> Non
 
 @pytest.mark.parametrize("asked", ["0", "-5", "nan", "inf", "-inf", "1e-300", "Fri, 1 Jan", ""])
 def test_no_pause_is_as_short_as_a_server_likes(asked: str) -> None:
-    patience = Patience(tries=3)
+    patience = RetryPolicy(tries=3)
 
     pauses = [patience.pause(tried, asked=asked, left=60.0) for tried in range(1, 50)]
 
@@ -137,7 +137,7 @@ async def test_whatever_else_goes_wrong_ends_the_stream(monkeypatch: pytest.Monk
 
 async def test_an_event_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_remote_events, "_LONGEST", 1_000)
-    monkeypatch.setattr(_remote_events, "_PATIENCE", Patience(tries=1))
+    monkeypatch.setattr(_remote_events, "_PATIENCE", RetryPolicy(tries=1))
     for said in (b"data: " + b"x" * 2_000, b"data: x\n" * 200):
         async with saying(b"HTTP/1.1 200 OK\r\n\r\n" + said) as memory:
             with pytest.raises(MemoryConnectionError):

@@ -19,7 +19,7 @@ from orbiter.memory import AgentMemory, MemoryConnectionError
 from orbiter.memory.agent import MemoryEvent
 from orbiter.memory.auth import KeyFile
 from orbiter.memory.client import RemoteMemory, _retry, _transport
-from orbiter.memory.client._retry import Patience
+from orbiter.memory.client._retry import RetryPolicy
 from orbiter.memory.errors import AccessError, MemoryTimeoutError, QueryError
 from orbiter.memory.server import Settings, create_app, serving
 
@@ -165,7 +165,7 @@ async def test_a_server_that_comes_back_in_time_is_waited_for(
 
 
 def test_nothing_goes_beyond_the_time_of_a_call() -> None:
-    patience = Patience(tries=3, timeout=60.0)
+    patience = RetryPolicy(tries=3, timeout=60.0)
 
     assert patience.pause(100, is_unsent=True, left=0.01) is None
     assert patience.pause(1, asked="5", left=4.0) is None

@@ -17,9 +17,13 @@ from tests.timing import HANG
 from orbiter.memory import AgentMemory
 from orbiter.memory.auth import KeyFile
 from orbiter.memory.server.http import connection_limit
-from orbiter.memory.server.http.connection_limit import Lobby, Visitor, most_connections
-from orbiter.memory.server.http.error_responses import Refused
-from orbiter.memory.server.http.limits import Buckets
+from orbiter.memory.server.http.connection_limit import (
+    ConnectionLimiter,
+    TrackedConnection,
+    max_open_connections,
+)
+from orbiter.memory.server.http.error_responses import HTTPProblem
+from orbiter.memory.server.http.limits import RateLimiter
 
 BARE = {"with_mcp": False, "with_dashboard": False}
 HEAD = (
@@ -260,23 +264,29 @@ async def test_a_connection_counts_for_the_key_that_it_showed_last(
 
 
 def test_a_key_never_has_more_than_half_of_all_connections() -> None:
-    few, one = Lobby(most=10, most_per_key=400), Lobby(most=1, most_per_key=400)
-    visitors = [_Silent() for _ in range(12)]
+    few, one = (
+        ConnectionLimiter(max_total=10, max_per_key=400),
+        ConnectionLimiter(max_total=1, max_per_key=400),
+    )
+    connections = [_Silent() for _ in range(12)]
 
-    entered = [few.enter(each) and few.know(each, "key") for each in visitors[:10]]
-    without_keys = Lobby(most=10, most_per_key=2)
-    local = [without_keys.enter(each) and without_keys.know(each, None) for each in visitors[:10]]
+    entered = [few.add(each) and few.authenticate(each, "key") for each in connections[:10]]
+    without_keys = ConnectionLimiter(max_total=10, max_per_key=2)
+    local = [
+        without_keys.add(each) and without_keys.authenticate(each, None)
+        for each in connections[:10]
+    ]
 
     assert entered == [True] * 5 + [False] * 5
     assert all(local)
-    assert one.enter(visitors[11])
-    assert one.know(visitors[11], "key")
+    assert one.add(connections[11])
+    assert one.authenticate(connections[11], "key")
 
 
-class _Silent(Visitor):
+class _Silent(TrackedConnection):
     """A connection that goes nowhere."""
 
-    def turn_away(self) -> None:
+    def evict(self) -> None:
         """Do nothing."""
 
 
@@ -308,9 +318,9 @@ def test_connections_leave_room_for_the_files_of_the_store() -> None:
     resource = pytest.importorskip("resource")
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
 
-    assert most_connections(10) == 10
+    assert max_open_connections(10) == 10
     if soft != resource.RLIM_INFINITY:
-        assert most_connections(soft) == soft - 128
+        assert max_open_connections(soft) == soft - 128
 
 
 @pytest.fixture
@@ -499,22 +509,22 @@ async def test_who_guesses_keys_is_slowed_down_and_owners_of_keys_are_not(
 
 def test_a_bucket_fills_up_again() -> None:
     now = 0.0
-    buckets = Buckets(rate=2, burst=3, clock=lambda: now)
+    buckets = RateLimiter(rate=2, burst=3, clock=lambda: now)
     for _ in range(3):
         buckets.take("ann")
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(HTTPProblem) as refused:
         buckets.take("ann")
     assert refused.value.headers == {"Retry-After": "1"}
 
     now = 0.5
     buckets.take("ann")
 
-    with pytest.raises(Refused):
+    with pytest.raises(HTTPProblem):
         buckets.take("ann")
     now = 1_000.0
     for _ in range(3):
         buckets.take("ann")
-    with pytest.raises(Refused):
+    with pytest.raises(HTTPProblem):
         buckets.take("ann")
 
 

@@ -16,7 +16,7 @@ from orbiter.memory.agent import MemoryEvent
 from orbiter.memory.auth import KeyFile
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.server.api import sse, transfer_routes
-from orbiter.memory.server.http.event_feed import Live
+from orbiter.memory.server.http.event_feed import EventFeed
 
 BARE = {"with_mcp": False, "with_dashboard": False}
 ANN = MemoryMetadata(user_id="ann")
@@ -27,14 +27,14 @@ async def some(stream: AsyncIterator[MemoryEvent], count: int) -> list[MemoryEve
 
 
 @pytest.fixture
-async def live(memory: AgentMemory) -> AsyncIterator[Live]:
-    made = Live(memory, every=0.02)
+async def live(memory: AgentMemory) -> AsyncIterator[EventFeed]:
+    made = EventFeed(memory, every=0.02)
     yield made
     await made.stop()
 
 
 async def test_a_listener_hears_what_happens_in_its_scope_and_nothing_else(
-    live: Live, memory: AgentMemory
+    live: EventFeed, memory: AgentMemory
 ) -> None:
     ann, bob = memory.scope(user_id="ann"), memory.scope(user_id="bob")
     async with live.listen(ANN) as stream, live.listen(MemoryMetadata()) as everything:
@@ -51,7 +51,7 @@ async def test_a_listener_hears_what_happens_in_its_scope_and_nothing_else(
 
 
 async def test_what_another_memory_writes_is_heard_and_nothing_twice(
-    live: Live, memory: AgentMemory
+    live: EventFeed, memory: AgentMemory
 ) -> None:
     ann = memory.scope(user_id="ann")
     async with AgentMemory(memory.url, embeddings=None, summaries=None) as elsewhere:
@@ -76,7 +76,7 @@ async def test_what_another_memory_writes_is_heard_and_nothing_twice(
 
 
 async def test_what_the_store_told_first_is_not_told_again_but_what_is_written_anew_is(
-    live: Live, memory: AgentMemory
+    live: EventFeed, memory: AgentMemory
 ) -> None:
     ann = memory.scope(user_id="ann")
     item = MemoryItem(content="tea", metadata=ANN)
@@ -93,7 +93,7 @@ async def test_what_the_store_told_first_is_not_told_again_but_what_is_written_a
 
 
 async def test_nobody_looks_at_the_store_when_nobody_listens(
-    live: Live, memory: AgentMemory
+    live: EventFeed, memory: AgentMemory
 ) -> None:
     before = asyncio.all_tasks()
     async with live.listen(ANN), live.listen(ANN), live.listen(MemoryMetadata()):

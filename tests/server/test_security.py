@@ -219,9 +219,9 @@ async def test_a_change_from_a_browser_needs_what_the_page_knows(
     key, token = keys.create(scope=MemoryMetadata(user_id="ann"), role="write")
     other = new_key(keys, user="bob")
     url = await served(keys=keys, **BARE)
-    http, shared = client(url), served.app.state.orbiter  # type: ignore[attr-defined]
-    right = shared.token_for(key.principal())
-    wrong = shared.token_for(Principal("write", key_id=other[3:11]))
+    http, server = client(url), served.app.state.orbiter  # type: ignore[attr-defined]
+    right = server.token_for(key.principal())
+    wrong = server.token_for(Principal("write", key_id=other[3:11]))
 
     async def change(path: str, headers: Mapping[str, str]) -> int:
         return (await http.post(path, headers=headers, json={"what": "x"})).status_code

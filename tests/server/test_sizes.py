@@ -12,7 +12,7 @@ from orbiter.memory import AgentMemory
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata
 from orbiter.memory.server.http import json_body
-from orbiter.memory.server.http.error_responses import Refused
+from orbiter.memory.server.http.error_responses import HTTPProblem
 from orbiter.memory.wire import OPERATIONS, REQUIRED, REST_ONLY, TARGET_PARAMS, Operation, Param
 from orbiter.memory.wire.calls import MAX_LIST, dump_param
 
@@ -143,7 +143,7 @@ async def test_values_are_counted_wherever_a_slice_ends(
     await json_body.check_values(body)
 
     monkeypatch.setattr(json_body, "MAX_VALUES", count - 1)
-    with pytest.raises(Refused):
+    with pytest.raises(HTTPProblem):
         await json_body.check_values(body)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from orbiter.memory.client._read_response import MOST_BYTES, UNREADABLE, lines_of, loaded
-from orbiter.memory.client._transport import Link, Request
+from orbiter.memory.client._transport import HTTPTransport, Request
 from orbiter.memory.errors import MemoryConnectionError, MemoryError, TransferError
 from orbiter.memory.transfer import Exported, Imported, Limits, Problem
 from orbiter.memory.transfer.io.archives import zip_chunks, zip_members
@@ -33,7 +33,7 @@ Progress = Callable[[int, int], None]
 
 
 async def import_there(
-    link: Link,
+    link: HTTPTransport,
     asked: Mapping[str, str],
     path: str | os.PathLike[str],
     *,
@@ -121,7 +121,7 @@ def _report(said: Mapping[str, Any]) -> Imported:
 
 
 async def export_there(
-    link: Link,
+    link: HTTPTransport,
     asked: Mapping[str, str],
     target: str | os.PathLike[str] | IO[bytes],
     *,

@@ -18,7 +18,7 @@ from orbiter.memory.agent.results import Page
 from orbiter.memory.agent.telemetry import observed
 from orbiter.memory.backends.arguments import is_item_id
 from orbiter.memory.client._read_response import UNREADABLE, Answer
-from orbiter.memory.client._transport import Link, Request
+from orbiter.memory.client._transport import HTTPTransport, Request
 from orbiter.memory.errors import ItemNotFoundError, MemoryConnectionError, QueryError
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.wire import Operation, Target, load_error, operations_of, write_call
@@ -51,7 +51,7 @@ _FOR_NOTHING = ("get", "history", "end", "revert")
 class Caller:
     """Sends the calls of one object."""
 
-    _link: Link
+    _link: HTTPTransport
 
     def _asked(self) -> dict[str, str]:
         """Return whose memories a request is about, and who acts."""
@@ -202,7 +202,7 @@ _OFTEN, _SELDOM = 1, 20
 """Seconds that the server is asked to wait for the end: with a bar to move, and without."""
 
 
-async def report_of(link: Link, request: Request, progress: Progress | None) -> Any:
+async def report_of(link: HTTPTransport, request: Request, progress: Progress | None) -> Any:
     """Return what a long call returned, as JSON; raise what it raised.
 
     It takes as long as it takes: the time of a call counts for each request of it.
@@ -227,7 +227,7 @@ async def report_of(link: Link, request: Request, progress: Progress | None) -> 
         answer = await link.send(Request("GET", f"/v1/jobs/{job['id']}", headers=prefer))
 
 
-def _read(answer: Answer, link: Link) -> dict[str, Any]:
+def _read(answer: Answer, link: HTTPTransport) -> dict[str, Any]:
     """Return a job that can be followed; `MemoryConnectionError` for anything else."""
     try:
         job = answer.json()

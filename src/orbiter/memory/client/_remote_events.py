@@ -15,15 +15,15 @@ import httpx
 
 from orbiter.memory.agent import EventStream, MemoryEvent
 from orbiter.memory.client._read_response import UNREADABLE, lines_of, loaded
-from orbiter.memory.client._retry import Patience
-from orbiter.memory.client._transport import Link, Request
+from orbiter.memory.client._retry import RetryPolicy
+from orbiter.memory.client._transport import HTTPTransport, Request
 from orbiter.memory.errors import MemoryConnectionError, MemoryError, MemoryTimeoutError
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.wire import EVENT
 
 __all__ = ["RemoteEvents"]
 
-_PATIENCE = Patience(tries=30, timeout=600.0)
+_PATIENCE = RetryPolicy(tries=30, timeout=600.0)
 """How long a server may be away before whoever listens is told; each answer begins it anew."""
 
 _QUIET = 0.005
@@ -42,7 +42,7 @@ _UNREAD = "an event that cannot be read here; is the server of another version?"
 class RemoteEvents(EventStream):
     """What happens from now on in a memory on a server, until this memory is closed."""
 
-    def __init__(self, link: Link, request: Request, scope: MemoryMetadata) -> None:
+    def __init__(self, link: HTTPTransport, request: Request, scope: MemoryMetadata) -> None:
         super().__init__(scope)
         self._wanted = {}  # the server knows whose events these are
         self._link = link
@@ -116,7 +116,9 @@ class RemoteEvents(EventStream):
             await asyncio.sleep(_QUIET)
 
 
-async def _feed(link: Link, request: Request, listener: ReferenceType[RemoteEvents]) -> None:
+async def _feed(
+    link: HTTPTransport, request: Request, listener: ReferenceType[RemoteEvents]
+) -> None:
     """Tell the listener what comes, until nobody holds it any more."""
     tried, is_new = 0, True
     while True:

@@ -9,9 +9,9 @@ from orbiter.memory.backends.registry import default_url
 from orbiter.memory.client._remote_calls import Caller, called_by
 from orbiter.memory.client._remote_events import RemoteEvents
 from orbiter.memory.client._remote_scope import RemoteAudit, RemoteScope
-from orbiter.memory.client._retry import Patience
+from orbiter.memory.client._retry import RetryPolicy
 from orbiter.memory.client._server_url import read_address
-from orbiter.memory.client._transport import Link, Request
+from orbiter.memory.client._transport import HTTPTransport, Request
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.items import MemoryMetadata
 
@@ -61,7 +61,7 @@ class RemoteMemory(AgentMemory, Caller):
         address = read_address(
             str(default_url() if url is None else url), token=token, insecure=insecure
         )
-        self._link = Link(address, patience=Patience(timeout=timeout))
+        self._link = HTTPTransport(address, patience=RetryPolicy(timeout=timeout))
         self._core = cast("Core", self._link)  # it stands for it where nothing is stored
         self._url = address.url
         self._is_met = False

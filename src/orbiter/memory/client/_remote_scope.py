@@ -19,7 +19,7 @@ from orbiter.memory.agent import (
 from orbiter.memory.agent.inputs import narrowed
 from orbiter.memory.client._remote_calls import Caller, called_by
 from orbiter.memory.client._remote_events import RemoteEvents
-from orbiter.memory.client._transport import Link, Request
+from orbiter.memory.client._transport import HTTPTransport, Request
 from orbiter.memory.model.audit import actor
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, check_instant
@@ -48,7 +48,7 @@ _CHAT = operations_of("chat")
 class Scoped(Caller):
     """What a request says of whose memories it is about, and who acts."""
 
-    def __init__(self, link: Link, scope: MemoryMetadata, *, by: str | None) -> None:
+    def __init__(self, link: HTTPTransport, scope: MemoryMetadata, *, by: str | None) -> None:
         self._link = link
         self._core = cast("Core", link)  # it stands for it where nothing is stored
         self._scope = scope
@@ -156,7 +156,7 @@ class RemoteFactsView(Scoped, FactsView):
     """What was true in one scope on a server, as known then; `PastMemory.facts` makes it."""
 
     def __init__(
-        self, link: Link, scope: MemoryMetadata, moment: datetime, *, by: str | None
+        self, link: HTTPTransport, scope: MemoryMetadata, moment: datetime, *, by: str | None
     ) -> None:
         super().__init__(link, scope, by=by)
         self._moment = moment
@@ -170,7 +170,7 @@ class RemotePast(Scoped, PastMemory):
     """What was remembered in one scope on a server at *moment*; `ScopedMemory.as_of` makes it."""
 
     def __init__(
-        self, link: Link, scope: MemoryMetadata, moment: datetime, *, by: str | None
+        self, link: HTTPTransport, scope: MemoryMetadata, moment: datetime, *, by: str | None
     ) -> None:
         super().__init__(link, scope, by=by)
         self._moment = check_instant("moment", moment)
@@ -199,6 +199,6 @@ class RemotePast(Scoped, PastMemory):
 class RemoteAudit(Caller, AuditLog):
     """The log of a memory on a server; `AgentMemory.audit` returns it."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: HTTPTransport) -> None:
         self._link = link
         self._core = cast("Core", link)

@@ -1,10 +1,10 @@
-"""How often a request is tried, and how long to wait before it is tried again. No I/O."""
+"""Retry policy: how often a request is tried, and how long to wait in between. No I/O."""
 
 import math
 import random
 from dataclasses import dataclass
 
-__all__ = ["Patience"]
+__all__ = ["RetryPolicy"]
 
 _FIRST = 0.05
 _LONGEST = 5.0
@@ -12,7 +12,7 @@ _LONGEST_UNSENT = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """Most tries of one call that may have arrived, and the seconds that it may take in all."""
 
     tries: int = 5

@@ -1,4 +1,4 @@
-"""The way to a server: connections, deadlines, tries, and what an answer or none of it means.
+"""HTTP transport: connection pool, deadlines and retries.
 
 A request is sent again only where that is safe: where none arrived, where the server says that it
 has done nothing, or where doing it twice is doing it once.
@@ -27,7 +27,7 @@ from orbiter.memory.client._read_response import (
     read_whole,
     refusal,
 )
-from orbiter.memory.client._retry import Patience
+from orbiter.memory.client._retry import RetryPolicy
 from orbiter.memory.client._server_url import Address
 from orbiter.memory.errors import (
     MemoryConnectionError,
@@ -37,7 +37,7 @@ from orbiter.memory.errors import (
 )
 from orbiter.memory.model.items import MemoryMetadata
 
-__all__ = ["Link", "Request"]
+__all__ = ["HTTPTransport", "Request"]
 
 
 CONNECT = 10.0
@@ -172,13 +172,13 @@ class Listener(Protocol):
         """End the stream."""
 
 
-class Link:
+class HTTPTransport:
     """Everything that the handles of one `RemoteMemory` share.
 
     It has connections for each event loop that uses it, and none of a process that was forked.
     """
 
-    def __init__(self, address: Address, *, patience: Patience) -> None:
+    def __init__(self, address: Address, *, patience: RetryPolicy) -> None:
         self.address = address
         self.streams: WeakSet[Listener] = WeakSet()
         self._patience = patience
@@ -189,12 +189,12 @@ class Link:
         self._tls: ssl.SSLContext | bool = address.is_encrypted
 
     def __repr__(self) -> str:
-        return f"Link({self.address.url!r})"
+        return f"HTTPTransport({self.address.url!r})"
 
     # What a local memory has in this place
 
     @property
-    def store(self) -> "Link":
+    def store(self) -> "HTTPTransport":
         """What stands for the store where it is named; there is none here."""
         return self
 

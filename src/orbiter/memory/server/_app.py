@@ -1,4 +1,4 @@
-"""The application: every door of the server, behind one guard."""
+"""The ASGI application: all routes of the server behind its middleware."""
 
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -16,14 +16,14 @@ from orbiter.memory.auth import KeyFile
 from orbiter.memory.server.api import health, job_routes, rest, sse, transfer_routes
 from orbiter.memory.server.api.job_files import JobFiles, folder_for
 from orbiter.memory.server.api.jobs import Jobs
-from orbiter.memory.server.http.auth_middleware import Guard
-from orbiter.memory.server.http.error_responses import Problems, problem_of, shown_problem
-from orbiter.memory.server.http.event_feed import Live
-from orbiter.memory.server.http.limits import Limited
-from orbiter.memory.server.http.prometheus import Measured, Metrics
-from orbiter.memory.server.http.scopes import ScopeCheck
+from orbiter.memory.server.http.auth_middleware import AuthMiddleware
+from orbiter.memory.server.http.error_responses import ProblemMiddleware, problem_of, problem_page
+from orbiter.memory.server.http.event_feed import EventFeed
+from orbiter.memory.server.http.limits import RequestLimitsMiddleware
+from orbiter.memory.server.http.prometheus import Metrics, MetricsMiddleware
+from orbiter.memory.server.http.scopes import ScopeMiddleware
 from orbiter.memory.server.http.settings import Settings
-from orbiter.memory.server.http.state import Shared
+from orbiter.memory.server.http.state import ServerState
 
 __all__ = ["create_app"]
 
@@ -45,21 +45,21 @@ def create_app(
     folder = folder_for(memory, keys)
     files = None if folder is None else JobFiles(folder)
     jobs = Jobs(memory, files, kept=settings.job_kept, read_only=settings.read_only)
-    shared = Shared(memory, settings, keys, Live(memory, metrics=metrics), metrics, jobs)
+    server = ServerState(memory, settings, keys, EventFeed(memory, metrics=metrics), metrics, jobs)
     app = Starlette(
         routes=_routes(),
         middleware=[
-            Middleware(Measured, metrics=metrics, with_log=settings.with_log),
-            Middleware(Guard, settings=settings),
-            Middleware(Problems),
-            Middleware(ScopeCheck),
-            Middleware(Limited, settings=settings),
+            Middleware(MetricsMiddleware, metrics=metrics, with_log=settings.with_log),
+            Middleware(AuthMiddleware, settings=settings),
+            Middleware(ProblemMiddleware),
+            Middleware(ScopeMiddleware),
+            Middleware(RequestLimitsMiddleware, settings=settings),
         ],
         exception_handlers={HTTPException: _problem},
         lifespan=_lifespan,
     )
     app.router.redirect_slashes = False
-    app.state.orbiter = shared
+    app.state.orbiter = server
     app.state.port = settings.port if port is None else port
     app.state.running = []
     app.state.transfers = Counter()
@@ -90,29 +90,29 @@ def _add_optional(app: Starlette, settings: Settings) -> None:
     if settings.with_dashboard:
         from orbiter.memory.server.dashboard import routes  # noqa: PLC0415
         from orbiter.memory.server.dashboard.page import as_page  # noqa: PLC0415
-        from orbiter.memory.server.dashboard.slow_parts import Works  # noqa: PLC0415
+        from orbiter.memory.server.dashboard.slow_parts import SlowParts  # noqa: PLC0415
 
         app.state.problem_page = as_page
-        app.state.works = Works()
+        app.state.works = SlowParts()
         app.state.running.append(app.state.works.running)
         app.router.routes.extend(routes())
 
 
 def _problem(request: Request, error: Exception) -> Response:
-    return shown_problem(problem_of(error, request), request)
+    return problem_page(problem_of(error, request), request)
 
 
 @asynccontextmanager
 async def _lifespan(app: Starlette) -> AsyncIterator[None]:
-    shared: Shared = app.state.orbiter
+    server: ServerState = app.state.orbiter
     async with AsyncExitStack() as stack:
-        stack.callback(shared.worker.close)
-        if not shared.memory._core.is_open:  # noqa: SLF001 - we close only what we opened
-            await stack.enter_async_context(shared.memory)
+        stack.callback(server.worker.close)
+        if not server.memory._core.is_open:  # noqa: SLF001 - we close only what we opened
+            await stack.enter_async_context(server.memory)
         for running in app.state.running:
             await stack.enter_async_context(running())
-        shared.live.start()
-        stack.push_async_callback(shared.live.stop)
-        stack.push_async_callback(shared.jobs.stop)
-        await shared.jobs.resume()
+        server.live.start()
+        stack.push_async_callback(server.live.stop)
+        stack.push_async_callback(server.jobs.stop)
+        await server.jobs.resume()
         yield

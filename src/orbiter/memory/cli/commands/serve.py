@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory
     from orbiter.memory.auth import KeyFile
     from orbiter.memory.server import Settings
-    from orbiter.memory.server.http.state import Shared
+    from orbiter.memory.server.http.state import ServerState
 __all__ = ["app", "until_stopped"]
 
 app = new_app()
@@ -202,8 +202,8 @@ def _open(url: str) -> None:
         say(f"there is no browser to open here; the dashboard is at {url}/", kind="note")
 
 
-def _tell(run: CommandContext, url: str, shared: "Shared") -> None:
-    memory, settings, keys = shared.memory, shared.settings, shared.keys
+def _tell(run: CommandContext, url: str, server: "ServerState") -> None:
+    memory, settings, keys = server.memory, server.settings, server.keys
     open_keys = _open_keys(keys)
     needs_key = keys is not None and keys.has_keys
     if needs_key and not _is_private(settings):  # in a pipe and in a log, too
@@ -215,7 +215,7 @@ def _tell(run: CommandContext, url: str, shared: "Shared") -> None:
     if keys is not None and needs_key and not open_keys:
         say(
             f"every key in `{keys.path}` is revoked or over: nobody gets in; make one with "
-            f"`{shared.key_command()}`",
+            f"`{server.key_command()}`",
             kind="warning",
         )
     if run.out.is_json:

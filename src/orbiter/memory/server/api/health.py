@@ -9,7 +9,7 @@ from starlette.routing import BaseRoute, Route
 from orbiter.memory.errors import AccessError, MemoryError
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.server.http.error_responses import problem_response
-from orbiter.memory.server.http.state import principal_of, shared_of
+from orbiter.memory.server.http.state import principal_of, state_of
 
 __all__ = ["routes"]
 
@@ -34,7 +34,7 @@ async def _ready(request: Request) -> Response:
     """Ask the store for something; what it is does not matter."""
     try:
         async with asyncio.timeout(_SOON):
-            await shared_of(request).memory.store.get("~ready")
+            await state_of(request).memory.store.get("~ready")
     except (MemoryError, OSError, TimeoutError):
         return problem_response(503, "the store does not answer")
     return JSONResponse({"status": "ready"})
@@ -45,13 +45,13 @@ async def _metrics(request: Request) -> Response:
     is_bound = any(getattr(principal.scope, name) is not None for name in SCOPE_FIELDS)
     if is_bound or not principal.may("admin"):
         raise AccessError("the counts are of everyone's; they are for an `admin` key of everyone's")
-    shared = shared_of(request)
+    server = state_of(request)
     store: dict[str, float] = {}
     try:
         async with asyncio.timeout(_SOON):
-            stats = await shared.memory.stats()
+            stats = await server.memory.stats()
         store = {"memories": stats.items, "store_bytes": stats.bytes}
     except (MemoryError, OSError, TimeoutError):
         pass  # a store that cannot count, or not now, is left out: the rest is still of use
-    lines = shared.metrics.lines(store)
+    lines = server.metrics.lines(store)
     return PlainTextResponse("\n".join([*lines, ""]), media_type="text/plain; version=0.0.4")

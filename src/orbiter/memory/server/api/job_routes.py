@@ -19,9 +19,9 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.server.api.jobs import Job
 from orbiter.memory.server.api.requests import check_query
 from orbiter.memory.server.api.sse import begin_stream, count_stream, until_gone
-from orbiter.memory.server.http.error_responses import PROBLEM, Refused
+from orbiter.memory.server.http.error_responses import PROBLEM, HTTPProblem
 from orbiter.memory.server.http.json_body import compact_json
-from orbiter.memory.server.http.state import principal_of, shared_of
+from orbiter.memory.server.http.state import principal_of, state_of
 from orbiter.memory.wire import Operation
 
 __all__ = ["answer_job", "routes"]
@@ -53,13 +53,13 @@ async def answer_job(
     request: Request, operation: Operation, target: Any, given: Mapping[str, Any]
 ) -> Response:
     """Have a call made as a job; return its report if that is soon there, else where it will be."""
-    shared = shared_of(request)
+    server = state_of(request)
     once = request.headers.get("idempotency-key")
     if once is not None and not once.strip():
         raise QueryError("`Idempotency-Key` is empty; give it a text that no other request has")
-    job = await shared.jobs.begin(operation, principal_of(request), target, given, once=once)
-    wait, applied = _preferred(request, default=shared.settings.job_wait)
-    await shared.jobs.wait(job, wait)
+    job = await server.jobs.begin(operation, principal_of(request), target, given, once=once)
+    wait, applied = _preferred(request, default=server.settings.job_wait)
+    await server.jobs.wait(job, wait)
     headers = {"Preference-Applied": applied} if applied else {}
     if not job.is_over:
         headers |= {"Location": f"{_JOBS}/{job.id}", "Retry-After": "1"}
@@ -72,10 +72,10 @@ async def answer_job(
             media_type=PROBLEM,
         )
     elif job.report is None:
-        raise Refused(410, "this was done, and its report is kept no longer")
+        raise HTTPProblem(410, "this was done, and its report is kept no longer")
     else:
         answer = Response(job.report, 200, headers, media_type="application/json")
-    await shared.jobs.answered(job)
+    await server.jobs.answered(job)
     return answer
 
 
@@ -83,7 +83,7 @@ def _preferred(request: Request, *, default: float) -> tuple[float, str]:
     """Return how many seconds to wait, and what was asked of us that we do."""
     asked = ",".join(request.headers.getlist("prefer")).lower()
     preferences = [each.partition(";")[0].strip() for each in asked.split(",")]
-    most = _SHARE * shared_of(request).settings.timeout
+    most = _SHARE * state_of(request).settings.timeout
     waits = [match for each in preferences if (match := _WAIT.fullmatch(each))]
     if waits:
         return min(float(waits[0][1]), most), f"wait={waits[0][1]}"
@@ -97,20 +97,20 @@ def _preferred(request: Request, *, default: float) -> tuple[float, str]:
 
 async def _list(request: Request) -> Response:
     check_query(request)
-    found = await asyncio.to_thread(shared_of(request).jobs.of, principal_of(request))
+    found = await asyncio.to_thread(state_of(request).jobs.of, principal_of(request))
     body = compact_json({"jobs": [job.shown() for job in found]})
     return Response(body.encode(), media_type="application/json")
 
 
 def _find(request: Request) -> Job:
     check_query(request)
-    return shared_of(request).jobs.find(request.path_params["job_id"], principal_of(request))
+    return state_of(request).jobs.find(request.path_params["job_id"], principal_of(request))
 
 
 async def _get(request: Request) -> Response:
     job = _find(request)
     wait, applied = _preferred(request, default=0.0)
-    await shared_of(request).jobs.wait(job, wait)
+    await state_of(request).jobs.wait(job, wait)
     headers = {"Preference-Applied": applied} if applied else {}
     if not job.is_over:
         headers["Retry-After"] = "1"
@@ -118,7 +118,7 @@ async def _get(request: Request) -> Response:
 
 
 async def _drop(request: Request) -> Response:
-    await shared_of(request).jobs.drop(_find(request))
+    await state_of(request).jobs.drop(_find(request))
     return Response(status_code=204)
 
 
@@ -130,7 +130,7 @@ class _JobEvents:
     """What becomes of one job, as server-sent events; the last one has its report."""
 
     def __init__(self, request: Request, job: Job) -> None:
-        self._shared = shared_of(request)
+        self._state = state_of(request)
         self._principal = principal_of(request)
         self._job = job
         self._open = request.app.state.streams
@@ -154,8 +154,8 @@ class _JobEvents:
         async def write(data: bytes, *, more: bool = True) -> None:
             await send({"type": "http.response.body", "body": data, "more_body": more})
 
-        job, jobs, number = self._job, self._shared.jobs, 0
-        while not job.is_over and self._shared.still_holds(self._principal):
+        job, jobs, number = self._job, self._state.jobs, 0
+        while not job.is_over and self._state.still_holds(self._principal):
             number += 1
             shown = compact_json(job.shown()).encode()
             await write(b"id: %d\nevent: progress\ndata: %b\n\n" % (number, shown))

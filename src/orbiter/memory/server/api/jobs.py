@@ -23,7 +23,7 @@ from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.query import Query
 from orbiter.memory.model.reports import Erasure
 from orbiter.memory.server.api.job_files import JobFiles
-from orbiter.memory.server.http.error_responses import Refused, problem_for, report_for
+from orbiter.memory.server.http.error_responses import HTTPProblem, problem_for, report_for
 from orbiter.memory.server.http.json_body import compact_json
 from orbiter.memory.tasks.progress import Checkpoint, Tracker, advance, track
 from orbiter.memory.wire import OPERATIONS, Operation, load_error, problem
@@ -183,7 +183,7 @@ class Jobs:
         if Counter(each.owner for each in self._jobs.values() if not each.is_over)[job.owner] >= (
             _MOST
         ):
-            raise Refused(
+            raise HTTPProblem(
                 429, f"a key may have {_MOST} jobs under way", headers={"Retry-After": "5"}
             )
         self._keep(job)
@@ -330,13 +330,13 @@ class Jobs:
         return sorted(kept, key=lambda job: job.created_at, reverse=True)
 
     def find(self, job_id: str, principal: Principal) -> Job:
-        """Return a job, or raise `Refused` with 404: also for one of another key."""
+        """Return a job, or raise `HTTPProblem` with 404: also for one of another key."""
         job = self._jobs.get(job_id)
         if job is None and self._files is not None and job_id.isalnum():
             record = self._files.read(job_id)  # of another server, or from before
             job = None if record is None else _load(record)
         if job is None or job.owner != principal.key_id or self._is_old(job):
-            raise Refused(404, "there is no such job; `/v1/jobs` lists those of your key")
+            raise HTTPProblem(404, "there is no such job; `/v1/jobs` lists those of your key")
         return job
 
     async def wait(self, job: Job, seconds: float, *, is_news: bool = False) -> None:

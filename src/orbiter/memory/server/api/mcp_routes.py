@@ -22,7 +22,7 @@ from orbiter.memory.mcp import PROFILES, Profile, build
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.server.http.scopes import handle_of
 from orbiter.memory.server.http.settings import Settings
-from orbiter.memory.server.http.state import Shared, principal_of, shared_of
+from orbiter.memory.server.http.state import ServerState, principal_of, state_of
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import Context
@@ -42,10 +42,10 @@ _ASKED = (*SCOPE_FIELDS, "by")
 
 
 def mount(
-    shared: Shared,
+    server: ServerState,
 ) -> tuple[list[BaseRoute], Callable[[], AbstractAsyncContextManager[None]]]:
     """Return the routes, and what must be entered while they are served, once for each time."""
-    doors = Doors(shared.settings)
+    doors = Doors(server.settings)
     routes: list[BaseRoute] = [
         # What is left out, a stream from the server and the end of a session, is a plain 405.
         Route(path, endpoint=Door(doors, profile), methods=["POST"], name=f"mcp-{profile}")
@@ -131,7 +131,7 @@ def _handle_of_call(ctx: "Context") -> "ScopedMemory":
     request = ctx.request_context.request
     if not isinstance(request, Request):
         raise QueryError("this call came without a request; it is nobody's")
-    shared, principal = shared_of(request), principal_of(request)
+    server, principal = state_of(request), principal_of(request)
     query = request.query_params
     asked = {name: query[name] for name in _ASKED if name in query}
     names_nobody = not any(
@@ -146,7 +146,7 @@ def _handle_of_call(ctx: "Context") -> "ScopedMemory":
             "this key is for everyone's memories, and an agent needs somebody's: put "
             "`?user_id=NAME` behind the server's address, or use a key made with `--user`"
         )
-    return handle_of(shared.memory, principal, asked)
+    return handle_of(server.memory, principal, asked)
 
 
 def _computers_user() -> str | None:

@@ -1,4 +1,4 @@
-"""What a request asks: its query, its body and its headers as the arguments of a call.
+"""Request parsing: query, body and headers as the arguments of a call.
 
 Nothing is guessed and nothing is passed over: a name that the call does not have is refused.
 """
@@ -11,21 +11,21 @@ from starlette.requests import Request
 
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.query import SCOPE_FIELDS
-from orbiter.memory.server.http.error_responses import Refused
+from orbiter.memory.server.http.error_responses import HTTPProblem
 from orbiter.memory.server.http.json_body import SMALL
 from orbiter.memory.server.http.scopes import SCOPE_PARAMETERS, check_names
-from orbiter.memory.server.http.state import principal_of, shared_of
+from orbiter.memory.server.http.state import principal_of, state_of
 from orbiter.memory.wire import REQUIRED, TARGET_PARAMS, Operation, Param, parse
 from orbiter.memory.wire.calls import load_param, load_text
 from orbiter.memory.wire.codecs import told
 
-__all__ = ["Asked", "check_query", "read_asked"]
+__all__ = ["ParsedRequest", "check_query", "parse_request"]
 
 _MOST_FIELDS = 100
 _UNSCOPED = ("memory", "audit")
 
 
-class Asked:
+class ParsedRequest:
     """What a request asks: whose memories, of which object, with which arguments."""
 
     def __init__(
@@ -45,7 +45,9 @@ def check_query(request: Request, *known: str) -> None:
         raise QueryError(f"the query has an unknown field {told(unknown)}; {way}")
 
 
-async def read_asked(request: Request, operation: Operation, named: Mapping[str, str]) -> Asked:
+async def parse_request(
+    request: Request, operation: Operation, named: Mapping[str, str]
+) -> ParsedRequest:
     """Return what *request* asks of *operation*; *named* is what the path names."""
     query = _read_query(request)
     is_scoped = operation.target not in _UNSCOPED
@@ -53,18 +55,18 @@ async def read_asked(request: Request, operation: Operation, named: Mapping[str,
     raw = await _read_body(request) if operation.verb != "GET" else b""
     is_long = len(raw) > SMALL
 
-    def read() -> Asked:
+    def read() -> ParsedRequest:
         body = _parsed(raw, in_steps=is_long)
         sides = (TARGET_PARAMS[operation.target], operation.params)
         _refuse_unknown(sides, query, body, is_scoped=is_scoped)
         # A name that the key puts in place of what is asked is still a mistake if it is empty.
         check_names((name, value) for name, value in body.items() if value == "")
         target, given = (_read(params, named, query, body) for params in sides)
-        return Asked(scope, target, given)
+        return ParsedRequest(scope, target, given)
 
     if not is_long:
         return read()
-    return await shared_of(request).worker.run(principal_of(request).key_id, read)
+    return await state_of(request).worker.run(principal_of(request).key_id, read)
 
 
 def _read(
@@ -115,14 +117,14 @@ def _read_query(request: Request) -> dict[str, str]:
             max_num_fields=_MOST_FIELDS,
         )
     except ValueError:
-        raise Refused(
+        raise HTTPProblem(
             400, "the query cannot be read; write `name=value`, percent-encoded UTF-8, with `&`"
         ) from None
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise Refused(400, f"the query has {told(twice)} twice")
+        raise HTTPProblem(400, f"the query has {told(twice)} twice")
     return found
 
 
@@ -134,7 +136,7 @@ async def _read_body(request: Request) -> bytes:
     if kind != "application/json" and not (
         kind.startswith("application/") and kind.endswith("+json")
     ):
-        raise Refused(
+        raise HTTPProblem(
             415,
             f"a body must be `Content-Type: application/json`, not {told(kind)}; "
             "`curl --json` sends it so",
@@ -148,9 +150,9 @@ def _parsed(raw: bytes, *, in_steps: bool) -> dict[str, Any]:
     try:
         found = parse(raw.decode("utf-8"), in_steps=in_steps)
     except UnicodeDecodeError:
-        raise Refused(400, "the body is not UTF-8") from None
+        raise HTTPProblem(400, "the body is not UTF-8") from None
     except ValueError as exc:
-        raise Refused(400, f"the body is no JSON: {exc}") from None
+        raise HTTPProblem(400, f"the body is no JSON: {exc}") from None
     if not isinstance(found, dict):
-        raise Refused(400, f"the body must be a JSON object, not {told(found)[:100]}")
+        raise HTTPProblem(400, f"the body must be a JSON object, not {told(found)[:100]}")
     return found

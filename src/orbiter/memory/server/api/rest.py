@@ -19,13 +19,13 @@ from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.server.api.idempotency import check_same
 from orbiter.memory.server.api.job_routes import answer_job
 from orbiter.memory.server.api.openapi import document
-from orbiter.memory.server.api.requests import Asked, read_asked
-from orbiter.memory.server.api.routing import BASE, allow, match, segments_of
-from orbiter.memory.server.http.error_responses import Refused
+from orbiter.memory.server.api.requests import ParsedRequest, parse_request
+from orbiter.memory.server.api.routing import BASE, allow, resolve, segments_of
+from orbiter.memory.server.http.error_responses import HTTPProblem
 from orbiter.memory.server.http.json_body import is_small, write_json
 from orbiter.memory.server.http.scopes import handle_of
 from orbiter.memory.server.http.settings import Settings
-from orbiter.memory.server.http.state import principal_of, shared_of
+from orbiter.memory.server.http.state import principal_of, state_of
 from orbiter.memory.wire import Operation
 from orbiter.memory.wire.codecs import read_tags
 from orbiter.memory.wire.result_codecs import PAGE
@@ -76,15 +76,15 @@ async def answer(request: Request) -> Response:
     segments = segments_of(request.scope)
     if segments == _DOCUMENT and request.method in ("GET", "HEAD"):
         return _Pieces(write_json(document()), 200, {})
-    matched = match(segments, request.method)
+    matched = resolve(segments, request.method)
     if matched == "OPTIONS":
         return Response(status_code=204, headers={"Allow": allow(segments)})
-    shared, principal = shared_of(request), principal_of(request)
+    server, principal = state_of(request), principal_of(request)
     operation = matched.operation
-    _check_role(operation, principal, shared.settings)
-    asked = await read_asked(request, operation, matched.named)
-    _check_sizes(asked, shared.settings)
-    target = _target(operation, shared.memory, principal, asked)
+    _check_role(operation, principal, server.settings)
+    asked = await parse_request(request, operation, matched.named)
+    _check_sizes(asked, server.settings)
+    target = _target(operation, server.memory, principal, asked)
     key = _read_key(request, operation, asked)
     await _read_if_match(request, operation, asked, target)
     if operation.is_job(asked.given):
@@ -108,14 +108,16 @@ def _check_role(operation: Operation, principal: Principal, settings: Settings) 
         raise AccessError("this server only reads; it was started with `--read-only`")
 
 
-def _check_sizes(asked: Asked, settings: Settings) -> None:
+def _check_sizes(asked: ParsedRequest, settings: Settings) -> None:
     for name in _PAGE_SIZES:
         size = asked.given.get(name)
         if isinstance(size, int) and size > settings.max_page:
             raise QueryError(f"`{name}` must be at most {settings.max_page:,} here, not {size:,}")
 
 
-def _target(operation: Operation, memory: AgentMemory, principal: Principal, asked: Asked) -> Any:
+def _target(
+    operation: Operation, memory: AgentMemory, principal: Principal, asked: ParsedRequest
+) -> Any:
     """Return the object of the call, held to what the principal may touch."""
     if operation.target in ("memory", "audit"):
         _hold_to_scope(operation, principal, asked)
@@ -131,7 +133,7 @@ def _target(operation: Operation, memory: AgentMemory, principal: Principal, ask
     return handle
 
 
-def _hold_to_scope(operation: Operation, principal: Principal, asked: Asked) -> None:
+def _hold_to_scope(operation: Operation, principal: Principal, asked: ParsedRequest) -> None:
     """Let a key of somebody's erase what is theirs, and nobody else's; the rest is everyone's."""
     held = {str(name): getattr(principal.scope, name) for name in SCOPE_FIELDS}
     named = {name: value for name, value in held.items() if value is not None}
@@ -145,7 +147,7 @@ def _hold_to_scope(operation: Operation, principal: Principal, asked: Asked) -> 
 # What headers say
 
 
-def _read_key(request: Request, operation: Operation, asked: Asked) -> str | None:
+def _read_key(request: Request, operation: Operation, asked: ParsedRequest) -> str | None:
     """Take the key of a request that is to be done once, and return it if a header has it."""
     key = request.headers.get(_ONCE)
     if key is None or all(param.name != "idempotency_key" for param in operation.params):
@@ -158,21 +160,23 @@ def _read_key(request: Request, operation: Operation, asked: Asked) -> str | Non
     return key
 
 
-async def _read_if_match(request: Request, operation: Operation, asked: Asked, target: Any) -> None:
+async def _read_if_match(
+    request: Request, operation: Operation, asked: ParsedRequest, target: Any
+) -> None:
     """Take the version that a change expects."""
     given = request.headers.getlist("if-match")
     if request.method in ("GET", "HEAD"):
         return
     if "if-none-match" in request.headers:
-        raise Refused(400, "`If-None-Match` is for a `GET`; a change takes `If-Match`")
+        raise HTTPProblem(400, "`If-None-Match` is for a `GET`; a change takes `If-Match`")
     if not given:
         return
     if all(param.name != "expected_version" for param in operation.params):
-        raise Refused(400, "`If-Match` is for a `PATCH` of a memory; send this without it")
+        raise HTTPProblem(400, "`If-Match` is for a `PATCH` of a memory; send this without it")
     try:
         tags = read_tags(",".join(given))
     except ValueError as exc:
-        raise Refused(400, f"`If-Match` {exc}") from None
+        raise HTTPProblem(400, f"`If-Match` {exc}") from None
     if tags is None:  # `*`: any version will do
         return
     item_id = asked.given["item_id"]
@@ -190,7 +194,7 @@ async def _read_if_match(request: Request, operation: Operation, asked: Asked, t
 # The call, and its answer
 
 
-async def _call(request: Request, operation: Operation, target: Any, asked: Asked) -> Any:
+async def _call(request: Request, operation: Operation, target: Any, asked: ParsedRequest) -> Any:
     if operation.returns is PAGE:
         return await bounded_page(request, target.list, asked.given)
     if (operation.target, operation.name) == ("scope", "context"):
@@ -204,14 +208,16 @@ async def _call(request: Request, operation: Operation, target: Any, asked: Aske
     return found
 
 
-async def _context(handle: ScopedMemory, asked: Asked) -> Any:
+async def _context(handle: ScopedMemory, asked: ParsedRequest) -> Any:
     """Return a context of a chat, or of memories alone: then of a chat that is nowhere."""
     given = dict(asked.given)
     chat_id = given.pop("chat_id", None)
     return await handle.chat(new_id() if chat_id is None else chat_id).context(**given)
 
 
-async def _told(request: Request, operation: Operation, asked: Asked, found: Any) -> Response:
+async def _told(
+    request: Request, operation: Operation, asked: ParsedRequest, found: Any
+) -> Response:
     headers: dict[str, str] = {}
     is_one = operation.target == "scope" and isinstance(found, MemoryItem)
     if is_one and operation.name in _TAGGED:
@@ -223,13 +229,13 @@ async def _told(request: Request, operation: Operation, asked: Asked, found: Any
         named = {name: value for name, value in asked.scope.items() if name != "by"}
         if where is not None:
             headers["Location"] = f"{BASE}/{where}" + (f"?{urlencode(named)}" if named else "")
-    shared, key_id = shared_of(request), principal_of(request).key_id
-    most = None if operation.is_change or operation.returns is PAGE else shared.settings.max_answer
+    server, key_id = state_of(request), principal_of(request).key_id
+    most = None if operation.is_change or operation.returns is PAGE else server.settings.max_answer
 
     def write() -> list[bytes]:
         return write_json(operation.returns.dump(found), most=most, way=_way(operation))
 
-    pieces = write() if is_small(found) else await shared.worker.run(key_id, write)
+    pieces = write() if is_small(found) else await server.worker.run(key_id, write)
     return _Pieces(pieces, operation.status, headers)
 
 
@@ -276,16 +282,16 @@ async def bounded_page(
 
     It is read in parts, so that no more than one part too many is ever in memory.
     """
-    shared, key_id = shared_of(request), principal_of(request).key_id
+    server, key_id = state_of(request), principal_of(request).key_id
     limit: int = given.get("limit", _DEFAULT)
-    most = shared.settings.max_page_bytes
+    most = server.settings.max_page_bytes
     cursor: str | None = given.get("cursor")
     found: list[MemoryItem] = []
     size, step = 0, _FIRST
     while True:
         asked = min(step, limit - len(found)) if limit > 0 else limit
         page = await read(**{**given, "limit": asked, "cursor": cursor})
-        sizes = await shared.worker.run(key_id, partial(_sizes, page))
+        sizes = await server.worker.run(key_id, partial(_sizes, page))
         fits = _fitting(sizes, most - size, is_first=not found)
         if fits < len(page):
             if fits:

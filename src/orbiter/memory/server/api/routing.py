@@ -1,4 +1,7 @@
-"""Which call a path means. A segment is decoded as one, so that ids and keys may hold slashes."""
+"""Routing: which call a method and a path mean.
+
+A segment is decoded as one, so that ids and keys may hold slashes.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,24 +9,24 @@ from typing import Any, Literal
 from urllib.parse import unquote_to_bytes
 
 from orbiter.memory.server.api.openapi import OTHER_PATHS
-from orbiter.memory.server.http.error_responses import Refused
+from orbiter.memory.server.http.error_responses import HTTPProblem
 from orbiter.memory.wire import OPERATIONS, REST_ONLY, Operation
 
-__all__ = ["BASE", "Matched", "match", "segments_of"]
+__all__ = ["BASE", "ResolvedRoute", "resolve", "segments_of"]
 
 BASE = "/v1"
 _NOTHING = f"there is nothing here; `{BASE}/openapi.json` lists what there is"
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
+class ResolvedRoute:
     """A call, and what its path names."""
 
     operation: Operation
     named: dict[str, str]
 
 
-class _Shelf:
+class Route:
     """The calls of one form of path, by verb."""
 
     def __init__(self, template: str) -> None:
@@ -43,20 +46,20 @@ class _Shelf:
         return found
 
 
-def _shelves() -> dict[int, list[_Shelf]]:
-    by_path: dict[str, _Shelf] = {}
+def _routes_by_length() -> dict[int, list[Route]]:
+    by_path: dict[str, Route] = {}
     for each in (*OPERATIONS, *REST_ONLY):
-        by_path.setdefault(each.path, _Shelf(each.path)).by_verb[each.verb] = each
-    found: dict[int, list[_Shelf]] = {}
+        by_path.setdefault(each.path, Route(each.path)).by_verb[each.verb] = each
+    found: dict[int, list[Route]] = {}
     # What is named goes before what may be anything.
     for path in sorted(by_path, key=lambda path: path.count("{")):
-        shelf = by_path[path]
-        found.setdefault(len(shelf.parts), []).append(shelf)
+        route = by_path[path]
+        found.setdefault(len(route.parts), []).append(route)
     return found
 
 
-_SHELVES = _shelves()
-_DOORS = {
+_ROUTES = _routes_by_length()
+_OTHER_ROUTES = {
     path.removeprefix(f"{BASE}/"): [verb.upper() for verb in doors]
     for path, doors in OTHER_PATHS.items()
     if path.startswith(f"{BASE}/")
@@ -65,48 +68,48 @@ _DOORS = {
 
 
 def segments_of(scope: Any) -> list[str]:
-    """Return the decoded segments of a request's path below `BASE`; `Refused` for bad bytes."""
+    """Return the decoded segments of a request's path below `BASE`; `HTTPProblem` for bad bytes."""
     raw = scope.get("raw_path") or scope["path"].encode()
     path = raw.partition(b"?")[0]
     if path != BASE.encode() and not path.startswith(f"{BASE}/".encode()):
-        raise Refused(404, _NOTHING)  # a slash that is written as `%2F` ends no segment
+        raise HTTPProblem(404, _NOTHING)  # a slash that is written as `%2F` ends no segment
     parts = path.split(b"/")[len(BASE.split("/")) :]
     try:
         return [unquote_to_bytes(part).decode("utf-8") for part in parts]
     except UnicodeDecodeError:
-        raise Refused(400, "the path is not UTF-8; percent-encode each segment") from None
+        raise HTTPProblem(400, "the path is not UTF-8; percent-encode each segment") from None
 
 
-def match(segments: Sequence[str], verb: str) -> Matched | Literal["OPTIONS"]:
-    """Return the call of *verb* on a path, or raise `Refused` with 404 or 405.
+def resolve(segments: Sequence[str], verb: str) -> ResolvedRoute | Literal["OPTIONS"]:
+    """Return the call of *verb* on a path, or raise `HTTPProblem` with 404 or 405.
 
     `HEAD` is what `GET` is. For `OPTIONS` there is nothing to call.
     """
     asked = "GET" if verb == "HEAD" else verb
-    for shelf in _SHELVES.get(len(segments), ()):
-        named = shelf.named(segments)
-        if named is not None and asked in shelf.by_verb:
-            return Matched(shelf.by_verb[asked], named)
+    for route in _ROUTES.get(len(segments), ()):
+        named = route.named(segments)
+        if named is not None and asked in route.by_verb:
+            return ResolvedRoute(route.by_verb[asked], named)
     allowed = allow(segments)
     if not allowed:
-        raise Refused(404, _NOTHING)
+        raise HTTPProblem(404, _NOTHING)
     if verb == "OPTIONS":
         return "OPTIONS"
     if asked in allowed.split(", "):  # it is answered elsewhere, but not for this name
-        raise Refused(404, _NOTHING)
-    raise Refused(405, f"this takes {allowed}, not {verb}", headers={"Allow": allowed})
+        raise HTTPProblem(404, _NOTHING)
+    raise HTTPProblem(405, f"this takes {allowed}, not {verb}", headers={"Allow": allowed})
 
 
 def allow(segments: Sequence[str]) -> str:
     """Return the methods that a path takes, as the header `Allow` lists them; none if no path."""
     verbs = dict.fromkeys(
         verb
-        for path, several in _DOORS.items()
-        if len(path.split("/")) == len(segments) and _Shelf(path).named(segments) is not None
+        for path, several in _OTHER_ROUTES.items()
+        if len(path.split("/")) == len(segments) and Route(path).named(segments) is not None
         for verb in several
     )
-    for shelf in _SHELVES.get(len(segments), ()):
-        if shelf.named(segments) is not None:
-            verbs |= dict.fromkeys(shelf.by_verb)
+    for route in _ROUTES.get(len(segments), ()):
+        if route.named(segments) is not None:
+            verbs |= dict.fromkeys(route.by_verb)
     more = ["HEAD", "OPTIONS"] if "GET" in verbs else ["OPTIONS"]
     return ", ".join([*verbs, *more]) if verbs else ""

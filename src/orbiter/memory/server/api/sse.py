@@ -19,9 +19,9 @@ from orbiter.memory.agent import EventStream, MemoryEvent
 from orbiter.memory.auth import Principal
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.server.api.requests import check_query
-from orbiter.memory.server.http.error_responses import Refused
+from orbiter.memory.server.http.error_responses import HTTPProblem
 from orbiter.memory.server.http.scopes import handle_of
-from orbiter.memory.server.http.state import principal_of, shared_of
+from orbiter.memory.server.http.state import principal_of, state_of
 from orbiter.memory.wire import EVENT
 
 __all__ = ["EventsResponse", "begin_stream", "count_stream", "routes", "until_gone"]
@@ -41,7 +41,7 @@ def routes() -> list[BaseRoute]:
 
 async def _events(request: Request) -> "EventsResponse":
     check_query(request)
-    handle = handle_of(shared_of(request).memory, principal_of(request), request.query_params)
+    handle = handle_of(state_of(request).memory, principal_of(request), request.query_params)
     return EventsResponse(request, handle.scope)
 
 
@@ -49,7 +49,7 @@ class EventsResponse:
     """The stream of one reader; an ASGI application of its own, so that it ends for certain."""
 
     def __init__(self, request: Request, scope: MemoryMetadata) -> None:
-        self._shared = shared_of(request)
+        self._state = state_of(request)
         self._principal = principal_of(request)
         self._scope = scope
         self._open: Counter[str | None] = request.app.state.streams
@@ -66,7 +66,7 @@ class EventsResponse:
             await self._send(receive, send)
 
     async def _send(self, receive: Receive, send: Send) -> None:
-        async with self._shared.live.listen(self._scope) as stream:
+        async with self._state.live.listen(self._scope) as stream:
             gone = asyncio.ensure_future(until_gone(receive))
             try:
                 await begin_stream(send)
@@ -86,7 +86,7 @@ class EventsResponse:
             missed = MemoryEvent("missed", datetime.now(UTC), self._scope, detail="reconnected")
             await write(_told(missed, 0))
         number, spoken = 0, loop.time()
-        while not gone.done() and self._shared.still_holds(self._principal):
+        while not gone.done() and self._state.still_holds(self._principal):
             event: MemoryEvent | None = None
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK):
@@ -94,7 +94,7 @@ class EventsResponse:
                         event = await anext(stream)
                     except StopAsyncIteration:
                         return
-            if event is not None and self._shared.still_holds(self._principal):
+            if event is not None and self._state.still_holds(self._principal):
                 number, spoken = number + 1, loop.time()
                 await write(_told(event, number))
             elif loop.time() - spoken >= _HEARTBEAT:
@@ -107,7 +107,7 @@ def count_stream(streams: "Counter[str | None]", principal: Principal) -> Iterat
     """Refuse more streams than one key needs: each holds a connection for as long as it is."""
     whose = principal.key_id
     if streams[whose] >= _MOST:
-        raise Refused(
+        raise HTTPProblem(
             429, f"a key may have {_MOST} streams at a time", headers={"Retry-After": "5"}
         )
     streams[whose] += 1

@@ -29,9 +29,9 @@ from orbiter.memory.errors import MemoryError, QueryError
 from orbiter.memory.model.audit import acting_as
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.server.api.requests import check_query
-from orbiter.memory.server.http.error_responses import Refused, problem_for
+from orbiter.memory.server.http.error_responses import HTTPProblem, problem_for
 from orbiter.memory.server.http.scopes import check_may, handle_of
-from orbiter.memory.server.http.state import principal_of, shared_of
+from orbiter.memory.server.http.state import principal_of, state_of
 from orbiter.memory.transfer import Imported, export_file
 from orbiter.memory.transfer.files import import_sent
 from orbiter.memory.transfer.untrusted_native import SentBy
@@ -309,7 +309,7 @@ async def _leaving(receive: Receive) -> None:
 
 
 def _handle(request: Request) -> ScopedMemory:
-    return handle_of(shared_of(request).memory, principal_of(request), request.query_params)
+    return handle_of(state_of(request).memory, principal_of(request), request.query_params)
 
 
 @contextmanager
@@ -318,9 +318,11 @@ def _turn(request: Request, kind: str) -> Iterator[None]:
     under_way: Counter[tuple[str | None, str]] = request.app.state.transfers
     whose = (principal_of(request).key_id, kind)
     if whose[0] is not None and under_way[whose]:  # without keys, all of them are for this computer
-        raise Refused(429, f"this key has an {kind} under way", headers={"Retry-After": "5"})
+        raise HTTPProblem(429, f"this key has an {kind} under way", headers={"Retry-After": "5"})
     if under_way.total() >= _AT_ONCE:
-        raise Refused(503, "other imports and exports are under way", headers={"Retry-After": "5"})
+        raise HTTPProblem(
+            503, "other imports and exports are under way", headers={"Retry-After": "5"}
+        )
     under_way[whose] += 1
     try:
         yield

@@ -18,7 +18,7 @@ from orbiter.memory.server.dashboard.chat_address import (
     name_of,
 )
 from orbiter.memory.server.dashboard.chat_rows import Spoken, drawn, without_halves
-from orbiter.memory.server.dashboard.page import Ask, Data, Pages, Said, as_number
+from orbiter.memory.server.dashboard.page import Ask, Data, Pages, Toast, as_number
 
 if TYPE_CHECKING:
     from orbiter.memory.model.derived import SummaryMemory
@@ -102,7 +102,7 @@ async def chat(ask: Ask) -> Data:
 
 
 @pages.part("POST", "/ui/chat/summary", "parts/chat_body.html", role="write")
-async def sum_up(ask: Ask) -> Said:
+async def sum_up(ask: Ask) -> Toast:
     """Sum up all but the newest messages."""
     talk = conversation_of(ask)
     if talk.chat is None:
@@ -116,7 +116,7 @@ async def sum_up(ask: Ask) -> Said:
         if after is not None and is_new
         else "Nothing to sum up yet: the newest messages stay as they are."
     )
-    return Said(await _shown(ask, talk), told)
+    return Toast(await _shown(ask, talk), told)
 
 
 async def _shown(ask: Ask, talk: Conversation) -> Data:

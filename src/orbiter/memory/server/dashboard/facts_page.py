@@ -15,7 +15,7 @@ from orbiter.memory.model.facts import FactEntry, FactMemory, by_key, dated, sho
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, Query
 from orbiter.memory.server.dashboard.fact_timeline import axis_of, row_of, scrub_of
-from orbiter.memory.server.dashboard.page import Ask, Data, Pages, Said
+from orbiter.memory.server.dashboard.page import Ask, Data, Pages, Toast
 
 __all__ = ["as_moment", "pages", "read_facts", "scope_of"]
 
@@ -155,7 +155,7 @@ async def _narrower(handle: ScopedMemory) -> list[Data]:
 
 
 @pages.part("POST", "/ui/facts/put", "parts/facts.html", role="write")
-async def put(ask: Ask) -> Said:
+async def put(ask: Ask) -> Toast:
     """Record what is true."""
     form = await ask.form()
     key = ask.text("of") or form.get("key", "").strip()
@@ -169,7 +169,7 @@ async def put(ask: Ask) -> Said:
         source=form.get("source", "").strip() or None,
     )
     told = f"Recorded: {key} is {show_value(made.value)[:80]}. Revert takes it back."
-    return Said(await _told(ask, opened=key), told)
+    return Toast(await _told(ask, opened=key), told)
 
 
 def _value(form: dict[str, str]) -> object:
@@ -188,28 +188,28 @@ def _value(form: dict[str, str]) -> object:
 
 
 @pages.part("POST", "/ui/facts/end", "parts/facts.html", role="write")
-async def end(ask: Ask) -> Said:
+async def end(ask: Ask) -> Toast:
     """Say that what holds is over."""
     key, form = ask.text("of"), await ask.form()
     made = await ask.handle.facts.end(key, at=as_moment("at", form.get("at", "")))
     told = "Nothing holds, so nothing ended." if made is None else "Ended. Revert takes it back."
-    return Said(await _told(ask, opened=key), told)
+    return Toast(await _told(ask, opened=key), told)
 
 
 @pages.part("POST", "/ui/facts/revert", "parts/facts.html", role="write")
-async def revert(ask: Ask) -> Said:
+async def revert(ask: Ask) -> Toast:
     """Take back what was said last."""
     key = ask.text("of")
     now = await ask.handle.facts.revert(key)
     told = "nothing holds now" if now is None else f"it is {show_value(now.value)[:80]} again"
-    return Said(await _told(ask, opened=key), f"Taken back: {told}.")
+    return Toast(await _told(ask, opened=key), f"Taken back: {told}.")
 
 
 @pages.part("POST", "/ui/facts/retract", "parts/facts.html", role="write")
-async def retract(ask: Ask) -> Said:
+async def retract(ask: Ask) -> Toast:
     """Say that an assertion was wrong."""
     fact = await ask.handle.facts.retract(ask.text("id"))
-    return Said(await _told(ask, opened=fact.key), "Retracted: it holds at no time any more.")
+    return Toast(await _told(ask, opened=fact.key), "Retracted: it holds at no time any more.")
 
 
 def as_moment(name: str, text: str) -> datetime | None:

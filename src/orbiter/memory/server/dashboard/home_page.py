@@ -15,7 +15,7 @@ from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import SCOPE_FIELDS, Query
 from orbiter.memory.server.dashboard.facets import Filters, facets, read_filters
 from orbiter.memory.server.dashboard.live_feed import strip
-from orbiter.memory.server.dashboard.page import Answer, Ask, Data, Pages, Said
+from orbiter.memory.server.dashboard.page import Answer, Ask, Data, Pages, Toast
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
@@ -78,7 +78,7 @@ async def home(ask: Ask) -> Data:
     filters = _filters(ask)
     health = await _health(ask)
     sample = await ask.handle.list(limit=_SAMPLE, forgotten=filters.is_forgotten)
-    shared = ask.shared
+    server = ask.server
     held = Query(metadata=ask.principal.scope).wanted
     return {
         **await _listed(ask, filters),
@@ -91,11 +91,11 @@ async def home(ask: Ask) -> Data:
         "asks_whose": not held,
         "connect": snippets(
             str(ask.request.base_url).rstrip("/"),
-            needs_key=shared.needs_key(),
-            with_mcp=shared.settings.with_mcp,
+            needs_key=server.needs_key(),
+            with_mcp=server.settings.with_mcp,
             store=_store_here(ask),
             whose={**ask.scope, **{str(name): value for name, value in held.items()}},
-            **({} if ask.principal.is_bound else {"key_command": shared.key_command()}),
+            **({} if ask.principal.is_bound else {"key_command": server.key_command()}),
         ),
     }
 
@@ -111,7 +111,7 @@ async def memories(ask: Ask) -> Answer:
 
 
 @pages.part("POST", "/ui/memories", "parts/memories.html", role="write")
-async def remember(ask: Ask) -> Said:
+async def remember(ask: Ask) -> Toast:
     """Keep what somebody typed, and return the list with it."""
     form = await ask.form()
     named = {str(name): form[name].strip() for name in SCOPE_FIELDS if name in form}
@@ -126,7 +126,7 @@ async def remember(ask: Ask) -> Said:
     found = await _found(ask, filters)
     is_seen = any(row.item.id == item.id for row in found.rows)
     said = "Remembered." if is_seen else "Remembered. What narrows the list leaves it out."
-    return Said(_as_data(filters, found), said)
+    return Toast(_as_data(filters, found), said)
 
 
 def read_tags(text: str) -> list[str]:
@@ -196,8 +196,8 @@ async def _newest(handle: "ScopedMemory", filters: Filters, cursor: str) -> Foun
 
 def _store_here(ask: Ask) -> str | None:
     """Return the file that is served, for who is on this computer: there are no keys then."""
-    path = getattr(ask.shared.memory.store, "db_path", ":memory:")
-    if ask.shared.needs_key() or str(path) == ":memory:":
+    path = getattr(ask.server.memory.store, "db_path", ":memory:")
+    if ask.server.needs_key() or str(path) == ":memory:":
         return None
     return str(Path(path).absolute())
 
@@ -206,14 +206,14 @@ async def _health(ask: Ask) -> Health:
     """Return what a reader may know of the store: all of it only who may see everyone's."""
     session = session_of(ask.handle)
     core, scope = session.core, session.scope
-    scheme = ask.shared.memory.url.partition("://")[0] if "://" in ask.shared.memory.url else ""
+    scheme = ask.server.memory.url.partition("://")[0] if "://" in ask.server.memory.url else ""
     backend = next(
         (name for start, name in _BACKENDS.items() if scheme.startswith(start)), "SQLite"
     )
     model = core.embeddings.name if core.embeddings is not None else None
     if not Query(metadata=scope).wanted:
         try:
-            stats = await ask.shared.memory.stats()
+            stats = await ask.server.memory.stats()
         except UnsupportedError:
             pass  # this store counts no bytes; what follows holds of every store
         else:

@@ -75,7 +75,7 @@ async def _drawn(ask: Ask) -> Drawn:
     newest = await handle.list(limit=1)
     whose = tuple(Query(metadata=handle.scope).wanted.items())
     key: _Key = (whose, newest[0].id if newest else "", total)
-    kept = _kept.setdefault(ask.shared.memory, OrderedDict())
+    kept = _kept.setdefault(ask.server.memory, OrderedDict())
     now = monotonic()
     found = kept.get(key)
     if found is None or found[0] < now:

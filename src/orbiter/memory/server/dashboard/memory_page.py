@@ -21,7 +21,7 @@ from orbiter.memory.server.dashboard.chat_address import address_of
 from orbiter.memory.server.dashboard.facets import tags_of
 from orbiter.memory.server.dashboard.home_page import read_tags
 from orbiter.memory.server.dashboard.item_history import changes, origin_of, tool_group
-from orbiter.memory.server.dashboard.page import Ask, Data, Pages, Said, as_number
+from orbiter.memory.server.dashboard.page import Ask, Data, Pages, Toast, as_number
 from orbiter.memory.text.word_diff import word_diff
 
 __all__ = ["as_edited", "pages"]
@@ -68,7 +68,7 @@ async def why(ask: Ask) -> Data:
 
 
 @pages.part("POST", "/ui/memory", "parts/memory_saved.html", role="write")
-async def save(ask: Ask) -> Said | Data:
+async def save(ask: Ask) -> Toast | Data:
     """Change a memory, unless somebody else has done so since it was read."""
     form = await ask.form()
     item, _, _ = await _found(ask)
@@ -78,22 +78,24 @@ async def save(ask: Ask) -> Said | Data:
     weight = _importance(form.get("importance", ""))
     weight = weight if weight != item.metadata.extra.get("importance") else None
     if content is None and new_tags is None and weight is None:
-        return Said({**await _told_whole(ask), "conflict": None}, "Nothing was changed.")
+        return Toast({**await _told_whole(ask), "conflict": None}, "Nothing was changed.")
     try:
         await ask.handle.update(
             item.id, content, tags=new_tags, importance=weight, expected_version=version
         )
     except VersionConflict:
         return await _conflict(ask, form)
-    return Said({**await _told_whole(ask), "conflict": None}, "Saved. What it was can be restored.")
+    return Toast(
+        {**await _told_whole(ask), "conflict": None}, "Saved. What it was can be restored."
+    )
 
 
 @pages.part("POST", "/ui/memory/forget", "parts/memory_main.html", role="write")
-async def forget(ask: Ask) -> Said | Response:
+async def forget(ask: Ask) -> Toast | Response:
     """Forget a memory, and show it as forgotten, or go home where the store keeps nothing of it."""
     forgotten = await ask.handle.forget(ask.text("id"))
     try:
-        return Said(await _told_whole(ask), "Forgotten. Restore brings it back.")
+        return Toast(await _told_whole(ask), "Forgotten. Restore brings it back.")
     except ItemNotFoundError:
         if not forgotten:
             raise
@@ -103,12 +105,12 @@ async def forget(ask: Ask) -> Said | Response:
 
 
 @pages.part("POST", "/ui/memory/restore", "parts/memory_main.html", role="write")
-async def restore(ask: Ask) -> Said:
+async def restore(ask: Ask) -> Toast:
     """Bring a memory back, or what it was in an earlier version."""
     version = ask.number("version", 0, most=2**31)
     await ask.handle.restore(ask.text("id"), version=version or None)
     said = f"It is again what it was in version {version}." if version else "Restored."
-    return Said(await _told_whole(ask), said)
+    return Toast(await _told_whole(ask), said)
 
 
 async def _found(ask: Ask) -> tuple[MemoryItem, list[ItemVersion], bool]:

@@ -28,9 +28,9 @@ from orbiter.memory.errors import AccessError, QueryError
 from orbiter.memory.model.query import SCOPE_FIELDS, Query
 from orbiter.memory.server.dashboard.templating import render, to_json
 from orbiter.memory.server.http.scopes import check_names, handle_of
-from orbiter.memory.server.http.state import Shared
+from orbiter.memory.server.http.state import ServerState
 
-__all__ = ["Answer", "Ask", "Data", "Pages", "Said", "as_page"]
+__all__ = ["Answer", "Ask", "Data", "Pages", "Toast", "as_page"]
 
 
 Data = dict[str, object]
@@ -88,7 +88,7 @@ _HEADLINES = {
 
 
 @dataclass(frozen=True)
-class Said:
+class Toast:
     """Data with a message that is shown in a corner of the page."""
 
     data: Data
@@ -109,7 +109,7 @@ class Ask:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self.shared: Shared = request.app.state.orbiter
+        self.server: ServerState = request.app.state.orbiter
         self.principal: Principal = request.state.principal
 
     @cached_property
@@ -133,7 +133,7 @@ class Ask:
         asked = dict(scope) or ({"everyone": "true"} if names_nobody else {})
         if self.principal.key_id is None:
             asked["by"] = "dashboard"  # nobody in particular, but not the memory's own user
-        return handle_of(self.shared.memory, self.principal, asked)
+        return handle_of(self.server.memory, self.principal, asked)
 
     @cached_property
     def ignored(self) -> dict[str, str]:
@@ -177,11 +177,11 @@ class Ask:
             "unnarrowed": self._wider(path, list(self.scope)),
             "ignored": self.ignored,
             "twin": f"{twin_of(path)}?{self.request.url.query}",
-            "token": self.shared.token_for(self.principal),
+            "token": self.server.token_for(self.principal),
             "principal": self.principal,
             "may_write": self.may("write"),
             "may_admin": self.may("admin"),
-            "store_url": self.shared.memory.url,
+            "store_url": self.server.memory.url,
         }
 
     def _wider(self, path: str, without: list[str]) -> str:
@@ -196,7 +196,7 @@ class Ask:
     def may(self, role: Role) -> bool:
         """Tell whether the reader may do what *role* may, here and now."""
         is_change = role != "read"
-        return self.principal.may(role) and not (is_change and self.shared.settings.read_only)
+        return self.principal.may(role) and not (is_change and self.server.settings.read_only)
 
 
 def as_number(name: str, text: str, default: int, *, least: int, most: int) -> int:
@@ -212,7 +212,7 @@ def as_number(name: str, text: str, default: int, *, least: int, most: int) -> i
     return value
 
 
-Give = Callable[[Ask], Awaitable[Data | Said | Answer | Response]]
+Give = Callable[[Ask], Awaitable[Data | Toast | Answer | Response]]
 
 
 def twin_of(path: str) -> str:
@@ -290,13 +290,13 @@ def _as_json(answer: Answer) -> Response:
 
 
 def _refused(ask: Ask, role: Role) -> str:
-    if ask.shared.settings.read_only:
+    if ask.server.settings.read_only:
         return "this server only shows; start it without `--read-only` to change something"
     return f"this needs a key of the role `{role}`; yours is `{ask.principal.role}`"
 
 
-def _answer(given: Data | Said | Answer) -> Answer:
-    if isinstance(given, Said):
+def _answer(given: Data | Toast | Answer) -> Answer:
+    if isinstance(given, Toast):
         told = to_header({"orbiter:say": {"value": given.message}})
         return Answer(given.data, headers={"HX-Trigger": told})
     return given if isinstance(given, Answer) else Answer(given)

@@ -19,7 +19,7 @@ from orbiter.memory.recall.near_duplicates import Likeness
 from orbiter.memory.server.dashboard.fact_review import conflicts_among, draft_of, sides_of
 from orbiter.memory.server.dashboard.facts_page import MOST, read_facts
 from orbiter.memory.server.dashboard.page import Ask, Data, Pages
-from orbiter.memory.server.dashboard.slow_parts import lengthy
+from orbiter.memory.server.dashboard.slow_parts import slow_part
 
 __all__ = ["pages"]
 
@@ -110,7 +110,7 @@ async def look_through(ask: Ask) -> Response:
         groups = [group for group in apart if len(group) > 1]
         return {"groups": groups[:_MOST_SHOWN], "compared": None, "found": len(groups)}
 
-    return await lengthy(ask, "parts/duplicates.html", work)
+    return await slow_part(ask, "parts/duplicates.html", work)
 
 
 @pages.part("POST", "/ui/review/keep", "parts/kept.html", role="write")
@@ -163,7 +163,7 @@ async def copies(ask: Ask) -> Response:
         found = await ask.handle.evict(duplicates=True, dry_run=not is_meant)
         return {"evicted": found, "done": is_meant, "shown": found.items[:10]}
 
-    return await lengthy(ask, "parts/copies.html", work)
+    return await slow_part(ask, "parts/copies.html", work)
 
 
 # Doubted sources
@@ -188,7 +188,7 @@ async def doubt(ask: Ask) -> Response:
         told = {"source": source, "way": way, "done": is_meant, "count": len(found)}
         return {**told, "shown": found.items[:5], **(await _hidden_by_now(ask) if is_meant else {})}
 
-    return await lengthy(ask, "parts/doubt.html", work)
+    return await slow_part(ask, "parts/doubt.html", work)
 
 
 @pages.part("POST", "/ui/review/release", role="write")
@@ -205,7 +205,7 @@ async def release(ask: Ask) -> Response:
             "counts": {"quarantined": _count_hidden(hidden)},
         }
 
-    return await lengthy(ask, "parts/released.html", work)
+    return await slow_part(ask, "parts/released.html", work)
 
 
 async def _hidden_by_now(ask: Ask) -> Data:

@@ -16,10 +16,10 @@ from starlette.responses import HTMLResponse, Response
 from orbiter.memory.errors import MemoryError
 from orbiter.memory.server.dashboard.page import Ask, Data, Pages
 from orbiter.memory.server.dashboard.templating import render
-from orbiter.memory.server.http.error_responses import Refused, problem_for
+from orbiter.memory.server.http.error_responses import HTTPProblem, problem_for
 from orbiter.memory.tasks.progress import Tracker, track
 
-__all__ = ["Works", "lengthy", "pages"]
+__all__ = ["SlowParts", "pages", "slow_part"]
 
 pages = Pages()
 
@@ -36,7 +36,7 @@ _GONE = (
 
 
 @dataclass(eq=False)
-class Work:
+class SlowPart:
     """What is done for one part of a page."""
 
     owner: str | None
@@ -48,11 +48,11 @@ class Work:
     id: str = field(default_factory=lambda: uuid4().hex)
 
 
-class Works:
+class SlowParts:
     """All that is under way for pages; `app.state.works`."""
 
     def __init__(self) -> None:
-        self.by_id: dict[str, Work] = {}
+        self.by_id: dict[str, SlowPart] = {}
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -65,21 +65,21 @@ class Works:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def begin(self, ask: Ask, template: str, work: Callable[[], Awaitable[Data]]) -> Work:
-        """Begin *work*; `Refused` if the key has too much of it."""
+    def begin(self, ask: Ask, template: str, work: Callable[[], Awaitable[Data]]) -> SlowPart:
+        """Begin *work*; `HTTPProblem` if the key has too much of it."""
         owner = ask.principal.key_id
         own = [each for each in self.by_id.values() if each.owner == owner]
         over = [each for each in own if each.task.done()]
         if len(own) >= _MOST:
             if not over:
-                raise Refused(429, "too much is under way already; wait for it")
+                raise HTTPProblem(429, "too much is under way already; wait for it")
             del self.by_id[over[0].id]
         common: Data = {
             "scope": ask.scope,
             "may_write": ask.may("write"),
             "may_admin": ask.may("admin"),
         }
-        made: Work
+        made: SlowPart
 
         def advance(done: int, total: int) -> None:
             made.done, made.total = done, total
@@ -88,19 +88,19 @@ class Works:
             with track(Tracker(advance)):
                 return await work()
 
-        made = Work(owner, template, common, asyncio.ensure_future(run()))
+        made = SlowPart(owner, template, common, asyncio.ensure_future(run()))
         self.by_id[made.id] = made
         return made
 
 
-async def lengthy(ask: Ask, template: str, work: Callable[[], Awaitable[Data]]) -> Response:
+async def slow_part(ask: Ask, template: str, work: Callable[[], Awaitable[Data]]) -> Response:
     """Return *template*, made of what *work* gives, or a bar until that is there."""
-    works: Works = ask.request.app.state.works
+    works: SlowParts = ask.request.app.state.works
     return await _answer(ask, works, works.begin(ask, template, work))
 
 
-async def _answer(ask: Ask, works: Works, work: Work) -> Response:
-    await asyncio.wait({work.task}, timeout=min(_SOON, ask.shared.settings.timeout / 2))
+async def _answer(ask: Ask, works: SlowParts, work: SlowPart) -> Response:
+    await asyncio.wait({work.task}, timeout=min(_SOON, ask.server.settings.timeout / 2))
     if not work.task.done():
         bar: Data = {"work": work.id, "done": work.done, "total": work.total}
         return HTMLResponse(render("parts/progress.html", {**work.common, **bar}))
@@ -117,7 +117,7 @@ async def _answer(ask: Ask, works: Works, work: Work) -> Response:
 @pages.part("GET", "/ui/progress/{work}")
 async def progress(ask: Ask) -> Response:
     """Show how far something is, or what became of it."""
-    works: Works = ask.request.app.state.works
+    works: SlowParts = ask.request.app.state.works
     work = works.by_id.get(ask.request.path_params["work"])
     if work is None or work.owner != ask.principal.key_id:
         return HTMLResponse(render("parts/went_wrong.html", {"why": _GONE}))

@@ -1,4 +1,6 @@
-"""Who comes in. It runs before everything else, so that no handler can forget to ask.
+"""ASGI middleware: host, origin, authentication, CSRF token, rate limit.
+
+It runs before everything else, so that no handler can forget to ask.
 
 The order matters: a head that is none, then a name that is not ours, then a page that is not ours,
 then the key, then what a browser must show beside it, then how often. Only then is there a
@@ -26,13 +28,13 @@ from orbiter.memory.server.http.browser_security import (
     headers_of,
     is_loopback,
 )
-from orbiter.memory.server.http.connection_limit import welcome
-from orbiter.memory.server.http.error_responses import Refused, problem_of
-from orbiter.memory.server.http.limits import Buckets, check_head
+from orbiter.memory.server.http.connection_limit import mark_authenticated
+from orbiter.memory.server.http.error_responses import HTTPProblem, problem_of
+from orbiter.memory.server.http.limits import RateLimiter, check_head
 from orbiter.memory.server.http.settings import Settings
-from orbiter.memory.server.http.state import Shared
+from orbiter.memory.server.http.state import ServerState
 
-__all__ = ["TOKEN_HEADER", "Guard"]
+__all__ = ["TOKEN_HEADER", "AuthMiddleware"]
 
 TOKEN_HEADER = "X-Orbiter-Token"  # noqa: S105 - the name of a header
 _ASK = 'Basic realm="orbiter-memory", Bearer realm="orbiter-memory"'
@@ -49,14 +51,14 @@ _LINGER = 2.0
 _LOG = logging.getLogger(__name__)
 
 
-class Guard:
+class AuthMiddleware:
     """Lets in who may come in, and puts the headers on every answer."""
 
     def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
         self._app = app
         self._settings = settings
-        self._asked = Buckets(rate=settings.rate, burst=settings.burst)
-        self._failed = Buckets(rate=1, burst=30)
+        self._asked = RateLimiter(rate=settings.rate, burst=settings.burst)
+        self._failed = RateLimiter(rate=1, burst=30)
         self._told = ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -77,52 +79,54 @@ class Guard:
         headers = headers_of(scope)
         try:
             kind, principal = self._come_from(scope, headers)
-            welcome(scope, principal.key_id)
-        except Refused as exc:
+            mark_authenticated(scope, principal.key_id)
+        except HTTPProblem as exc:
             await _turn_away(exc, scope, receive, hardened)
             return
         try:
             _check_token(scope, headers, scope["app"].state.orbiter, kind, principal)
             self._asked.take(principal.key_id or "local")
-        except Refused as exc:
+        except HTTPProblem as exc:
             await problem_of(exc, Request(scope))(scope, receive, hardened)
             return
         scope.setdefault("state", {})["principal"] = principal
         await self._app(scope, receive, hardened)
 
     def _come_from(self, scope: Scope, headers: Headers) -> tuple[str, Principal]:
-        """Return how a key was shown, and who a request comes from, or raise `Refused`."""
+        """Return how a key was shown, and who a request comes from, or raise `HTTPProblem`."""
         state = scope["app"].state
-        shared: Shared = state.orbiter
+        server: ServerState = state.orbiter
         allowed = self._settings.allowed_hosts
         check_head(scope)
         check_host(scope, headers, port=state.port, allowed=allowed)
         check_origin(scope, headers, port=state.port, allowed=allowed)
         try:
-            found = self._known(scope, headers, shared) if shared.needs_key() else None
+            found = self._known(scope, headers, server) if server.needs_key() else None
         except MemoryError as exc:
             # Keys that cannot be read open nothing: nobody comes in until they can be. Where they
             # are is for the log alone, once, however often somebody without a key asks.
             if str(exc) != self._told:
                 self._told = str(exc)
                 _LOG.error("nobody is let in: %s", exc)
-            raise Refused(503, "the keys cannot be read; the log of the server says why") from None
+            raise HTTPProblem(
+                503, "the keys cannot be read; the log of the server says why"
+            ) from None
         self._told = ""
         return ("", _local(scope, headers)) if found is None else found
 
-    def _known(self, scope: Scope, headers: Headers, shared: Shared) -> tuple[str, Principal]:
+    def _known(self, scope: Scope, headers: Headers, server: ServerState) -> tuple[str, Principal]:
         """Return how a key was shown, and whose it is."""
         given = headers.get("authorization", [])
         kind, _, shown = given[0].partition(" ") if len(given) == 1 else ("", "", "")
         kind = kind.lower()
         token = _password(shown) if kind == "basic" else shown.strip()
-        if kind in ("bearer", "basic") and shared.keys is not None:
-            principal = shared.keys.check(token)
+        if kind in ("bearer", "basic") and server.keys is not None:
+            principal = server.keys.check(token)
             if principal is not None:
                 return kind, principal
             self._failed.take(str((scope.get("client") or ("",))[0]))
         is_shown = kind in ("bearer", "basic") and bool(token)
-        raise Refused(
+        raise HTTPProblem(
             401,
             "the key shown opens nothing: it is wrong, expired or revoked"
             if is_shown
@@ -131,7 +135,7 @@ class Guard:
         )
 
 
-async def _turn_away(why: Refused, scope: Scope, receive: Receive, send: Send) -> None:
+async def _turn_away(why: HTTPProblem, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer somebody whom nobody knows, and end the connection."""
     why.headers["Connection"] = "close"
 
@@ -152,20 +156,20 @@ def _local(scope: Scope, headers: Headers) -> Principal:
     """Return who asks a server without keys, if it is asked from this computer."""
     ends = (scope.get("client"), scope.get("server"))
     if not all(end is not None and is_loopback(str(end[0])) for end in ends):
-        raise Refused(
+        raise HTTPProblem(
             401,
             "a server without keys is for its own computer alone",
             headers={"WWW-Authenticate": _ASK},
         )
     if any(name in _FORWARDED or name.startswith("x-forwarded") for name in headers):
-        raise Refused(
+        raise HTTPProblem(
             403, "a server without keys takes nothing from a proxy; make a key, and it does"
         )
     return LOCAL
 
 
 def _check_token(
-    scope: Scope, headers: Headers, shared: Shared, kind: str, principal: Principal
+    scope: Scope, headers: Headers, server: ServerState, kind: str, principal: Principal
 ) -> None:
     """Refuse a change that a browser sends without what our own pages know."""
     path = scope["path"]
@@ -173,9 +177,9 @@ def _check_token(
     if scope["method"] in _SAFE or (is_program and kind != "basic"):
         return
     given = headers.get(TOKEN_HEADER.lower(), [])
-    right = shared.token_for(principal)
+    right = server.token_for(principal)
     if len(given) != 1 or not hmac.compare_digest(given[0].encode(), right.encode()):
-        raise Refused(
+        raise HTTPProblem(
             403,
             f"a change from a browser needs `{TOKEN_HEADER}`; load the page again, and retry. "
             "Programs send the key as `Authorization: Bearer KEY`",

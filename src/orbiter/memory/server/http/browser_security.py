@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from starlette.datastructures import MutableHeaders
 from starlette.types import Message, Scope
 
-from orbiter.memory.server.http.error_responses import Refused
+from orbiter.memory.server.http.error_responses import HTTPProblem
 
 __all__ = ["REFUSAL", "check_host", "check_origin", "harden", "headers_of", "is_loopback"]
 
@@ -71,7 +71,7 @@ def check_host(scope: Scope, headers: Headers, *, port: int, allowed: Sequence[s
     """Refuse a request that does not call this server by a name of its own."""
     given = headers.get("host", [])
     if len(given) != 1 or not _is_ours(given[0], scope["scheme"], scope, port, allowed):
-        raise Refused(
+        raise HTTPProblem(
             421,
             "this server is not called so; if it is, start it with `--allow-host` and that name",
         )
@@ -80,15 +80,15 @@ def check_host(scope: Scope, headers: Headers, *, port: int, allowed: Sequence[s
 def check_origin(scope: Scope, headers: Headers, *, port: int, allowed: Sequence[str]) -> None:
     """Refuse what a page of somebody else's sends."""
     if "access-control-request-method" in headers:
-        raise Refused(403, "pages of other sites may not use this server")
+        raise HTTPProblem(403, "pages of other sites may not use this server")
     for origin in headers.get("origin", []):
         scheme, mark, host = origin.partition("://")
         is_sound = mark and scheme in _PORTS and len(headers["origin"]) == 1
         if not is_sound or not _is_ours(host, scheme, scope, port, allowed):
-            raise Refused(403, "pages of other sites may not use this server")
+            raise HTTPProblem(403, "pages of other sites may not use this server")
     sites = headers.get("sec-fetch-site", [])
     if any(site not in ("same-origin", "none") for site in sites) and not _is_visit(scope, headers):
-        raise Refused(403, "pages of other sites may not use this server")
+        raise HTTPProblem(403, "pages of other sites may not use this server")
 
 
 def _is_visit(scope: Scope, headers: Headers) -> bool:

@@ -1,4 +1,4 @@
-"""Who may connect: every socket is counted from the moment it is there, before it says a word.
+"""Connection limit: every socket is counted from the moment it is accepted.
 
 asyncio's own servers have no limit, keep no hold of a socket until its TLS handshake is over, and
 write a traceback whenever the system has no room for one more. Here, who has shown no key yet
@@ -18,11 +18,18 @@ from collections.abc import Callable
 
 from starlette.types import Scope
 
-from orbiter.memory.server.http.error_responses import Refused
+from orbiter.memory.server.http.error_responses import HTTPProblem
 
-__all__ = ["KNOWN", "Gate", "Lobby", "Visitor", "most_connections", "welcome"]
+__all__ = [
+    "AUTHENTICATE",
+    "Acceptor",
+    "ConnectionLimiter",
+    "TrackedConnection",
+    "mark_authenticated",
+    "max_open_connections",
+]
 
-KNOWN = "orbiter_known"
+AUTHENTICATE = "orbiter_known"
 """Where the state of a request holds what is to be called once it has shown a right key."""
 
 _LOG = logging.getLogger(__name__)
@@ -38,103 +45,108 @@ _OFTEN = 60.0
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
-class Visitor(asyncio.BaseProtocol, ABC):
-    """What a lobby holds: a connection, perhaps one that has not begun yet."""
+class TrackedConnection(asyncio.BaseProtocol, ABC):
+    """A connection that the limiter counts, perhaps one whose handshake is under way."""
 
-    greeting: asyncio.Task[object] | None = None
+    handshake: asyncio.Task[object] | None = None
 
     @abstractmethod
-    def turn_away(self) -> None:
+    def evict(self) -> None:
         """End the connection for somebody else's sake, whatever it has come to."""
 
 
-class Lobby:
-    """The connections of one server: at most *most*, and *most_per_key* of one key."""
+class ConnectionLimiter:
+    """The connections of one server: at most *max_total*, and *max_per_key* of one key."""
 
-    def __init__(self, *, most: int, most_per_key: int | None = None) -> None:
-        self._most = most
+    def __init__(self, *, max_total: int, max_per_key: int | None = None) -> None:
+        self._max_total = max_total
         # Half of all places are always left to others.
-        self._most_per_key = max(1, min(most if most_per_key is None else most_per_key, most // 2))
-        self._strangers: dict[Visitor, None] = {}  # the oldest first
-        self._known: dict[Visitor, str | None] = {}
+        self._max_per_key = max(
+            1, min(max_total if max_per_key is None else max_per_key, max_total // 2)
+        )
+        self._unauthenticated: dict[TrackedConnection, None] = {}  # the oldest first
+        self._authenticated: dict[TrackedConnection, str | None] = {}
         self._by_key: Counter[str] = Counter()
 
-    def enter(self, visitor: Visitor) -> bool:
-        """Count *visitor*; `False` if there is no room, as everybody here has shown a key."""
-        if len(self._strangers) + len(self._known) >= self._most and not self.make_room():
+    def add(self, connection: TrackedConnection) -> bool:
+        """Count *connection*; `False` if there is no room, as everybody here has shown a key."""
+        if (
+            len(self._unauthenticated) + len(self._authenticated) >= self._max_total
+            and not self.evict_oldest()
+        ):
             return False
-        self._strangers[visitor] = None
+        self._unauthenticated[connection] = None
         return True
 
-    def make_room(self) -> bool:
+    def evict_oldest(self) -> bool:
         """Turn away who has been here for longest without a key; `False` if there is nobody."""
-        oldest = next(iter(self._strangers), None)
+        oldest = next(iter(self._unauthenticated), None)
         if oldest is None:
             return False
-        self.leave(oldest)
-        oldest.turn_away()
+        self.remove(oldest)
+        oldest.evict()
         return True
 
-    def know(self, visitor: Visitor, key_id: str | None) -> bool:
-        """Note that *visitor* has shown a right key; `False` if the key has too many connections.
+    def authenticate(self, connection: TrackedConnection, key_id: str | None) -> bool:
+        """Note that *connection* has shown a valid key; `False` if that has too many connections.
 
-        Then it stays a stranger, and is the first to make room. Without keys, all places are for
-        this computer.
+        Then it stays unauthenticated, and is the first to be evicted. Without keys, all places
+        are for this computer.
         """
-        if visitor not in self._strangers and visitor not in self._known:
+        if connection not in self._unauthenticated and connection not in self._authenticated:
             return True  # it was turned away meanwhile
-        if visitor in self._known and self._known[visitor] == key_id:
+        if connection in self._authenticated and self._authenticated[connection] == key_id:
             return True
-        self.leave(visitor)
-        if key_id is not None and self._by_key[key_id] >= self._most_per_key:
-            self._strangers[visitor] = None
+        self.remove(connection)
+        if key_id is not None and self._by_key[key_id] >= self._max_per_key:
+            self._unauthenticated[connection] = None
             return False
-        self._known[visitor] = key_id
+        self._authenticated[connection] = key_id
         if key_id is not None:
             self._by_key[key_id] += 1
         return True
 
-    def leave(self, visitor: Visitor) -> None:
-        """Forget a visitor, perhaps once more."""
-        self._strangers.pop(visitor, None)
-        key_id = self._known.pop(visitor, None)
+    def remove(self, connection: TrackedConnection) -> None:
+        """Count *connection* no longer; it may be repeated."""
+        self._unauthenticated.pop(connection, None)
+        key_id = self._authenticated.pop(connection, None)
         if key_id is not None:
             self._by_key[key_id] -= 1
             if not self._by_key[key_id]:
                 del self._by_key[key_id]
 
 
-def welcome(scope: Scope, key_id: str | None) -> None:
-    """Note that a request has shown a right key; `Refused` if that has too many connections.
+def mark_authenticated(scope: Scope, key_id: str | None) -> None:
+    """Note that a request has shown a right key; `HTTPProblem` if that has too many connections.
 
     Under another server there is nobody to tell.
     """
-    know: Callable[[str | None], bool] | None = scope.get("state", {}).get(KNOWN)
-    if know is not None and not know(key_id):
-        raise Refused(
+    authenticate: Callable[[str | None], bool] | None = scope.get("state", {}).get(AUTHENTICATE)
+    if authenticate is not None and not authenticate(key_id):
+        raise HTTPProblem(
             429,
             "this key has too many connections; use those that it has again",
             headers={"Retry-After": "1"},
         )
 
 
-class Gate:
-    """Takes the connections of a socket, and gives each to a visitor that *make* makes."""
+class Acceptor:
+    """Takes the connections of a socket, and gives each to a protocol that *make* makes."""
 
     def __init__(
         self,
-        lobby: Lobby,
-        make: Callable[[], Visitor],
+        limiter: ConnectionLimiter,
+        make: Callable[[], TrackedConnection],
         *,
         patience: float,
         tls: ssl.SSLContext | None,
     ) -> None:
-        self._lobby = lobby
+        self._limiter = limiter
         self._make = make
         # Both are refused without TLS.
         self._times = {"ssl_handshake_timeout": patience, "ssl_shutdown_timeout": patience}
         self._tls = tls
-        self._greetings: set[asyncio.Task[object]] = set()
+        self._handshakes: set[asyncio.Task[object]] = set()
         self._told_at = -math.inf
 
     async def run(self, bound: socket.socket) -> None:
@@ -148,35 +160,35 @@ class Gate:
                     is_full = exc.errno in _NO_ROOM
                     if is_full:
                         self._tell(exc, loop.time())
-                        self._lobby.make_room()
+                        self._limiter.evict_oldest()
                     await asyncio.sleep(_PAUSE if is_full else 0)
                 else:
                     self._take(taken, loop)
                     await asyncio.sleep(0)  # many who come at once do not keep others from talking
         finally:
-            for greeting in self._greetings:
-                greeting.cancel()
+            for handshake in self._handshakes:
+                handshake.cancel()
 
     def _take(self, taken: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
-        visitor = self._make()
-        if not self._lobby.enter(visitor):
+        connection = self._make()
+        if not self._limiter.add(connection):
             taken.close()
             return
         times = self._times if self._tls is not None else {}
-        greeting: asyncio.Task[object] = loop.create_task(
-            loop.connect_accepted_socket(lambda: visitor, taken, ssl=self._tls, **times)
+        handshake: asyncio.Task[object] = loop.create_task(
+            loop.connect_accepted_socket(lambda: connection, taken, ssl=self._tls, **times)
         )
-        visitor.greeting = greeting
-        self._greetings.add(greeting)
+        connection.handshake = handshake
+        self._handshakes.add(handshake)
 
         def over(_: object) -> None:
-            self._greetings.discard(greeting)
-            visitor.greeting = None  # they would hold each other
-            if greeting.cancelled() or greeting.exception() is not None:  # whose fault it ever is
-                self._lobby.leave(visitor)
+            self._handshakes.discard(handshake)
+            connection.handshake = None  # they would hold each other
+            if handshake.cancelled() or handshake.exception() is not None:  # whose fault it ever is
+                self._limiter.remove(connection)
                 taken.close()
 
-        greeting.add_done_callback(over)
+        handshake.add_done_callback(over)
 
     def _tell(self, error: OSError, now: float) -> None:
         if now - self._told_at >= _OFTEN:
@@ -184,7 +196,7 @@ class Gate:
             _LOG.error("the system has no room for more connections: %s", error.strerror)
 
 
-def most_connections(wanted: int) -> int:
+def max_open_connections(wanted: int) -> int:
     """Return how many connections there may be: *wanted*, if this process may open as many."""
     try:
         import resource  # noqa: PLC0415 - not on Windows, where there is no such limit

@@ -23,13 +23,13 @@ from orbiter.memory.wire import dump_error
 from orbiter.memory.wire.problems import place_of
 
 __all__ = [
-    "Problems",
-    "Refused",
+    "HTTPProblem",
+    "ProblemMiddleware",
     "problem_for",
     "problem_of",
+    "problem_page",
     "problem_response",
     "report_for",
-    "shown_problem",
 ]
 
 
@@ -39,7 +39,7 @@ PROBLEM = "application/problem+json"
 _TITLES = {
     400: "Bad Request",
     401: "Key Needed",
-    403: "Refused",
+    403: "HTTPProblem",
     404: "Not Found",
     405: "Method Not Allowed",
     408: "Request Too Slow",
@@ -61,7 +61,7 @@ ProblemPage = Callable[[Response, Request], Response]
 """Turns a problem into a page; the dashboard registers it as `app.state.problem_page`."""
 
 
-class Refused(Exception):  # noqa: N818 - what a guard says, no error of ours
+class HTTPProblem(Exception):  # noqa: N818 - what a guard says, no error of ours
     """A request is refused before it means anything; *status* says which way."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Refused(Exception):  # noqa: N818 - what a guard says, no error of ours
         self.headers = dict(headers or {})
 
 
-class Problems:
+class ProblemMiddleware:
     """Turns what a handler raises into a problem; nothing passes it but cancellation."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -92,22 +92,22 @@ class Problems:
 
         try:
             await self._app(scope, receive, noting)
-        except (Cut, ClientDisconnect):
-            raise Cut from None  # nobody is there to be told
+        except (ConnectionCut, ClientDisconnect):
+            raise ConnectionCut from None  # nobody is there to be told
         except Exception as exc:  # noqa: BLE001 - the last one to see it: it is told, and logged if it is a fault
-            response = shown_problem(problem_of(exc, Request(scope)), Request(scope))
+            response = problem_page(problem_of(exc, Request(scope)), Request(scope))
             if has_begun:
-                raise Cut from None  # half an answer must not look like a whole one
+                raise ConnectionCut from None  # half an answer must not look like a whole one
             await response(scope, receive, send)
 
 
-class Cut(Exception):  # noqa: N818 - no error: it was told already
+class ConnectionCut(Exception):  # noqa: N818 - no error: it was told already
     """An answer that had begun cannot be finished, so the connection is cut."""
 
 
 def problem_of(error: BaseException, request: Request) -> Response:
     """Return the answer for *error*, and log it if it is a fault of ours."""
-    if isinstance(error, Refused):
+    if isinstance(error, HTTPProblem):
         return problem_response(error.status, str(error), headers=error.headers)
     if isinstance(error, HTTPException):
         detail = "there is nothing here" if error.status_code == 404 else error.detail
@@ -123,7 +123,7 @@ def problem_of(error: BaseException, request: Request) -> Response:
     return problem_response(500, "something is wrong here; the log of the server says where")
 
 
-def shown_problem(problem: Response, request: Request) -> Response:
+def problem_page(problem: Response, request: Request) -> Response:
     """Return a problem as a page of the dashboard, if a browser has opened one."""
     as_page: ProblemPage | None = request.app.state.problem_page
     if as_page is None or "text/html" not in request.headers.get("accept", ""):
@@ -135,7 +135,7 @@ def problem_response(
     status: int, detail: str, *, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a problem that has no class of its own."""
-    title = _TITLES.get(status, "Refused")
+    title = _TITLES.get(status, "HTTPProblem")
     content = {
         "type": f"{_URN}{title.replace(' ', '')}",
         "title": title,

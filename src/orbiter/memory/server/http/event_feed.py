@@ -1,4 +1,4 @@
-"""What happens, for whoever listens: through this process, and in the store by others.
+"""Event feed: what this process writes, and what others write to the same store.
 
 Nothing is told twice. What this process writes is told by the memory itself, and also found in the
 store; whichever comes first is told, and the other is left out.
@@ -19,7 +19,7 @@ from orbiter.memory.errors import MemoryError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.server.http.prometheus import Metrics
 
-__all__ = ["Live"]
+__all__ = ["EventFeed"]
 
 _EVERY = 0.5
 """Seconds between two looks at the store while somebody listens."""
@@ -31,7 +31,7 @@ _SOON = 10.0
 _NEW = ("remembered", "said")
 
 
-class Live:
+class EventFeed:
     """One place for all listeners of a server; it looks at the store only while there are any."""
 
     def __init__(

@@ -15,7 +15,11 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from orbiter.memory.server.http.browser_security import REFUSAL
-from orbiter.memory.server.http.connection_limit import KNOWN, Lobby, Visitor
+from orbiter.memory.server.http.connection_limit import (
+    AUTHENTICATE,
+    ConnectionLimiter,
+    TrackedConnection,
+)
 from orbiter.memory.server.http.limits import LONGEST_HEAD
 
 __all__ = ["protocol_for"]
@@ -25,7 +29,7 @@ _LOOSE = re.compile(rb"(?<!\r)\n|\n[ \t]")
 """A line that ends without a carriage return, or goes on in the next."""
 
 
-class _Strict(h11.Connection):
+class _StrictConnection(h11.Connection):
     """A connection that refuses lines of a head which others might read differently."""
 
     def next_event(self) -> Any:
@@ -37,14 +41,14 @@ class _Strict(h11.Connection):
         return super().next_event()
 
 
-class _Patient(H11Protocol, Visitor):
+class _BoundedProtocol(H11Protocol, TrackedConnection):
     patience: float
-    lobby: Lobby
+    limiter: ConnectionLimiter
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self.conn = _Strict(h11.SERVER, LONGEST_HEAD)
-        self.app_state = {**self.app_state, KNOWN: self._become_known}
+        self.conn = _StrictConnection(h11.SERVER, LONGEST_HEAD)
+        self.app_state = {**self.app_state, AUTHENTICATE: self._authenticate}
         self.access_log = False  # it would write whole addresses to any log that listens
         self._until_read: asyncio.TimerHandle | None = None
         self._until_written: asyncio.TimerHandle | None = None
@@ -57,18 +61,18 @@ class _Patient(H11Protocol, Visitor):
         for timer in (self._until_read, self._until_written):
             if timer is not None:
                 timer.cancel()
-        self.lobby.leave(self)
+        self.limiter.remove(self)
         self.app_state = {}  # which holds this object
         super().connection_lost(exc)
 
-    def turn_away(self) -> None:
-        if self.greeting is not None:
-            self.greeting.cancel()
+    def evict(self) -> None:
+        if self.handshake is not None:
+            self.handshake.cancel()
         if self.transport is not None:
             self.transport.abort()
 
-    def _become_known(self, key_id: str | None) -> bool:
-        return self.lobby.know(self, key_id)
+    def _authenticate(self, key_id: str | None) -> bool:
+        return self.limiter.authenticate(self, key_id)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -126,6 +130,6 @@ class _Patient(H11Protocol, Visitor):
         return cycle is None or cycle.response_complete
 
 
-def protocol_for(*, patience: float, lobby: Lobby) -> type[_Patient]:
-    """Return a protocol that waits *patience* seconds, for the connections of *lobby*."""
-    return type("Protocol", (_Patient,), {"patience": patience, "lobby": lobby})
+def protocol_for(*, patience: float, limiter: ConnectionLimiter) -> type[_BoundedProtocol]:
+    """Return a protocol that waits *patience* seconds, for the connections of *limiter*."""
+    return type("Protocol", (_BoundedProtocol,), {"patience": patience, "limiter": limiter})

@@ -12,7 +12,7 @@ from typing import Any
 
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.server.http.error_responses import Refused
+from orbiter.memory.server.http.error_responses import HTTPProblem
 from orbiter.memory.tasks.offload import has_many_values
 
 __all__ = [
@@ -71,8 +71,8 @@ async def check_values(body: bytes) -> None:
         await asyncio.sleep(0)
 
 
-def _too_large(most: str) -> Refused:
-    return Refused(413, f"a request may {most}; send it in several requests, or import a file")
+def _too_large(most: str) -> HTTPProblem:
+    return HTTPProblem(413, f"a request may {most}; send it in several requests, or import a file")
 
 
 def _count(text: bytes) -> int:

@@ -12,12 +12,12 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from orbiter.memory.server.http.error_responses import Cut, Refused
+from orbiter.memory.server.http.error_responses import ConnectionCut, HTTPProblem
 from orbiter.memory.server.http.json_body import check_values
 from orbiter.memory.server.http.settings import Settings, most_bytes
-from orbiter.memory.server.http.worker_thread import Turns
+from orbiter.memory.server.http.worker_thread import KeyedSemaphore
 
-__all__ = ["LONGEST_HEAD", "UPLOADS", "Buckets", "Limited", "check_head"]
+__all__ = ["LONGEST_HEAD", "UPLOADS", "RateLimiter", "RequestLimitsMiddleware", "check_head"]
 
 
 LONGEST_HEAD = 32 * 1024
@@ -45,22 +45,22 @@ def check_head(scope: Scope) -> None:
     """Refuse a head that is too long, or whose body has two ends."""
     line = len(scope.get("raw_path") or scope["path"]) + len(scope["query_string"])
     if line + sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > LONGEST_HEAD:
-        raise Refused(431, f"the head of a request may have {LONGEST_HEAD:,} bytes here")
+        raise HTTPProblem(431, f"the head of a request may have {LONGEST_HEAD:,} bytes here")
     names = {name for name, _ in scope["headers"]}
     if b"transfer-encoding" in names and (
         b"content-length" in names or scope["http_version"] == "1.0"
     ):
         # A proxy may have read the other one: what we take for a body, it took for a request.
-        raise Refused(400, "`Transfer-Encoding` stands alone, and in HTTP/1.1; leave one out")
+        raise HTTPProblem(400, "`Transfer-Encoding` stands alone, and in HTTP/1.1; leave one out")
 
 
-class Limited:
+class RequestLimitsMiddleware:
     """Holds a request to its size and its time."""
 
     def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
         self._app = app
         self._settings = settings
-        self._large = Turns(most=_LARGE_AT_ONCE)
+        self._large = KeyedSemaphore(most=_LARGE_AT_ONCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request within its limits."""
@@ -114,7 +114,7 @@ def _may_be_large(scope: Scope, most: int) -> bool:
 
 
 class _answering:  # noqa: N801 - used as a function
-    """Raise `Refused` if the block takes longer than *seconds*."""
+    """Raise `HTTPProblem` if the block takes longer than *seconds*."""
 
     def __init__(self, seconds: float | None) -> None:
         self._deadline = asyncio.timeout(seconds)
@@ -127,7 +127,7 @@ class _answering:  # noqa: N801 - used as a function
             await self._deadline.__aexit__(*raised)  # type: ignore[arg-type]  # as they came
         except TimeoutError:
             if self._deadline.expired():
-                raise Refused(
+                raise HTTPProblem(
                     504, "this took too long; what was to be changed may have been"
                 ) from None
             raise
@@ -156,7 +156,7 @@ class _Body:
             async with asyncio.timeout(max(0.0, min(left, self._patience))):
                 message = await self._receive()
         except TimeoutError:
-            raise Refused(
+            raise HTTPProblem(
                 408, "the body came too slowly", headers={"Connection": "close"}
             ) from None
         self._waited += self._now() - begun
@@ -172,7 +172,7 @@ class _Body:
         while not self._is_over:
             message = await self.piece()
             if message["type"] == "http.disconnect":
-                raise Cut
+                raise ConnectionCut
             pieces.append(message.get("body", b""))
         return b"".join(pieces)
 
@@ -192,12 +192,12 @@ def _check_length(scope: Scope, most: int) -> None:
             raise _too_large(most)
 
 
-def _too_large(most: int) -> Refused:
+def _too_large(most: int) -> HTTPProblem:
     # The connection stays open for a while: who still sends would not see the answer if it broke.
-    return Refused(413, f"a request may have {most:,} bytes here")
+    return HTTPProblem(413, f"a request may have {most:,} bytes here")
 
 
-class Buckets:
+class RateLimiter:
     """One bucket of *burst* tokens for everybody, filled with *rate* tokens a second."""
 
     def __init__(
@@ -207,7 +207,7 @@ class Buckets:
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, who: str) -> None:
-        """Take a token of *who*, or raise `Refused` if there is none."""
+        """Take a token of *who*, or raise `HTTPProblem` if there is none."""
         now = self._clock()
         level, since = self._levels.pop(who, (self._burst, now))
         level = min(self._burst, level + (now - since) * self._rate)
@@ -217,4 +217,4 @@ class Buckets:
             self._levels.popitem(last=False)
         if not is_enough:
             wait = max(1, math.ceil((1 - level) / self._rate))
-            raise Refused(429, "too many requests", headers={"Retry-After": str(wait)})
+            raise HTTPProblem(429, "too many requests", headers={"Retry-After": str(wait)})

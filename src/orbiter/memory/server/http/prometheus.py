@@ -1,4 +1,4 @@
-"""How the server is doing, as Prometheus reads it. No id, no text and no name is in a label."""
+"""Prometheus metrics of the server. No id, no text and no name is in a label."""
 
 import logging
 import time
@@ -7,10 +7,10 @@ from contextlib import suppress
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from orbiter.memory.server.api.routing import BASE, match, segments_of
-from orbiter.memory.server.http.error_responses import Cut, Refused
+from orbiter.memory.server.api.routing import BASE, resolve, segments_of
+from orbiter.memory.server.http.error_responses import ConnectionCut, HTTPProblem
 
-__all__ = ["Measured", "Metrics", "template_of"]
+__all__ = ["Metrics", "MetricsMiddleware", "route_template"]
 
 _LOG = logging.getLogger("orbiter.memory.server.access")
 _BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -66,7 +66,7 @@ class Metrics:
         return lines
 
 
-class Measured:
+class MetricsMiddleware:
     """Counts what comes and goes, refused or not; with *with_log*, one line for each."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics, with_log: bool) -> None:
@@ -88,23 +88,23 @@ class Measured:
 
         try:
             await self._app(scope, receive, noting)
-        except Cut:
+        except ConnectionCut:
             pass  # told and logged where it was raised; the server closes the connection
         finally:
-            took, route = time.perf_counter() - begun, template_of(scope)
+            took, route = time.perf_counter() - begun, route_template(scope)
             self._metrics.note_request(route, scope["method"], status, took)
             if self._with_log:
                 method = scope["method"] if scope["method"] in _METHODS else "other"
                 _LOG.info("%s %s %s %.1f ms", method, route, status or "cut", took * 1_000)
 
 
-def template_of(scope: Scope) -> str:
+def route_template(scope: Scope) -> str:
     """Return which route a request took, with the names of its parts and not what they were."""
     if "principal" not in scope.get("state", {}):
         return "refused"
     known = getattr(scope.get("route"), "path", None)
     if known is None and scope["path"].startswith(f"{BASE}/"):
-        with suppress(Refused):
-            found = match(segments_of(scope), scope["method"])
+        with suppress(HTTPProblem):
+            found = resolve(segments_of(scope), scope["method"])
             known = None if found == "OPTIONS" else f"{BASE}/{found.operation.path}"
     return str(known) if known else "none"

@@ -1,4 +1,4 @@
-"""Whose memories a request is about: what it asks for, held to what its key allows.
+"""Scope of a request: what it asks for, limited to what its key allows.
 
 A name that is there but empty is refused before any route is looked for: taken for a name that was
 left out, it would widen what the request is about to all that its key opens.
@@ -14,9 +14,9 @@ from orbiter.memory.agent import AgentMemory, ScopedMemory
 from orbiter.memory.auth import Principal, Role
 from orbiter.memory.errors import AccessError, QueryError
 from orbiter.memory.model.query import SCOPE_FIELDS
-from orbiter.memory.server.http.state import principal_of, shared_of
+from orbiter.memory.server.http.state import principal_of, state_of
 
-__all__ = ["SCOPE_PARAMETERS", "ScopeCheck", "check_may", "check_names", "handle_of"]
+__all__ = ["SCOPE_PARAMETERS", "ScopeMiddleware", "check_may", "check_names", "handle_of"]
 
 SCOPE_PARAMETERS = (*SCOPE_FIELDS, "everyone", "by")
 """What every request may say about whose memories it means."""
@@ -25,7 +25,7 @@ _NAMES = (*SCOPE_FIELDS, "by")
 _TRUE, _FALSE = ("true", "1", "yes"), ("", "false", "0", "no")
 
 
-class ScopeCheck:
+class ScopeMiddleware:
     """Middleware that refuses an empty scope field in the query of any request."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -76,7 +76,7 @@ def check_may(connection: HTTPConnection, role: Role) -> None:
     """Raise `AccessError` unless whoever asks may do what *role* may, on this server."""
     if not principal_of(connection).may(role):
         raise AccessError(f"this needs a key of the role `{role}`")
-    if role == "write" and shared_of(connection).settings.read_only:
+    if role == "write" and state_of(connection).settings.read_only:
         raise AccessError("this server is read-only: nothing can be changed through it")
 
 

@@ -1,4 +1,4 @@
-"""What all requests of one server share."""
+"""State that all requests of one server share; `app.state.orbiter`."""
 
 import hashlib
 import hmac
@@ -14,27 +14,27 @@ from orbiter.memory.auth import KeyFile, Principal, key_file_for
 from orbiter.memory.backends.urls import shown
 from orbiter.memory.errors import QueryError
 from orbiter.memory.server.http.settings import Settings
-from orbiter.memory.server.http.worker_thread import Worker
+from orbiter.memory.server.http.worker_thread import WorkerThread
 
 if TYPE_CHECKING:
     from orbiter.memory.server.api.jobs import Jobs
-    from orbiter.memory.server.http.event_feed import Live
+    from orbiter.memory.server.http.event_feed import EventFeed
     from orbiter.memory.server.http.prometheus import Metrics
 
-__all__ = ["Shared", "principal_of", "shared_of"]
+__all__ = ["ServerState", "principal_of", "state_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class ServerState:
     """One server's memory and how it is set up; `app.state.orbiter`."""
 
     memory: AgentMemory
     settings: Settings
     keys: KeyFile | None
-    live: "Live"
+    live: "EventFeed"
     metrics: "Metrics"
     jobs: "Jobs"
-    worker: Worker = field(default_factory=Worker)
+    worker: WorkerThread = field(default_factory=WorkerThread)
     _secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
     def token_for(self, principal: Principal) -> str:
@@ -69,9 +69,9 @@ class Shared:
         return self.keys.still_holds(principal)
 
 
-def shared_of(connection: HTTPConnection) -> Shared:
+def state_of(connection: HTTPConnection) -> ServerState:
     """Return what the server of a request shares."""
-    found: Shared = connection.app.state.orbiter
+    found: ServerState = connection.app.state.orbiter
     return found
 
 

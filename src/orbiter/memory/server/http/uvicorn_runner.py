@@ -1,4 +1,4 @@
-"""Running the application on uvicorn, in the loop of whoever calls."""
+"""Runs the application on uvicorn, in the event loop of the caller."""
 
 import asyncio
 import itertools
@@ -11,10 +11,15 @@ from uvicorn import Config, Server
 
 from orbiter.memory.errors import MemoryConnectionError, QueryError
 from orbiter.memory.server.http.browser_security import is_loopback
-from orbiter.memory.server.http.connection_limit import Gate, Lobby, Visitor, most_connections
+from orbiter.memory.server.http.connection_limit import (
+    Acceptor,
+    ConnectionLimiter,
+    TrackedConnection,
+    max_open_connections,
+)
 from orbiter.memory.server.http.h11_protocol import protocol_for
 from orbiter.memory.server.http.settings import Settings
-from orbiter.memory.server.http.state import Shared
+from orbiter.memory.server.http.state import ServerState
 
 __all__ = ["serving"]
 
@@ -31,9 +36,9 @@ async def serving(app: Starlette, *, settings: Settings) -> AsyncIterator[str]:
 
     A server without keys serves an address of this computer alone; any other is a `QueryError`.
     """
-    bound = await _bind(settings, _shared(app))
+    bound = await _bind(settings, _state(app))
     app.state.port = bound.getsockname()[1]
-    ready: asyncio.Future[_Quiet] = asyncio.get_running_loop().create_future()
+    ready: asyncio.Future[_EmbeddedServer] = asyncio.get_running_loop().create_future()
     # One task from beginning to end: what a lifespan enters, it must leave in the same one.
     running = asyncio.create_task(_run(app, settings, bound, ready))
     try:
@@ -45,8 +50,8 @@ async def serving(app: Starlette, *, settings: Settings) -> AsyncIterator[str]:
     finally:
         try:
             if ready.done() and not running.done():
-                _shared(app).jobs.leave()
-                await _shared(app).live.stop()  # streams end by themselves, or they would be cut
+                _state(app).jobs.leave()
+                await _state(app).live.stop()  # streams end by themselves, or they would be cut
                 ready.result().stop()
             else:
                 running.cancel()
@@ -62,15 +67,15 @@ async def _run(
     app: Starlette,
     settings: Settings,
     bound: socket.socket,
-    ready: "asyncio.Future[_Quiet]",
+    ready: "asyncio.Future[_EmbeddedServer]",
 ) -> None:
-    lobby = Lobby(
-        most=most_connections(settings.max_connections),
-        most_per_key=settings.max_connections_per_key,
+    limiter = ConnectionLimiter(
+        max_total=max_open_connections(settings.max_connections),
+        max_per_key=settings.max_connections_per_key,
     )
     config = Config(
         app,
-        http=protocol_for(patience=settings.patience, lobby=lobby),
+        http=protocol_for(patience=settings.patience, limiter=limiter),
         ws="none",
         lifespan="off",  # entered here, so that what it raises reaches the caller
         log_config=None,
@@ -89,26 +94,30 @@ async def _run(
             f"`{settings.tls_key}`: {exc}"
         ) from exc
     async with app.router.lifespan_context(app):
-        server = _Quiet(config, ready, lobby, settings.patience)
+        server = _EmbeddedServer(config, ready, limiter, settings.patience)
         try:
             await server.serve(sockets=[bound])
         finally:
             await server.close()
 
 
-class _Quiet(Server):
+class _EmbeddedServer(Server):
     """A server that leaves signals to whoever runs the loop, and tells when it listens.
 
-    It takes connections by a gate of ours, not by the servers of asyncio, as uvicorn would.
+    It accepts connections with our `Acceptor`, not by the servers of asyncio, as uvicorn would.
     """
 
     def __init__(
-        self, config: Config, ready: "asyncio.Future[_Quiet]", lobby: Lobby, patience: float
+        self,
+        config: Config,
+        ready: "asyncio.Future[_EmbeddedServer]",
+        limiter: ConnectionLimiter,
+        patience: float,
     ) -> None:
         super().__init__(config)
         self.servers = []
         self._ready = ready
-        self._gate = Gate(lobby, self._connection, patience=patience, tls=config.ssl)
+        self._acceptor = Acceptor(limiter, self._connection, patience=patience, tls=config.ssl)
         self._taking: asyncio.Task[None] | None = None
         self._told = asyncio.Event()
 
@@ -132,7 +141,7 @@ class _Quiet(Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         (bound,) = sockets or []
-        self._taking = asyncio.create_task(self._gate.run(bound))
+        self._taking = asyncio.create_task(self._acceptor.run(bound))
         self._taking.add_done_callback(lambda _: self.stop())  # nobody is served without it
         self.started = True
         if not self._ready.done():
@@ -150,18 +159,18 @@ class _Quiet(Server):
             with suppress(asyncio.CancelledError):
                 await taking
 
-    def _connection(self) -> Visitor:
+    def _connection(self) -> TrackedConnection:
         # The class is ours; uvicorn's own word for it is any protocol.
-        made: Callable[..., Visitor] = self.config.http_protocol_class  # type: ignore[assignment]
+        made: Callable[..., TrackedConnection] = self.config.http_protocol_class  # type: ignore[assignment]
         return made(config=self.config, server_state=self.server_state, app_state={})
 
 
-def _shared(app: Starlette) -> Shared:
-    found: Shared = app.state.orbiter
+def _state(app: Starlette) -> ServerState:
+    found: ServerState = app.state.orbiter
     return found
 
 
-async def _bind(settings: Settings, shared: Shared) -> socket.socket:
+async def _bind(settings: Settings, server: ServerState) -> socket.socket:
     """Return a socket that is bound to the address, which others may reach only with keys."""
     loop = asyncio.get_running_loop()
     try:
@@ -171,10 +180,10 @@ async def _bind(settings: Settings, shared: Shared) -> socket.socket:
     except OSError as exc:
         raise QueryError(f"there is no address `{settings.host}`: {exc}") from exc
     # A name may have several: every one of them must be harmless, whichever is taken.
-    if not shared.needs_key() and not all(is_loopback(str(each[4][0])) for each in found):
+    if not server.needs_key() and not all(is_loopback(str(each[4][0])) for each in found):
         raise QueryError(
             f"`{settings.host}` can be reached from other computers, and this server has no keys; "
-            f"make one with `{shared.key_command()}`, or serve `127.0.0.1`"
+            f"make one with `{server.key_command()}`, or serve `127.0.0.1`"
         )
     family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
     # By its name: of a socket without, asyncio leaves Nagle's delay on, 40 ms for each answer.

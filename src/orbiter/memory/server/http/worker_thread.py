@@ -12,12 +12,12 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-__all__ = ["Turns", "Worker"]
+__all__ = ["KeyedSemaphore", "WorkerThread"]
 
 T = TypeVar("T")
 
 
-class Turns:
+class KeyedSemaphore:
     """Semaphores by key: each key has at most *most* turns at a time, and waits for more."""
 
     def __init__(self, *, most: int) -> None:
@@ -34,11 +34,11 @@ class Turns:
             yield
 
 
-class Worker:
+class WorkerThread:
     """The thread of one server; a key has one piece of work there at a time, others go between."""
 
     def __init__(self) -> None:
-        self._turns = Turns(most=1)
+        self._turns = KeyedSemaphore(most=1)
         self._thread: ThreadPoolExecutor | None = None
 
     async def run(self, key_id: str | None, work: Callable[[], T]) -> T:
