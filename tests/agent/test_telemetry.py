@@ -324,7 +324,7 @@ async def test_without_opentelemetry_watching_costs_next_to_nothing(
 
     for name in ("opentelemetry.trace", "opentelemetry.metrics"):
         monkeypatch.delitem(sys.modules, name)
-    watched = telemetry.observed("work")(work)
+    watched = telemetry.traced("work")(work)
 
     called: list[str] = []
 

@@ -196,7 +196,7 @@ async def test_a_store_without_versions_refuses_before_anything_changes(
     for call in (alice.quarantine, alice.release, alice.undo):
         with pytest.raises(UnsupportedError, match="keeps no earlier versions"):
             await call("web")
-    with pytest.raises(QueryError, match="`source` must be a text"):
+    with pytest.raises(QueryError, match="`source` must be a string"):
         await alice.quarantine("")
 
     assert await _texts(alice) == {"evil"}

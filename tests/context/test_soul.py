@@ -126,8 +126,8 @@ def test_every_key_is_optional_and_front_matter_may_be_all_there_is() -> None:
     [
         ("---\nname: Nova\nrules: [a\n---\nHi", 3, "expected"),
         ("---\nname: Nova\n\nHi", 1, "not closed"),
-        ("---\nvoice: dry\nname: 7\n---\nHi", 3, "`name` must be text"),
-        ("---\nrules:\n  - ok\n  - 7\n---\nHi", 2, "`rules` must be text or a list"),
+        ("---\nvoice: dry\nname: 7\n---\nHi", 3, "`name` must be a string"),
+        ("---\nrules:\n  - ok\n  - 7\n---\nHi", 2, "`rules` must be a string or a list"),
         ("---\nname: a\nplatforms: {x: 1}\n---\nHi", 3, "`platforms` must be"),
         ("---\nname: a\nmood: b\nname: c\n---\nHi", 4, "twice"),
         ("---\nname: a\nborn: 2026-99-99\n---\nHi", 3, "month"),

@@ -68,7 +68,7 @@ async def test_no_summary_is_no_section(soul: Path, nothing: str | None) -> None
 async def test_what_is_no_summary_is_refused(soul: Path) -> None:
     arguments: dict[str, Any] = {"summary": ["They met."]}
 
-    with pytest.raises(QueryError, match="`summary` must be text, not `list`"):
+    with pytest.raises(QueryError, match="`summary` must be a string, not `list`"):
         await ContextManager(soul).assemble("Go", **arguments)
 
 

@@ -141,7 +141,7 @@ def test_a_filter_means_what_it_states(where: Any, matches: bool) -> None:
     ("where", "told"),
     [
         ([("n", 1)], "`where` must be a dict"),
-        ({1: 2}, "names 1; a name must be text"),
+        ({1: 2}, "names 1; a name must be a string"),
         ({"n": {"$near": 1}}, r"unknown operator `\$near` after `n`; use `\$eq`, `\$ne`"),
         ({"n": {"a": 1}}, "unknown operator `a` after `n`"),
         ({"$nor": []}, r"unknown operator `\$nor`.*`\$and`, `\$or` or `\$not`"),

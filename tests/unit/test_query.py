@@ -56,8 +56,8 @@ def test_a_text_is_found_inside_any_other(before: str, text: str, after: str) ->
         ({"status": "gone"}, "unknown status `gone`"),
         ({"text": "a\0"}, r"`query`.*U\+0000 at position 1"),
         ({"text": "\ud800"}, "`query`.*surrogate"),
-        ({"text": 5}, "`query` must be text, not 5"),
-        ({"memory_type": HumanMemory}, '`memory_type` must be text, such as "human"'),
+        ({"text": 5}, "`query` must be a string, not 5"),
+        ({"memory_type": HumanMemory}, '`memory_type` must be a string, such as "human"'),
         ({"metadata": {"user_id": "a"}}, "`metadata` must be a MemoryMetadata"),
     ],
 )

@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, get_args
 
-from orbiter.memory.agent.inputs import RESERVED, check_given
+from orbiter.memory.agent.inputs import RESERVED, require_text
 from orbiter.memory.backends.urls import identity, shown
 from orbiter.memory.errors import ItemNotFoundError, QueryError, StorageError
 from orbiter.memory.model.items import MemoryMetadata
@@ -326,7 +326,7 @@ def _check_role(role: Role, scope: MemoryMetadata) -> None:
     if role not in get_args(Role):
         raise QueryError(f"there is no role `{role}`; use `read`, `write` or `admin`")
     for name, value in _named(scope).items():
-        check_given(name, value)
+        require_text(name, value)
     if role != "admin" and not _named(scope):
         raise QueryError(
             f"a key to {role} names whose memories it opens: "
@@ -335,7 +335,7 @@ def _check_role(role: Role, scope: MemoryMetadata) -> None:
 
 
 def _check_name(name: str) -> str:
-    if check_given("name", name).startswith(RESERVED):
+    if require_text("name", name).startswith(RESERVED):
         raise QueryError(f"`name` must not begin with `{RESERVED}`, which is reserved: `{name}`")
     return name
 

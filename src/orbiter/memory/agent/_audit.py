@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
-from orbiter.memory.agent.inputs import check_given
+from orbiter.memory.agent.inputs import require_text
 from orbiter.memory.agent.runtime import Core, Store
-from orbiter.memory.agent.telemetry import observed
+from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.model.audit import AuditEntry, AuditVerification, silently
 from orbiter.memory.model.items import MemoryMetadata
@@ -43,7 +43,7 @@ class AuditLog:
             raise UnsupportedError(f"a `{kind}` keeps no audit log; SQLite and Postgres do")
         return store
 
-    @observed("audit.entries")
+    @traced("audit.entries")
     async def entries(  # noqa: PLR0913 - each narrows it down
         self,
         *,
@@ -67,15 +67,15 @@ class AuditLog:
         given = (user_id, session_id, task_id, agent_id)
         for name, value in zip(SCOPE_FIELDS, given, strict=True):
             if value is not None:
-                check_given(name, value)
-        whose = MemoryMetadata(
+                require_text(name, value)
+        scope = MemoryMetadata(
             user_id=user_id, session_id=session_id, task_id=task_id, agent_id=agent_id
         )
         return await (await self._store()).audit_entries(
-            metadata=whose, action=action, item_id=item_id, since=since, before=before, limit=limit
+            metadata=scope, action=action, item_id=item_id, since=since, before=before, limit=limit
         )
 
-    @observed("audit.verify")
+    @traced("audit.verify")
     async def verify(
         self, *, head: str | None = None, progress: Progress | None = None
     ) -> AuditVerification:
@@ -88,7 +88,7 @@ class AuditLog:
         with track(progress):
             return await (await self._store()).verify_audit(head=head)
 
-    @observed("audit.head")
+    @traced("audit.head")
     async def head(self) -> str:
         """Return the hash of the last entry. Keep it where nobody who can write here can."""
         return await (await self._store()).audit_head()

@@ -15,7 +15,7 @@ from orbiter.memory.agent.chat_history import (
 )
 from orbiter.memory.agent.inputs import Given, derived_id, narrowed, read_messages
 from orbiter.memory.agent.runtime import Store, as_stored, check_ids
-from orbiter.memory.agent.telemetry import observed
+from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.conversation.tokens import item_tokens
 from orbiter.memory.conversation.windows import OpenGroup, last_rounds, trim_to
 from orbiter.memory.errors import AccessError, ItemNotFoundError, MessageError, QueryError
@@ -94,7 +94,7 @@ class Chat:
 
     # Writing
 
-    @observed("chat.add")
+    @traced("chat.add")
     async def add(
         self,
         what: Given | Sequence[Given],
@@ -149,13 +149,13 @@ class Chat:
         else:
             stored = await append(store, self._scope, items, have_ids=have_ids)
         await self._chats.changed(store, [item for item in stored if item.version > 1])
-        self._chats.core.events.tell("said", self._scope, [item.id for item in stored])
+        self._chats.core.events.emit("said", self._scope, [item.id for item in stored])
         self._chats.summaries.note(self._scope, stored)
         return stored
 
     # Reading
 
-    @observed("chat.items")
+    @traced("chat.items")
     async def items(
         self,
         *,
@@ -179,7 +179,7 @@ class Chat:
             is_long, trim_to, found, budget=budget, counter=count, open_group=open_group
         )
 
-    @observed("chat.messages")
+    @traced("chat.messages")
     async def messages(
         self, *, format: Format = "openai", rounds: int | None = None, budget: int | None = None
     ) -> ProviderMessages:
@@ -227,7 +227,7 @@ class Chat:
 
     # What a model is shown
 
-    @observed("chat.context")
+    @traced("chat.context")
     async def context(
         self,
         task: str | None = None,
@@ -273,7 +273,7 @@ class Chat:
                 context = await assemble(_not_summed_up(said, kept), kept.content)
         if context is None:
             context = await assemble(said, None)
-        self._chats.core.events.tell("assembled", self._scope, detail=f"{context.tokens} tokens")
+        self._chats.core.events.emit("assembled", self._scope, detail=f"{context.tokens} tokens")
         return context
 
     def _fits(self, items: Sequence[MemoryItem], room: int) -> bool:
@@ -308,13 +308,13 @@ class Chat:
             hits = await self._handle.recall(task, k=limit + len(here), min_trust=min_trust)
         return hits
 
-    @observed("chat.summary")
+    @traced("chat.summary")
     async def summary(self) -> str | None:
         """Return the rolling summary as it is stored, or `None` if there is none yet."""
         found = await self._chats.summaries.find(await self._store(), self._scope)
         return None if found is None else found.content
 
-    @observed("chat.summarize")
+    @traced("chat.summarize")
     async def summarize(self) -> str | None:
         """Sum up all but the newest messages now; return the summary, if there is one.
 
@@ -326,7 +326,7 @@ class Chat:
 
     # Branching
 
-    @observed("chat.fork")
+    @traced("chat.fork")
     async def fork(self, at: str | MemoryItem, *, chat_id: str | None = None) -> "Chat":
         """Return a new chat with the messages up to and including *at*; this one stays as it is."""
         store = await self._store()
@@ -339,7 +339,7 @@ class Chat:
         before, _ = await read_back(store, self._scope, before=last)
         copies = await branch._begin_with(store, [*before, last])
         await self._chats.summaries.copy(store, self._scope, branch.scope, copies)
-        self._chats.core.events.tell("forked", branch.scope, detail=f"of {self._id}")
+        self._chats.core.events.emit("forked", branch.scope, detail=f"of {self._id}")
         return branch
 
     async def _begin_with(self, store: Store, items: Sequence[MemoryItem]) -> Sequence[MemoryItem]:
@@ -392,7 +392,7 @@ def check_messages(items: Sequence[MemoryItem], scope: MemoryMetadata) -> None:
     for item in items:
         if role_of(item) is None:
             raise QueryError(
-                f"a `{item.memory_type}` is no message; a conversation takes what has a role, "
+                f"a `{item.memory_type}` is not a message; a conversation takes what has a role, "
                 "such as `HumanMemory`; `remember` takes anything"
             )
         for name in SCOPE_FIELDS:

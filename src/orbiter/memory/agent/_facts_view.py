@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from orbiter.memory.agent.chat_history import nothing_else
-from orbiter.memory.agent.inputs import check_given
+from orbiter.memory.agent.inputs import require_text
 from orbiter.memory.agent.runtime import Store
-from orbiter.memory.agent.telemetry import observed
+from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.model.facts import (
     ALWAYS,
     FactConflict,
@@ -70,17 +70,17 @@ class FactsView:
 
     # Reading
 
-    @observed("facts.get")
+    @traced("facts.get")
     async def get(
         self, key: str, *, as_of: datetime | None = None, known_at: datetime | None = None
     ) -> FactMemory | None:
         """Return what is true of *key*: now or at *as_of*, as known now or at *known_at*."""
-        check_given("key", key)
+        require_text("key", key)
         facts = await self._read(key)
         moment, known = self._moments(facts, as_of, known_at)
         return holding(facts, as_of=moment, known_at=known)
 
-    @observed("facts.all")
+    @traced("facts.all")
     async def all(
         self, *, as_of: datetime | None = None, known_at: datetime | None = None
     ) -> dict[str, FactMemory]:
@@ -89,26 +89,26 @@ class FactsView:
         moment, known = self._moments(facts, as_of, known_at)
         return current(facts, as_of=moment, known_at=known)
 
-    @observed("facts.keys")
+    @traced("facts.keys")
     async def keys(self) -> list[str]:
         """Return the keys that anything was ever said of, also those whose facts have ended."""
         return list(by_key(f for f in await self._read() if f.is_known(self._latest)))
 
-    @observed("facts.history")
+    @traced("facts.history")
     async def history(self, key: str) -> list[FactEntry]:
         """Return every assertion, the one recorded first first, with the time for which it held.
 
         Retracted ones are among them; what waits for a review, or did not pass it, is not.
         """
-        check_given("key", key)
+        require_text("key", key)
         return entries(await self._read(key), known_at=self._latest)
 
-    @observed("facts.conflicts")
+    @traced("facts.conflicts")
     async def conflicts(self) -> list[FactConflict]:
         """Return the contradictions; `retract` one side, and a conflict is settled."""
         return conflicts_in(await self._read(), known_at=self._latest)
 
-    @observed("facts.drafts")
+    @traced("facts.drafts")
     async def drafts(self) -> list[FactMemory]:
         """Return what waits for a review, oldest first: `accept` or `discard` each."""
         found = await self._read(status=MemoryStatus.DRAFT)

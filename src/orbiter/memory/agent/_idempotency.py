@@ -6,7 +6,7 @@ it named was forgotten. So the store decides in one step, and of two who race on
 
 from collections.abc import Sequence
 
-from orbiter.memory.agent.inputs import belongs, check_given, derived_id
+from orbiter.memory.agent.inputs import belongs, derived_id, require_text
 from orbiter.memory.agent.runtime import Store, keeps_versions
 from orbiter.memory.errors import AccessError, QueryError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
@@ -21,7 +21,7 @@ async def insert_one(
 
     What was forgotten since is returned as it was, if the store knows that, and is not stored.
     """
-    item_id = derived_id(scope, "once", check_given("idempotency_key", key))
+    item_id = derived_id(scope, "once", require_text("idempotency_key", key))
     _prepare(item, item_id)
     if await store.insert([item]):
         return item, True
@@ -40,7 +40,7 @@ async def insert_many(
     Of what is stored already, that is what is left of it. *kind* keeps the keys of one call apart
     from those of another.
     """
-    check_given("idempotency_key", key)
+    require_text("idempotency_key", key)
     for place, item in enumerate(items):
         _prepare(item, derived_id(scope, kind, key, place))
     if items and await store.insert(items):

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from orbiter.memory.agent.results import Forgotten
-from orbiter.memory.agent.telemetry import observed
+from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.tasks.progress import Progress, track
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from orbiter.memory.agent.eviction import Evicted
     from orbiter.memory.agent.facts import Facts
 
-__all__ = ["LastingMemory"]
+__all__ = ["MaintenanceMixin"]
 
 
-class LastingMemory:
+class MaintenanceMixin:
     """The part of `ScopedMemory` that thinks in years."""
 
     _session: "ScopeSession"
@@ -42,7 +42,7 @@ class LastingMemory:
 
         return PastMemory(self._session, moment)
 
-    @observed("evict")
+    @traced("evict")
     async def evict(
         self,
         *,
@@ -73,7 +73,7 @@ class LastingMemory:
                 dry_run=dry_run,
             )
 
-    @observed("duplicates")
+    @traced("duplicates")
     async def duplicates(
         self, *, progress: Progress | None = None
     ) -> builtins.list[tuple[MemoryItem, ...]]:
@@ -86,7 +86,7 @@ class LastingMemory:
         with track(progress):
             return await duplicates(self._session)
 
-    @observed("quarantine")
+    @traced("quarantine")
     async def quarantine(
         self, source: str, *, dry_run: bool = False, progress: Progress | None = None
     ) -> Forgotten:
@@ -100,7 +100,7 @@ class LastingMemory:
         with track(progress):
             return await quarantine(self._session, source, dry_run=dry_run)
 
-    @observed("release")
+    @traced("release")
     async def release(self, source: str, *, progress: Progress | None = None) -> int:
         """Bring back what `quarantine` has hidden of *source*; return how many memories.
 
@@ -111,7 +111,7 @@ class LastingMemory:
         with track(progress):
             return await release(self._session, source)
 
-    @observed("undo")
+    @traced("undo")
     async def undo(
         self,
         source: str,

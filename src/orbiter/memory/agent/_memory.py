@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from orbiter.memory.agent.chat_service import Chats, ScopeSession
 from orbiter.memory.agent.events import EventStream
-from orbiter.memory.agent.inputs import RESERVED, check_given
+from orbiter.memory.agent.inputs import RESERVED, require_text
 from orbiter.memory.agent.runtime import Core
 from orbiter.memory.agent.scope import ScopedMemory, session_of
-from orbiter.memory.agent.telemetry import observed
+from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.backends.registry import (
     URL_VARIABLE,
     default_url,
@@ -138,12 +138,12 @@ class AgentMemory:
 
     # Opening and closing
 
-    @observed("store.init")
+    @traced("store.init")
     async def init(self) -> None:
         """Open the store. May be repeated, and need not be called."""
         await self._core.init()
 
-    @observed("store.close")
+    @traced("store.close")
     async def close(self) -> None:
         """Finish and close everything; the next use opens it again."""
         await self._core.close()
@@ -178,7 +178,7 @@ class AgentMemory:
         given = (user_id, session_id, task_id, agent_id)
         for name, value in zip(SCOPE_FIELDS, given, strict=True):
             if value is not None:
-                check_given(name, value)
+                require_text(name, value)
         if given == (None, None, None, None):
             names = "`, `".join(SCOPE_FIELDS)
             raise QueryError(
@@ -203,7 +203,7 @@ class AgentMemory:
 
     # Letting go
 
-    @observed("store.erase")
+    @traced("store.erase")
     async def erase(
         self,
         *,
@@ -239,13 +239,13 @@ class AgentMemory:
 
     # Looking after the store
 
-    @observed("store.stats")
+    @traced("store.stats")
     async def stats(self) -> StoreStats:
         """Return how much the store holds, and what waits to be indexed."""
         await self.init()
         return await self._durable("statistics").stats()
 
-    @observed("store.verify")
+    @traced("store.verify")
     async def verify(
         self, *, repair: bool = False, progress: Progress | None = None
     ) -> Verification:
@@ -257,7 +257,7 @@ class AgentMemory:
         with track(progress):
             return await self._durable("checking").verify(repair=repair)
 
-    @observed("store.reindex")
+    @traced("store.reindex")
     async def reindex(self, *, progress: Progress | None = None) -> int:
         """Embed everything anew, as after a change of `embeddings`; return how many items.
 
@@ -270,7 +270,7 @@ class AgentMemory:
         await self.init()
         return done
 
-    @observed("store.backup")
+    @traced("store.backup")
     async def backup(
         self,
         path: str | os.PathLike[str],
@@ -282,7 +282,7 @@ class AgentMemory:
         await self.init()
         await store.backup(path, progress=progress)
 
-    @observed("store.restore")
+    @traced("store.restore")
     async def restore(
         self,
         path: str | os.PathLike[str],
@@ -300,7 +300,7 @@ class AgentMemory:
         self._core.prepare()
         return await store.restore_backup(path, progress=progress)
 
-    @observed("store.settle")
+    @traced("store.settle")
     async def settle(self, *, progress: Progress | None = None) -> None:
         """Wait until what goes on in the background is done: summaries, indexes and vectors.
 
@@ -362,7 +362,7 @@ def _printable(url: str | os.PathLike[str]) -> str:
 
 def _check_actor(by: str | None) -> str | None:
     """Return who acts, or raise `QueryError` for a name that the library signs with itself."""
-    if by is not None and check_given("by", by).startswith(RESERVED):
+    if by is not None and require_text("by", by).startswith(RESERVED):
         raise QueryError(f"`by` must not begin with `{RESERVED}`, which is reserved: `{by}`")
     return by
 

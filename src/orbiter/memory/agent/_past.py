@@ -13,7 +13,7 @@ from orbiter.memory.agent.chat_history import nothing_else
 from orbiter.memory.agent.extraction_jobs import without_jobs
 from orbiter.memory.agent.results import Page, check_cursor, page_of
 from orbiter.memory.agent.runtime import keeps_versions, versioned
-from orbiter.memory.agent.telemetry import observed
+from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
@@ -104,14 +104,14 @@ class PastMemory:
         """What was true then, as it was known then."""
         return PastFacts(self._session, known_at=self._moment)
 
-    @observed("past.get")
+    @traced("past.get")
     async def get(self, item_id: str) -> MemoryItem | None:
         """Return the memory of that id as it was, or `None` if there was none in this scope."""
         store = await self._store()
         found = await store.as_of(self._moment, metadata=self._filter, item_ids=[item_id], limit=1)
         return found[0] if found else None
 
-    @observed("past.list")
+    @traced("past.list")
     async def list(
         self,
         *,
@@ -153,7 +153,7 @@ class PastMemory:
                 yield item
             last = page[-1]
 
-    @observed("past.recall")
+    @traced("past.recall")
     async def recall(
         self,
         query: str,

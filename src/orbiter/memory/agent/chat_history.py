@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from orbiter.memory.agent.inputs import check_given, derived_id
+from orbiter.memory.agent.inputs import derived_id, require_text
 from orbiter.memory.agent.runtime import Store
 from orbiter.memory.errors import QueryError
 from orbiter.memory.messages import OpenCalls
@@ -132,7 +132,7 @@ def seed_of(scope: MemoryMetadata, key: str | None) -> str:
     """Return what the ids of calls that have none are made from: with a key, the same each time."""
     if key is None:
         return new_id()
-    return derived_id(scope, "calls", check_given("idempotency_key", key))
+    return derived_id(scope, "calls", require_text("idempotency_key", key))
 
 
 async def is_known_key(store: Store, scope: MemoryMetadata, key: str | None) -> bool:

@@ -48,8 +48,8 @@ class Chats:
 
     def answering(self, scope: MemoryMetadata) -> asyncio.Lock:
         """Return the lock under which results find their calls in one conversation."""
-        whose = (getattr(scope, name) for name in SCOPE_FIELDS)
-        key = (id(asyncio.get_running_loop()), *whose)  # a lock is of one loop
+        scope_ids = (getattr(scope, name) for name in SCOPE_FIELDS)
+        key = (id(asyncio.get_running_loop()), *scope_ids)  # a lock is of one loop
         return self._answering.setdefault(key, asyncio.Lock())
 
     @cached_property

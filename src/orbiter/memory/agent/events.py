@@ -101,19 +101,19 @@ class Events:
         self._streams.add(stream)
         return stream
 
-    def tell_of(self, kind: EventKind, items: Sequence[MemoryItem]) -> None:
-        """Tell what happened to *items*, each to those who listen to its own scope."""
+    def emit_items(self, kind: EventKind, items: Sequence[MemoryItem]) -> None:
+        """Emit what happened to *items*, each to those who listen to its own scope."""
         if not self._streams:
             return
         groups: dict[tuple[str | None, ...], list[str]] = {}
         for item in items:
-            whose = tuple(getattr(item.metadata, name) for name in SCOPE_FIELDS)
-            groups.setdefault(whose, []).append(item.id)
-        for whose, item_ids in groups.items():
-            scope = MemoryMetadata(**dict(zip(SCOPE_FIELDS, whose, strict=True)))
-            self.tell(kind, scope, item_ids)
+            scope_ids = tuple(getattr(item.metadata, name) for name in SCOPE_FIELDS)
+            groups.setdefault(scope_ids, []).append(item.id)
+        for scope_ids, item_ids in groups.items():
+            scope = MemoryMetadata(**dict(zip(SCOPE_FIELDS, scope_ids, strict=True)))
+            self.emit(kind, scope, item_ids)
 
-    def tell(
+    def emit(
         self,
         kind: EventKind,
         scope: MemoryMetadata,
@@ -121,13 +121,13 @@ class Events:
         *,
         detail: str = "",
     ) -> None:
-        """Tell everyone who listens to *scope*, which has no `extra`."""
+        """Emit an event to everyone who listens to *scope*, which has no `extra`."""
         if not self._streams:
             return
         self.pass_on(MemoryEvent(kind, datetime.now(UTC), scope, tuple(item_ids), detail))
 
     def pass_on(self, event: MemoryEvent) -> None:
-        """Tell an event as it is to everyone who listens to its scope."""
+        """Emit an event as it is to everyone who listens to its scope."""
         for stream in list(self._streams):
             if stream._is_closed:  # noqa: SLF001 - of this module
                 self._streams.discard(stream)

@@ -90,9 +90,9 @@ class _Walk:
         async for page in pages(self.store, _all_of(self.scope), are_removed=False):
             for item in page:
                 if role_of(item) == "tool":  # the call that it answers is older
-                    results.setdefault((*_whose(item), result_id(item)), []).append(item)
+                    results.setdefault((*_scope_ids(item), result_id(item)), []).append(item)
                     continue
-                called = [(*_whose(item), call_id(call)) for call in calls_of(item)]
+                called = [(*_scope_ids(item), call_id(call)) for call in calls_of(item)]
                 group = [item, *(each for key in called for each in results.pop(key, ()))]
                 yield self._unit(group)
         for left in results.values():
@@ -141,7 +141,7 @@ def _all_of(scope: MemoryMetadata) -> Query:
     return Query(metadata=scope if Query(metadata=scope).wanted else None, where=NOT_OURS)
 
 
-def _whose(item: MemoryItem) -> tuple[object, ...]:
+def _scope_ids(item: MemoryItem) -> tuple[object, ...]:
     return tuple(getattr(item.metadata, name) for name in SCOPE_FIELDS)
 
 
@@ -371,7 +371,7 @@ async def _remove(session: "ScopeSession", store: Store, ids: list[str]) -> None
         else:
             await store.delete_many(some)
         await session.chats.changed(store, items)
-        session.core.events.tell_of("forgotten", items)
+        session.core.events.emit_items("forgotten", items)
 
 
 def _check_half_life(value: object) -> None:

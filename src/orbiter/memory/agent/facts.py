@@ -16,9 +16,9 @@ from pydantic import ValidationError
 
 from orbiter.memory.agent._facts_view import FactsView
 from orbiter.memory.agent._updates import change
-from orbiter.memory.agent.inputs import belongs, check_given, derived_id, labels
+from orbiter.memory.agent.inputs import belongs, derived_id, labels, require_text
 from orbiter.memory.agent.runtime import Store, find, keeps_versions
-from orbiter.memory.agent.telemetry import observed
+from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.errors import (
     AccessError,
     ItemNotFoundError,
@@ -69,7 +69,7 @@ class Facts(FactsView):
 
     # Changing
 
-    @observed("facts.put")
+    @traced("facts.put")
     async def put(
         self,
         key: str,
@@ -89,7 +89,7 @@ class Facts(FactsView):
         """
         store = await self._writable()
         ids, extra = await self._provenance(store, source, importance)
-        facts = await self._read(check_given("key", key))
+        facts = await self._read(require_text("key", key))
         now = self._after(facts)
         made = _assertion(
             key=key,
@@ -103,10 +103,10 @@ class Facts(FactsView):
         if held is not None:
             return held
         await store.add(made, expected_version=0)
-        self._core.events.tell_of("remembered", [made])
+        self._core.events.emit_items("remembered", [made])
         return made
 
-    @observed("facts.end")
+    @traced("facts.end")
     async def end(
         self, key: str, *, at: datetime | None = None, source: Source | None = None
     ) -> FactMemory | None:
@@ -117,7 +117,7 @@ class Facts(FactsView):
         """
         store = await self._writable()
         ids, extra = await self._provenance(store, source, None)
-        facts = await self._read(check_given("key", key))
+        facts = await self._read(require_text("key", key))
         now = self._after(facts)
         moment = now if at is None else check_instant("at", at)
         if holding(facts, as_of=moment, known_at=now) is None:
@@ -134,16 +134,16 @@ class Facts(FactsView):
             metadata=self._labelled(extra),
         )
         await store.add(made, expected_version=0)
-        self._core.events.tell_of("remembered", [made])
+        self._core.events.emit_items("remembered", [made])
         return made
 
-    @observed("facts.revert")
+    @traced("facts.revert")
     async def revert(self, key: str) -> FactMemory | None:
         """Retract what was said last of *key*; return what is true of it now.
 
         Where several said just the same at once, all of that is retracted.
         """
-        check_given("key", key)
+        require_text("key", key)
         store = await self._writable()
         tries = _TRIES
         while True:
@@ -166,15 +166,15 @@ class Facts(FactsView):
         twin = copy_item(said)
         twin.retracted_at = now
         await store.add(twin, expected_version=said.version)
-        self._core.events.tell_of("updated", [twin])
+        self._core.events.emit_items("updated", [twin])
 
-    @observed("facts.retract")
+    @traced("facts.retract")
     async def retract(self, fact_id: str) -> FactMemory:
         """Say that an assertion was wrong: it holds no more, at any time, as known from now on."""
         store = await self._writable()
         found = await self._find(store, fact_id)
         if found.status is not MemoryStatus.ACCEPTED:
-            raise QueryError(f"`{fact_id}` is no accepted fact; a draft is for `discard`")
+            raise QueryError(f"`{fact_id}` is not an accepted fact; a draft is for `discard`")
         if found.retracted_at is not None:
             return found
         now = self._after([found])
@@ -187,7 +187,7 @@ class Facts(FactsView):
 
     # Reviewing
 
-    @observed("facts.accept")
+    @traced("facts.accept")
     async def accept(self, fact_id: str) -> FactMemory:
         """Make a draft a fact, known from now on; return it.
 
@@ -212,7 +212,7 @@ class Facts(FactsView):
 
         return await self._change(store, fact_id, edit)
 
-    @observed("facts.discard")
+    @traced("facts.discard")
     async def discard(self, fact_id: str) -> FactMemory:
         """Turn a draft down; the same messages do not propose it again."""
         store = await self._writable()
@@ -228,7 +228,7 @@ class Facts(FactsView):
 
         return await self._change(store, fact_id, edit)
 
-    @observed("facts.propose")
+    @traced("facts.propose")
     async def propose(
         self,
         key: str,
@@ -251,7 +251,7 @@ class Facts(FactsView):
         ids, extra = await self._provenance(store, said, None)
         if not ids:
             raise QueryError("a proposal needs the memories that it is taken from: `source=`")
-        facts = await self._read(check_given("key", key))
+        facts = await self._read(require_text("key", key))
         now = self._after(facts)
         made = _proposal(
             _assertion(
@@ -283,13 +283,13 @@ class Facts(FactsView):
         except VersionConflict:  # another has just proposed it
             found = await self._find(store, made.id)
             return found if found.status is MemoryStatus.DRAFT else None
-        self._core.events.tell_of("remembered", [made])
+        self._core.events.emit_items("remembered", [made])
         return made
 
     # How it is done
 
     async def _find(self, store: Store, fact_id: str) -> FactMemory:
-        item = await store.get(check_given("fact_id", fact_id))
+        item = await store.get(require_text("fact_id", fact_id))
         if not isinstance(item, FactMemory) or any(
             getattr(item.metadata, name) != getattr(self._scope, name) for name in SCOPE_FIELDS
         ):
@@ -389,7 +389,7 @@ class Facts(FactsView):
         self, store: Store, fact_id: str, edit: Callable[[FactMemory], None]
     ) -> FactMemory:
         item = await change(store, self._scope, fact_id, edit, expected_version=None)  # type: ignore[arg-type]  # it is a fact
-        self._core.events.tell_of("updated", [item])
+        self._core.events.emit_items("updated", [item])
         return item  # type: ignore[return-value]  # told above
 
 

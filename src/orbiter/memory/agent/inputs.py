@@ -24,7 +24,6 @@ __all__ = [
     "Given",
     "as_message",
     "belongs",
-    "check_given",
     "check_has_no_review",
     "check_is_free",
     "check_readable",
@@ -37,6 +36,7 @@ __all__ = [
     "read",
     "read_end",
     "read_messages",
+    "require_text",
     "within",
 ]
 
@@ -65,17 +65,17 @@ _WHICH = re.compile(r"^message (\d+)")
 _ROLES = ("user", "human", "assistant", "ai", "system", "tool")
 
 
-def check_given(name: str, value: object) -> str:
-    """Return *value* if it is a text that says something, else raise `QueryError`."""
+def require_text(name: str, value: object) -> str:
+    """Return *value* if it is a string that is not empty, else raise `QueryError`."""
     if not isinstance(value, str) or not value:
-        raise QueryError(f"`{name}` must be a text, not {value!r}")
+        raise QueryError(f"`{name}` must be a string, not {value!r}")
     return value
 
 
 def check_text(text: object) -> None:
     """Raise `QueryError` for what is no text, or says nothing."""
     if not isinstance(text, str):
-        raise QueryError(f"a memory must be a text, not {text!r}")
+        raise QueryError(f"a memory must be a string, not {text!r}")
     if not text.strip():
         raise QueryError("there is nothing to remember: the text is empty")
 
@@ -127,7 +127,7 @@ def labels(
     if tags is not None:
         if isinstance(tags, str) or not isinstance(tags, Iterable):
             raise QueryError(f"`tags` must be a list of words, not {tags!r}")
-        found["tags"] = list(dict.fromkeys(check_given("tags", tag) for tag in tags))
+        found["tags"] = list(dict.fromkeys(require_text("tags", tag) for tag in tags))
     if importance is not None:
         if isinstance(importance, bool) or not isinstance(importance, int | float):
             raise QueryError(f"`importance` must be a number from 0 to 1, not {importance!r}")
@@ -135,7 +135,7 @@ def labels(
             raise QueryError(f"`importance` must be from 0 to 1, not {importance}")
         found["importance"] = importance
     if source is not None:
-        found["source"] = check_given("source", source)
+        found["source"] = require_text("source", source)
     return _sourced(found)
 
 
@@ -394,14 +394,14 @@ def belongs(item: MemoryItem, scope: MemoryMetadata) -> bool:
 
 def derived_id(scope: MemoryMetadata, *parts: str | int) -> str:
     """Return the id that *parts* have in *scope*: the same each time, another in each scope."""
-    whose = [getattr(scope, name) for name in SCOPE_FIELDS]
-    digest = blake2b(json.dumps([whose, *parts]).encode(), digest_size=16).hexdigest()
+    scope_ids = [getattr(scope, name) for name in SCOPE_FIELDS]
+    digest = blake2b(json.dumps([scope_ids, *parts]).encode(), digest_size=16).hexdigest()
     return f"{RESERVED}{digest}"
 
 
 def narrowed(scope: MemoryMetadata, chat_id: str) -> MemoryMetadata:
     """Return the scope of a conversation: one step narrower than *scope*."""
-    check_given("chat_id", chat_id)
+    require_text("chat_id", chat_id)
     fields = {name: getattr(scope, name) for name in SCOPE_FIELDS}
     for name in ("session_id", "task_id"):
         if fields[name] is None:

@@ -9,17 +9,17 @@ if TYPE_CHECKING:
     from orbiter.memory.model.filters import Where
     from orbiter.memory.model.items import MemoryItem
 
-__all__ = ["PAGE", "Known", "since"]
+__all__ = ["PAGE", "SeenIds", "since"]
 
 PAGE = 200
-_KNOWN = 10_000
+_MAX_SEEN = 10_000
 """The newest that are known by id; what comes later and is older than all of these is not told."""
 
 _Place = tuple[datetime, str]
 """Where a memory stands in the order of time."""
 
 
-class Known:
+class SeenIds:
     """What was there or was told: the ids of the newest, and where the rest begins.
 
     The rest is never new, not even when newer ones are forgotten and a page reaches it.
@@ -32,8 +32,8 @@ class Known:
     def add(self, items: "Iterable[MemoryItem]") -> None:
         """Know these, too."""
         self._places |= {item.id: _place(item) for item in items}
-        if len(self._places) > _KNOWN:
-            newest = sorted(self._places.values())[-_KNOWN:]
+        if len(self._places) > _MAX_SEEN:
+            newest = sorted(self._places.values())[-_MAX_SEEN:]
             self._places = {item_id: (at, item_id) for at, item_id in newest}
             self._rest = newest[0]
 
@@ -48,7 +48,7 @@ class Known:
 
 async def since(
     memory: "ScopedMemory",
-    known: Known,
+    known: SeenIds,
     *,
     memory_type: str | None = None,
     where: "Where | None" = None,

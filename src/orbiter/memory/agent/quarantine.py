@@ -59,7 +59,7 @@ async def quarantine(session: "ScopeSession", source: str, *, dry_run: bool = Fa
     if not found:
         await _check_known(store, scope, source)
     if found and not dry_run:
-        session.core.events.tell_of("forgotten", found)
+        session.core.events.emit_items("forgotten", found)
     return Forgotten(tuple(found), dry_run)
 
 
@@ -82,7 +82,7 @@ async def release(session: "ScopeSession", source: str) -> int:
     if not found:
         await _check_known(store, scope, source)
     else:
-        session.core.events.tell_of("restored", found)
+        session.core.events.emit_items("restored", found)
     return len(found)
 
 
@@ -120,7 +120,7 @@ async def undo(
     if not found:
         await _check_known(store, scope, source)
     if found and not dry_run:
-        session.core.events.tell_of("forgotten", found)
+        session.core.events.emit_items("forgotten", found)
     return Forgotten(tuple(found), dry_run)
 
 

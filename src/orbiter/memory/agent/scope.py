@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from orbiter.memory.agent._idempotency import insert_many, insert_one
-from orbiter.memory.agent._maintenance import LastingMemory
+from orbiter.memory.agent._maintenance import MaintenanceMixin
 from orbiter.memory.agent._updates import change, pages, restore, versions
 from orbiter.memory.agent.events import EventStream
 from orbiter.memory.agent.extraction_jobs import count_jobs, is_job, without_jobs
@@ -38,7 +38,7 @@ from orbiter.memory.agent.runtime import (
     keeps_versions,
     versioned,
 )
-from orbiter.memory.agent.telemetry import observed
+from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.activity_keys import activity_name
 from orbiter.memory.model.filters import Where
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 __all__ = ["ScopedMemory", "session_of"]
 
 
-class ScopedMemory(LastingMemory):
+class ScopedMemory(MaintenanceMixin):
     """What is remembered in one scope; `AgentMemory.scope` makes it."""
 
     def __init__(self, session: "ScopeSession") -> None:
@@ -86,7 +86,7 @@ class ScopedMemory(LastingMemory):
 
     # Remembering
 
-    @observed("remember")
+    @traced("remember")
     async def remember(  # noqa: PLR0913 - what may be kept with it
         self,
         what: Given,
@@ -117,15 +117,15 @@ class ScopedMemory(LastingMemory):
         if idempotency_key is not None:
             stored, is_new = await insert_one(store, self._scope, item, idempotency_key)
             if is_new:
-                self._core.events.tell_of("remembered", [stored])
+                self._core.events.emit_items("remembered", [stored])
             return stored
         if isinstance(what, MemoryItem):
             return (await self._replace(store, [item]))[0]
         await store.add(item)
-        self._core.events.tell_of("remembered", [item])
+        self._core.events.emit_items("remembered", [item])
         return item
 
-    @observed("remember_many")
+    @traced("remember_many")
     async def remember_many(  # noqa: PLR0913 - as for `remember`
         self,
         things: Sequence[Given],
@@ -157,12 +157,12 @@ class ScopedMemory(LastingMemory):
         if idempotency_key is not None:
             many, is_new = await insert_many(store, self._scope, "many", items, idempotency_key)
             if is_new:
-                self._core.events.tell_of("remembered", many)
+                self._core.events.emit_items("remembered", many)
             return many
         if any(isinstance(thing, MemoryItem) for thing in things):
             return await self._replace(store, items)
         await store.add_many(items)
-        self._core.events.tell_of("remembered", items)
+        self._core.events.emit_items("remembered", items)
         return items
 
     async def _replace(
@@ -173,12 +173,12 @@ class ScopedMemory(LastingMemory):
         await store.add_many(items, within=self._filter)
         stored = await as_stored(store, items)
         await self._chats.changed(store, [item for item in stored if item.version > 1])
-        self._core.events.tell_of("remembered", stored)
+        self._core.events.emit_items("remembered", stored)
         return stored
 
     # Recalling
 
-    @observed("recall")
+    @traced("recall")
     async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh in
         self,
         query: str = "",
@@ -226,7 +226,7 @@ class ScopedMemory(LastingMemory):
         )
         with no_model_by_choice() if self._core.is_model_declined else nullcontext():
             found = await self._read_once(store, read)
-        self._core.events.tell("recalled", self._scope, [hit.item.id for hit in found])
+        self._core.events.emit("recalled", self._scope, [hit.item.id for hit in found])
         return found
 
     async def _read_once(
@@ -243,12 +243,12 @@ class ScopedMemory(LastingMemory):
 
     # Looking, changing, forgetting
 
-    @observed("get")
+    @traced("get")
     async def get(self, item_id: str) -> MemoryItem | None:
         """Return the memory of that id, or `None` if there is none in this scope."""
         return await find(await self._store(), item_id, self._scope)
 
-    @observed("update")
+    @traced("update")
     async def update(  # noqa: PLR0913 - what may be changed
         self,
         item_id: str,
@@ -296,10 +296,10 @@ class ScopedMemory(LastingMemory):
         item = await change(store, self._scope, item_id, edit, expected_version=expected_version)
         if content is not None or status is not None:
             await self._chats.changed(store, [item])
-        self._core.events.tell_of("updated", [item])
+        self._core.events.emit_items("updated", [item])
         return item
 
-    @observed("forget")
+    @traced("forget")
     async def forget(  # noqa: PLR0913 - the filters
         self,
         item: str | MemoryItem | None = None,
@@ -341,7 +341,7 @@ class ScopedMemory(LastingMemory):
             with track(progress):
                 found = await self._forget_all(store, asked, dry_run=dry_run)
         if found and not dry_run:
-            self._core.events.tell_of("forgotten", found)
+            self._core.events.emit_items("forgotten", found)
         return Forgotten(tuple(found), dry_run)
 
     async def _forget_all(
@@ -363,21 +363,21 @@ class ScopedMemory(LastingMemory):
         await store.delete_many([item.id for item in items])
         await self._chats.changed(store, items)
 
-    @observed("restore")
+    @traced("restore")
     async def restore(self, item_id: str, *, version: int | None = None) -> MemoryItem:
         """Bring back what was forgotten, or what a memory was in an earlier *version*."""
         store = await self._store()
         item = await restore(store, self._scope, item_id, version)
         await self._chats.changed(store, [item])
-        self._core.events.tell_of("restored", [item])
+        self._core.events.emit_items("restored", [item])
         return item
 
-    @observed("history")
+    @traced("history")
     async def history(self, item_id: str) -> builtins.list[ItemVersion]:
         """Return every version of a memory, oldest first, also of a forgotten one."""
         return await versions(await self._store(), self._scope, item_id, "looking at the past")
 
-    @observed("list")
+    @traced("list")
     async def list(  # noqa: PLR0913 - the filters
         self,
         *,
@@ -415,7 +415,7 @@ class ScopedMemory(LastingMemory):
         )
         return page_of(found, limit, last)
 
-    @observed("stats")
+    @traced("stats")
     async def stats(self) -> ScopeStats:
         """Return how much is remembered here."""
         store = await self._store()
@@ -442,7 +442,7 @@ class ScopedMemory(LastingMemory):
 
         return Chat(self._chats, self, chat_id)
 
-    @observed("chats")
+    @traced("chats")
     async def chats(self, *, limit: int = 50) -> "builtins.list[ConversationInfo]":
         """Return the conversations of this scope, that of the newest message first."""
         store = await self._store()

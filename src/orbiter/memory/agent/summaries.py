@@ -133,7 +133,7 @@ class Summaries:
             tally.not_before = asyncio.get_running_loop().time() + pause
             log = logging.getLogger("orbiter.memory")  # here: importing must touch no logger
             log.warning("a summary has to wait, nothing is lost: %s", _told(exc))
-            self._core.events.tell("summary failed", scope, detail=_told(exc))
+            self._core.events.emit("summary failed", scope, detail=_told(exc))
         finally:
             # At once, not when the loop comes to it: what is said from now on begins a new look.
             self._leave(key, asyncio.current_task())
@@ -171,7 +171,7 @@ class Summaries:
             return None
         tally.count(rolled.done, config, -1)
         tally.failures = 0
-        self._core.events.tell("summarized", scope, [key], detail=f"{made.covered} messages")
+        self._core.events.emit("summarized", scope, [key], detail=f"{made.covered} messages")
         return made
 
     async def _still_holds(
@@ -216,8 +216,8 @@ class Summaries:
             if role_of(item) is not None
         }
         keys = []
-        for whose in scopes:
-            scope = MemoryMetadata(**dict(zip(SCOPE_FIELDS, whose, strict=True)))
+        for scope_ids in scopes:
+            scope = MemoryMetadata(**dict(zip(SCOPE_FIELDS, scope_ids, strict=True)))
             key = _summary_id(scope)
             if await self.find(store, scope) is not None:
                 keys.append(key)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import Counter, Histogram, MeterProvider
     from opentelemetry.trace import Span, Tracer, TracerProvider
 
-__all__ = ["observed"]
+__all__ = ["traced"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -37,7 +37,7 @@ _WORDS = {
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-def observed(
+def traced(
     operation: str,
 ) -> Callable[[Callable[_P, Coroutine[Any, Any, _T]]], Callable[_P, Coroutine[Any, Any, _T]]]:
     """Tell an application that uses OpenTelemetry of each call of the decorated method.

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from orbiter.memory.agent.inputs import RESERVED
 from orbiter.memory.agent.results import Page
-from orbiter.memory.agent.telemetry import observed
+from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.backends.arguments import is_item_id
 from orbiter.memory.client._read_response import UNREADABLE, Answer
 from orbiter.memory.client._transport import HTTPTransport, Request
@@ -177,7 +177,7 @@ def _method(operation: Operation, local: Callable[..., Any]) -> Callable[..., An
         return await self._call(operation, given)
 
     before = _SPOKEN_AS.get(operation.target, f"{operation.target}.")
-    return observed(f"{before}{operation.name}")(call)
+    return traced(f"{before}{operation.name}")(call)
 
 
 def _once(operation: Operation, given: Mapping[str, Any]) -> dict[str, Any]:

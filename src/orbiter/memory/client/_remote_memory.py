@@ -4,7 +4,7 @@ import os
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from orbiter.memory.agent import AgentMemory, EventStream
-from orbiter.memory.agent.telemetry import observed
+from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.backends.registry import default_url
 from orbiter.memory.client._remote_calls import Caller, called_by
 from orbiter.memory.client._remote_events import RemoteEvents
@@ -87,7 +87,7 @@ class RemoteMemory(AgentMemory, Caller):
 
     # Opening and closing
 
-    @observed("store.init")
+    @traced("store.init")
     async def init(self) -> None:
         """See whether the server is there and takes the key. May be repeated, and need not be.
 
@@ -102,7 +102,7 @@ class RemoteMemory(AgentMemory, Caller):
             raise
         self._is_met = True
 
-    @observed("store.close")
+    @traced("store.close")
     async def close(self) -> None:
         """Close the connections, and end all streams; the next use opens others."""
         self._is_met = False

@@ -216,7 +216,7 @@ class ContextManager:
         """
         _check_task(input_query)
         if not isinstance(summary, str | None):
-            raise QueryError(f"`summary` must be text, not `{type(summary).__name__}`")
+            raise QueryError(f"`summary` must be a string, not `{type(summary).__name__}`")
         to_messages([], format)  # refuses a format that there is not
         check_size("recent_limit", recent_limit)
         check_size("memory_limit", memory_limit)
@@ -228,8 +228,8 @@ class ContextManager:
         found = check_memories("memories", memories)
         foreign: list[Memory] = []
         if long_term is not None:
-            whose = scope if recall_scope is None else recall_scope
-            more, foreign = await recall(long_term, input_query, scope=whose, limit=memory_limit)
+            searched = scope if recall_scope is None else recall_scope
+            more, foreign = await recall(long_term, input_query, scope=searched, limit=memory_limit)
             found += more
         persona = soul.render() if soul else ""
 

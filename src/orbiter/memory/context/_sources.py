@@ -191,7 +191,7 @@ def _check_items(source: object) -> list[MemoryItem]:
     for item in source:
         if not isinstance(item, MemoryItem):
             raise QueryError(
-                f"`conversation` holds a `{type(item).__name__}`, which is no memory item; "
+                f"`conversation` holds a `{type(item).__name__}`, which is not a memory item; "
                 "`from_messages` makes items of a provider's messages"
             )
     return list(source)

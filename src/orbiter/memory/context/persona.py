@@ -264,14 +264,14 @@ def _text(value: object) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise TypeError("text")
+        raise TypeError("a string")
     return value.strip()
 
 
 def _texts(value: object) -> tuple[str, ...]:
     listed: list[object] = value if isinstance(value, list) else [value]
     if not all(isinstance(each, str | None) for each in listed):
-        raise TypeError("text or a list of texts")
+        raise TypeError("a string or a list of strings")
     return tuple(text for each in listed if (text := _text(each)))
 
 

@@ -83,7 +83,7 @@ def _vector(value: object, dimension: int, model: str) -> list[float]:
         else:
             numbers = array("f", cast("list[float]", value)).tolist()
     except (TypeError, ValueError, OverflowError):
-        raise EmbeddingError(f"`{model}` answered with something that is no vector") from None
+        raise EmbeddingError(f"`{model}` answered with something that is not a vector") from None
     if len(numbers) != dimension:
         raise EmbeddingError(
             f"`{model}` gives vectors of {len(numbers)} numbers, not {dimension}; "

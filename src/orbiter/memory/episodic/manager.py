@@ -242,7 +242,7 @@ class ShortTermMemoryManager:
         if limit is not None:
             check_size("limit", limit)
         if not isinstance(query, str):
-            raise QueryError(f"`query` must be text, not {query!r}")
+            raise QueryError(f"`query` must be a string, not {query!r}")
         if self._pii is not None:
             query = self._pii(query)  # what was replaced when written is found by its token
         wanted = _Filter(interaction_type, platform, query.casefold())

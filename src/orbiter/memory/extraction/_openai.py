@@ -221,7 +221,7 @@ def _no_constant(name: str) -> NoReturn:
 def _fact(each: object, number: int, messages: Mapping[str, str], model: str) -> ProposedFact:
     where = f"{model}, fact {number} of its answer:"
     if not isinstance(each, dict):
-        raise ExtractionError(f"{where} it is no object, but {_excerpt(each)}")
+        raise ExtractionError(f"{where} it is not an object, but {_excerpt(each)}")
     for name in ("key", "value", "messages"):
         if name not in each:
             raise ExtractionError(f"{where} it has no `{name}`")
@@ -230,7 +230,9 @@ def _fact(each: object, number: int, messages: Mapping[str, str], model: str) ->
         raise ExtractionError(f"{where} it has `{_excerpt(more[0])}`, which was not asked for")
     names = each["messages"]
     if not isinstance(names, list) or not names:
-        raise ExtractionError(f"{where} `messages` is no list of messages, but {_excerpt(names)}")
+        raise ExtractionError(
+            f"{where} `messages` is not a list of messages, but {_excerpt(names)}"
+        )
     unknown = [name for name in names if not isinstance(name, str) or name not in messages]
     if unknown:
         raise ExtractionError(f"{where} there is no message {_excerpt(unknown[0])}")
@@ -253,12 +255,12 @@ def _time(each: dict[str, Any], name: str) -> datetime | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise ExtractionError(f"`{name}` is no time, but {_excerpt(value)}")
+        raise ExtractionError(f"`{name}` is not a valid time: {_excerpt(value)}")
     text = f"{value}-01-01"[:10] if _DATE.fullmatch(value) else value
     try:
         return to_utc(datetime.fromisoformat(text))
     except ValueError:
-        raise ExtractionError(f"`{name}` is no time, but {_excerpt(value)}") from None
+        raise ExtractionError(f"`{name}` is not a valid time: {_excerpt(value)}") from None
 
 
 def _excerpt(value: object) -> str:

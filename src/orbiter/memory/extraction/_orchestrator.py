@@ -200,8 +200,8 @@ class MemoryOrchestrator:
             await self._queue.finish(job, proposed)
 
     async def _extract(self, job: ExtractionMemory) -> int:
-        whose = {name: getattr(job.metadata, name) for name in SCOPE_FIELDS}
-        conversation = MemoryMetadata(**whose)
+        fields = {name: getattr(job.metadata, name) for name in SCOPE_FIELDS}
+        conversation = MemoryMetadata(**fields)
         store = await self._core.opened(self._scope)
         ids = job.message_ids
         found = await store.search(

@@ -34,7 +34,7 @@ class ProposedFact:
 
     def __post_init__(self) -> None:
         if not isinstance(self.key, str):
-            raise ExtractionError(f"a proposed key must be text, not {self.key!r}")
+            raise ExtractionError(f"a proposed key must be a string, not {self.key!r}")
         try:
             check_key(self.key)
             object.__setattr__(self, "value", check_json(self.value, max_bytes=MAX_VALUE))
@@ -83,7 +83,7 @@ def check_extractor(extractor: object) -> None:
         what = extractor.__name__ if isinstance(extractor, type) else type(extractor).__name__
         way = f"; make one: `{what}(…)`" if isinstance(extractor, type) else ""
         raise QueryError(
-            f"`{what}` is no extractor, which has `async def extract(self, messages, known)`{way}"
+            f"`{what}` is not an extractor, which has `async def extract(self, messages, known)`{way}"
         )
 
 

@@ -121,17 +121,17 @@ def cursor_at(
 
 
 def _with_state(scope: MemoryMetadata, state: str) -> MemoryMetadata:
-    whose = {name: getattr(scope, name) for name in SCOPE_FIELDS}
-    return MemoryMetadata(**whose, extra={"extraction": state, "due": 0.0})
+    fields = {name: getattr(scope, name) for name in SCOPE_FIELDS}
+    return MemoryMetadata(**fields, extra={"extraction": state, "due": 0.0})
 
 
 def home_of(conversation: MemoryMetadata) -> MemoryMetadata:
     """Return the scope that the facts of a conversation belong to: that of the handle it is of."""
-    whose = {name: getattr(conversation, name) for name in SCOPE_FIELDS}
-    narrow = "task_id" if whose["task_id"] is not None else "session_id"
-    if all(value is None for name, value in whose.items() if name != narrow):
-        return MemoryMetadata(**whose)  # else it would be everybody's
-    return MemoryMetadata(**{name: None if name == narrow else whose[name] for name in whose})
+    fields = {name: getattr(conversation, name) for name in SCOPE_FIELDS}
+    narrow = "task_id" if fields["task_id"] is not None else "session_id"
+    if all(value is None for name, value in fields.items() if name != narrow):
+        return MemoryMetadata(**fields)  # else it would be everybody's
+    return MemoryMetadata(**{name: None if name == narrow else fields[name] for name in fields})
 
 
 _PAGE = 1_000
@@ -296,11 +296,11 @@ class Queue:
         failed: list[FailedJob] = []
         async for job in self._every(store):
             if job.state == FAILED:
-                whose = {name: getattr(job.metadata, name) for name in SCOPE_FIELDS}
+                fields = {name: getattr(job.metadata, name) for name in SCOPE_FIELDS}
                 failed.append(
                     FailedJob(
                         job.id,
-                        MemoryMetadata(**whose),
+                        MemoryMetadata(**fields),
                         len(job.message_ids),
                         job.attempts,
                         job.error,

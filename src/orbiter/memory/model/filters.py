@@ -75,7 +75,7 @@ class _Parser:
         parts: list[Condition] = []
         for name, asked in where.items():
             if not isinstance(name, str):
-                raise QueryError(f"`where` names {name!r}; a name must be text")
+                raise QueryError(f"`where` names {name!r}; a name must be a string")
             if name in ("$and", "$or"):
                 parts.append(self._several(name, asked, depth))
             elif name == "$not":

@@ -47,9 +47,9 @@ def check_size(name: str, value: int) -> int:
     return value
 
 
-def _check_kind(name: str, value: object, kind: type, told: str) -> None:
+def _check_kind(name: str, value: object, kind: type, wanted: str) -> None:
     if not isinstance(value, kind):
-        raise QueryError(f"`{name}` must be {told}, not {value!r}")
+        raise QueryError(f"`{name}` must be {wanted}, not {value!r}")
 
 
 def _check_text(name: str, value: str) -> None:
@@ -151,9 +151,9 @@ class Query:
 
     def __post_init__(self) -> None:
         check_size("limit", self.limit)
-        _check_kind("query", self.text, str, "text")
+        _check_kind("query", self.text, str, "a string")
         if self.memory_type is not None:
-            _check_kind("memory_type", self.memory_type, str, 'text, such as "human"')
+            _check_kind("memory_type", self.memory_type, str, 'a string, such as "human"')
             _check_text("memory_type", self.memory_type)
         if self.metadata is not None:
             _check_kind("metadata", self.metadata, MemoryMetadata, "a MemoryMetadata")

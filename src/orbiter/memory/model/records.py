@@ -168,11 +168,13 @@ class Record:
         except ValidationError as exc:
             first = exc.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"]) or "item"
-            raise InvalidItemError(f"this is no record: `{where}`: {first['msg']}") from None
+            raise InvalidItemError(
+                f"this is not a valid record: `{where}`: {first['msg']}"
+            ) from None
         except RecursionError:
-            raise InvalidItemError("this is no record: it is nested too deep") from None
+            raise InvalidItemError("this is not a valid record: it is nested too deep") from None
         except (ValueError, TypeError) as exc:
-            raise InvalidItemError(f"this is no record: {exc}") from None
+            raise InvalidItemError(f"this is not a valid record: {exc}") from None
 
     @property
     def digest(self) -> str:
@@ -229,7 +231,7 @@ def _load(found: object) -> Record:
     fields = _checked(found, _KEYS, "a record")
     versions = fields.get("versions", [])
     if not isinstance(versions, list):
-        raise InvalidItemError("this is no record: `versions` must be a list")
+        raise InvalidItemError("this is not a valid record: `versions` must be a list")
     return Record(
         _load_item(fields),
         deleted=_flag(fields),
@@ -251,10 +253,10 @@ def _load_version(found: object) -> PastVersion:
 
 def _checked(found: object, known: frozenset[str], what: str) -> Mapping[str, Any]:
     if not isinstance(found, dict):
-        raise InvalidItemError(f"this is no record: {what} must be a JSON object")
+        raise InvalidItemError(f"this is not a valid record: {what} must be a JSON object")
     if strange := found.keys() - known:
         raise InvalidItemError(
-            f"this is no record: {what} has no `{min(strange)}`; perhaps a newer version of "
+            f"this is not a valid record: {what} has no `{min(strange)}`; perhaps a newer version of "
             "orbiter-memory wrote it"
         )
     return found
@@ -263,24 +265,24 @@ def _checked(found: object, known: frozenset[str], what: str) -> Mapping[str, An
 def _load_item(fields: Mapping[str, Any]) -> MemoryItem:
     item = fields.get("item")
     if not isinstance(item, dict):
-        raise InvalidItemError("this is no record: `item` is missing")
+        raise InvalidItemError("this is not a valid record: `item` is missing")
     for name in ("id", "content", "memory_type", "created_at", "updated_at", "version"):
         if name not in item:
-            raise InvalidItemError(f"this is no record: the item has no `{name}`")
+            raise InvalidItemError(f"this is not a valid record: the item has no `{name}`")
     return load_item(item)
 
 
 def _flag(fields: Mapping[str, Any]) -> bool:
     value = fields.get("deleted", False)
     if not isinstance(value, bool):
-        raise InvalidItemError("this is no record: `deleted` must be true or false")
+        raise InvalidItemError("this is not a valid record: `deleted` must be true or false")
     return value
 
 
 def _instant(fields: Mapping[str, Any], name: str) -> datetime:
     value = fields.get(name)
     if not isinstance(value, str):
-        raise InvalidItemError(f"this is no record: `{name}` must be a time")
+        raise InvalidItemError(f"this is not a valid record: `{name}` must be a time")
     return to_utc(datetime.fromisoformat(value))
 
 
@@ -289,16 +291,16 @@ def _name(fields: Mapping[str, Any], name: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise InvalidItemError(f"this is no record: `{name}` must be a name")
+        raise InvalidItemError(f"this is not a valid record: `{name}` must be a name")
     return check_name(value, max_chars=256)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise InvalidItemError("this is no record: a key stands twice in one object")
+        raise InvalidItemError("this is not a valid record: a key stands twice in one object")
     return found
 
 
 def _refuse(constant: str) -> object:
-    raise InvalidItemError(f"this is no record: {constant} is no JSON")
+    raise InvalidItemError(f"this is not a valid record: {constant} is not valid JSON")

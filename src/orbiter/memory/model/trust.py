@@ -56,7 +56,7 @@ def read_source(label: object) -> str:
     if not isinstance(label, str) or not label.strip():
         kinds = "`, `".join(SOURCE_KINDS)
         raise QueryError(
-            f"`source` must be a text such as `{kinds}` or `web:example.com`, not {label!r}"
+            f"`source` must be a string such as `{kinds}` or `web:example.com`, not {label!r}"
         )
     kind, colon, detail = label.partition(":")
     plain = kind.strip().lower()

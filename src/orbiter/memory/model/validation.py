@@ -60,7 +60,7 @@ def check_name(value: str, *, max_chars: int) -> str:
 def check_tag(field: str, value: object) -> str:
     """Return *value* if a Redis Cluster can tell by it where keys lie: a name without braces."""
     if not isinstance(value, str):
-        raise ValueError(f"`{field}` must be text, not {value!r}")  # noqa: TRY004 - one family
+        raise ValueError(f"`{field}` must be a string, not {value!r}")  # noqa: TRY004 - one family
     try:
         check_name(value, max_chars=256)
     except ValueError as exc:

@@ -102,7 +102,7 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     filters = Query("", scope, memory_type, status, k, since=since, until=until, where=where)
     filters = replace(filters, where=both(filters.where, trust))
     if not isinstance(query, str):
-        raise QueryError(f"`query` must be text, not {query!r}")
+        raise QueryError(f"`query` must be a string, not {query!r}")
     Query(query)
     moment = datetime.now(UTC) if now is None else check_instant("now", now)
     if not k or not (tokens(shortened(query)) or mode == "recent"):

@@ -295,8 +295,8 @@ class Likeness:
         if not text:
             return
         what = text if self._is_exact else "\0".join(said(text)) or text
-        whose = (*(getattr(item.metadata, name) for name in SCOPE_FIELDS), *who_says(item))
-        key = (whose, blake2b(what.encode(), digest_size=16).digest())
+        scope_ids = (*(getattr(item.metadata, name) for name in SCOPE_FIELDS), *who_says(item))
+        key = (scope_ids, blake2b(what.encode(), digest_size=16).digest())
         self._groups.setdefault(key, []).append(item.id)
 
     def add_all(self, items: Iterable[MemoryItem]) -> None:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from orbiter.memory.agent.inputs import check_given
+from orbiter.memory.agent.inputs import require_text
 from orbiter.memory.agent.runtime import Core, Store, keeps_versions
 from orbiter.memory.errors import UnsupportedError, VersionConflict
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
@@ -57,7 +57,7 @@ async def import_into(  # noqa: PLR0913 - what a file is, and whose
     """
     check_path(path)
     if owner is not None:
-        check_given("owner", owner)
+        require_text("owner", owner)
     store = await core.opened(scope)
     report = Report()
     own = scope if Query(metadata=scope).wanted else None
@@ -90,7 +90,7 @@ async def import_into(  # noqa: PLR0913 - what a file is, and whose
             if updated and changed is not None:
                 await changed(store, updated)
             if written:
-                core.events.tell_of("remembered", written)
+                core.events.emit_items("remembered", written)
             if progress is not None:
                 progress(reader.tally.done, reader.tally.total)
     finally:

@@ -142,7 +142,7 @@ def _load_given(value: Any) -> Any:
     if isinstance(value, str):
         return value
     if not isinstance(value, dict):
-        raise ValueError(f"must be a text, a message or a memory, not {told(value)}")  # noqa: TRY004 - one family
+        raise ValueError(f"must be a string, a message or a memory, not {told(value)}")  # noqa: TRY004 - one family
     # No provider's message has such a key.
     return _load_new(value) if "memory_type" in value else value
 

@@ -71,7 +71,7 @@ def _segment(part: str, named: Mapping[str, str]) -> str:
     name = part[1:-1]
     value = named[name]
     if not value:
-        raise QueryError(f"`{name}` must be a text, not {value!r}")
+        raise QueryError(f"`{name}` must be a string, not {value!r}")
     # Dots alone would be taken for a step in the path, even encoded by some.
     return quote(value, safe="") if value.strip(".") else value.replace(".", "%2E")
 
@@ -122,7 +122,7 @@ def dump_text(param: Param, value: Any) -> str:
     if not param.codec.is_text:
         return json.dumps(value, ensure_ascii=False)
     if not isinstance(value, str):
-        raise QueryError(f"`{param.wire_name}` must be a text, not {told(value)}")
+        raise QueryError(f"`{param.wire_name}` must be a string, not {told(value)}")
     return value
 
 

@@ -84,7 +84,7 @@ def _must(kind: type | tuple[type, ...], what: str) -> Callable[[Any], Any]:
 
 def _load_text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"must be a text, not {told(value)}")  # noqa: TRY004 - see above
+        raise ValueError(f"must be a string, not {told(value)}")  # noqa: TRY004 - see above
     return check_text(value, max_bytes=_TOO_LONG)
 
 
@@ -92,7 +92,7 @@ def _dump_text(value: Any) -> Any:
     # Whatever JSON can say is judged where it is used, with the words that a call has there.
     if value is None or isinstance(value, str | int | float):
         return value
-    raise ValueError(f"must be a text, not {told(value)}")
+    raise ValueError(f"must be a string, not {told(value)}")
 
 
 def _load_number(value: Any) -> float:

@@ -30,13 +30,13 @@ async def tail(
     count: Annotated[int | None, typer.Option(min=1, help="End after so many memories.")] = None,
 ) -> None:
     """Print new memories as they come, until Ctrl-C."""
-    from orbiter.memory.agent.polling import PAGE, Known, since  # noqa: PLC0415 - not for `--help`
+    from orbiter.memory.agent.polling import PAGE, SeenIds, since  # noqa: PLC0415 - not for `--help`
 
     wanted = read_where(where)
     left = count
     async with run.scoped(meaning=False, creates=True) as memory:
         newest = await memory.list(limit=max(number, PAGE), memory_type=kind, where=wanted)
-        known = Known(newest, is_all=newest.next is None)
+        known = SeenIds(newest, is_all=newest.next is None)
         left = _print(run, newest[:number][::-1], left)
         while left is None or left > 0:
             await asyncio.sleep(interval)

@@ -42,7 +42,7 @@ def check_key(value: str) -> str:
     """Return *value* if it can name a fact: one line of text, without blanks around it."""
     check_name(value, max_chars=MAX_KEY)
     if value != value.strip() or len(value.splitlines()) != 1:
-        raise ValueError(f"{value!r} is no key; use one line without blanks around it")
+        raise ValueError(f"{value!r} is not a valid key; use one line without blanks around it")
     return value
 
 

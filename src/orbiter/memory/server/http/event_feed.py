@@ -14,7 +14,7 @@ from time import monotonic
 
 from orbiter.memory.agent import AgentMemory, EventStream, MemoryEvent, ScopedMemory
 from orbiter.memory.agent.events import Events
-from orbiter.memory.agent.polling import PAGE, Known, since
+from orbiter.memory.agent.polling import PAGE, SeenIds, since
 from orbiter.memory.errors import MemoryError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.server.http.prometheus import Metrics
@@ -135,11 +135,11 @@ class EventFeed:
     def _handle(self, walk: str | None) -> ScopedMemory:
         return self._memory.unscoped() if walk is None else self._memory.scope(user_id=walk)
 
-    async def _known(self, walk: str | None) -> Known:
+    async def _known(self, walk: str | None) -> SeenIds:
         newest = await self._handle(walk).list(limit=PAGE)
-        return Known(newest, is_all=newest.next is None)
+        return SeenIds(newest, is_all=newest.next is None)
 
-    async def _walk(self, walk: str | None, known: Known) -> None:
+    async def _walk(self, walk: str | None, known: SeenIds) -> None:
         held: list[MemoryItem] = []
         took = 0.0
         while True:
@@ -160,7 +160,7 @@ class EventFeed:
     def _tell(self, items: list[MemoryItem]) -> None:
         fresh = [item for item in items if item.id not in self._heard]
         _note(self._found, (item.id for item in fresh))
-        self._out.tell_of("remembered", fresh)
+        self._out.emit_items("remembered", fresh)
 
 
 def _note(ids: OrderedDict[str, float], item_ids: Iterable[str]) -> None:
