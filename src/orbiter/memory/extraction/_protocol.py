@@ -83,7 +83,8 @@ def check_extractor(extractor: object) -> None:
         what = extractor.__name__ if isinstance(extractor, type) else type(extractor).__name__
         way = f"; make one: `{what}(…)`" if isinstance(extractor, type) else ""
         raise QueryError(
-            f"`{what}` is not an extractor, which has `async def extract(self, messages, known)`{way}"
+            f"`{what}` is not an extractor, which has "
+            f"`async def extract(self, messages, known)`{way}"
         )
 
 

@@ -256,8 +256,8 @@ def _checked(found: object, known: frozenset[str], what: str) -> Mapping[str, An
         raise InvalidItemError(f"this is not a valid record: {what} must be a JSON object")
     if strange := found.keys() - known:
         raise InvalidItemError(
-            f"this is not a valid record: {what} has no `{min(strange)}`; perhaps a newer version of "
-            "orbiter-memory wrote it"
+            f"this is not a valid record: {what} has no `{min(strange)}`; perhaps a newer version "
+            "of orbiter-memory wrote it"
         )
     return found
 
