@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orbiter.memory import ScopedMemory, export_file
 from orbiter.memory.transfer.files import import_sent
-from orbiter.memory.transfer.untrusted_native import SentBy
+from orbiter.memory.transfer.untrusted_native import Sender
 
 
 async def test_the_ids_of_another_scope_become_ones_of_this(
@@ -22,7 +22,7 @@ async def test_the_ids_of_another_scope_become_ones_of_this(
     theirs = text.replace(str(alice.scope.user_id), str(bob.scope.user_id))
     *lines, _ = theirs.splitlines(keepends=True)
     (tmp_path / "forged.jsonl").write_text(_ended(lines))
-    sender = SentBy("bob's key")
+    sender = Sender("bob's key")
 
     first = await import_sent(bob, tmp_path / "forged.jsonl", sender=sender)
     again = await import_sent(bob, tmp_path / "forged.jsonl", sender=sender)

@@ -18,7 +18,7 @@ from tests.transfer._importing import document, everything, lines, said, take
 from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
 from orbiter.memory.errors import TransferError
 from orbiter.memory.transfer import Limits, import_file, import_records
-from orbiter.memory.transfer.io.json_values import depth_of, json_value
+from orbiter.memory.transfer.io.json_stream import depth_of, json_value
 
 MB = 2**20
 HEADER = b'{"format":"orbiter-memory records","format_version":1}\n'

@@ -12,7 +12,7 @@ from tests.transfer._importing import document, lines
 
 from orbiter.memory.errors import QueryError, TransferError
 from orbiter.memory.transfer import Limits
-from orbiter.memory.transfer.io import json_scanner
+from orbiter.memory.transfer.io import json_stream
 from orbiter.memory.transfer.io.open_source import Tally, open_source
 from orbiter.memory.transfer.io.opened_file import OpenedFile
 
@@ -36,7 +36,7 @@ def _value(dice: random.Random, depth: int = 0) -> object:
 
 
 def test_values_are_found_wherever_chunks_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_scanner, "_CHUNK", 1)
+    monkeypatch.setattr(json_stream, "_CHUNK", 1)
     dice = random.Random(7)
     for _ in range(150):
         values = [_value(dice) for _ in range(dice.randrange(6))]
@@ -44,7 +44,7 @@ def test_values_are_found_wherever_chunks_end(monkeypatch: pytest.MonkeyPatch) -
         raw = " ".join(json.dumps(v, ensure_ascii=False, indent=indent) for v in values).encode()
         step = dice.choice([1, 2, 3, 7, 1000])
         chunks = (raw[at : at + step] for at in range(0, len(raw), step))
-        scanner = json_scanner.Scanner(chunks, most=10**6)
+        scanner = json_stream.Scanner(chunks, most=10**6)
 
         found = []
         while scanner.peek():

@@ -26,7 +26,7 @@ from orbiter.memory.errors import StorageError, TransferError
 from orbiter.memory.model.derived import ExtractionMemory, SummaryMemory
 from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.transfer import export_file, import_file
-from orbiter.memory.transfer._csv import safe_cell
+from orbiter.memory.transfer.export_formats import safe_cell
 from orbiter.memory.transfer.io.output_file import new_file, new_folder
 
 NOW = datetime.now(UTC)

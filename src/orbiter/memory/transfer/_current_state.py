@@ -1,4 +1,4 @@
-"""What is remembered now, as people would say it: what other programs are given.
+"""The current state of a store, as exports to other programs show it.
 
 What waits for a review or did not pass it, facts that do not hold now, and what we note for
 ourselves are left out; the native format has all of it.
@@ -17,7 +17,7 @@ from orbiter.memory.model.reports import ConversationInfo
 from orbiter.memory.model.serialization import dump_item
 from orbiter.memory.transfer.native import MovableStore, pages_of
 
-__all__ = ["RecordStore", "Remembered", "conversations", "merged", "remembered"]
+__all__ = ["CurrentState", "RecordStore", "conversations", "current_states", "merged"]
 
 _PAGE = 1_000
 _MANY = 10**6
@@ -32,8 +32,8 @@ class RecordStore(Store, MovableStore, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
-    """One memory; a fact with the time for which it holds, as far as others let it."""
+class CurrentState:
+    """One memory as it is now; a fact with the time for which it holds."""
 
     item: MemoryItem
     span: FactSpan | None = None
@@ -73,7 +73,9 @@ class Remembered:
         }
 
 
-async def remembered(store: RecordStore, scope: MemoryMetadata | None) -> AsyncIterator[Remembered]:
+async def current_states(
+    store: RecordStore, scope: MemoryMetadata | None
+) -> AsyncIterator[CurrentState]:
     """Yield what is remembered now, in the order in which it came."""
     spans = await _holding(store, scope)
     async for page in pages_of(store, metadata=scope):
@@ -82,9 +84,9 @@ async def remembered(store: RecordStore, scope: MemoryMetadata | None) -> AsyncI
             if record.deleted or not _is_shown(item):
                 continue
             if not isinstance(item, FactMemory):
-                yield Remembered(item)
+                yield CurrentState(item)
             elif item.id in spans:
-                yield Remembered(item, spans[item.id])
+                yield CurrentState(item, spans[item.id])
 
 
 def _is_shown(item: MemoryItem) -> bool:

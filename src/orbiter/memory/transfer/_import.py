@@ -1,4 +1,4 @@
-"""What another program wrote becomes memories of one scope.
+"""Import of a file into one scope: what it is given, and what is new, changed or forgotten.
 
 Reading happens in a thread, so that the loop stays free, one batch ahead of the storing. What is
 new in a batch is stored as one step; what is stored stays when a later one fails, and is found
@@ -11,27 +11,28 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, Protocol, cast, runtime_checkable
 
+from orbiter.memory.agent import AgentMemory, ScopedMemory
 from orbiter.memory.agent.inputs import require_text
 from orbiter.memory.agent.runtime import Core, Store, keeps_versions
-from orbiter.memory.errors import UnsupportedError, VersionConflict
+from orbiter.memory.agent.scope import session_of
+from orbiter.memory.errors import QueryError, UnsupportedError, VersionConflict
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.query import Query
-from orbiter.memory.transfer._import_arguments import check_path
-from orbiter.memory.transfer._reserved_extra import IMPORTED
 from orbiter.memory.transfer.formats.registry import NATIVE
 from orbiter.memory.transfer.io.file_limits import Limits
-from orbiter.memory.transfer.io.file_thread import Aside
+from orbiter.memory.transfer.io.file_thread import FileThread
 from orbiter.memory.transfer.io.open_source import open_source
 from orbiter.memory.transfer.native import MovableStore, is_native, take_in
-from orbiter.memory.transfer.reader import Reader, Ready
+from orbiter.memory.transfer.reader import IMPORTED, Reader, ReadItem
 from orbiter.memory.transfer.report import Imported, Report
 
 if TYPE_CHECKING:
-    from orbiter.memory.transfer.untrusted_native import Adopting, SentBy
-
-__all__ = ["import_into"]
+    from orbiter.memory.agent.chat_service import ScopeSession
+    from orbiter.memory.transfer.native import Exported
+    from orbiter.memory.transfer.untrusted_native import Sender, UntrustedImport
+__all__ = ["Elsewhere", "check_path", "import_into", "session_for"]
 
 Changed = Callable[[Store, Sequence[MemoryItem]], Awaitable[None]]
 
@@ -46,7 +47,7 @@ async def import_into(  # noqa: PLR0913 - what a file is, and whose
     progress: Callable[[int, int], None] | None = None,
     limits: Limits | None = None,
     changed: Changed | None = None,
-    sender: "SentBy | None" = None,
+    sender: "Sender | None" = None,
 ) -> Imported:
     """Store what the file, folder or archive at *path* holds as memories of *scope*.
 
@@ -70,7 +71,7 @@ async def import_into(  # noqa: PLR0913 - what a file is, and whose
         report=report,
         needs_owner=own is None,
     )
-    aside = Aside()
+    aside = FileThread()
     try:
         if format == NATIVE or (format == "auto" and await aside.run(_is_ours, path, limits)):
             movable = _movable(store)
@@ -80,7 +81,7 @@ async def import_into(  # noqa: PLR0913 - what a file is, and whose
                 scope=own,
                 progress=progress,
                 limits=limits,
-                adopting=_adopting(movable, scope, sender),
+                rewriter=_rewriter(movable, scope, sender),
             )
         await aside.run(reader.open)
         coming = aside.run(reader.batch)
@@ -106,14 +107,14 @@ def _is_ours(path: str | os.PathLike[str], limits: Limits | None) -> bool:
         return is_native(source.head())
 
 
-def _adopting(
-    store: MovableStore, scope: MemoryMetadata, sender: "SentBy | None"
-) -> "Adopting | None":
+def _rewriter(
+    store: MovableStore, scope: MemoryMetadata, sender: "Sender | None"
+) -> "UntrustedImport | None":
     if sender is None:
         return None
-    from orbiter.memory.transfer.untrusted_native import Adopting  # noqa: PLC0415 - a server's only
+    from orbiter.memory.transfer.untrusted_native import UntrustedImport  # noqa: PLC0415 - a server's only
 
-    return Adopting(store, scope, sender)
+    return UntrustedImport(store, scope, sender)
 
 
 def _movable(store: Store) -> MovableStore:
@@ -127,17 +128,17 @@ def _movable(store: Store) -> MovableStore:
 class _Plan:
     """What becomes of the things of a batch, by what the store holds."""
 
-    new: dict[str, Ready] = field(default_factory=dict)
-    changed: list[tuple[Ready, MemoryItem]] = field(default_factory=list)
+    new: dict[str, ReadItem] = field(default_factory=dict)
+    changed: list[tuple[ReadItem, MemoryItem]] = field(default_factory=list)
     """With what is there of each."""
     unchanged: int = 0
     forgotten: int = 0
-    twice: list[Ready] = field(default_factory=list)
+    twice: list[ReadItem] = field(default_factory=list)
     """What stands under a name that something else in the batch has."""
 
 
 async def _store(
-    store: Store, scope: MemoryMetadata, batch: Sequence[Ready], report: Report
+    store: Store, scope: MemoryMetadata, batch: Sequence[ReadItem], report: Report
 ) -> tuple[list[MemoryItem], list[MemoryItem]]:
     """Store what is new or changed; return all that was written, and what was there before.
 
@@ -168,7 +169,7 @@ async def _store(
     return written, updated
 
 
-async def _plan(store: Store, own: MemoryMetadata | None, batch: Sequence[Ready]) -> _Plan:
+async def _plan(store: Store, own: MemoryMetadata | None, batch: Sequence[ReadItem]) -> _Plan:
     """Tell what is new in a batch, what has changed, and what stays as it is."""
     ids = list({one.item.id for one in batch})
     wanted = {"id": {"$in": ids}}
@@ -202,7 +203,7 @@ async def _plan(store: Store, own: MemoryMetadata | None, batch: Sequence[Ready]
 
 
 async def _update(
-    store: Store, own: MemoryMetadata | None, one: Ready, there: MemoryItem | None
+    store: Store, own: MemoryMetadata | None, one: ReadItem, there: MemoryItem | None
 ) -> bool:
     """Write what a file says over what is there; tell whether nobody else has."""
     while there is not None and there.metadata.extra.get(IMPORTED) != one.digest:
@@ -216,3 +217,57 @@ async def _update(
         else:
             return True
     return False
+
+
+@runtime_checkable
+class Elsewhere(Protocol):
+    """A handle whose store is behind a server, which reads and writes files by itself."""
+
+    async def _import_there(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        format: str,
+        owner: str | None,
+        progress: Callable[[int, int], None] | None,
+    ) -> "Imported":
+        """Send the file, and return what became of it."""
+        ...
+
+    async def _export_there(
+        self,
+        target: str | os.PathLike[str] | IO[bytes],
+        *,
+        format: str,
+        progress: Callable[[int, int], None] | None,
+    ) -> "Exported":
+        """Write what the server sends."""
+        ...
+
+
+def session_for(handle: object, *, call: str) -> "ScopeSession":
+    """Return what a handle is made of; `QueryError` if it is none. *call* is who asks."""
+    if isinstance(handle, ScopedMemory):
+        return session_of(handle)
+    if isinstance(handle, AgentMemory):
+        raise QueryError(
+            f"`{call}` needs to know whose memories: give it `memory.scope(user_id=…)`, not the "
+            "`AgentMemory`; everyone's are behind `memory.unscoped()`"
+        )
+    if getattr(handle, "is_blocking", False):
+        return session_of(handle)  # type: ignore[arg-type]  # which says who takes a blocking one
+    raise QueryError(
+        f"`{call}` takes a handle such as `memory.scope(user_id=…)` first, not a "
+        f"`{type(handle).__name__}`"
+    )
+
+
+def check_path(path: object) -> None:
+    """Raise `QueryError` for what is no name of a file."""
+    if isinstance(path, dict | list):
+        raise QueryError(
+            f"`import_file` reads files, not a `{type(path).__name__}`; write it to one first: "
+            '`json.dump(found, open("found.json", "w"), default=str)`'
+        )
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise QueryError(f"`import_file` takes the path of a file or a folder, not {path!r}")

@@ -19,7 +19,7 @@ from orbiter.memory.model.query import Query
 from orbiter.memory.model.records import Record
 from orbiter.memory.transfer.io.archives import GZIP, gzip_chunks
 from orbiter.memory.transfer.io.file_limits import Limits
-from orbiter.memory.transfer.io.json_values import check_shape
+from orbiter.memory.transfer.io.json_stream import check_shape
 from orbiter.memory.transfer.io.open_source import Tally
 
 __all__ = ["FORMAT", "FORMAT_VERSION", "MOST_LINE", "is_native", "record_pages"]

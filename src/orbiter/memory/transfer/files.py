@@ -8,17 +8,15 @@ from typing import IO, TYPE_CHECKING, cast
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.transfer._current_state import RecordStore
-from orbiter.memory.transfer._export import WRITERS
-from orbiter.memory.transfer._import import import_into
-from orbiter.memory.transfer._import_arguments import Elsewhere, check_path, session_for
-from orbiter.memory.transfer.export_format import AUTO, format_for
+from orbiter.memory.transfer._import import Elsewhere, check_path, import_into, session_for
+from orbiter.memory.transfer.export_formats import AUTO, WRITERS, format_for
 from orbiter.memory.transfer.formats.registry import NATIVE
 from orbiter.memory.transfer.io.file_limits import Limits
 from orbiter.memory.transfer.native import Exported, MovableStore, export_records
 from orbiter.memory.transfer.report import Imported
 
 if TYPE_CHECKING:
-    from orbiter.memory.transfer.untrusted_native import SentBy
+    from orbiter.memory.transfer.untrusted_native import Sender
 
 __all__ = ["WRITTEN", "export_file", "import_file", "import_sent"]
 
@@ -64,7 +62,7 @@ async def import_sent(
     owner: str | None = None,
     progress: Callable[[int, int], None] | None = None,
     limits: Limits | None = None,
-    sender: "SentBy | None" = None,
+    sender: "Sender | None" = None,
 ) -> Imported:
     """Do what `import_file` does, here; a file of ours may be from a *sender* who may little."""
     session = session_for(handle, call="import_file")

@@ -1,4 +1,4 @@
-"""Our own file: every item of a store, or of a scope, with all it was; a line for each.
+"""The native JSONL format: every item of a store, or of a scope, with its versions, a line each.
 
 The first line says what the file is, the last how many records it holds and the digest of all
 before it, so that a file that was cut off or changed is noticed. `docs/moving-out.md` describes
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol, cast
+from typing import IO, Any, Protocol, cast
 
 from orbiter.memory.errors import MemoryError, QueryError, TransferError
 from orbiter.memory.model.items import MemoryMetadata
@@ -25,19 +25,17 @@ from orbiter.memory.model.records import Record, Written
 from orbiter.memory.model.reports import StoreStats
 from orbiter.memory.transfer._native_reader import FORMAT, FORMAT_VERSION, is_native, record_pages
 from orbiter.memory.transfer.io.file_limits import Limits
-from orbiter.memory.transfer.io.file_thread import each_aside
+from orbiter.memory.transfer.io.file_thread import iterate_in_thread
 from orbiter.memory.transfer.io.open_source import Tally
 from orbiter.memory.transfer.io.output_file import new_file
 from orbiter.memory.transfer.report import Imported, Problem
-
-if TYPE_CHECKING:
-    from orbiter.memory.transfer.untrusted_native import Adopting
 
 __all__ = [
     "FORMAT",
     "FORMAT_VERSION",
     "Exported",
     "MovableStore",
+    "RecordRewriter",
     "export_records",
     "import_records",
     "is_native",
@@ -85,6 +83,18 @@ class MovableStore(Protocol):
 
         What went on by itself here stays, unless *overwrite*; a `Written` names it.
         """
+        ...
+
+
+class RecordRewriter(Protocol):
+    """Changes the records of a file before they are stored; sees all of them first."""
+
+    async def learn(self, records: Sequence[Record]) -> None:
+        """Look at some records of the file."""
+        ...
+
+    async def adopt(self, records: Sequence[Record]) -> list[Record]:
+        """Return *records* as they may be stored."""
         ...
 
 
@@ -289,21 +299,21 @@ async def take_in(
     progress: Progress | None = None,
     overwrite: bool = False,
     limits: Limits | None = None,
-    adopting: "Adopting | None" = None,
+    rewriter: RecordRewriter | None = None,
 ) -> Imported:
-    """Do what `import_records` does; with *adopting*, a file's ids and names are not believed."""
+    """Do what `import_records` does; with a *rewriter*, a file's ids and names are not believed."""
     path = _path(source)
     expected = seen = stored = 0
     kept: list[str] = []
     if path is not None:
-        async with aclosing(_read_aside(path, path, scope, limits)) as pages:
+        async with aclosing(_read_in_thread(path, path, scope, limits)) as pages:
             async for page in pages:
                 expected += len(page)
-                if adopting is not None:
-                    await adopting.learn(page)
-    async with aclosing(_read_aside(source, path, scope, limits)) as pages:
+                if rewriter is not None:
+                    await rewriter.learn(page)
+    async with aclosing(_read_in_thread(source, path, scope, limits)) as pages:
         async for page in pages:
-            own = page if adopting is None else await adopting.adopt(page)
+            own = page if rewriter is None else await rewriter.adopt(page)
             written = await store.put_records(own, within=scope, overwrite=overwrite)
             stored += written
             kept += _kept(written)
@@ -321,7 +331,7 @@ async def take_in(
     )
 
 
-def _read_aside(
+def _read_in_thread(
     source: str | Path | IO[bytes],
     path: Path | None,
     scope: MemoryMetadata | None,
@@ -335,7 +345,7 @@ def _read_aside(
 
     page = (PAGE, PAGE_LENGTH)
     pages = record_pages(source, path, scope=scope, limits=limits, page=page, tally=tally)
-    return each_aside(pages, stop=stop)
+    return iterate_in_thread(pages, stop=stop)
 
 
 def _kept(written: int) -> tuple[str, ...]:

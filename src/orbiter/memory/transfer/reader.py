@@ -1,27 +1,32 @@
-"""A file as batches of items ready for the store: read, placed and named in one thread.
+"""Reads a file as batches of items with their ids, in one thread.
 
 A file says what there is, never whose it is: everything lands in the caller's scope. Its id is
 made of the scope that it ends up in, the format, and the file's names for it and for its owner. So
-the same file gives the same ids, whoever imports it for the same person.
+the same file gives the same ids, whoever imports it for the same person. Nothing of one person may
+come into another's scope because both stand in one file.
+
+In `metadata.extra`, a file may say nothing that only we may say, and nothing we would misread: a
+key that has a meaning here is kept under the format's name where its value does not have that
+meaning, `importance` of mem0 as `mem0_importance`.
 """
 
 import json
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
+from math import isfinite
 from pathlib import PurePosixPath
 
 from orbiter.memory.agent.inputs import derived_id
 from orbiter.memory.errors import TransferError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, SystemMemory
 from orbiter.memory.model.trust import Trust
-from orbiter.memory.transfer._owners import Owners, needs_a_user
-from orbiter.memory.transfer._reserved_extra import IMPORTED, checked
 from orbiter.memory.transfer.formats.json_helpers import UNREADABLE, reason
-from orbiter.memory.transfer.formats.protocol import Found
+from orbiter.memory.transfer.formats.protocol import Complain, Found
 from orbiter.memory.transfer.formats.registry import (
     COMPANIONS,
     NAMES_OWNERS,
@@ -35,7 +40,7 @@ from orbiter.memory.transfer.io.open_source import Tally, open_source
 from orbiter.memory.transfer.io.opened_file import OpenedFile
 from orbiter.memory.transfer.report import Report
 
-__all__ = ["Reader", "Ready"]
+__all__ = ["IMPORTED", "ReadItem", "Reader"]
 
 _OURS = frozenset(("id", "metadata", "created_at", "updated_at", "version"))
 """Fields that a file does not decide; time and whose it is are looked at apart."""
@@ -46,7 +51,7 @@ _MOST_NAMES = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class ReadItem:
     """An item with its id, for the store."""
 
     item: MemoryItem
@@ -155,9 +160,9 @@ class Reader:
             formats = "`, `".join(dict.fromkeys(report.formats))
             report.complain(_listed(left), f"not read: no part of `{formats}`")
 
-    def batch(self) -> list[Ready]:
+    def batch(self) -> list[ReadItem]:
         """Return the next items; none at the end."""
-        ready: list[Ready] = []
+        ready: list[ReadItem] = []
         size = 0
         while not self.tally.is_stopped and len(ready) < _MOST_ITEMS and size < _MOST_BYTES:
             try:
@@ -189,7 +194,7 @@ class Reader:
     def _is_given_up(self) -> bool:
         return self.tally.is_stopped
 
-    def _ready(self, format: str, found: Found, place: str) -> tuple[Ready, int]:
+    def _ready(self, format: str, found: Found, place: str) -> tuple[ReadItem, int]:
         item = found.item
         # Else its time is that of the reading, which is another each time.
         is_dated = "created_at" in item.model_fields_set
@@ -207,7 +212,7 @@ class Reader:
         item.__dict__["metadata"] = whose
         item.__dict__["id"] = derived_id(whose, "import", format, found.key, *found.owners)
         item.__dict__["version"] = 1
-        return Ready(item, digest, found.key[:80]), len(raw)
+        return ReadItem(item, digest, found.key[:80]), len(raw)
 
     def _placed(self, format: str, found: Found, extra: dict[str, object]) -> MemoryMetadata:
         """Return whose the item is: the scope's; what that leaves open, the file may name."""
@@ -253,3 +258,117 @@ def _unsaid(item: SystemMemory, whose: MemoryMetadata) -> MemoryItem:
 def _listed(names: list[str]) -> str:
     more = f" and {len(names) - _MOST_NAMES:,} others" if len(names) > _MOST_NAMES else ""
     return ", ".join(f"`{name}`" for name in names[:_MOST_NAMES]) + more
+
+
+IMPORTED = "imported"
+"""The key with the digest of what the file said: an import changes an item only when the file has
+changed, and leaves alone what its owner made of it since."""
+
+_OUR_KEYS = ("source", "trust", "fact", IMPORTED)
+"""Keys that tell where a memory comes from, and what it is; a file does not decide that."""
+
+
+def checked(
+    extra: Mapping[str, object], format: str, complain: Complain, place: str
+) -> dict[str, object]:
+    """Return *extra* so that every key of ours means what it does elsewhere."""
+    found = dict(extra)
+    for name in _OUR_KEYS:
+        if name in found:
+            found.setdefault(_own(format, name), found.pop(name))
+    if "importance" in found and not _is_share(found["importance"]):
+        found.setdefault(_own(format, "importance"), found.pop("importance"))
+        why = f"its `importance` is no number from 0 to 1; kept as `{_own(format, 'importance')}`"
+        complain(place, why)
+    if "tags" in found:
+        tags = _tags(found["tags"])
+        if tags is None:
+            found.setdefault(_own(format, "tags"), found.pop("tags"))
+            complain(place, f"its `tags` are no list of texts; kept as `{_own(format, 'tags')}`")
+        else:
+            found["tags"] = tags
+    return found
+
+
+def _own(format: str, name: str) -> str:
+    return f"{format.replace('-', '_')}_{name}"
+
+
+def _is_share(value: object) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and isfinite(value) and 0 <= value <= 1  # type: ignore[arg-type, operator]  # it is a number
+
+
+def _tags(value: object) -> list[str] | None:
+    if isinstance(value, str):
+        value = [tag.strip().lstrip("#") for tag in value.split(",")]
+    if not isinstance(value, list) or not all(isinstance(tag, str) for tag in value):
+        return None
+    return list(dict.fromkeys(tag for tag in value if tag.strip()))
+
+
+_WAY = "import it with `memory.scope(user_id=…)` to say whose they are"
+_MAX_OWNERS = 1_000
+_SHOWN_OWNERS = 8
+
+
+class Owners:
+    """Takes what is the asked one's, or names nobody; counts the others.
+
+    With *needs_owner*, what would be nobody's is not taken either.
+    """
+
+    def __init__(
+        self, owner: str | None, user_id: str | None, *, needs_owner: bool = False
+    ) -> None:
+        self._wanted = user_id if owner is None else owner
+        self._user_id = user_id
+        self._needs_owner = needs_owner
+        self._is_any_taken = False
+        self._others: Counter[str] = Counter()
+        self._unowned = 0
+
+    def takes(self, found: Found) -> bool:
+        """Tell whether a memory is taken; a handle that is for nobody takes everyone's."""
+        if self._wanted is None or not found.owners or self._wanted in found.owners:
+            if self._needs_owner and self.user_of(found) is None:
+                self._unowned += 1
+                return False
+            self._is_any_taken = True
+            return True
+        name = ".".join(found.owners)
+        if name in self._others or len(self._others) < _MAX_OWNERS:
+            self._others[name] += 1
+        return False
+
+    def user_of(self, found: Found) -> str | None:
+        """Return whose it becomes: the handle's, or, if that is for nobody, the one it names."""
+        if self._user_id is not None:
+            return self._user_id
+        if self._wanted is not None:
+            return self._wanted if self._wanted in found.owners else None
+        return found.owners[0] if len(found.owners) == 1 else None
+
+    def tell(self, complain: Complain, name: str) -> None:
+        """Say what was left out; `TransferError` if that is all there is."""
+        if self._unowned and not self._is_any_taken:
+            raise needs_a_user(name)
+        if self._unowned:
+            why = f"{self._unowned:,} memories that name nobody; not taken: {_WAY}"
+            complain(f"`{name}`", why)
+        if self._others and not self._is_any_taken:
+            names = "`, `".join(list(self._others)[:_SHOWN_OWNERS])
+            more = ", …" if len(self._others) > _SHOWN_OWNERS else ""
+            raise TransferError(
+                f"`{name}` holds nothing of `{self._wanted}`, only of `{names}`{more}; say whose "
+                "memories to take, with `owner=…`"
+            )
+        for other, count in self._others.items():
+            complain(f"`{other}`", f"{count:,} memories that are not `{self._wanted}`'s; not taken")
+
+
+def needs_a_user(name: str) -> TransferError:
+    """Return the error for a file that does not say whose it is, where the handle does not."""
+    return TransferError(
+        f"`{name}` does not say whose memories it holds, and `unscoped()` is nobody; {_WAY}"
+    )

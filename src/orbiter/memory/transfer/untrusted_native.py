@@ -1,4 +1,4 @@
-"""A file of ours from somebody who may touch one scope alone: what it says is not simply believed.
+"""Import of a native file from a sender who may touch one scope alone and is not trusted.
 
 Ids are shared by all of a store, and those that begin with `~` follow from names that others may
 guess. Who could bring along any of them would learn what others have, and take ids before their
@@ -20,12 +20,12 @@ from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.model.records import PastVersion, Record
 from orbiter.memory.transfer.native import MovableStore
 
-__all__ = ["Adopting", "SentBy"]
+__all__ = ["Sender", "UntrustedImport"]
 
 
 @dataclass(frozen=True, slots=True)
-class SentBy:
-    """Who sent a file."""
+class Sender:
+    """The sender of a file."""
 
     name: str | None
     """What is new is signed with that."""
@@ -33,10 +33,10 @@ class SentBy:
     """Whether the names in the file are believed, but for those that calls of ours sign with."""
 
 
-class Adopting:
-    """Makes records of a file those of *scope*; ask it to `learn` all of them first."""
+class UntrustedImport:
+    """Rewrites the records of a file as those of *scope*; let it `learn` all of them first."""
 
-    def __init__(self, store: MovableStore, scope: MemoryMetadata, sender: SentBy) -> None:
+    def __init__(self, store: MovableStore, scope: MemoryMetadata, sender: Sender) -> None:
         self._store = store
         self._scope = scope
         self._sender = sender

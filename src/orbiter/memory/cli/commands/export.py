@@ -49,7 +49,7 @@ async def export(
 ) -> None:
     """Write memories to a file that anybody can read."""
     from orbiter.memory.transfer import WRITTEN, export_file  # noqa: PLC0415 - `--help` needs it not
-    from orbiter.memory.transfer.export_format import format_for  # noqa: PLC0415
+    from orbiter.memory.transfer.export_formats import format_for  # noqa: PLC0415
 
     if path == "-" and (format not in (ExportFormat.AUTO, ExportFormat.JSONL) or run.out.is_json):
         raise UsageError("only `jsonl` goes to stdout, and without `--json`; name a file")

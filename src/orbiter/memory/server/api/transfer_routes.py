@@ -34,7 +34,7 @@ from orbiter.memory.server.http.scopes import check_may, handle_of
 from orbiter.memory.server.http.state import principal_of, state_of
 from orbiter.memory.transfer import Imported, export_file
 from orbiter.memory.transfer.files import import_sent
-from orbiter.memory.transfer.untrusted_native import SentBy
+from orbiter.memory.transfer.untrusted_native import Sender
 
 __all__ = ["routes"]
 
@@ -64,8 +64,8 @@ _TYPES = {
     ".zip": "application/zip",
 }
 
-Sender = Callable[[bytes], Awaitable[None]]
-Tell = Callable[[Sender], Awaitable[None]]
+SendBytes = Callable[[bytes], Awaitable[None]]
+Tell = Callable[[SendBytes], Awaitable[None]]
 """What sends an answer, piece by piece."""
 
 
@@ -147,7 +147,7 @@ class _Reading:
         if self._task.done() and not has_stored:
             self._task.result()
 
-    async def tell(self, send: Sender) -> None:
+    async def tell(self, send: SendBytes) -> None:
         """Send a line now and then, and in the end the report."""
         while not self._task.done():
             self._news.clear()
@@ -166,11 +166,11 @@ class _Reading:
         await asyncio.gather(self._task, return_exceptions=True)
 
 
-def _sender(principal: Principal, by: str | None) -> SentBy | None:
+def _sender(principal: Principal, by: str | None) -> Sender | None:
     """Return who sent a file, unless it is an administrator of everyone's: that one is believed."""
     if not principal.is_bound:
         return None
-    return SentBy(by, may_sign_for_others=principal.may("admin"))
+    return Sender(by, may_sign_for_others=principal.may("admin"))
 
 
 async def _take_in(request: Request, file: Path) -> None:
@@ -253,7 +253,7 @@ async def _reader_of(path: Path, format: str, writing: "asyncio.Task[int]") -> T
     if writing.done():
         writing.result()
 
-    async def read(send: Sender) -> None:
+    async def read(send: SendBytes) -> None:
         with path.open("rb") as file:
             while True:
                 is_whole = writing.done()

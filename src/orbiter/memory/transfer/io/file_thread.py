@@ -1,11 +1,11 @@
-"""A thread beside the loop, for work on a file: the loop never waits for a disk, nor for long."""
+"""A worker thread for files: the event loop never waits for a disk."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-__all__ = ["Aside", "each_aside"]
+__all__ = ["FileThread", "iterate_in_thread"]
 
 _T = TypeVar("_T")
 
@@ -13,8 +13,8 @@ _PATIENCE = 2.0
 """Seconds that closing may take before the thread is left to it."""
 
 
-class Aside:
-    """One thread; what it is given is done in that order."""
+class FileThread:
+    """One worker thread; what it is given is done in that order."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="orbiter-memory-import")
@@ -41,14 +41,14 @@ def _looked_at(done: "asyncio.Future[None]") -> None:
         done.exception()
 
 
-async def each_aside(
+async def iterate_in_thread(
     values: Generator[_T, None, None], *, stop: Callable[[], None]
 ) -> AsyncGenerator[_T, None]:
     """Yield what *values* does, made in a thread; *stop* is called before it is closed."""
-    aside = Aside()
+    thread = FileThread()
     try:
-        while (value := await aside.run(next, values, None)) is not None:
+        while (value := await thread.run(next, values, None)) is not None:
             yield value
     finally:
         stop()
-        await aside.leave(values.close)
+        await thread.leave(values.close)

@@ -12,9 +12,13 @@ from pathlib import Path
 from orbiter.memory.errors import TransferError
 from orbiter.memory.transfer.formats.protocol import Complain, SourceFile
 from orbiter.memory.transfer.io.file_limits import Limits
-from orbiter.memory.transfer.io.json_scanner import raw_lines
-from orbiter.memory.transfer.io.json_stream import JsonStream, parsed, too_long
-from orbiter.memory.transfer.io.json_values import MoreFollowsError
+from orbiter.memory.transfer.io.json_stream import (
+    JsonStream,
+    MoreFollowsError,
+    parsed,
+    raw_lines,
+    too_long,
+)
 
 __all__ = ["HEAD", "OpenedFile"]
 

@@ -1,0 +1,332 @@
+"""Export to the formats of others: a CSV table, Markdown notes, conversations, a graph.
+
+Only what is remembered now is written; the native format holds the past as well. No spreadsheet
+runs anything of the table.
+"""
+
+import csv
+import io
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from orbiter.memory.agent.chat_history import read_back
+from orbiter.memory.errors import TransferError
+from orbiter.memory.messages import to_messages
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, role_of
+from orbiter.memory.model.query import SCOPE_FIELDS
+from orbiter.memory.model.reports import ConversationInfo
+from orbiter.memory.model.trust import source_of
+from orbiter.memory.transfer._current_state import (
+    CurrentState,
+    RecordStore,
+    conversations,
+    current_states,
+    merged,
+)
+from orbiter.memory.transfer.formats.mcp_memory import observation_of
+from orbiter.memory.transfer.formats.registry import NATIVE
+from orbiter.memory.transfer.formats.threads import digest
+from orbiter.memory.transfer.io.output_file import new_file, new_folder
+
+__all__ = ["AUTO", "WRITERS", "format_for", "safe_cell"]
+
+_OURS = (
+    "id", "created_at", "updated_at", "expires_at", "memory_type", "status", "source", "trust",
+    *SCOPE_FIELDS, "key", "value", "valid_from", "valid_to",
+)  # fmt: skip
+"""What front matter means to us, whether this note has it or not."""
+
+_YAML_WORDS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
+
+async def write_markdown(
+    store: RecordStore, scope: MemoryMetadata | None, path: Path, tell: Callable[[], None]
+) -> None:
+    """Write a note for each memory, and one for each conversation."""
+    with new_folder(path) as folder:
+        talks = await conversations(store, scope)
+        scopes = {told.metadata.model_dump_json() for told in talks}
+        async for each in current_states(store, scope):
+            if _is_said(each.item, scopes):
+                continue
+            _write(folder / _file_name(each.item), _note(each))
+            tell()
+        for number, told in enumerate(talks, 1):
+            items, _ = await read_back(store, told.metadata)
+            title = _title(items)
+            name = _slug(title or told.metadata.session_id or told.metadata.task_id or "chat")
+            inside = folder / "conversations"
+            inside.mkdir(mode=0o700, exist_ok=True)
+            text = _talk(told, title, items)
+            _write(inside / f"{told.first_at:%Y-%m-%d}-{name}-{number}.md", text)
+            for _ in items:
+                tell()
+
+
+def _is_said(item: MemoryItem, scopes: set[str]) -> bool:
+    """Tell whether *item* stands in one of the conversations."""
+    whose = item.metadata.model_copy(update={"extra": {}})
+    return role_of(item) is not None and whose.model_dump_json() in scopes
+
+
+def _note(each: CurrentState) -> str:
+    item = each.item
+    head: dict[str, object] = {"id": item.id, "created_at": item.created_at.isoformat()}
+    if item.expires_at is not None:
+        head["expires_at"] = item.expires_at.isoformat()
+    head |= {"memory_type": item.memory_type, "source": source_of(item)}
+    head |= {**_scope_fields(item.metadata), **each.fact}
+    return _with_head(merged(head, each.labels, reserved=_OURS), each.text)
+
+
+def _talk(told: ConversationInfo, title: str, items: Sequence[MemoryItem]) -> str:
+    head: dict[str, object] = {"title": title} if title else {}
+    head |= {"created_at": told.first_at.isoformat(), **_scope_fields(told.metadata)}
+    said = (
+        f"## {item.memory_type}, {item.created_at:%Y-%m-%d %H:%M}\n\n{item.content}"
+        for item in items
+    )
+    return _with_head(head, "\n\n".join(said))
+
+
+def _title(items: Sequence[MemoryItem]) -> str:
+    """Return what a conversation is called; its messages say so if it was imported."""
+    titles = (item.metadata.extra.get("title") for item in reversed(items))
+    return next((title for title in titles if isinstance(title, str) and title.strip()), "")
+
+
+def _scope_fields(who: MemoryMetadata) -> dict[str, object]:
+    named = {name: getattr(who, name) for name in SCOPE_FIELDS}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _with_head(head: Mapping[str, object], body: str) -> str:
+    lines = "".join(f"{_key(name)}: {_yaml_value(value)}\n" for name, value in head.items())
+    return f"---\n{lines}---\n{body}\n"
+
+
+def _key(name: str) -> str:
+    is_plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", name) and name.lower() not in _YAML_WORDS
+    return name if is_plain else _yaml_value(name)
+
+
+def _yaml_value(value: object) -> str:
+    """Return *value* as JSON, which is YAML: it can neither end the head nor become another."""
+    # Readers of YAML take half a character for each half of an escaped emoji, so it stands as it
+    # is; what they refuse, or end a line at, is escaped.
+    text = json.dumps(value, ensure_ascii=False)
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _file_name(item: MemoryItem) -> str:
+    title = item.metadata.extra.get("title")
+    words = title if isinstance(title, str) and title else item.content
+    return f"{item.created_at:%Y-%m-%d}-{_slug(words)}-{digest(item.id, size=6)}.md"
+
+
+def _slug(text: str) -> str:
+    return "-".join(re.findall(r"[a-z0-9]+", text.lower()[:200]))[:40].strip("-") or "memory"
+
+
+def _write(path: Path, text: str) -> None:
+    with path.open("x", encoding="utf-8", newline="\n") as file:
+        path.chmod(0o600)
+        file.write(text)
+
+
+_COLUMNS = (
+    "id", "created_at", "updated_at", "expires_at", "memory_type", "status", "user_id",
+    "session_id", "task_id", "agent_id", "source", "tags", "importance", "content", "key", "value",
+    "valid_from", "valid_to", "extra",
+)  # fmt: skip
+
+# Spreadsheets skip what cannot be seen before a sign, and some read fullwidth signs as their own.
+_FORMULA = re.compile("[\\s\ufeff\u200b-\u200f\u2060]*[=+\\-@＝＋－＠]")
+_QUOTED = ("'", "\t", "\r", "\n")
+
+
+def safe_cell(text: str) -> str:
+    """Return *text* so that no spreadsheet takes it for a formula.
+
+    It gets a `'` in front; so does text that begins with one, so that a first `'` can always be
+    taken away.
+    """
+    return f"'{text}" if text.startswith(_QUOTED) or _FORMULA.match(text) else text
+
+
+async def write_csv(
+    store: RecordStore, scope: MemoryMetadata | None, path: Path, tell: Callable[[], None]
+) -> None:
+    """Write a table with a row for each memory."""
+    with new_file(path, may_pack=True) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+        rows = csv.writer(text)
+        rows.writerow(_COLUMNS)
+        async for each in current_states(store, scope):
+            cells = _cells(each)
+            rows.writerow([safe_cell(str(cells.get(name, ""))) for name in _COLUMNS])
+            tell()
+        text.detach()
+
+
+def _cells(each: CurrentState) -> dict[str, object]:
+    item, labels, fact = each.item, dict(each.labels), each.fact
+    tags = labels.pop("tags", [])
+    if fact:
+        fact["value"] = _json(fact["value"])
+    more = merged(each.own_fields, {n: v for n, v in labels.items() if n != "importance"})
+    ends = {} if item.expires_at is None else {"expires_at": item.expires_at.isoformat()}
+    whose = {name: getattr(item.metadata, name) or "" for name in SCOPE_FIELDS}
+    return {
+        "id": item.id,
+        "created_at": item.created_at.isoformat(),
+        "updated_at": item.updated_at.isoformat(),
+        **ends,
+        "memory_type": item.memory_type,
+        "status": item.status.value,
+        **whose,
+        "source": source_of(item),
+        "tags": ", ".join(map(str, tags)) if isinstance(tags, list) else str(tags),
+        "importance": labels.get("importance", ""),
+        "content": item.content,
+        **fact,
+        "extra": _json(more) if more else "",
+    }
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+AUTO = "auto"
+"""The format that the name says."""
+
+_ENDINGS = {
+    ".jsonl": (NATIVE, "mcp", "openai"),
+    ".csv": ("csv",),
+    ".md": ("markdown",),
+    ".markdown": ("markdown",),
+}
+"""The formats whose files may end so; without another word, it is the first."""
+
+
+def format_for(
+    target: str | os.PathLike[str] | object, format: str, *, known: tuple[str, ...]
+) -> str:
+    """Return the format to write, or raise `TransferError` where name and format disagree.
+
+    `auto` is what the ending says, and `jsonl` without one or for a stream.
+    """
+    if format != AUTO and format not in known:
+        names = "`, `".join((AUTO, *known))
+        raise TransferError(f"there is no format `{format}` to write; use one of `{names}`")
+    if not isinstance(target, str | os.PathLike):
+        if format not in (AUTO, NATIVE):
+            raise TransferError(
+                f"`{format}` needs the name of a file; only `{NATIVE}` takes a stream"
+            )
+        return NATIVE
+    name = os.fspath(target)
+    path = Path(name)
+    is_packed = path.suffix.lower() == ".gz"
+    ending = (path.with_suffix("") if is_packed else path).suffix.lower()
+    if format == AUTO:
+        return _named(name, ending, is_packed=is_packed, known=known)
+    if format == "markdown" and is_packed:
+        raise TransferError(f"`{name}` ends in `.gz`, and `markdown` is a folder, which is not")
+    fitting = _ENDINGS.get(ending)
+    if fitting is not None and format not in fitting:
+        raise TransferError(
+            f"`{name}` ends in `{ending}`, which is not `{format}` but `{'` or `'.join(fitting)}`; "
+            "choose another name, or another format"
+        )
+    return format
+
+
+def _named(name: str, ending: str, *, is_packed: bool, known: tuple[str, ...]) -> str:
+    if name.endswith(("/", os.sep)) and not is_packed:
+        return "markdown"
+    if not ending:
+        return NATIVE
+    found = _ENDINGS.get(ending, ("",))[0]
+    if found == "markdown":
+        raise TransferError(
+            f"`{name}` ends in `{ending}`, and notes are written as a folder; "
+            "name a folder, and the format `markdown`"
+        )
+    if not found:
+        raise TransferError(
+            f"`{name}` ends in `{ending}`, which names no format; "
+            f"choose it as well, one of `{'`, `'.join(known)}`"
+        )
+    return found
+
+
+_RELATION = ("from", "to", "relationType")
+
+
+async def write_openai(
+    store: RecordStore, scope: MemoryMetadata | None, path: Path, tell: Callable[[], None]
+) -> None:
+    """Write a line for each conversation, `{"messages": […]}`; memories that are none are left."""
+    with new_file(path, may_pack=True) as file:
+        for told in await conversations(store, scope):
+            items, _ = await read_back(store, told.metadata)
+            sent = to_messages(items, "openai").messages
+            if not sent:
+                continue
+            file.write(_line({"messages": sent}))
+            for _ in sent:
+                tell()
+
+
+async def write_mcp(
+    store: RecordStore, scope: MemoryMetadata | None, path: Path, tell: Callable[[], None]
+) -> None:
+    """Write an entity for whatever memories are about, with them as its observations."""
+    with new_file(path, may_pack=True) as file:
+        entities: dict[str, tuple[str, list[str]]] = {}
+        relations: list[Mapping[str, object]] = []
+        async for each in current_states(store, scope):
+            if relation := _relation(each.item):
+                relations.append(relation)
+                tell()
+                continue
+            name, kind, text = observation_of(each.item)
+            if not text and "entity" not in each.item.metadata.extra:  # a call without words
+                continue
+            _, observations = entities.setdefault(name, (kind, []))
+            if text:
+                observations.append(each.text if each.span else text)
+            tell()
+        for name, (kind, observations) in entities.items():
+            told = {"name": name, "entityType": kind, "observations": observations}
+            file.write(_line({"type": "entity", **told}))
+        for one in relations:
+            file.write(_line(one))
+
+
+def _relation(item: MemoryItem) -> Mapping[str, object] | None:
+    """Return the relation that *item* is, if it came from such a file."""
+    found = item.metadata.extra.get("relation")
+    ends = [found.get(name) for name in _RELATION] if isinstance(found, Mapping) else []
+    if not ends or not all(isinstance(end, str) and end for end in ends):
+        return None
+    return {"type": "relation", **dict(zip(_RELATION, ends, strict=True))}
+
+
+def _line(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode() + b"\n"
+
+
+WRITERS = {
+    "csv": write_csv,
+    "markdown": write_markdown,
+    "mcp": write_mcp,
+    "openai": write_openai,
+}
+"""What writes each format."""
