@@ -17,10 +17,10 @@ from typing import get_args
 from orbiter.memory.conversation.tokens import count_tokens
 from orbiter.memory.conversation.windows import (
     OpenGroup,
+    complete_tool_groups,
     last_rounds,
     rounds,
-    trim_to,
-    whole_groups,
+    trim_to_budget,
 )
 from orbiter.memory.messages import Format, from_messages, to_messages, validate
 from orbiter.memory.model.items import MemoryItem, role_of
@@ -43,14 +43,14 @@ def faults(seed: int) -> Iterator[str]:
     policy = rng.choice(policies)
 
     windowed = last_rounds(history, window)
-    kept = trim_to(windowed, max_items=max_items, budget=budget, open_group=policy)
+    kept = trim_to_budget(windowed, max_items=max_items, budget=budget, open_group=policy)
     if max_items is not None and len(kept) > max_items:
         yield f"{len(kept)} items over the limit of {max_items}"
     if budget is not None and count_tokens(kept) > budget:
         yield f"{count_tokens(kept)} tokens over the budget of {budget}"
-    if trim_to(kept, max_items=max_items, budget=budget, open_group=policy) != kept:
+    if trim_to_budget(kept, max_items=max_items, budget=budget, open_group=policy) != kept:
         yield "trimming twice changed it"
-    legal = whole_groups(windowed, open_group=policy)
+    legal = complete_tool_groups(windowed, open_group=policy)
     places = {item.id: place for place, item in enumerate(legal)}
     order = [places[item.id] for item in kept]
     if order != sorted(set(order)):

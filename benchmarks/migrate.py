@@ -22,7 +22,7 @@ from benchmarks._databases import Database, PostgresDatabase, SQLiteDatabase
 from benchmarks._sql_data import items
 from benchmarks._timing import Table, duration, exit_code
 
-from orbiter.memory.backends.registry import store_at
+from orbiter.memory.backends.registry import open_store
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.transfer._migrate import Migration, migrate
 from orbiter.memory.transfer.native import MovableStore, pages_of
@@ -37,7 +37,7 @@ VERSIONS = 10
 async def add_all(url: str, memories: Sequence[MemoryItem]) -> float:
     """Return the seconds that `add_many` takes for all of them, some thousands in a call."""
     seconds = 0.0
-    async with store_at(url) as store:
+    async with open_store(url) as store:
         for start in range(0, len(memories), BATCH):
             seconds += await timed(partial(store.add_many, memories[start : start + BATCH]))
     return seconds
@@ -45,7 +45,7 @@ async def add_all(url: str, memories: Sequence[MemoryItem]) -> float:
 
 async def change_some(url: str, memories: Sequence[MemoryItem]) -> float:
     """Give some memories a past, and delete a few; return the seconds that takes."""
-    async with store_at(url) as store:
+    async with open_store(url) as store:
         changed = [item.model_copy(update={"content": "changed"}) for item in memories[::VERSIONS]]
         seconds = await timed(partial(store.add_many, changed))
         ids = [item.id for item in memories[:: VERSIONS * 10]]
@@ -56,7 +56,7 @@ async def fingerprint(url: str) -> tuple[int, str]:
     """Return how many records a store holds, and the digest of all their lines."""
     count, digest = 0, hashlib.sha256()
     store: MovableStore
-    async with store_at(url) as store:
+    async with open_store(url) as store:
         async for page in pages_of(store):
             for record in page:
                 digest.update(record.to_line().encode())

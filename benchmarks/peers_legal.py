@@ -21,7 +21,7 @@ from benchmarks._peers import LlamaMemories, agents_session, langchain_trims
 from benchmarks._timing import Table, exit_code
 
 from orbiter.memory.conversation.tokens import count_tokens, estimate_tokens
-from orbiter.memory.conversation.windows import rounds, trim_to, whole_groups
+from orbiter.memory.conversation.windows import complete_tool_groups, rounds, trim_to_budget
 from orbiter.memory.messages import Format, Message, from_messages, to_messages, validate
 from orbiter.memory.model.items import MemoryItem, calls_of
 from orbiter.memory.model.tool_calls import call_arguments, call_name
@@ -102,7 +102,7 @@ async def ours(case: Case, trimmed: Score, searched: Score) -> None:
     # One message per item, made from the whole history, so that encoding repairs nothing.
     messages = to_messages(case.items, "openai").messages
     by_id = {item.id: message for item, message in zip(case.items, messages, strict=True)}
-    kept = trim_to(case.items, budget=case.budget)
+    kept = trim_to_budget(case.items, budget=case.budget)
     trimmed.judge(case, [by_id[item.id] for item in kept])
     memory = ShortTermMemory()
     await memory.add_many(case.items)
@@ -113,8 +113,8 @@ async def ours(case: Case, trimmed: Score, searched: Score) -> None:
 def ours_on_broken(seed: int, score: Score) -> None:
     rng = random.Random(seed)
     case = Case(random_history(rng), max_items=0, budget=rng.randint(0, 300))
-    kept = trim_to(case.items, budget=case.budget)
-    illegal = whole_groups(kept) != kept or any(
+    kept = trim_to_budget(case.items, budget=case.budget)
+    illegal = complete_tool_groups(kept) != kept or any(
         validate(to_messages(kept, format).messages, format) for format in get_args(Format)
     )
     score.count(case, kept, illegal=illegal)

@@ -10,7 +10,7 @@ import pytest
 from tests.timing import HANG
 
 from orbiter.memory import AgentMemory, SummaryConfig
-from orbiter.memory.backends.registry import URL_VARIABLE, store_at
+from orbiter.memory.backends.registry import URL_VARIABLE, open_store
 from orbiter.memory.client import RemoteMemory
 from orbiter.memory.client._server_url import TOKEN_VARIABLE
 from orbiter.memory.errors import QueryError
@@ -116,7 +116,7 @@ def test_a_store_of_ones_own_takes_no_key(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="colour"):
         AgentMemory("http://127.0.0.1:1", colour="red")  # type: ignore[call-arg]
     with pytest.raises(QueryError, match=r"server of memories.*sqlite:///"):
-        store_at("http://127.0.0.1:1")
+        open_store("http://127.0.0.1:1")
 
 
 def test_httpx_is_needed_by_whoever_names_a_server_and_nobody_else() -> None:

@@ -4,7 +4,7 @@ import pytest
 from tests.messages._conversations import RESPONSES
 from tests.messages._views import answered, called, rewritten, said, there_and_back
 
-from orbiter.memory.conversation.windows import whole_groups
+from orbiter.memory.conversation.windows import complete_tool_groups
 from orbiter.memory.messages import Message, from_messages, to_messages, validate
 from orbiter.memory.model.items import MemoryItem
 
@@ -386,7 +386,7 @@ def test_a_turn_that_came_entry_by_entry_is_sent_as_one() -> None:
     items = one_by_one(messages)
 
     assert to_messages(items, "openai-responses").messages == messages
-    assert whole_groups(items) == items
+    assert complete_tool_groups(items) == items
     (called,) = [m for m in to_messages(items, "openai").messages if m["role"] == "assistant"]
     assert [call["id"] for call in called["tool_calls"]] == ["a", "b"]
 

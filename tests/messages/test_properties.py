@@ -19,7 +19,7 @@ from tests.messages._strategies import (
 )
 from tests.messages._views import FORMATS
 
-from orbiter.memory.conversation.windows import OpenGroup, whole_groups
+from orbiter.memory.conversation.windows import OpenGroup, complete_tool_groups
 from orbiter.memory.errors import MessageError
 from orbiter.memory.messages import Format, Message, from_messages, to_messages, validate
 from orbiter.memory.messages._common import legal_name
@@ -72,7 +72,7 @@ def apart(items: Sequence[MemoryItem]) -> list[MemoryItem]:
 
 
 def conversation(items: Sequence[MemoryItem]) -> list[MemoryItem]:
-    return [item for item in whole_groups(items) if role_of(item) is not None]
+    return [item for item in complete_tool_groups(items) if role_of(item) is not None]
 
 
 def outcomes(items: Sequence[MemoryItem]) -> list[tuple[dict[str, Any], str]]:
@@ -234,7 +234,7 @@ def joined_turns(items: Sequence[MemoryItem]) -> list[MemoryItem]:
 @thorough
 @given(histories)
 def test_no_result_is_lost_or_given_to_another_call(items: list[MemoryItem]) -> None:
-    expected = outcomes(whole_groups(items))
+    expected = outcomes(complete_tool_groups(items))
 
     for format in FORMATS:
         read = from_messages(to_messages(items, format).messages, format)

@@ -9,7 +9,7 @@ from tests.recall.conftest import Opening
 from tests.recall.pools import NOW, START, ask, column, pool, turn
 
 from orbiter.memory import AIMemory, LocalEmbeddings, MemoryItem, MemoryMetadata, SQLiteMemoryStore
-from orbiter.memory.recall import Hit, LeftOut, Reason, Recalled, Why, recall
+from orbiter.memory.recall import Excluded, Explanation, Hit, Reason, RecallResult, recall
 from orbiter.memory.testing import HashEmbeddings
 
 ANN = MemoryMetadata(user_id="ann")
@@ -27,8 +27,8 @@ NOTES = (
 )
 
 
-def _why(*parts: tuple[str, float, str]) -> Why:
-    return Why(Reason(*part) for part in parts)
+def _why(*parts: tuple[str, float, str]) -> Explanation:
+    return Explanation(Reason(*part) for part in parts)
 
 
 def test_why_reads_as_the_strongest_reasons_for_an_item() -> None:
@@ -64,8 +64,8 @@ def test_why_is_short_and_never_empty() -> None:
     long = _why(("words", 1.0, "holds " + "x" * 300), ("when", 0.9, "says when"))
 
     assert len(str(long)) == 100
-    assert str(Why()) == "little speaks for it"
-    assert str(_why(("length", 1.0, "its length, 6 words, counts for it"))) == str(Why())
+    assert str(Explanation()) == "little speaks for it"
+    assert str(_why(("length", 1.0, "its length, 6 words, counts for it"))) == str(Explanation())
     assert str(_why(("meaning", -1.0, "means something else (0.01)"))) == "little speaks for it"
 
 
@@ -75,7 +75,7 @@ def test_why_is_a_tuple_of_reasons_all_the_same() -> None:
 
     assert hit.why == (reason,)
     assert repr(hit.why) == f"({reason!r},)"
-    assert isinstance(hit.why, Why)
+    assert isinstance(hit.why, Explanation)
     assert pickle.loads(pickle.dumps(hit)).why == copy.copy(hit).why == hit.why
 
 
@@ -180,9 +180,9 @@ async def test_an_answer_can_be_read_in_a_terminal() -> None:
 
 
 def test_an_answer_is_a_list_of_hits() -> None:
-    hit = Hit(turn("a", "tea"), 1.0, Why())
-    left = LeftOut(turn("b", "tea"), 0.5, "rank", Why())
-    found = Recalled([hit], mode="words", considered=2, left_out=(left,), question="tea")
+    hit = Hit(turn("a", "tea"), 1.0, Explanation())
+    left = Excluded(turn("b", "tea"), 0.5, "rank", Explanation())
+    found = RecallResult([hit], mode="words", considered=2, left_out=(left,), question="tea")
 
     assert found == [hit]
     assert found[:1] == [hit]

@@ -9,7 +9,7 @@ from tests.recall.conftest import MODELS, Opening
 from orbiter.memory import MemoryItem, MemoryMetadata, MemoryStatus, SQLiteMemoryStore
 from orbiter.memory.context import ContextManager
 from orbiter.memory.model.facts import FactMemory
-from orbiter.memory.recall import BoundRecall, Hit, Recalled, RecallMode, recall
+from orbiter.memory.recall import BoundRecall, Hit, RecallMode, RecallResult, recall
 from orbiter.memory.testing import HashEmbeddings
 
 ANN = MemoryMetadata(user_id="ann")
@@ -31,15 +31,15 @@ LIMA = _fact("Lima", _day(2020))
 BERLIN = _fact("Berlin", _day(2024, 3))
 
 
-def _values(found: Recalled) -> list[Any]:
+def _values(found: RecallResult) -> list[Any]:
     return [hit.item.value for hit in found if isinstance(hit.item, FactMemory)]
 
 
-def _of(found: Recalled, value: str) -> Hit:
+def _of(found: RecallResult, value: str) -> Hit:
     return next(hit for hit in found if getattr(hit.item, "value", None) == value)
 
 
-def _adds_up(found: Recalled) -> bool:
+def _adds_up(found: RecallResult) -> bool:
     sums = [sum(reason.points for reason in hit.why) for hit in found]
     is_sorted = [hit.score for hit in found] == sorted((h.score for h in found), reverse=True)
     return is_sorted and [hit.score for hit in found] == pytest.approx(sums)

@@ -14,7 +14,7 @@ from orbiter.memory import (
     PostgresMemoryStore,
     SQLiteMemoryStore,
 )
-from orbiter.memory.recall import Recalled, RecallMode, recall
+from orbiter.memory.recall import RecallMode, RecallResult, recall
 from orbiter.memory.recall.near_duplicates import floods_in
 from orbiter.memory.testing import HashEmbeddings
 
@@ -79,11 +79,11 @@ async def flooded(filled: Callable[[], Any]) -> AsyncIterator[Any]:
         yield store
 
 
-def _texts(found: Recalled) -> list[str]:
+def _texts(found: RecallResult) -> list[str]:
     return [hit.item.content for hit in found]
 
 
-def _claims(found: Recalled) -> tuple[int, int]:
+def _claims(found: RecallResult) -> tuple[int, int]:
     lowered = [text.lower() for text in _texts(found)]
     return (
         sum(text == CLAIM.lower() for text in lowered),

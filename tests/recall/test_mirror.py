@@ -11,7 +11,7 @@ from tests.timing import scaled, until
 from orbiter.memory import HumanMemory, MemoryItem, MemoryMetadata, MemoryStatus, RedisMemoryStore
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.items import new_id
-from orbiter.memory.recall import Mirror, Recalled, _in_memory_index
+from orbiter.memory.recall import Mirror, RecallResult, _in_memory_index
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.testing.servers import RedisServer, redis_server
 
@@ -26,7 +26,7 @@ def _note(item_id: str, content: str, who: MemoryMetadata = ANN, minute: int = 0
     return MemoryItem(id=item_id, content=content, metadata=who, created_at=at)
 
 
-def _ids(found: Recalled) -> list[str]:
+def _ids(found: RecallResult) -> list[str]:
     return [hit.item.id for hit in found]
 
 

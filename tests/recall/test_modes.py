@@ -19,13 +19,13 @@ from orbiter.memory import (
 )
 from orbiter.memory.errors import EmbeddingError, QueryError, UnsupportedError
 from orbiter.memory.model.query import Query
-from orbiter.memory.recall import Recalled, _recent, _warnings, recall
+from orbiter.memory.recall import RecallResult, _recent, _warnings, recall
 from orbiter.memory.testing import HashEmbeddings
 
 ANN = MemoryMetadata(user_id="ann")
 
 
-def _ids(found: Recalled) -> list[str]:
+def _ids(found: RecallResult) -> list[str]:
     return [hit.item.id for hit in found]
 
 
@@ -116,7 +116,7 @@ async def test_meaning_can_be_weighed_with_importance_and_recency() -> None:
         await store.add(turn("old", "green tea", session=None, importance=1.0))
         await store.add(turn("new", "green tea leaves", session=None, at=NOW))
 
-        async def ask(**weights: Any) -> Recalled:
+        async def ask(**weights: Any) -> RecallResult:
             return await recall(store, "green tea", scope=ANN, mode="meaning", now=NOW, **weights)
 
         important = await ask(importance_weight=5.0)

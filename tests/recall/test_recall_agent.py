@@ -17,7 +17,7 @@ from orbiter.memory import (
     ToolMemory,
 )
 from orbiter.memory.context import ContextManager
-from orbiter.memory.recall import BoundRecall, Hit, Why, recall
+from orbiter.memory.recall import BoundRecall, Explanation, Hit, recall
 from orbiter.memory.testing import HashEmbeddings
 
 ANN, BOB = MemoryMetadata(user_id="ann"), MemoryMetadata(user_id="bob")
@@ -167,7 +167,7 @@ async def test_a_hit_shows_what_kind_of_memory_it_is() -> None:
         Clue(id="clue", content="flat six"),
     ]
     for item in items:
-        hit = Hit(item, 1.0, Why())
+        hit = Hit(item, 1.0, Explanation())
         assert f"[{item.id}, {item.created_at.day} " in str(hit)
 
 

@@ -24,7 +24,7 @@ from orbiter.memory.model.items import (
 )
 from orbiter.memory.model.serialization import load_item
 from orbiter.memory.model.trust import Trust
-from orbiter.memory.recall import Recalled
+from orbiter.memory.recall import RecallResult
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.wire import (
     OPERATIONS,
@@ -214,7 +214,7 @@ async def test_whatever_a_call_returns_is_the_same_on_the_other_side() -> None:
         assert bool(again) == bool(value), operation.id
         if operation.id != "chat.context":  # whose items were never checked, and so differ there
             assert repr(again) == repr(value), operation.id
-        if isinstance(value, Page | Recalled):
+        if isinstance(value, Page | RecallResult):
             assert vars(again) == vars(value), operation.id
     recall = operations_of("scope")["recall"]
     _check_recalled(found["scope.recall"], crossed(recall, found["scope.recall"]))
@@ -224,7 +224,7 @@ async def test_whatever_a_call_returns_is_the_same_on_the_other_side() -> None:
         assert again.messages(form) == context.messages(form)
 
 
-def _check_recalled(found: Recalled, again: Recalled) -> None:
+def _check_recalled(found: RecallResult, again: RecallResult) -> None:
     assert str(again) == str(found)
     assert again.left_out == found.left_out
     assert [str(hit) for hit in again] == [str(hit) for hit in found]

@@ -4,14 +4,14 @@ import asyncio
 from multiprocessing.connection import Connection
 
 from orbiter.memory import HumanMemory, MemoryMetadata
-from orbiter.memory.backends.registry import store_at
+from orbiter.memory.backends.registry import open_store
 
 
 def write_audited(pipe: Connection, url: str, name: str, count: int) -> None:
     """Add *count* items, and change every third; say the number of each that is durable."""
 
     async def main() -> None:
-        store = store_at(url, audit="writes")
+        store = open_store(url, audit="writes")
         await store.init()
         try:
             for number in range(count):

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from orbiter.memory import HumanMemory, MemoryMetadata, PostgresMemoryStore, SQLiteMemoryStore
-from orbiter.memory.backends.registry import store_at
+from orbiter.memory.backends.registry import open_store
 from orbiter.memory.model.audit import AuditEntry
 
 Store = SQLiteMemoryStore | PostgresMemoryStore
@@ -35,7 +35,7 @@ class Place:
         self._connection: Any = None
 
     def store(self, **options: Any) -> Store:
-        return store_at(self.url, **options)  # type: ignore[return-value]  # no Redis here
+        return open_store(self.url, **options)  # type: ignore[return-value]  # no Redis here
 
     async def run(self, *statements: str) -> None:
         """Carry out *statements* as somebody who knows how to get round every trigger."""

@@ -26,7 +26,7 @@ from tests.stores.test_postgres_security import role_dsn
 from orbiter.memory import MemoryMetadata, PostgresMemoryStore, SQLiteMemoryStore
 from orbiter.memory.agent._audit import AuditLog, read_as_one
 from orbiter.memory.agent.runtime import Core
-from orbiter.memory.backends.registry import store_at
+from orbiter.memory.backends.registry import open_store
 from orbiter.memory.errors import AccessError, QueryError, UnsupportedError
 from orbiter.memory.model.audit import acting_as
 
@@ -387,9 +387,9 @@ async def test_the_log_of_a_memory(place: Place) -> None:
 
 async def test_redis_keeps_no_log() -> None:
     with pytest.raises(UnsupportedError, match="Redis"):
-        store_at("redis://localhost", audit="writes")
+        open_store("redis://localhost", audit="writes")
     core = Core(
-        store_at("redis://localhost"),
+        open_store("redis://localhost"),
         embeddings=None,
         is_model_declined=True,
         episodic=None,

@@ -21,7 +21,7 @@ from orbiter.memory import (
     SQLiteMemoryStore,
 )
 from orbiter.memory.backends.redis.items import RedisItems
-from orbiter.memory.backends.registry import store_at
+from orbiter.memory.backends.registry import open_store
 from orbiter.memory.episodic.manager import ShortTermMemoryManager
 from orbiter.memory.errors import InvalidItemError, QueryError, StorageError
 from orbiter.memory.model.activity_keys import activity_name
@@ -61,7 +61,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 async def target(url: str) -> AsyncIterator[Store]:
     async with AsyncExitStack() as stack:
-        store: Store = store_at(url)
+        store: Store = open_store(url)
         await stack.enter_async_context(store)
         stack.push_async_callback(_emptied, store)
         yield store

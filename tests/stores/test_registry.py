@@ -8,7 +8,7 @@ import pytest
 
 from orbiter.memory import AgentMemory, ShortTermMemory
 from orbiter.memory.backends import registry
-from orbiter.memory.backends.registry import known_schemes, register_store, store_at
+from orbiter.memory.backends.registry import known_schemes, open_store, register_store
 from orbiter.memory.errors import QueryError, UnsupportedError
 
 
@@ -46,7 +46,7 @@ def test_ours_are_known() -> None:
 def test_a_program_registers_a_scheme() -> None:
     register_store("toy", ToyStore)
 
-    store: object = store_at("toy://somewhere/else")
+    store: object = open_store("toy://somewhere/else")
 
     assert isinstance(store, ToyStore)
     assert store.url == "toy://somewhere/else"
@@ -85,10 +85,10 @@ def test_an_installed_package_brings_its_scheme(
 
     assert "parrot" in known_schemes()
     assert "parrot_store" not in sys.modules, "looked up, and not loaded"
-    store: object = store_at("parrot://polly")
+    store: object = open_store("parrot://polly")
 
     assert vars(store)["given"] == ("parrot://polly", None)
-    assert type(store_at("sqlite:///a.db")).__name__ == "SQLiteMemoryStore", "ours come first"
+    assert type(open_store("sqlite:///a.db")).__name__ == "SQLiteMemoryStore", "ours come first"
 
 
 def test_an_unknown_scheme_is_refused_with_those_that_are_known() -> None:
@@ -109,4 +109,4 @@ def test_a_store_without_a_log_refuses_to_be_audited() -> None:
     register_store("toy", ToyStore)
 
     with pytest.raises(UnsupportedError, match="ToyStore keeps no audit log"):
-        store_at("toy://", audit="writes")
+        open_store("toy://", audit="writes")

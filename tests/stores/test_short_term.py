@@ -16,7 +16,7 @@ from orbiter.memory import (
     MemoryStatus,
     SystemMemory,
 )
-from orbiter.memory.conversation import last_rounds, trim_to
+from orbiter.memory.conversation import last_rounds, trim_to_budget
 from orbiter.memory.conversation.windows import OpenGroup
 from orbiter.memory.errors import EmptyFilterError, ScopeError
 from orbiter.memory.short_term import ShortTermMemory
@@ -140,7 +140,7 @@ async def test_a_window_within_a_budget_is_what_trimming_everything_gives() -> N
 
         accepted = [item for item in history if item.status == "accepted"]
         windowed = last_rounds(accepted, memory.max_rounds)
-        assert found == trim_to(windowed, budget=budget, max_items=most, open_group=policy)
+        assert found == trim_to_budget(windowed, budget=budget, max_items=most, open_group=policy)
 
 
 async def test_a_window_belongs_to_one_conversation() -> None:

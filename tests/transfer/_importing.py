@@ -9,13 +9,15 @@ from orbiter.memory import AgentMemory
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.messages import Format, validate
 from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.transfer import Imported
+from orbiter.memory.transfer import ImportResult
 from orbiter.memory.transfer._import import import_into
 
 FORMATS: tuple[Format, ...] = ("openai", "openai-responses", "anthropic", "gemini")
 
 
-async def take(memory: AgentMemory, handle: ScopedMemory, path: Path, **options: Any) -> Imported:
+async def take(
+    memory: AgentMemory, handle: ScopedMemory, path: Path, **options: Any
+) -> ImportResult:
     """Import a file as a handle does."""
     report = await import_into(memory._core, handle.scope, path, **options)
     assert report.found == report.stored + report.updated + report.unchanged + report.skipped
@@ -56,5 +58,5 @@ def said(role: str, text: str) -> dict[str, object]:
     return {"role": role, "content": text}
 
 
-def places(report: Imported) -> list[str]:
+def places(report: ImportResult) -> list[str]:
     return [problem.place for problem in report.problems]

@@ -5,14 +5,14 @@ from typing import assert_type
 from orbiter.memory import AgentMemory, MemoryItem, sync
 from orbiter.memory.agent import Chat, EventStream, Facts, Page, ScopedMemory
 from orbiter.memory.client import RemoteMemory
-from orbiter.memory.recall import Recalled
+from orbiter.memory.recall import RecallResult
 
 
 async def the_calls(alice: ScopedMemory) -> None:
     """Never called: its types are what is looked at."""
     assert_type(await alice.remember("tea"), MemoryItem)
     assert_type(await alice.list(), Page)
-    assert_type(await alice.recall("tea"), Recalled)
+    assert_type(await alice.recall("tea"), RecallResult)
 
 
 def test_a_memory_on_a_server_is_a_memory() -> None:

@@ -7,13 +7,13 @@ from typing import assert_type
 import pytest
 
 from orbiter.memory import Context, EpisodicMemory, MemoryItem, MemoryMetadata
-from orbiter.memory.agent import Forgotten, MemoryEvent, Page, ScopeStats
+from orbiter.memory.agent import ForgetResult, MemoryEvent, Page, ScopeStats
 from orbiter.memory.extraction import ProposedFact
 from orbiter.memory.messages import ProviderMessages
 from orbiter.memory.model import ItemVersion, StoreStats
 from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.model.reports import ConversationInfo
-from orbiter.memory.recall import Recalled
+from orbiter.memory.recall import RecallResult
 from orbiter.memory.sync import (
     AgentMemory,
     Chat,
@@ -28,7 +28,7 @@ from orbiter.memory.sync import (
     run,
 )
 from orbiter.memory.testing import HashEmbeddings
-from orbiter.memory.transfer import Exported, Imported
+from orbiter.memory.transfer import ExportResult, ImportResult
 
 
 class _Silent:
@@ -47,11 +47,11 @@ def test_the_blocking_names_have_the_types_they_claim() -> None:
         item = alice.remember("tea", tags=["drink"])
         assert_type(item, MemoryItem)
         assert_type(alice.remember_many(["a", "b"]), list[MemoryItem])
-        assert_type(alice.recall("tea", mode="words"), Recalled)
+        assert_type(alice.recall("tea", mode="words"), RecallResult)
         assert_type(alice.get(item.id), MemoryItem | None)
         assert_type(alice.list(), Page)
         assert_type(alice.history(item.id), list[ItemVersion])
-        assert_type(alice.forget(item), Forgotten)
+        assert_type(alice.forget(item), ForgetResult)
         assert_type(alice.stats(), ScopeStats)
         assert_type(alice.chats(), list[ConversationInfo])
         assert_type(alice.scope, MemoryMetadata)
@@ -84,8 +84,8 @@ def test_what_moves_memories_has_the_types_it_claims(tmp_path: Path) -> None:
     with AgentMemory(tmp_path / "a.db", embeddings=None) as memory:
         alice = memory.scope(user_id="alice")
         path = tmp_path / "alice.jsonl"
-        assert_type(export_file(alice, path), Exported)
-        assert_type(import_file(alice, path), Imported)
+        assert_type(export_file(alice, path), ExportResult)
+        assert_type(import_file(alice, path), ImportResult)
 
 
 def test_a_misspelt_name_is_an_error_for_both() -> None:

@@ -19,7 +19,7 @@ from orbiter.memory import (
     to_messages,
     validate,
 )
-from orbiter.memory.conversation import rounds, trim_to
+from orbiter.memory.conversation import rounds, trim_to_budget
 from orbiter.memory.conversation.history import History, Memory
 from orbiter.memory.messages import Problem, ProviderMessages
 from orbiter.memory.summarizers import ExtractiveSummarizer
@@ -37,7 +37,7 @@ async def test_the_public_names_have_the_types_they_claim() -> None:
     assert_type(await memory.window(budget=10), list[MemoryItem])
     assert_type(items[0].status, MemoryStatus)
     assert_type(AIMemory(content="").tool_calls, list[dict[str, Any]])
-    assert_type(trim_to(items, budget=10), list[MemoryItem])
+    assert_type(trim_to_budget(items, budget=10), list[MemoryItem])
     assert_type(rounds(items), list[list[MemoryItem]])
     assert_type(to_messages(items, "openai"), ProviderMessages)
     assert_type(from_messages([], "gemini"), list[MemoryItem])

@@ -18,7 +18,7 @@ from orbiter.memory import (
     check_trigger,
     generate_summary,
 )
-from orbiter.memory.conversation import whole_groups
+from orbiter.memory.conversation import complete_tool_groups
 from orbiter.memory.errors import SummaryError
 from orbiter.memory.summary import _cut_between_groups, conversation_text, roll_summary
 from orbiter.memory.testing import ScriptedSummarizer, random_history
@@ -346,9 +346,9 @@ def test_a_summary_never_parts_a_call_from_its_result(seed: int, keep: int) -> N
 
     cut = _cut_between_groups(items, max(0, len(items) - keep))
 
-    whole = {item.id for item in whole_groups(items)}
-    before = {item.id for item in whole_groups(items[:cut])} & whole
-    after = {item.id for item in whole_groups(items[cut:])} & whole
+    whole = {item.id for item in complete_tool_groups(items)}
+    before = {item.id for item in complete_tool_groups(items[:cut])} & whole
+    after = {item.id for item in complete_tool_groups(items[cut:])} & whole
     assert before | after == whole
 
 

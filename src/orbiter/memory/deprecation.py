@@ -1,9 +1,13 @@
-"""Deprecated names: the ones that `orbiter.memory` itself had, and where each is now."""
+"""Deprecated names: they still load, with a warning that says what replaces them."""
 
-import warnings
+import sys
 from importlib import import_module
 
-__all__ = ["MOVED", "OrbiterDeprecationWarning", "load"]
+TYPE_CHECKING = False  # type checkers take it for true; importing `typing` costs more than this
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["MOVED", "RENAMED", "OrbiterDeprecationWarning", "load", "old_names", "warn"]
 
 
 class OrbiterDeprecationWarning(UserWarning):
@@ -113,17 +117,58 @@ MOVED = {
     "trust_of": "model",
     "whole_groups": "conversation",
 }
+"""The names that `orbiter.memory` itself had, and the module that has each now."""
+
+RENAMED = {
+    "agent": {"Evicted": "EvictionResult", "Forgotten": "ForgetResult"},
+    "backends.registry": {"store_at": "open_store"},
+    "conversation": {"trim_to": "trim_to_budget", "whole_groups": "complete_tool_groups"},
+    "recall": {
+        "LeftOut": "Excluded",
+        "LeftOutReason": "ExcludedReason",
+        "Recalled": "RecallResult",
+        "Why": "Explanation",
+    },
+    "transfer": {"Exported": "ExportResult", "Imported": "ImportResult"},
+}
+"""The names that modules had, and what each is called now."""
+
+
+def warn(old: str, new: str, *, stacklevel: int) -> None:
+    """Warn that *old* is now *new*; a *stacklevel* of 1 is the caller of this function."""
+    import warnings  # noqa: PLC0415 - most programs never need it
+
+    text = f"`{old}` is now `{new}`; the old name goes in version 1.0"
+    warnings.warn(text, OrbiterDeprecationWarning, stacklevel=stacklevel + 1)
 
 
 def load(name: str) -> object:
-    """Return what *name* stands for, with a warning; raise `AttributeError` for any other."""
+    """Return what *name* of `orbiter.memory` stands for, with a warning.
+
+    Any other name raises `AttributeError`.
+    """
     if name not in MOVED:
         raise AttributeError(f"module 'orbiter.memory' has no attribute {name!r}")
+    new = RENAMED.get(MOVED[name], {}).get(name, name)
     module = f"orbiter.memory.{MOVED[name]}"
-    warnings.warn(
-        f"`orbiter.memory.{name}` is now `{module}.{name}`; the old name goes in version 1.0",
-        OrbiterDeprecationWarning,
-        stacklevel=3,
-    )
-    value: object = getattr(import_module(module), name)
+    warn(f"orbiter.memory.{name}", f"{module}.{new}", stacklevel=3)
+    value: object = getattr(import_module(module), new)
     return value
+
+
+def old_names(
+    module: str, load_name: "Callable[[str], object] | None" = None
+) -> "Callable[[str], object]":
+    """Return the `__getattr__` of *module*: its old names, then those that *load_name* loads."""
+    renamed = RENAMED[module.removeprefix("orbiter.memory.")]
+
+    def load_old(name: str) -> object:
+        new = renamed.get(name)
+        if new is not None:
+            warn(f"{module}.{name}", f"{module}.{new}", stacklevel=2)
+            return getattr(sys.modules[module], new)
+        if load_name is not None:
+            return load_name(name)
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    return load_old

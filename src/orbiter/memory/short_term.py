@@ -164,7 +164,7 @@ class ShortTermMemory:
         """Return the conversation a model should see, as it was added, within *budget* tokens.
 
         Only accepted items take part; drafts and discarded ones are for `search`.
-        What is kept first when room is short is told by `trim_to`.
+        What is kept first when room is short is told by `trim_to_budget`.
         The cost is that of the window and of the system messages, however long the conversation.
         """
         self._sweep()

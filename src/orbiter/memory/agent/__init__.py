@@ -10,15 +10,16 @@ from orbiter.memory._lazy import lazy_names
 from orbiter.memory.agent._memory import AgentMemory
 from orbiter.memory.agent.events import EventStream
 from orbiter.memory.agent.inputs import Given
-from orbiter.memory.agent.results import EventKind, Forgotten, MemoryEvent, Page, ScopeStats
+from orbiter.memory.agent.results import EventKind, ForgetResult, MemoryEvent, Page, ScopeStats
 from orbiter.memory.agent.scope import ScopedMemory
+from orbiter.memory.deprecation import old_names
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._audit import AuditLog
     from orbiter.memory.agent._chat import Chat
     from orbiter.memory.agent._facts_view import FactsView
     from orbiter.memory.agent._past import PastMemory
-    from orbiter.memory.agent.eviction import Evicted, Eviction
+    from orbiter.memory.agent.eviction import Eviction, EvictionResult
     from orbiter.memory.agent.facts import Facts
     from orbiter.memory.model.derived import SummaryMemory
 
@@ -28,11 +29,11 @@ __all__ = [
     "Chat",
     "EventKind",
     "EventStream",
-    "Evicted",
     "Eviction",
+    "EvictionResult",
     "Facts",
     "FactsView",
-    "Forgotten",
+    "ForgetResult",
     "Given",
     "MemoryEvent",
     "Page",
@@ -43,12 +44,12 @@ __all__ = [
 ]
 
 # Whoever only remembers and recalls need not wait for what talking takes.
-__getattr__, __dir__ = lazy_names(
+_load_name, __dir__ = lazy_names(
     __name__,
     {
         "AuditLog": "_audit",
         "Chat": "_chat",
-        "Evicted": "eviction",
+        "EvictionResult": "eviction",
         "Eviction": "eviction",
         "Facts": "facts",
         "FactsView": "_facts_view",
@@ -56,3 +57,4 @@ __getattr__, __dir__ = lazy_names(
         "SummaryMemory": "orbiter.memory.model.derived",
     },
 )
+__getattr__ = old_names(__name__, _load_name)

@@ -17,7 +17,7 @@ from orbiter.memory.agent.inputs import Given, derived_id, narrowed, read_messag
 from orbiter.memory.agent.runtime import Store, as_stored, check_ids
 from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.conversation.tokens import item_tokens
-from orbiter.memory.conversation.windows import OpenGroup, last_rounds, trim_to
+from orbiter.memory.conversation.windows import OpenGroup, last_rounds, trim_to_budget
 from orbiter.memory.errors import AccessError, ItemNotFoundError, MessageError, QueryError
 from orbiter.memory.messages import Format, OpenCalls, ProviderMessages, to_messages
 from orbiter.memory.messages.costs import sent_tokens
@@ -176,7 +176,7 @@ class Chat:
         count = self._chats.count_tokens
         is_long = len(found) > MANY
         return await apart(
-            is_long, trim_to, found, budget=budget, counter=count, open_group=open_group
+            is_long, trim_to_budget, found, budget=budget, counter=count, open_group=open_group
         )
 
     @traced("chat.messages")
@@ -195,7 +195,7 @@ class Chat:
             nonlocal items, room
             while most and items and (over := sent_tokens(items, format, counter=count) - most) > 0:
                 room = max(room - over, 0)
-                items = trim_to(items, budget=room, counter=count)
+                items = trim_to_budget(items, budget=room, counter=count)
             return to_messages(items, format)
 
         return await apart(len(items) > MANY, fitting)

@@ -7,7 +7,7 @@ import builtins
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from orbiter.memory.agent.results import Forgotten
+from orbiter.memory.agent.results import ForgetResult
 from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.tasks.progress import Progress, track
@@ -15,7 +15,7 @@ from orbiter.memory.tasks.progress import Progress, track
 if TYPE_CHECKING:
     from orbiter.memory.agent._past import PastMemory
     from orbiter.memory.agent.chat_service import ScopeSession
-    from orbiter.memory.agent.eviction import Evicted
+    from orbiter.memory.agent.eviction import EvictionResult
     from orbiter.memory.agent.facts import Facts
 
 __all__ = ["MaintenanceMixin"]
@@ -52,7 +52,7 @@ class MaintenanceMixin:
         half_life_hours: float = 24.0 * 90,
         dry_run: bool = False,
         progress: Progress | None = None,
-    ) -> "Evicted":
+    ) -> "EvictionResult":
         """Forget what is worth least until the scope keeps its budget; return what, and why.
 
         The worth of a memory is its importance, halved every *half_life_hours*. What has the
@@ -89,7 +89,7 @@ class MaintenanceMixin:
     @traced("quarantine")
     async def quarantine(
         self, source: str, *, dry_run: bool = False, progress: Progress | None = None
-    ) -> Forgotten:
+    ) -> ForgetResult:
         """Hide everything that came from *source*, such as `web:example.com`, or all of `web`.
 
         `release` brings back what was hidden, `undo` removes what it did for good reasons.
@@ -119,7 +119,7 @@ class MaintenanceMixin:
         since: datetime | None = None,
         dry_run: bool = False,
         progress: Progress | None = None,
-    ) -> Forgotten:
+    ) -> ForgetResult:
         """Take back everything that *source* added or changed, or did so *since* then.
 
         What it added is forgotten, what it changed is again what it was before. *progress* is

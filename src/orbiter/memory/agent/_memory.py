@@ -20,7 +20,7 @@ from orbiter.memory.backends.registry import (
     is_of_server,
     load_scheme,
     make_folder,
-    store_at,
+    open_store,
 )
 from orbiter.memory.backends.urls import shown
 from orbiter.memory.errors import QueryError, UnsupportedError
@@ -99,7 +99,7 @@ class AgentMemory:
                 "leave it out for a store of your own"
             )
         model = _local_model() if embeddings == "auto" else embeddings
-        self._store = store_at(address, embeddings=model, audit=audit)
+        self._store = open_store(address, embeddings=model, audit=audit)
         self._url = _printable(address)
         scheme = self._url.partition("://")[0] if "://" in self._url else ""
         is_redis = scheme.startswith("redis")

@@ -22,7 +22,7 @@ from orbiter.memory.model.query import Query, check_instant, check_size
 if TYPE_CHECKING:
     from orbiter.memory.agent.chat_service import ScopeSession
     from orbiter.memory.backends.sql.store import SQLMemoryStore
-    from orbiter.memory.recall import Recalled
+    from orbiter.memory.recall import RecallResult
 
 
 __all__ = ["PastFacts", "PastMemory"]
@@ -161,7 +161,7 @@ class PastMemory:
         k: int = 10,
         memory_type: str | None = None,
         where: Where | None = None,
-    ) -> "Recalled":
+    ) -> "RecallResult":
         """Return at most *k* memories of then that answer *query* by their words, best first.
 
         The newest 5,000 of the scope are looked at, and indexed for this one answer.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from orbiter.memory.recall.near_duplicates import Likeness
 
 
-__all__ = ["EVICT", "Evicted", "Eviction", "EvictionReason", "duplicates", "evict"]
+__all__ = ["EVICT", "Eviction", "EvictionReason", "EvictionResult", "duplicates", "evict"]
 
 
 _IMPORTANCE = 0.5
@@ -161,7 +161,7 @@ _WALKS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Evicted:
+class EvictionResult:
     """What `evict` removed, or would remove, worth least first. It is true if there is anything."""
 
     items: tuple[Eviction, ...]
@@ -180,7 +180,7 @@ class Evicted:
         return iter(self.items)
 
     def __repr__(self) -> str:
-        return f"Evicted({len(self)} items, kept={self.kept}, dry_run={self.dry_run})"
+        return f"EvictionResult({len(self)} items, kept={self.kept}, dry_run={self.dry_run})"
 
 
 async def evict(
@@ -192,7 +192,7 @@ async def evict(
     half_life_hours: float = 24.0 * 90,
     dry_run: bool = False,
     now: datetime | None = None,
-) -> Evicted:
+) -> EvictionResult:
     """Forget what is worth least until a scope keeps its budget; return what, and why.
 
     Importance 1 is pinned; that, facts, proposals and system messages stay. A tool group goes
@@ -224,7 +224,7 @@ async def evict(
     going = budget.going()
     if going and not dry_run:
         await _remove(session, store, [each.id for each in going])
-    return Evicted(
+    return EvictionResult(
         tuple(going),
         dry_run,
         budget.items - len(going),

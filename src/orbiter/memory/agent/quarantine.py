@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from orbiter.memory.agent._updates import versions
 from orbiter.memory.agent.extraction_jobs import NO_JOB
 from orbiter.memory.agent.inputs import EDITED, RESERVED
-from orbiter.memory.agent.results import Forgotten
+from orbiter.memory.agent.results import ForgetResult
 from orbiter.memory.agent.runtime import versioned
 from orbiter.memory.errors import QueryError, VersionConflict
 from orbiter.memory.model.copying import copy_item
@@ -39,7 +39,9 @@ _TRIES = 100
 _OURS = frozenset((QUARANTINE, RELEASE))
 
 
-async def quarantine(session: "ScopeSession", source: str, *, dry_run: bool = False) -> Forgotten:
+async def quarantine(
+    session: "ScopeSession", source: str, *, dry_run: bool = False
+) -> ForgetResult:
     """Hide everything of a scope that came from *source*; return what.
 
     A kind such as `web` is all of the kind, `web:example.com` that alone. What comes from there
@@ -60,7 +62,7 @@ async def quarantine(session: "ScopeSession", source: str, *, dry_run: bool = Fa
         await _check_known(store, scope, source)
     if found and not dry_run:
         session.core.events.emit_items("forgotten", found)
-    return Forgotten(tuple(found), dry_run)
+    return ForgetResult(tuple(found), dry_run)
 
 
 async def release(session: "ScopeSession", source: str) -> int:
@@ -92,7 +94,7 @@ async def undo(
     *,
     since: datetime | None = None,
     dry_run: bool = False,
-) -> Forgotten:
+) -> ForgetResult:
     """Take back what *source* added or changed, at *since* or later; return what it was.
 
     What is left is what there would be if it had said nothing: what it added is forgotten, and
@@ -121,7 +123,7 @@ async def undo(
         await _check_known(store, scope, source)
     if found and not dry_run:
         session.core.events.emit_items("forgotten", found)
-    return Forgotten(tuple(found), dry_run)
+    return ForgetResult(tuple(found), dry_run)
 
 
 async def _undo_one(

@@ -12,7 +12,7 @@ from orbiter.memory.model.validation import check_name
 
 __all__ = [
     "EventKind",
-    "Forgotten",
+    "ForgetResult",
     "MemoryEvent",
     "Page",
     "ScopeStats",
@@ -81,7 +81,7 @@ async def check_cursor(
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
+class ForgetResult:
     """What `forget` removed, or would remove. It is true if there is anything."""
 
     items: tuple[MemoryItem, ...]
@@ -94,7 +94,7 @@ class Forgotten:
         return iter(self.items)
 
     def __repr__(self) -> str:
-        return f"Forgotten({len(self)} items, dry_run={self.dry_run})"
+        return f"ForgetResult({len(self)} items, dry_run={self.dry_run})"
 
 
 @dataclass(frozen=True, slots=True)

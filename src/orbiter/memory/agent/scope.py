@@ -28,7 +28,7 @@ from orbiter.memory.agent.inputs import (
     read_messages,
     within,
 )
-from orbiter.memory.agent.results import Forgotten, Page, ScopeStats, check_cursor, page_of
+from orbiter.memory.agent.results import ForgetResult, Page, ScopeStats, check_cursor, page_of
 from orbiter.memory.agent.runtime import (
     Store,
     as_stored,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from orbiter.memory.messages import Format
     from orbiter.memory.model.reports import ConversationInfo
     from orbiter.memory.model.trust import Trust
-    from orbiter.memory.recall import Recalled, RecallMode
+    from orbiter.memory.recall import RecallMode, RecallResult
 
 __all__ = ["ScopedMemory", "session_of"]
 
@@ -194,7 +194,7 @@ class ScopedMemory(MaintenanceMixin):
         importance_weight: float = 0.0,
         min_trust: "Trust | str | None" = None,
         explain: bool = False,
-    ) -> "Recalled":
+    ) -> "RecallResult":
         """Return at most *k* memories that answer *query*, best first, each with the reasons why.
 
         *mode* is `hybrid`, `words`, `meaning` or `recent`, the newest first. *since* and *until*
@@ -230,8 +230,8 @@ class ScopedMemory(MaintenanceMixin):
         return found
 
     async def _read_once(
-        self, store: Store, read: "Callable[[], Awaitable[Recalled]]"
-    ) -> "Recalled":
+        self, store: Store, read: "Callable[[], Awaitable[RecallResult]]"
+    ) -> "RecallResult":
         """Recall; where reads are recorded, all that it reads is one of them."""
         if getattr(store, "audit", None) != "all":
             return await read()
@@ -312,7 +312,7 @@ class ScopedMemory(MaintenanceMixin):
         everything: bool = False,
         dry_run: bool = False,
         progress: Progress | None = None,
-    ) -> Forgotten:
+    ) -> ForgetResult:
         """Forget one memory, or all that match the filters; return what.
 
         `restore` brings it back. *query* is a text that it holds. Without any filter,
@@ -342,7 +342,7 @@ class ScopedMemory(MaintenanceMixin):
                 found = await self._forget_all(store, asked, dry_run=dry_run)
         if found and not dry_run:
             self._core.events.emit_items("forgotten", found)
-        return Forgotten(tuple(found), dry_run)
+        return ForgetResult(tuple(found), dry_run)
 
     async def _forget_all(
         self, store: Store, asked: Query, *, dry_run: bool
@@ -469,7 +469,7 @@ class ScopedMemory(MaintenanceMixin):
 
     async def search(
         self, query: str, *, limit: int = 10, filters: Where | None = None
-    ) -> "Recalled":
+    ) -> "RecallResult":
         """Recall; *filters* are `where`."""
         return await self.recall(query, k=limit, where=filters)
 
@@ -477,7 +477,7 @@ class ScopedMemory(MaintenanceMixin):
         """List what is remembered, newest first; *filters* are `where`."""
         return await self.list(limit=limit, where=filters)
 
-    async def delete(self, memory_id: str) -> Forgotten:
+    async def delete(self, memory_id: str) -> ForgetResult:
         """Forget one memory."""
         return await self.forget(memory_id)
 

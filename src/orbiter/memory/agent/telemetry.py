@@ -172,7 +172,7 @@ def _answered(value: object) -> _Attributes:
     if kind == "Context":
         dropped = getattr(value, "dropped", ())
         return {f"{_NAME}.tokens": getattr(value, "tokens", 0), f"{_NAME}.dropped": len(dropped)}
-    if kind == "Recalled" and isinstance(value, Sized):
+    if kind == "RecallResult" and isinstance(value, Sized):
         considered = getattr(value, "considered", 0)
         return {f"{_NAME}.hits": len(value), f"{_NAME}.considered": considered}
     if isinstance(value, int):  # a number of items

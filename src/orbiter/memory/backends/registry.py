@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orbiter.memory.deprecation import old_names
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.audit import AuditMode
 from orbiter.memory.model.protocols import Embeddings
@@ -33,9 +34,12 @@ __all__ = [
     "known_schemes",
     "load_scheme",
     "make_folder",
+    "open_store",
     "register_store",
-    "store_at",
 ]
+
+if not TYPE_CHECKING:  # a type checker would take any name for one of these
+    __getattr__ = old_names(__name__)
 
 ENTRY_POINTS = "orbiter_memory.stores"
 """The group of entry points by which packages add schemes."""
@@ -140,7 +144,7 @@ def is_of_server(url: object) -> bool:
     return isinstance(url, str) and url.lower().startswith(_SERVERS)
 
 
-def store_at(
+def open_store(
     url: str | os.PathLike[str],
     *,
     embeddings: Embeddings | None = None,

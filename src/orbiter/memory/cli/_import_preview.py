@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.records import Record
-from orbiter.memory.transfer import Imported, import_records
+from orbiter.memory.transfer import ImportResult, import_records
 from orbiter.memory.transfer.formats.registry import NATIVE
 from orbiter.memory.transfer.io.open_source import open_source
 from orbiter.memory.transfer.native import is_native
@@ -20,7 +20,7 @@ __all__ = ["Looked", "is_ours", "look"]
 class Looked(NamedTuple):
     """What was seen of a file."""
 
-    found: Imported
+    found: ImportResult
     """All there is, if there is no more."""
     has_more: bool
     """Whether it holds something to store."""

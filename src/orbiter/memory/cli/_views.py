@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from orbiter.memory.model.facts import FactMemory
     from orbiter.memory.model.items import MemoryItem, MemoryMetadata
-    from orbiter.memory.recall import Hit, LeftOut
+    from orbiter.memory.recall import Excluded, Hit
 
 __all__ = [
     "as_json",
@@ -199,13 +199,13 @@ def hit_lines(hit: "Hit", width: int, *, full: bool) -> "list[Text]":
     return lines
 
 
-def left_out_lines(each: "LeftOut") -> "list[Text]":
+def left_out_lines(each: "Excluded") -> "list[Text]":
     """Return what a candidate says that is no hit, and why it is none."""
     told = one_line(each.told)
     return [styled((shortened(said(each.item), 80), "dim")), styled((told, "dim yellow"))]
 
 
-def left_out_json(each: "LeftOut") -> dict[str, object]:
+def left_out_json(each: "Excluded") -> dict[str, object]:
     """Return a candidate that is no hit as JSON values."""
     why = [{"part": one.part, "points": one.points, "text": one.text} for one in each.why]
     return {"score": each.score, "reason": each.reason, "why": why, "item": as_json(each.item)}

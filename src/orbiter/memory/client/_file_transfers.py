@@ -14,7 +14,7 @@ from typing import IO, Any, cast
 from orbiter.memory.client._read_response import MOST_BYTES, UNREADABLE, lines_of, loaded
 from orbiter.memory.client._transport import HTTPTransport, Request
 from orbiter.memory.errors import MemoryConnectionError, MemoryError, TransferError
-from orbiter.memory.transfer import Exported, Imported, Limits, Problem
+from orbiter.memory.transfer import ExportResult, ImportResult, Limits, Problem
 from orbiter.memory.transfer.io.archives import zip_chunks, zip_members
 from orbiter.memory.transfer.io.output_file import new_file, new_folder
 from orbiter.memory.wire import load_error
@@ -38,7 +38,7 @@ async def import_there(
     path: str | os.PathLike[str],
     *,
     progress: Progress | None,
-) -> Imported:
+) -> ImportResult:
     """Send the file, folder or archive at *path*; return what became of it."""
     given = Path(path)
     with tempfile.TemporaryDirectory(prefix="orbiter-memory-") as folder:
@@ -55,7 +55,7 @@ async def import_there(
         async with link.stream(request, content=_pieces(file)) as answer:
             async for line in lines_of(answer):
                 said = _said(line, link.address.url)
-                if isinstance(said, Imported):
+                if isinstance(said, ImportResult):
                     return said
                 if isinstance(said, Exception):
                     raise said
@@ -96,7 +96,7 @@ async def _pieces(file: Path) -> AsyncIterator[bytes]:
             yield piece
 
 
-def _said(line: bytes, where: str) -> Imported | Exception | tuple[int, int]:
+def _said(line: bytes, where: str) -> ImportResult | Exception | tuple[int, int]:
     """Return what a line says: what became of the import, what went wrong, or how far it is."""
     try:
         said = loaded(line)
@@ -112,9 +112,9 @@ def _said(line: bytes, where: str) -> Imported | Exception | tuple[int, int]:
         ) from exc
 
 
-def _report(said: Mapping[str, Any]) -> Imported:
+def _report(said: Mapping[str, Any]) -> ImportResult:
     problems = tuple(Problem(str(each["place"]), str(each["why"])) for each in said["problems"])
-    return Imported(**{**said, "problems": problems})
+    return ImportResult(**{**said, "problems": problems})
 
 
 # Out
@@ -126,7 +126,7 @@ async def export_there(
     target: str | os.PathLike[str] | IO[bytes],
     *,
     progress: Progress | None,
-) -> Exported:
+) -> ExportResult:
     """Write what the server sends to *target*, which appears when it is complete."""
     path = Path(target) if isinstance(target, str | os.PathLike) else None
     request = Request("GET", "/v1/export", asked)
@@ -151,7 +151,7 @@ async def export_there(
         raise
     if progress is not None:
         progress(records, records)
-    return Exported(records, lines.versions, lines.digest, path)
+    return ExportResult(records, lines.versions, lines.digest, path)
 
 
 @contextmanager

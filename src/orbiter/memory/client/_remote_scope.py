@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import IO
 
     from orbiter.memory.agent.runtime import Core
-    from orbiter.memory.transfer import Exported, Imported
+    from orbiter.memory.transfer import ExportResult, ImportResult
 
 __all__ = [
     "RemoteAudit",
@@ -100,7 +100,7 @@ class RemoteScope(Scoped, ScopedMemory):
         format: str,
         owner: str | None,
         progress: Callable[[int, int], None] | None,
-    ) -> "Imported":
+    ) -> "ImportResult":
         """Send a file to the server, which stores what it holds; `import_file` calls it."""
         from orbiter.memory.client._file_transfers import import_there  # noqa: PLC0415 - seldom needed
 
@@ -113,7 +113,7 @@ class RemoteScope(Scoped, ScopedMemory):
         *,
         format: str,
         progress: Callable[[int, int], None] | None,
-    ) -> "Exported":
+    ) -> "ExportResult":
         """Write what the server sends; `export_file` calls it."""
         from orbiter.memory.client._file_transfers import export_there  # noqa: PLC0415
 

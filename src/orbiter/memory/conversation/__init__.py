@@ -3,16 +3,17 @@
 from typing import TYPE_CHECKING
 
 from orbiter.memory._lazy import lazy_names
+from orbiter.memory.deprecation import old_names
 
 if TYPE_CHECKING:
     from orbiter.memory.conversation.history import History, Memory, ResponseMem, UserMem
     from orbiter.memory.conversation.tokens import TokenCounter, count_tokens, estimate_tokens
     from orbiter.memory.conversation.windows import (
         OpenGroup,
+        complete_tool_groups,
         last_rounds,
         rounds,
-        trim_to,
-        whole_groups,
+        trim_to_budget,
     )
 
 __all__ = [
@@ -22,15 +23,15 @@ __all__ = [
     "ResponseMem",
     "TokenCounter",
     "UserMem",
+    "complete_tool_groups",
     "count_tokens",
     "estimate_tokens",
     "last_rounds",
     "rounds",
-    "trim_to",
-    "whole_groups",
+    "trim_to_budget",
 ]
 
-__getattr__, __dir__ = lazy_names(
+_load_name, __dir__ = lazy_names(
     __name__,
     {
         "History": "history",
@@ -43,7 +44,8 @@ __getattr__, __dir__ = lazy_names(
         "estimate_tokens": "tokens",
         "last_rounds": "windows",
         "rounds": "windows",
-        "trim_to": "windows",
-        "whole_groups": "windows",
+        "trim_to_budget": "windows",
+        "complete_tool_groups": "windows",
     },
 )
+__getattr__ = old_names(__name__, _load_name)

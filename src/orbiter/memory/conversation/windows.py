@@ -34,14 +34,14 @@ from orbiter.memory.model.tool_calls import are_answerable, call_id, call_name
 __all__ = [
     "RESPONSES",
     "OpenGroup",
+    "complete_tool_groups",
     "is_one_turn",
     "is_thought",
     "last_rounds",
     "may_follow",
     "rounds",
     "speaks",
-    "trim_to",
-    "whole_groups",
+    "trim_to_budget",
 ]
 
 OpenGroup = Literal["drop", "keep", "complete"]
@@ -159,7 +159,7 @@ def _error_result(call_item: MemoryItem, id: str, name: str) -> ToolMemory:
     )
 
 
-def whole_groups(
+def complete_tool_groups(
     items: Sequence[MemoryItem], *, open_group: OpenGroup = "drop"
 ) -> list[MemoryItem]:
     """Return *items* with every tool group whole or absent, oldest first.
@@ -211,7 +211,7 @@ def take_units(units: Iterable[tuple[int, Unit]], limit: int) -> Iterator[tuple[
         yield index, unit
 
 
-def trim_to(
+def trim_to_budget(
     items: Sequence[MemoryItem],
     *,
     max_items: int | None = None,
@@ -245,7 +245,7 @@ def trim_units(
     room: "Room",
     open_group: OpenGroup,
 ) -> list[MemoryItem]:
-    """Do the work of `trim_to` for a caller that knows where the pinned messages stand."""
+    """Do the work of `trim_to_budget` for a caller that knows where the pinned messages stand."""
     units = ((i, u) for i, u in walk_units(newest, open_group) if role_of(u[0]) != "system")
     kept: dict[int, Unit] = {}
     if human is not None and room.take([items[human]]):

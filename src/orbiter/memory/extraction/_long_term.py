@@ -17,7 +17,7 @@ from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.model.items import MemoryItem
 
 if TYPE_CHECKING:
-    from orbiter.memory.recall import Recalled
+    from orbiter.memory.recall import RecallResult
 
 __all__ = ["LongTermMemory"]
 
@@ -105,6 +105,6 @@ class LongTermMemory:
         """Turn a draft down."""
         return await self._facts.discard(fact_id)
 
-    async def recall(self, query: str, *, k: int = 10) -> "Recalled":
+    async def recall(self, query: str, *, k: int = 10) -> "RecallResult":
         """Return at most *k* memories that answer *query*, facts among them, best first."""
         return await self._handle.recall(query, k=k)

@@ -7,12 +7,14 @@ same answer.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from orbiter.memory.deprecation import old_names
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.model.trust import Trust
-from orbiter.memory.recall._explanation import Reason, Why
-from orbiter.memory.recall._hits import Hit, LeftOut, LeftOutReason, Recalled
+from orbiter.memory.recall._explanation import Explanation, Reason
+from orbiter.memory.recall._hits import Excluded, ExcludedReason, Hit, RecallResult
 from orbiter.memory.recall._in_memory_index import Mirror
 from orbiter.memory.recall._modes import RecallMode
 from orbiter.memory.recall._recall import RecallOptions, recall
@@ -20,18 +22,21 @@ from orbiter.memory.recall._warnings import no_model_by_choice
 
 __all__ = [
     "BoundRecall",
+    "Excluded",
+    "ExcludedReason",
+    "Explanation",
     "Hit",
-    "LeftOut",
-    "LeftOutReason",
     "Mirror",
     "Reason",
     "RecallMode",
     "RecallOptions",
-    "Recalled",
-    "Why",
+    "RecallResult",
     "no_model_by_choice",
     "recall",
 ]
+
+if not TYPE_CHECKING:  # a type checker would take any name for one of these
+    __getattr__ = old_names(__name__)
 
 
 @dataclass(frozen=True)

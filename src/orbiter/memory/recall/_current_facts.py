@@ -14,7 +14,7 @@ from orbiter.memory.model.facts.spans import NO_END, assertions, judged_at
 from orbiter.memory.model.items import MemoryItem, MemoryStatus
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.model.query import SCOPE_FIELDS
-from orbiter.memory.recall._explanation import FACT, HOLDS, Reason, Why
+from orbiter.memory.recall._explanation import FACT, HOLDS, Explanation, Reason
 from orbiter.memory.recall._mode_search import Asked
 from orbiter.memory.recall._query_analysis import Question
 from orbiter.memory.recall._scoring import Scored
@@ -65,13 +65,13 @@ async def judged(
     if not is_ordered:
         scored = _placed(scored, weighed, known, asked, placed)
 
-    def why(one: Scored) -> Why:
+    def why(one: Scored) -> Explanation:
         if not isinstance(one.item, FactMemory):
             return weighed.why(one)
         others = {part: points for part, points in one.points.items() if part != FACT}
         found = () if one.item.id in placed.brought else weighed.why(replace(one, points=others))
         told = Reason(FACT, one.points.get(FACT, 0.0), _told(one.item, spans, asked.now))
-        return Why(sorted((*found, told), key=lambda reason: -abs(reason.points)))
+        return Explanation(sorted((*found, told), key=lambda reason: -abs(reason.points)))
 
     def has_evidence(one: Scored) -> bool:
         if one.item.id in placed.silent:

@@ -13,8 +13,8 @@ from orbiter.memory.recall._signals import SIGNALS, Evidence, SignalKind
 __all__ = [
     "FACT",
     "HOLDS",
+    "Explanation",
     "Reason",
-    "Why",
     "passage_of",
     "reasons",
 ]
@@ -41,7 +41,7 @@ class Reason:
         return f"{self.points:+.2f}  {self.text}"
 
 
-class Why(tuple[Reason, ...]):
+class Explanation(tuple[Reason, ...]):
     """The reasons for an item, the strongest first; as text, what speaks for it most."""
 
     __slots__ = ()
@@ -101,7 +101,7 @@ def _place(reason: Reason) -> int:
     return _ORDER.index(reason.part) if reason.part in _BY_NAME else 0
 
 
-def reasons(question: Question, pool: Pool, table: FeatureTable, one: Scored) -> Why:
+def reasons(question: Question, pool: Pool, table: FeatureTable, one: Scored) -> Explanation:
     """Return why *one* was recalled, the strongest part first."""
     points = dict(one.points)
     if not is_talk(one.item):
@@ -115,7 +115,7 @@ def reasons(question: Question, pool: Pool, table: FeatureTable, one: Scored) ->
         for part, value in points.items()
         if value
     ]
-    return Why(sorted(found, key=lambda reason: -abs(reason.points)))
+    return Explanation(sorted(found, key=lambda reason: -abs(reason.points)))
 
 
 def passage_of(question: Question, item: MemoryItem) -> str:

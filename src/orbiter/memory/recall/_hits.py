@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING, Literal
 
 from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.recall._explanation import Why
+from orbiter.memory.recall._explanation import Explanation
 from orbiter.memory.recall._modes import RecallMode
 from orbiter.memory.recall._signals import who_said
 
 if TYPE_CHECKING:
     from orbiter.memory.model.facts import FactSpan
 
-__all__ = ["Hit", "LeftOut", "LeftOutReason", "Recalled"]
+__all__ = ["Excluded", "ExcludedReason", "Hit", "RecallResult"]
 
-LeftOutReason = Literal["rank", "no evidence", "repeat"]
+ExcludedReason = Literal["rank", "no evidence", "repeat"]
 """Why a candidate is no hit: others were better, nothing speaks for it, or a hit says the same."""
 
 _LONGEST = 100
 _SHOWN = 0.005
 _JOINERS = "\u200c\u200d"
-_TOLD: dict[LeftOutReason, str] = {
+_TOLD: dict[ExcludedReason, str] = {
     "rank": "others were better",
     "no evidence": "too little speaks for it",
     "repeat": "a hit says the same",
@@ -39,7 +39,7 @@ class Hit:
 
     item: MemoryItem
     score: float
-    why: Why
+    why: Explanation
     """The strongest first; as text, a short sentence."""
     repeats: tuple[MemoryItem, ...] = ()
     """Others that say the same, and were given no place of their own."""
@@ -59,7 +59,7 @@ class Hit:
         return shown
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "why", Why(self.why))  # a plain tuple will do
+        object.__setattr__(self, "why", Explanation(self.why))  # a plain tuple will do
 
     def __str__(self) -> str:
         """Return the item and its reasons, one to a line."""
@@ -69,13 +69,13 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class Excluded:
     """A candidate that is no hit."""
 
     item: MemoryItem
     score: float
-    reason: LeftOutReason
-    why: Why
+    reason: ExcludedReason
+    why: Explanation
     """What speaks for it and against it, the strongest first."""
 
     @property
@@ -91,7 +91,7 @@ class LeftOut:
         return f"{_head(self.item, self.score)}\n    {self.told}"
 
 
-class Recalled(list[Hit]):
+class RecallResult(list[Hit]):
     """The hits, best first, and how they came about; equal to any list of the same hits."""
 
     def __init__(
@@ -100,7 +100,7 @@ class Recalled(list[Hit]):
         *,
         mode: RecallMode = "hybrid",
         considered: int = 0,
-        left_out: tuple[LeftOut, ...] = (),
+        left_out: tuple[Excluded, ...] = (),
         question: str = "",
     ) -> None:
         super().__init__(hits)

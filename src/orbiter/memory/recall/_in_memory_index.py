@@ -13,7 +13,7 @@ from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import Embeddings, MemoryStore
 from orbiter.memory.model.query import SCOPE_FIELDS, check_size
-from orbiter.memory.recall._hits import Recalled
+from orbiter.memory.recall._hits import RecallResult
 from orbiter.memory.recall._modes import check_mode, no_meaning
 from orbiter.memory.recall._recall import RecallOptions, check_scope, recall
 from orbiter.memory.tasks.event_loop import OneLoop
@@ -61,7 +61,7 @@ class Mirror:
 
     async def recall(
         self, query: str, *, scope: MemoryMetadata | None, **options: Unpack[RecallOptions]
-    ) -> Recalled:
+    ) -> RecallResult:
         """Return the items of the store that answer *query*, as `recall` does, in any mode.
 
         They are as the store has them. Of items that are new to the index, more than a hundred at
@@ -185,9 +185,9 @@ def _covers(scope: _Owner, owner: _Owner) -> bool:
     return all(asked is None or asked == has for asked, has in zip(scope, owner, strict=True))
 
 
-def _as_stored(found: Recalled, there: dict[str, MemoryItem]) -> Recalled:
+def _as_stored(found: RecallResult, there: dict[str, MemoryItem]) -> RecallResult:
     """Return the same answer with the store's items: the index counts versions of its own."""
-    return Recalled(
+    return RecallResult(
         (
             replace(
                 hit,

@@ -9,7 +9,7 @@ from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.model.query import Query
 from orbiter.memory.recall._candidates import gather, nearest
-from orbiter.memory.recall._explanation import Reason, Why, reasons
+from orbiter.memory.recall._explanation import Explanation, Reason, reasons
 from orbiter.memory.recall._features import UNRELATED, has_evidence, standardise
 from orbiter.memory.recall._order import LOOKED_AT, order
 from orbiter.memory.recall._pool import is_talk
@@ -102,14 +102,14 @@ async def by_meaning(store: MemoryStore, asked: Asked) -> Weighed:
         for place, item in enumerate(items)
     ]
 
-    def why(one: Scored) -> Why:
+    def why(one: Scored) -> Explanation:
         texts = {
             "meaning": means(cosines[one.place], strength=strengths[one.place]),
             "recency": is_recent(one.item),
             "importance": is_important(),
         }
         found = [Reason(part, points, texts[part]) for part, points in one.points.items()]
-        return Why(sorted(found, key=lambda reason: -abs(reason.points)))
+        return Explanation(sorted(found, key=lambda reason: -abs(reason.points)))
 
     best_first = sorted(scored, key=lambda one: -one.score)
     floods = await apart(is_much_text(items), floods_in, items)
@@ -131,7 +131,7 @@ async def by_time(store: MemoryStore, asked: Asked) -> Weighed:
         question,
         told,
         scored,
-        lambda one: Why([Reason("recency", one.score, is_recent(one.item))]),
+        lambda one: Explanation([Reason("recency", one.score, is_recent(one.item))]),
         floods=await apart(is_much_text(found), floods_in, found),
     )
 

@@ -12,7 +12,7 @@ from orbiter.memory.model.protocols import MemoryStore, VectorStore
 from orbiter.memory.model.query import SCOPE_FIELDS, Query, check_instant, check_size
 from orbiter.memory.model.trust import Trust, read_trust, trusted
 from orbiter.memory.recall._dedupe_query import both
-from orbiter.memory.recall._hits import Recalled
+from orbiter.memory.recall._hits import RecallResult
 from orbiter.memory.recall._mode_search import Asked, by_all, by_meaning, by_time
 from orbiter.memory.recall._modes import RecallMode, check_mode, check_store
 from orbiter.memory.recall._query_analysis import shortened
@@ -65,7 +65,7 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     importance_weight: float = 0.0,
     now: datetime | None = None,
     min_trust: Trust | str | int | None = None,
-) -> Recalled:
+) -> RecallResult:
     """Return at most *k* items of *store* that answer *query*, best first, with reasons.
 
     *scope* says whose memories: what it names must be equal; `None` is the whole store. The other
@@ -106,7 +106,7 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     Query(query)
     moment = datetime.now(UTC) if now is None else check_instant("now", now)
     if not k or not (tokens(shortened(query)) or mode == "recent"):
-        return Recalled(mode=mode, question="asks for nothing")
+        return RecallResult(mode=mode, question="asks for nothing")
     check_store(store, mode)
     asked = Asked(
         query,

@@ -6,9 +6,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.recall._explanation import Why, passage_of
+from orbiter.memory.recall._explanation import Explanation, passage_of
 from orbiter.memory.recall._features import terms_of
-from orbiter.memory.recall._hits import Hit, LeftOut, LeftOutReason, Recalled
+from orbiter.memory.recall._hits import Excluded, ExcludedReason, Hit, RecallResult
 from orbiter.memory.recall._modes import RecallMode
 from orbiter.memory.recall._query_analysis import Question
 from orbiter.memory.recall._scoring import Scored, without_repeats
@@ -31,7 +31,7 @@ class Weighed(NamedTuple):
     """How the question was read."""
     scored: Sequence[Scored]
     """Best first."""
-    why: Callable[[Scored], Why]
+    why: Callable[[Scored], Explanation]
     has_evidence: Callable[[Scored], bool] = lambda _: True
     floods: Floods = Floods()
     """Which of them are copies of each other, and which differ in their numbers alone."""
@@ -41,11 +41,11 @@ class Weighed(NamedTuple):
     """When it is asked, for what is told of that."""
 
 
-def choose(weighed: Weighed, *, k: int, mode: RecallMode, explain: bool) -> Recalled:
+def choose(weighed: Weighed, *, k: int, mode: RecallMode, explain: bool) -> RecallResult:
     """Return the best *k* hits of the candidates; with *explain*, also what is left out."""
     worthy = [one for one in weighed.scored if weighed.has_evidence(one)]
     chosen = _distinct(worthy, k, weighed.floods)
-    return Recalled(
+    return RecallResult(
         (
             Hit(
                 one.item,
@@ -78,13 +78,13 @@ def _passage(weighed: Weighed, item: MemoryItem) -> str:
 
 def _left_out(
     weighed: Weighed, worthy: Sequence[Scored], chosen: Sequence[tuple[Scored, list[MemoryItem]]]
-) -> tuple[LeftOut, ...]:
+) -> tuple[Excluded, ...]:
     hits = {one.item.id for one, _ in chosen}
-    reasons: dict[str, LeftOutReason] = {one.item.id: "rank" for one in worthy}
+    reasons: dict[str, ExcludedReason] = {one.item.id: "rank" for one in worthy}
     reasons |= {item.id: "repeat" for _, repeats in chosen for item in repeats}
     others = [one for one in weighed.scored if one.item.id not in hits]
     return tuple(
-        LeftOut(one.item, one.score, reasons.get(one.item.id, "no evidence"), weighed.why(one))
+        Excluded(one.item, one.score, reasons.get(one.item.id, "no evidence"), weighed.why(one))
         for one in others[:MOST_LEFT_OUT]
     )
 

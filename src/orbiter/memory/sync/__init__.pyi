@@ -10,10 +10,10 @@ from typing import IO, Any, Literal, Self
 
 from orbiter.memory import agent, episodic, extraction
 from orbiter.memory.agent import MemoryEvent
-from orbiter.memory.agent.eviction import Evicted
+from orbiter.memory.agent.eviction import EvictionResult
 from orbiter.memory.agent.facts import Source
 from orbiter.memory.agent.inputs import Given
-from orbiter.memory.agent.results import Forgotten, Page, ScopeStats
+from orbiter.memory.agent.results import ForgetResult, Page, ScopeStats
 from orbiter.memory.backends.postgres.store import PostgresMemoryStore
 from orbiter.memory.backends.redis.store import RedisMemoryStore
 from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
@@ -39,7 +39,7 @@ from orbiter.memory.model.reports import (
     Verification,
 )
 from orbiter.memory.model.trust import Trust
-from orbiter.memory.recall import Recalled, RecallMode
+from orbiter.memory.recall import RecallMode, RecallResult
 from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.sync._background_loop import run as run
 from orbiter.memory.sync._facade import Blocking
@@ -48,8 +48,8 @@ from orbiter.memory.tasks.progress import Progress
 from orbiter.memory.text.pii import PIIHook
 from orbiter.memory.transfer._migrate import Migration
 from orbiter.memory.transfer.io.file_limits import Limits
-from orbiter.memory.transfer.native import Exported
-from orbiter.memory.transfer.report import Imported
+from orbiter.memory.transfer.native import ExportResult
+from orbiter.memory.transfer.report import ImportResult
 
 __all__ = [
     "AgentMemory",
@@ -254,7 +254,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         importance_weight: float = 0.0,
         min_trust: Trust | str | None = None,
         explain: bool = False,
-    ) -> Recalled:
+    ) -> RecallResult:
         """Return at most *k* memories that answer *query*, best first, each with the reasons why.
 
         *mode* is `hybrid`, `words`, `meaning` or `recent`, the newest first. *since* and *until*
@@ -297,7 +297,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         everything: bool = False,
         dry_run: bool = False,
         progress: Progress | None = None,
-    ) -> Forgotten:
+    ) -> ForgetResult:
         """Forget one memory, or all that match the filters; return what.
 
         `restore` brings it back. *query* is a text that it holds. Without any filter,
@@ -350,11 +350,11 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         format: Format | None = None,
     ) -> builtins.list[MemoryItem]:
         """Remember one or several things; *metadata* goes to `metadata.extra`."""
-    def search(self, query: str, *, limit: int = 10, filters: Where | None = None) -> Recalled:
+    def search(self, query: str, *, limit: int = 10, filters: Where | None = None) -> RecallResult:
         """Recall; *filters* are `where`."""
     def get_all(self, *, limit: int = 100, filters: Where | None = None) -> Page:
         """List what is remembered, newest first; *filters* are `where`."""
-    def delete(self, memory_id: str) -> Forgotten:
+    def delete(self, memory_id: str) -> ForgetResult:
         """Forget one memory."""
     @property
     def facts(self) -> Facts:
@@ -373,7 +373,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         half_life_hours: float = ...,
         dry_run: bool = False,
         progress: Progress | None = None,
-    ) -> Evicted:
+    ) -> EvictionResult:
         """Forget what is worth least until the scope keeps its budget; return what, and why.
 
         The worth of a memory is its importance, halved every *half_life_hours*. What has the
@@ -391,7 +391,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         """
     def quarantine(
         self, source: str, *, dry_run: bool = False, progress: Progress | None = None
-    ) -> Forgotten:
+    ) -> ForgetResult:
         """Hide everything that came from *source*, such as `web:example.com`, or all of `web`.
 
         `release` brings back what was hidden, `undo` removes what it did for good reasons.
@@ -409,7 +409,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         since: datetime | None = None,
         dry_run: bool = False,
         progress: Progress | None = None,
-    ) -> Forgotten:
+    ) -> ForgetResult:
         """Take back everything that *source* added or changed, or did so *since* then.
 
         What it added is forgotten, what it changed is again what it was before. *progress* is
@@ -573,8 +573,8 @@ class Facts(Blocking[agent.Facts]):
 class FactsView(Blocking[agent.FactsView]):
     """What is true in one scope, to be read.
 
-    With *known_at* it is read as it was known then, and later changes are not seen. *by* is who
-    acts, *clock* tells the time.
+    With *known_at* it is read as it was known then, and later changes are not seen. *clock*
+    tells the time.
     """
 
     @property
@@ -631,7 +631,7 @@ class PastMemory(Blocking[agent.PastMemory]):
         """Yield all that was remembered, newest first."""
     def recall(
         self, query: str, *, k: int = 10, memory_type: str | None = None, where: Where | None = None
-    ) -> Recalled:
+    ) -> RecallResult:
         """Return at most *k* memories of then that answer *query* by their words, best first.
 
         The newest 5,000 of the scope are looked at, and indexed for this one answer.
@@ -795,7 +795,7 @@ class LongTermMemory(Blocking[extraction.LongTermMemory]):
         """Make a draft a fact that is known from now on."""
     def discard(self, fact_id: str) -> FactMemory:
         """Turn a draft down."""
-    def recall(self, query: str, *, k: int = 10) -> Recalled:
+    def recall(self, query: str, *, k: int = 10) -> RecallResult:
         """Return at most *k* memories that answer *query*, facts among them, best first."""
 
 class MemoryOrchestrator(Blocking[extraction.MemoryOrchestrator]):
@@ -857,7 +857,7 @@ def import_file(
     owner: str | None = None,
     progress: Callable[[int, int], None] | None = None,
     limits: Limits | None = None,
-) -> Imported:
+) -> ImportResult:
     """Store what the file, folder or archive at *path* holds as memories of the handle's scope.
 
     *format* is one of `FORMATS`; `auto` looks at the file. *owner* says whose memories are taken
@@ -874,7 +874,7 @@ def export_file(
     *,
     format: str = ...,
     progress: Callable[[int, int], None] | None = None,
-) -> Exported:
+) -> ExportResult:
     """Write the handle's memories to a new file, which appears when it is complete.
 
     `jsonl` holds everything, earlier versions and forgotten memories included, and comes back

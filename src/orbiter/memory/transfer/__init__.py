@@ -6,20 +6,21 @@ Everything is loaded on first use: most programs move their data once.
 from typing import TYPE_CHECKING
 
 from orbiter.memory._lazy import lazy_names
+from orbiter.memory.deprecation import old_names
 
 if TYPE_CHECKING:
     from orbiter.memory.transfer._migrate import Migration, migrate
     from orbiter.memory.transfer.files import WRITTEN, export_file, import_file
     from orbiter.memory.transfer.formats.registry import FORMATS
     from orbiter.memory.transfer.io.file_limits import Limits
-    from orbiter.memory.transfer.native import Exported, export_records, import_records
-    from orbiter.memory.transfer.report import Imported, Problem
+    from orbiter.memory.transfer.native import ExportResult, export_records, import_records
+    from orbiter.memory.transfer.report import ImportResult, Problem
 
 __all__ = [
     "FORMATS",
     "WRITTEN",
-    "Exported",
-    "Imported",
+    "ExportResult",
+    "ImportResult",
     "Limits",
     "Migration",
     "Problem",
@@ -30,13 +31,13 @@ __all__ = [
     "migrate",
 ]
 
-__getattr__, __dir__ = lazy_names(
+_load_name, __dir__ = lazy_names(
     __name__,
     {
         "FORMATS": "formats.registry",
         "WRITTEN": "files",
-        "Exported": "native",
-        "Imported": "report",
+        "ExportResult": "native",
+        "ImportResult": "report",
         "Limits": "io.file_limits",
         "Migration": "_migrate",
         "Problem": "report",
@@ -47,3 +48,4 @@ __getattr__, __dir__ = lazy_names(
         "migrate": "_migrate",
     },
 )
+__getattr__ = old_names(__name__, _load_name)

@@ -26,11 +26,11 @@ from orbiter.memory.transfer.io.file_thread import FileThread
 from orbiter.memory.transfer.io.open_source import open_source
 from orbiter.memory.transfer.native import MovableStore, is_native, take_in
 from orbiter.memory.transfer.reader import IMPORTED, Reader, ReadItem
-from orbiter.memory.transfer.report import Imported, Report
+from orbiter.memory.transfer.report import ImportResult, Report
 
 if TYPE_CHECKING:
     from orbiter.memory.agent.chat_service import ScopeSession
-    from orbiter.memory.transfer.native import Exported
+    from orbiter.memory.transfer.native import ExportResult
     from orbiter.memory.transfer.untrusted_native import Sender, UntrustedImport
 __all__ = ["Elsewhere", "check_path", "import_into", "session_for"]
 
@@ -48,7 +48,7 @@ async def import_into(  # noqa: PLR0913 - what a file is, and whose
     limits: Limits | None = None,
     changed: Changed | None = None,
     sender: "Sender | None" = None,
-) -> Imported:
+) -> ImportResult:
     """Store what the file, folder or archive at *path* holds as memories of *scope*.
 
     *owner* says whose memories are taken of a file that holds those of several. Importing the same
@@ -230,7 +230,7 @@ class Elsewhere(Protocol):
         format: str,
         owner: str | None,
         progress: Callable[[int, int], None] | None,
-    ) -> "Imported":
+    ) -> "ImportResult":
         """Send the file, and return what became of it."""
         ...
 
@@ -240,7 +240,7 @@ class Elsewhere(Protocol):
         *,
         format: str,
         progress: Callable[[int, int], None] | None,
-    ) -> "Exported":
+    ) -> "ExportResult":
         """Write what the server sends."""
         ...
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
-from orbiter.memory.backends.registry import store_at
+from orbiter.memory.backends.registry import open_store
 from orbiter.memory.errors import AccessError, QueryError, StorageError
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.protocols import VersionedStore
@@ -287,7 +287,7 @@ def _stores(source_url: str, target_url: str) -> "tuple[_Store, _Store]":
             raise QueryError(
                 "`memory://` is gone with this process, so nothing can be moved from or to it"
             )
-    source, target = store_at(source_url), store_at(target_url)
+    source, target = open_store(source_url), open_store(target_url)
     path = getattr(source, "db_path", None)
     if path is not None and not Path(path).is_file():
         raise StorageError(f"there is no `{path}` to be moved")
@@ -323,7 +323,7 @@ def _check_different(source_url: str, target_url: str) -> None:
 
 def _identity(url: str) -> object:
     """Return what is the same of two addresses of one store, however they are written."""
-    path = getattr(store_at(url), "db_path", None)
+    path = getattr(open_store(url), "db_path", None)
     if path is not None:
         return os.path.realpath(path)
     parts = urlsplit(url)
@@ -343,7 +343,7 @@ def _identity(url: str) -> object:
 
 def _is_one_file(source_url: str, target_url: str) -> bool:
     """Tell whether both are names of one file, which may have several."""
-    paths = [getattr(store_at(url), "db_path", None) for url in (source_url, target_url)]
+    paths = [getattr(open_store(url), "db_path", None) for url in (source_url, target_url)]
     if None in paths or not all(Path(path).exists() for path in paths):  # type: ignore[arg-type]  # no `None`
         return False
     return Path(paths[0]).samefile(paths[1])  # type: ignore[arg-type]  # the same

@@ -12,8 +12,8 @@ from orbiter.memory.transfer._import import Elsewhere, check_path, import_into, 
 from orbiter.memory.transfer.export_formats import AUTO, WRITERS, format_for
 from orbiter.memory.transfer.formats.registry import NATIVE
 from orbiter.memory.transfer.io.file_limits import Limits
-from orbiter.memory.transfer.native import Exported, MovableStore, export_records
-from orbiter.memory.transfer.report import Imported
+from orbiter.memory.transfer.native import ExportResult, MovableStore, export_records
+from orbiter.memory.transfer.report import ImportResult
 
 if TYPE_CHECKING:
     from orbiter.memory.transfer.untrusted_native import Sender
@@ -32,7 +32,7 @@ async def import_file(
     owner: str | None = None,
     progress: Callable[[int, int], None] | None = None,
     limits: Limits | None = None,
-) -> Imported:
+) -> ImportResult:
     """Store what the file, folder or archive at *path* holds as memories of the handle's scope.
 
     *format* is one of `FORMATS`; `auto` looks at the file. *owner* says whose memories are taken
@@ -63,7 +63,7 @@ async def import_sent(
     progress: Callable[[int, int], None] | None = None,
     limits: Limits | None = None,
     sender: "Sender | None" = None,
-) -> Imported:
+) -> ImportResult:
     """Do what `import_file` does, here; a file of ours may be from a *sender* who may little."""
     session = session_for(handle, call="import_file")
     return await import_into(
@@ -85,7 +85,7 @@ async def export_file(
     *,
     format: str = AUTO,
     progress: Callable[[int, int], None] | None = None,
-) -> Exported:
+) -> ExportResult:
     """Write the handle's memories to a new file, which appears when it is complete.
 
     `jsonl` holds everything, earlier versions and forgotten memories included, and comes back
@@ -128,4 +128,4 @@ async def export_file(
     await WRITERS[format](cast("RecordStore", store), own, path, tell)
     if progress is not None:
         progress(written, written)  # what is left out will not come any more
-    return Exported(written, 0, "", path)
+    return ExportResult(written, 0, "", path)

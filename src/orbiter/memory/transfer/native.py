@@ -28,12 +28,12 @@ from orbiter.memory.transfer.io.file_limits import Limits
 from orbiter.memory.transfer.io.file_thread import iterate_in_thread
 from orbiter.memory.transfer.io.open_source import Tally
 from orbiter.memory.transfer.io.output_file import new_file
-from orbiter.memory.transfer.report import Imported, Problem
+from orbiter.memory.transfer.report import ImportResult, Problem
 
 __all__ = [
     "FORMAT",
     "FORMAT_VERSION",
-    "Exported",
+    "ExportResult",
     "MovableStore",
     "RecordRewriter",
     "export_records",
@@ -99,7 +99,7 @@ class RecordRewriter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportResult:
     """What was written."""
 
     records: int
@@ -155,7 +155,7 @@ async def export_records(
     embedding_model: Embeddings | None = None,
     total: int = 0,
     progress: Progress | None = None,
-) -> Exported:
+) -> ExportResult:
     """Write all that *store* holds, or what matches *metadata*, with every version.
 
     *target* is a new file, which appears under its name when it is complete and is for its owner
@@ -176,7 +176,7 @@ async def export_records(
             if progress is not None:
                 progress(writer.records, max(total, writer.records))
         digest = writer.end()
-    return Exported(writer.records, versions, digest, path)
+    return ExportResult(writer.records, versions, digest, path)
 
 
 class _Writer:
@@ -272,7 +272,7 @@ async def import_records(
     progress: Progress | None = None,
     overwrite: bool = False,
     limits: Limits | None = None,
-) -> Imported:
+) -> ImportResult:
     """Put what `export_records` wrote into *store*, exactly as it was.
 
     It may be repeated: what is there already, exactly so, is left alone, and what the file knows
@@ -300,7 +300,7 @@ async def take_in(
     overwrite: bool = False,
     limits: Limits | None = None,
     rewriter: RecordRewriter | None = None,
-) -> Imported:
+) -> ImportResult:
     """Do what `import_records` does; with a *rewriter*, a file's ids and names are not believed."""
     path = _path(source)
     expected = seen = stored = 0
@@ -320,7 +320,7 @@ async def take_in(
             seen += len(page)
             if progress is not None:
                 progress(seen, max(expected, seen))
-    return Imported(
+    return ImportResult(
         format="jsonl",
         found=seen,
         stored=stored,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-__all__ = ["Imported", "Problem", "Report"]
+__all__ = ["ImportResult", "Problem", "Report"]
 
 _MOST_PROBLEMS = 100
 _SHOWN = 5
@@ -21,7 +21,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
+class ImportResult:
     """What became of a file: `found` is all that follows it, together."""
 
     format: str
@@ -58,7 +58,7 @@ class Imported:
 
 @dataclass(slots=True)
 class Report:
-    """An `Imported` in the making; the reader complains from a thread of its own."""
+    """An `ImportResult` in the making; the reader complains from a thread of its own."""
 
     found: int = 0
     stored: int = 0
@@ -81,9 +81,9 @@ class Report:
         if len(self._problems) < _MOST_PROBLEMS:
             self._problems.append(problem)
 
-    def finished(self) -> Imported:
+    def finished(self) -> ImportResult:
         """Return what was counted."""
-        return Imported(
+        return ImportResult(
             format=", ".join(dict.fromkeys(self.formats)),
             found=self.found,
             stored=self.stored,

@@ -34,10 +34,10 @@ from orbiter.memory.wire.codecs import (
 )
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent.results import Forgotten, Page
+    from orbiter.memory.agent.results import ForgetResult, Page
     from orbiter.memory.context import Context
     from orbiter.memory.model.facts import FactEntry, FactSpan
-    from orbiter.memory.recall import Hit, LeftOut, Recalled
+    from orbiter.memory.recall import Excluded, Hit, RecallResult
 
 __all__ = [
     "AUDIT_ENTRY",
@@ -84,14 +84,17 @@ def object_schema(title: str, /, **properties: dict[str, Any]) -> dict[str, Any]
     return {"type": "object", "title": title, "required": required, "properties": properties}
 
 
-def record(module: str, name: str) -> Codec[Any]:
-    """Return the codec of the dataclass *name* of the module `orbiter.memory.` *module*."""
+def record(module: str, name: str, *, title: str | None = None) -> Codec[Any]:
+    """Return the codec of the dataclass *name* of the module `orbiter.memory.` *module*.
+
+    Its schema is called *title*, where that is not the name: clients know it by the old one.
+    """
 
     def found() -> type[Any]:
         kind: type[Any] = getattr(import_module(f"orbiter.memory.{module}"), name)
         return kind
 
-    return _lazy(lambda: _of_dataclass(found()))
+    return _lazy(lambda: _of_dataclass(found(), title))
 
 
 def _lazy(make: Callable[[], Codec[Any]]) -> Codec[Any]:
@@ -103,7 +106,7 @@ def _lazy(make: Callable[[], Codec[Any]]) -> Codec[Any]:
     )
 
 
-def _of_dataclass(kind: type[Any]) -> Codec[Any]:
+def _of_dataclass(kind: type[Any], title: str | None = None) -> Codec[Any]:
     """Return the codec of a dataclass: an object with all its fields."""
     module = import_module(kind.__module__)
     hints = get_type_hints(kind, vars(module))
@@ -128,7 +131,7 @@ def _of_dataclass(kind: type[Any]) -> Codec[Any]:
         properties = {name: codec.schema() for name, codec in codecs.items()}
         return {
             "type": "object",
-            "title": kind.__name__,
+            "title": title or kind.__name__,
             "required": list(codecs),
             "properties": properties,
         }
@@ -190,7 +193,7 @@ STORE_STATS = record("model.reports", "StoreStats")
 VERIFICATION = record("model.reports", "Verification")
 SCOPE_STATS = record("agent.results", "ScopeStats")
 EVENT = record("agent.results", "MemoryEvent")
-EVICTED = record("agent.eviction", "Evicted")
+EVICTED = record("agent.eviction", "EvictionResult", title="Evicted")
 ERASURE = record("model.reports", "Erasure")
 AUDIT_ENTRY = record("model.audit", "AuditEntry")
 AUDIT_VERIFICATION = record("model.audit", "AuditVerification")
@@ -215,14 +218,14 @@ PAGE: Codec["Page"] = Codec(
 )
 
 
-def _load_forgotten(value: Any) -> "Forgotten":
-    from orbiter.memory.agent.results import Forgotten  # noqa: PLC0415 - on first use
+def _load_forgotten(value: Any) -> "ForgetResult":
+    from orbiter.memory.agent.results import ForgetResult  # noqa: PLC0415 - on first use
 
     given = must_be_object(value)
-    return Forgotten(tuple(_ITEMS.load(given["items"])), given["dry_run"])
+    return ForgetResult(tuple(_ITEMS.load(given["items"])), given["dry_run"])
 
 
-FORGOTTEN: Codec["Forgotten"] = Codec(
+FORGOTTEN: Codec["ForgetResult"] = Codec(
     lambda gone: {"items": _ITEMS.dump(list(gone.items)), "dry_run": gone.dry_run},
     _load_forgotten,
     lambda: object_schema("Forgotten", items=_ITEMS.schema(), dry_run={"type": "boolean"}),
@@ -270,7 +273,7 @@ def _dump_hit(hit: "Hit") -> dict[str, Any]:
 
 
 def _load_hit(value: Any) -> "Hit":
-    from orbiter.memory.recall import Hit, Why  # noqa: PLC0415 - as writing needs none of it
+    from orbiter.memory.recall import Explanation, Hit  # noqa: PLC0415 - as writing needs none of it
 
     given = must_be_object(value)
     item = ITEM.load(given["item"])
@@ -278,7 +281,7 @@ def _load_hit(value: Any) -> "Hit":
     return Hit(
         item,
         given["score"],
-        Why(_REASONS.load(given["why"])),
+        Explanation(_REASONS.load(given["why"])),
         tuple(_ITEMS.load(given["repeats"])),
         given["passage"],
         None if span is None else load_span(span, item),
@@ -298,7 +301,7 @@ def _hit_schema() -> dict[str, Any]:
     )
 
 
-def _dump_left_out(one: "LeftOut") -> dict[str, Any]:
+def _dump_left_out(one: "Excluded") -> dict[str, Any]:
     return {
         "item": ITEM.dump(one.item),
         "score": one.score,
@@ -308,12 +311,12 @@ def _dump_left_out(one: "LeftOut") -> dict[str, Any]:
     }
 
 
-def _load_left_out(value: Any) -> "LeftOut":
-    from orbiter.memory.recall import LeftOut, Why  # noqa: PLC0415 - as above
+def _load_left_out(value: Any) -> "Excluded":
+    from orbiter.memory.recall import Excluded, Explanation  # noqa: PLC0415 - as above
 
     given = must_be_object(value)
-    why = Why(_REASONS.load(given["why"]))
-    return LeftOut(ITEM.load(given["item"]), given["score"], given["reason"], why)
+    why = Explanation(_REASONS.load(given["why"]))
+    return Excluded(ITEM.load(given["item"]), given["score"], given["reason"], why)
 
 
 def _left_out_schema() -> dict[str, Any]:
@@ -327,7 +330,7 @@ def _left_out_schema() -> dict[str, Any]:
     )
 
 
-def _dump_recalled(found: "Recalled") -> dict[str, Any]:
+def _dump_recalled(found: "RecallResult") -> dict[str, Any]:
     return {
         "hits": [_dump_hit(hit) for hit in found],
         "mode": found.mode,
@@ -337,11 +340,11 @@ def _dump_recalled(found: "Recalled") -> dict[str, Any]:
     }
 
 
-def _load_recalled(value: Any) -> "Recalled":
-    from orbiter.memory.recall import Recalled  # noqa: PLC0415 - as above
+def _load_recalled(value: Any) -> "RecallResult":
+    from orbiter.memory.recall import RecallResult  # noqa: PLC0415 - as above
 
     given = must_be_object(value)
-    return Recalled(
+    return RecallResult(
         [_load_hit(hit) for hit in given["hits"]],
         mode=given["mode"],
         considered=given["considered"],
@@ -361,7 +364,7 @@ def _recalled_schema() -> dict[str, Any]:
     )
 
 
-RECALLED: Codec["Recalled"] = Codec(_dump_recalled, _load_recalled, _recalled_schema)
+RECALLED: Codec["RecallResult"] = Codec(_dump_recalled, _load_recalled, _recalled_schema)
 
 
 # What a model is shown

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from orbiter.memory.agent import ScopedMemory
-    from orbiter.memory.agent.eviction import Evicted, Eviction
+    from orbiter.memory.agent.eviction import Eviction, EvictionResult
 
 __all__ = ["app"]
 
@@ -83,7 +83,9 @@ async def evict(
     return 0
 
 
-async def _told(memory: "ScopedMemory", found: "Evicted", *, are_gone: bool) -> "Mapping[str, str]":
+async def _told(
+    memory: "ScopedMemory", found: "EvictionResult", *, are_gone: bool
+) -> "Mapping[str, str]":
     """Return what each memory says, cut off where it is longer; of a call, which tools."""
     told = {each.id: shortened(one_line(each.text), _WIDE) for each in found}
     silent = [item_id for item_id, text in told.items() if not text]
@@ -95,7 +97,7 @@ async def _told(memory: "ScopedMemory", found: "Evicted", *, are_gone: bool) -> 
 
 
 def _print_evicted(
-    run: CommandContext, found: "Evicted", told: "Mapping[str, str]", *, dry_run: bool
+    run: CommandContext, found: "EvictionResult", told: "Mapping[str, str]", *, dry_run: bool
 ) -> None:
     def text(each: "Eviction") -> str:  # one that came after the question is told as it is
         return told.get(each.id) or shortened(one_line(each.text), _WIDE)

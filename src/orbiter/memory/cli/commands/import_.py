@@ -20,7 +20,7 @@ from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import counted, one_line
 
 if TYPE_CHECKING:
-    from orbiter.memory.transfer import Imported, Problem
+    from orbiter.memory.transfer import ImportResult, Problem
 
 __all__ = ["app"]
 
@@ -78,7 +78,7 @@ async def import_(
     from orbiter.memory.transfer import import_file  # noqa: PLC0415
 
     scope = run.target.scope()  # before anything else: a mistake in it must not make a file
-    done: list[tuple[str, Imported]] = []
+    done: list[tuple[str, ImportResult]] = []
     waiting = 0
     with _brought(paths, format) as (files, kind):
         is_new = is_missing(run.unopened(meaning=False))
@@ -137,7 +137,7 @@ def _is_note(problem: "Problem") -> bool:
     return problem.why.endswith("; not taken")
 
 
-def _tell(run: CommandContext, done: "Sequence[tuple[str, Imported]]") -> None:
+def _tell(run: CommandContext, done: "Sequence[tuple[str, ImportResult]]") -> None:
     if run.out.is_json:
         if done:
             run.out.data(_json(done))
@@ -160,7 +160,7 @@ def _tell(run: CommandContext, done: "Sequence[tuple[str, Imported]]") -> None:
             )
 
 
-def _tell_problems(name: str, found: "Imported") -> None:
+def _tell_problems(name: str, found: "ImportResult") -> None:
     # What is wrong comes first: others of whom a file tells may be many.
     told = sorted(found.problems, key=_is_note)
     for problem in told[:_SHOWN]:
@@ -175,7 +175,7 @@ def _tell_problems(name: str, found: "Imported") -> None:
         say(f"{name}{counted(more, *what)}; `--json` has the first 100", kind=kind)
 
 
-def _json(done: "Sequence[tuple[str, Imported]]") -> dict[str, Any]:
+def _json(done: "Sequence[tuple[str, ImportResult]]") -> dict[str, Any]:
     """Return what became of all files together, and of each."""
     files = [{"path": path, **asdict(each), "problems": _problems(each)} for path, each in done]
     sums: Counter[str] = Counter()
@@ -190,7 +190,7 @@ def _json(done: "Sequence[tuple[str, Imported]]") -> dict[str, Any]:
     }
 
 
-def _problems(found: "Imported") -> list[dict[str, object]]:
+def _problems(found: "ImportResult") -> list[dict[str, object]]:
     return [
         {"place": each.place, "why": in_shell_words(each.why), "is_note": _is_note(each)}
         for each in found.problems

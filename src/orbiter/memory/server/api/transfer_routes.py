@@ -32,7 +32,7 @@ from orbiter.memory.server.api.requests import check_query
 from orbiter.memory.server.http.error_responses import HTTPProblem, problem_for
 from orbiter.memory.server.http.scopes import check_may, handle_of
 from orbiter.memory.server.http.state import principal_of, state_of
-from orbiter.memory.transfer import Imported, export_file
+from orbiter.memory.transfer import ImportResult, export_file
 from orbiter.memory.transfer.files import import_sent
 from orbiter.memory.transfer.untrusted_native import Sender
 
@@ -121,7 +121,7 @@ class _Reading:
 
     async def _run(
         self, handle: ScopedMemory, file: Path, format: str, owner: str | None
-    ) -> Imported:
+    ) -> ImportResult:
         try:
             by = handle._by  # noqa: SLF001 - who acts signs what is imported, too
             with acting_as(by):

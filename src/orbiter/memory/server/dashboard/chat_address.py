@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from orbiter.memory.conversation.tokens import TokenCounter
     from orbiter.memory.episodic.manager import ShortTermMemoryManager
     from orbiter.memory.model.trust import Trust
-    from orbiter.memory.recall import Recalled
+    from orbiter.memory.recall import RecallResult
 
 __all__ = [
     "Conversation",
@@ -42,7 +42,7 @@ class Watched:
 
     handle: ScopedMemory
     scope: MemoryMetadata
-    recalled: "Recalled | None" = field(default=None, init=False)
+    recalled: "RecallResult | None" = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._by = getattr(self.handle, "_by", None)
@@ -58,7 +58,7 @@ class Watched:
 
     async def recall(
         self, query: str, *, k: int, min_trust: "Trust | str | None" = None
-    ) -> "Recalled":
+    ) -> "RecallResult":
         """Return the memories that answer *query*, and keep them with what was left out."""
         self.recalled = await self.handle.recall(query, k=k, min_trust=min_trust, explain=True)
         return self.recalled

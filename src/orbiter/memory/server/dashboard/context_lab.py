@@ -16,7 +16,7 @@ from orbiter.memory.server.dashboard.page import Answer, Ask, Data, Pages, as_nu
 
 if TYPE_CHECKING:
     from orbiter.memory.context import Context, Dropped
-    from orbiter.memory.recall import Hit, Recalled
+    from orbiter.memory.recall import Hit, RecallResult
 
 __all__ = ["pages"]
 
@@ -184,7 +184,7 @@ async def _result(watched: Watched, chat: Chat, task: Task) -> Data:
     }
 
 
-def _offered(context: "Context", recalled: "Recalled", limit: int) -> "Sequence[Hit]":
+def _offered(context: "Context", recalled: "RecallResult", limit: int) -> "Sequence[Hit]":
     """Return the hits that wanted a place: those that the conversation does not say itself."""
     said = {item.id for item in context._items}  # noqa: SLF001 - what it holds, by id
     said |= {each.id for each in context.dropped if each.section == "conversation" and each.id}

@@ -12,7 +12,7 @@ from orbiter.memory.model.trust import SOURCE_KINDS, read_trust
 from orbiter.memory.server.dashboard.page import Answer, Ask, Data, Pages, as_number
 
 if TYPE_CHECKING:
-    from orbiter.memory.recall import Recalled, RecallMode, Why
+    from orbiter.memory.recall import Explanation, RecallMode, RecallResult
 
 __all__ = ["pages"]
 
@@ -151,7 +151,7 @@ async def _lane(
     }
 
 
-async def _recalled(handle: ScopedMemory, question: Question, mode: "RecallMode") -> "Recalled":
+async def _recalled(handle: ScopedMemory, question: Question, mode: "RecallMode") -> "RecallResult":
     return await handle.recall(
         question.query,
         k=question.k,
@@ -166,7 +166,7 @@ async def _recalled(handle: ScopedMemory, question: Question, mode: "RecallMode"
     )
 
 
-def points_for(why: "Why") -> float:
+def points_for(why: "Explanation") -> float:
     """Return what speaks for something, without what speaks against it."""
     return sum(max(reason.points, 0.0) for reason in why)
 

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from orbiter.memory.conversation.windows import whole_groups
+from orbiter.memory.conversation.windows import complete_tool_groups
 from orbiter.memory.messages import Format, to_messages, validate
 from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, ToolMemory
 from orbiter.memory.model.protocols import MemoryStore
@@ -104,6 +104,6 @@ class ConversationContract(Contract):
         for limit in (*range(12), 1000):
             found = await store.search(limit=limit, query=rng.choice(("", "", "a", "ok")))
             assert len(found) <= limit
-            assert whole_groups(found) == found
+            assert complete_tool_groups(found) == found
             for format in FORMATS:
                 assert validate(to_messages(found, format).messages, format) == []

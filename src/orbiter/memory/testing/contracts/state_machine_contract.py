@@ -14,7 +14,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from orbiter.memory.conversation.windows import whole_groups
+from orbiter.memory.conversation.windows import complete_tool_groups
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, new_id
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.model.query import Query
@@ -54,10 +54,12 @@ class Model:
             oldest_first.sort(key=lambda item: item.created_at)
         if self.capabilities.conversation and asked.memory_type is not None:
             about = Query(metadata=asked.metadata, fields=asked.fields)
-            oldest_first = whole_groups([item for item in oldest_first if about.matches(item)])
+            oldest_first = complete_tool_groups(
+                [item for item in oldest_first if about.matches(item)]
+            )
         found = [item for item in oldest_first if asked.matches(item)]
         if self.capabilities.conversation and asked.memory_type is None:
-            found = whole_groups(whole_groups(found)[-asked.limit or len(found) :])
+            found = complete_tool_groups(complete_tool_groups(found)[-asked.limit or len(found) :])
         found = found[-asked.limit :] if asked.limit else []
         return found if self.capabilities.order == "oldest" else found[::-1]
 
