@@ -122,10 +122,10 @@ def ours_on_broken(seed: int, score: Score) -> None:
 
 async def measure(cases: int) -> list[Score]:
     mine = [
-        Score("trim_to(budget)", is_ours=True),
+        Score("trim_to_budget(…)", is_ours=True),
         Score("ShortTermMemory.search(limit)", is_ours=True, has_budget=False),
     ]
-    broken = Score("trim_to(budget), broken histories", "all four providers", is_ours=True)
+    broken = Score("trim_to_budget(…), broken histories", "all four providers", is_ours=True)
     chains = [
         Score("langchain trim_messages, len", "defaults", has_budget=False),
         Score("langchain trim_messages, approximate", "defaults; counts chars / 4"),
