@@ -113,7 +113,7 @@ class Load:
 
 async def _arrivals(manager: ShortTermMemoryManager) -> list[str]:
     episodes: Any = manager._episodes
-    entries = await episodes._link.call(episodes, ("XRANGE", episodes._shared[2], "-", "+"))
+    entries = await episodes._connection.call(episodes, ("XRANGE", episodes._shared[2], "-", "+"))
     return [fields[b"id"].decode() for _, fields in entries]
 
 

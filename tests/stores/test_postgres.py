@@ -11,8 +11,8 @@ import pytest
 
 from orbiter.memory import HumanMemory, MemoryItem, MemoryMetadata, PostgresMemoryStore
 from orbiter.memory.backends.postgres import schema
-from orbiter.memory.backends.postgres.dialect import MOST_TEXT
-from orbiter.memory.backends.postgres.pool import Fate
+from orbiter.memory.backends.postgres.pool import OnceToken
+from orbiter.memory.backends.postgres.upsert import MOST_TEXT
 from orbiter.memory.errors import NotInitializedError
 
 ANN = MemoryMetadata(user_id="ann", extra={"k": 1e16})
@@ -128,13 +128,13 @@ async def test_tokens_of_old_transactions_are_forgotten(
     store: PostgresMemoryStore, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = "SELECT count(*) FROM memory_commits"
-    monkeypatch.setattr(Fate, "is_to_clean", False)  # the dice are left out of it
+    monkeypatch.setattr(OnceToken, "is_to_clean", False)  # the dice are left out of it
     await store.add_many([HumanMemory(content="one")])
     await _by_hand(postgres_dsn, "UPDATE memory_commits SET at = at - interval '2 hours'")
     await store.add_many([HumanMemory(content="two")])
     assert (await _by_hand(postgres_dsn, left))[0][0] == 2
 
-    monkeypatch.setattr(Fate, "is_to_clean", True)
+    monkeypatch.setattr(OnceToken, "is_to_clean", True)
     await store.add_many([HumanMemory(content="three")])
 
     assert (await _by_hand(postgres_dsn, left))[0][0] == 2

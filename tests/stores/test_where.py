@@ -11,7 +11,7 @@ from tests.stores.postgres_recall import role_dsn
 
 from orbiter.memory.backends.postgres import dialect
 from orbiter.memory.backends.postgres.store import PostgresMemoryStore
-from orbiter.memory.backends.postgres.where import PostgresWording
+from orbiter.memory.backends.postgres.where import PostgresWhereCompiler
 from orbiter.memory.backends.sql import operations
 from orbiter.memory.backends.sql.dialect import Args
 from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
@@ -173,7 +173,7 @@ def test_postgres_orders_text_by_its_bytes_whatever_the_locale() -> None:
     condition = parse_where({"content": {"$gt": "a"}, "$not": {"k": {"$lte": "b"}}})
     assert condition is not None
 
-    said = PostgresWording(args).say(condition)
+    said = PostgresWhereCompiler(args).say(condition)
 
     assert said.count('COLLATE "C" >') == 1
     assert said.count('COLLATE "C" <=') == 1

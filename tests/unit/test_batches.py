@@ -6,7 +6,7 @@ from tests.timing import HANG
 
 from orbiter.memory.backends import batches as _batches
 from orbiter.memory.backends.batches import Batches
-from orbiter.memory.backends.postgres.dialect import _rarest
+from orbiter.memory.backends.postgres.where import rarest_trigrams
 
 
 class Server:
@@ -160,7 +160,7 @@ async def test_who_is_cancelled_while_it_waits_is_cancelled_and_not_late() -> No
 
 
 def test_the_rarest_parts_are_few_different_and_in_order() -> None:
-    assert _rarest("the quick zebra") == ["the", "ick", "zeb"]
-    assert _rarest("bcdbcdbcdbcd") == ["bcd"]
-    assert _rarest("a b c %_") == []
-    assert _rarest("x" * 10**6) == ["xxx"]
+    assert rarest_trigrams("the quick zebra") == ["the", "ick", "zeb"]
+    assert rarest_trigrams("bcdbcdbcdbcd") == ["bcd"]
+    assert rarest_trigrams("a b c %_") == []
+    assert rarest_trigrams("x" * 10**6) == ["xxx"]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from orbiter.memory.backends.redis.commands import Script
-from orbiter.memory.backends.redis.connection import RedisLink
+from orbiter.memory.backends.redis.connection import RedisConnection
 from orbiter.memory.episodic.model import STAMP_LENGTH
 from orbiter.memory.episodic.protocol import PAGE, Episode, Found, Span
 from orbiter.memory.model.reports import Erasure
@@ -150,21 +150,21 @@ _SHARED = ("index", "expiry", "arrivals")
 class RedisEpisodes:
     """The episodes of one agent in one Redis."""
 
-    def __init__(self, link: RedisLink, agent_id: str) -> None:
-        self._link = link
-        tag = f"{{{agent_id}}}" if link.address.kind == "cluster" else agent_id
+    def __init__(self, connection: RedisConnection, agent_id: str) -> None:
+        self._connection = connection
+        tag = f"{{{agent_id}}}" if connection.address.kind == "cluster" else agent_id
         self._prefix = f"agent:{tag}:episodic:"
         self._shared = tuple(f"{self._prefix}{name}" for name in _SHARED)
 
     async def connect(self) -> None:
-        await self._link.call(self, ("EXISTS", self._shared[0]), within=CONNECT_WITHIN)
+        await self._connection.call(self, ("EXISTS", self._shared[0]), within=CONNECT_WITHIN)
 
     async def disconnect(self) -> None:
-        await self._link.leave(self)
+        await self._connection.leave(self)
 
     async def put(self, episode: Episode) -> None:
         told = f"{episode.id} {_score(episode.at)} {episode.ttl_ms} {episode.body}"
-        await self._link.call(self, _PUT.call(self._shared, (told,), is_shared=True))
+        await self._connection.call(self, _PUT.call(self._shared, (told,), is_shared=True))
 
     async def page(self, span: Span, *, limit: int, before: str | None) -> list[Found]:
         found: list[Found] = []
@@ -173,7 +173,7 @@ class RedisEpisodes:
             cursor = ("", "") if before is None else (self._prefix + before, _score_of(before))
             args: list[str | int] = [*_bounds(span), left - len(found), *cursor]
             run = _PAGE.call(self._shared[:2], args)
-            last, ids, bodies = map(bytes.decode, await self._link.call(self, run))
+            last, ids, bodies = map(bytes.decode, await self._connection.call(self, run))
             if ids:
                 found += await self._paired(ids.split("\x1e"), bodies.split("\x1e"))
             if not last:
@@ -183,21 +183,21 @@ class RedisEpisodes:
     async def _paired(self, ids: list[str], bodies: list[str]) -> list[Found]:
         if len(ids) != len(bodies):  # someone else wrote what is no JSON
             keys = (self._prefix + each for each in ids)
-            several = await self._link.call(self, ("MGET", *keys))
+            several = await self._connection.call(self, ("MGET", *keys))
             bodies = ["" if body is None else body.decode(errors="replace") for body in several]
         return [Found(*each) for each in zip(ids, bodies, strict=True)]
 
     async def count(self, span: Span) -> int:
-        return int(await self._link.call(self, _COUNT.call(self._shared[:2], _bounds(span))))
+        return int(await self._connection.call(self, _COUNT.call(self._shared[:2], _bounds(span))))
 
     async def remove(self, ids: Sequence[str]) -> None:
         for start in range(0, len(ids), 500):
             keys = [self._prefix + each for each in ids[start : start + 500]]
-            await self._link.call(self, _REMOVE.call([*self._shared, *keys], []))
+            await self._connection.call(self, _REMOVE.call([*self._shared, *keys], []))
 
     async def erase(self, patterns: Sequence[str]) -> Erasure:
         """Remove the keys of agents; those of other names under `agent:` are not touched."""
-        braces = ("{", "}") if self._link.address.kind == "cluster" else ("", "")
+        braces = ("{", "}") if self._connection.address.kind == "cluster" else ("", "")
         episodes = others = 0
         for pattern in patterns:
             agents = f"agent:{braces[0]}{_escaped(pattern)}{braces[1]}:episodic:"
@@ -205,7 +205,7 @@ class RedisEpisodes:
                 rf"agent:{re.escape(braces[0])}{_matching(pattern)}{re.escape(braces[1])}:episodic:"
             )
             groups: dict[str, list[str]] = {}
-            for raw in await self._link.keys(self, f"{agents}*"):
+            for raw in await self._connection.keys(self, f"{agents}*"):
                 key = raw.decode(errors="replace")
                 if found := is_ours.match(key):
                     groups.setdefault(found[0], []).append(key)
@@ -214,17 +214,19 @@ class RedisEpisodes:
                 others += len(named.intersection(several))
                 episodes += len(set(several) - named)
                 for start in range(0, len(several), 500):
-                    await self._link.call(self, ("UNLINK", *several[start : start + 500]))
+                    await self._connection.call(self, ("UNLINK", *several[start : start + 500]))
         return Erasure(episodes=episodes, keys=others)
 
     async def news(self, position: str | None) -> tuple[list[str], str]:
         arrivals = self._shared[2]
         if position is None:
-            newest = await self._link.call(self, ("XREVRANGE", arrivals, "+", "-", "COUNT", 1))
+            newest = await self._connection.call(
+                self, ("XREVRANGE", arrivals, "+", "-", "COUNT", 1)
+            )
             return [], newest[0][0].decode() if newest else "0-0"
-        block = self._link.block_ms
+        block = self._connection.block_ms
         where = ("STREAMS", arrivals, position)
-        found = await self._link.wait_for(
+        found = await self._connection.wait_for(
             self,
             ("XREAD", "COUNT", 500, "BLOCK", block, *where),
             glance=("XREAD", "COUNT", 500, *where),
@@ -234,7 +236,7 @@ class RedisEpisodes:
         # A list of pairs, or with RESP3 a mapping to a list of lists.
         entries = next(iter(found.values()))[0] if isinstance(found, dict) else found[0][1]
         keys = (self._prefix.encode() + fields[b"id"] for _, fields in entries)
-        bodies = await self._link.call(self, ("MGET", *keys))
+        bodies = await self._connection.call(self, ("MGET", *keys))
         return [body.decode() for body in bodies if body], entries[-1][0].decode()
 
 

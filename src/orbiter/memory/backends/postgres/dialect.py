@@ -1,20 +1,41 @@
 """SQL of Postgres for `sql/operations.py`: whole tables, and tables partitioned by user."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
 
-from orbiter.memory.backends.postgres.case_folding import folded
-from orbiter.memory.backends.postgres.conversation_locks import conversation_locks
-from orbiter.memory.backends.postgres.migration_2 import LOCKED
-from orbiter.memory.backends.postgres.not_expired import not_expired, over
+from orbiter.memory.backends.postgres.derived_tables import LOCKED
 from orbiter.memory.backends.postgres.record_writer import (
     PartitionedRecordWriter,
     PostgresRecordWriter,
 )
 from orbiter.memory.backends.postgres.schema import DIGEST, FOLDED, field
-from orbiter.memory.backends.postgres.where import PostgresWording
+from orbiter.memory.backends.postgres.upsert import (
+    CHANGED,
+    COLUMNS,
+    CREATED,
+    FOLD,
+    FOLD_APART,
+    GIVEN,
+    MOVED_TO,
+    USER_KEY,
+    VALUES,
+    bound_rows,
+    conversation_locks,
+    folded,
+    numbered,
+    or_update,
+    placed,
+    waves,
+)
+from orbiter.memory.backends.postgres.where import (
+    PostgresWhereCompiler,
+    is_expired,
+    like_pattern,
+    not_expired,
+    rarest_trigrams,
+)
 from orbiter.memory.backends.sql import operations
 from orbiter.memory.backends.sql.dialect import Args, Dialect, Filter, Rows, Statement, Steps
 from orbiter.memory.backends.sql.operations import fields_without_value
@@ -23,62 +44,10 @@ from orbiter.memory.errors import AccessError
 from orbiter.memory.model.filters import Condition
 from orbiter.memory.model.query import Order, Query
 
-__all__ = ["BATCH", "FEW", "MOST_TEXT", "PartitionedDialect", "PostgresDialect"]
-
-_COLUMNS = ", ".join(Row._fields)
-_VALUES = _COLUMNS.replace("metadata", "metadata::jsonb")
-_GIVEN = dict.fromkeys(Row._fields, "text")
-_GIVEN |= {"created_at": "timestamptz", "updated_at": "timestamptz"}
-"""What is bound for a row, and as what; its folded text comes last, if it has one."""
-_CHANGED = ("content", "memory_type", "status", "metadata", "extra_json", "updated_at")
+__all__ = ["FEW", "PartitionedDialect", "PostgresDialect"]
 
 FEW = 1500
 """Rows of a scope up to which reading them is cheaper than asking the trigrams."""
-
-BATCH = 2000
-"""Rows in one statement of `add_many`."""
-
-MOST_TEXT = 4 * 2**20
-"""Characters in one statement of `add_many`."""
-
-_LIVES = not_expired("m.")
-_NEXT = f"CASE WHEN m.deleted = 1 OR NOT {_LIVES} THEN <next> ELSE m.seq END"
-_MOVED_TO = _NEXT.replace("<next>", "nextval('memory_items_seq')")
-_CREATED = f"CASE WHEN {_LIVES} THEN m.created_at ELSE <given>.created_at END"
-# Rows are numbered in the order they were given and written in that of their ids: two batches
-# that lock the same rows then wait for each other, and never in a circle.
-_NUMBERED = (
-    "numbered AS MATERIALIZED (SELECT *, nextval('memory_items_seq') AS seq"
-    " FROM (SELECT * FROM given ORDER BY n) AS ordered)"
-)
-# Numbers come in the order in which they are asked for, rows in that of commits. Who holds the
-# lock of a conversation from before its number on until its commit makes the two the same.
-_IN_TURN = (
-    "held AS MATERIALIZED (SELECT pg_advisory_xact_lock(key) FROM unnest(<locks>::bigint[]) AS t"
-    " (key)), numbered AS MATERIALIZED (SELECT *, nextval('memory_items_seq') AS seq FROM (SELECT"
-    " given.* FROM given, (SELECT count(*) FROM held) AS h ORDER BY n) AS ordered)"
-)
-_UPDATE = (
-    ", ".join(f"{name} = excluded.{name}" for name in _CHANGED)
-    + ", deleted = 0, version = m.version + 1,"
-    f" created_at = {_CREATED.replace('<given>', 'excluded')},"
-    f" seq = {_NEXT.replace('<next>', 'excluded.seq')}"
-)
-_UNLESS_STORED = " WHERE m.deleted = 1 OR " + " OR ".join(
-    f"m.{name} IS DISTINCT FROM excluded.{name}" for name in _CHANGED
-)
-_FOLD = (
-    f", folding AS (INSERT INTO memory_folded (id, digest, folded) SELECT id, {DIGEST}, folded"
-    " FROM put JOIN given USING (id) WHERE folded IS NOT NULL ON CONFLICT (id)"
-    " DO UPDATE SET digest = excluded.digest, folded = excluded.folded)"
-)
-"""Writes the folded copies of what was put."""
-_FOLD_APART = (
-    f"INSERT INTO memory_folded (id, digest, folded) SELECT $1, {DIGEST}, $3"
-    " FROM (SELECT $2::text AS content) AS given ON CONFLICT (id)"
-    " DO UPDATE SET digest = excluded.digest, folded = excluded.folded"
-)
-_USER_KEY = "coalesce(metadata::jsonb->>'user_id', '')"
 
 
 class PostgresDialect(Dialect):
@@ -182,12 +151,12 @@ class PostgresDialect(Dialect):
     def counting(self, where: str) -> str:
         """Count all and take off what is over: the others are not looked at one by one."""
         counted = f"SELECT count(*) FROM memory_items WHERE {where}"
-        return f"SELECT ({counted}) - ({counted} AND {over()})"
+        return f"SELECT ({counted}) - ({counted} AND {is_expired()})"
 
     def sweep(self, count: int) -> Steps[int]:
         """Remove what nobody else is at, with the locks that making terms takes."""
         rows = yield Statement(
-            f"SELECT {self.owner}, id FROM memory_items WHERE {over()}"
+            f"SELECT {self.owner}, id FROM memory_items WHERE {is_expired()}"
             f" LIMIT {count} FOR UPDATE SKIP LOCKED"
         )
         return (yield from self._sweep(rows))
@@ -197,17 +166,17 @@ class PostgresDialect(Dialect):
             return 0
         args = Args(self)
         where = self.by_ids(args, [item_id for _, item_id in rows])
-        return (yield from self.purge(f"{where} AND {over()}", args))
+        return (yield from self.purge(f"{where} AND {is_expired()}", args))
 
     def fits(self, condition: Condition, args: Args) -> str:
         """Return what a filter states, in SQL."""
-        return PostgresWording(args).say(condition)
+        return PostgresWhereCompiler(args).compile(condition)
 
     # Text
 
     def contains(self, needle: str, args: Args) -> str:
         """Return a condition that looks for a folded copy only of texts beyond ASCII."""
-        pattern = args.bind(_pattern(needle))
+        pattern = args.bind(like_pattern(needle))
         return (
             f"({FOLDED} LIKE {pattern} OR octet_length(content) <> char_length(content) AND EXISTS"
             " (SELECT 1 FROM memory_folded AS f WHERE f.id = memory_items.id"
@@ -228,7 +197,7 @@ class PostgresDialect(Dialect):
         where = " AND ".join([*asked.scope, *asked.rest])
         columns = f"{self.columns}, {self.place}"
         plain, beside = "memory_items", "memory_folded"
-        chunks = _rarest(needle) if counted[0][0] > FEW else []
+        chunks = rarest_trigrams(needle) if counted[0][0] > FEW else []
         if chunks:
             # Fenced off by OFFSET: a plan made for any user would read all rows of this one, too.
             pattern = args.bind(f"%{'%'.join(chunks)}%")
@@ -259,7 +228,7 @@ class PostgresDialect(Dialect):
 
     def is_one(self, rows: Sequence[Row]) -> bool:
         """Tell whether one statement writes all of *rows*."""
-        return len(list(_waves(rows))) == 1
+        return len(list(waves(rows))) == 1
 
     def lock_conversations(self, rows: Sequence[Row]) -> Steps[None]:
         """Wait for one's turn in the conversations of *rows*, before anything else is locked."""
@@ -270,7 +239,7 @@ class PostgresDialect(Dialect):
             )
 
     def add_at_once(self, rows: Sequence[Row], *, again: bool) -> Steps[None]:
-        """Upsert *rows* as `queue` and `add_many` do, in one statement if `is_one` says so.
+        """Upsert *rows* like `lock_conversations` and `add_many`, in one statement if `is_one`.
 
         With *again*, they may have been written already: a row that is as wanted stays.
         """
@@ -282,7 +251,7 @@ class PostgresDialect(Dialect):
 
     def add_many(self, rows: Sequence[Row]) -> Steps[None]:
         """Upsert *rows* by the thousand; those of one id one after the other."""
-        for batch in _waves(rows):
+        for batch in waves(rows):
             yield from self._put(batch)
 
     def _put(
@@ -297,7 +266,7 @@ class PostgresDialect(Dialect):
         if fold and self._folds_apart:
             put = yield from self._write_rows(values, fold=False, again=again, locks=locks)
             texts = [(each[0], each[1], each[-1]) for each in values if each[-1] is not None]
-            yield Statement(_FOLD_APART, texts, many=True)
+            yield Statement(FOLD_APART, texts, many=True)
             return put
         return (yield from self._write_rows(values, fold=fold, again=again, locks=locks))
 
@@ -314,19 +283,19 @@ class PostgresDialect(Dialect):
     @cache  # noqa: B019 - there is one dialect of each kind, for as long as the process lives
     def _sql(self, *, many: bool, fold: bool, again: bool, in_turn: bool) -> str:
         if not many and not fold and not in_turn:
-            values = f"VALUES ({_placed(_GIVEN).replace('$5::text', '$5::text::jsonb')})"
+            values = f"VALUES ({placed(GIVEN).replace('$5::text', '$5::text::jsonb')})"
             return f"{self._insert(values, again=again)} RETURNING m.id, m.version"
-        given = _given(many=many, fold=fold)
-        put = self._insert(f"SELECT {_VALUES}, seq FROM numbered ORDER BY id", again=again)
+        given = bound_rows(many=many, fold=fold)
+        put = self._insert(f"SELECT {VALUES}, seq FROM numbered ORDER BY id", again=again)
         return (
-            f"WITH given AS ({given}), {_numbered(in_turn, fold)},"
+            f"WITH given AS ({given}), {numbered(in_turn, fold)},"
             f" put AS ({put} RETURNING m.id, m.version)"
-            f"{_FOLD if fold else ''} SELECT id, version FROM put"
+            f"{FOLD if fold else ''} SELECT id, version FROM put"
         )
 
     def _insert(self, source: str, *, again: bool) -> str:
-        columns = f"{_COLUMNS}, seq" if "seq" in source else _COLUMNS
-        return f"INSERT INTO memory_items AS m ({columns}) {source} {_or_update('id', again)}"
+        columns = f"{COLUMNS}, seq" if "seq" in source else COLUMNS
+        return f"INSERT INTO memory_items AS m ({columns}) {source} {or_update('id', again)}"
 
     def changes(self, sql: str, args: Sequence[Any]) -> Steps[int]:
         """Run a change and return how many rows it changed."""
@@ -386,7 +355,7 @@ class PartitionedDialect(PostgresDialect):
         """Lock ids before their rows, as every write does."""
         rows = yield Statement(
             "SELECT i.user_key, i.id FROM memory_ids AS i JOIN (SELECT id FROM memory_items"
-            f" WHERE {over()} LIMIT {count}) AS o ON o.id = i.id FOR UPDATE OF i SKIP LOCKED"
+            f" WHERE {is_expired()} LIMIT {count}) AS o ON o.id = i.id FOR UPDATE OF i SKIP LOCKED"
         )
         return (yield from self._sweep(rows))
 
@@ -438,15 +407,15 @@ class PartitionedDialect(PostgresDialect):
         # Whoever has an id keeps it locked until the row is written. An id of another user's is
         # left out here: the row has to move.
         return (
-            f"WITH given AS (SELECT *, {_USER_KEY} AS user_key"
-            f" FROM ({_given(many=many, fold=fold)}) AS given), {_numbered(in_turn, fold)},"
+            f"WITH given AS (SELECT *, {USER_KEY} AS user_key"
+            f" FROM ({bound_rows(many=many, fold=fold)}) AS given), {numbered(in_turn, fold)},"
             " own AS (INSERT INTO memory_ids AS i (id, user_key) SELECT id, user_key FROM given"
             " ORDER BY id ON CONFLICT (id) DO UPDATE SET user_key = i.user_key"
             " WHERE i.user_key = excluded.user_key RETURNING i.id),"
-            f" put AS (INSERT INTO memory_items AS m ({_COLUMNS}, seq, user_key)"
-            f" SELECT {_VALUES}, seq, user_key FROM numbered JOIN own USING (id) ORDER BY id"
-            f" {_or_update('user_key, id', again)} RETURNING m.id, m.version)"
-            f"{_FOLD if fold else ''} SELECT id, version FROM put"
+            f" put AS (INSERT INTO memory_items AS m ({COLUMNS}, seq, user_key)"
+            f" SELECT {VALUES}, seq, user_key FROM numbered JOIN own USING (id) ORDER BY id"
+            f" {or_update('user_key, id', again)} RETURNING m.id, m.version)"
+            f"{FOLD if fold else ''} SELECT id, version FROM put"
         )
 
     def is_one(self, rows: Sequence[Row]) -> bool:
@@ -464,7 +433,7 @@ class PartitionedDialect(PostgresDialect):
         if len(batch) > 1:
             elsewhere = yield Statement(
                 "SELECT 1 FROM unnest($1::text[], $2::text[]) AS given (id, metadata)"
-                f" JOIN memory_ids USING (id) WHERE user_key <> {_USER_KEY} LIMIT 1",
+                f" JOIN memory_ids USING (id) WHERE user_key <> {USER_KEY} LIMIT 1",
                 [[row.id for row in batch], [row.metadata for row in batch]],
             )
         # Rows that move take their turn among the others, so that all keep their order.
@@ -484,7 +453,7 @@ class PartitionedDialect(PostgresDialect):
     def _move(self, row: Row) -> Steps[Rows]:
         """Write a row whose id is another user's."""
         owner = yield Statement(
-            f"SELECT user_key, {_USER_KEY} FROM memory_ids, (SELECT $2::text AS metadata) AS given"
+            f"SELECT user_key, {USER_KEY} FROM memory_ids, (SELECT $2::text AS metadata) AS given"
             " WHERE id = $1 FOR UPDATE OF memory_ids",
             [row.id, row.metadata],
         )
@@ -494,91 +463,16 @@ class PartitionedDialect(PostgresDialect):
         if old == new:  # written already, by an attempt whose answer was lost
             return []
         yield Statement("UPDATE memory_ids SET user_key = $2 WHERE id = $1", [row.id, new])
-        changed = ", ".join(f"{name} = given.{name}" for name in _CHANGED)
+        changed = ", ".join(f"{name} = given.{name}" for name in CHANGED)
         changed = changed.replace("given.metadata", "given.metadata::jsonb")
         return (
             yield Statement(
-                f"WITH given AS ({_given(many=False, fold=True)}), put AS (UPDATE memory_items AS m"
-                f" SET {changed}, user_key = $10, deleted = 0, version = m.version + 1,"
-                f" created_at = {_CREATED.replace('<given>', 'given')},"
-                f" seq = {_MOVED_TO} FROM given WHERE m.user_key = $11 AND m.id = given.id"
-                f" RETURNING m.id, m.version){_FOLD} SELECT id, version FROM put",
+                f"WITH given AS ({bound_rows(many=False, fold=True)}),"
+                f" put AS (UPDATE memory_items AS m SET {changed}, user_key = $10, deleted = 0,"
+                " version = m.version + 1,"
+                f" created_at = {CREATED.replace('<given>', 'given')},"
+                f" seq = {MOVED_TO} FROM given WHERE m.user_key = $11 AND m.id = given.id"
+                f" RETURNING m.id, m.version){FOLD} SELECT id, version FROM put",
                 [*row, folded(row.content), new, old],
             )
         )
-
-
-def _numbered(in_turn: bool, fold: bool) -> str:  # noqa: FBT001
-    last = len(_GIVEN) + (2 if fold else 1)
-    return _IN_TURN.replace("<locks>", f"${last}") if in_turn else _NUMBERED
-
-
-def _or_update(key: str, again: bool) -> str:  # noqa: FBT001
-    return f"ON CONFLICT ({key}) DO UPDATE SET {_UPDATE}{_UNLESS_STORED if again else ''}"
-
-
-def _placed(given: dict[str, str], suffix: str = "") -> str:
-    return ", ".join(f"${n}::{kind}{suffix}" for n, kind in enumerate(given.values(), 1))
-
-
-def _given(*, many: bool, fold: bool) -> str:
-    """Return a SELECT of what is bound, with `n` for the order."""
-    given = {**_GIVEN, "folded": "text"} if fold else _GIVEN
-    if many:
-        names = ", ".join(given)
-        rows = f"unnest({_placed(given, '[]')}) WITH ORDINALITY AS given ({names}, n)"
-        return f"SELECT * FROM {rows}"
-    named = (f"${n}::{kind} AS {name}" for n, (name, kind) in enumerate(given.items(), 1))
-    return f"SELECT {', '.join(named)}, 1 AS n"
-
-
-_COMMON = "etaoinshrdlu "
-"""What English texts are made of, most frequent first."""
-
-
-def _rarest(needle: str, most: int = 3) -> list[str]:
-    """Return a few parts of *needle* that an index of trigrams can look up, in their order.
-
-    Each costs a walk through all rows that have it; three rare ones tell nearly as much as all.
-    """
-    needle = needle[:200]
-
-    def weight(start: int) -> int:
-        return sum(
-            13 - _COMMON.find(letter) for letter in needle[start : start + 3] if letter in _COMMON
-        )
-
-    starts = [n for n in range(len(needle) - 2) if needle[n : n + 3].isalnum()]
-    chosen: list[int] = []
-    for start in sorted({needle[n : n + 3]: n for n in reversed(starts)}.values(), key=weight):
-        if len(chosen) < most and all(abs(start - other) >= 3 for other in chosen):
-            chosen.append(start)
-    return [needle[start : start + 3] for start in sorted(chosen)]
-
-
-def _pattern(needle: str) -> str:
-    escaped = needle.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return f"%{escaped}%"
-
-
-def _waves(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    """Cut *rows* into batches in which no id comes twice, each id's rows in their order."""
-    for batch in _cut(rows):
-        pending = batch
-        while pending:
-            wave: dict[str, Row] = {}
-            pending = [row for row in pending if wave.setdefault(row.id, row) is not row]
-            yield list(wave.values())
-
-
-def _cut(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """Cut *rows* where a statement would become too long, in rows or in characters."""
-    batch: list[Row] = []
-    size = 0
-    for row in rows:
-        batch.append(row)
-        size += len(row.content) + len(row.extra_json) + len(row.metadata)
-        if len(batch) >= BATCH or size >= MOST_TEXT:
-            yield batch
-            batch, size = [], 0
-    yield batch

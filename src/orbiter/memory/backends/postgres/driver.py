@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orbiter.memory.backends.postgres.pool import (
-    Fate,
     Lease,
+    OnceToken,
     import_asyncpg,
     is_answer,
     quiet_connection,
@@ -109,10 +109,10 @@ class Driver:
         connection: Any,
         steps: Steps[_T],
         *,
-        fate: Fate | None = None,
+        once: OnceToken | None = None,
         principal: str | None = None,
     ) -> _T:
-        """Run steps as one transaction; with *fate*, once, however often it is tried."""
+        """Run steps as one transaction; with *once*, once, however often it is tried."""
         await self.execute(connection, "BEGIN")
         try:
             if principal is not None:
@@ -120,12 +120,12 @@ class Driver:
                 await self.do(connection, Statement(local, [principal]))
             # Waits for an earlier attempt that is still under way. If that has left its token,
             # only its answer was lost.
-            if fate is not None and not await self.do(connection, Statement(_MARK, [fate.token])):
+            if once is not None and not await self.do(connection, Statement(_MARK, [once.token])):
                 await self.execute(connection, "ROLLBACK")
-                return fate.value  # type: ignore[return-value]  # what the steps returned
+                return once.value  # type: ignore[return-value]  # what the steps returned
             value = await self.run(connection, steps)
-            if fate is not None:
-                fate.value = value
+            if once is not None:
+                once.value = value
             await self.execute(connection, "COMMIT")
         except Exception as exc:  # a cancelled one is cut off by its lease
             await self.roll_back(connection, exc)

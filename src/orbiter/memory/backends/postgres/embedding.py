@@ -7,11 +7,11 @@ then taken again, as whoever took it may be gone.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from orbiter.memory.backends.postgres.derived_tables import LOCKED, NO_VECTORS, columns
 from orbiter.memory.backends.postgres.dialect import PostgresDialect
-from orbiter.memory.backends.postgres.migration_2 import LOCKED, NO_VECTORS, columns
 from orbiter.memory.backends.postgres.models import Kind, padded
 from orbiter.memory.backends.sql.dialect import Rows, Statement, Steps
-from orbiter.memory.backends.sql.embedder import Embedded, Model, Waiting
+from orbiter.memory.backends.sql.embedder import Embedded, Model, PendingItem
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,7 @@ LEASE = 30.0
 
 def take(
     dialect: PostgresDialect, model: Model, count: int, taker: str, lease: float
-) -> Steps[tuple[list[Waiting], bool] | None]:
+) -> Steps[tuple[list[PendingItem], bool] | None]:
     """Take the next items that wait for a model; also tell whether any wait with others.
 
     Those that were put off are taken when there are no others. `None` if the model is gone.
@@ -36,7 +36,7 @@ def take(
     if not rows:
         rows = yield from _take(dialect, "> 0", [model.key, taker, count, lease])
     if rows:
-        return [Waiting(tuple(row)[:4], row[4], row[5] > 0) for row in rows], False
+        return [PendingItem(tuple(row)[:4], row[4], row[5] > 0) for row in rows], False
     ((is_there, is_left),) = yield Statement(
         "SELECT EXISTS (SELECT 1 FROM memory_models WHERE number = $1),"
         " EXISTS (SELECT 1 FROM memory_unembedded WHERE model = $1)",
@@ -92,7 +92,7 @@ def keep(
     dialect: PostgresDialect,
     kind: Kind,
     model: Model,
-    done: Sequence[tuple[Waiting, Embedded | None]],
+    done: Sequence[tuple[PendingItem, Embedded | None]],
 ) -> Steps[None]:
     """Write what was made of items that are as they were read, and let the others wait on."""
     yield Statement(LOCKED, [sorted({item.key[0] for item, _ in done})])

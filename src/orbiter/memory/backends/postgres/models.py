@@ -5,7 +5,7 @@ Where the server has pgvector, vectors are its type, and each model has an index
 
 from typing import Any, NamedTuple
 
-from orbiter.memory.backends.postgres import migration_2, schema
+from orbiter.memory.backends.postgres import derived_tables, schema
 from orbiter.memory.backends.postgres.driver import Driver
 from orbiter.memory.backends.sql.dialect import Rows, Statement, Steps
 from orbiter.memory.backends.sql.embedder import Model
@@ -130,9 +130,9 @@ async def _begin(
             f" USING hnsw ({near} vector_cosine_ops) WHERE model = {number}",
         )
     if layout.is_held:
-        script = migration_2.QUEUE_ALL.format(number=number)
+        script = derived_tables.QUEUE_ALL.format(number=number)
         await driver.execute(
-            connection, migration_2.as_owner(script, "memory_passages", "memory_unembedded")
+            connection, derived_tables.as_owner(script, "memory_passages", "memory_unembedded")
         )
 
 

@@ -7,8 +7,8 @@ can tell of which scope they were: so all that we see are looked for.
 
 from collections.abc import Sequence
 
+from orbiter.memory.backends.postgres.derived_tables import LOCKED, OWN
 from orbiter.memory.backends.postgres.dialect import PostgresDialect
-from orbiter.memory.backends.postgres.migration_2 import LOCKED, OWN
 from orbiter.memory.backends.sql.dialect import Statement, Steps
 
 __all__ = ["BESIDE", "SOME", "count", "sweep"]

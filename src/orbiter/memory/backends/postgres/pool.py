@@ -6,12 +6,12 @@ from typing import Any
 
 from orbiter.memory.errors import MemoryConnectionError, MemoryError, MemoryTimeoutError
 
-__all__ = ["Fate", "Lease", "import_asyncpg", "is_answer", "quiet_connection"]
+__all__ = ["Lease", "OnceToken", "import_asyncpg", "is_answer", "quiet_connection"]
 
 _READ_ONLY = "25006"
 
 
-class Fate:
+class OnceToken:
     """One transaction, however often it is tried: by its token it is known again.
 
     The number of a transaction would not do: a server that crashed may give it to another.

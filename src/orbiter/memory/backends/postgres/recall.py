@@ -11,21 +11,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from orbiter.memory.backends.arguments import check_several_ids
 from orbiter.memory.backends.postgres import (
-    details,
     embedding,
+    maintenance,
     models,
     schema,
     term_index,
     term_search,
-    vector_reading,
     vectors,
-    verify,
 )
 from orbiter.memory.backends.postgres.dialect import PostgresDialect
 from orbiter.memory.backends.postgres.driver import Driver
-from orbiter.memory.backends.postgres.neighbours import around
 from orbiter.memory.backends.sql.dialect import Rows, Statement, Steps
-from orbiter.memory.backends.sql.embedder import Embedded, Model, Waiting
+from orbiter.memory.backends.sql.embedder import Embedded, Model, PendingItem
+from orbiter.memory.backends.sql.neighbours import merge
 from orbiter.memory.backends.sql.recall import check_vector
 from orbiter.memory.backends.sql.rows import READ, decode_all
 from orbiter.memory.backends.sql.store import SQLMemoryStore
@@ -36,7 +34,7 @@ from orbiter.memory.model.query import Query, check_size
 if TYPE_CHECKING:
     import asyncpg
 
-__all__ = ["PATIENCE", "PROMPTLY", "SWEEP_EVERY", "SWEPT", "WALK", "PostgresRecall"]
+__all__ = ["PATIENCE", "PROMPTLY", "SWEEP_EVERY", "SWEPT", "WALK", "PostgresRecall", "around"]
 
 _T = TypeVar("_T")
 
@@ -199,7 +197,7 @@ class PostgresRecall(SQLMemoryStore):
 
     # Vectors
 
-    async def _take_waiting(self, model: Model, count: int) -> list[Waiting] | None:
+    async def _take_waiting(self, model: Model, count: int) -> list[PendingItem] | None:
         while True:
             await self._queue(model)
             self._has_taken = True
@@ -223,7 +221,7 @@ class PostgresRecall(SQLMemoryStore):
                 self._walked.add(model.key)
 
     async def _keep_vectors(
-        self, model: Model, done: Sequence[tuple[Waiting, Embedded | None]]
+        self, model: Model, done: Sequence[tuple[PendingItem, Embedded | None]]
     ) -> None:
         if done:
             await self._together(lambda: embedding.keep(self._dialect, self._kind, model, done))
@@ -278,31 +276,33 @@ class PostgresRecall(SQLMemoryStore):
 
     async def _vectors(self, model: Model, item_ids: Sequence[str]) -> dict[str, bytes] | None:
         return await self._read(
-            lambda: vector_reading.read(self._dialect, self._kind, model, item_ids)
+            lambda: vectors.read_vectors(self._dialect, self._kind, model, item_ids)
         )
 
     async def _details(
         self, model: Model, item_ids: Sequence[str]
     ) -> dict[str, list[bytes]] | None:
-        return await self._read(lambda: details.read(self._dialect, model, item_ids))
+        return await self._read(lambda: vectors.read_details(self._dialect, model, item_ids))
 
     # Looking after it
 
     async def _check_derived(self, *, repair: bool) -> list[str]:
         """Return what is wrong with terms and vectors; with *repair*, have them made anew."""
         await self._index_words()
-        wrong: list[verify.Wrong] = await self._read(lambda: verify.orphans(self._dialect))
+        wrong: list[maintenance.Wrong] = await self._read(
+            lambda: maintenance.orphans(self._dialect)
+        )
         last = ""
-        while rows := await self._read(lambda: verify.some(self._dialect, last)):  # noqa: B023
-            wrong += await asyncio.to_thread(verify.compare, rows)
+        while rows := await self._read(lambda: maintenance.some_items(self._dialect, last)):  # noqa: B023
+            wrong += await asyncio.to_thread(maintenance.compare, rows)
             last = rows[-1][1]
         if repair:
-            await self._together(lambda: verify.make_anew(wrong))
-            await self._together(verify.recount)
+            await self._together(lambda: maintenance.rebuild(wrong))
+            await self._together(maintenance.recount)
             await self._index_words()
             self._wrote()
             return []
-        counts = await self._read(verify.miscounts)
+        counts = await self._read(maintenance.miscounts)
         return [f"item `{item_id}` {what}" for _, item_id, what in wrong] + [
             f"the terms of user `{owner}` are counted wrongly" for (owner,) in counts
         ]
@@ -325,3 +325,67 @@ def _let_go(_: object, __: object) -> None:
 
 def _walk(model: Model) -> Steps[Rows]:
     return (yield Statement(models.WALK, [model.key, WALK]))
+
+
+def around(dialect: PostgresDialect, item_ids: Sequence[str], span: int) -> Steps[list[Rows]]:
+    """Return each item's row with *span* before and after it, overlaps made one, in order."""
+    if not item_ids:
+        yield Statement("SELECT 1 WHERE false")  # a closed store says so
+        return []
+    columns = f"{dialect.columns}, {dialect.place}"
+    sides = [f"SELECT {columns} FROM memory_items AS m WHERE {dialect.beside('h', 'm')}"]
+    for sign, way in (("<", "DESC"), (">", "ASC")):
+        # Four ways to be one conversation: with and without a user, with and without a session.
+        # Each is an index of its own, and only one of them is read.
+        sides += [
+            f"(SELECT {columns} FROM memory_items AS m WHERE {condition} AND m.deleted = 0"
+            f" AND {dialect.not_expired('m')} AND {_beyond(sign, is_talk)}"
+            f" ORDER BY {_order(way, is_talk)} LIMIT $2)"
+            for condition, is_talk in _ways(dialect)
+        ]
+    rows = yield Statement(
+        f"SELECT h.n, around.* FROM (SELECT n, id, {dialect.owner} AS user_key,"
+        " metadata->>'user_id' AS user_id, metadata->>'session_id' AS session_id, created_at, seq"
+        f" FROM unnest($1::text[]) WITH ORDINALITY AS asked (id, n)"
+        f" JOIN {dialect.everything} USING (id)"
+        f" WHERE deleted = 0 AND {dialect.not_expired()}) AS h,"
+        f" LATERAL ({' UNION ALL '.join(sides)}) AS around ORDER BY h.n",
+        [list(item_ids), span],
+    )
+    stretches: dict[int, list[Sequence[object]]] = {}
+    for row in rows:
+        stretches.setdefault(row[0], []).append(tuple(row)[1 : len(READ) + 2])
+    return merge(list(stretches.values()))
+
+
+def _beyond(sign: str, is_talk: bool) -> str:  # noqa: FBT001
+    if is_talk:
+        return f"m.seq {sign} h.seq"
+    return (
+        f"m.created_at {sign}= h.created_at AND (m.created_at, m.seq) {sign} (h.created_at, h.seq)"
+    )
+
+
+def _order(way: str, is_talk: bool) -> str:  # noqa: FBT001
+    # By the user first, as the index is: that there is none does not tell it to the planner.
+    first = "m.metadata->>'user_id'" if is_talk else "m.created_at"
+    return f"{first} {way}, m.seq {way}"
+
+
+def _ways(dialect: PostgresDialect) -> list[tuple[str, bool]]:
+    """Return the ways in which `h` and `m` can be of one conversation, of which one applies.
+
+    Each is a condition, and whether there is a session.
+    """
+    cut = "m.user_key = h.user_key AND " if dialect.owner == "user_key" else ""
+    ways: list[tuple[str, bool]] = []
+    for user in (True, False):
+        for session in (True, False):
+            same = [
+                f"m.metadata->>'{name}' = h.{name}"
+                if is_set
+                else f"h.{name} IS NULL AND m.metadata->>'{name}' IS NULL"
+                for name, is_set in (("user_id", user), ("session_id", session))
+            ]
+            ways.append((cut + " AND ".join(same), session))
+    return ways

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from orbiter.memory.backends.postgres.case_folding import folded
-from orbiter.memory.backends.postgres.migration_2 import LOCKED, OWNER, columns
+from orbiter.memory.backends.postgres.derived_tables import LOCKED, OWNER, columns
 from orbiter.memory.backends.postgres.schema import DIGEST
+from orbiter.memory.backends.postgres.upsert import folded
 from orbiter.memory.backends.sql.dialect import Args, Dialect, RecordWriter, Statement, Steps
 from orbiter.memory.backends.sql.rows import READ, Row, iso
 from orbiter.memory.backends.sql.stored_records import Kept, KeptVersion, Note, moment

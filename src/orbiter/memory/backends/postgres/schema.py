@@ -8,7 +8,7 @@ because neither a primary key nor a distributed table can be cut along an expres
 from collections.abc import Callable
 from typing import NamedTuple
 
-from orbiter.memory.backends.postgres import migration_2, migration_3, migration_4
+from orbiter.memory.backends.postgres import derived_tables, migrations
 from orbiter.memory.model.query import SCOPE_FIELDS
 
 __all__ = [
@@ -234,13 +234,13 @@ def first(partitions: int, *, row_security: bool) -> str:
 
 def tables(layout: Layout) -> tuple[str, ...]:
     """Return the tables that a database has by now."""
-    return (*TABLES[: 4 if layout.partitions else 3], *migration_2.TABLES)
+    return (*TABLES[: 4 if layout.partitions else 3], *derived_tables.TABLES)
 
 
 MIGRATIONS: tuple[Callable[..., str], ...] = (
-    migration_2.second,
-    migration_3.third,
-    migration_4.fourth,
+    derived_tables.second,
+    migrations.third,
+    migrations.fourth,
 )
 """From version 1 on, what makes the script of each version; called like `first`. Only ever add to
 the end."""

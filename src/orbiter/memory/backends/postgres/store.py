@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from orbiter.memory.backends.batches import Batches
 from orbiter.memory.backends.postgres import erase as postgres_erase
 from orbiter.memory.backends.postgres import maintenance, orphan_rows, schema
-from orbiter.memory.backends.postgres.case_folding import folded
 from orbiter.memory.backends.postgres.dialect import PartitionedDialect, PostgresDialect
 from orbiter.memory.backends.postgres.driver import Driver
+from orbiter.memory.backends.postgres.erase import Scrubbing
 from orbiter.memory.backends.postgres.pool import (
-    Fate,
+    OnceToken,
     is_answer,
 )
 from orbiter.memory.backends.postgres.recall import PostgresRecall
-from orbiter.memory.backends.postgres.scrub import Scrubbing
 from orbiter.memory.backends.postgres.setup import set_up
+from orbiter.memory.backends.postgres.upsert import folded
 from orbiter.memory.backends.sql.audit import check_audit
 from orbiter.memory.backends.sql.dialect import Steps
 from orbiter.memory.backends.sql.embedder import Embedder, check_embeddings
@@ -51,7 +51,7 @@ from orbiter.memory.tasks.progress import advance
 if TYPE_CHECKING:
     import asyncpg
 
-    from orbiter.memory.backends.sql.audit_dialect import PostgresSpelling
+    from orbiter.memory.backends.sql.audit_dialect import PostgresAuditDialect
 
 __all__ = ["PostgresMemoryStore"]
 
@@ -286,10 +286,10 @@ class PostgresMemoryStore(PostgresRecall):
         self._batches = Batches(self._put_rows)
         self._pool, self._home = pool, (os.getpid(), asyncio.get_running_loop())
 
-    def _audit_spelling(self) -> "PostgresSpelling":
-        from orbiter.memory.backends.sql.audit_dialect import PostgresSpelling  # noqa: PLC0415
+    def _audit_dialect(self) -> "PostgresAuditDialect":
+        from orbiter.memory.backends.sql.audit_dialect import PostgresAuditDialect  # noqa: PLC0415
 
-        return PostgresSpelling()
+        return PostgresAuditDialect()
 
     # Running steps
 
@@ -325,16 +325,16 @@ class PostgresMemoryStore(PostgresRecall):
         return [None] * len(rows)
 
     async def _write(self, steps: Callable[[], Steps[_T]]) -> _T:
-        fate = Fate()
+        once = OnceToken()
 
         async def attempt() -> _T:
             async with self._driver.lease(self._opened()) as connection:
                 return await self._driver.run_in_transaction(
-                    connection, steps(), fate=fate, principal=self._acts_for
+                    connection, steps(), once=once, principal=self._acts_for
                 )
 
         value = await self._driver.retry(attempt)
-        if fate.is_to_clean:
+        if once.is_to_clean:
             with suppress(MemoryError):  # what was asked for is done
                 await self._read(maintenance.forget_commits)
         await self._sweep_now_and_then()

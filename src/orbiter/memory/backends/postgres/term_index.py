@@ -2,8 +2,8 @@
 
 from typing import Any, NamedTuple
 
+from orbiter.memory.backends.postgres.derived_tables import LOCKED, columns
 from orbiter.memory.backends.postgres.dialect import PostgresDialect
-from orbiter.memory.backends.postgres.migration_2 import LOCKED, columns
 from orbiter.memory.backends.sql.dialect import Rows, Statement, Steps
 from orbiter.memory.text import words
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from orbiter.memory.backends.postgres.dialect import PostgresDialect
-from orbiter.memory.backends.postgres.not_expired import over
 from orbiter.memory.backends.postgres.term_index import LONGEST, mark
+from orbiter.memory.backends.postgres.where import is_expired
 from orbiter.memory.backends.sql.dialect import Args, Filter, Rows, Statement, Steps
 from orbiter.memory.backends.sql.operations import MAX_LIMIT, Operations
 from orbiter.memory.backends.sql.rows import READ
@@ -81,7 +81,7 @@ def _weigh(terms: Sequence[str], owner: str | None, *, is_hurried: bool) -> Step
     if not is_hurried:
         due = (
             f" UNION ALL SELECT '{_DUE}', 1 WHERE NOT pg_is_in_recovery()"
-            f" AND EXISTS (SELECT 1 FROM memory_items WHERE {over()})"
+            f" AND EXISTS (SELECT 1 FROM memory_items WHERE {is_expired()})"
         )
     if owner is None:
         marks = " OR term >= ' ' AND term < '!'"

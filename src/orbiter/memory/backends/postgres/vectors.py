@@ -5,12 +5,13 @@ one, and an index is walked until enough items passed. Cosines are computed from
 they are kept, in float32.
 """
 
+from array import array
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from orbiter.memory.backends.postgres.derived_tables import NO_VECTORS, columns
 from orbiter.memory.backends.postgres.dialect import PostgresDialect
 from orbiter.memory.backends.postgres.embedding import written
-from orbiter.memory.backends.postgres.migration_2 import columns
 from orbiter.memory.backends.postgres.models import Kind
 from orbiter.memory.backends.sql.dialect import Args, Filter, Rows, Statement, Steps
 from orbiter.memory.backends.sql.embedder import Model
@@ -24,7 +25,18 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float32]
 
-__all__ = ["BREADTH", "CHUNK", "FEW", "SPARE", "Nearest", "has_model", "parts", "similarities"]
+__all__ = [
+    "BREADTH",
+    "CHUNK",
+    "FEW",
+    "SPARE",
+    "Nearest",
+    "has_model",
+    "parts",
+    "read_details",
+    "read_vectors",
+    "similarities",
+]
 
 FEW = 4000
 """Items of a scope up to which comparing each is cheaper than walking an index."""
@@ -253,3 +265,59 @@ def _product(stored: bytes, towards: "Floats") -> float:
     import numpy as np  # noqa: PLC0415 - nobody needs it before there are vectors
 
     return float(np.frombuffer(stored, "<f4") @ towards)
+
+
+def read_vectors(
+    dialect: PostgresDialect, kind: Kind, model: Model, item_ids: Sequence[str]
+) -> Steps[dict[str, bytes] | None]:
+    """Return the vectors of each item that has any; `None` if the model is not there."""
+    # As pgvector sends them: as bytes they are read many times as fast as text or numbers.
+    value = "vector_send(embedding)" if kind.is_vector else "embedding"
+    found: dict[str, bytes] = {}
+    for part in parts(item_ids):
+        rows = yield Statement(
+            f"SELECT id, {value} FROM (SELECT id, {dialect.owner} AS user_key"
+            f" FROM {dialect.everything} WHERE id = ANY($1::text[]) AND deleted = 0"
+            f" AND {dialect.not_expired()}) AS m"
+            f" JOIN memory_vectors USING (user_key, id) WHERE model = {model.key}"
+            " AND NOT EXISTS (SELECT 1 FROM memory_pending AS p"
+            " WHERE p.user_key = m.user_key AND p.id = m.id) ORDER BY id, passage",
+            [list(part)],
+        )
+        for item_id, sent in rows:
+            vector = _received(sent, model.dimension) if kind.is_vector else sent
+            found[item_id] = found.get(item_id, b"") + vector
+    return found if (yield from has_model(model)) else None
+
+
+def _received(sent: bytes, dimension: int) -> bytes:
+    """Return a vector as pgvector sends it: big-endian, after its length, with zeros behind."""
+    numbers = array("f", sent[4 : 4 + 4 * dimension])
+    numbers.byteswap()
+    return numbers.tobytes()
+
+
+def read_details(
+    dialect: PostgresDialect, model: Model, item_ids: Sequence[str]
+) -> Steps[dict[str, list[bytes]] | None]:
+    """Return the details of each item that has them; `None` if the model is not there."""
+    # Item by item, fenced off by OFFSET: no plan reads the whole table. What an item was before it
+    # changed does not count.
+    rows = yield Statement(
+        f"SELECT m.id, d.details FROM (SELECT id, {dialect.owner} AS user_key"
+        f" FROM {dialect.everything} WHERE id = ANY($1::text[]) AND deleted = 0"
+        f" AND {dialect.not_expired()} OFFSET 0) AS m,"
+        " LATERAL (SELECT passage, details FROM memory_details AS d WHERE d.user_key = m.user_key"
+        f" AND d.id = m.id AND d.model = $2 AND d.passage <> {NO_VECTORS} OFFSET 0) AS d"
+        " WHERE EXISTS (SELECT 1 FROM memory_models WHERE number = $2)"
+        " AND NOT EXISTS (SELECT 1 FROM memory_pending AS p"
+        " WHERE p.user_key = m.user_key AND p.id = m.id) ORDER BY m.id, d.passage",
+        [list(item_ids), model.key],
+    )
+    if not rows:
+        there = yield Statement("SELECT 1 FROM memory_models WHERE number = $1", [model.key])
+        return {} if there else None
+    found: dict[str, list[bytes]] = {}
+    for item_id, details in rows:
+        found.setdefault(item_id, []).append(details)
+    return found

@@ -7,22 +7,24 @@ not 1: as Python does. Beyond 2**53 what the item was written with decides: see 
 import json
 from collections.abc import Sequence
 
-from orbiter.memory.backends.sql.rows import EXACT
-from orbiter.memory.backends.sql.where import Test, Wording
-from orbiter.memory.model.filter_nodes import (
-    TIMES,
-    Among,
-    Contains,
-    Exists,
-    Ordered,
-    Scalar,
-)
+from orbiter.memory.backends.sql.rows import END_WIDTH, ENDS, EXACT
+from orbiter.memory.backends.sql.where import Test, WhereCompiler
+from orbiter.memory.model.filter_nodes import TIMES, Among, Contains, Exists, Ordered, Scalar
 from orbiter.memory.model.query import SCOPE_FIELDS
 
-__all__ = ["PostgresWording"]
+__all__ = [
+    "NOW",
+    "PostgresWhereCompiler",
+    "end",
+    "has_end",
+    "is_expired",
+    "like_pattern",
+    "not_expired",
+    "rarest_trigrams",
+]
 
 
-class PostgresWording(Wording):
+class PostgresWhereCompiler(WhereCompiler):
     """How Postgres says a condition."""
 
     def column(self, name: str) -> str:
@@ -146,3 +148,63 @@ def _written(value: Scalar) -> list[str]:
     except OverflowError:  # beyond every float
         return [f"{value}"]
     return [f"{int(value)}", *([json.dumps(exact)] if exact == value else [])]
+
+
+NOW = "to_char(statement_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"+00:00\"')"
+"""The present instant as `extra_json` has it; one for all rows of a statement."""
+
+
+def has_end(row: str = "") -> str:
+    """Return the condition that an item has an end; *row* is its row's name and a dot, or none.
+
+    Of a long text only the beginning is read.
+    """
+    return f"substr({row}extra_json, 1, {len(ENDS)}) = '{ENDS}'"
+
+
+def end(row: str = "") -> str:
+    """Return how the instant is read when it expires; only of an item that has an end."""
+    return f'substr({row}extra_json, {len(ENDS) + 1}, {END_WIDTH}) COLLATE "C"'
+
+
+def is_expired(row: str = "memory_items.") -> str:
+    """Return the condition that an item is expired, which an index serves."""
+    return f"{has_end(row)} AND {end(row)} <= {NOW}"
+
+
+def not_expired(row: str = "memory_items.") -> str:
+    """Return the condition that an item is not expired.
+
+    As a CASE: of what it is made of, the planner would ask for each index whether it follows.
+    """
+    return f"CASE WHEN {has_end(row)} THEN {end(row)} > {NOW} ELSE true END"
+
+
+_COMMON = "etaoinshrdlu "
+"""What English texts are made of, most frequent first."""
+
+
+def rarest_trigrams(needle: str, count: int = 3) -> list[str]:
+    """Return a few parts of *needle* that an index of trigrams can look up, in their order.
+
+    Each costs a walk through all rows that have it; three rare ones tell nearly as much as all.
+    """
+    needle = needle[:200]
+
+    def weight(start: int) -> int:
+        return sum(
+            13 - _COMMON.find(letter) for letter in needle[start : start + 3] if letter in _COMMON
+        )
+
+    starts = [n for n in range(len(needle) - 2) if needle[n : n + 3].isalnum()]
+    chosen: list[int] = []
+    for start in sorted({needle[n : n + 3]: n for n in reversed(starts)}.values(), key=weight):
+        if len(chosen) < count and all(abs(start - other) >= 3 for other in chosen):
+            chosen.append(start)
+    return [needle[start : start + 3] for start in sorted(chosen)]
+
+
+def like_pattern(needle: str) -> str:
+    """Return the LIKE pattern of texts that hold *needle* literally."""
+    escaped = needle.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{escaped}%"

@@ -7,8 +7,10 @@ one that may be repeated: an upsert by id, a removal, a read.
 
 import asyncio
 import os
+import re
+import ssl
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from random import random
 from threading import Lock
 from typing import Any
@@ -26,10 +28,117 @@ from orbiter.memory.backends.redis.address import (
     parse_address,
 )
 from orbiter.memory.backends.redis.commands import Command, Run, Word, together, weight, words
-from orbiter.memory.backends.redis.driver_errors import forget_context, may_pass, translated
-from orbiter.memory.errors import MemoryConnectionError
+from orbiter.memory.backends.urls import scrubbed
+from orbiter.memory.errors import AccessError, MemoryConnectionError, StorageError
 
-__all__ = ["CONNECTIONS", "TOGETHER", "RedisLink", "link_to"]
+__all__ = [
+    "CONNECTIONS",
+    "TOGETHER",
+    "RedisConnection",
+    "connection_to",
+    "forget_context",
+    "may_pass",
+    "translated",
+]
+
+_REFUSALS = (
+    exceptions.AuthenticationError,
+    exceptions.AuthorizationError,
+    exceptions.NoPermissionError,
+)
+# Of those that come without a class: from inside a script, and by way of Sentinel.
+_REFUSAL_TEXT = re.compile("^ACL failure|^NOAUTH|^NOPERM|^No master found.*AuthenticationError")
+# The trouble of a moment: the network, a restart, a failover, a slot on its way.
+_PASSING = (
+    exceptions.ConnectionError,
+    exceptions.TimeoutError,
+    exceptions.ReadOnlyError,
+    exceptions.ClusterError,
+    exceptions.TryAgainError,
+    exceptions.RedisClusterException,
+    OSError,
+)
+# The same, of those that redis-py has no class for: a script in a slot that is halfway, a blocked
+# call at a server that has become a replica, a long script of someone else's, a lack of replicas,
+# and a connection lost under the hands of asyncio (Python 3.13) or of redis-py 5 (in a cluster).
+_PASSING_TEXT = re.compile(
+    "non local key|^UNBLOCKED|^BUSY |^NOREPLICAS|^'NoneType' object has no attribute"
+)
+# What no patience cures: TLS of another kind, a certificate that is refused, or a file of ours.
+_TLS_REFUSALS = re.compile(
+    "CERTIFICATE|UNKNOWN_CA|HANDSHAKE_FAILURE|WRONG_VERSION|PROTOCOL_VERSION|UNSUPPORTED|PEM"
+)
+
+_TLS_HINT = (
+    "see whether it speaks TLS under this name, whom `?ssl_ca_certs=` trusts, and whether it wants "
+    "`ssl_certfile=` and `ssl_keyfile=`"
+)
+
+
+def translated(error: Exception, address: RedisAddress) -> Exception:
+    """Return *error* as one of ours, without the secrets of *address*."""
+    # Sentinels are listed with all there is to know of them, before what they said.
+    told = scrubbed(re.sub("<redis.*?> - ", "", str(error)), address.url)
+    ours: Exception
+    if _is_refusal(error):
+        ours = AccessError(f"`{address}` refuses: {told}; see its user, password and rights")
+    elif isinstance(error, exceptions.OutOfMemoryError):
+        ours = StorageError(f"`{address}` is full, so nothing was written: {told}")
+    elif address.kind != "cluster" and _is_redirection(error):
+        ours = MemoryConnectionError(f"`{address}` is a node of a cluster; use `redis+cluster://`")
+    elif _is_certificate(error):
+        ours = MemoryConnectionError(f"`{address}` cannot be reached with TLS: {told}; {_TLS_HINT}")
+    elif may_pass(error):
+        # To a client that shows no certificate some servers say nothing, and just hang up.
+        hint = f"; {_TLS_HINT}" if address.url.startswith("rediss") else ""
+        ours = MemoryConnectionError(f"`{address}` cannot be reached: {told}{hint}")
+    else:
+        ours = StorageError(f"`{address}` refuses: {told}")
+    ours.__cause__ = error
+    return ours
+
+
+def may_pass(error: Exception) -> bool:
+    """Tell whether *error* is the trouble of a moment: the network, a restart, a failover."""
+    if _is_refusal(error) or _is_certificate(error):
+        return False
+    return isinstance(error, _PASSING) or bool(_PASSING_TEXT.search(str(error)))
+
+
+def _is_certificate(error: Exception) -> bool:
+    for cause in _causes(error):
+        if isinstance(cause, (ssl.SSLCertVerificationError, FileNotFoundError)):
+            return True
+        if isinstance(cause, ssl.SSLError) and _TLS_REFUSALS.search(cause.reason or str(cause)):
+            return True
+    return False
+
+
+def forget_context(error: BaseException, handled: BaseException | None) -> None:
+    """Part *error* from what the caller was handling, which is no reason for it."""
+    for cause in _causes(error):
+        if cause.__context__ is handled:
+            cause.__context__ = None
+
+
+def _is_redirection(error: Exception) -> bool:
+    # redis-py 5 has no class for it outside a cluster.
+    kinds = (exceptions.MovedError, exceptions.ClusterCrossSlotError)
+    return isinstance(error, kinds) or str(error).startswith(("MOVED ", "CROSSSLOT "))
+
+
+def _is_refusal(error: Exception) -> bool:
+    # A cluster client wraps what its nodes said.
+    return bool(_REFUSAL_TEXT.search(str(error))) or any(
+        isinstance(cause, _REFUSALS) for cause in _causes(error)
+    )
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
 
 CONNECTIONS = 16
 """At most this many to one server; calls share them, so a thousand tasks need no more."""
@@ -47,7 +156,7 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.02, 0.25
 class _Line:
     """The connections of one event loop, and the calls that share them."""
 
-    def __init__(self, client: Client, link: "RedisLink") -> None:
+    def __init__(self, client: Client, connection: "RedisConnection") -> None:
         self.client = client
         self._held, self._is_held = holding(client), False
         self.trouble: Exception | None = None
@@ -57,7 +166,10 @@ class _Line:
         """Calls that wait at the server."""
         self.users: WeakSet[object] = WeakSet()
         self.batches: Batches[Command, Any] = Batches(
-            lambda commands: link.send(self, commands), most=TOGETHER, eager=True, weigh=weight
+            lambda commands: connection.send(self, commands),
+            most=TOGETHER,
+            eager=True,
+            weigh=weight,
         )
 
     async def attempt(
@@ -91,10 +203,10 @@ class _Line:
         await disconnect(self.client)
 
 
-class RedisLink:
+class RedisConnection:
     """A Redis, for every event loop and process that uses it; it connects with the first call.
 
-    All of one process who use one address share their connections, see `link_to`.
+    All of one process who use one address share their connections, see `connection_to`.
     """
 
     def __init__(self, address: RedisAddress, *, deadline: float) -> None:
@@ -248,17 +360,19 @@ _inherited: list[object] = []
 """Connections of a parent process. To free them would take them from its event loop, for the
 kernel's list of what that loop waits for is shared."""
 
-_links: WeakValueDictionary[tuple[str, float], RedisLink] = WeakValueDictionary()
+_connections: WeakValueDictionary[tuple[str, float], RedisConnection] = WeakValueDictionary()
 _linking = Lock()
 
 
-def link_to(url: str, *, deadline: float) -> RedisLink:
-    """Return the link to *url* that everyone in this process shares."""
+def connection_to(url: str, *, deadline: float) -> RedisConnection:
+    """Return the connection to *url* that everyone in this process shares."""
     with _linking:
-        link = _links.get((url, deadline))
-        if link is None:
-            link = _links[url, deadline] = RedisLink(parse_address(url), deadline=deadline)
-        return link
+        connection = _connections.get((url, deadline))
+        if connection is None:
+            connection = _connections[url, deadline] = RedisConnection(
+                parse_address(url), deadline=deadline
+            )
+        return connection
 
 
 async def _answer(client: Client, command: tuple[Word, ...]) -> Any:

@@ -1,6 +1,6 @@
 """Items in Redis, as commands: which scripts are called with what, and how items are written.
 
-`_redis/scripts.py` says which keys there are. Every write carries a token, so that the link may
+`scripts.py` says which keys there are. Every write carries a token, so that the connection may
 repeat it.
 """
 
@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from orbiter.memory.backends.redis.commands import Command, Script
-from orbiter.memory.backends.redis.connection import link_to
+from orbiter.memory.backends.redis.connection import connection_to
 from orbiter.memory.backends.redis.scripts import (
     CLEAR,
     COUNT,
@@ -65,7 +65,7 @@ class RedisItems:
     """The items of one name in one Redis, while it is open."""
 
     def __init__(self, url: str, name: str, *, owner: str, ttl_ms: int, deadline: float) -> None:
-        self._link = link_to(url, deadline=deadline)
+        self._connection = connection_to(url, deadline=deadline)
         self._owner = owner
         self._root = f"orbiter:{{{name}}}:"
         self._ttl_ms = ttl_ms
@@ -87,7 +87,7 @@ class RedisItems:
         finally:
             # Not to be opened, or cancelled; unless someone else is still at it.
             if not self._is_open and not self._under_way:
-                await self._link.leave(self)
+                await self._connection.leave(self)
 
     async def close(self) -> None:
         self._is_open = False
@@ -97,7 +97,7 @@ class RedisItems:
             # No call takes longer; one that was under way in a parent process never ends.
             await asyncio.wait([idle], timeout=self._deadline)
         if not self._is_open:  # else it was opened again meanwhile
-            await self._link.leave(self)
+            await self._connection.leave(self)
 
     async def _call(self, command: Command) -> Any:
         self.check()
@@ -110,7 +110,7 @@ class RedisItems:
     async def _send(self, command: Command) -> Any:
         self._under_way += 1
         try:
-            return await self._link.call(self, command)
+            return await self._connection.call(self, command)
         finally:
             self._under_way -= 1
             if not self._under_way:

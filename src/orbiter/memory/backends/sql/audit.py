@@ -22,7 +22,7 @@ from orbiter.memory.model.query import Query, check_instant, check_size
 from orbiter.memory.tasks.progress import advance
 
 if TYPE_CHECKING:
-    from orbiter.memory.backends.sql.audit_dialect import Spelling
+    from orbiter.memory.backends.sql.audit_dialect import AuditDialect
     from orbiter.memory.backends.sql.audit_log import Ids, Log
     from orbiter.memory.backends.sql.audit_verify import Findings
 
@@ -49,14 +49,14 @@ class SQLAudit(SQLRecall):
     _audit: AuditMode | None = None
 
     @abstractmethod
-    def _audit_spelling(self) -> "Spelling":
+    def _audit_dialect(self) -> "AuditDialect":
         """Return how the database says what only the log asks for."""
 
     @cached_property
     def _log(self) -> "Log":
         from orbiter.memory.backends.sql.audit_log import Log  # noqa: PLC0415 - few stores log
 
-        return Log(self._audit_spelling())
+        return Log(self._audit_dialect())
 
     @abstractmethod
     async def _write(self, steps: Callable[[], Steps[_T]]) -> _T:

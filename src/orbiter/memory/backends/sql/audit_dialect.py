@@ -11,10 +11,10 @@ from orbiter.memory.backends.sql.rows import COLUMNS
 __all__ = [
     "NUMBERS",
     "TIMES",
+    "AuditDialect",
     "Fields",
-    "PostgresSpelling",
-    "SQLiteSpelling",
-    "Spelling",
+    "PostgresAuditDialect",
+    "SQLiteAuditDialect",
     "as_bytes",
 ]
 
@@ -25,7 +25,7 @@ NUMBERS = ("number", "version", "total", "deleted", "begun")
 TIMES = ("created_at", "updated_at", "ended_at")
 
 
-class Spelling(ABC):
+class AuditDialect(ABC):
     """What the audit log says differently to SQLite and to Postgres."""
 
     lock: ClassVar[str]
@@ -66,7 +66,7 @@ class Spelling(ABC):
         return self.columns((*COLUMNS, "ended_at", "ended_by"))
 
 
-class SQLiteSpelling(Spelling):
+class SQLiteAuditDialect(AuditDialect):
     """SQLite keeps any kind of value in any column, and any bytes as text."""
 
     lock = ""
@@ -94,7 +94,7 @@ class SQLiteSpelling(Spelling):
         return value
 
 
-class PostgresSpelling(Spelling):
+class PostgresAuditDialect(AuditDialect):
     """Postgres keeps what a column is declared to be."""
 
     lock = " FOR UPDATE"

@@ -136,7 +136,7 @@ class Log(AuditTables):
         ids: list[str] = []
         if sees_all:
             ids = [raw.decode() for raw in (yield from self.unlogged(dialect, last.encode()))]
-        elif not (yield Statement(self.spelling.is_untouched))[0][0]:
+        elif not (yield Statement(self.audit_dialect.is_untouched))[0][0]:
             raise AccessError(
                 "there are items, and row-level security hides them from the audit log that is to "
                 "begin; open the store once with `audit` by a role that bypasses it"
@@ -301,7 +301,7 @@ class Log(AuditTables):
         if anew:
             # What is no longer among the versions must not be told by a salt that stays.
             args = Args(dialect)
-            where = self.spelling.among("id", args, anew)
+            where = self.audit_dialect.among("id", args, anew)
             yield Statement(f"DELETE FROM memory_audit_salts WHERE {where}", args)
         ids = list(known)
         items = yield from self.items(dialect, ids)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from orbiter.memory.backends.sql.audit_dialect import Fields, Spelling, as_bytes
+from orbiter.memory.backends.sql.audit_dialect import AuditDialect, Fields, as_bytes
 from orbiter.memory.backends.sql.dialect import Args, Dialect, Statement, Steps
 from orbiter.memory.backends.sql.rows import COLUMNS
 
@@ -27,12 +27,12 @@ class Head(NamedTuple):
 class AuditTables:
     """The tables of the log, and those it is about, as steps."""
 
-    def __init__(self, spelling: Spelling) -> None:
-        self.spelling = spelling
+    def __init__(self, dialect: AuditDialect) -> None:
+        self.audit_dialect = dialect
 
     def head(self, *, lock: bool = True) -> Steps[Head]:
         """Return where the chain ends; with *lock*, nobody else adds to it meanwhile."""
-        tail = self.spelling.lock if lock else ""
+        tail = self.audit_dialect.lock if lock else ""
         rows = yield Statement(f"SELECT number, hash, key, begun FROM memory_audit_head{tail}")
         if not rows:
             return Head(0, "", None, is_begun=False)
@@ -42,20 +42,20 @@ class AuditTables:
     def unlogged(self, dialect: Dialect, last: bytes) -> Steps[list[bytes]]:
         """Return the next ids of items that no entry names."""
         rows = yield Statement(
-            f"SELECT {self.spelling.exact('memory_items.id')} FROM {dialect.everything}"
-            f" WHERE memory_items.id > {self.spelling.cursor}"
-            f" AND {self.spelling.is_text('memory_items.id')} AND NOT EXISTS"
+            f"SELECT {self.audit_dialect.exact('memory_items.id')} FROM {dialect.everything}"
+            f" WHERE memory_items.id > {self.audit_dialect.cursor}"
+            f" AND {self.audit_dialect.is_text('memory_items.id')} AND NOT EXISTS"
             " (SELECT 1 FROM memory_audit AS a WHERE a.item_id = memory_items.id)"
             f" ORDER BY memory_items.id LIMIT {CHUNK}",
-            [self.spelling.bound(last)],
+            [self.audit_dialect.bound(last)],
         )
         return [value for row in rows for value in as_bytes(row) if value is not None]
 
     def salts(self, dialect: Dialect, ids: Sequence[str]) -> Steps[dict[str, bytes]]:
         """Return the salts of items."""
         args = Args(dialect)
-        where = self.spelling.among("id", args, ids)
-        columns = self.spelling.columns(("id", "salt"))
+        where = self.audit_dialect.among("id", args, ids)
+        columns = self.audit_dialect.columns(("id", "salt"))
         rows = yield Statement(f"SELECT {columns} FROM memory_audit_salts WHERE {where}", args)
         return {(key or b"").decode(): salt or b"" for key, salt in map(as_bytes, rows)}
 
@@ -63,7 +63,9 @@ class AuditTables:
         """Return items by their ids, deleted ones included."""
         args = Args(dialect)
         where = dialect.by_ids(args, ids)
-        rows = yield Statement(f"SELECT {self.spelling.item} FROM memory_items WHERE {where}", args)
+        rows = yield Statement(
+            f"SELECT {self.audit_dialect.item} FROM memory_items WHERE {where}", args
+        )
         return {(row[0] or b"").decode(): row for row in map(as_bytes, rows)}
 
     def versions(
@@ -71,11 +73,11 @@ class AuditTables:
     ) -> Steps[dict[str, list[Fields]]]:
         """Return the earlier versions of items, oldest first, from a number on; see `whole`."""
         args = Args(dialect)
-        where = self.spelling.among("id", args, ids)
+        where = self.audit_dialect.among("id", args, ids)
         if since:
             where += f" AND memory_versions.version >= {args.bind(since)}"
         rows = yield Statement(
-            f"SELECT {self.spelling.version} FROM memory_versions WHERE {where}"
+            f"SELECT {self.audit_dialect.version} FROM memory_versions WHERE {where}"
             " ORDER BY memory_versions.version",
             args,
         )

@@ -59,7 +59,7 @@ def some_entries(log: AuditTables, dialect: Dialect, last: int) -> Steps[Stretch
     """Return the next entries by number."""
     head = yield from log.head()
     rows = yield Statement(
-        f"SELECT {log.spelling.columns(COLUMNS)} FROM memory_audit WHERE memory_audit.number >"
+        f"SELECT {log.audit_dialect.columns(COLUMNS)} FROM memory_audit WHERE memory_audit.number >"
         f" {dialect.parameter(1)} ORDER BY memory_audit.number LIMIT {CHUNK}",
         [last],
     )
@@ -69,10 +69,11 @@ def some_entries(log: AuditTables, dialect: Dialect, last: int) -> Steps[Stretch
 def some_ids(log: AuditTables, last: bytes) -> Steps[list[bytes]]:
     """Return the next ids of items that entries name."""
     rows = yield Statement(
-        f"SELECT {log.spelling.exact('item_id')} FROM (SELECT DISTINCT item_id FROM memory_audit"
-        f" WHERE item_id > {log.spelling.cursor} AND {log.spelling.is_text('item_id')}"
+        f"SELECT {log.audit_dialect.exact('item_id')}"
+        " FROM (SELECT DISTINCT item_id FROM memory_audit"
+        f" WHERE item_id > {log.audit_dialect.cursor} AND {log.audit_dialect.is_text('item_id')}"
         f" ORDER BY item_id LIMIT {CHUNK}) AS named ORDER BY named.item_id",
-        [log.spelling.bound(last)],
+        [log.audit_dialect.bound(last)],
     )
     return [value for row in rows for value in as_bytes(row) if value is not None]
 
@@ -81,8 +82,10 @@ def logged(log: AuditTables, dialect: Dialect, ids: Sequence[str]) -> Steps[Logg
     """Return all that there is of items, of one moment."""
     yield from log.head()
     args = Args(dialect)
-    where = log.spelling.among("item_id", args, ids)
-    columns = log.spelling.columns(("item_id", "number", "action", "version", "digest", "ends_at"))
+    where = log.audit_dialect.among("item_id", args, ids)
+    columns = log.audit_dialect.columns(
+        ("item_id", "number", "action", "version", "digest", "ends_at")
+    )
     rows = yield Statement(
         f"SELECT {columns} FROM memory_audit WHERE {where} ORDER BY memory_audit.number", args
     )

@@ -9,15 +9,79 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from orbiter.memory.backends.sql.embedding_queue import Embedded, Model, Source, Waiting
 from orbiter.memory.errors import EmbeddingError
 from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.tasks.offload import apart
 from orbiter.memory.text import words
 
-__all__ = ["Embedded", "Embedder", "Model", "Waiting", "check_embeddings", "passages_of"]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+__all__ = [
+    "Embedded",
+    "Embedder",
+    "Model",
+    "PendingItem",
+    "Source",
+    "check_embeddings",
+    "passages_of",
+]
+
+
+class Model(NamedTuple):
+    """Embeddings whose vectors are kept."""
+
+    key: Any
+    """What the driver knows it by."""
+    name: str
+    dimension: int
+    is_current: bool
+    """Whether it is the one that is searched, and not still on its way to be."""
+
+    def is_of(self, embeddings: Embeddings) -> bool:
+        """Tell whether vectors of *embeddings* can be compared with this model's."""
+        return (self.name, self.dimension) == (embeddings.name, embeddings.dimension)
+
+
+class PendingItem(NamedTuple):
+    """An item without vectors."""
+
+    key: Any
+    """What the driver knows it by, and what tells it whether the item has changed."""
+    content: str
+    is_put_off: bool = False
+    """Whether the embeddings have refused it before."""
+
+
+class Embedded(NamedTuple):
+    """What the embeddings made of an item's passages."""
+
+    vectors: "npt.NDArray[np.float32]"
+    """A row per passage, of length 1; none for a text that says nothing."""
+    details: list[bytes] | None = None
+    """The details of each passage, as `Embeddings` makes them; `None` where no passage has any."""
+
+
+class Source(Protocol):
+    """Where items wait; `SQLRecall` says what each method means."""
+
+    _model: Model | None
+
+    async def _take_waiting(self, model: Model, count: int) -> list[PendingItem] | None: ...
+
+    async def _keep_vectors(
+        self, model: Model, done: Sequence[tuple[PendingItem, Embedded | None]]
+    ) -> None: ...
+
+    async def _count_waiting(self, model: Model) -> int | None: ...
+
+    async def _renew(self, stale: Model) -> Model: ...
+
+    async def _unembedded(self) -> int: ...
+
 
 CHUNK = 64
 """Items embedded at a time."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from orbiter.memory.backends.arguments import check_several_ids
 from orbiter.memory.backends.sql.dialect import Rows, Steps
-from orbiter.memory.backends.sql.embedder import Embedded, Embedder, Model, Waiting
+from orbiter.memory.backends.sql.embedder import Embedded, Embedder, Model, PendingItem
 from orbiter.memory.backends.sql.neighbours import around
 from orbiter.memory.backends.sql.operations import Operations
 from orbiter.memory.backends.sql.rows import READ, decode_all
@@ -83,7 +83,7 @@ class SQLRecall(ABC):
         """Make *model* the current one and drop all others with their vectors, as one step."""
 
     @abstractmethod
-    async def _take_waiting(self, model: Model, count: int) -> list[Waiting] | None:
+    async def _take_waiting(self, model: Model, count: int) -> list[PendingItem] | None:
         """Return at most *count* items, not deleted, that have no vectors of *model* yet.
 
         Those that were put off come when there are no others, and never among them. `None` if
@@ -92,7 +92,7 @@ class SQLRecall(ABC):
 
     @abstractmethod
     async def _keep_vectors(
-        self, model: Model, done: Sequence[tuple[Waiting, Embedded | None]]
+        self, model: Model, done: Sequence[tuple[PendingItem, Embedded | None]]
     ) -> None:
         """Write what was made of each item whose content is unchanged; the others go on waiting.
 

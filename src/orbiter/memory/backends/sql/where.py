@@ -24,28 +24,28 @@ from orbiter.memory.model.filter_nodes import (
 if TYPE_CHECKING:
     from orbiter.memory.backends.sql.dialect import Args
 
-__all__ = ["Test", "Wording", "is_equality"]
+__all__ = ["Test", "WhereCompiler", "is_equality"]
 
 _MOST = 2**62
 """No version is as high, and no database takes much higher numbers."""
 
 
-class Wording(ABC):
+class WhereCompiler(ABC):
     """How one database says a condition; values are bound to *args*."""
 
     def __init__(self, args: "Args") -> None:
         self.args = args
 
-    def say(self, condition: Condition) -> str:
+    def compile(self, condition: Condition) -> str:
         """Return *condition* as SQL that is never NULL."""
         match condition:
             case AllOf():
                 return self.all_of(condition)
             case AnyOf():
-                said = " OR ".join(map(self.say, condition.parts))
+                said = " OR ".join(map(self.compile, condition.parts))
                 return f"({said})" if said else "false"
             case Not():
-                return f"NOT {self.say(condition.part)}"
+                return f"NOT {self.compile(condition.part)}"
             case Among() | Ordered() | Exists() | Contains():
                 name = condition.place.name
                 is_extra = condition.place.is_extra
@@ -55,7 +55,7 @@ class Wording(ABC):
 
     def all_of(self, condition: AllOf) -> str:
         """Return that every part holds."""
-        said = " AND ".join(map(self.say, condition.parts))
+        said = " AND ".join(map(self.compile, condition.parts))
         return f"({said})" if said else "true"
 
     def _field(self, name: str, test: "Test") -> str:

@@ -11,7 +11,7 @@ from orbiter.memory.backends.sqlite.migrations import NOW, field
 from orbiter.memory.backends.sqlite.record_writer import SQLiteRecordWriter, dated, note
 from orbiter.memory.backends.sqlite.schema import EXPIRED, not_expired
 from orbiter.memory.backends.sqlite.trigram_index import candidates, weigh
-from orbiter.memory.backends.sqlite.where import SQLiteWording
+from orbiter.memory.backends.sqlite.where import SQLiteWhereCompiler
 from orbiter.memory.model.filters import Condition
 
 __all__ = ["LONGEST_PATTERN", "SQLiteDialect"]
@@ -103,7 +103,7 @@ class SQLiteDialect(Dialect):
 
     def fits(self, condition: Condition, args: Args) -> str:
         """Return what a filter states; Python is asked where SQLite may see it differently."""
-        return SQLiteWording(args).top(condition)
+        return SQLiteWhereCompiler(args).top(condition)
 
     def contains(self, needle: str, args: Args) -> str:
         """Return a condition that asks Python only about texts beyond ASCII."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from orbiter.memory.backends.sql.audit import check_audit
 from orbiter.memory.backends.sql.dialect import Rows, Steps
-from orbiter.memory.backends.sql.embedder import Embedded, Model, Waiting, check_embeddings
+from orbiter.memory.backends.sql.embedder import Embedded, Model, PendingItem, check_embeddings
 from orbiter.memory.backends.sql.history import STEPS
 from orbiter.memory.backends.sql.operations import Operations
 from orbiter.memory.backends.sql.rows import Row
@@ -50,7 +50,7 @@ from orbiter.memory.model.validation import check_positive
 from orbiter.memory.tasks.progress import advance
 
 if TYPE_CHECKING:
-    from orbiter.memory.backends.sql.audit_dialect import SQLiteSpelling
+    from orbiter.memory.backends.sql.audit_dialect import SQLiteAuditDialect
     from orbiter.memory.backends.sql.erase import Span
     from orbiter.memory.backends.sql.erase_probes import Probes
     from orbiter.memory.model.reports import Erasure
@@ -153,10 +153,10 @@ class SQLiteMemoryStore(SQLMemoryStore):
         await self._file.close()
         self._vector_cache.clear()
 
-    def _audit_spelling(self) -> "SQLiteSpelling":
-        from orbiter.memory.backends.sql.audit_dialect import SQLiteSpelling  # noqa: PLC0415
+    def _audit_dialect(self) -> "SQLiteAuditDialect":
+        from orbiter.memory.backends.sql.audit_dialect import SQLiteAuditDialect  # noqa: PLC0415
 
-        return SQLiteSpelling()
+        return SQLiteAuditDialect()
 
     # Running steps
 
@@ -337,11 +337,11 @@ class SQLiteMemoryStore(SQLMemoryStore):
     async def _finish_model(self, model: Model) -> None:
         await self._file.write(partial(vectors.finish, model=model))
 
-    async def _take_waiting(self, model: Model, count: int) -> list[Waiting] | None:
+    async def _take_waiting(self, model: Model, count: int) -> list[PendingItem] | None:
         return await self._file.read(partial(vectors.take, model=model, count=count))
 
     async def _keep_vectors(
-        self, model: Model, done: Sequence[tuple[Waiting, Embedded | None]]
+        self, model: Model, done: Sequence[tuple[PendingItem, Embedded | None]]
     ) -> None:
         await self._file.write(partial(vectors.keep, model=model, done=done))
 

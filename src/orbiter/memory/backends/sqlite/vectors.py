@@ -11,7 +11,7 @@ from hashlib import blake2b
 from itertools import accumulate, pairwise
 from typing import Any
 
-from orbiter.memory.backends.sql.embedder import Embedded, Model, Waiting
+from orbiter.memory.backends.sql.embedder import Embedded, Model, PendingItem
 from orbiter.memory.backends.sqlite.run import end
 from orbiter.memory.backends.sqlite.schema import not_expired
 
@@ -120,12 +120,12 @@ _BEYOND = (
 )
 
 
-def take(connection: sqlite3.Connection, model: Model, count: int) -> list[Waiting] | None:
+def take(connection: sqlite3.Connection, model: Model, count: int) -> list[PendingItem] | None:
     """Return items that wait: those that were changed, then new ones; if none, what failed.
 
     `None` if the model is no longer there.
     """
-    found: list[Waiting] = []
+    found: list[PendingItem] = []
     connection.execute("BEGIN")
     try:
         if not _is_here(connection, model):
@@ -133,11 +133,11 @@ def take(connection: sqlite3.Connection, model: Model, count: int) -> list[Waiti
         for sql in (_NOTED.format("= 0"), _BEYOND):
             if len(found) < count:
                 rows = connection.execute(sql, [model.key, count - len(found)])
-                found += [Waiting((place, new), _text(text)) for place, text, new in rows]
+                found += [PendingItem((place, new), _text(text)) for place, text, new in rows]
         if not found:
             rows = connection.execute(_NOTED.format("> 0"), [model.key, count])
             found = [
-                Waiting((place, new), _text(text), is_put_off=True) for place, text, new in rows
+                PendingItem((place, new), _text(text), is_put_off=True) for place, text, new in rows
             ]
     finally:
         connection.execute("COMMIT")
@@ -147,7 +147,7 @@ def take(connection: sqlite3.Connection, model: Model, count: int) -> list[Waiti
 def keep(
     connection: sqlite3.Connection,
     model: Model,
-    done: Sequence[tuple[Waiting, Embedded | None]],
+    done: Sequence[tuple[PendingItem, Embedded | None]],
 ) -> None:
     """Write what was made of what is unchanged; see to it that all else goes on waiting."""
     if not _is_here(connection, model):

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from orbiter.memory.backends.sql.dialect import Args
-from orbiter.memory.backends.sql.where import Test, Wording, is_equality
+from orbiter.memory.backends.sql.where import Test, WhereCompiler, is_equality
 from orbiter.memory.backends.sqlite.migrations import field
 from orbiter.memory.model.filter_nodes import (
     MISSING,
@@ -28,28 +28,28 @@ from orbiter.memory.model.filter_nodes import (
 )
 from orbiter.memory.model.query import SCOPE_FIELDS
 
-__all__ = ["SQLiteWording", "fits"]
+__all__ = ["SQLiteWhereCompiler", "fits"]
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HAS_EXTRA = "instr(metadata, '\"extra\"')"
 
 
-class SQLiteWording(Wording):
+class SQLiteWhereCompiler(WhereCompiler):
     """How SQLite says a condition."""
 
     def top(self, condition: Condition) -> str:
         """Return a whole filter: rows without `extra` need not be looked into for equal values."""
         parts = condition.parts if isinstance(condition, AllOf) else (condition,)
-        said = self.say(condition)
+        said = self.compile(condition)
         return f"({_HAS_EXTRA} AND {said})" if any(map(is_equality, parts)) else said
 
-    def say(self, condition: Condition) -> str:
+    def compile(self, condition: Condition) -> str:
         """Return *condition*; a part that is about `extra` alone goes to Python in one piece."""
         if not is_equality(condition) and not isinstance(condition, AllOf):
             places = list(condition.places())
             if places and all(place.is_extra for place in places):
                 return _ask_python(condition, self.args)
-        return super().say(condition)
+        return super().compile(condition)
 
     def all_of(self, condition: AllOf) -> str:
         """Return that every part holds; what Python is asked, it is asked once, and last."""
@@ -61,7 +61,7 @@ class SQLiteWording(Wording):
             elif all(place.is_extra for place in part.places()):
                 odd.append(part)
             else:
-                said.append(self.say(part))
+                said.append(self.compile(part))
         if odd:
             said.append(_ask_python(AllOf(tuple(odd)) if len(odd) > 1 else odd[0], self.args))
         return f"({' AND '.join(said)})" if said else "true"

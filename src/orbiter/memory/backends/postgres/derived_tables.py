@@ -1,4 +1,4 @@
-"""Version 2 of the tables: what is made of the rows afterwards, and what waits to be made.
+"""The tables of what is derived from items, version 2 of the schema, and what is pending.
 
 Nothing here is the only copy of anything. Terms and vectors stand beside live items only; an item
 whose text, user or deletion changes waits in `memory_pending` until they are made anew. Whoever
