@@ -173,7 +173,7 @@ def test_postgres_orders_text_by_its_bytes_whatever_the_locale() -> None:
     condition = parse_where({"content": {"$gt": "a"}, "$not": {"k": {"$lte": "b"}}})
     assert condition is not None
 
-    said = PostgresWhereCompiler(args).say(condition)
+    said = PostgresWhereCompiler(args).compile(condition)
 
     assert said.count('COLLATE "C" >') == 1
     assert said.count('COLLATE "C" <=') == 1
