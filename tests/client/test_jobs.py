@@ -14,7 +14,7 @@ from orbiter.memory import AgentMemory, MemoryConnectionError
 from orbiter.memory.client import RemoteMemory
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.reports import Verification
-from orbiter.memory.server.api.jobs import Job
+from orbiter.memory.server.api.job_record import Job
 from orbiter.memory.tasks.progress import advance
 
 

@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from orbiter.memory.errors import QueryError
-from orbiter.memory.server.api.jobs import Job
+from orbiter.memory.server.api.job_record import Job
 from orbiter.memory.server.api.requests import check_query
 from orbiter.memory.server.api.sse import begin_stream, count_stream, until_gone
 from orbiter.memory.server.http.error_responses import PROBLEM, HTTPProblem

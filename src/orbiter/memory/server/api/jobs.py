@@ -5,37 +5,39 @@ for that, and what it was asked, is wiped there when it ends. It belongs to the 
 """
 
 import asyncio
-import hashlib
 import json
 import logging
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
-from uuid import uuid4
+from typing import Any
 
 from orbiter.memory.agent import AgentMemory, ScopedMemory
 from orbiter.memory.auth import Principal
-from orbiter.memory.errors import MemoryConnectionError, MemoryError, QueryError
+from orbiter.memory.errors import MemoryConnectionError, MemoryError
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.query import Query
 from orbiter.memory.model.reports import Erasure
 from orbiter.memory.server.api.job_files import JobFiles
+from orbiter.memory.server.api.job_record import (
+    Job,
+    dump_job,
+    hashed,
+    load_job,
+    request_digest,
+    require_same,
+)
 from orbiter.memory.server.http.error_responses import HTTPProblem, problem_for, report_for
 from orbiter.memory.server.http.json_body import compact_json
 from orbiter.memory.tasks.progress import Checkpoint, Tracker, advance, track
-from orbiter.memory.wire import OPERATIONS, Operation, load_error, problem
+from orbiter.memory.wire import Operation, load_error, problem
 from orbiter.memory.wire.calls import dump_param, load_param
 from orbiter.memory.wire.problems import place_of
 
-__all__ = ["Job", "Jobs", "State"]
-
-State = Literal["queued", "running", "done", "failed"]
+__all__ = ["Jobs"]
 
 _LOG = logging.getLogger(__name__)
-_LONG = {each.id: each for each in OPERATIONS if each.is_long}
 _AT_ONCE = 4
 """Jobs of one key that run at a time; of those that read everything, one."""
 
@@ -60,72 +62,6 @@ _ATTEMPTS = 3
 
 _MOST_BYTES = 64 * 2**20
 """Bytes of reports that are held in memory, those of all keys together."""
-
-
-@dataclass(eq=False)
-class Job:
-    """One call under way, or what became of it."""
-
-    operation: Operation
-    owner: str | None
-    """The id of the key that asked; `None` on a server without keys."""
-    scope: dict[str, str]
-    """Whose memories; empty for everyone's, and for calls of the whole store."""
-    by: str | None
-    given: dict[str, Any]
-    """The arguments, as JSON."""
-    is_bound: bool
-    """Whether the key is of somebody's, and not told where the store is."""
-    is_answered: bool = False
-    """Whether the request that asked has had the report: then it is not kept for long."""
-    id: str = field(default_factory=lambda: uuid4().hex)
-    once: str = ""
-    """The digest of the `Idempotency-Key` it was asked with, if any."""
-    digest: str = ""
-    """Tells whether another request is the same."""
-    state: State = "queued"
-    done: int = 0
-    total: int = 0
-    created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
-    ended_at: datetime | None = None
-    report: bytes | None = None
-    """What the call returned, as JSON; `None` before, and if it was kept in memory and is gone."""
-    problem: dict[str, Any] | None = None
-    attempts: int = 0
-    saved: Checkpoint = field(default_factory=dict)
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set at each change, and then another one."""
-    is_dropped: bool = False
-    """Whether its record is removed, or will be: then it is written no more."""
-    disk: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while its record is written or removed, which so come one after the other."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it is done or has failed."""
-        return self.state in ("done", "failed")
-
-    def note(self) -> None:
-        """Wake whoever waits for a change."""
-        event, self.changed = self.changed, asyncio.Event()
-        event.set()
-
-    def shown(self) -> dict[str, Any]:
-        """Return the job without its report, as JSON."""
-        return {
-            "id": self.id,
-            "call": self.operation.id,
-            "state": self.state,
-            "progress": {"done": self.done, "total": self.total or None},
-            "created_at": self.created_at.isoformat(),
-            "ended_at": None if self.ended_at is None else self.ended_at.isoformat(),
-            "problem": self.problem,
-        }
-
-    def to_json(self) -> bytes:
-        """Return the job with its report."""
-        head = compact_json(self.shown()).encode()
-        return head[:-1] + b',"report":' + (self.report or b"null") + b"}"
 
 
 class Jobs:
@@ -176,10 +112,10 @@ class Jobs:
         )
         await self._prune()  # nothing may come between the two looks below and `_keep`
         if once is not None:
-            job.once = _hashed(principal.key_id or "", once)
-            job.digest = _digest(job, job.id)
+            job.once = hashed(principal.key_id or "", once)
+            job.digest = request_digest(job, job.id)
             if job.once in self._once:
-                return _same(self.find(self._once[job.once], principal), job)
+                return require_same(self.find(self._once[job.once], principal), job)
         if Counter(each.owner for each in self._jobs.values() if not each.is_over)[job.owner] >= (
             _MOST
         ):
@@ -218,7 +154,7 @@ class Jobs:
             return
         await asyncio.to_thread(self._files.sweep)
         for record in await asyncio.to_thread(lambda: list(self._files.every())):  # type: ignore[union-attr]
-            job = _load(record)
+            job = load_job(record)
             if job is None or (self._read_only and job.operation.is_change and not job.is_over):
                 continue
             if job.is_over:
@@ -322,7 +258,7 @@ class Jobs:
         found = [job for job in known.values() if job.owner == principal.key_id]
         for record in self._files.every(but=known) if self._files is not None else ():
             if record.get("owner") == principal.key_id:
-                job = _load(record)
+                job = load_job(record)
                 if job is not None and not self._is_old(job):
                     found.append(job)
         older = {job.id for job in _older(found)}
@@ -334,7 +270,7 @@ class Jobs:
         job = self._jobs.get(job_id)
         if job is None and self._files is not None and job_id.isalnum():
             record = self._files.read(job_id)  # of another server, or from before
-            job = None if record is None else _load(record)
+            job = None if record is None else load_job(record)
         if job is None or job.owner != principal.key_id or self._is_old(job):
             raise HTTPProblem(404, "there is no such job; `/v1/jobs` lists those of your key")
         return job
@@ -375,7 +311,7 @@ class Jobs:
         record = None
         if self._files is not None:
             record = await asyncio.to_thread(self._files.read, job.id)
-        now = None if record is None else _load(record)
+        now = None if record is None else load_job(record)
         if now is not None:
             vars(job).update(vars(now))
             return
@@ -431,7 +367,7 @@ class Jobs:
     async def _put(self, job: Job, files: JobFiles) -> None:
         async with job.disk:
             if not job.is_dropped:
-                await asyncio.to_thread(files.write, _dump(job, files.server))
+                await asyncio.to_thread(files.write, dump_job(job, files.server))
 
     async def _remove(self, job: Job) -> None:
         job.is_dropped = True
@@ -481,89 +417,6 @@ def _older(jobs: list[Job]) -> list[Job]:
     """Return which of the jobs of one key have ended and are too many, the newest left out."""
     over = [(job.ended_at, job.id, job) for job in jobs if job.ended_at is not None]
     return [job for *_, job in sorted(over, reverse=True)[_MOST_ENDED:]]
-
-
-# Records
-
-
-def _dump(job: Job, server: str) -> dict[str, Any]:
-    """Return what is written of a job; of one that is over, no word of a memory."""
-    is_safe = job.operation.has_safe_report
-    asked: dict[str, Any] = {
-        "scope": job.scope,
-        "by": job.by,
-        "given": job.given,
-        "saved": dict(job.saved),
-    }
-    return {
-        **job.shown(),
-        "problem": job.problem if is_safe else _plain(job.problem),
-        "owner": job.owner,
-        "is_bound": job.is_bound,
-        "once": job.once,
-        "digest": job.digest,
-        "attempts": job.attempts,
-        "server": server,
-        "report": json.loads(job.report) if job.report is not None and is_safe else None,
-        **({} if job.is_over else asked),
-    }
-
-
-def _plain(found: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return a problem without its words: they may be of memories, or of what was asked."""
-    if found is None:
-        return None
-    told = "the words of it ended with the server; ask again"
-    return {**{name: found.get(name) for name in ("type", "title", "status")}, "detail": told}
-
-
-def _load(record: Mapping[str, Any]) -> Job | None:
-    """Return the job of a record; `None` if it is of another version."""
-    operation = _LONG.get(str(record.get("call")))
-    if operation is None:
-        return None
-    try:
-        report, ended = record["report"], record["ended_at"]
-        has_report = record["state"] == "done" and operation.has_safe_report
-        return Job(
-            operation,
-            record["owner"],
-            dict(record.get("scope", {})),
-            record.get("by"),
-            dict(record.get("given", {})),
-            record["is_bound"],
-            id=record["id"],
-            once=record["once"],
-            digest=record["digest"],
-            state=record["state"] if ended is not None else "queued",
-            done=record["progress"]["done"],
-            total=record["progress"]["total"] or 0,
-            created_at=datetime.fromisoformat(record["created_at"]),
-            ended_at=None if ended is None else datetime.fromisoformat(ended),
-            report=compact_json(report).encode() if has_report else None,
-            problem=record["problem"],
-            attempts=record["attempts"],
-            saved=record.get("saved", {}),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None
-
-
-def _same(known: Job, asked: Job) -> Job:
-    if known.digest != _digest(asked, known.id):
-        raise QueryError(
-            "the `Idempotency-Key` was used for another request; use a new key for this one"
-        )
-    return known
-
-
-def _digest(job: Job, salt: str) -> str:
-    asked = [job.operation.id, job.scope, job.by, job.given]
-    return _hashed(salt, json.dumps(asked, sort_keys=True))
-
-
-def _hashed(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _principal(job: Job) -> Principal:

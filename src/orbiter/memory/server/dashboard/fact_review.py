@@ -32,7 +32,7 @@ def conflicts_among(facts: list[FactMemory]) -> list[FactConflict]:
 
 def sides_of(conflict: FactConflict) -> Data:
     """Return both sides of a contradiction, in words."""
-    sides = (("Toast first", conflict.earlier), ("Toast later", conflict.later))
+    sides = (("Said first", conflict.earlier), ("Said later", conflict.later))
     return {
         "key": conflict.key,
         "reason": conflict.reason,

@@ -39,7 +39,7 @@ PROBLEM = "application/problem+json"
 _TITLES = {
     400: "Bad Request",
     401: "Key Needed",
-    403: "HTTPProblem",
+    403: "Refused",
     404: "Not Found",
     405: "Method Not Allowed",
     408: "Request Too Slow",
@@ -135,7 +135,7 @@ def problem_response(
     status: int, detail: str, *, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a problem that has no class of its own."""
-    title = _TITLES.get(status, "HTTPProblem")
+    title = _TITLES.get(status, "Refused")
     content = {
         "type": f"{_URN}{title.replace(' ', '')}",
         "title": title,

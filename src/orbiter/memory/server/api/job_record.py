@@ -1,0 +1,174 @@
+"""One job: what was asked, how far it is, and its record as JSON.
+
+The record of a job that has ended holds no word of a memory, unless the call is known to return
+none.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+from uuid import uuid4
+
+from orbiter.memory.errors import QueryError
+from orbiter.memory.server.http.json_body import compact_json
+from orbiter.memory.tasks.progress import Checkpoint
+from orbiter.memory.wire import OPERATIONS, Operation
+
+__all__ = ["Job", "dump_job", "hashed", "load_job", "request_digest", "require_same"]
+
+State = Literal["queued", "running", "done", "failed"]
+
+_LONG_OPERATIONS = {each.id: each for each in OPERATIONS if each.is_long}
+
+
+@dataclass(eq=False)
+class Job:
+    """One call under way, or what became of it."""
+
+    operation: Operation
+    owner: str | None
+    """The id of the key that asked; `None` on a server without keys."""
+    scope: dict[str, str]
+    """Whose memories; empty for everyone's, and for calls of the whole store."""
+    by: str | None
+    given: dict[str, Any]
+    """The arguments, as JSON."""
+    is_bound: bool
+    """Whether the key is of somebody's, and not told where the store is."""
+    is_answered: bool = False
+    """Whether the request that asked has had the report: then it is not kept for long."""
+    id: str = field(default_factory=lambda: uuid4().hex)
+    once: str = ""
+    """The digest of the `Idempotency-Key` it was asked with, if any."""
+    digest: str = ""
+    """Tells whether another request is the same."""
+    state: State = "queued"
+    done: int = 0
+    total: int = 0
+    created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    ended_at: datetime | None = None
+    report: bytes | None = None
+    """What the call returned, as JSON; `None` before, and if it was kept in memory and is gone."""
+    problem: dict[str, Any] | None = None
+    attempts: int = 0
+    saved: Checkpoint = field(default_factory=dict)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set at each change, and then another one."""
+    is_dropped: bool = False
+    """Whether its record is removed, or will be: then it is written no more."""
+    disk: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while its record is written or removed, which so come one after the other."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is done or has failed."""
+        return self.state in ("done", "failed")
+
+    def note(self) -> None:
+        """Wake whoever waits for a change."""
+        event, self.changed = self.changed, asyncio.Event()
+        event.set()
+
+    def shown(self) -> dict[str, Any]:
+        """Return the job without its report, as JSON."""
+        return {
+            "id": self.id,
+            "call": self.operation.id,
+            "state": self.state,
+            "progress": {"done": self.done, "total": self.total or None},
+            "created_at": self.created_at.isoformat(),
+            "ended_at": None if self.ended_at is None else self.ended_at.isoformat(),
+            "problem": self.problem,
+        }
+
+    def to_json(self) -> bytes:
+        """Return the job with its report."""
+        head = compact_json(self.shown()).encode()
+        return head[:-1] + b',"report":' + (self.report or b"null") + b"}"
+
+
+def dump_job(job: Job, server: str) -> dict[str, Any]:
+    """Return what is written of a job; of one that is over, no word of a memory."""
+    is_safe = job.operation.has_safe_report
+    asked: dict[str, Any] = {
+        "scope": job.scope,
+        "by": job.by,
+        "given": job.given,
+        "saved": dict(job.saved),
+    }
+    return {
+        **job.shown(),
+        "problem": job.problem if is_safe else _plain(job.problem),
+        "owner": job.owner,
+        "is_bound": job.is_bound,
+        "once": job.once,
+        "digest": job.digest,
+        "attempts": job.attempts,
+        "server": server,
+        "report": json.loads(job.report) if job.report is not None and is_safe else None,
+        **({} if job.is_over else asked),
+    }
+
+
+def _plain(found: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return a problem without its words: they may be of memories, or of what was asked."""
+    if found is None:
+        return None
+    told = "the words of it ended with the server; ask again"
+    return {**{name: found.get(name) for name in ("type", "title", "status")}, "detail": told}
+
+
+def load_job(record: Mapping[str, Any]) -> Job | None:
+    """Return the job of a record; `None` if it is of another version."""
+    operation = _LONG_OPERATIONS.get(str(record.get("call")))
+    if operation is None:
+        return None
+    try:
+        report, ended = record["report"], record["ended_at"]
+        has_report = record["state"] == "done" and operation.has_safe_report
+        return Job(
+            operation,
+            record["owner"],
+            dict(record.get("scope", {})),
+            record.get("by"),
+            dict(record.get("given", {})),
+            record["is_bound"],
+            id=record["id"],
+            once=record["once"],
+            digest=record["digest"],
+            state=record["state"] if ended is not None else "queued",
+            done=record["progress"]["done"],
+            total=record["progress"]["total"] or 0,
+            created_at=datetime.fromisoformat(record["created_at"]),
+            ended_at=None if ended is None else datetime.fromisoformat(ended),
+            report=compact_json(report).encode() if has_report else None,
+            problem=record["problem"],
+            attempts=record["attempts"],
+            saved=record.get("saved", {}),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def require_same(known: Job, asked: Job) -> Job:
+    """Return *known* if it does what *asked* would do; `QueryError` if the key meant another."""
+    if known.digest != request_digest(asked, known.id):
+        raise QueryError(
+            "the `Idempotency-Key` was used for another request; use a new key for this one"
+        )
+    return known
+
+
+def request_digest(job: Job, salt: str) -> str:
+    """Return what two jobs have in common that do the same for the same scope."""
+    asked = [job.operation.id, job.scope, job.by, job.given]
+    return hashed(salt, json.dumps(asked, sort_keys=True))
+
+
+def hashed(*parts: str) -> str:
+    """Return a digest from which none of *parts* can be read."""
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
