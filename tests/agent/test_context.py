@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.agent.test_chat import CALLS, FORMATS, turn
+from tests.servers.databases import RedisServer
 
 from orbiter.memory import (
     AgentMemory,
@@ -24,7 +25,6 @@ from orbiter.memory.messages import Format, validate
 from orbiter.memory.messages.costs import sent_tokens
 from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.testing import ScriptedSummarizer
-from orbiter.memory.testing.servers import RedisServer
 
 Open = Callable[..., AgentMemory]
 
