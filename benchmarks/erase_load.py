@@ -42,7 +42,7 @@ async def fill(path: Path, user: str, count: int) -> None:
                     for n in range(start, min(start + BATCH, count))
                 ]
             )
-        await memory.settle()
+        await memory.flush()
 
 
 @asynccontextmanager

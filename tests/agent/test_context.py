@@ -54,7 +54,7 @@ async def test_every_budget_and_format_is_kept(url: str, open_memory: Open, who:
     alice = memory.scope(user_id=who)
     await alice.remember_many([f"question {number} was about trains" for number in range(8)])
     chat = await long_chat(alice)
-    await memory.settle()
+    await memory.flush()
     await chat.add(["What now?", CALLS])
     assert await chat.summary() is not None
     shown = 0
@@ -189,7 +189,7 @@ async def test_what_has_no_room_is_told_by_the_summary(
     chat = memory.scope(user_id=who).chat("c")
     said = [f"word {number}." for number in range(20)]
     await chat.add([SystemMemory(content="Be kind."), *said])
-    await memory.settle()
+    await memory.flush()
     with_summary = 0
 
     for budget in range(250, 801, 50):

@@ -18,7 +18,7 @@ Call = Callable[[AgentMemory, ScopedMemory], Awaitable[object]]
 CALLS: dict[str, Call] = {
     "init": lambda memory, _: memory.init(),
     "close": lambda memory, _: memory.close(),
-    "settle": lambda memory, _: memory.settle(),
+    "flush": lambda memory, _: memory.flush(),
     "erase": lambda memory, _: memory.erase(user_id="nobody"),
     "events": lambda memory, _: anext(memory.events()),
     "remember": lambda _, alice: alice.remember("tea"),

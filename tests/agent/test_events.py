@@ -120,7 +120,7 @@ async def test_no_event_holds_content(url: str, open_memory: Open, who: str) -> 
     await alice.restore(item.id)
     chat = alice.chat("c")
     (said, *_) = await chat.add([f"secret {number}" for number in range(4)])
-    await memory.settle()
+    await memory.flush()
     assert await chat.summarize() == "secret summary"
     await chat.context("secret task", budget=2_000)
     await chat.fork(said)

@@ -159,7 +159,7 @@ async def test_the_summary_of_a_chat_that_loses_messages_is_made_anew(
     chat = scope.chat("c")
     for n in range(4):
         await chat.add(f"message {n}")
-    await memory.settle()
+    await memory.flush()
     before = await chat.summary()
 
     await scope.evict(max_items=3)

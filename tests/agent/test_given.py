@@ -178,7 +178,7 @@ async def test_what_was_just_remembered_is_found_by_meaning_once_it_settled(tmp_
         ann = memory.scope(user_id="ann")
         await ann.remember_many([f"note {number}" for number in range(300)])
 
-        await memory.settle()
+        await memory.flush()
 
         assert (await memory.stats()).unembedded == 0
 

@@ -289,7 +289,7 @@ async def test_a_foreign_summary_is_never_shown(
     await memory.store.add(forged)  # past the handle
     for number in range(30):
         await chat.add(f"message number {number}, of some length, to fill the budget")
-    await memory.settle()
+    await memory.flush()
 
     context = await chat.context("go on", budget=600)
 
@@ -356,7 +356,7 @@ async def test_row_security_holds_every_handle_to_its_user(
     ours = await alice.remember("the door is green")
     theirs = await bob.remember("the door code is 1234", idempotency_key="k")
     await asyncio.gather(*(handle.chat("c").add("hello again") for handle in (alice, bob) * 5))
-    await memory.settle()
+    await memory.flush()
 
     assert [hit.item.id for hit in await alice.recall("door")] == [ours.id]
     assert [hit.item.id for hit in await bob.recall("door")] == [theirs.id]

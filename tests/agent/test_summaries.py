@@ -54,13 +54,13 @@ async def test_a_summary_is_made_when_there_is_enough(
     chat = memory.scope(user_id=who).chat("c")
 
     await say(chat, 5)
-    await memory.settle()
+    await memory.flush()
     assert await chat.summary() is None
     await say(chat, 1, start=5)
-    await memory.settle()
+    await memory.flush()
     assert await chat.summary() == "the first"
     await say(chat, 4, start=6)
-    await memory.settle()
+    await memory.flush()
 
     assert await chat.summary() == "the second"
     assert "message 3" in script.prompts[0]
@@ -74,17 +74,17 @@ async def test_a_summary_is_made_when_there_is_enough(
 async def test_a_summary_is_reused_by_others(url: str, open_memory: Open, who: str) -> None:
     first = open_memory(url, summarizer=ScriptedSummarizer("the first"), summaries=SOON)
     await say(first.scope(user_id=who).chat("c"), 6)
-    await first.settle()
+    await first.flush()
     script = ScriptedSummarizer("the second")
     second = open_memory(url, summarizer=script, summaries=SOON)
     chat = second.scope(user_id=who).chat("c")
 
     assert await chat.summary() == "the first"
     await say(chat, 2, start=6)
-    await second.settle()
+    await second.flush()
     assert script.prompts == []
     await say(chat, 2, start=8)
-    await second.settle()
+    await second.flush()
 
     assert await chat.summary() == "the second"
     assert "the first" in script.prompts[0]
@@ -96,7 +96,7 @@ async def test_two_that_summarise_at_the_same_time_agree(
     memories = [open_memory(url, summaries=SOON) for _ in range(2)]
     chats = [memory.scope(user_id=who).chat("c") for memory in memories]
     await say(chats[0], 6)
-    await memories[0].settle()
+    await memories[0].flush()
     await say(chats[0], 3, start=6)
 
     made = await asyncio.gather(*(chat.summarize() for chat in chats))
@@ -114,9 +114,9 @@ async def test_a_summary_does_not_outlive_what_it_sums_up(
     chat, other = alice.chat("c"), alice.chat("d")
     (code,) = await chat.add("the code is 4711")
     await say(chat, 5)
-    await memory.settle()
+    await memory.flush()
     await say(other, 6)
-    await memory.settle()
+    await memory.flush()
     assert await chat.summary() == "The code is 4711."
 
     await alice.forget(code.id)
@@ -124,7 +124,7 @@ async def test_a_summary_does_not_outlive_what_it_sums_up(
     assert await chat.summary() is None
     assert await other.summary() == "They spoke.", "another chat lost nothing"
     await say(chat, 1, start=5)
-    await memory.settle()
+    await memory.flush()
     assert await chat.summary() == "They spoke again."
     assert "4711" not in script.prompts[-1]
     (first, *_) = await chat.items()
@@ -178,7 +178,7 @@ async def test_what_was_brought_back_is_summed_up_again(
     chat = alice.chat("c")
     (code,) = await chat.add("the code is 4711")
     await say(chat, 5)
-    await memory.settle()
+    await memory.flush()
     await alice.forget(code.id)
     await chat.summarize()
 
@@ -238,7 +238,7 @@ async def test_a_label_costs_no_summary_and_a_branch_takes_it_along(
     alice = memory.scope(user_id=who)
     chat = alice.chat("c")
     await say(chat, 6)
-    await memory.settle()
+    await memory.flush()
     items = await chat.items()
 
     await alice.update(items[0].id, tags=["seen"])
@@ -260,7 +260,7 @@ async def test_the_arguments_of_tools_count(url: str, open_memory: Open, who: st
     await chat.add([AIMemory(content="", tool_calls=[call]), "thanks", "bye"])
     await chat.add({"role": "tool", "tool_call_id": "c1", "content": "done"})
     await chat.add("well then")
-    await memory.settle()
+    await memory.flush()
 
     assert await chat.summary() == "so far"
 
@@ -285,7 +285,7 @@ async def test_a_summary_is_no_memory_of_its_own(url: str, open_memory: Open, wh
     memory = open_memory(url, summarizer=script, summaries=SOON)
     alice = memory.scope(user_id=who)
     await say(alice.chat("c"), 6)
-    await memory.settle()
+    await memory.flush()
     assert await alice.chat("c").summary() is not None
 
     assert await alice.recall("zebras") == []
@@ -305,19 +305,19 @@ async def check_delay(
 
     with caplog.at_level(logging.WARNING):
         await say(chat, 6)
-        await memory.settle()
+        await memory.flush()
     assert len(script.prompts) == 1
     assert await chat.summary() is None
     assert "nothing is lost" in caplog.text
     assert "message" not in caplog.text
     assert "secret" not in caplog.text
     await say(chat, 1, start=6)
-    await memory.settle()
+    await memory.flush()
     assert len(script.prompts) == 1, "it waits before it tries again"
     for tally in memory._chats.summaries._tallies.values():  # as if the pause were over
         tally.not_before = 0.0
     await say(chat, 1, start=7)
-    await memory.settle()
+    await memory.flush()
 
     assert await chat.summary() == "at last"
     assert "message 0" in script.prompts[1]
@@ -366,7 +366,7 @@ async def test_what_is_said_while_a_summary_is_looked_for_counts(
     chat = memory.scope(user_id=who).chat("c")
 
     await asyncio.gather(*(chat.add(f"message {number}") for number in range(6)))
-    await memory.settle()
+    await memory.flush()
 
     assert await chat.summary() == "the first"
 
@@ -403,7 +403,7 @@ async def test_a_hanging_summarizer_holds_nothing_up(
     again = open_memory(local_url, summarizer=ScriptedSummarizer("at last"), summaries=SOON)
     chat = again.scope(user_id=who).chat("c")
     await say(chat, 1, start=12)
-    await again.settle()
+    await again.flush()
     assert await chat.summary() == "at last"
     assert await texts(chat) == [f"message {number}" for number in range(13)]
 
@@ -423,7 +423,7 @@ async def test_without_summaries_nothing_is_summed_up(open_memory: Open) -> None
     chat = memory.scope(user_id="alice").chat("c")
     await say(chat, 30)
 
-    await memory.settle()
+    await memory.flush()
 
     assert await chat.summary() is None
     assert await chat.summarize() is None
@@ -439,7 +439,7 @@ async def test_what_a_machine_says_whose_clock_is_behind_is_still_shown(
     chat = memory.scope(user_id=who).chat("c")
     await late.add("message from the start")
     await say(chat, 6)
-    await memory.settle()
+    await memory.flush()
     assert await chat.summary() == "the first"
 
     await late.add(

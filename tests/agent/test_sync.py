@@ -243,6 +243,6 @@ def test_summaries_are_made_in_the_background(tmp_path: Path) -> None:
     with AgentMemory(tmp_path / "agent.db", embeddings=None, **settings) as memory:  # type: ignore[arg-type]
         chat = memory.scope(user_id="a").chat("c")
         chat.add([f"message {number}" for number in range(8)])
-        memory.settle()
+        memory.flush()
 
         assert chat.summary() == "in short"

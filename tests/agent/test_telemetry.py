@@ -194,13 +194,13 @@ async def _call_with_canaries(method: Any) -> None:
             await method(**arguments)
 
 
-ALIASES = {"add", "search", "get_all", "delete"}
+ALIASES = {ScopedMemory: {"add", "search", "get_all", "delete"}, AgentMemory: {"settle"}}
 
 
 def _operations() -> Iterator[str]:
     for owner, prefix in ((AgentMemory, "store."), (ScopedMemory, ""), (Chat, "chat.")):
         for name, member in vars(owner).items():
-            is_alias = owner is ScopedMemory and name in ALIASES  # of what is told of itself
+            is_alias = name in ALIASES.get(owner, ())  # of what is told of itself
             if inspect.iscoroutinefunction(member) and not name.startswith("_") and not is_alias:
                 yield prefix + name
 

@@ -325,7 +325,7 @@ async def test_a_summary_is_never_worth_more_than_the_worst_that_ever_went_into_
                 extra = labels(None, None, source, None)
                 kind = dice.choice([HumanMemory, AIMemory])
                 await chat.add(kind(content=f"m{n}", metadata=MemoryMetadata(extra=extra)))
-            await memory.settle()
+            await memory.flush()
             await chat.summarize()
             [summary] = await handle.list(memory_type="summary")
             assert isinstance(summary, SummaryMemory)
@@ -349,7 +349,7 @@ async def test_a_summary_is_not_the_systems_and_goes_with_what_it_sums_up(
         HumanMemory(content="page", metadata=MemoryMetadata(extra=labels(None, None, EVIL, None)))
     )
     await chat.add("bye " * 900)
-    await memory.settle()
+    await memory.flush()
     assert await chat.summary() == "obey the page"
 
     context = await chat.context("go on", budget=600)

@@ -36,4 +36,4 @@ async def fill(memory: AgentMemory) -> None:
     bob = memory.scope(user_id="bob", agent_id="scout")
     await bob.remember("Bob's bicycle is locked at the station", tags=["bike"])
     await bob.chat("repairs").add([{"role": "user", "content": "The chain of my bicycle is off"}])
-    await memory.settle()
+    await memory.flush()

@@ -40,7 +40,7 @@ async def hostile(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Age
     ) as memory:
         await _all_at_once(memory)
         await asyncio.gather(*(_one(memory, text) for text in PAYLOADS))  # the newest
-        await memory.settle()
+        await memory.flush()
         yield memory
 
 

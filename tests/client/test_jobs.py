@@ -100,7 +100,7 @@ async def test_what_a_job_raises_is_raised_here(served: Served) -> None:
         with pytest.raises(QueryError, match="nothing came from the source `nowhere`"):
             await memory.scope(user_id="ann").undo("nowhere")
         assert await memory.scope(user_id="ann").duplicates() == []
-        assert await memory.settle() is None  # type: ignore[func-returns-value]
+        assert await memory.flush() is None  # type: ignore[func-returns-value]
 
 
 @pytest.mark.parametrize(

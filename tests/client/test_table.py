@@ -32,14 +32,14 @@ PAIRS = [
     (PastMemory, RemotePast),
     (AuditLog, RemoteAudit),
 ]
-MADE_OF_OTHERS = {"add", "search", "get_all", "delete"}
-"""The names of mem0 on a handle, which call the others."""
+MADE_OF_OTHERS = {ScopedMemory: {"add", "search", "get_all", "delete"}, AgentMemory: {"settle"}}
+"""The names of mem0 on a handle, and old names, which call the others."""
 
 
 @pytest.mark.parametrize(("local", "remote"), PAIRS, ids=lambda kind: kind.__name__)
 def test_no_call_of_a_local_object_is_missing(local: type, remote: type) -> None:
     for name, member in inspect.getmembers(local, inspect.iscoroutinefunction):
-        if name.startswith("_") or (local is ScopedMemory and name in MADE_OF_OTHERS):
+        if name.startswith("_") or name in MADE_OF_OTHERS.get(local, ()):
             continue
         made = getattr(remote, name)
         assert made is not member, f"{local.__name__}.{name} would look for a store here"

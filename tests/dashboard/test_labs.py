@@ -33,7 +33,7 @@ async def memory(tmp_path: Path) -> AsyncIterator[AgentMemory]:
         f"sqlite:///{tmp_path}/labs.db", embeddings=HashEmbeddings(), summaries=None
     ) as made:
         await _fill(made)
-        await made.settle()
+        await made.flush()
         yield made
 
 

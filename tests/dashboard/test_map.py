@@ -49,7 +49,7 @@ async def fill(memory: AgentMemory) -> None:
         await memory.scope(user_id=user, agent_id="nova").remember_many(
             texts(topic, 20), tags=[topic]
         )
-    await memory.settle()
+    await memory.flush()
 
 
 # Places
@@ -163,7 +163,7 @@ async def test_a_map_is_drawn_once_until_something_changes(
     assert drawn == 1
 
     await memory.scope(user_id="ann").remember("a new lighthouse")
-    await memory.settle()
+    await memory.flush()
 
     assert (await site.get("/ui/map/points")).json()["count"] == 41
     assert drawn == 2
@@ -298,7 +298,7 @@ async def test_hostile_values_are_escaped_and_made_visible(
     await memory.scope(user_id=bad).remember(
         MemoryItem(content=bad, memory_type=bad, metadata=MemoryMetadata(extra={"tags": [bad, 7]}))
     )
-    await memory.settle()
+    await memory.flush()
     site = client(await served())
 
     groups = (await site.get("/ui/map/groups")).text

@@ -61,7 +61,7 @@ async def fill(memory: AgentMemory) -> None:
     await ann.release("web:example.com")
     await ann.update(web.id, content="tea is worse for you")
     await memory.scope(user_id="bob").remember("bob sings")
-    await memory.settle()
+    await memory.flush()
 
 
 async def ended(http: httpx.AsyncClient, job: dict[str, Any]) -> dict[str, Any]:

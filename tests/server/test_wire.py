@@ -32,6 +32,7 @@ from orbiter.memory.wire import (
     REST_ONLY,
     TARGET_PARAMS,
     Operation,
+    Target,
     dump_error,
     load_error,
     operations_of,
@@ -49,10 +50,10 @@ CLASSES: dict[str, type] = {
     "audit": agent.AuditLog,
 }
 NOT_CALLED = {
-    "memory": {"init", "close", "backup", "restore"},
+    "memory": {"init", "close", "backup", "restore", "settle"},
     "scope": {"add", "search", "get_all", "delete"},
 }
-"""What a server does by itself, and mem0's names, which are other names of calls in the table."""
+"""What a server does by itself, and other names of calls in the table: mem0's and old ones."""
 
 
 class Recipe(MemoryItem):
@@ -117,9 +118,10 @@ async def _answers(memory: AgentMemory) -> dict[str, Any]:
     handle = memory.scope(user_id="ann", by="tester")
     found: dict[str, Any] = {}
 
-    async def call(target: str, of: Any, name: str, *given: Any, **named: Any) -> Any:
-        found[f"{target}.{name}"] = await getattr(of, name)(*given, **named)
-        return found[f"{target}.{name}"]
+    async def call(target: Target, of: Any, name: str, *given: Any, **named: Any) -> Any:
+        made = operations_of(target)[name].id
+        found[made] = await getattr(of, name)(*given, **named)
+        return found[made]
 
     end = timedelta(days=1)
     first = await call("scope", handle, "remember", "Ann likes tea", tags=["a"], expires=end)
@@ -159,7 +161,7 @@ async def _answers(memory: AgentMemory) -> dict[str, Any]:
         await call("past_facts", past.facts, name)
     await call("past_facts", past.facts, "get", "city")
     await call("past_facts", past.facts, "history", "city")
-    await call("memory", memory, "settle")
+    await call("memory", memory, "flush")
     for name in ("stats", "verify", "reindex"):
         await call("memory", memory, name)
     await call("audit", memory.audit, "entries", limit=1_000)

@@ -55,9 +55,9 @@ async def erase(session: "ScopeSession", *, dry_run: bool = False) -> Erasure:
     erasing = cast("_Erasing", store)
     done = await _erase_activity(core, scope)
     cached = 0 if core.is_indexed else await _forget_cached(core, store, scope)
-    await chats.settle()  # or a summary that is being written would outlive what it sums up
+    await chats.flush()  # or a summary that is being written would outlive what it sums up
     done += await erasing.erase(metadata=scope, by=by)
-    await chats.settle()
+    await chats.flush()
     if await store.search(metadata=scope, memory_type="summary", limit=1):
         with track(_UNTOLD):  # it is no part of what was counted, and goes on from nothing
             done += await erasing.erase(metadata=scope, by=by)

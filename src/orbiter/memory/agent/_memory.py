@@ -23,6 +23,7 @@ from orbiter.memory.backends.registry import (
     open_store,
 )
 from orbiter.memory.backends.urls import shown
+from orbiter.memory.deprecation import warn
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.protocols import Embeddings, Summarizer, VectorStore
@@ -300,8 +301,8 @@ class AgentMemory:
         self._core.prepare()
         return await store.restore_backup(path, progress=progress)
 
-    @traced("store.settle")
-    async def settle(self, *, progress: Progress | None = None) -> None:
+    @traced("store.flush")
+    async def flush(self, *, progress: Progress | None = None) -> None:
         """Wait until what goes on in the background is done: summaries, indexes and vectors.
 
         What was remembered a moment ago is then found by meaning, too, however much it was.
@@ -310,10 +311,15 @@ class AgentMemory:
         self._core.enter()
         with track(progress):
             advance(0)
-        await self._chats.settle()
+        await self._chats.flush()
         if isinstance(self._store, VectorStore):
             await self.init()
             await self._store.catch_up()
+
+    async def settle(self, *, progress: Progress | None = None) -> None:
+        """Do as `flush`, by its old name."""
+        warn("settle", "flush", stacklevel=2)
+        await self.flush(progress=progress)
 
     def _file_store(self, ways: str) -> "SQLiteMemoryStore":
         from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore  # noqa: PLC0415

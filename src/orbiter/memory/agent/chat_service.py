@@ -82,10 +82,10 @@ class Chats:
             await self.summaries.forget(store, said)
         await free_messages(store, items)
 
-    async def settle(self) -> None:
+    async def flush(self) -> None:
         """Wait until no summary is under way."""
         if "summaries" in self.__dict__:
-            await self.summaries.settle()
+            await self.summaries.flush()
 
     @cached_property
     def assembler(self) -> "ContextManager":

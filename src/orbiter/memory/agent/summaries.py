@@ -239,7 +239,7 @@ class Summaries:
             self._given = ExtractiveSummarizer()
         return self._given
 
-    async def settle(self) -> None:
+    async def flush(self) -> None:
         """Wait until no summary is under way."""
         while tasks := self._of_this_loop():
             await asyncio.gather(*tasks, return_exceptions=True)

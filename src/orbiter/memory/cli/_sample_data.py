@@ -148,7 +148,7 @@ async def fill(memory: "AgentMemory") -> None:
     # What is true of people holds for all their agents.
     await _know(memory.scope(user_id="alice"), memory.scope(user_id="bob"), now)
     await _doubt(bob, now)
-    await memory.settle()
+    await memory.flush()
 
 
 async def _tell(handle: "ScopedMemory", said: Sequence[_Said], now: datetime) -> None:

@@ -184,12 +184,14 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         the backup is damaged, not ours or too new, or if another process, or another object here,
         has the memory open; then nothing is changed. What was there is kept beside it.
         """
-    def settle(self, *, progress: Progress | None = None) -> None:
+    def flush(self, *, progress: Progress | None = None) -> None:
         """Wait until what goes on in the background is done: summaries, indexes and vectors.
 
         What was remembered a moment ago is then found by meaning, too, however much it was.
         *progress* is called once it begins, as nobody knows how much there is.
         """
+    def settle(self, *, progress: Progress | None = None) -> None:
+        """Do as `flush`, by its old name."""
 
 class ScopedMemory(Blocking[agent.ScopedMemory]):
     """What is remembered in one scope; `AgentMemory.scope` makes it."""

@@ -112,6 +112,8 @@ class Operation:
     """The argument that makes it a call about one thing, and so no job; none if empty."""
     has_safe_report: bool = False
     """Whether its answer holds nothing that a memory says, so that it may be kept in a file."""
+    wire: str = ""
+    """What it is called on the wire, if not as the method: clients and jobs know that name."""
 
     @property
     def is_change(self) -> bool:
@@ -125,7 +127,12 @@ class Operation:
     @property
     def id(self) -> str:
         """A name that no other call has: `chat.add`."""
-        return f"{self.target}.{self.name}"
+        return f"{self.target}.{self.wire_name}"
+
+    @property
+    def wire_name(self) -> str:
+        """What it is called on the wire."""
+        return self.wire or self.name
 
 
 def _check_format(value: Any) -> Any:
@@ -209,8 +216,8 @@ _MEMORY = (
               has_safe_report=True),
     Operation("reindex", "memory", "POST", "store/reindex", "admin", (), results.COUNT,
               is_heavy=True, is_long=True, has_safe_report=True),
-    Operation("settle", "memory", "POST", "store/settle", "admin", (), NOTHING, is_long=True,
-              has_safe_report=True),
+    Operation("flush", "memory", "POST", "store/settle", "admin", (), NOTHING, is_long=True,
+              has_safe_report=True, wire="settle"),
 )  # fmt: skip
 
 _SCOPED = (

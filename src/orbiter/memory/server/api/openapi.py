@@ -206,7 +206,7 @@ def _id(operation: Operation) -> str:
     way = "_one" if operation.verb == "DELETE" else ""
     if operation.path.endswith("/query"):
         way = "_query"  # the same call with its filters in the body
-    return f"{operation.target}_{operation.name}{way}"
+    return f"{operation.target}_{operation.wire_name}{way}"
 
 
 def _docs(operation: Operation) -> dict[str, str]:

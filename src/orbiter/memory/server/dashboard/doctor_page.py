@@ -165,12 +165,12 @@ async def verify(ask: Ask) -> Response:
 
 
 @pages.part("POST", "/ui/doctor/settle", role="admin")
-async def settle(ask: Ask) -> Response:
+async def flush(ask: Ask) -> Response:
     """Do now what would be done in the background."""
     _check_of_everyone(ask)
 
     async def work() -> Data:
-        await ask.server.memory.settle()
+        await ask.server.memory.flush()
         stats = await _stats(ask)
         return {"checks": [Check("waiting", "ok", "done") if stats is None else _waiting(stats)]}
 
