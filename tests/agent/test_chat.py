@@ -17,11 +17,10 @@ from orbiter.memory import (
 )
 from orbiter.memory.agent import Chat, ScopedMemory
 from orbiter.memory.errors import AccessError, QueryError
-from orbiter.memory.messages import Format, validate
+from orbiter.memory.messages import FORMATS, validate
 
 Open = Callable[..., AgentMemory]
 
-FORMATS: tuple[Format, ...] = ("openai", "openai-responses", "anthropic", "gemini")
 
 CALLS: dict[str, object] = {
     "role": "assistant",

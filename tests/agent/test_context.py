@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.agent.test_chat import CALLS, FORMATS, turn
+from tests.agent.test_chat import CALLS, turn
 from tests.servers.databases import RedisServer
 
 from orbiter.memory import (
@@ -21,7 +21,7 @@ from orbiter.memory.agent import Chat, ScopedMemory
 from orbiter.memory.context import Context
 from orbiter.memory.conversation import estimate_tokens
 from orbiter.memory.errors import QueryError
-from orbiter.memory.messages import Format, validate
+from orbiter.memory.messages import FORMATS, Format, validate
 from orbiter.memory.messages.costs import sent_tokens
 from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.testing import ScriptedSummarizer

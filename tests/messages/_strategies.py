@@ -6,9 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 from tests.messages._conversations import CONVERSATIONS
-from tests.messages._views import FORMATS
 
-from orbiter.memory.messages import Format, from_messages
+from orbiter.memory.messages import FORMATS, Format, from_messages
 from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, SystemMemory, ToolMemory
 from orbiter.memory.model.tool_calls import call_id
 from orbiter.memory.testing.histories import random_history

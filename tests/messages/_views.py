@@ -7,8 +7,6 @@ from orbiter.memory.messages import Format, Message, from_messages, to_messages
 from orbiter.memory.model.items import MemoryItem, ToolMemory, calls_of
 from orbiter.memory.model.tool_calls import call_id, call_input, call_name
 
-FORMATS: tuple[Format, ...] = ("openai", "openai-responses", "anthropic", "gemini")
-
 
 def there_and_back(messages: Sequence[Message], format: Format) -> list[Message]:
     """Return *messages* after they were read and written again."""

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from tests.messages._conversations import CALLS, CONVERSATIONS, RESULTS, TEXTS
-from tests.messages._views import FORMATS, answered, called
+from tests.messages._views import answered, called
 
 from orbiter.memory.errors import MessageError, QueryError
-from orbiter.memory.messages import Format, from_messages, to_messages, validate
+from orbiter.memory.messages import FORMATS, Format, from_messages, to_messages, validate
 from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, SystemMemory, ToolMemory
 
 PAIRS = list(permutations(FORMATS, 2))

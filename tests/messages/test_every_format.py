@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from tests.messages._conversations import CALLS, CONVERSATIONS, RESULTS, TEXTS
-from tests.messages._views import FORMATS, answered, called, said, there_and_back
+from tests.messages._views import answered, called, said, there_and_back
 
-from orbiter.memory.messages import Format, Message, from_messages, to_messages, validate
+from orbiter.memory.messages import FORMATS, Format, Message, from_messages, to_messages, validate
 from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryMetadata, SystemMemory
 
 every_format = pytest.mark.parametrize("format", FORMATS)

@@ -19,9 +19,8 @@ from tests.messages._shapes import (
     use,
     uses,
 )
-from tests.messages._views import FORMATS
 
-from orbiter.memory.messages import Format, validate
+from orbiter.memory.messages import FORMATS, Format, validate
 
 MESSAGES: list[Any] = [None, "x", 5, [], ["x"], {}, {"role": ["x"]}, {"role": {}}, {"role": 5}]
 ROLES: list[Any] = [["user"], {}, [], 5]

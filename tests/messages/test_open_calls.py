@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 from tests.messages._conversations import CONVERSATIONS
-from tests.messages._views import FORMATS, answered, called
+from tests.messages._views import answered, called
 
 from orbiter.memory.errors import MessageError
-from orbiter.memory.messages import Format, Message, from_messages, to_messages, validate
+from orbiter.memory.messages import FORMATS, Format, Message, from_messages, to_messages, validate
 from orbiter.memory.model.items import AIMemory, MemoryItem, ToolMemory
 
 ASK: dict[Format, Message] = {

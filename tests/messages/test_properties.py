@@ -17,11 +17,10 @@ from tests.messages._strategies import (
     seeded_histories,
     with_natives,
 )
-from tests.messages._views import FORMATS
 
 from orbiter.memory.conversation.windows import OpenGroup, complete_tool_groups
 from orbiter.memory.errors import MessageError
-from orbiter.memory.messages import Format, Message, from_messages, to_messages, validate
+from orbiter.memory.messages import FORMATS, Format, Message, from_messages, to_messages, validate
 from orbiter.memory.messages._common import legal_name
 from orbiter.memory.model.items import (
     AIMemory,

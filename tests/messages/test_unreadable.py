@@ -3,10 +3,9 @@
 from typing import Any
 
 import pytest
-from tests.messages._views import FORMATS
 
 from orbiter.memory.errors import MessageError
-from orbiter.memory.messages import Format, Message, from_messages
+from orbiter.memory.messages import FORMATS, Format, Message, from_messages
 
 ASK: Message = {"role": "user", "content": "List the files."}
 TURN: Message = {"role": "user", "parts": [{"text": "List the files."}]}

@@ -26,10 +26,9 @@ from tests.messages._shapes import (
     use,
     uses,
 )
-from tests.messages._views import FORMATS
 
 from orbiter.memory.errors import MessageError
-from orbiter.memory.messages import Format, Message, Problem, validate
+from orbiter.memory.messages import FORMATS, Format, Message, Problem, validate
 
 ILLEGAL_CHAT = [
     ([USER, chat_result()], "`c1` has no call directly before it", 1),

@@ -7,12 +7,10 @@ from typing import Any
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.messages import Format, validate
+from orbiter.memory.messages import FORMATS, validate
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.transfer import ImportResult
 from orbiter.memory.transfer._import import import_into
-
-FORMATS: tuple[Format, ...] = ("openai", "openai-responses", "anthropic", "gemini")
 
 
 async def take(

@@ -12,6 +12,8 @@ from functools import wraps
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from orbiter.memory.messages.codec import FORMATS
+
 if TYPE_CHECKING:
     from opentelemetry.metrics import Counter, Histogram, MeterProvider
     from opentelemetry.trace import Span, Tracer, TracerProvider
@@ -32,7 +34,7 @@ _COUNTS = ("k", "limit", "rounds", "budget", "memory_limit")
 _FLAGS = ("dry_run", "everything", "explain", "repair")
 _WORDS = {
     "mode": ("hybrid", "words", "meaning", "recent"),
-    "format": ("openai", "openai-responses", "anthropic", "gemini"),
+    "format": FORMATS,
 }
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 

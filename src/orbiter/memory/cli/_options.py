@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -15,7 +14,6 @@ from orbiter.memory.cli._text import parse_when
 __all__ = [
     "AsOf",
     "DryRun",
-    "Format",
     "Id",
     "Kind",
     "Since",
@@ -60,15 +58,6 @@ Tags = Annotated[list[str] | None, typer.Option("--tag", help="A tag; may be rep
 
 
 _EXAMPLES = {"where": '\'{"price": {"$lt": 5}}\'', "extra": "'{\"price\": 5}'"}
-
-
-class Format(StrEnum):
-    """Whose messages."""
-
-    OPENAI = "openai"
-    RESPONSES = "openai-responses"
-    ANTHROPIC = "anthropic"
-    GEMINI = "gemini"
 
 
 def read_when(name: str, text: str | None) -> datetime | None:

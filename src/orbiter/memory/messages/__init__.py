@@ -1,39 +1,36 @@
 """Items to and from the messages of OpenAI Chat, OpenAI Responses, Anthropic and Gemini.
 
-Pure functions. What `to_messages` returns is always legal: incomplete tool groups are left out or
-completed, results stand behind their calls, ids and names are ones the provider accepts. What a
-message holds beyond text and tool calls comes back untouched in the same format; what an item's
-`native` holds that no message of its kind can is left out.
+`codec` has the registry of formats, `convert` the functions. Everything is loaded on first use:
+who only needs the names of the formats gets them without the codecs.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
-from orbiter.memory.conversation.windows import (
-    RESPONSES,
-    OpenGroup,
-    Unit,
-    newest_first,
-    speaks,
-    walk_units,
-)
-from orbiter.memory.errors import MessageError
-from orbiter.memory.messages import _anthropic, _gemini, _openai_chat, _openai_responses
-from orbiter.memory.messages._common import Format, Message, Problem, must_be_object
-from orbiter.memory.messages._detect import format_of
-from orbiter.memory.messages._open_calls import OpenCalls
-from orbiter.memory.messages._shapes import (
-    as_plain,
-    check_is_whole,
-    is_part,
-    join_parts,
-    read_shape,
-)
-from orbiter.memory.model.items import AIMemory, MemoryItem, MemoryMetadata, SystemMemory, role_of
+from orbiter.memory._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from orbiter.memory.messages._common import Problem
+    from orbiter.memory.messages._open_calls import OpenCalls
+    from orbiter.memory.messages._shapes import (
+        as_plain,
+        check_is_whole,
+        format_of,
+        is_part,
+        join_parts,
+        read_shape,
+    )
+    from orbiter.memory.messages.codec import FORMATS, Codec, Format, Message, codec_for, codecs
+    from orbiter.memory.messages.convert import (
+        ProviderMessages,
+        from_messages,
+        read_on,
+        to_messages,
+        validate,
+    )
 
 __all__ = [
     "FORMATS",
+    "Codec",
     "Format",
     "Message",
     "OpenCalls",
@@ -41,6 +38,8 @@ __all__ = [
     "ProviderMessages",
     "as_plain",
     "check_is_whole",
+    "codec_for",
+    "codecs",
     "format_of",
     "from_messages",
     "is_part",
@@ -51,131 +50,27 @@ __all__ = [
     "validate",
 ]
 
-_CODECS = {
-    "openai": _openai_chat,
-    "openai-responses": _openai_responses,
-    "anthropic": _anthropic,
-    "gemini": _gemini,
-}
-
-
-FORMATS: tuple[Format, ...] = ("openai", "openai-responses", "anthropic", "gemini")
-"""All there are."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProviderMessages:
-    """A conversation in one provider's shape.
-
-    `system` is the system text where the provider wants it outside the messages, else `""`.
-    """
-
-    format: Format
-    messages: list[Message]
-    system: str = ""
-
-    def as_kwargs(self) -> dict[str, Any]:
-        """Return the keyword arguments of the provider's own call, ready for `**`.
-
-        For Gemini: `contents` and `config`, as `client.models.generate_content` takes them.
-        """
-        if self.format == "openai":
-            return {"messages": self.messages}
-        if self.format == "openai-responses":
-            return {"input": self.messages}
-        if self.format == "anthropic":
-            return {"messages": self.messages} | ({"system": self.system} if self.system else {})
-        config = {"config": {"system_instruction": self.system}} if self.system else {}
-        return {"contents": self.messages} | config
-
-
-def to_messages(
-    items: Sequence[MemoryItem], format: Format, *, open_group: OpenGroup = "drop"
-) -> ProviderMessages:
-    """Return *items* as messages the provider accepts, in order.
-
-    Items of kinds that take no part in a conversation are left out.
-    """
-    codec = _codec(format)
-    walk = walk_units(newest_first(items), open_group)
-    units = [_with_one_head(unit) for _, unit in walk][::-1]
-    system = ""
-    if codec in (_anthropic, _gemini):
-        system = "\n\n".join(i.content for i in items if role_of(i) == "system" and i.content)
-    return ProviderMessages(format, codec.encode(units), system)
-
-
-def _with_one_head(unit: Unit) -> Unit:
-    """Return a unit whose turn of the model is one item, though it came as several."""
-    heads = [item for item in unit if isinstance(item, AIMemory)]
-    if len(heads) < 2:
-        return unit
-    entries = [entry for head in heads for entry in head.native[RESPONSES]]
-    one = AIMemory.model_construct(
-        id=heads[0].id,
-        content="\n".join(head.content for head in heads if speaks(head)),
-        tool_calls=[call for head in heads for call in head.tool_calls],
-        native={RESPONSES: entries},
-        metadata=heads[0].metadata,
-        created_at=heads[0].created_at,
-        updated_at=heads[0].updated_at,
-    )
-    return [one, *unit[len(heads) :]]
-
-
-def from_messages(
-    messages: Sequence[Mapping[str, Any]],
-    format: Format,
-    *,
-    system: str = "",
-    metadata: MemoryMetadata | None = None,
-    after: Sequence[MemoryItem] = (),
-) -> list[MemoryItem]:
-    """Return the items that *messages* hold, in order; `MessageError` names one it cannot read.
-
-    A call without an id gets one; a result without one answers the first open call of its name.
-    *after* are the items that come before them, whose open calls they may answer.
-    """
-    return read_on(messages, format, OpenCalls(after), system=system, metadata=metadata)
-
-
-def read_on(
-    messages: Sequence[Mapping[str, Any]],
-    format: Format,
-    open_calls: OpenCalls,
-    *,
-    system: str = "",
-    metadata: MemoryMetadata | None = None,
-) -> list[MemoryItem]:
-    """Do the work of `from_messages` where the open calls are known; they are kept up to date."""
-    codec = _codec(format)
-    if isinstance(messages, Mapping | str) or not isinstance(messages, Iterable):
-        raise MessageError("one message was given where a list is needed; write [message]")
-    objects = [must_be_object(message, index, "it") for index, message in enumerate(messages)]
-    whose = metadata or MemoryMetadata()
-    first = [SystemMemory(content=system, metadata=whose)] if system else []
-    return [*first, *codec.decode(objects, whose, open_calls)]
-
-
-def validate(messages: Sequence[Mapping[str, Any]], format: Format) -> list[Problem]:
-    """Return what the provider would refuse in *messages*; an empty list means legal.
-
-    They are judged as a history that a further user turn may follow, so none at all is legal.
-    """
-    codec = _codec(format)
-    found = _listed(messages)
-    broken = [index for index, message in enumerate(found) if not isinstance(message, Mapping)]
-    objects = [message if isinstance(message, Mapping) else {} for message in found]
-    problems = [Problem(index, "it is not an object") for index in broken]
-    problems += [problem for problem in codec.check(objects) if problem.index not in broken]
-    return sorted(problems, key=lambda problem: problem.index)
-
-
-def _listed(messages: object) -> list[object]:
-    return list(messages) if isinstance(messages, Iterable) else [messages]
-
-
-def _codec(format: Format) -> Any:
-    if format not in tuple(_CODECS):
-        raise MessageError(f"unknown format `{format}`; use one of {', '.join(_CODECS)}")
-    return _CODECS[format]
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "FORMATS": "codec",
+        "Codec": "codec",
+        "Format": "codec",
+        "Message": "codec",
+        "OpenCalls": "_open_calls",
+        "Problem": "_common",
+        "ProviderMessages": "convert",
+        "as_plain": "_shapes",
+        "check_is_whole": "_shapes",
+        "codec_for": "codec",
+        "codecs": "codec",
+        "format_of": "_shapes",
+        "from_messages": "convert",
+        "is_part": "_shapes",
+        "join_parts": "_shapes",
+        "read_on": "convert",
+        "read_shape": "_shapes",
+        "to_messages": "convert",
+        "validate": "convert",
+    },
+)

@@ -13,10 +13,10 @@ from orbiter.memory.conversation.windows import Unit
 from orbiter.memory.errors import MessageError
 from orbiter.memory.messages._common import (
     OPENING,
-    Message,
     Problem,
     WireIds,
     block_fault,
+    block_types,
     build,
     joined_text,
     kept,
@@ -32,6 +32,7 @@ from orbiter.memory.messages._common import (
     with_text,
 )
 from orbiter.memory.messages._open_calls import OpenCalls
+from orbiter.memory.messages.codec import Answer, Message
 from orbiter.memory.model.items import (
     AIMemory,
     HumanMemory,
@@ -44,6 +45,20 @@ from orbiter.memory.model.items import (
 )
 from orbiter.memory.model.tool_calls import call_id, call_input, call_name
 
+LABEL = "Anthropic"
+SYSTEM_OUTSIDE = True
+JOINS_TURNS = False
+HAS_CALL_IDS = True
+NEEDS_ROLE = True
+
+BLOCKS = frozenset(
+    (
+        "tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "document",
+        "mcp_tool_use", "mcp_tool_result", "web_search_tool_result", "container_upload",
+    )
+)  # fmt: skip
+"""Types of blocks that only Anthropic has."""
+_BLOCK_KEYS = frozenset(("cache_control", "citations", "source"))
 _ID = r"[A-Za-z0-9_-]"
 _THINKING = frozenset(("thinking", "redacted_thinking"))
 _MODEL_ONLY = _THINKING | {"tool_use", "server_tool_use"}
@@ -311,3 +326,24 @@ def _check_use(index: int, block: Mapping[str, Any], seen: set[str]) -> Iterator
         yield Problem(index, f"tool call id `{id}` is used twice")
     if name != legal_name(name):
         yield Problem(index, f"tool name {name!r} must match [A-Za-z0-9_-]{{1,64}}")
+
+
+def claims(message: Mapping[str, object]) -> bool:
+    """Tell whether *message* has blocks of Anthropic's, or is a whole answer of it."""
+    inside = block_types(message)
+    is_answer = message.get("type") == "message" and "usage" in message
+    if inside & BLOCKS or "stop_reason" in message or is_answer:
+        return True
+    if any(block.keys() & _BLOCK_KEYS for block in objects_in(message.get("content"))):
+        return True
+    return any(str(kind).endswith("_tool_result") for kind in inside)  # each server's tool has one
+
+
+def unwrap(answer: Mapping[str, Any]) -> Answer | None:  # noqa: ARG001
+    """Return nothing: an answer of Anthropic is a message."""
+    return None
+
+
+def as_kwargs(messages: list[Message], system: str) -> dict[str, Any]:
+    """Return the arguments of `client.messages.create`."""
+    return {"messages": messages} | ({"system": system} if system else {})

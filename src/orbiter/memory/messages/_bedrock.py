@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from orbiter.memory.errors import MessageError
-from orbiter.memory.messages._common import Message, json_text, keys_of, objects_in
+from orbiter.memory.messages._common import json_text, keys_of, objects_in
+from orbiter.memory.messages.codec import Message
 
 __all__ = ["is_bedrock", "read_bedrock"]
 

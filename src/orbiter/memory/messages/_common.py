@@ -1,4 +1,4 @@
-"""What the four message formats share: legal ids and names, blocks, reading with care.
+"""What the message formats share: legal ids and names, blocks, reading with care.
 
 What is wrong with a block is said once, by a `Fault`: `validate` reports it, and of what an item
 kept of its message, `to_messages` sends only what has none.
@@ -9,20 +9,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from orbiter.memory.errors import MessageError
+from orbiter.memory.messages.codec import Format, Message
 from orbiter.memory.model.copying import copy_value
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.tool_calls import call_id, call_input, call_name
-
-Format = Literal["openai", "openai-responses", "anthropic", "gemini"]
-"""Whose message shape: OpenAI Chat, OpenAI Responses, Anthropic Messages or Gemini contents."""
-
-Message = dict[str, Any]
-"""One message, content or input entry, as the provider's own client takes it."""
 
 OPENING = "…"
 """The user turn put before a history that begins with the model, where a provider demands one."""
@@ -242,3 +237,20 @@ def json_text(value: object) -> str:
 def is_mapping_with(value: object, key: str) -> bool:
     """Tell whether *value* is an object that holds another under *key*."""
     return isinstance(value, Mapping) and isinstance(value.get(key), Mapping)
+
+
+def only_one(each: Sequence[object], what: str, key: str) -> Mapping[str, Any]:
+    """Return what the only element of an answer's list holds under *key*."""
+    found = each[0].get(key) if len(each) == 1 and isinstance(each[0], Mapping) else None
+    if not isinstance(found, Mapping):
+        raise MessageError(
+            f"message 0: the answer has {len(each)} `{what}`, and one with a `{key}` is needed; "
+            "add the message itself"
+        )
+    return found
+
+
+def block_types(message: Mapping[str, object]) -> set[object]:
+    """Return the types of the blocks that a message's `content` has."""
+    blocks = objects_in(message.get("content"))
+    return {block.get("type") for block in blocks if isinstance(block.get("type"), str)}

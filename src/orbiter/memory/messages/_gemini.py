@@ -13,7 +13,6 @@ from orbiter.memory.conversation.windows import Unit
 from orbiter.memory.errors import MessageError
 from orbiter.memory.messages._common import (
     OPENING,
-    Message,
     Problem,
     build,
     joined_text,
@@ -25,10 +24,12 @@ from orbiter.memory.messages._common import (
     must_be_object,
     must_be_objects,
     objects_in,
+    only_one,
     sound,
     with_text,
 )
 from orbiter.memory.messages._open_calls import OpenCalls
+from orbiter.memory.messages.codec import Answer, Message
 from orbiter.memory.model.items import (
     AIMemory,
     HumanMemory,
@@ -40,6 +41,12 @@ from orbiter.memory.model.items import (
     role_of,
 )
 from orbiter.memory.model.tool_calls import call_id, call_input, call_name
+
+LABEL = "Gemini"
+SYSTEM_OUTSIDE = True
+JOINS_TURNS = True
+HAS_CALL_IDS = False
+NEEDS_ROLE = False
 
 _Item = TypeVar("_Item", bound=MemoryItem)
 
@@ -315,3 +322,24 @@ def check(messages: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
                 yield Problem(index, f"function name {name!r} must match [A-Za-z0-9_.:-]{{1,64}}")
     if waiting:
         yield Problem(len(messages) - 1, f"function calls never answered: {waiting}")
+
+
+def claims(message: Mapping[str, object]) -> bool:
+    """Tell whether *message* is made of parts, or is the model's."""
+    return "parts" in message or message.get("role") == "model"
+
+
+def unwrap(answer: Mapping[str, Any]) -> Answer | None:
+    """Return the content of an answer, or of one candidate."""
+    candidates, content = answer.get("candidates"), answer.get("content")
+    if isinstance(candidates, list):
+        content = only_one(candidates, "candidates", "content")
+    elif not isinstance(content, Mapping) or "parts" not in content:
+        return None
+    return {**content, "role": content.get("role") or "model"}
+
+
+def as_kwargs(messages: list[Message], system: str) -> dict[str, Any]:
+    """Return the arguments of `client.models.generate_content`: `contents` and `config`."""
+    config = {"config": {"system_instruction": system}} if system else {}
+    return {"contents": messages} | config

@@ -5,12 +5,13 @@ of them, and what `dumpd` does.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from orbiter.memory.errors import MessageError
-from orbiter.memory.messages._common import Format, Message, objects_in, type_of
-from orbiter.memory.messages._detect import ANTHROPIC_BLOCKS, format_of
+from orbiter.memory.messages._anthropic import BLOCKS
+from orbiter.memory.messages._common import objects_in, type_of
+from orbiter.memory.messages.codec import Format, Message
 
 __all__ = ["langchain_fields", "read_langchain"]
 
@@ -52,8 +53,13 @@ def _kind(kind: object) -> str:
     return kind.removesuffix(_CHUNK).lower() if isinstance(kind, str) else ""
 
 
-def read_langchain(fields: Mapping[str, Any]) -> list[tuple[Format, Message]]:
-    """Return the messages that *fields* stand for, each with its format."""
+def read_langchain(
+    fields: Mapping[str, Any], format_of: Callable[[Message], Format]
+) -> list[tuple[Format, Message]]:
+    """Return the messages that *fields* stand for, each with its format.
+
+    *format_of* tells the format of a message by its blocks.
+    """
     kind = fields["type"]
     if kind == "remove":
         raise MessageError("message 0: a LangChain `RemoveMessage` says nothing; use `forget`")
@@ -102,7 +108,7 @@ def _invalid(fields: Mapping[str, Any]) -> list[Message]:
 def _read_ai(message: Message, calls: list[Message]) -> list[tuple[Format, Message]]:
     blocks = message["content"] if isinstance(message["content"], list) else []
     kinds = {type_of(block) for block in blocks}
-    if kinds & (ANTHROPIC_BLOCKS - {"document"}):
+    if kinds & (BLOCKS - {"document"}):
         return [("anthropic", {"role": "assistant", "content": _anthropic(blocks, calls)})]
     if "function_call" in kinds or any(map(_is_reasoning_entry, blocks)):
         return [("openai-responses", entry) for entry in _entries(blocks, calls)]

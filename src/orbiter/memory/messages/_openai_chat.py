@@ -9,9 +9,9 @@ from typing import Any
 from orbiter.memory.conversation.windows import Unit
 from orbiter.memory.errors import MessageError
 from orbiter.memory.messages._common import (
-    Message,
     Problem,
     WireIds,
+    block_types,
     build,
     is_mapping_with,
     joined_text,
@@ -23,11 +23,13 @@ from orbiter.memory.messages._common import (
     must_be_blocks,
     must_be_objects,
     objects_in,
+    only_one,
     sound,
     text_or_none,
     with_text,
 )
 from orbiter.memory.messages._open_calls import OpenCalls
+from orbiter.memory.messages.codec import Answer, Message
 from orbiter.memory.model.copying import copy_value
 from orbiter.memory.model.items import (
     AIMemory,
@@ -42,6 +44,12 @@ from orbiter.memory.model.items import (
 )
 from orbiter.memory.model.tool_calls import call_arguments, call_id, call_name
 
+LABEL = "OpenAI"
+SYSTEM_OUTSIDE = False
+JOINS_TURNS = False
+HAS_CALL_IDS = True
+NEEDS_ROLE = True
+
 _ROLES = {"system": "system", "human": "user", "ai": "assistant", "tool": "tool"}
 _OWN_KEYS = frozenset(
     ("role", "content", "tool_calls", "tool_call_id", "tool_name", "function_call")
@@ -49,6 +57,13 @@ _OWN_KEYS = frozenset(
 _SPEECH = frozenset(("audio", "refusal", "reasoning", "reasoning_content", "thinking"))
 """What an assistant's message may hold in place of content."""
 _BODIES = frozenset(("function", "custom"))
+_PARTS = frozenset(
+    (
+        "text", "refusal", "reasoning", "image_url", "image", "input_audio", "audio", "audio_url",
+        "file", "video", "video_url", "input_video", "media", "document_url", "reference",
+    )
+)  # fmt: skip
+"""What a message may be made of, also at services that speak as OpenAI does."""
 
 
 def encode(units: Iterable[Unit]) -> list[Message]:
@@ -232,3 +247,28 @@ def _call_fault(call: Mapping[str, Any]) -> str | None:
     if not isinstance(body.get(argument), str):
         return f"`{argument}` of tool call `{id}` must be a string"
     return None
+
+
+def claims(message: Mapping[str, object]) -> bool:
+    """Tell that *message* may be OpenAI's, as any that no other provider claims.
+
+    Blocks that nobody here knows are refused: what they say would be lost.
+    """
+    unknown = sorted(str(kind) for kind in block_types(message) - _PARTS)
+    if unknown:
+        raise MessageError(
+            f"message 0: a block of type `{unknown[0]}` is of no provider known here; give its "
+            "words as text and its calls as `tool_calls`, or say `format=`"
+        )
+    return True
+
+
+def unwrap(answer: Mapping[str, Any]) -> Answer | None:
+    """Return the message of a chat completion."""
+    choices = answer.get("choices")
+    return only_one(choices, "choices", "message") if isinstance(choices, list) else None
+
+
+def as_kwargs(messages: list[Message], system: str) -> dict[str, Any]:  # noqa: ARG001
+    """Return the arguments of `client.chat.completions.create`."""
+    return {"messages": messages}

@@ -11,13 +11,16 @@ from typing import Any
 from orbiter.memory.conversation.windows import Unit
 from orbiter.memory.errors import MessageError
 from orbiter.memory.messages._common import (
-    Message,
     Problem,
     WireIds,
+    block_types,
     build,
     joined_text,
+    json_text,
     kept,
+    keys_of,
     legal_name,
+    list_faults,
     must_be,
     must_be_blocks,
     must_be_objects,
@@ -25,24 +28,11 @@ from orbiter.memory.messages._common import (
     same_calls,
     sound,
     text_or_none,
+    type_of,
     with_text,
 )
 from orbiter.memory.messages._open_calls import OpenCalls
-from orbiter.memory.messages._responses_entries import (
-    CALLS,
-    PLAIN_CALLS,
-    faults,
-    is_assistant,
-    is_call,
-    is_foreign,
-    is_message,
-    is_output,
-    is_setting,
-    kind_of,
-    output_text,
-    turn_calls,
-    turn_text,
-)
+from orbiter.memory.messages.codec import Answer, Message
 from orbiter.memory.model.items import (
     AIMemory,
     HumanMemory,
@@ -56,6 +46,25 @@ from orbiter.memory.model.items import (
 )
 from orbiter.memory.model.tool_calls import call_arguments, call_id, call_name
 
+LABEL = "OpenAI Responses"
+SYSTEM_OUTSIDE = False
+JOINS_TURNS = False
+HAS_CALL_IDS = True
+NEEDS_ROLE = False
+
+# Calls that we answer. Others, such as a web search, are answered by the server itself.
+_CALLS = frozenset(
+    ("function_call", "custom_tool_call", "computer_call", "shell_call", "apply_patch_call")
+)
+# Their arguments and results are text; the others have shapes of their own.
+_PLAIN_CALLS = frozenset(("function_call", "custom_tool_call"))
+# What a developer can say besides messages.
+_SETTINGS = frozenset(("additional_tools", "configuration_update"))
+_OTHERS = frozenset(("message", "reasoning", "item_reference", "compaction", "program"))
+_WORDS = frozenset(("content", "contents", "text", "data", "blocks"))
+_CALL_KEYS = frozenset(("type", "id", "call_id", "status", "name"))
+_SPEAKERS = ("system", "developer", "user", "assistant")
+_BLOCKS = frozenset(("input_text", "output_text", "input_image", "input_file"))
 _ROLES = {"system": "system", "human": "user", "ai": "assistant"}
 
 
@@ -129,7 +138,7 @@ def _kept_output(item: MemoryItem) -> Message | None:
 
 def _is_answered_in_kind(call: Message, item: MemoryItem | None, output: Message | None) -> bool:
     """Tell whether what the tool said can be sent as an output of the call's own kind."""
-    is_plain = call["type"] in PLAIN_CALLS
+    is_plain = call["type"] in _PLAIN_CALLS
     if item is None:
         return True  # an open call, kept open
     if output is None:
@@ -170,7 +179,7 @@ def _without_reasoning(entries: Iterable[Mapping[str, Any]]) -> Iterator[int]:
 
 def _named(entry: Message, wire: Mapping[str, str]) -> Message:
     named = {**entry, "call_id": wire[entry["call_id"]]}
-    if "name" in entry or entry["type"] in PLAIN_CALLS:
+    if "name" in entry or entry["type"] in _PLAIN_CALLS:
         named["name"] = legal_name(entry.get("name"))
     return named
 
@@ -243,7 +252,7 @@ def decode(
 
 def _opened(entry: Mapping[str, Any], index: int, open_calls: OpenCalls) -> Message:
     """Return an entry of the model's turn; a call has an id and waits for its output."""
-    if kind_of(entry) not in CALLS:
+    if kind_of(entry) not in _CALLS:
         return dict(entry)
     id = text_or_none(entry.get("call_id"), index, "`call_id`")
     name = str(entry.get("name", entry["type"]))
@@ -262,7 +271,7 @@ def _read_entry(
         entry = {**entry, "call_id": id}
         fields |= {"tool_call_id": id, "tool_name": name}
         if isinstance(entry.get("output"), list):
-            is_plain = kind_of(entry).removesuffix("_output") in PLAIN_CALLS
+            is_plain = kind_of(entry).removesuffix("_output") in _PLAIN_CALLS
             (must_be_blocks if is_plain else must_be_objects)(entry["output"], index, "`output`")
         text = output_text(entry)
         is_plain = entry == {"type": "function_call_output", "call_id": id, "output": text}
@@ -347,5 +356,142 @@ def _check_call(index: int, entry: Mapping[str, Any], seen: set[str]) -> Iterato
         yield Problem(index, f"call id {id!r} must have 1 to 64 characters")
     if id in seen:
         yield Problem(index, f"call id `{id}` is used twice")
-    if entry["type"] in PLAIN_CALLS and name != legal_name(name):
+    if entry["type"] in _PLAIN_CALLS and name != legal_name(name):
         yield Problem(index, f"tool name {name!r} must match [A-Za-z0-9_-]{{1,64}}")
+
+
+def kind_of(entry: Mapping[str, Any]) -> str:
+    """Return the entry's type; a message needs to name none, and `""` is none at all."""
+    return "message" if entry.get("type") is None else type_of(entry)
+
+
+def is_known(entry: Mapping[str, Any]) -> bool:
+    """Tell whether the entry is of a kind that OpenAI has, or names like one of its tools."""
+    kind = kind_of(entry)
+    if kind in _OTHERS or is_setting(entry):
+        return True
+    return kind.endswith(("_call", "_output")) or kind.startswith("mcp_")
+
+
+def is_foreign(entry: Mapping[str, Any]) -> bool:
+    """Tell whether the entry is somebody's words in a shape that is not OpenAI's.
+
+    An unknown kind that is not may be new: it goes back with the model's turn as it came.
+    """
+    return not is_known(entry) and bool(entry.keys() & _WORDS)
+
+
+def is_call(entry: Mapping[str, Any]) -> bool:
+    """Tell whether we must answer the entry, and can."""
+    return kind_of(entry) in _CALLS and isinstance(entry.get("call_id"), str)
+
+
+def is_output(entry: Mapping[str, Any]) -> bool:
+    """Tell whether the entry answers one of the calls that are ours to answer."""
+    kind = kind_of(entry)
+    return kind.endswith("_output") and kind.removesuffix("_output") in _CALLS
+
+
+def is_message(entry: Mapping[str, Any]) -> bool:
+    """Tell whether somebody speaks in the entry."""
+    return kind_of(entry) == "message"
+
+
+def is_setting(entry: Mapping[str, Any]) -> bool:
+    """Tell whether the entry is a developer's, and no message."""
+    return kind_of(entry) in _SETTINGS
+
+
+def is_assistant(entry: Mapping[str, Any]) -> bool:
+    """Tell whether the entry is part of the model's turn."""
+    if is_message(entry):
+        return entry.get("role") == "assistant"
+    return not is_output(entry) and not is_setting(entry)
+
+
+def turn_text(turn: Iterable[Mapping[str, Any]]) -> str:
+    """Return what the model says in a turn, one line per text."""
+    texts = (entry.get("content") for entry in turn if is_message(entry))
+    return "\n".join(t if isinstance(t, str) else joined_text(t or ()) for t in texts)
+
+
+def turn_calls(turn: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the calls of a turn that are ours to answer, in our own shape."""
+    calls = []
+    for entry in filter(is_call, turn):
+        said = {key: value for key, value in entry.items() if key not in _CALL_KEYS}
+        if entry["type"] in _PLAIN_CALLS:
+            said = entry.get("arguments", entry.get("input", {}))
+        name = entry.get("name", entry["type"])
+        calls.append({"id": entry["call_id"], "name": name, "arguments": said})
+    return calls
+
+
+def output_text(entry: Mapping[str, Any]) -> str:
+    """Return the result that an output entry holds, as text."""
+    output = entry.get("output")
+    if output is None or isinstance(output, str):
+        return output or ""
+    return joined_text(output) if isinstance(output, list) else json_text(output)
+
+
+def faults(entry: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why OpenAI would refuse the entry, whatever stands around it.
+
+    Ids and names are not judged: they are replaced on the way out where need be.
+    """
+    kind, id = kind_of(entry), entry.get("call_id")
+    if not kind:
+        yield f"unknown type {entry.get('type')!r}"
+    elif is_foreign(entry):
+        yield f"unknown type `{kind}`"
+    role = entry.get("role")
+    others = (None, "developer" if is_setting(entry) else "assistant")
+    if role not in (_SPEAKERS if kind == "message" else others):
+        yield f"unknown role {role!r}"
+    if kind == "message" and not isinstance(entry.get("content"), str):
+        yield from list_faults(entry.get("content"), "content")
+    if (kind in _CALLS or is_output(entry)) and not isinstance(id, str):
+        yield f"`{kind}` needs a call id, not {id!r}"
+    if kind in _PLAIN_CALLS:
+        key = "arguments" if kind == "function_call" else "input"
+        if not isinstance(entry.get(key), str):
+            yield f"`{key}` of call `{id}` must be a string"
+    if is_output(entry):
+        yield from _output_faults(kind.removesuffix("_output"), entry.get("output"))
+
+
+def _output_faults(call: str, output: object) -> Iterator[str]:
+    if call in _PLAIN_CALLS and not isinstance(output, str):
+        yield from list_faults(output, "output")
+    if call == "shell_call":
+        yield from list_faults(output, "output", lambda _: None)
+    if call == "computer_call" and not isinstance(output, Mapping):
+        yield "the output of a computer call must be an object"
+    if call == "apply_patch_call" and not isinstance(output, str | None):
+        yield "the output of a patch must be a string"
+
+
+def claims(message: Mapping[str, object]) -> bool:
+    """Tell whether *message* has a type, or blocks, as entries have; unknown ones are refused."""
+    if not block_types(message) & _BLOCKS and not isinstance(message.get("type"), str):
+        return False
+    if not is_known(message):
+        raise MessageError(
+            f"message 0: a message of type `{message['type']}`, with the keys {keys_of(message)}, "
+            "is of no provider known here; give it as {'role': …, 'content': …}, or say `format=`"
+        )
+    return True
+
+
+def unwrap(answer: Mapping[str, Any]) -> Answer | None:
+    """Return the entries of a response."""
+    output = answer.get("output")
+    if not isinstance(output, list):
+        return None
+    return [each for each in output if isinstance(each, Mapping)]
+
+
+def as_kwargs(messages: list[Message], system: str) -> dict[str, Any]:  # noqa: ARG001
+    """Return the arguments of `client.responses.create`."""
+    return {"input": messages}

@@ -1,21 +1,21 @@
-"""Whatever a client or framework gives as a message, as messages of the four formats.
+"""Shapes: whatever a client or framework gives as a message, as messages of the known formats.
 
 No client is imported: an object is known by what it holds. What no rule here knows is refused by
 name, as it would be kept as an empty message otherwise.
 """
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from orbiter.memory.errors import MessageError
 from orbiter.memory.messages._bedrock import is_bedrock, read_bedrock
-from orbiter.memory.messages._common import Format, Message, keys_of
-from orbiter.memory.messages._detect import format_of
+from orbiter.memory.messages._common import keys_of
 from orbiter.memory.messages._langchain import langchain_fields, read_langchain
+from orbiter.memory.messages.codec import FORMATS, Answer, Format, Message, codec_for, codecs
 
-__all__ = ["as_plain", "check_is_whole", "is_part", "join_parts", "read_shape"]
+__all__ = ["as_plain", "check_is_whole", "format_of", "is_part", "join_parts", "read_shape"]
 
 _DEEP = 40
 """Deeper than anything that may be kept."""
@@ -140,51 +140,72 @@ def read_shape(
         if not held:
             raise MessageError("message 0: the answer has no `output`; there is nothing to add")
         return [pair for each in held for pair in read_shape(each, format)]
-    fields = langchain_fields(held)
-    if fields is not None:
-        return read_langchain(fields)
-    if is_bedrock(held):
-        return [("anthropic", read_bedrock(held))]
+    for shape in SHAPES:
+        pairs = shape.read(held)
+        if pairs is not None:
+            return pairs
     found = format_of(held) if format is None else format
-    if found in ("openai", "anthropic") and held.get("role") is None:
+    if codec_for(found).NEEDS_ROLE and held.get("role") is None:
+        *most, last = [codec.LABEL for codec in codecs().values()] + [each.label for each in SHAPES]
         raise MessageError(
             f"message 0: it has no `role`, only {keys_of(held)}, and is not a message known here; "
-            "give {'role': …, 'content': …}, or a message or a whole answer of OpenAI, Anthropic, "
-            "Gemini, Ollama, LangChain or Bedrock"
+            "give {'role': …, 'content': …}, or a message or a whole answer of "
+            f"{', '.join(most)} or {last}"
         )
     return [(found, dict(held))]
 
 
-def _unwrapped(message: Mapping[str, Any]) -> Mapping[str, Any] | list[Mapping[str, Any]]:
+def format_of(message: Mapping[str, object]) -> Format:
+    """Return the format of *message*; `openai` where it could be any, as with a plain text.
+
+    What is of a type that no provider has, or is made of such blocks, is a `MessageError`.
+    """
+    return next(name for name in reversed(FORMATS) if codec_for(name).claims(message))
+
+
+def _unwrapped(message: Mapping[str, Any]) -> Answer:
     """Return what the whole answer of a provider holds; anything else is returned as it is."""
-    output, inner, content = message.get("output"), message.get("message"), message.get("content")
     if "role" in message or "type" in message:
         return message
-    found: Mapping[str, Any] | list[Mapping[str, Any]] = message
-    if isinstance(output, list):  # OpenAI's Responses
-        found = [each for each in output if isinstance(each, Mapping)]
-    elif isinstance(message.get("choices"), list):  # OpenAI's Chat Completions
-        found = _only(message["choices"], "choices", "message")
-    elif isinstance(message.get("candidates"), list):  # Gemini
-        found = _as_models(_only(message["candidates"], "candidates", "content"))
-    elif isinstance(content, Mapping) and "parts" in content:  # one candidate of Gemini
-        found = _as_models(content)
-    elif isinstance(output, Mapping) and isinstance(output.get("message"), Mapping):  # Bedrock
-        found = output["message"]
-    elif isinstance(inner, Mapping) and "role" in inner:  # Ollama
-        found = inner
-    return found
+    unwraps = [codec.unwrap for codec in codecs().values()] + [each.unwrap for each in SHAPES]
+    answers = (unwrap(message) for unwrap in unwraps)
+    return next((answer for answer in answers if answer is not None), message)
 
 
-def _as_models(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**content, "role": content.get("role") or "model"}
+class Shape(NamedTuple):
+    """A shape that is read as messages of one of the formats, and not written."""
+
+    label: str
+    """Its name for a person."""
+    read: Callable[[Mapping[str, Any]], list[tuple[Format, Message]] | None]
+    """Returns the messages that one of this shape stands for; `None` for any other."""
+    unwrap: Callable[[Mapping[str, Any]], Answer | None] = lambda _: None
+    """Returns the message that a whole answer holds; `None` for any other."""
 
 
-def _only(each: Sequence[object], what: str, key: str) -> Mapping[str, Any]:
-    found = each[0].get(key) if len(each) == 1 and isinstance(each[0], Mapping) else None
-    if not isinstance(found, Mapping):
-        raise MessageError(
-            f"message 0: the answer has {len(each)} `{what}`, and one with a `{key}` is needed; "
-            "add the message itself"
-        )
-    return found
+def _read_langchain(message: Mapping[str, Any]) -> list[tuple[Format, Message]] | None:
+    fields = langchain_fields(message)
+    return None if fields is None else read_langchain(fields, format_of)
+
+
+def _read_bedrock(message: Mapping[str, Any]) -> list[tuple[Format, Message]] | None:
+    return [("anthropic", read_bedrock(message))] if is_bedrock(message) else None
+
+
+def _unwrap_bedrock(answer: Mapping[str, Any]) -> Answer | None:
+    output = answer.get("output")
+    message = output.get("message") if isinstance(output, Mapping) else None
+    return message if isinstance(message, Mapping) else None
+
+
+def _unwrap_ollama(answer: Mapping[str, Any]) -> Answer | None:
+    message = answer.get("message")
+    return message if isinstance(message, Mapping) and "role" in message else None
+
+
+SHAPES = (
+    Shape("LangChain", _read_langchain),
+    Shape("Bedrock", _read_bedrock, _unwrap_bedrock),
+    Shape("Ollama", lambda _: None, _unwrap_ollama),  # its messages are OpenAI's
+)
+"""The registry of shapes, in the order in which they are tried."""

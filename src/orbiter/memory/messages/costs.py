@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from orbiter.memory.conversation.tokens import TokenCounter, count_tokens, item_tokens
 from orbiter.memory.conversation.windows import newest_first, walk_units
 from orbiter.memory.errors import MessageError
-from orbiter.memory.messages import Format, from_messages, to_messages
+from orbiter.memory.messages.codec import Format, codec_for
+from orbiter.memory.messages.convert import from_messages, to_messages
 from orbiter.memory.model.items import MemoryItem, SystemMemory, calls_of, result_id, role_of
 from orbiter.memory.model.tool_calls import call_id
 
@@ -41,9 +42,9 @@ def _is_step(item: MemoryItem) -> bool:
 
 
 def _wire_tokens(items: Sequence[MemoryItem], format: Format, counter: TokenCounter) -> int:
-    if format != "gemini":
+    if not codec_for(format).JOINS_TURNS:
         return _read_tokens(items, format, counter)
-    # Turns of one role are joined there; the price is that of the parts.
+    # The price is that of the parts.
     units = [unit for _, unit in walk_units(newest_first(items))]
     return sum(_read_tokens(unit, format, counter) for unit in units)
 
@@ -57,7 +58,7 @@ def _read_tokens(items: Sequence[MemoryItem], format: Format, counter: TokenCoun
     if read and role_of(read[0]) == "human" and role_of(items[0]) != "human":
         read = read[1:]  # the opening turn, which `count_tokens` allows for
     total = sum(item_tokens(item, counter=counter) for item in read)
-    if format == "gemini":  # calls have no ids there, the reader makes them up
+    if not codec_for(format).HAS_CALL_IDS:  # the reader makes them up
         total -= sum(counter(call_id(call)) for item in read for call in calls_of(item))
         total -= sum(counter(result_id(item)) for item in read)
     return total

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from orbiter.memory.auth import Role
-from orbiter.memory.errors import MessageError
+from orbiter.memory.messages.codec import FORMATS, check_format
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.wire import result_codecs as results
 from orbiter.memory.wire._argument_codecs import EXPIRES, EXTRA, STATUS, TRUST, WHERE
@@ -57,7 +57,6 @@ REQUIRED: Any = object()
 """The default of a parameter that has none."""
 
 
-_FORMATS = choice("openai", "openai-responses", "anthropic", "gemini")
 _MODE = choice("hybrid", "words", "meaning", "recent")
 _GROUP = choice("drop", "keep", "complete")
 _NO = False
@@ -135,16 +134,7 @@ class Operation:
         return self.wire or self.name
 
 
-def _check_format(value: Any) -> Any:
-    """Return a format; one that is none is refused as `orbiter.memory.messages` does it."""
-    try:
-        return _FORMATS.load(value)
-    except ValueError:
-        names = ", ".join(_FORMATS.schema()["enum"])
-        raise MessageError(f"unknown format `{value}`; use one of {names}") from None
-
-
-FORMAT: Codec[Any] = Codec(_check_format, _check_format, _FORMATS.schema, is_text=True)
+FORMAT: Codec[Any] = Codec(check_format, check_format, choice(*FORMATS).schema, is_text=True)
 
 
 def _body(name: str, codec: Codec[Any], default: Any = REQUIRED) -> Param:

@@ -12,10 +12,10 @@ import typer
 from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._embed_progress import PATIENCE, embed_waiting, note_waiting
 from orbiter.memory.cli._error_messages import NotThereError, UsageError
-from orbiter.memory.cli._options import Format
 from orbiter.memory.cli._output import console_for, styled
 from orbiter.memory.cli._text import ago, clean, counted, moment, one_line
 from orbiter.memory.cli._views import as_json, entry, whose
+from orbiter.memory.messages.codec import Format
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -82,14 +82,15 @@ async def show_chat(
     *,
     rounds: Annotated[int | None, typer.Option(min=1, help="Only the newest rounds.")] = None,
     format: Annotated[
-        Format | None, typer.Option("--format", help="As this provider's messages, in JSON.")
+        Format | None,
+        typer.Option("--format", help="As this provider's messages, in JSON."),
     ] = None,
 ) -> None:
     """Show a conversation, oldest message first."""
     async with run.scoped(meaning=False) as memory:
         conversation = memory.chat(chat_id)
         items = await conversation.items(rounds=rounds)
-        sent = await conversation.messages(rounds=rounds, format=format.value) if format else None
+        sent = await conversation.messages(rounds=rounds, format=format) if format else None
     if not items:
         raise _no_chat(run, chat_id)
     if sent is not None:
@@ -149,7 +150,7 @@ async def context(
     ] = None,
     *,
     budget: Annotated[int | None, typer.Option(min=1, help="At most so many tokens.")] = None,
-    format: Annotated[Format, typer.Option("--format", help="Whose messages.")] = Format.OPENAI,
+    format: Annotated[Format, typer.Option("--format", help="Whose messages.")] = "openai",
     memories: Annotated[int, typer.Option(min=0, help="At most so many memories.")] = 5,
     persona: Annotated[Path | None, typer.Option(help="A SOUL.md.")] = None,
 ) -> None:
@@ -167,7 +168,7 @@ async def context(
             waiting = await embed_waiting(run.out, store, within=PATIENCE)
         try:
             made = await conversation.context(
-                asked, budget=budget, format=format.value, memory_limit=memories
+                asked, budget=budget, format=format, memory_limit=memories
             )
         except QueryError as exc:
             found, _, way = str(exc).partition(";")

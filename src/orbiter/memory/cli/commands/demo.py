@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import sleep
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -175,7 +175,7 @@ async def _recall(stage: Stage, alice: "ScopedMemory") -> None:
 
 
 async def _assemble(stage: Stage, alice: "ScopedMemory") -> None:
-    from orbiter.memory.messages import Format, validate  # noqa: PLC0415
+    from orbiter.memory.messages import FORMATS, validate  # noqa: PLC0415
 
     budget = 480
     stage.scene(
@@ -189,7 +189,7 @@ async def _assemble(stage: Stage, alice: "ScopedMemory") -> None:
         stage.show(line, seconds=0.3)
     stage.console.print()
     legal = styled("")
-    for format in get_args(Format):
+    for format in FORMATS:
         faults = validate(context.messages(format).messages, format)
         legal.append_text(styled((" ✗ " if faults else " ✓ ", "bold green"), f"{format}  "))
     stage.show(legal)

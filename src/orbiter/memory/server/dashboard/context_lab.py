@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, get_args
 from orbiter.memory.agent import Chat, ScopedMemory
 from orbiter.memory.agent.inputs import narrowed
 from orbiter.memory.errors import MessageError, QueryError, UnsupportedError
-from orbiter.memory.messages import Format, to_messages, validate
+from orbiter.memory.messages import Format, codecs, to_messages, validate
 from orbiter.memory.model.items import calls_of, new_id, role_of
 from orbiter.memory.model.query import Query
 from orbiter.memory.model.trust import SOURCE_KINDS, read_trust
@@ -30,12 +30,7 @@ _CHATS = 50
 _LISTED = 20
 """Ids of what was left out that are listed for one reason."""
 
-PROVIDERS: dict[Format, str] = {
-    "openai": "OpenAI",
-    "openai-responses": "OpenAI Responses",
-    "anthropic": "Anthropic",
-    "gemini": "Gemini",
-}
+PROVIDERS: dict[Format, str] = {name: codec.LABEL for name, codec in codecs().items()}
 COLOURS = {
     "persona": "c4",
     "notice": "c5",

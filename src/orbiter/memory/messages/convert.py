@@ -1,0 +1,132 @@
+"""Conversion between items and the messages of providers.
+
+Pure functions. What `to_messages` returns is always legal: incomplete tool groups are left out or
+completed, results stand behind their calls, ids and names are ones the provider accepts. What a
+message holds beyond text and tool calls comes back untouched in the same format; what an item's
+`native` holds that no message of its kind can is left out.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orbiter.memory.conversation.windows import (
+    RESPONSES,
+    OpenGroup,
+    Unit,
+    newest_first,
+    speaks,
+    walk_units,
+)
+from orbiter.memory.errors import MessageError
+from orbiter.memory.messages._common import Problem, must_be_object
+from orbiter.memory.messages._open_calls import OpenCalls
+from orbiter.memory.messages.codec import Format, Message, codec_for
+from orbiter.memory.model.items import AIMemory, MemoryItem, MemoryMetadata, SystemMemory, role_of
+
+__all__ = ["ProviderMessages", "from_messages", "read_on", "to_messages", "validate"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderMessages:
+    """A conversation in one provider's shape.
+
+    `system` is the system text where the provider wants it outside the messages, else `""`.
+    """
+
+    format: Format
+    messages: list[Message]
+    system: str = ""
+
+    def as_kwargs(self) -> dict[str, Any]:
+        """Return the keyword arguments of the provider's own call, ready for `**`.
+
+        For Gemini: `contents` and `config`, as `client.models.generate_content` takes them.
+        """
+        return codec_for(self.format).as_kwargs(self.messages, self.system)
+
+
+def to_messages(
+    items: Sequence[MemoryItem], format: Format, *, open_group: OpenGroup = "drop"
+) -> ProviderMessages:
+    """Return *items* as messages the provider accepts, in order.
+
+    Items of kinds that take no part in a conversation are left out.
+    """
+    codec = codec_for(format)
+    walk = walk_units(newest_first(items), open_group)
+    units = [_with_one_head(unit) for _, unit in walk][::-1]
+    system = ""
+    if codec.SYSTEM_OUTSIDE:
+        system = "\n\n".join(i.content for i in items if role_of(i) == "system" and i.content)
+    return ProviderMessages(format, codec.encode(units), system)
+
+
+def _with_one_head(unit: Unit) -> Unit:
+    """Return a unit whose turn of the model is one item, though it came as several."""
+    heads = [item for item in unit if isinstance(item, AIMemory)]
+    if len(heads) < 2:
+        return unit
+    entries = [entry for head in heads for entry in head.native[RESPONSES]]
+    one = AIMemory.model_construct(
+        id=heads[0].id,
+        content="\n".join(head.content for head in heads if speaks(head)),
+        tool_calls=[call for head in heads for call in head.tool_calls],
+        native={RESPONSES: entries},
+        metadata=heads[0].metadata,
+        created_at=heads[0].created_at,
+        updated_at=heads[0].updated_at,
+    )
+    return [one, *unit[len(heads) :]]
+
+
+def from_messages(
+    messages: Sequence[Mapping[str, Any]],
+    format: Format,
+    *,
+    system: str = "",
+    metadata: MemoryMetadata | None = None,
+    after: Sequence[MemoryItem] = (),
+) -> list[MemoryItem]:
+    """Return the items that *messages* hold, in order; `MessageError` names one it cannot read.
+
+    A call without an id gets one; a result without one answers the first open call of its name.
+    *after* are the items that come before them, whose open calls they may answer.
+    """
+    return read_on(messages, format, OpenCalls(after), system=system, metadata=metadata)
+
+
+def read_on(
+    messages: Sequence[Mapping[str, Any]],
+    format: Format,
+    open_calls: OpenCalls,
+    *,
+    system: str = "",
+    metadata: MemoryMetadata | None = None,
+) -> list[MemoryItem]:
+    """Do the work of `from_messages` where the open calls are known; they are kept up to date."""
+    codec = codec_for(format)
+    if isinstance(messages, Mapping | str) or not isinstance(messages, Iterable):
+        raise MessageError("one message was given where a list is needed; write [message]")
+    objects = [must_be_object(message, index, "it") for index, message in enumerate(messages)]
+    whose = metadata or MemoryMetadata()
+    first = [SystemMemory(content=system, metadata=whose)] if system else []
+    return [*first, *codec.decode(objects, whose, open_calls)]
+
+
+def validate(messages: Sequence[Mapping[str, Any]], format: Format) -> list[Problem]:
+    """Return what the provider would refuse in *messages*; an empty list means legal.
+
+    They are judged as a history that a further user turn may follow, so none at all is legal.
+    """
+    codec = codec_for(format)
+    found = _listed(messages)
+    broken = [index for index, message in enumerate(found) if not isinstance(message, Mapping)]
+    objects = [message if isinstance(message, Mapping) else {} for message in found]
+    problems = [Problem(index, "it is not an object") for index in broken]
+    problems += [problem for problem in codec.check(objects) if problem.index not in broken]
+    return sorted(problems, key=lambda problem: problem.index)
+
+
+def _listed(messages: object) -> list[object]:
+    return list(messages) if isinstance(messages, Iterable) else [messages]

@@ -1,0 +1,65 @@
+"""The registry of message formats: all who list formats have them from there."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from orbiter.memory.messages import FORMATS, Format, codec_for, codecs, format_of
+from orbiter.memory.messages.codec import Codec
+from orbiter.memory.server.api.openapi import document
+from orbiter.memory.testing import histories
+
+ROOT = Path(__file__).parents[2]
+SOURCES = [*ROOT.glob("src/orbiter/memory/**/*.py"), *ROOT.glob("src/orbiter/memory/**/*.html")]
+
+
+def test_every_name_has_a_codec_and_every_codec_a_name() -> None:
+    assert tuple(codecs()) == FORMATS == get_args(Format)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_codec_has_all_names_of_the_protocol(format: Format) -> None:
+    codec = codec_for(format)
+
+    named = {name for name in vars(Codec) if not name.startswith("_")} | set(Codec.__annotations__)
+    lacking = [name for name in named if not hasattr(codec, name)]
+
+    assert lacking == []
+    assert {"LABEL", "encode"} < named
+
+
+def test_no_other_file_lists_the_formats() -> None:
+    names = re.compile("|".join(f'"{name}"' for name in FORMATS))
+    listing = [
+        str(path.relative_to(ROOT))
+        for path in SOURCES
+        if set(names.findall(path.read_text(encoding="utf-8"))) >= {f'"{name}"' for name in FORMATS}
+    ]
+
+    assert sorted(listing) == [
+        "src/orbiter/memory/messages/codec.py",
+        "src/orbiter/memory/testing/histories.py",
+    ]
+
+
+def test_histories_of_the_kit_know_every_format() -> None:
+    assert tuple(histories._NATIVE) == FORMATS
+
+
+def test_the_description_of_the_server_names_every_format() -> None:
+    text = str(document())
+
+    assert str(list(FORMATS)) in text
+
+
+@pytest.mark.parametrize("page", ["docs/cli.md", "docs/concepts.md", "docs/conversations.md"])
+def test_pages_that_list_formats_name_all_of_them(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+
+    assert [name for name in FORMATS if not re.search(rf'[`"]{name}[`"]', text)] == []
+
+
+def test_what_could_be_of_any_format_is_of_the_first() -> None:
+    assert format_of({"role": "user", "content": "hello"}) == FORMATS[0]
