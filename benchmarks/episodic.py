@@ -22,8 +22,8 @@ from pydantic import BaseModel, Field
 from redis.asyncio import Redis
 from tests.servers.databases import RedisServer
 
+from orbiter.memory.episodic import EpisodicMemory
 from orbiter.memory.episodic.manager import ShortTermMemoryManager
-from orbiter.memory.episodic.model import EpisodicMemory
 from orbiter.memory.episodic.protocol import Episode
 from orbiter.memory.episodic.redis import _PUT, RedisEpisodes
 

@@ -23,7 +23,7 @@ from orbiter.memory.context._budget import fit_rounds, shorten
 from orbiter.memory.context.prompt_fence import Entry, parse
 from orbiter.memory.conversation import estimate_tokens
 from orbiter.memory.conversation.tokens import TokenCounter
-from orbiter.memory.episodic.model import EpisodicMemory
+from orbiter.memory.episodic import EpisodicMemory
 from orbiter.memory.errors import QueryError
 from orbiter.memory.messages import Format
 from orbiter.memory.model.items import calls_of, result_id

@@ -14,7 +14,7 @@ from orbiter.memory import (
 )
 from orbiter.memory.context import Context, ContextManager
 from orbiter.memory.context.prompt_fence import NOTICE, Entry, parse
-from orbiter.memory.episodic.model import EpisodicMemory
+from orbiter.memory.episodic import EpisodicMemory
 from orbiter.memory.errors import QueryError
 from orbiter.memory.messages import Format
 

@@ -5,7 +5,7 @@ import pytest
 
 from orbiter.memory import AIMemory, HumanMemory, MemoryItem, ToolMemory
 from orbiter.memory.context import Context, ContextManager
-from orbiter.memory.episodic.model import EpisodicMemory
+from orbiter.memory.episodic import EpisodicMemory
 
 
 def common(one: str, two: str) -> int:

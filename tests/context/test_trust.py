@@ -12,7 +12,7 @@ from orbiter.memory import (
     ToolMemory,
 )
 from orbiter.memory.context import default_trust
-from orbiter.memory.episodic.model import EpisodicMemory
+from orbiter.memory.episodic import EpisodicMemory
 
 
 def from_source(source: object) -> dict[str, Any]:

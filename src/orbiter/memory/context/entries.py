@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Literal, Protocol, runtime_checkable
 
 from orbiter.memory.context.prompt_fence import Entry, Trust
-from orbiter.memory.episodic.model import EpisodicMemory
 from orbiter.memory.errors import QueryError
+from orbiter.memory.model.episode import EpisodicMemory
 from orbiter.memory.model.facts import FactMemory, dated
 from orbiter.memory.model.items import MemoryItem, MemoryStatus, ToolMemory, calls_of, role_of
 from orbiter.memory.model.tool_calls import call_arguments, call_name

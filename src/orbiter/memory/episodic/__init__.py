@@ -6,14 +6,14 @@ from orbiter.memory._lazy import lazy_names
 
 if TYPE_CHECKING:
     from orbiter.memory.episodic.manager import ShortTermMemoryManager, get_short_term_memory
-    from orbiter.memory.episodic.model import EpisodicMemory
+    from orbiter.memory.model.episode import EpisodicMemory
 
 __all__ = ["EpisodicMemory", "ShortTermMemoryManager", "get_short_term_memory"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "EpisodicMemory": "model",
+        "EpisodicMemory": "orbiter.memory.model.episode",
         "ShortTermMemoryManager": "manager",
         "get_short_term_memory": "manager",
     },

@@ -19,14 +19,14 @@ from typing import Any, Self
 from pydantic import TypeAdapter, ValidationError
 
 from orbiter.memory.backends import urls
-from orbiter.memory.episodic.model import (
+from orbiter.memory.episodic.protocol import PAGE, Episode, Episodes, Found, Span
+from orbiter.memory.errors import QueryError
+from orbiter.memory.model.episode import (
     DEFAULT_TTL_HOURS,
     STAMP_LENGTH,
     EpisodicMemory,
     check_agent_id,
 )
-from orbiter.memory.episodic.protocol import PAGE, Episode, Episodes, Found, Span
-from orbiter.memory.errors import QueryError
 from orbiter.memory.model.protocols import Clock
 from orbiter.memory.model.query import check_instant, check_size
 from orbiter.memory.model.reports import Erasure

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-from orbiter.memory.episodic.model import stamp
+from orbiter.memory.model.episode import stamp
 from orbiter.memory.model.reports import Erasure
 
 __all__ = ["PAGE", "Episode", "Episodes", "Found", "Span"]

@@ -15,8 +15,8 @@ from datetime import datetime
 
 from orbiter.memory.backends.redis.commands import Script
 from orbiter.memory.backends.redis.connection import RedisConnection
-from orbiter.memory.episodic.model import STAMP_LENGTH
 from orbiter.memory.episodic.protocol import PAGE, Episode, Found, Span
+from orbiter.memory.model.episode import STAMP_LENGTH
 from orbiter.memory.model.reports import Erasure
 
 __all__ = ["CONNECT_WITHIN", "RedisEpisodes"]

@@ -21,11 +21,11 @@ from orbiter.memory.context import Context
 from orbiter.memory.context.persona import Soul
 from orbiter.memory.conversation.tokens import TokenCounter
 from orbiter.memory.conversation.windows import OpenGroup
-from orbiter.memory.episodic.model import EpisodicMemory
 from orbiter.memory.extraction._protocol import Extractor
 from orbiter.memory.extraction._queue import ExtractionReport
 from orbiter.memory.messages import Format, ProviderMessages
 from orbiter.memory.model.audit import AuditEntry, AuditMode, AuditVerification
+from orbiter.memory.model.episode import EpisodicMemory
 from orbiter.memory.model.facts import FactConflict, FactEntry, FactMemory
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus

@@ -1,4 +1,4 @@
-"""One interaction of an agent, as it is remembered for some hours.
+"""Episodes: one interaction of an agent each, remembered for some hours.
 
 An episode names itself by its time and some dice, so a write that is repeated is the same write.
 """
