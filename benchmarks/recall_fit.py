@@ -5,7 +5,7 @@
 Every question is put to the real pipeline; what it measured for each candidate, and which of them
 are evidence, goes into a multinomial logit with a ridge. Each conversation is judged by a fit on
 all others, or each half of the questions by the other half where there is only one conversation.
-Prints those figures and the weights of a fit on everything, for `recall/_weights.py`. `--best` fits
+Prints those figures and the weights of a fit on everything, for `recall/_rerank.py`. `--best` fits
 the order of the candidates that were looked at word by word. Needs numpy.
 """
 
@@ -28,7 +28,7 @@ from orbiter.memory.model.items import MemoryStatus
 from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.model.query import Query
 from orbiter.memory.recall._candidates import gather
-from orbiter.memory.recall._order import LOOKED_AT, order
+from orbiter.memory.recall._rerank import LOOKED_AT, order
 from orbiter.memory.recall._signals import measure
 
 Floats = npt.NDArray[np.float64]

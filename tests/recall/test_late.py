@@ -4,7 +4,7 @@ import pytest
 from tests.recall.pools import ask, pool, talk
 
 from orbiter.memory.recall._features import FeatureTable
-from orbiter.memory.recall._late_interaction import add_details
+from orbiter.memory.recall._rerank import add_details
 from orbiter.memory.recall._signals import measure
 
 pytest.importorskip("numpy")

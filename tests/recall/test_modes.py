@@ -19,7 +19,7 @@ from orbiter.memory import (
 )
 from orbiter.memory.errors import EmbeddingError, QueryError, UnsupportedError
 from orbiter.memory.model.query import Query
-from orbiter.memory.recall import RecallResult, _recent, _warnings, recall
+from orbiter.memory.recall import RecallResult, _candidates, _warnings, recall
 from orbiter.memory.testing import HashEmbeddings
 
 ANN = MemoryMetadata(user_id="ann")
@@ -211,7 +211,7 @@ async def test_recent_passes_over_what_has_no_text(opened: Opening) -> None:
 async def test_recent_with_words_is_the_newest_that_hold_one(
     opened: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_recent, "_PAGE", 10)
+    monkeypatch.setattr(_candidates, "_PAGE", 10)
     async with opened() as store:
         items = _notes(90)
         for item in items[::3]:
@@ -231,7 +231,7 @@ async def test_recent_with_words_is_the_newest_that_hold_one(
 async def test_recent_with_words_is_exact_when_many_are_of_one_instant(
     opened: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_recent, "_PAGE", 4)
+    monkeypatch.setattr(_candidates, "_PAGE", 4)
     async with opened() as store:
         await store.add_many([turn(f"n{n:02}", f"tea {n}", session=None) for n in range(40)])
         await store.add(turn("old", "tea tea", session=None, at=START - timedelta(days=1)))

@@ -8,9 +8,9 @@ from tests.recall.pools import START, ask, pool, talk, turn
 
 from orbiter.memory import MemoryItem
 from orbiter.memory.recall._features import FeatureTable, terms_of
+from orbiter.memory.recall._rerank import ASSISTANT, PEOPLE, kind_of
 from orbiter.memory.recall._scoring import Scored, score, without_repeats
 from orbiter.memory.recall._signals import measure
-from orbiter.memory.recall._weights import ASSISTANT, PEOPLE, kind_of
 
 LONG = (
     "Our flight to Rome leaves Zurich airport on Monday evening with a long stop in Milan where we "

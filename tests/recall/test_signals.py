@@ -8,7 +8,8 @@ from types import MappingProxyType
 import pytest
 from tests.recall.pools import ask, pool, talk
 
-from orbiter.memory.recall import _late_interaction, _mode_search, _signals, _weights
+from orbiter.memory.recall import _mode_search, _rerank, _signals
+from orbiter.memory.recall._rerank import ASSISTANT, PEOPLE, check_weights
 from orbiter.memory.recall._signals import (
     SIGNALS,
     Evidence,
@@ -18,7 +19,6 @@ from orbiter.memory.recall._signals import (
     measure,
     names,
 )
-from orbiter.memory.recall._weights import ASSISTANT, PEOPLE, check_weights
 
 ODD = Signal("odd", "other", lambda _: ("is odd", "is even"), lambda m: [1.0] * len(m.items))
 
@@ -81,9 +81,9 @@ def test_two_signals_of_one_name_are_an_error() -> None:
 @pytest.mark.parametrize(
     ("module", "old", "new"),
     [
-        (_weights, "words=0.11", "wrods=0.11"),
-        (_weights, "session_meaning=0.11,", ""),
-        (_late_interaction, '"neighbour_detail"', '"neighbor_detail"'),
+        (_rerank, "words=0.11", "wrods=0.11"),
+        (_rerank, "session_meaning=0.11,", ""),
+        (_rerank, '"neighbour_detail"', '"neighbor_detail"'),
         (_mode_search, '("recency", "importance")', '("recency",)'),
         (_signals, "lambda m: standardise(m.bm25())", "None"),
     ],

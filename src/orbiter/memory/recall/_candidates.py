@@ -25,15 +25,16 @@ from orbiter.memory.model.protocols import (
 )
 from orbiter.memory.model.query import Query, WordMatches
 from orbiter.memory.recall._dedupe_query import thinned, unflooded
+from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall._pool import Pool, is_talk, speaker_of
 from orbiter.memory.recall._query_analysis import Question, read, shortened
 from orbiter.memory.recall._warnings import say_once
-from orbiter.memory.recall.near_duplicates import floods_in
+from orbiter.memory.recall.near_duplicates import floods_in, who_says, without_numbers
 from orbiter.memory.tasks.offload import apart, is_much_text
 from orbiter.memory.text import words
 from orbiter.memory.text.ranking import fuse_ranks
 
-__all__ = ["Found", "gather", "nearest", "newest_of"]
+__all__ = ["Found", "gather", "nearest", "newest_of", "newest_that_differ", "newest_that_hold"]
 
 _MOST = 200
 """Candidates from words, and as many from meaning."""
@@ -45,6 +46,11 @@ _NEWEST = 20
 _DATED = 50
 _SPAN = 2
 _MANY = 100
+_FEW, _SOME, _VERY_MANY = 20, 250, 2_000
+"""How many are read at first, and then, if most say the same, to find some that differ."""
+_PAGE = 500
+_ALL = 10_000
+"""Items that are read of a store which has no other filters than the basic ones."""
 _PATIENCE = 2.0
 """Seconds that recall waits for what is still to be embedded, once in `_PAUSE` if there is more."""
 
@@ -276,3 +282,66 @@ async def _around(
     # Notes may stand between the messages of a session; each has a stretch of its own, or none.
     talks = [[item for item in stretch if is_talk(item)] for stretch in spoken]
     return [*([item] for item in items if not is_talk(item)), *talks]
+
+
+async def newest_that_differ(
+    store: MemoryStore, terms: list[str], asked: Query, *, count: int
+) -> list[MemoryItem]:
+    """Return the newest items that match, with or without copies, *count* of which differ."""
+    ask = partial(newest_that_hold, store, terms)
+    found: Sequence[MemoryItem] = []
+    for size in (_FEW, _SOME, _VERY_MANY):
+        some = replace(asked, limit=max(size, 2 * count))
+        found = await (ask(some) if size == _FEW else unflooded(ask, some, enough=count))
+        texts = {(who_says(item), without_numbers(item.content)) for item in found}
+        if len(texts) >= count or len(found) != some.limit:
+            break
+    return list(found)
+
+
+async def newest_that_hold(store: MemoryStore, terms: list[str], asked: Query) -> list[MemoryItem]:
+    """Return at most `asked.limit` items that match, newest first; those without text never.
+
+    With *terms*, only items that hold one of them.
+    """
+    if not isinstance(store, LexicalStore):
+        found = await newest_of(store, replace(asked, limit=max(_ALL, asked.limit)))
+        wanted = frozenset(terms)
+        matching = (item for item in found if item.content.strip() and asked.matches(item))
+        held = [item for item in matching if not wanted or not wanted.isdisjoint(terms_of(item))]
+        return _newest_first(held)[: asked.limit]
+    return await (_matching(store, terms, asked) if terms else _newest(store, asked))
+
+
+async def _newest(store: MemoryStore, asked: Query) -> list[MemoryItem]:
+    found: list[MemoryItem] = []
+    page: list[MemoryItem] = []
+    while len(found) < asked.limit:
+        some = replace(asked, limit=asked.limit - len(found))
+        page = await newest_of(store, some, before=page[-1] if page else None)
+        found += [item for item in page if item.content.strip()]
+        if len(page) < some.limit:
+            break
+    return found
+
+
+async def _matching(store: LexicalStore, terms: list[str], asked: Query) -> list[MemoryItem]:
+    """Return the newest matches, though the store has the best of them first.
+
+    If it has more than it returned, none of the newest is older than the oldest that would do
+    among those: so the next question begins there, and fewer and fewer are left.
+    """
+    limit = _PAGE + asked.limit
+    since = asked.since
+    while True:
+        matches = await store.match_words(terms, replace(asked, limit=limit, since=since))
+        found = _newest_first(matches.items)[: asked.limit]
+        if len(matches.items) < limit or not found:
+            return found
+        if since == found[-1].created_at:
+            limit *= 2  # so many at one instant
+        since = found[-1].created_at
+
+
+def _newest_first(items: Sequence[MemoryItem]) -> list[MemoryItem]:
+    return sorted(items, key=lambda item: (-item.created_at.timestamp(), item.id))

@@ -8,13 +8,12 @@ from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.model.query import Query
-from orbiter.memory.recall._candidates import gather, nearest
+from orbiter.memory.recall._candidates import gather, nearest, newest_that_differ
 from orbiter.memory.recall._explanation import Explanation, Reason, reasons
 from orbiter.memory.recall._features import UNRELATED, has_evidence, standardise
-from orbiter.memory.recall._order import LOOKED_AT, order
 from orbiter.memory.recall._pool import is_talk
 from orbiter.memory.recall._query_analysis import in_words, read, shortened
-from orbiter.memory.recall._recent import newest_that_differ
+from orbiter.memory.recall._rerank import LOOKED_AT, order
 from orbiter.memory.recall._scoring import Scored
 from orbiter.memory.recall._select import MOST_LEFT_OUT, Weighed
 from orbiter.memory.recall._signals import check_columns, is_important, is_recent, means, measure

@@ -1,7 +1,7 @@
 """Recall signals: the one table of what may count for a candidate, and how it is explained.
 
 A row has the name of the signal, the column it is measured by and the words of its reason. The
-weights are fitted as a set and stand in `_weights`. A row without a weight, a weight without a
+weights are fitted as a set and stand in `_rerank`. A row without a weight, a weight without a
 row, or a row whose column nobody measures is a `SignalError` when this package is imported.
 """
 

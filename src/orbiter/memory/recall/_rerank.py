@@ -1,0 +1,254 @@
+"""Reranking: all candidates by fitted weights, the best of them again by late interaction.
+
+The weights are fitted on conversations by `benchmarks/recall_fit.py`. Two kinds of talk differ too
+much for one set: people who call each other by name and say little at a time, and a person with an
+assistant who answers at length. Which one a pool is of shows in who speaks in it.
+
+Late interaction is how well each word of the question is met by the words of a candidate. It is
+only for the best, whose word vectors the store keeps; numpy is at hand where there is a model. A
+word of the question may also be met by what was said just before or after, which is how people
+talk: "Did you go hiking?" – "Yes, with my sister."
+"""
+
+import functools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from orbiter.memory.model.items import AIMemory, MemoryItem
+from orbiter.memory.model.protocols import DetailStore, MemoryStore
+from orbiter.memory.recall._features import FeatureTable, standardise
+from orbiter.memory.recall._pool import Pool
+from orbiter.memory.recall._scoring import Scored, score
+from orbiter.memory.recall._signals import SIGNALS, Signal, SignalError, check_columns, names
+from orbiter.memory.tasks.offload import MANY, apart
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float32]
+
+
+__all__ = [
+    "ASSISTANT",
+    "LOOKED_AT",
+    "PEOPLE",
+    "Kind",
+    "add_details",
+    "check_weights",
+    "kind_of",
+    "order",
+]
+
+
+Weights = Mapping[str, float]
+
+_ECHO = -3.0
+"""Not fitted: the question that was just stored must not be its own answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The weights for one kind of talk, by what is at hand."""
+
+    words: Weights
+    """Without a model."""
+    meaning: Weights
+    """With vectors of whole texts."""
+    details: Weights
+    """With vectors of words, too, for the best candidates."""
+
+
+def _weights(**values: float) -> Weights:
+    return MappingProxyType({**values, "echo": _ECHO})
+
+
+PEOPLE = Kind(
+    words=_weights(
+        words=0.11, prev_turn=0.28, neighbours=0.51, session=0.52,
+        speaker=2.53, date=3.92, when=2.09, question=-0.74, length=0.39,
+    ),
+    meaning=_weights(
+        meaning=0.66, neighbour_meaning=0.55, words=0.05, prev_turn=0.23, neighbours=0.36,
+        session=0.38, speaker=2.54, date=3.69, when=2.12, question=-0.81, length=0.40,
+    ),
+    details=_weights(
+        meaning=0.39, neighbour_meaning=0.49, words=0.05, prev_turn=0.11, neighbours=0.26,
+        session=0.36, detail=0.27, neighbour_detail=0.37, speaker=2.45, date=3.46, when=2.07,
+        question=-0.80,
+    ),
+)  # fmt: skip
+# Words and meaning are held at one ratio here: fitted freely, words take all on the one data set
+# at hand, and lose to meaning on others.
+ASSISTANT = Kind(
+    words=_weights(
+        words=1.21, session=0.34,
+        user=2.58, assistant=2.01, date=2.21, question=-0.66, length=-0.53,
+    ),
+    meaning=_weights(
+        words=0.80, meaning=0.80, session=0.30,
+        user=2.80, assistant=2.30, date=2.18, question=-0.67, length=-0.22,
+    ),
+    details=_weights(
+        words=0.56, meaning=0.28, detail=0.84, session=0.10, session_meaning=0.11,
+        user=2.12, assistant=1.97, date=2.04, question=-0.51, length=-0.51,
+    ),
+)  # fmt: skip
+
+_SHARE = 0.1
+
+
+def check_weights(kinds: Sequence[Kind], *, signals: Sequence[Signal] = SIGNALS) -> None:
+    """Raise `SignalError` for a weight without a signal, or a signal without a weight."""
+    repeated = [name for name, count in Counter(each.name for each in signals).items() if count > 1]
+    if repeated:
+        raise SignalError(f"`SIGNALS` has `{'`, `'.join(repeated)}` twice")
+    text = names("text", signals=signals)
+    with_vectors = text + names("vectors", signals=signals)
+    every = with_vectors + names("word_vectors", signals=signals)
+    weighed: set[str] = set()
+    for kind in kinds:
+        for weights, known in (
+            (kind.words, text),
+            (kind.meaning, with_vectors),
+            (kind.details, every),
+        ):
+            weighed.update(weights)
+            if unknown := sorted(set(weights).difference(known)):
+                raise SignalError(
+                    f"`_rerank` weighs `{'`, `'.join(unknown)}`, which `SIGNALS` does not measure "
+                    "there"
+                )
+    if lacking := [name for name in every if name not in weighed]:
+        raise SignalError(f"`_rerank` has no weight for the signals `{'`, `'.join(lacking)}`")
+
+
+check_weights((PEOPLE, ASSISTANT))
+
+
+def kind_of(items: Sequence[MemoryItem]) -> Kind:
+    """Return the weights for a pool of *items*."""
+    from_assistant = sum(isinstance(item, AIMemory) for item in items)
+    return ASSISTANT if from_assistant > _SHARE * len(items) else PEOPLE
+
+
+LOOKED_AT = 80
+"""How many of the best candidates are looked at word by word."""
+
+_MANY_WORDS = 4_096
+"""Bytes of the vectors of a question's words from which a closer look takes long."""
+
+
+async def order(
+    store: MemoryStore, pool: Pool, table: FeatureTable, extra: Mapping[str, float], *, most: int
+) -> list[Scored]:
+    """Return the eligible items, best first; *extra* are weights beside those of relevance.
+
+    The best *most* are looked at word by word where the model and the store can do that.
+    """
+    kind = kind_of(table.items)
+    is_long = len(table.items) > MANY
+    if pool.similarity is None:
+        return await apart(is_long, score, table, {**kind.words, **extra}, pool.eligible)
+    scored = await apart(is_long, score, table, {**kind.meaning, **extra}, pool.eligible)
+    best, rest = scored[:most], scored[most:]
+    if not pool.asked or not isinstance(store, DetailStore):
+        return scored
+    await _look_closer(store, pool, table, [one.place for one in best])
+    ids = frozenset(one.item.id for one in best)
+    return [*await apart(is_long, score, table, {**kind.details, **extra}, ids), *rest]
+
+
+async def _look_closer(
+    store: DetailStore, pool: Pool, table: FeatureTable, places: Sequence[int]
+) -> None:
+    near = {
+        at
+        for place in places
+        for at in (place, table.before[place], table.after[place])
+        if at is not None
+    }
+    kept = await store.details([table.items[at].id for at in sorted(near)])
+    is_long = len(places) > LOOKED_AT or len(pool.asked) > _MANY_WORDS
+    await apart(
+        is_long,
+        add_details,
+        table,
+        places,
+        asked=pool.asked,
+        kept=kept,
+        dimension=pool.asked_dimension,
+    )
+
+
+_ALONE, _TOGETHER = "detail", "neighbour_detail"
+check_columns("word_vectors", (_ALONE, _TOGETHER))
+
+_UNRELATED = 0.3
+"""How near the nearest of a dozen words is that has nothing to do with a word, roughly."""
+
+
+def add_details(
+    table: FeatureTable,
+    places: Sequence[int],
+    *,
+    asked: bytes,
+    kept: Mapping[str, Sequence[bytes]],
+    dimension: int,
+) -> None:
+    """Add the columns `detail` and `neighbour_detail` to *table*, measured at *places*.
+
+    *asked* and *kept* are word vectors as `Embeddings.aembed_details` gives them. What has none is
+    average, and so is every other row.
+    """
+    question = _unpacked(asked, dimension)
+    met: dict[int, Floats | None] = {}
+
+    def meeting(place: int | None) -> "Floats | None":
+        if place is None or not len(question):
+            return None
+        if place not in met:
+            met[place] = _met(question, kept.get(table.items[place].id, ()), dimension)
+        return met[place]
+
+    alone: list[float | None] = []
+    together: list[float | None] = []
+    for place in places:
+        own = meeting(place)
+        near = [meeting(table.before[place]), own, meeting(table.after[place])]
+        known = [each for each in near if each is not None]
+        alone.append(None if own is None else _mean(own))
+        together.append(None if own is None else _mean(functools.reduce(_larger, known)))
+    for name, values in ((_ALONE, alone), (_TOGETHER, together)):
+        column = [0.0] * len(table.items)
+        for place, value in zip(places, standardise(values, absent=_UNRELATED), strict=True):
+            column[place] = value
+        table.columns[name] = column
+
+
+def _met(question: "Floats", passages: Sequence[bytes], dimension: int) -> "Floats | None":
+    """Return how near the nearest word of the best passage is to each word asked."""
+    best = None
+    for passage in passages:
+        words = _unpacked(passage, dimension)
+        if len(words):
+            near = (question @ words.T).max(axis=1)
+            best = near if best is None or near.mean() > best.mean() else best
+    return best
+
+
+def _unpacked(rows: bytes, dimension: int) -> "Floats":
+    import numpy as np  # noqa: PLC0415 - where there is a model there is numpy, and only there
+
+    return np.frombuffer(rows, np.int8).reshape(-1, dimension).astype(np.float32) / np.float32(127)
+
+
+def _larger(one: "Floats", other: "Floats") -> "Floats":
+    return one.clip(min=other)
+
+
+def _mean(values: "Floats") -> float:
+    return float(values.mean())
