@@ -28,7 +28,7 @@ from orbiter.memory.model.items import MemoryStatus
 from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.model.query import Query
 from orbiter.memory.recall._candidates import gather
-from orbiter.memory.recall._rerank import LOOKED_AT, order
+from orbiter.memory.recall._rerank import MAX_RERANKED, order
 from orbiter.memory.recall._signals import measure
 
 Floats = npt.NDArray[np.float64]
@@ -69,8 +69,8 @@ async def examples(path: Path, embeddings: Embeddings | None) -> list[list[Examp
                 now = asked.at or conversation.end
                 question, pool = await gather(store, asked.text, query, now=now)
                 table = measure(question, pool)
-                scored = await order(store, pool, table, {}, most=LOOKED_AT)
-                best = {one.item.id for one in scored[:LOOKED_AT]}
+                scored = await order(store, pool, table, {}, max_reranked=MAX_RERANKED)
+                best = {one.item.id for one in scored[:MAX_RERANKED]}
                 truth = [conversation.ids[item.id] in asked.evidence for item in table.items]
                 looked = [item.id in best for item in table.items]
                 columns = {name: np.array(values) for name, values in table.columns.items()}

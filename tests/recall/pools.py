@@ -45,15 +45,15 @@ def talk(*contents: str, session: str = "s", first: int = 0) -> list[MemoryItem]
 
 
 def pool(
-    *stretches: Sequence[MemoryItem],
+    *windows: Sequence[MemoryItem],
     similarity: Mapping[str, float] | None = None,
     frequency: Mapping[str, int] | None = None,
     passages: int = 100,
 ) -> Pool:
     """Return a pool in which everything may be chosen."""
     return Pool(
-        stretches,
-        frozenset(item.id for stretch in stretches for item in stretch),
+        windows,
+        frozenset(item.id for window in windows for item in window),
         frequency or {},
         passages,
         similarity,

@@ -284,21 +284,19 @@ def test_session_meaning_is_shared_by_all_of_a_session() -> None:
 
 def test_the_order_of_the_stretches_and_of_what_is_known_changes_nothing() -> None:
     dice = random.Random(5)
-    stretches = [
+    windows = [
         talk(*dice.choices(["paint a house", "tea", "the red house?", "in 2019"], k=4),
              session=str(n), first=10 * n)
         for n in range(6)
     ]  # fmt: skip
-    similarity = {item.id: dice.random() for stretch in stretches for item in stretch}
+    similarity = {item.id: dice.random() for window in windows for item in window}
     asked, frequency = ask("When did I paint the red house?"), {"paint": 3, "red": 9, "hous": 30}
     shuffled = dict(dice.sample(sorted(similarity.items()), len(similarity)))
 
-    one = measure(asked, pool(*stretches, similarity=similarity, frequency=frequency))
+    one = measure(asked, pool(*windows, similarity=similarity, frequency=frequency))
     other = measure(
         asked,
-        pool(
-            *reversed(stretches), similarity=shuffled, frequency=dict(reversed(frequency.items()))
-        ),
+        pool(*reversed(windows), similarity=shuffled, frequency=dict(reversed(frequency.items()))),
     )
 
     for name, values in one.columns.items():

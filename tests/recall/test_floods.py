@@ -15,7 +15,7 @@ from orbiter.memory import (
     SQLiteMemoryStore,
 )
 from orbiter.memory.recall import RecallMode, RecallResult, recall
-from orbiter.memory.recall.near_duplicates import floods_in
+from orbiter.memory.recall.near_duplicates import find_clusters
 from orbiter.memory.testing import HashEmbeddings
 
 pytestmark = pytest.mark.slow
@@ -150,11 +150,11 @@ async def test_users_do_not_repeat_each_other() -> None:
 
 def _floods(*texts: str) -> list[set[str]]:
     notes = [_note(text, minute=n) for n, text in enumerate(texts)]
-    floods = floods_in(notes)
+    clusters = find_clusters(notes)
     found: dict[int, set[str]] = {}
     for note in notes:
-        if note.id in floods.copies:
-            found.setdefault(floods.copies[note.id], set()).add(note.content)
+        if note.id in clusters.copies:
+            found.setdefault(clusters.copies[note.id], set()).add(note.content)
     return list(found.values())
 
 
@@ -268,12 +268,12 @@ def test_a_running_word_makes_a_flood_as_a_running_number_does() -> None:
     truth = "The door code of the office in Hamburg is 4711, Anna told me"
     dinners = [f"Dinner with {_word(n)} was {_word(n + 500)}" for n in range(150)]
 
-    floods = floods_in(
+    clusters = find_clusters(
         [MemoryItem(id=str(n), content=t) for n, t in enumerate([*texts, truth, *dinners])]
     )
 
-    assert {floods.copies.get(str(n)) for n in range(150)} == {0}
-    assert not any(str(n) in floods.copies for n in range(150, 301))
+    assert {clusters.copies.get(str(n)) for n in range(150)} == {0}
+    assert not any(str(n) in clusters.copies for n in range(150, 301))
 
 
 def _word(number: int) -> str:

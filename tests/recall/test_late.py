@@ -20,7 +20,7 @@ def _looked(
     table: FeatureTable, asked: bytes, kept: dict[str, list[bytes]], places: list[int] | None = None
 ) -> tuple[list[float], list[float]]:
     places = list(range(len(table.items))) if places is None else places
-    add_details(table, places, asked=asked, kept=kept, dimension=3)
+    add_details(table, places, query_token_vectors=asked, kept=kept, dimension=3)
     return table.columns["detail"], table.columns["neighbour_detail"]
 
 

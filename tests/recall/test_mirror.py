@@ -12,7 +12,7 @@ from tests.timing import scaled, until
 from orbiter.memory import HumanMemory, MemoryItem, MemoryMetadata, MemoryStatus, RedisMemoryStore
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.items import new_id
-from orbiter.memory.recall import Mirror, RecallResult, _in_memory_index
+from orbiter.memory.recall import InMemoryIndex, RecallResult, _in_memory_index
 from orbiter.memory.testing import HashEmbeddings
 
 __all__ = ["redis_server"]
@@ -37,14 +37,14 @@ async def store(redis_server: RedisServer) -> AsyncIterator[RedisMemoryStore]:
 
 
 @pytest.fixture
-async def mirror(store: RedisMemoryStore) -> AsyncIterator[Mirror]:
-    mirror = Mirror(store, HashEmbeddings(256))
+async def mirror(store: RedisMemoryStore) -> AsyncIterator[InMemoryIndex]:
+    mirror = InMemoryIndex(store, HashEmbeddings(256))
     yield mirror
     await mirror.close()
 
 
 async def test_redis_is_recalled_from_in_every_mode(
-    store: RedisMemoryStore, mirror: Mirror
+    store: RedisMemoryStore, mirror: InMemoryIndex
 ) -> None:
     await store.add_many([_note("tea", "green tea"), _note("code", "my door code", minute=1)])
 
@@ -61,7 +61,7 @@ async def test_redis_is_recalled_from_in_every_mode(
 
 
 async def test_items_come_back_as_the_store_has_them(
-    store: RedisMemoryStore, mirror: Mirror
+    store: RedisMemoryStore, mirror: InMemoryIndex
 ) -> None:
     who = MemoryMetadata(user_id="ann", session_id="s", extra={"topic": "doors", "n": 3})
     for _ in range(3):
@@ -79,7 +79,7 @@ async def test_items_come_back_as_the_store_has_them(
 
 
 async def test_what_was_changed_removed_or_added_since_is_seen(
-    store: RedisMemoryStore, mirror: Mirror
+    store: RedisMemoryStore, mirror: InMemoryIndex
 ) -> None:
     await store.add_many([_note(name, f"door code {name}") for name in ("one", "two", "three")])
     await mirror.recall("door code", scope=ANN)
@@ -97,7 +97,7 @@ async def test_what_was_changed_removed_or_added_since_is_seen(
 
 
 async def test_an_item_that_is_made_anew_with_an_old_id_is_seen(
-    store: RedisMemoryStore, mirror: Mirror
+    store: RedisMemoryStore, mirror: InMemoryIndex
 ) -> None:
     await store.add(_note("a", "a zebra sleeps"))
     await mirror.recall("zebra", scope=ANN)
@@ -110,7 +110,7 @@ async def test_an_item_that_is_made_anew_with_an_old_id_is_seen(
 
 
 async def test_what_a_caller_does_to_a_hit_changes_no_answer(
-    store: RedisMemoryStore, mirror: Mirror
+    store: RedisMemoryStore, mirror: InMemoryIndex
 ) -> None:
     await store.add(_note("a", "a zebra sleeps"))
     (hit,) = await mirror.recall("zebra", scope=ANN)
@@ -130,7 +130,7 @@ async def _is_empty(store: RedisMemoryStore) -> bool:
 async def test_an_item_whose_time_is_over_is_not_recalled(redis_server: RedisServer) -> None:
     hours = scaled(0.3) / 3600
     async with RedisMemoryStore(redis_server.url(), name=new_id(), ttl_hours=hours) as store:
-        mirror = Mirror(store)
+        mirror = InMemoryIndex(store)
         await store.add(_note("a", "door code"))
         before = await mirror.recall("door", scope=ANN, mode="words")
         await until(lambda: _is_empty(store), "the end of the item")
@@ -141,7 +141,9 @@ async def test_an_item_whose_time_is_over_is_not_recalled(redis_server: RedisSer
     assert after == []
 
 
-async def test_users_never_see_each_others_items(store: RedisMemoryStore, mirror: Mirror) -> None:
+async def test_users_never_see_each_others_items(
+    store: RedisMemoryStore, mirror: InMemoryIndex
+) -> None:
     await store.add_many([_note("a", "door code of ann"), _note("b", "door code of bob", BOB)])
     everyone = await mirror.recall("door code", scope=None)
 
@@ -154,7 +156,7 @@ async def test_users_never_see_each_others_items(store: RedisMemoryStore, mirror
 
 
 async def test_an_item_that_moved_to_another_user_is_theirs_alone(
-    store: RedisMemoryStore, mirror: Mirror
+    store: RedisMemoryStore, mirror: InMemoryIndex
 ) -> None:
     await store.add(_note("a", "door code"))
     await mirror.recall("door", scope=ANN)
@@ -168,7 +170,7 @@ async def test_an_item_that_moved_to_another_user_is_theirs_alone(
 
 
 async def test_a_wider_scope_forgets_what_a_narrower_one_has_seen(
-    store: RedisMemoryStore, mirror: Mirror
+    store: RedisMemoryStore, mirror: InMemoryIndex
 ) -> None:
     narrow = MemoryMetadata(user_id="ann", session_id="s")
     await store.add_many([_note("a", "door code one", narrow), _note("b", "door code two")])
@@ -184,7 +186,7 @@ async def test_only_the_newest_of_very_many_are_read_page_by_page(
 ) -> None:
     monkeypatch.setattr(_in_memory_index, "_PAGE", 40)
     await store.add_many([_note(f"i{n}", f"door number n{n}", minute=n) for n in range(130)])
-    mirror = Mirror(store, most=100)
+    mirror = InMemoryIndex(store, max_items=100)
 
     newest = await mirror.recall("n129 n30", scope=ANN, mode="words", k=2)
     oldest = await mirror.recall("n29 n0", scope=ANN, mode="words")
@@ -212,7 +214,7 @@ async def test_an_item_that_goes_between_two_pages_stops_nobody(
     monkeypatch.setattr(_in_memory_index, "_PAGE", 5)
     async with Vanishing(redis_server.url(), name=new_id()) as store:
         await store.add_many([_note(f"i{n}", f"door {n}", minute=n) for n in range(12)])
-        mirror = Mirror(store)
+        mirror = InMemoryIndex(store)
 
         found = await mirror.recall("", scope=ANN, mode="recent", k=20)
         await mirror.close()
@@ -224,7 +226,7 @@ async def test_an_item_that_goes_between_two_pages_stops_nobody(
 
 
 async def test_items_of_one_instant_stay_in_the_order_of_the_store(
-    store: RedisMemoryStore, mirror: Mirror
+    store: RedisMemoryStore, mirror: InMemoryIndex
 ) -> None:
     for n in range(5):
         await store.add(_note(f"i{n}", f"line {n}"))
@@ -234,7 +236,7 @@ async def test_items_of_one_instant_stay_in_the_order_of_the_store(
 
 
 async def test_scopes_that_were_not_asked_for_lately_are_forgotten(
-    store: RedisMemoryStore, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+    store: RedisMemoryStore, mirror: InMemoryIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_in_memory_index, "_SCOPES", 2)
     users = [MemoryMetadata(user_id=f"u{n}") for n in range(4)]
@@ -255,7 +257,7 @@ async def test_few_scopes_of_many_items_are_forgotten_too(
     monkeypatch.setattr(_in_memory_index, "_ROOM", 2)
     users = [MemoryMetadata(user_id=f"u{n}") for n in range(3)]
     await store.add_many([_note(f"i{n}", "door code", users[n % 3]) for n in range(12)])
-    mirror = Mirror(store, most=4)
+    mirror = InMemoryIndex(store, max_items=4)
 
     for who in users:
         await mirror.recall("door", scope=who, mode="words")
@@ -271,7 +273,7 @@ async def test_scopes_of_long_items_are_forgotten_too(
     monkeypatch.setattr(_in_memory_index, "_MOST_CHARS", 10_000)
     users = [MemoryMetadata(user_id=f"u{n}") for n in range(3)]
     await store.add_many([_note(f"i{n}", "door code " * 400, users[n]) for n in range(3)])
-    mirror = Mirror(store)
+    mirror = InMemoryIndex(store)
 
     for who in users:
         assert len(await mirror.recall("door", scope=who, mode="words")) == 1
@@ -282,7 +284,7 @@ async def test_scopes_of_long_items_are_forgotten_too(
 
 
 async def test_what_is_cancelled_midway_leaves_no_item_behind(
-    store: RedisMemoryStore, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+    store: RedisMemoryStore, mirror: InMemoryIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.add(_note("a", "door code"))
     await mirror.recall("door", scope=ANN)
@@ -304,7 +306,7 @@ async def test_what_is_cancelled_midway_leaves_no_item_behind(
 
 
 async def test_after_close_the_next_answer_begins_anew(
-    store: RedisMemoryStore, mirror: Mirror
+    store: RedisMemoryStore, mirror: InMemoryIndex
 ) -> None:
     await store.add(_note("a", "door code"))
     await mirror.recall("door", scope=ANN)
@@ -316,7 +318,7 @@ async def test_after_close_the_next_answer_begins_anew(
 
 
 async def test_drafts_stay_out_of_the_way_until_they_are_asked_for(
-    store: RedisMemoryStore, mirror: Mirror
+    store: RedisMemoryStore, mirror: InMemoryIndex
 ) -> None:
     draft = _note("a", "door code")
     draft.status = MemoryStatus.DRAFT
@@ -329,7 +331,7 @@ async def test_drafts_stay_out_of_the_way_until_they_are_asked_for(
 async def test_what_cannot_be_asked_is_said_before_anything_is_read(
     store: RedisMemoryStore,
 ) -> None:
-    mirror = Mirror(store)
+    mirror = InMemoryIndex(store)
 
     with pytest.raises(UnsupportedError, match=r"RedisMemoryStore.*orbiter-memory\[local\]"):
         await mirror.recall("door", scope=ANN, mode="meaning")
@@ -337,6 +339,6 @@ async def test_what_cannot_be_asked_is_said_before_anything_is_read(
         await mirror.recall("door", scope=ANN, mode="best")  # type: ignore[arg-type]  # that is the case
     with pytest.raises(QueryError, match="scope"):
         await mirror.recall("door", scope=MemoryMetadata())
-    with pytest.raises(QueryError, match="most"):
-        Mirror(store, most=-1)
+    with pytest.raises(QueryError, match="max_items"):
+        InMemoryIndex(store, max_items=-1)
     assert mirror._index is None

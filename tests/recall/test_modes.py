@@ -158,7 +158,7 @@ async def test_a_store_of_vectors_alone_knows_no_words() -> None:
 
 @pytest.mark.parametrize("mode", ["hybrid", "words", "meaning", "recent"])
 async def test_a_store_that_cannot_find_is_named_in_every_mode(mode: Any) -> None:
-    with pytest.raises(QueryError, match=r"ShortTermMemory.*`Mirror`"):
+    with pytest.raises(QueryError, match=r"ShortTermMemory.*`InMemoryIndex`"):
         await recall(ShortTermMemory(), "tea", scope=ANN, mode=mode)
 
 

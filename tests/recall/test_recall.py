@@ -194,10 +194,10 @@ async def test_recency_and_importance_move_items_when_they_have_a_weight(opened:
         assert await best(recency_weight=9.0) == "new"
         assert await best(recency_weight=-9.0) == "old"
         assert await best(importance_weight=9.0) == "old"
-        weighed = await recall(
+        candidates = await recall(
             store, "tea", scope=ANN, now=NOW, recency_weight=3.0, importance_weight=2.0
         )
-        points = {reason.part: reason.points for hit in weighed for reason in hit.why}
+        points = {reason.part: reason.points for hit in candidates for reason in hit.why}
         assert points["importance"] == 2.0
         assert 0 < points["recency"] < 3.0
 

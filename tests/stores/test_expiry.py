@@ -36,7 +36,7 @@ from orbiter.memory.model import dump_item, load_item
 from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import new_id
 from orbiter.memory.model.query import Query
-from orbiter.memory.recall import Mirror
+from orbiter.memory.recall import InMemoryIndex
 from orbiter.memory.testing import HashEmbeddings
 
 __all__ = ["redis_server", "role_dsn"]
@@ -410,7 +410,7 @@ async def test_an_index_in_redis_outlives_whoever_has_no_end(redis_server: Redis
 
 
 async def test_a_mirror_forgets_what_is_over(redis: RedisMemoryStore) -> None:
-    mirror = Mirror(redis)
+    mirror = InMemoryIndex(redis)
     soon = datetime.now(UTC) + timedelta(seconds=0.15)
     await redis.add_many([_item("soon", "red apple", expires_at=soon), _item("last", "an apple")])
     await mirror.recall("apple", scope=ANN, mode="words")

@@ -11,7 +11,7 @@ from orbiter.memory.backends.sqlite.term_index import _short, token
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.recall import _features, near_duplicates
 from orbiter.memory.recall._features import terms_of
-from orbiter.memory.recall.near_duplicates import floods_in, said
+from orbiter.memory.recall.near_duplicates import find_clusters, text_tokens
 from orbiter.memory.text.text_caches import TextCache, clear_all, text_cache
 
 
@@ -43,9 +43,9 @@ def test_long_texts_fill_no_cache_beyond_its_bytes() -> None:
     items = [MemoryItem(content=_long(number)) for number in range(8)]
 
     for item in items:
-        floods_in([item])
+        find_clusters([item])
         terms_of(item)
-        said(item.content)
+        text_tokens(item.content)
 
     for cache in _caches():
         info = cache.cache_info()

@@ -41,7 +41,7 @@ MARK = "ghijklmopqsv"
     [
         words.tokens,
         words.passages,
-        near_duplicates.said._function,
+        near_duplicates.text_tokens._function,
         near_duplicates.hinges._function,
         near_duplicates.without_digits,
         has_time,
@@ -122,7 +122,7 @@ class Recording:
         (words, "_RARE_SPACE", words.passages),
         (tokens, "_ASCII_PIECE", estimate_tokens),
         (tokens, "_BLOB", estimate_tokens),
-        (near_duplicates, "_SAID", near_duplicates.said._function),
+        (near_duplicates, "_SAID", near_duplicates.text_tokens._function),
         (near_duplicates, "_DIGITS", near_duplicates.without_numbers),
         (_dates, "_TIME", has_time),
         (extractive, "_WORD", lambda text: list(extractive._sentences(text))),

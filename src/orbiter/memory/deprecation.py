@@ -126,6 +126,7 @@ RENAMED = {
     "recall": {
         "LeftOut": "Excluded",
         "LeftOutReason": "ExcludedReason",
+        "Mirror": "InMemoryIndex",
         "Recalled": "RecallResult",
         "Why": "Explanation",
     },

@@ -167,9 +167,9 @@ class PastMemory:
         The newest 5,000 of the scope are looked at, and indexed for this one answer.
         """
         # Here, as reading what was needs none of it.
-        from orbiter.memory.recall import Mirror, no_model_by_choice  # noqa: PLC0415
+        from orbiter.memory.recall import InMemoryIndex, no_model_by_choice  # noqa: PLC0415
 
-        mirror = Mirror(_Then(await self._store(), self._moment))  # type: ignore[arg-type]  # it pages
+        mirror = InMemoryIndex(_Then(await self._store(), self._moment))  # type: ignore[arg-type]  # it pages
         try:
             with no_model_by_choice():
                 return await mirror.recall(

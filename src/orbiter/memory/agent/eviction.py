@@ -33,7 +33,7 @@ from orbiter.memory.text.ranking import recency
 
 if TYPE_CHECKING:
     from orbiter.memory.agent.chat_service import ScopeSession
-    from orbiter.memory.recall.near_duplicates import Likeness
+    from orbiter.memory.recall.near_duplicates import DuplicateIndex
 
 
 __all__ = ["EVICT", "Eviction", "EvictionReason", "EvictionResult", "duplicates", "evict"]
@@ -244,16 +244,16 @@ def _walked(done: int, unit: _Unit, total: int) -> int:
 async def duplicates(session: "ScopeSession") -> list[tuple[MemoryItem, ...]]:
     """Return groups of memories that say the same, the first said first; the largest first."""
     store, scope = await session.store(), session.scope
-    alike = _likeness()
+    index = _duplicate_index()
     total, done = await store.count(metadata=_all_of(scope).metadata), 0
     async for page in pages(store, _all_of(scope), are_removed=False):
         done += len(page)
         advance(done, total)
         # Comparing takes long, and others wait for the loop.
         some = [item for item in page if not _is_fact(item)]  # a value that held twice is no copy
-        await asyncio.to_thread(alike.add_all, some)
+        await asyncio.to_thread(index.add_all, some)
     groups: list[tuple[MemoryItem, ...]] = []
-    for ids in alike.groups():
+    for ids in index.groups():
         found: list[MemoryItem] = []
         for start in range(0, len(ids), _BATCH):
             wanted = list(ids[start : start + _BATCH])
@@ -266,11 +266,11 @@ async def duplicates(session: "ScopeSession") -> list[tuple[MemoryItem, ...]]:
 
 async def _copies(store: Store, walk: _Walk) -> AsyncIterator[str]:
     """Yield the ids of exact copies of an earlier memory; talk is full of such, and stays."""
-    alike = _likeness(exact=True)
+    index = _duplicate_index(exact=True)
     async for page in pages(store, _all_of(walk.scope), are_removed=False):
         some = [item for item in page if not _is_talk(item) and not walk.must_stay(item)]
-        await asyncio.to_thread(alike.add_all, some)
-    for ids in alike.groups():
+        await asyncio.to_thread(index.add_all, some)
+    for ids in index.groups():
         for item_id in ids[:-1]:  # newest first
             yield item_id
 
@@ -279,10 +279,10 @@ def _is_talk(item: MemoryItem) -> bool:
     return role_of(item) is not None and item.metadata.session_id is not None
 
 
-def _likeness(*, exact: bool = False) -> "Likeness":
-    from orbiter.memory.recall.near_duplicates import Likeness  # noqa: PLC0415 - not every eviction needs it
+def _duplicate_index(*, exact: bool = False) -> "DuplicateIndex":
+    from orbiter.memory.recall.near_duplicates import DuplicateIndex  # noqa: PLC0415 - not every eviction needs it
 
-    return Likeness(exact=exact)
+    return DuplicateIndex(exact=exact)
 
 
 # What goes

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from orbiter.memory.backends.sql.store import SQLMemoryStore
     from orbiter.memory.episodic.manager import ShortTermMemoryManager
     from orbiter.memory.model.reports import ConversationInfo
-    from orbiter.memory.recall import Mirror
+    from orbiter.memory.recall import InMemoryIndex
 
 __all__ = [
     "Core",
@@ -110,7 +110,7 @@ class Core:
         self._row_security = row_security
         self._prepare = prepare
         self._is_open = False
-        self._mirror: Mirror | None = None
+        self._mirror: InMemoryIndex | None = None
         self._managers: OrderedDict[str, ShortTermMemoryManager] = OrderedDict()
         self._leaving: set[asyncio.Future[None]] = set()
         self._bound: OrderedDict[str, Store] = OrderedDict()
@@ -209,12 +209,12 @@ class Core:
 
     # What stands beside the store
 
-    def mirror(self) -> "Mirror":
+    def mirror(self) -> "InMemoryIndex":
         """Return the index, in this process, of a store that has none of its own."""
         if self._mirror is None:
-            from orbiter.memory.recall import Mirror  # noqa: PLC0415 - few stores need it
+            from orbiter.memory.recall import InMemoryIndex  # noqa: PLC0415 - few stores need it
 
-            self._mirror = Mirror(self.store, self.embeddings)
+            self._mirror = InMemoryIndex(self.store, self.embeddings)
         return self._mirror
 
     @property

@@ -2,8 +2,8 @@
 
 Candidates come from words, from meaning and from time; what was said around them, who said it and
 in which session is weighed with them. Nothing here knows a store or a model but by the protocols
-they fulfil, the private index of `Mirror` apart, and the same store and question always give the
-same answer.
+they fulfil, the private index of `InMemoryIndex` apart, and the same store and question always
+give the same answer.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.model.trust import Trust
 from orbiter.memory.recall._explanation import Explanation, Reason
 from orbiter.memory.recall._hits import Excluded, ExcludedReason, Hit, RecallResult
-from orbiter.memory.recall._in_memory_index import Mirror
+from orbiter.memory.recall._in_memory_index import InMemoryIndex
 from orbiter.memory.recall._modes import RecallMode
 from orbiter.memory.recall._recall import RecallOptions, recall
 from orbiter.memory.recall._warnings import no_model_by_choice
@@ -26,7 +26,7 @@ __all__ = [
     "ExcludedReason",
     "Explanation",
     "Hit",
-    "Mirror",
+    "InMemoryIndex",
     "Reason",
     "RecallMode",
     "RecallOptions",

@@ -24,12 +24,12 @@ from orbiter.memory.model.protocols import (
     VectorStore,
 )
 from orbiter.memory.model.query import Query, WordMatches
-from orbiter.memory.recall._dedupe_query import thinned, unflooded
+from orbiter.memory.recall._dedupe_query import fetch_distinct, limit_per_cluster
 from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall._pool import Pool, is_talk, speaker_of
 from orbiter.memory.recall._query_analysis import Question, read, shortened
-from orbiter.memory.recall._warnings import say_once
-from orbiter.memory.recall.near_duplicates import floods_in, who_says, without_numbers
+from orbiter.memory.recall._warnings import warn_once
+from orbiter.memory.recall.near_duplicates import find_clusters, who_says, without_numbers
 from orbiter.memory.tasks.offload import apart, is_much_text
 from orbiter.memory.text import words
 from orbiter.memory.text.ranking import fuse_ranks
@@ -83,30 +83,30 @@ async def gather(
     dated = await _dated(store, question, asked)
     near = [] if meaning is None else meaning.items
     known = {item.id: item for item in (*matches.items, *near, *dated, *newest)}
-    floods = await apart(is_much_text(known.values()), floods_in, known.values())
+    clusters = await apart(is_much_text(known.values()), find_clusters, known.values())
     room = max(_CHOSEN, 2 * asked.limit)
     lists = {"words": matches.items, "meaning": near, "time": dated}
     best = fuse_ranks(
         {
-            name: [item.id for item in thinned(items, floods, most_of_series=room // 2)]
+            name: [item.id for item in limit_per_cluster(items, clusters, max_of_series=room // 2)]
             for name, items in lists.items()
         }
     )
     chosen = [item_id for item_id, _ in best[:room]]
     if len(chosen) < _NEWEST:
         chosen = list(dict.fromkeys((*chosen, *(item.id for item in newest))))
-    stretches = await _around(store, [known[item_id] for item_id in chosen])
-    items = [item for stretch in stretches for item in stretch]
-    all_floods = floods
-    if floods:
+    windows = await _around(store, [known[item_id] for item_id in chosen])
+    items = [item for window in windows for item in window]
+    all_clusters = clusters
+    if clusters:
         seen = (known | {item.id: item for item in items}).values()
-        all_floods = await apart(is_much_text(seen), floods_in, seen)
+        all_clusters = await apart(is_much_text(seen), find_clusters, seen)
     pool = Pool(
-        stretches,
+        windows,
         frozenset(item.id for item in items if item.content.strip() and asked.matches(item)),
         matches.frequency,
         matches.passages,
-        floods=all_floods,
+        clusters=all_clusters,
     )
     if meaning is None or not isinstance(store, VectorStore):
         return question, pool
@@ -115,8 +115,8 @@ async def gather(
     return question, replace(
         pool,
         similarity=similarity,
-        asked=meaning.words,
-        asked_dimension=0 if store.embeddings is None else store.embeddings.detail_dimension,
+        query_token_vectors=meaning.words,
+        token_dimension=0 if store.embeddings is None else store.embeddings.detail_dimension,
     )
 
 
@@ -130,7 +130,7 @@ async def _by_words(store: MemoryStore, text: str, asked: Query) -> WordMatches:
         answers.append(await store.match_words(terms, some))
         return answers[-1].items
 
-    items = await unflooded(ask, asked, enough=_DIFFERENT)
+    items = await fetch_distinct(ask, asked, enough=_DIFFERENT)
     return replace(answers[0], items=items)  # of these the counts hold: nothing was left out
 
 
@@ -168,7 +168,11 @@ async def _meaning(
 
     If meaning *is_all* there is, a failure is raised, and what waits is waited for.
     """
-    if not isinstance(store, VectorStore) or store.embeddings is None or not question.said.strip():
+    if (
+        not isinstance(store, VectorStore)
+        or store.embeddings is None
+        or not question.as_statement.strip()
+    ):
         return None
     vector, asked_words = await _embedded(store.embeddings, question, is_all=is_all)
     if vector is None:
@@ -177,7 +181,7 @@ async def _meaning(
     is_patient = is_all or time.monotonic() >= _stuck.get(id(store), 0.0)
     if waiting and is_patient and (left := await store.catch_up(within=_PATIENCE)):
         if left >= _MANY:
-            say_once(
+            warn_once(
                 "not embedded",
                 f"{left:,} memories are not embedded yet, and are found by their words only; it "
                 "goes on in the background, and `await store.catch_up()` waits for it",
@@ -193,7 +197,7 @@ async def _meaning(
         similarity.update((item.id, cosine) for item, cosine in near)
         return [item for item, _ in near]
 
-    items = await unflooded(ask, asked, enough=_DIFFERENT)
+    items = await fetch_distinct(ask, asked, enough=_DIFFERENT)
     return _Meaning(vector, asked_words, items, similarity)
 
 
@@ -205,7 +209,7 @@ async def _embedded(
         return None, b""
     try:
         async with asyncio.timeout(_LONGEST_WAIT):
-            [(vector, asked_words)] = await embeddings.aembed_details([question.said])
+            [(vector, asked_words)] = await embeddings.aembed_details([question.as_statement])
         if not _is_sound(vector, embeddings.dimension):
             raise EmbeddingError(f"no vector of {embeddings.dimension} numbers")  # noqa: TRY301
     except Exception as exc:  # of any model; words still answer, or it is told
@@ -217,7 +221,7 @@ async def _embedded(
                 f"{embeddings!r} could not embed the question ({type(exc).__name__}: {exc}); "
                 "modes `hybrid` and `words` answer without it"
             ) from exc
-        say_once(
+        warn_once(
             "no vector",
             f"recall goes by words and structure only: {embeddings!r} could not embed the "
             f"question ({type(exc).__name__}: {exc})",
@@ -267,7 +271,7 @@ async def _dated(store: MemoryStore, question: Question, asked: Query) -> list[M
         since = bounds[0] if asked.since is None else max(bounds[0], asked.since)
         until = bounds[1] if asked.until is None else min(bounds[1], asked.until)
         some = replace(asked, limit=_DATED, since=since, until=until)
-        items = await unflooded(partial(newest_of, store), some, enough=_DATED // 2)
+        items = await fetch_distinct(partial(newest_of, store), some, enough=_DATED // 2)
         found += [item for item in items if since <= item.created_at < until]
     return found
 
@@ -280,7 +284,7 @@ async def _around(
         return [[item] for item in items]
     spoken = await store.around([item.id for item in items if is_talk(item)], span=_SPAN)
     # Notes may stand between the messages of a session; each has a stretch of its own, or none.
-    talks = [[item for item in stretch if is_talk(item)] for stretch in spoken]
+    talks = [[item for item in window if is_talk(item)] for window in spoken]
     return [*([item] for item in items if not is_talk(item)), *talks]
 
 
@@ -292,7 +296,7 @@ async def newest_that_differ(
     found: Sequence[MemoryItem] = []
     for size in (_FEW, _SOME, _VERY_MANY):
         some = replace(asked, limit=max(size, 2 * count))
-        found = await (ask(some) if size == _FEW else unflooded(ask, some, enough=count))
+        found = await (ask(some) if size == _FEW else fetch_distinct(ask, some, enough=count))
         texts = {(who_says(item), without_numbers(item.content)) for item in found}
         if len(texts) >= count or len(found) != some.limit:
             break

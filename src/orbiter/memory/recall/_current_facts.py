@@ -17,10 +17,10 @@ from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.recall._dates import Span
 from orbiter.memory.recall._explanation import FACT, HOLDS, Explanation, Reason
-from orbiter.memory.recall._mode_search import Asked
+from orbiter.memory.recall._mode_search import RecallRequest
 from orbiter.memory.recall._query_analysis import Question
 from orbiter.memory.recall._scoring import Scored
-from orbiter.memory.recall._select import Weighed
+from orbiter.memory.recall._select import Candidates
 from orbiter.memory.text import words
 
 __all__ = ["asked_about", "judged", "overlap", "told_of"]
@@ -46,8 +46,8 @@ class _Known(NamedTuple):
 
 
 async def judged(
-    store: MemoryStore, weighed: Weighed, asked: Asked, *, is_ordered: bool
-) -> Weighed:
+    store: MemoryStore, candidates: Candidates, asked: RecallRequest, *, is_ordered: bool
+) -> Candidates:
     """Return the candidates with their facts judged as of `asked.now`.
 
     Those that were retracted, proposed or never held are left out. Of one key, what holds takes
@@ -55,37 +55,37 @@ async def judged(
     brought in where only those were found. With *is_ordered*, the order is that of time, and only
     what is left out changes.
     """
-    facts = [one.item for one in weighed.scored if isinstance(one.item, FactMemory)]
+    facts = [one.item for one in candidates.scored if isinstance(one.item, FactMemory)]
     if not facts:
-        return weighed
-    known = await _known(store, facts, asked, weighed.question)
+        return candidates
+    known = await _known(store, facts, asked, candidates.question)
     asked = asked._replace(now=max((each.now for each in known.values()), default=asked.now))
     spans = {key: span for each in known.values() for key, span in each.spans.items()}
-    scored = [one for one in weighed.scored if _may_show(one.item, spans, asked)]
+    scored = [one for one in candidates.scored if _may_show(one.item, spans, asked)]
     placed = _Placed()
     if not is_ordered:
-        scored = _placed(scored, weighed, known, asked, placed)
+        scored = _placed(scored, candidates, known, asked, placed)
 
     def why(one: Scored) -> Explanation:
         if not isinstance(one.item, FactMemory):
-            return weighed.why(one)
+            return candidates.why(one)
         others = {part: points for part, points in one.points.items() if part != FACT}
-        found = () if one.item.id in placed.brought else weighed.why(replace(one, points=others))
+        found = () if one.item.id in placed.brought else candidates.why(replace(one, points=others))
         told = Reason(FACT, one.points.get(FACT, 0.0), _told(one.item, spans, asked.now))
         return Explanation(sorted((*found, told), key=lambda reason: -abs(reason.points)))
 
     def has_evidence(one: Scored) -> bool:
         if one.item.id in placed.silent:
             return False
-        return one.item.id in placed.brought or weighed.has_evidence(one)
+        return one.item.id in placed.brought or candidates.has_evidence(one)
 
-    return weighed._replace(
+    return candidates._replace(
         scored=scored, why=why, has_evidence=has_evidence, spans=spans, now=asked.now
     )
 
 
 async def _known(
-    store: MemoryStore, found: Iterable[FactMemory], asked: Asked, question: Question
+    store: MemoryStore, found: Iterable[FactMemory], asked: RecallRequest, question: Question
 ) -> dict[_Key, _Known]:
     """Read what else is asserted of the keys found, as far as it is trusted enough."""
     keys = sorted({fact.key for fact in found})
@@ -114,7 +114,7 @@ def _of_key(
     return _Known(first, told, now)
 
 
-def _may_show(item: MemoryItem, spans: dict[str, FactSpan], asked: Asked) -> bool:
+def _may_show(item: MemoryItem, spans: dict[str, FactSpan], asked: RecallRequest) -> bool:
     if not isinstance(item, FactMemory):
         return True
     if item.status is not MemoryStatus.ACCEPTED:  # as somebody does who reviews proposals
@@ -134,9 +134,9 @@ class _Placed:
 
 def _placed(
     scored: list[Scored],
-    weighed: Weighed,
+    candidates: Candidates,
     known: dict[_Key, _Known],
-    asked: Asked,
+    asked: RecallRequest,
     placed: _Placed,
 ) -> list[Scored]:
     """Return the candidates in their new order; *placed* gets what became of them."""
@@ -146,7 +146,7 @@ def _placed(
             groups.setdefault(_key(one.item), []).append(one)
     changed: dict[str, Scored] = {}
     for key, group in groups.items():
-        worthy = {one.item.id: one for one in group if weighed.has_evidence(one)}
+        worthy = {one.item.id: one for one in group if candidates.has_evidence(one)}
         if not worthy:
             continue
         best = max(one.score for one in worthy.values())
@@ -164,7 +164,7 @@ def _placed(
             coming = [one for one in worthy.values() if spans[one.item.id].start > asked.now]
             changed |= {one.item.id: _with(one, -_HELD) for one in coming}
             continue
-        spoken = _that_speak(list(worthy.values()), weighed.question, spans, asked.now)
+        spoken = _that_speak(list(worthy.values()), candidates.question, spans, asked.now)
         placed.silent.update(worthy.keys() - spoken)
         changed |= {name: _with(one, -_HELD) for name, one in worthy.items()}
     kept = [changed.pop(one.item.id, one) for one in scored]

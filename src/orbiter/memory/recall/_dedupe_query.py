@@ -13,10 +13,10 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import Query
-from orbiter.memory.recall.near_duplicates import SERIES, Floods, floods_in, without_digits
+from orbiter.memory.recall.near_duplicates import SERIES, Clusters, find_clusters, without_digits
 from orbiter.memory.tasks.offload import apart, is_much_text
 
-__all__ = ["both", "thinned", "unflooded"]
+__all__ = ["and_where", "fetch_distinct", "limit_per_cluster"]
 
 _TIMES = 8
 """How often a store is asked again for one list."""
@@ -34,14 +34,14 @@ _COMPARED = 16
 Ask = Callable[[Query], Awaitable[Sequence[MemoryItem]]]
 
 
-def both(one: Where | None, other: Where | None) -> Where | None:
+def and_where(one: Where | None, other: Where | None) -> Where | None:
     """Return the filter that asks for what both filters ask for."""
     if not one or not other:
         return one or other
     return {"$and": [one, other]}
 
 
-async def unflooded(ask: Ask, asked: Query, *, enough: int) -> list[MemoryItem]:
+async def fetch_distinct(ask: Ask, asked: Query, *, enough: int) -> list[MemoryItem]:
     """Return what *ask* finds, best first, at least *enough* that differ if there are so many.
 
     Of a flood that filled the answer, some copies are among it. What was found later comes later:
@@ -49,45 +49,50 @@ async def unflooded(ask: Ask, asked: Query, *, enough: int) -> list[MemoryItem]:
     """
     found = {item.id: item for item in await ask(asked)}
     is_all, out = len(found) < asked.limit, _Excluded()
-    floods = Floods()
+    clusters = Clusters()
     for _ in range(_TIMES):
         if not is_all:
             items = list(found.values())
-            floods = await apart(is_much_text(items), floods_in, items)
-        if is_all or not floods or _count_different(found, floods) >= enough:
+            clusters = await apart(is_much_text(items), find_clusters, items)
+        if is_all or not clusters or _count_different(found, clusters) >= enough:
             break
-        for numbers in (floods.copies, floods.series):
+        for numbers in (clusters.copies, clusters.series):
             copies = [item for key, item in found.items() if key in numbers]
             await apart(is_much_text(copies), out.take, copies, numbers)
         try:
-            again = replace(asked, where=both(asked.where, out.where), limit=out.room(asked.limit))
+            again = replace(
+                asked, where=and_where(asked.where, out.where), limit=out.room(asked.limit)
+            )
         except QueryError:  # the caller's filter is as large as one can be
             break
         # As many of each as show that it is a flood.
-        found = {item.id: item for item in thinned(found.values(), floods, most=SERIES + 1)}
+        found = {
+            item.id: item
+            for item in limit_per_cluster(found.values(), clusters, max_copies=SERIES + 1)
+        }
         more = await ask(again)
         is_all = len(more) < again.limit or all(item.id in found for item in more)
         found |= {item.id: item for item in more if item.id not in found}
     return list(found.values())
 
 
-def thinned(
+def limit_per_cluster(
     items: Collection[MemoryItem],
-    floods: Floods,
+    clusters: Clusters,
     *,
-    most: int = _LINKED,
-    most_of_series: int | None = None,
+    max_copies: int = _LINKED,
+    max_of_series: int | None = None,
 ) -> list[MemoryItem]:
     """Return *items* with at most so many of each flood and of each series, the first of them."""
     kept = list(items)
-    for numbers, limit in ((floods.copies, most), (floods.series, most_of_series)):
+    for numbers, limit in ((clusters.copies, max_copies), (clusters.series, max_of_series)):
         if numbers and limit is not None:
             kept = _first_of_each(kept, numbers, limit)
     return kept
 
 
 def _first_of_each(
-    items: Sequence[MemoryItem], numbers: Mapping[str, int], most: int
+    items: Sequence[MemoryItem], numbers: Mapping[str, int], max_copies: int
 ) -> list[MemoryItem]:
     left: Counter[int] = Counter()
     kept = []
@@ -95,13 +100,13 @@ def _first_of_each(
         number = numbers.get(item.id)
         if number is not None:
             left[number] += 1
-        if number is None or left[number] <= most:
+        if number is None or left[number] <= max_copies:
             kept.append(item)
     return kept
 
 
-def _count_different(found: Mapping[str, MemoryItem], floods: Floods) -> int:
-    return len(thinned(found.values(), floods, most=1, most_of_series=1))
+def _count_different(found: Mapping[str, MemoryItem], clusters: Clusters) -> int:
+    return len(limit_per_cluster(found.values(), clusters, max_copies=1, max_of_series=1))
 
 
 @dataclass(slots=True)
@@ -112,16 +117,16 @@ class _Excluded:
     chunks: set[str] = field(default_factory=set)
     ids: set[str] = field(default_factory=set)
 
-    def take(self, items: Sequence[MemoryItem], floods: Mapping[str, int]) -> None:
-        """Leave out the *floods* that *items* belong to."""
-        by_flood: dict[int, list[MemoryItem]] = {}
+    def take(self, items: Sequence[MemoryItem], clusters: Mapping[str, int]) -> None:
+        """Leave out the *clusters* that *items* belong to."""
+        by_cluster: dict[int, list[MemoryItem]] = {}
         for item in items:
-            by_flood.setdefault(floods[item.id], []).append(item)
-        for flood in by_flood.values():
-            counts = Counter(item.content for item in flood)
+            by_cluster.setdefault(clusters[item.id], []).append(item)
+        for cluster in by_cluster.values():
+            counts = Counter(item.content for item in cluster)
             self.texts |= {text for text, count in counts.items() if count >= _COPIES}
             by_words: dict[str, list[MemoryItem]] = {}
-            for item in flood:
+            for item in cluster:
                 if item.content not in self.texts:
                     by_words.setdefault(without_digits(item.content), []).append(item)
             for same in by_words.values():

@@ -204,8 +204,8 @@ def standardise(values: Sequence[float | None], *, absent: float = 0.0) -> list[
 def _neighbours(pool: Pool) -> tuple[list[int | None], list[int | None]]:
     before: list[int | None] = []
     after: list[int | None] = []
-    for stretch in pool.stretches:
-        start, last = len(before), len(before) + len(stretch) - 1
+    for window in pool.windows:
+        start, last = len(before), len(before) + len(window) - 1
         before += [None if at == start else at - 1 for at in range(start, last + 1)]
         after += [None if at == last else at + 1 for at in range(start, last + 1)]
     return before, after
@@ -238,7 +238,7 @@ def _lenders(
 def _is_of_those_named(question: Question, item: MemoryItem) -> bool:
     """Tell whether an item was said by someone the question names, or names them itself."""
     name = speaker_of(item)
-    if name is not None and name.casefold() in question.about:
+    if name is not None and name.casefold() in question.people:
         return True
     return not terms_of(item).isdisjoint(words.terms(question.text))
 
@@ -349,9 +349,9 @@ def is_question(content: str) -> bool:
 def names_speaker(question: Question, item: MemoryItem) -> float:
     """Return whether the one who spoke is the one asked about: 0.5, -0.5, or 0 if unknown."""
     name = speaker_of(item)
-    if name is None or len(question.about) != 1:
+    if name is None or len(question.people) != 1:
         return 0.0
-    return 0.5 if name.casefold() in question.about else -0.5
+    return 0.5 if name.casefold() in question.people else -0.5
 
 
 def _mean(values: Iterable[float]) -> float:

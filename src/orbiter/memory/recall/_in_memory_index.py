@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
+from orbiter.memory.deprecation import warn
 from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import Embeddings, MemoryStore
@@ -21,13 +22,13 @@ from orbiter.memory.tasks.event_loop import OneLoop
 if TYPE_CHECKING:
     from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
 
-__all__ = ["Mirror"]
+__all__ = ["InMemoryIndex"]
 
 _PAGE = 500
 _SCOPES = 64
 """How many scopes are held; those asked for last."""
 _ROOM = 4
-"""How many times `most` items are held at most, whoever's they are."""
+"""How many times `max_items` items are held at most, whoever's they are."""
 _MOST_CHARS = 64 * 2**20
 """Characters of all that is held for scopes other than the one asked for last."""
 
@@ -35,21 +36,29 @@ _Owner = tuple[str | None, ...]
 """The scope fields of an item, or of what was asked for, where `None` is anyone's."""
 
 
-class Mirror:
+class InMemoryIndex:
     """Recalls from *store* by way of an index in memory, which *embeddings* let find by meaning.
 
     *store* must page: `search` takes `before`, and returns the newest first. Every answer reads
-    the newest *most* items of its scope, and older ones are not found. The index holds those of
-    the scopes asked for last, up to 64 scopes, four times *most* items and 64 million characters.
+    the newest *max_items* of its scope, and older ones are not found. The index holds those of the
+    scopes asked for last, up to 64 scopes, four times *max_items* and 64 million characters.
     Answers are given one at a time.
     """
 
     def __init__(
-        self, store: MemoryStore, embeddings: Embeddings | None = None, *, most: int = 5_000
+        self,
+        store: MemoryStore,
+        embeddings: Embeddings | None = None,
+        *,
+        max_items: int = 5_000,
+        most: int | None = None,
     ) -> None:
+        if most is not None:
+            warn("InMemoryIndex(most=…)", "InMemoryIndex(max_items=…)", stacklevel=2)
+            max_items = most
         self.store = store
         self.embeddings = embeddings
-        self._most = check_size("most", most)
+        self._max_items = check_size("max_items", max_items)
         self._index: SQLiteMemoryStore | None = None
         self._held: dict[str, MemoryItem] = {}
         self._owned: dict[_Owner, set[str]] = {}
@@ -57,7 +66,7 @@ class Mirror:
         self._loop = OneLoop(repr(self))
 
     def __repr__(self) -> str:
-        return f"Mirror({self.store!r})"
+        return f"InMemoryIndex({self.store!r})"
 
     async def recall(
         self, query: str, *, scope: MemoryMetadata | None, **options: Unpack[RecallOptions]
@@ -107,9 +116,9 @@ class Mirror:
     async def _read(self, scope: MemoryMetadata | None) -> dict[str, MemoryItem]:
         """Return the newest items of a scope, by id, newest first."""
         found: dict[str, MemoryItem] = {}
-        while len(found) < self._most:
+        while len(found) < self._max_items:
             last = next(reversed(found.values()), None)
-            limit = min(_PAGE, self._most - len(found))
+            limit = min(_PAGE, self._max_items - len(found))
             page = await self._page(scope, limit, last)
             known = len(found)
             found |= {item.id: item for item in page}
@@ -149,7 +158,7 @@ class Mirror:
             await self._forget(index, next(iter(self._scopes)))
 
     def _is_full(self) -> bool:
-        if len(self._scopes) > _SCOPES or len(self._held) > _ROOM * self._most:
+        if len(self._scopes) > _SCOPES or len(self._held) > _ROOM * self._max_items:
             return True
         return sum(len(item.content) for item in self._held.values()) > _MOST_CHARS
 

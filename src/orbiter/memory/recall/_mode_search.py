@@ -13,23 +13,23 @@ from orbiter.memory.recall._explanation import Explanation, Reason, reasons
 from orbiter.memory.recall._features import UNRELATED, has_evidence, standardise
 from orbiter.memory.recall._pool import is_talk
 from orbiter.memory.recall._query_analysis import in_words, read, shortened
-from orbiter.memory.recall._rerank import LOOKED_AT, order
+from orbiter.memory.recall._rerank import MAX_RERANKED, order
 from orbiter.memory.recall._scoring import Scored
-from orbiter.memory.recall._select import MOST_LEFT_OUT, Weighed
+from orbiter.memory.recall._select import MAX_LEFT_OUT, Candidates
 from orbiter.memory.recall._signals import check_columns, is_important, is_recent, means, measure
-from orbiter.memory.recall.near_duplicates import floods_in
+from orbiter.memory.recall.near_duplicates import find_clusters
 from orbiter.memory.tasks.offload import apart, is_much_text
 from orbiter.memory.text.ranking import recency
 from orbiter.memory.text.words import terms
 
-__all__ = ["Asked", "by_all", "by_meaning", "by_time"]
+__all__ = ["RecallRequest", "by_all", "by_meaning", "by_time"]
 
 _BESIDE = ("recency", "importance")
 """Parts of a score that say nothing about the question."""
 check_columns("caller", _BESIDE)
 
 
-class Asked(NamedTuple):
+class RecallRequest(NamedTuple):
     """A question with all that came with it, already checked."""
 
     text: str
@@ -56,7 +56,7 @@ class Asked(NamedTuple):
         return found
 
 
-async def by_all(store: MemoryStore, asked: Asked, *, with_meaning: bool) -> Weighed:
+async def by_all(store: MemoryStore, asked: RecallRequest, *, with_meaning: bool) -> Candidates:
     """Return candidates by words, structure and time, and by meaning if that is wanted."""
     question, pool = await gather(
         store, asked.text, asked.filters, now=asked.now, by_meaning=with_meaning
@@ -65,8 +65,8 @@ async def by_all(store: MemoryStore, asked: Asked, *, with_meaning: bool) -> Wei
     beside = asked.beside(table.items)
     table.columns.update({name: values for name, (_, values) in beside.items()})
     extra = {name: weight for name, (weight, _) in beside.items()}
-    most = max(LOOKED_AT, 2 * asked.filters.limit)
-    scored = await order(store, pool, table, extra, most=most)
+    max_reranked = max(MAX_RERANKED, 2 * asked.filters.limit)
+    scored = await order(store, pool, table, extra, max_reranked=max_reranked)
 
     def is_worthy(one: Scored) -> bool:
         if not has_evidence(question, table, one.place):
@@ -75,17 +75,17 @@ async def by_all(store: MemoryStore, asked: Asked, *, with_meaning: bool) -> Wei
         is_found = table.found[one.place] or table.columns["date"][one.place]
         return bool(is_found) or is_talk(one.item) or _relevance(one) > 0
 
-    return Weighed(
+    return Candidates(
         question,
         in_words(question),
         scored,
         lambda one: reasons(question, pool, table, one),
         is_worthy,
-        pool.floods,
+        pool.clusters,
     )
 
 
-async def by_meaning(store: MemoryStore, asked: Asked) -> Weighed:
+async def by_meaning(store: MemoryStore, asked: RecallRequest) -> Candidates:
     """Return what is near to the question; a score is the cosine, and what is weighed beside."""
     question, near = await nearest(store, asked.text, asked.filters, now=asked.now)
     items, cosines = [item for item, _ in near], [cosine for _, cosine in near]
@@ -111,14 +111,14 @@ async def by_meaning(store: MemoryStore, asked: Asked) -> Weighed:
         return Explanation(sorted(found, key=lambda reason: -abs(reason.points)))
 
     best_first = sorted(scored, key=lambda one: -one.score)
-    floods = await apart(is_much_text(items), floods_in, items)
-    return Weighed(question, in_words(question), best_first, why, floods=floods)
+    clusters = await apart(is_much_text(items), find_clusters, items)
+    return Candidates(question, in_words(question), best_first, why, clusters=clusters)
 
 
-async def by_time(store: MemoryStore, asked: Asked) -> Weighed:
+async def by_time(store: MemoryStore, asked: RecallRequest) -> Candidates:
     """Return the newest items, newest first, of those that hold a word of the question."""
     text = shortened(asked.text)
-    more = MOST_LEFT_OUT if asked.explain else 0
+    more = MAX_LEFT_OUT if asked.explain else 0
     wanted = list(dict.fromkeys(terms(text)))
     found = await newest_that_differ(store, wanted, asked.filters, count=asked.filters.limit + more)
     scored = [
@@ -126,12 +126,12 @@ async def by_time(store: MemoryStore, asked: Asked) -> Weighed:
     ]
     question = read(text, now=asked.now)
     told = "the newest" + (f"; {in_words(question)}" if question.terms else "")
-    return Weighed(
+    return Candidates(
         question,
         told,
         scored,
         lambda one: Explanation([Reason("recency", one.score, is_recent(one.item))]),
-        floods=await apart(is_much_text(found), floods_in, found),
+        clusters=await apart(is_much_text(found), find_clusters, found),
     )
 
 

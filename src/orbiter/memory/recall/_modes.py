@@ -23,7 +23,7 @@ def check_store(store: MemoryStore, mode: RecallMode) -> None:
     if not isinstance(store, LexicalStore | VectorStore):
         raise QueryError(
             f"a `{type(store).__name__}` can neither find by words nor by meaning; recall from a "
-            "`SQLiteMemoryStore` or a `PostgresMemoryStore`, or from a `Mirror` of it"
+            "`SQLiteMemoryStore` or a `PostgresMemoryStore`, or from an `InMemoryIndex` of it"
         )
     if mode == "words" and not isinstance(store, LexicalStore):
         raise UnsupportedError(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from orbiter.memory.model.items import MemoryItem, role_of
 
-__all__ = ["Floods", "Pool", "is_spoken", "is_talk", "speaker_of"]
+__all__ = ["Clusters", "Pool", "is_spoken", "is_talk", "speaker_of"]
 
 
 def speaker_of(item: MemoryItem) -> str | None:
@@ -25,7 +25,7 @@ def is_talk(item: MemoryItem) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Floods:
+class Clusters:
     """The ids of items that belong to a flood or to a series, and which one that is."""
 
     copies: Mapping[str, int] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Floods:
 class Pool:
     """Items to choose from; those that do not match the filters only lend their context."""
 
-    stretches: Sequence[Sequence[MemoryItem]]
+    windows: Sequence[Sequence[MemoryItem]]
     """Each a piece of one conversation, in the order of time."""
     eligible: frozenset[str]
     """Ids of those that may be returned."""
@@ -49,13 +49,13 @@ class Pool:
     passages: int = 0
     similarity: Mapping[str, float] | None = None
     """The cosine of each item that has a vector; `None` when no model is in use."""
-    asked: bytes = b""
+    query_token_vectors: bytes = b""
     """The vectors of the question's words, where the model gives them."""
-    asked_dimension: int = 0
-    floods: Floods = field(default_factory=Floods)
+    token_dimension: int = 0
+    clusters: Clusters = field(default_factory=Clusters)
     """Items that are copies of many others, or differ from them in their numbers alone."""
 
     @property
     def items(self) -> list[MemoryItem]:
         """Every item, stretch by stretch."""
-        return [item for stretch in self.stretches for item in stretch]
+        return [item for window in self.windows for item in window]

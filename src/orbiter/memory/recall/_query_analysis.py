@@ -35,10 +35,10 @@ class Question:
     text: str
     terms: tuple[str, ...]
     """Its distinct terms, the names of those who spoke left out: they rarely say their own."""
-    about: frozenset[str]
+    people: frozenset[str]
     """Whom of the speakers it is about: the one it names first, or "Ann and Ben" together.
     Case-folded, because some write a name in two ways."""
-    said: str
+    as_statement: str
     """The question as that person would have put it: "I" for the name, "you" for another's.
     Vectors of what people say about themselves are near to this, and far from a question about a
     third person."""
@@ -58,12 +58,12 @@ def shortened(text: str) -> str:
 
 def read(text: str, *, speakers: Iterable[str] = (), now: datetime) -> Question:
     """Return the question that *text* is, asked at *now* about what *speakers* said."""
-    about, said, unnamed = _put_as_said(text, _people(speakers))
+    people, as_statement, unnamed = _put_as_said(text, _people_of(speakers))
     return Question(
         text=text,
         terms=tuple(dict.fromkeys(words.terms(unnamed))),
-        about=about,
-        said=said,
+        people=people,
+        as_statement=as_statement,
         times=spans(text, now=now),
         asks_when=_WHEN.match(text) is not None,
         asks_you=_YOU.search(text) is not None,
@@ -83,8 +83,8 @@ def in_words(question: Question) -> str:
     listed = [as_asked.get(term, term) for term in question.terms]
     more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
     parts = [f"looks for {', '.join(listed[:_LISTED])}{more}" if listed else "has no telling word"]
-    if question.about:
-        parts.append(f"about {' and '.join(name.title() for name in sorted(question.about))}")
+    if question.people:
+        parts.append(f"about {' and '.join(name.title() for name in sorted(question.people))}")
     if question.times:
         parts.append(f"of {' or '.join(map(str, question.times))}")
     if question.asks_when:
@@ -93,15 +93,15 @@ def in_words(question: Question) -> str:
 
 
 def _put_as_said(
-    text: str, people: Mapping[str, frozenset[str]]
+    text: str, named_people: Mapping[str, frozenset[str]]
 ) -> tuple[frozenset[str], str, str]:
     """Return whom *text* is about, how they would put it, and what it says beside their names.
 
-    *people* by how their names are written.
+    *named_people* by how their names are written.
     """
-    if not people:
+    if not named_people:
         return frozenset(), text, text
-    one = "|".join(re.escape(part) for part in sorted(people, key=_longest_first))
+    one = "|".join(re.escape(part) for part in sorted(named_people, key=_longest_first))
     # Several in a row are about all of them: "Ann and Ben", "Ann, Ben and Cid".
     named = re.compile(
         rf"(?<!\w)(?:{one})(?:(?:\s*,\s*|\s+and\s+|\s*&\s*)(?:{one}))*(?!\w)"
@@ -109,33 +109,33 @@ def _put_as_said(
         re.IGNORECASE,
     )
     single = re.compile(rf"(?<!\w)(?:{one})(?!\w)", re.IGNORECASE)
-    about: frozenset[str] = frozenset()
-    said, unnamed, last = "", "", 0
+    people: frozenset[str] = frozenset()
+    as_statement, unnamed, last = "", "", 0
     for match in named.finditer(text):
         parts = [part for part in single.finditer(text, *match.span()) if _is_name(part)]
         # Ignoring case, "i" is also the Turkish one without a dot, which is in nobody's name.
-        who = frozenset().union(*(people.get(part[0].casefold(), ()) for part in parts))
+        who = frozenset().union(*(named_people.get(part[0].casefold(), ()) for part in parts))
         if not who:
             continue
-        about = about or who
-        pronouns = _PRONOUNS["you" if who.isdisjoint(about) else "we" if parts[1:] else "I"]
+        people = people or who
+        pronouns = _PRONOUNS["you" if who.isdisjoint(people) else "we" if parts[1:] else "I"]
         between, last = text[last : match.start()], match.end()
-        said += between + pronouns[match["own"] is not None]
+        as_statement += between + pronouns[match["own"] is not None]
         unnamed += f"{between} "
-    return about, said + text[last:], unnamed + text[last:]
+    return people, as_statement + text[last:], unnamed + text[last:]
 
 
-def _people(speakers: Iterable[str]) -> dict[str, frozenset[str]]:
+def _people_of(speakers: Iterable[str]) -> dict[str, frozenset[str]]:
     """Return who may be meant by the whole of each name, and by each word of it."""
-    people: dict[str, frozenset[str]] = {}
+    named_people: dict[str, frozenset[str]] = {}
     for name in {speaker.casefold().strip() for speaker in speakers}:
         pieces = [piece for piece in name.split() if piece not in words.COMMON]
         written = {name, *pieces}
         written |= {" ".join(words.tokens(part)) for part in written}  # Jose is José
         for part in written:
             if len(part) >= _LEAST:
-                people[part] = people.get(part, frozenset()) | {name}
-    return people
+                named_people[part] = named_people.get(part, frozenset()) | {name}
+    return named_people
 
 
 def _longest_first(part: str) -> tuple[int, str]:

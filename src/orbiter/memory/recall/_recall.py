@@ -11,13 +11,13 @@ from orbiter.memory.model.items import MemoryMetadata, MemoryStatus
 from orbiter.memory.model.protocols import MemoryStore, VectorStore
 from orbiter.memory.model.query import SCOPE_FIELDS, Query, check_instant, check_size
 from orbiter.memory.model.trust import Trust, read_trust, trusted
-from orbiter.memory.recall._dedupe_query import both
+from orbiter.memory.recall._dedupe_query import and_where
 from orbiter.memory.recall._hits import RecallResult
-from orbiter.memory.recall._mode_search import Asked, by_all, by_meaning, by_time
+from orbiter.memory.recall._mode_search import RecallRequest, by_all, by_meaning, by_time
 from orbiter.memory.recall._modes import RecallMode, check_mode, check_store
 from orbiter.memory.recall._query_analysis import shortened
-from orbiter.memory.recall._select import Weighed, choose
-from orbiter.memory.recall._warnings import say_once
+from orbiter.memory.recall._select import Candidates, choose
+from orbiter.memory.recall._warnings import warn_once
 from orbiter.memory.tasks.offload import apart, is_much_text
 from orbiter.memory.text.words import tokens
 
@@ -100,7 +100,7 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     )
     trust = None if min_trust is None else trusted(read_trust(min_trust))
     filters = Query("", scope, memory_type, status, k, since=since, until=until, where=where)
-    filters = replace(filters, where=both(filters.where, trust))
+    filters = replace(filters, where=and_where(filters.where, trust))
     if not isinstance(query, str):
         raise QueryError(f"`query` must be a string, not {query!r}")
     Query(query)
@@ -108,7 +108,7 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     if not k or not (tokens(shortened(query)) or mode == "recent"):
         return RecallResult(mode=mode, question="asks for nothing")
     check_store(store, mode)
-    asked = Asked(
+    asked = RecallRequest(
         query,
         filters,
         now=moment,
@@ -118,25 +118,27 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
         explain=explain,
         trusted=trust,
     )
-    weighed = await _weighed(store, asked, mode)
-    is_long = is_much_text(one.item for one in weighed.scored)
-    return await apart(is_long, choose, weighed, k=k, mode=mode, explain=explain)
+    candidates = await _find_candidates(store, asked, mode)
+    is_long = is_much_text(one.item for one in candidates.scored)
+    return await apart(is_long, choose, candidates, k=k, mode=mode, explain=explain)
 
 
-async def _weighed(store: MemoryStore, asked: Asked, mode: RecallMode) -> Weighed:
+async def _find_candidates(
+    store: MemoryStore, asked: RecallRequest, mode: RecallMode
+) -> Candidates:
     if mode == "recent":
-        weighed = await by_time(store, asked)
+        candidates = await by_time(store, asked)
     elif mode == "meaning":
-        weighed = await by_meaning(store, asked)
+        candidates = await by_meaning(store, asked)
     else:
-        weighed = await by_all(store, asked, with_meaning=mode == "hybrid")
+        candidates = await by_all(store, asked, with_meaning=mode == "hybrid")
     if mode == "hybrid" and (not isinstance(store, VectorStore) or store.embeddings is None):
-        say_once("no model", _NO_MODEL)
-    if all(one.item.memory_type != "fact" for one in weighed.scored):
-        return weighed
+        warn_once("no model", _NO_MODEL)
+    if all(one.item.memory_type != "fact" for one in candidates.scored):
+        return candidates
     from orbiter.memory.recall._current_facts import judged  # noqa: PLC0415 - few candidates are facts
 
-    return await judged(store, weighed, asked, is_ordered=mode == "recent")
+    return await judged(store, candidates, asked, is_ordered=mode == "recent")
 
 
 def check_scope(scope: object) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ASSISTANT",
-    "LOOKED_AT",
+    "MAX_RERANKED",
     "PEOPLE",
     "Kind",
     "add_details",
@@ -109,20 +109,20 @@ def check_weights(kinds: Sequence[Kind], *, signals: Sequence[Signal] = SIGNALS)
     text = names("text", signals=signals)
     with_vectors = text + names("vectors", signals=signals)
     every = with_vectors + names("word_vectors", signals=signals)
-    weighed: set[str] = set()
+    candidates: set[str] = set()
     for kind in kinds:
         for weights, known in (
             (kind.words, text),
             (kind.meaning, with_vectors),
             (kind.details, every),
         ):
-            weighed.update(weights)
+            candidates.update(weights)
             if unknown := sorted(set(weights).difference(known)):
                 raise SignalError(
                     f"`_rerank` weighs `{'`, `'.join(unknown)}`, which `SIGNALS` does not measure "
                     "there"
                 )
-    if lacking := [name for name in every if name not in weighed]:
+    if lacking := [name for name in every if name not in candidates]:
         raise SignalError(f"`_rerank` has no weight for the signals `{'`, `'.join(lacking)}`")
 
 
@@ -135,7 +135,7 @@ def kind_of(items: Sequence[MemoryItem]) -> Kind:
     return ASSISTANT if from_assistant > _SHARE * len(items) else PEOPLE
 
 
-LOOKED_AT = 80
+MAX_RERANKED = 80
 """How many of the best candidates are looked at word by word."""
 
 _MANY_WORDS = 4_096
@@ -143,19 +143,24 @@ _MANY_WORDS = 4_096
 
 
 async def order(
-    store: MemoryStore, pool: Pool, table: FeatureTable, extra: Mapping[str, float], *, most: int
+    store: MemoryStore,
+    pool: Pool,
+    table: FeatureTable,
+    extra: Mapping[str, float],
+    *,
+    max_reranked: int,
 ) -> list[Scored]:
     """Return the eligible items, best first; *extra* are weights beside those of relevance.
 
-    The best *most* are looked at word by word where the model and the store can do that.
+    The best *max_reranked* are looked at word by word where the model and the store can do that.
     """
     kind = kind_of(table.items)
     is_long = len(table.items) > MANY
     if pool.similarity is None:
         return await apart(is_long, score, table, {**kind.words, **extra}, pool.eligible)
     scored = await apart(is_long, score, table, {**kind.meaning, **extra}, pool.eligible)
-    best, rest = scored[:most], scored[most:]
-    if not pool.asked or not isinstance(store, DetailStore):
+    best, rest = scored[:max_reranked], scored[max_reranked:]
+    if not pool.query_token_vectors or not isinstance(store, DetailStore):
         return scored
     await _look_closer(store, pool, table, [one.place for one in best])
     ids = frozenset(one.item.id for one in best)
@@ -172,15 +177,15 @@ async def _look_closer(
         if at is not None
     }
     kept = await store.details([table.items[at].id for at in sorted(near)])
-    is_long = len(places) > LOOKED_AT or len(pool.asked) > _MANY_WORDS
+    is_long = len(places) > MAX_RERANKED or len(pool.query_token_vectors) > _MANY_WORDS
     await apart(
         is_long,
         add_details,
         table,
         places,
-        asked=pool.asked,
+        query_token_vectors=pool.query_token_vectors,
         kept=kept,
-        dimension=pool.asked_dimension,
+        dimension=pool.token_dimension,
     )
 
 
@@ -195,16 +200,16 @@ def add_details(
     table: FeatureTable,
     places: Sequence[int],
     *,
-    asked: bytes,
+    query_token_vectors: bytes,
     kept: Mapping[str, Sequence[bytes]],
     dimension: int,
 ) -> None:
     """Add the columns `detail` and `neighbour_detail` to *table*, measured at *places*.
 
-    *asked* and *kept* are word vectors as `Embeddings.aembed_details` gives them. What has none is
-    average, and so is every other row.
+    *query_token_vectors* and *kept* are word vectors as `Embeddings.aembed_details` gives them.
+    What has none is average, and so is every other row.
     """
-    question = _unpacked(asked, dimension)
+    question = _unpacked(query_token_vectors, dimension)
     met: dict[int, Floats | None] = {}
 
     def meeting(place: int | None) -> "Floats | None":

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.recall._features import FeatureTable
-from orbiter.memory.recall.near_duplicates import Floods, said, who_says
+from orbiter.memory.recall.near_duplicates import Clusters, text_tokens, who_says
 
 __all__ = ["Scored", "score", "without_repeats"]
 
-_NO_FLOODS = Floods()
+_NO_CLUSTERS = Clusters()
 _NEAR = 50
 """How far down the list a repeat may stand: what says the same scores the same, or nearly."""
 
@@ -50,21 +50,21 @@ def without_repeats(
     terms: Mapping[str, frozenset[str]],
     *,
     limit: int,
-    floods: Floods = _NO_FLOODS,
+    clusters: Clusters = _NO_CLUSTERS,
     is_all: bool = True,
 ) -> list[tuple[Scored, list[MemoryItem]]]:
     """Return at most *limit* items, each with those further down that say the same.
 
-    *terms* are the terms of each item, by id. All of one of the *floods* of copies say the same.
+    *terms* are the terms of each item, by id. All of one of the *clusters* of copies say the same.
     A series has half of the places, and more only if these items are *is_all* there is.
     """
     chosen: list[tuple[Scored, list[MemoryItem]]] = []
-    flooded: dict[int, list[MemoryItem]] = {}
+    by_cluster: dict[int, list[MemoryItem]] = {}
     of_series: Counter[int] = Counter()
     waiting: list[tuple[Scored, list[MemoryItem]]] = []
     for one in scored:
-        flood = floods.copies.get(one.item.id)
-        same = None if flood is None else flooded.get(flood)
+        cluster = clusters.copies.get(one.item.id)
+        same = None if cluster is None else by_cluster.get(cluster)
         if same is None:
             near = chosen[-_NEAR:] + waiting[-_NEAR:]
             same = next((each for it, each in near if _is_repeat(it.item, one.item, terms)), None)
@@ -74,13 +74,13 @@ def without_repeats(
             same.append(one.item)
         else:
             same = []
-            series = floods.series.get(one.item.id)
+            series = clusters.series.get(one.item.id)
             if series is not None:
                 of_series[series] += 1
             is_over = series is not None and of_series[series] > (limit + 1) // 2
             (waiting if is_over else chosen).append((one, same))
-        if flood is not None:
-            flooded[flood] = same
+        if cluster is not None:
+            by_cluster[cluster] = same
     if len(chosen) == limit or not waiting or not is_all:
         return chosen
     order = {one.item.id: place for place, one in enumerate(scored)}
@@ -92,5 +92,5 @@ def _is_repeat(one: MemoryItem, other: MemoryItem, terms: Mapping[str, frozenset
     return (
         terms[one.id] == terms[other.id]
         and who_says(one) == who_says(other)
-        and said(one.content) == said(other.content)
+        and text_tokens(one.content) == text_tokens(other.content)
     )

@@ -12,18 +12,18 @@ from orbiter.memory.recall._hits import Excluded, ExcludedReason, Hit, RecallRes
 from orbiter.memory.recall._modes import RecallMode
 from orbiter.memory.recall._query_analysis import Question
 from orbiter.memory.recall._scoring import Scored, without_repeats
-from orbiter.memory.recall.near_duplicates import Floods
+from orbiter.memory.recall.near_duplicates import Clusters
 
 if TYPE_CHECKING:
     from orbiter.memory.model.facts import FactSpan
 
-__all__ = ["MOST_LEFT_OUT", "Weighed", "choose"]
+__all__ = ["MAX_LEFT_OUT", "Candidates", "choose"]
 
-MOST_LEFT_OUT = 50
+MAX_LEFT_OUT = 50
 """How many candidates are told of that are no hits."""
 
 
-class Weighed(NamedTuple):
+class Candidates(NamedTuple):
     """The candidates of one question, as one mode sees them."""
 
     question: Question
@@ -33,7 +33,7 @@ class Weighed(NamedTuple):
     """Best first."""
     why: Callable[[Scored], Explanation]
     has_evidence: Callable[[Scored], bool] = lambda _: True
-    floods: Floods = Floods()
+    clusters: Clusters = Clusters()
     """Which of them are copies of each other, and which differ in their numbers alone."""
     spans: "Mapping[str, FactSpan]" = MappingProxyType({})
     """From when to when each fact among them held."""
@@ -41,56 +41,58 @@ class Weighed(NamedTuple):
     """When it is asked, for what is told of that."""
 
 
-def choose(weighed: Weighed, *, k: int, mode: RecallMode, explain: bool) -> RecallResult:
+def choose(candidates: Candidates, *, k: int, mode: RecallMode, explain: bool) -> RecallResult:
     """Return the best *k* hits of the candidates; with *explain*, also what is left out."""
-    worthy = [one for one in weighed.scored if weighed.has_evidence(one)]
-    chosen = _distinct(worthy, k, weighed.floods)
+    worthy = [one for one in candidates.scored if candidates.has_evidence(one)]
+    chosen = _distinct(worthy, k, candidates.clusters)
     return RecallResult(
         (
             Hit(
                 one.item,
                 one.score,
-                weighed.why(one),
+                candidates.why(one),
                 tuple(repeats),
-                _passage(weighed, one.item),
-                weighed.spans.get(one.item.id),
+                _passage(candidates, one.item),
+                candidates.spans.get(one.item.id),
             )
             for one, repeats in chosen
         ),
         mode=mode,
-        considered=len(weighed.scored),
-        left_out=_left_out(weighed, worthy, chosen) if explain else (),
-        question=weighed.told,
+        considered=len(candidates.scored),
+        left_out=_left_out(candidates, worthy, chosen) if explain else (),
+        question=candidates.told,
     )
 
 
-def _passage(weighed: Weighed, item: MemoryItem) -> str:
+def _passage(candidates: Candidates, item: MemoryItem) -> str:
     """Return what of an item answers the question; a fact with its dates."""
-    span = weighed.spans.get(item.id)
-    passage = passage_of(weighed.question, item)
+    span = candidates.spans.get(item.id)
+    passage = passage_of(candidates.question, item)
     if span is None:
         return passage
     from orbiter.memory.model.facts import dated  # noqa: PLC0415 - only where there are facts
 
-    when = dated(span, now=weighed.now)
+    when = dated(span, now=candidates.now)
     return f"{passage} ({when})" if when else passage
 
 
 def _left_out(
-    weighed: Weighed, worthy: Sequence[Scored], chosen: Sequence[tuple[Scored, list[MemoryItem]]]
+    candidates: Candidates,
+    worthy: Sequence[Scored],
+    chosen: Sequence[tuple[Scored, list[MemoryItem]]],
 ) -> tuple[Excluded, ...]:
     hits = {one.item.id for one, _ in chosen}
     reasons: dict[str, ExcludedReason] = {one.item.id: "rank" for one in worthy}
     reasons |= {item.id: "repeat" for _, repeats in chosen for item in repeats}
-    others = [one for one in weighed.scored if one.item.id not in hits]
+    others = [one for one in candidates.scored if one.item.id not in hits]
     return tuple(
-        Excluded(one.item, one.score, reasons.get(one.item.id, "no evidence"), weighed.why(one))
-        for one in others[:MOST_LEFT_OUT]
+        Excluded(one.item, one.score, reasons.get(one.item.id, "no evidence"), candidates.why(one))
+        for one in others[:MAX_LEFT_OUT]
     )
 
 
 def _distinct(
-    scored: list[Scored], k: int, floods: Floods
+    scored: list[Scored], k: int, clusters: Clusters
 ) -> list[tuple[Scored, list[MemoryItem]]]:
     """Return the best *k* that say different things."""
     looked_at = 4 * k
@@ -98,7 +100,7 @@ def _distinct(
         best = scored[:looked_at]
         terms = {one.item.id: terms_of(one.item) for one in best}
         is_all = len(best) == len(scored)
-        chosen = without_repeats(best, terms, limit=k, floods=floods, is_all=is_all)
+        chosen = without_repeats(best, terms, limit=k, clusters=clusters, is_all=is_all)
         if len(chosen) == k or is_all:
             return chosen
         looked_at *= 4

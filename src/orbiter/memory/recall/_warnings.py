@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["no_model_by_choice", "say_once"]
+__all__ = ["no_model_by_choice", "warn_once"]
 
 _told: set[str] = set()
 _PACKAGE = "orbiter.memory"
@@ -25,7 +25,7 @@ def no_model_by_choice() -> Iterator[None]:
         _is_choice.reset(token)
 
 
-def say_once(what: str, text: str) -> None:
+def warn_once(what: str, text: str) -> None:
     """Warn with *text*, unless *what* was told before; the one who called recall is named."""
     if what in _told or (what == "no model" and _is_choice.get()):
         return

@@ -18,19 +18,19 @@ from zlib import crc32
 
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import SCOPE_FIELDS
-from orbiter.memory.recall._pool import Floods, speaker_of
+from orbiter.memory.recall._pool import Clusters, speaker_of
 from orbiter.memory.tasks.offload import SLICE, cut_at_spaces, find_words, replace_all
 from orbiter.memory.text import words
 from orbiter.memory.text.text_caches import text_cache
 
 __all__ = [
     "SERIES",
-    "Floods",
-    "Likeness",
+    "Clusters",
+    "DuplicateIndex",
     "are_alike",
-    "floods_in",
+    "find_clusters",
     "hinges",
-    "said",
+    "text_tokens",
     "who_says",
     "without_digits",
     "without_numbers",
@@ -39,7 +39,7 @@ __all__ = [
 _MOST_BYTES = 16 * 2**20
 """How much is remembered of the texts that one function was asked about."""
 
-FLOOD = 20
+CLUSTER = 20
 """How many texts may say the same before they are a flood."""
 SERIES = 100
 """How many may do so whose numbers are different each time, as those of a diary are."""
@@ -68,7 +68,7 @@ _LONGEST_MARK = 40
 _LETTERS = re.compile(r"[^\W\d_]+")
 
 _Who = tuple[str | None, ...]
-_NO_FLOODS = Floods()
+_NO_CLUSTERS = Clusters()
 
 
 def who_says(item: MemoryItem) -> _Who:
@@ -100,7 +100,7 @@ def _has_digit(word: str) -> bool:
 
 
 @text_cache(max_bytes=_MOST_BYTES)
-def said(content: str) -> tuple[str, ...]:
+def text_tokens(content: str) -> tuple[str, ...]:
     """Return what a text says, in order: its words, numbers and signs.
 
     Letters of either case are the same, but for a word like `hunteR`, where case means something.
@@ -115,7 +115,7 @@ def said(content: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def floods_in(items: Iterable[MemoryItem]) -> Floods:
+def find_clusters(items: Iterable[MemoryItem]) -> Clusters:
     """Return the floods among *items*, numbered; most often there are none."""
     left = list(items)
     found: dict[str, int] = {}
@@ -125,24 +125,24 @@ def floods_in(items: Iterable[MemoryItem]) -> Floods:
         by_sketch: dict[int, list[MemoryItem]] = {}
         for item in left:
             by_sketch.setdefault(_sketches(item.content)[place], []).append(item)
-        many = [alike for alike in by_sketch.values() if len(alike) > FLOOD]
+        many = [alike for alike in by_sketch.values() if len(alike) > CLUSTER]
         claims = [_by_numbers(same) for alike in many for same in _same_words(alike)]
-        floods = [flood for copies, _ in claims for flood in copies]
+        clusters = [cluster for copies, _ in claims for cluster in copies]
         for one in (each for _, others in claims for each in others):
             number = len(series)  # unique, as each has an item or more
             series |= {item.id: number for item in one if item.id not in series}
-        taken = {item.id for flood in floods for item in flood} | series.keys()
+        taken = {item.id for cluster in clusters for item in cluster} | series.keys()
         rest = [item for item in left if item.id not in taken]
         if len(rest) > SERIES and not place:
             many.sort(key=len, reverse=True)
             heads = (next((i for i in alike if i.id not in taken), None) for alike in many)
-            floods += _varied(rest, [head for head in heads if head is not None])
-        for flood in floods:
-            found |= dict.fromkeys((item.id for item in flood), _numbered(flood[0], known))
+            clusters += _varied(rest, [head for head in heads if head is not None])
+        for cluster in clusters:
+            found |= dict.fromkeys((item.id for item in cluster), _numbered(cluster[0], known))
         if not many:
             break
         left = [item for item in left if item.id not in found and item.id not in series]
-    return Floods(found, series) if found or series else _NO_FLOODS
+    return Clusters(found, series) if found or series else _NO_CLUSTERS
 
 
 def _numbered(item: MemoryItem, known: "list[_Wording]") -> int:
@@ -180,26 +180,26 @@ def _same_words(items: Sequence[MemoryItem]) -> list[list[MemoryItem]]:
             if not exact[copies] and len(kinds) < _MOST_KINDS:
                 kinds.append((wording, exact[copies]))
         exact[copies].append(item)
-    return [group for _, group in kinds if len(group) > FLOOD]
+    return [group for _, group in kinds if len(group) > CLUSTER]
 
 
 def _varied(items: Sequence[MemoryItem], centres: Sequence[MemoryItem]) -> list[list[MemoryItem]]:
     """Return floods in which a word is another each time: more than `SERIES` round one text."""
-    floods: list[list[MemoryItem]] = []
+    clusters: list[list[MemoryItem]] = []
     left = [(item, _of(item)) for item in items]
     for centre in centres[:_CENTRES]:
         about = _of(centre)
         numbers = _numbers(centre.content)
-        flood = [
+        cluster = [
             item
             for item, wording in left
             if about.is_like(wording, _VARIED) and _numbers(item.content) == numbers
         ]
-        if len(flood) > SERIES:
-            floods.append(flood)
-            gone = {item.id for item in flood}
+        if len(cluster) > SERIES:
+            clusters.append(cluster)
+            gone = {item.id for item in cluster}
             left = [each for each in left if each[0].id not in gone]
-    return floods
+    return clusters
 
 
 def _of(item: MemoryItem) -> "_Wording":
@@ -244,18 +244,18 @@ def _by_numbers(
         by_numbers.setdefault(_numbers(item.content), []).append(item)
     rest: dict[int, list[MemoryItem]] = {}
     for numbers, same in by_numbers.items():
-        if len(same) > FLOOD:
+        if len(same) > CLUSTER:
             copies.append(same)
         else:
             rest.setdefault(len(numbers), []).extend(same)
     for left in rest.values():
-        while len(left) > FLOOD:
+        while len(left) > CLUSTER:
             counts = Counter(at for item in left for at in enumerate(_numbers(item.content)))
-            most = max(counts.items(), key=lambda each: (each[1], each[0]), default=None)
-            if most is None or most[1] <= FLOOD:
+            max_copies = max(counts.items(), key=lambda each: (each[1], each[0]), default=None)
+            if max_copies is None or max_copies[1] <= CLUSTER:
                 series += [left] if len(left) > SERIES else []
                 break
-            place, value = most[0]
+            place, value = max_copies[0]
             series.append([item for item in left if _numbers(item.content)[place] == value])
             left = [item for item in left if _numbers(item.content)[place] != value]  # noqa: PLW2901
     return copies, series
@@ -278,7 +278,7 @@ def _numbers(content: str) -> tuple[str, ...]:
     return tuple(hinge for hinge in hinges(text) if hinge != "not")
 
 
-class Likeness:
+class DuplicateIndex:
     """Groups the items of a scope that say the same; it holds digests, and no text.
 
     With *exact*, only texts that are equal but for white space are the same: what one of them may
@@ -294,7 +294,7 @@ class Likeness:
         text = " ".join(word for piece in cut_at_spaces(item.content) for word in piece.split())
         if not text:
             return
-        what = text if self._is_exact else "\0".join(said(text)) or text
+        what = text if self._is_exact else "\0".join(text_tokens(text)) or text
         scope_ids = (*(getattr(item.metadata, name) for name in SCOPE_FIELDS), *who_says(item))
         key = (scope_ids, blake2b(what.encode(), digest_size=16).digest())
         self._groups.setdefault(key, []).append(item.id)

@@ -15,7 +15,7 @@ from orbiter.memory.errors import ItemNotFoundError, QueryError, UnsupportedErro
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.reports import SPOKEN
 from orbiter.memory.model.trust import source_of
-from orbiter.memory.recall.near_duplicates import Likeness
+from orbiter.memory.recall.near_duplicates import DuplicateIndex
 from orbiter.memory.server.dashboard.fact_review import conflicts_among, draft_of, sides_of
 from orbiter.memory.server.dashboard.facts_page import MOST, read_facts
 from orbiter.memory.server.dashboard.page import Ask, Data, Pages
@@ -89,13 +89,13 @@ async def review(ask: Ask) -> Data:
 async def _alike(handle: ScopedMemory) -> tuple[list[list[MemoryItem]], int]:
     """Return groups of the newest memories that say the same, and how many were compared."""
     page = await handle.list(limit=SAMPLE, where={"memory_type": {"$nin": list(_APART)}})
-    alike = Likeness()
+    index = DuplicateIndex()
     for item in page:
-        alike.add(item)
+        index.add(item)
     by_id = {item.id: item for item in page}
     groups = [
         sorted((by_id[each] for each in ids), key=lambda item: (item.created_at, item.id))
-        for ids in alike.groups()
+        for ids in index.groups()
     ]
     return sorted(groups, key=lambda group: (-len(group), group[0].created_at)), len(page)
 
