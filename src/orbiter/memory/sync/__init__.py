@@ -4,18 +4,18 @@ The work is done by the async classes, on one background loop of the process; th
 is never touched. Type checkers read `__init__.pyi`, which `docs/build_sync.py` writes.
 """
 
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from weakref import finalize
+
+from orbiter.memory import agent
 from orbiter.memory._lazy import lazy_names
-from orbiter.memory.sync._background_loop import run
-from orbiter.memory.sync._classes import (
-    AgentMemory,
-    AuditLog,
-    Chat,
-    Facts,
-    FactsView,
-    PastMemory,
-    ScopedMemory,
-    ShortTermMemoryManager,
-)
+from orbiter.memory.episodic import manager
+from orbiter.memory.errors import UnsupportedError
+from orbiter.memory.sync._background_loop import close_at_exit, close_soon, run
+from orbiter.memory.sync._facade import Blocking, blocking_class
 from orbiter.memory.sync._streams import Stream
 
 __all__ = [
@@ -47,3 +47,65 @@ __getattr__, __dir__ = lazy_names(
         "migrate": "_transfer",
     },
 )
+
+
+# From the inside out: a form must be known before another hands it out.
+
+
+@blocking_class(manager.ShortTermMemoryManager)
+class ShortTermMemoryManager(Blocking[manager.ShortTermMemoryManager]):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(partial(manager.ShortTermMemoryManager, *args, **kwargs))
+
+
+@blocking_class(agent.Chat)
+class Chat(Blocking[agent.Chat]):
+    def _again(self, value: object) -> Callable[[], object]:
+        # A branch that was made is a chat like any other: to fork again would make another one.
+        branch: Any = value
+        return lambda: self._other()._handle.chat(branch.id)  # noqa: SLF001 - two of a kind
+
+
+@blocking_class(agent.FactsView)
+class FactsView(Blocking[agent.FactsView]):
+    pass
+
+
+@blocking_class(agent.Facts)
+class Facts(Blocking[agent.Facts]):
+    pass
+
+
+@blocking_class(agent.PastMemory)
+class PastMemory(Blocking[agent.PastMemory]):
+    pass
+
+
+@blocking_class(agent.AuditLog)
+class AuditLog(Blocking[agent.AuditLog]):
+    pass
+
+
+@blocking_class(agent.ScopedMemory)
+class ScopedMemory(Blocking[agent.ScopedMemory]):
+    pass
+
+
+@blocking_class(agent.AgentMemory)
+class AgentMemory(Blocking[agent.AgentMemory]):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(partial(agent.AgentMemory, *args, **kwargs))
+        self._used: agent.AgentMemory | None = None
+
+    def _other(self) -> agent.AgentMemory:
+        if self._process != os.getpid() and self._used and self._twin.url == "memory://":
+            raise UnsupportedError(
+                "what `memory://` holds stayed in the process that was forked; make a memory "
+                "here, or use a file"
+            )
+        twin = super()._other()
+        if self._used is not twin:
+            self._used = twin
+            close_at_exit(twin)
+            finalize(self, close_soon, twin, os.getpid()).atexit = False
+        return twin

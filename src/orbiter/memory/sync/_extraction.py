@@ -4,23 +4,23 @@ from collections.abc import Callable
 from typing import Any
 
 from orbiter.memory import extraction
-from orbiter.memory.sync._facade import Blocking, blocking_form_of, taken
+from orbiter.memory.sync._facade import Blocking, blocking_class, unwrap
 
 __all__ = ["LongTermMemory", "MemoryOrchestrator"]
 
 
 def _of_twins(make: Callable[..., Any], args: Any, kwargs: Any) -> Callable[[], Any]:
     """Return what makes an async object of the twins of *args*, those of this process."""
-    return lambda: make(*map(taken, args), **{name: taken(each) for name, each in kwargs.items()})
+    return lambda: make(*map(unwrap, args), **{name: unwrap(each) for name, each in kwargs.items()})
 
 
-@blocking_form_of(extraction.LongTermMemory)
+@blocking_class(extraction.LongTermMemory)
 class LongTermMemory(Blocking[extraction.LongTermMemory]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(_of_twins(extraction.LongTermMemory, args, kwargs))
 
 
-@blocking_form_of(extraction.MemoryOrchestrator)
+@blocking_class(extraction.MemoryOrchestrator)
 class MemoryOrchestrator(Blocking[extraction.MemoryOrchestrator]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(_of_twins(extraction.MemoryOrchestrator, args, kwargs))

@@ -1,9 +1,9 @@
 """Makes a blocking class of an async one: the same names, signatures and documentation.
 
-No method is written down here. `blocking_form_of` looks at the async class and gives the blocking
+No method is written down here. `blocking_class` looks at the async class and gives the blocking
 one what it finds: a coroutine function becomes a method that waits, an async iterator a `Stream`,
 `async with` becomes `with`, and what has a blocking form itself is handed out in it, and taken in
-it. `waiting_form_of` does so for one function.
+it. `blocking_function` does so for one function.
 """
 
 import inspect
@@ -19,7 +19,7 @@ from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.sync._background_loop import call, in_callback
 from orbiter.memory.sync._streams import Stream
 
-__all__ = ["Blocking", "blocking_form_of", "taken", "waiting_form_of"]
+__all__ = ["Blocking", "blocking_class", "blocking_function", "unwrap"]
 
 _T = TypeVar("_T")
 _Class = TypeVar("_Class", bound="type[Blocking[Any]]")
@@ -81,7 +81,7 @@ class Blocking(Generic[_T]):
         return f"sync.{self._twin!r}"
 
 
-def blocking_form_of(twin: type) -> Callable[[_Class], _Class]:
+def blocking_class(twin: type) -> Callable[[_Class], _Class]:
     """Give the decorated class every public name of the async class *twin*."""
 
     def fill(form: _Class) -> _Class:
@@ -127,7 +127,7 @@ def _form_for(kind: type) -> "type[Blocking[Any]] | None":
     return next((_forms[each] for each in kind.__mro__ if each in _forms), None)
 
 
-def waiting_form_of(function: Callable[..., Any]) -> Callable[..., Any]:
+def blocking_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return what calls the async *function* with blocking objects, and waits."""
 
     def waiting(*args: object, **kwargs: object) -> object:
@@ -141,12 +141,12 @@ def waiting_form_of(function: Callable[..., Any]) -> Callable[..., Any]:
 def _wait(
     function: Callable[..., Any], args: tuple[object, ...], kwargs: dict[str, object]
 ) -> object:
-    given = [taken(value) for value in args]
-    named = {key: _guarded(taken(value)) for key, value in kwargs.items()}
+    given = [unwrap(value) for value in args]
+    named = {key: _guarded(unwrap(value)) for key, value in kwargs.items()}
     return call(lambda: function(*given, **named))
 
 
-def taken(value: object) -> object:
+def unwrap(value: object) -> object:
     """Return the async object behind *value*, if it is a blocking one, else *value*."""
     if isinstance(value, Blocking):
         return value._other()  # noqa: SLF001 - the two make one class
@@ -160,8 +160,8 @@ def taken(value: object) -> object:
 
 def _on_loop(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Blocking[Any], /, *args: object, **kwargs: object) -> object:
-        given = [taken(value) for value in args]
-        named = {key: taken(value) for key, value in kwargs.items()}
+        given = [unwrap(value) for value in args]
+        named = {key: unwrap(value) for key, value in kwargs.items()}
         return _handed_out(self, lambda twin: getattr(twin, name)(*given, **named))
 
     return _dressed(method, function)

@@ -1,10 +1,10 @@
 """Moving memories in and out, for programs without `async`; the async functions do the work."""
 
 from orbiter.memory import transfer
-from orbiter.memory.sync._facade import waiting_form_of
+from orbiter.memory.sync._facade import blocking_function
 
 __all__ = ["export_file", "import_file", "migrate"]
 
-export_file = waiting_form_of(transfer.export_file)
-import_file = waiting_form_of(transfer.import_file)
-migrate = waiting_form_of(transfer.migrate)
+export_file = blocking_function(transfer.export_file)
+import_file = blocking_function(transfer.import_file)
+migrate = blocking_function(transfer.migrate)

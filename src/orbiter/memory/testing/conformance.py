@@ -15,10 +15,9 @@ from orbiter.memory.testing.contracts.expiry_contract import ExpiryContract
 from orbiter.memory.testing.contracts.fidelity_contract import FidelityContract
 from orbiter.memory.testing.contracts.filter_contract import FilterContract
 from orbiter.memory.testing.contracts.insert_contract import InsertContract
-from orbiter.memory.testing.contracts.insertion_order_contract import InsertionContract
 from orbiter.memory.testing.contracts.isolation_contract import IsolationContract
 from orbiter.memory.testing.contracts.lifecycle_contract import LifecycleContract
-from orbiter.memory.testing.contracts.order_contract import OrderContract
+from orbiter.memory.testing.contracts.order_contract import InsertionContract, OrderContract
 from orbiter.memory.testing.contracts.paging_contract import PagingContract
 from orbiter.memory.testing.contracts.rejection_contract import RefusalContract
 from orbiter.memory.testing.contracts.state_machine_contract import ModelContract

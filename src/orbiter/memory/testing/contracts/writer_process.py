@@ -26,5 +26,5 @@ async def main(target: str, args: str) -> None:
         sys.stdout.flush()
 
 
-if __name__ == "_main__":
+if __name__ == "__main__":
     asyncio.run(main(*sys.argv[1:]))
