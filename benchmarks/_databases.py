@@ -13,7 +13,8 @@ from typing import Self
 
 from benchmarks._sql_data import BARE, INSERT, many_rows
 from benchmarks._statements import Tally, counted_postgres, counted_sqlite
-from tests.servers.databases import PostgresServer
+
+from orbiter.memory.testing.servers import PostgresServer
 
 ROWS = 10_000
 LOOPS = 20

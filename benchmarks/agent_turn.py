@@ -76,7 +76,7 @@ async def fill(memory: AgentMemory, count: int) -> int:
 
 async def index(memory: AgentMemory) -> None:
     """Wait until what was written is indexed and embedded; a few rows wait for more."""
-    await memory.store.catch_up()  # type: ignore[union-attr]  # a SQL store
+    await memory.store.catch_up()  # type: ignore[attr-defined]  # a SQL store
     before, left = -1, (await memory.stats()).unindexed
     while left != before:
         await asyncio.sleep(0.1)

@@ -49,7 +49,7 @@ async def fill(path: Path) -> None:
     async with AgentMemory(path) as memory:
         texts = [f"day {n}: the sea was {n % 7} meters away" for n in range(MEMORIES)]
         await memory.scope(user_id="bench").remember_many(texts)
-        await memory.store.catch_up()  # type: ignore[union-attr]  # a path is SQLite, which has it
+        await memory.store.catch_up()  # type: ignore[attr-defined]  # a path is SQLite, which has it
 
 
 def main() -> int:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.servers.processes import ServerProcess
+
+from orbiter.memory.testing._processes import ServerProcess
 
 pytest_plugins = ["pytester"]
 

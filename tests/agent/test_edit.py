@@ -6,7 +6,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.servers.databases import RedisServer
 
 from orbiter.memory import (
     AgentMemory,
@@ -19,6 +18,7 @@ from orbiter.memory import (
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import ItemNotFoundError, QueryError, StatusError, UnsupportedError
 from orbiter.memory.model.query import Query
+from orbiter.memory.testing.servers import RedisServer
 
 Open = Callable[..., AgentMemory]
 

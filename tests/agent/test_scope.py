@@ -377,7 +377,7 @@ async def test_row_security_holds_every_handle_to_its_user(
     assert await memory.store.search(limit=100) == []
     assert await memory.store.get(theirs.id) is None
     assert await memory.store.count() == 0
-    held = memory.store.acting_for("alice")  # type: ignore[union-attr]  # it is Postgres
+    held = memory.store.acting_for("alice")  # type: ignore[attr-defined]  # it is Postgres
     assert {item.metadata.user_id for item in await held.search(limit=100)} == {"alice"}
     assert await held.get(theirs.id) is None
 

@@ -3,7 +3,8 @@
 import re
 
 from tests.cli.conftest import Cli
-from tests.servers.databases import PostgresServer
+
+from orbiter.memory.testing.servers import PostgresServer
 
 
 def test_commands_work_on_postgres_and_hide_its_password(postgres_server: PostgresServer) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.servers.databases import PostgresServer, RedisServer, redis_server
 from tests.stores.test_past import now
 from tests.timing import scaled
 
@@ -27,6 +26,7 @@ from orbiter.memory.episodic.manager import ShortTermMemoryManager
 from orbiter.memory.errors import InvalidItemError, QueryError, StorageError
 from orbiter.memory.model.activity_keys import activity_name
 from orbiter.memory.model.records import MOST_VERSIONS, PastVersion, Record
+from orbiter.memory.testing.servers import PostgresServer, RedisServer, redis_server
 from orbiter.memory.transfer import export_records, import_records, migrate
 
 __all__ = ["redis_server"]
@@ -61,7 +61,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 async def target(url: str) -> AsyncIterator[Store]:
     async with AsyncExitStack() as stack:
-        store: Store = open_store(url)
+        store: Store = open_store(url)  # type: ignore[assignment]  # one of these
         await stack.enter_async_context(store)
         stack.push_async_callback(_emptied, store)
         yield store

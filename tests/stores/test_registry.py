@@ -8,6 +8,7 @@ import pytest
 
 from orbiter.memory import AgentMemory, ShortTermMemory
 from orbiter.memory.backends import registry
+from orbiter.memory.backends.adapter import StoreAdapter
 from orbiter.memory.backends.registry import known_schemes, open_store, register_store
 from orbiter.memory.errors import QueryError, UnsupportedError
 
@@ -46,10 +47,11 @@ def test_ours_are_known() -> None:
 def test_a_program_registers_a_scheme() -> None:
     register_store("toy", ToyStore)
 
-    store: object = open_store("toy://somewhere/else")
+    store = open_store("toy://somewhere/else")
 
-    assert isinstance(store, ToyStore)
-    assert store.url == "toy://somewhere/else"
+    assert isinstance(store, StoreAdapter)
+    assert isinstance(store.store, ToyStore)
+    assert store.store.url == "toy://somewhere/else"
     assert "toy" in known_schemes()
     register_store("toy", ToyStore)  # the same again changes nothing
 
@@ -85,9 +87,10 @@ def test_an_installed_package_brings_its_scheme(
 
     assert "parrot" in known_schemes()
     assert "parrot_store" not in sys.modules, "looked up, and not loaded"
-    store: object = open_store("parrot://polly")
+    store = open_store("parrot://polly")
 
-    assert vars(store)["given"] == ("parrot://polly", None)
+    assert isinstance(store, StoreAdapter)
+    assert vars(store.store)["given"] == ("parrot://polly", None)
     assert type(open_store("sqlite:///a.db")).__name__ == "SQLiteMemoryStore", "ours come first"
 
 

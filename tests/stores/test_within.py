@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.servers.databases import PostgresServer, RedisServer, redis_server
 
 from orbiter.memory import (
     HumanMemory,
@@ -16,6 +15,7 @@ from orbiter.memory import (
     SQLiteMemoryStore,
 )
 from orbiter.memory.errors import AccessError
+from orbiter.memory.testing.servers import PostgresServer, RedisServer, redis_server
 
 __all__ = ["redis_server"]
 

@@ -250,7 +250,7 @@ async def test_our_own_file_is_known(
     await alice.update(kept.id, "Alice likes green tea")
     store = await simple._core.opened(alice.scope)
     for name in ("ours.jsonl", "ours.jsonl.gz"):
-        await export_records(store, tmp_path / name, metadata=alice.scope)  # type: ignore[arg-type]  # it has records
+        await export_records(store, tmp_path / name, metadata=alice.scope)
         other = open_memory(f"sqlite:///{tmp_path}/{name}.db")
 
         report = await take(other, other.scope(user_id="alice"), tmp_path / name)

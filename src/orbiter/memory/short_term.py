@@ -200,6 +200,14 @@ class ShortTermMemory:
         self._remove(gone)
         return len(gone)
 
+    async def delete(self, item_id: str) -> bool:
+        """Remove one item for good; tell whether it was there."""
+        self._sweep()
+        item = self._items.get(item_id)
+        if item is not None:
+            self._remove({item_id: item})
+        return item is not None
+
     def __len__(self) -> int:
         self._sweep()
         return len(self._items)

@@ -26,16 +26,21 @@ from orbiter.memory.backends.urls import shown
 from orbiter.memory.deprecation import warn
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.items import MemoryMetadata
-from orbiter.memory.model.protocols import Embeddings, Summarizer, VectorStore
+from orbiter.memory.model.protocols import (
+    AgentStore,
+    BackupStore,
+    Embeddings,
+    MaintainedStore,
+    MemoryStore,
+    Summarizer,
+    VectorStore,
+)
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.model.reports import StoreStats, Verification
 from orbiter.memory.tasks.progress import Progress, advance, track
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._audit import AuditLog
-    from orbiter.memory.backends.postgres.store import PostgresMemoryStore
-    from orbiter.memory.backends.redis.store import RedisMemoryStore
-    from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
     from orbiter.memory.context.persona import Soul
     from orbiter.memory.conversation.tokens import TokenCounter
     from orbiter.memory.model.audit import AuditMode
@@ -45,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["AgentMemory"]
 
 _SERVERS = ("postgres", "redis")
+_FILES = ("memory", "sqlite")
 
 
 class AgentMemory:
@@ -55,6 +61,9 @@ class AgentMemory:
     `https://…` a server of memories, of which *token* is a key, by default that in
     `ORBITER_MEMORY_TOKEN`; all other options are then the server's own. Without *url* it is
     `ORBITER_MEMORY_URL`, or a file in the user's data directory.
+
+    With *store*, memories are kept in that object instead: any `MemoryStore`, which is opened and
+    closed with this one. What it cannot do itself is done here or refused by name.
 
     *embeddings* are the local model if the extra `[local]` is installed, none with `None`, or your
     own. *episodic* names the place of `ScopedMemory.activity`. *persona* is a `Soul` or the path
@@ -81,6 +90,7 @@ class AgentMemory:
         self,
         url: str | os.PathLike[str] | None = None,
         *,
+        store: MemoryStore | None = None,
         token: str | None = None,
         embeddings: Embeddings | Literal["auto"] | None = "auto",
         episodic: str | None = None,
@@ -92,22 +102,27 @@ class AgentMemory:
         row_security: bool = False,
         audit: "AuditMode | None" = None,
     ) -> None:
-        is_ours = url is None and not os.environ.get(URL_VARIABLE)
-        address = default_url() if url is None else url
         if token is not None:
             raise QueryError(
                 "`token` is the key of a server, as in `AgentMemory('https://…', token=…)`; "
                 "leave it out for a store of your own"
             )
-        model = _local_model() if embeddings == "auto" else embeddings
-        self._store = open_store(address, embeddings=model, audit=audit)
-        self._url = _printable(address)
-        scheme = self._url.partition("://")[0] if "://" in self._url else ""
-        is_redis = scheme.startswith("redis")
-        if row_security and not scheme.startswith("postgres"):
+        if store is None:
+            is_ours = url is None and not os.environ.get(URL_VARIABLE)
+            address = default_url() if url is None else url
+            model = _local_model() if embeddings == "auto" else embeddings
+            held = open_store(address, embeddings=model, audit=audit)
+            self._url = _printable(address)
+        else:
+            is_ours, address = False, ""
+            model = _model_of(store, embeddings)
+            _check_only_store(url, audit)
+            held, self._url = _adapted(store), repr(store)
+        is_redis = str(address).startswith("redis")
+        if row_security and not hasattr(held, "acting_for"):
             raise QueryError("`row_security=True` is Postgres's; other stores are held by handles")
         self._core = Core(
-            self._store,
+            held,
             owner=repr(self),
             embeddings=model,
             is_model_declined=embeddings is None,
@@ -133,9 +148,12 @@ class AgentMemory:
         return self._url
 
     @property
-    def store(self) -> "SQLiteMemoryStore | PostgresMemoryStore | RedisMemoryStore":
-        """The store, for what no handle offers; it knows no scope."""
-        return self._store
+    def store(self) -> AgentStore:
+        """The store, for what no handle offers; it knows no scope.
+
+        One that was given and lacks something of an `AgentStore` is `store.store`.
+        """
+        return self._core.store
 
     # Opening and closing
 
@@ -312,28 +330,24 @@ class AgentMemory:
         with track(progress):
             advance(0)
         await self._chats.flush()
-        if isinstance(self._store, VectorStore):
+        if isinstance(self.store, VectorStore):
             await self.init()
-            await self._store.catch_up()
+            await self.store.catch_up()
 
     async def settle(self, *, progress: Progress | None = None) -> None:
         """Do as `flush`, by its old name."""
         warn("settle", "flush", stacklevel=2)
         await self.flush(progress=progress)
 
-    def _file_store(self, ways: str) -> "SQLiteMemoryStore":
-        from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore  # noqa: PLC0415
+    def _file_store(self, ways: str) -> BackupStore:
+        if not isinstance(self.store, BackupStore):
+            raise UnsupportedError(f"{self!r} has no file to copy; there are other means: {ways}")
+        return self.store
 
-        if not isinstance(self._store, SQLiteMemoryStore):
-            raise UnsupportedError(f"{self!r} is on a server, which has means of its own: {ways}")
-        return self._store
-
-    def _durable(self, what: str) -> "SQLiteMemoryStore | PostgresMemoryStore":
-        from orbiter.memory.backends.redis.store import RedisMemoryStore  # noqa: PLC0415
-
-        if isinstance(self._store, RedisMemoryStore):
-            raise UnsupportedError(f"{self._store!r} has no {what}; SQLite and Postgres have")
-        return self._store
+    def _durable(self, what: str) -> MaintainedStore:
+        if not isinstance(self.store, MaintainedStore):
+            raise UnsupportedError(f"{self.store!r} has no {what}; SQLite and Postgres have")
+        return self.store
 
 
 # What `help` and others show of a class is its `__new__`; people look for the options.
@@ -361,9 +375,40 @@ def _local_model() -> Embeddings | None:
     return LocalEmbeddings()
 
 
+def _adapted(store: MemoryStore) -> AgentStore:
+    from orbiter.memory.backends.adapter import as_agent_store  # noqa: PLC0415 - most give a URL
+
+    return as_agent_store(store)
+
+
+def _model_of(
+    store: MemoryStore, embeddings: Embeddings | Literal["auto"] | None
+) -> Embeddings | None:
+    """Return the model of a store that has one, else that which was chosen."""
+    own = getattr(store, "embeddings", None)
+    if isinstance(own, Embeddings):
+        if embeddings not in ("auto", own):
+            raise QueryError(f"{store!r} has a model; give `embeddings` to the store itself")
+        return own
+    return _local_model() if embeddings == "auto" else embeddings
+
+
+def _check_only_store(url: object, audit: object) -> None:
+    if url is not None:
+        raise QueryError("give either `url` or `store`; both say where memories are kept")
+    if audit is not None:
+        raise QueryError("give `audit` to the store itself, which keeps the log")
+
+
 def _printable(url: str | os.PathLike[str]) -> str:
+    """Return *url* without what may be a password."""
     text = str(url)
-    return shown(text) if "://" in text and text.startswith(_SERVERS) else text
+    scheme, mark, rest = text.partition("://")
+    if not mark or scheme in _FILES:
+        return text
+    if scheme.startswith(_SERVERS):
+        return shown(text)
+    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0].partition('#')[0]}"
 
 
 def _check_actor(by: str | None) -> str | None:

@@ -2,10 +2,9 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from datetime import datetime
-from typing import TYPE_CHECKING, Protocol, TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 from orbiter.memory.agent.events import Events
 from orbiter.memory.agent.inputs import RESERVED, belongs
@@ -16,16 +15,19 @@ from orbiter.memory.errors import (
     StorageError,
     UnsupportedError,
 )
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.model.protocols import Embeddings, LexicalStore, VersionedStore
-from orbiter.memory.model.query import Cursor, Order
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.protocols import (
+    AgentStore,
+    Embeddings,
+    HistoryStore,
+    LexicalStore,
+)
 from orbiter.memory.tasks.event_loop import OneLoop
 
 if TYPE_CHECKING:
     from orbiter.memory.backends.postgres.store import PostgresMemoryStore
     from orbiter.memory.backends.sql.store import SQLMemoryStore
     from orbiter.memory.episodic.manager import ShortTermMemoryManager
-    from orbiter.memory.model.reports import ConversationInfo
     from orbiter.memory.recall import InMemoryIndex
 
 __all__ = [
@@ -44,45 +46,7 @@ _MOST_MANAGERS = 256
 _MOST_BOUND = 1_024
 
 
-class Store(Protocol):
-    """What a handle needs of a store; each store an address can name has it."""
-
-    async def init(self) -> None: ...
-    async def close(self) -> None: ...
-    async def add(
-        self,
-        item: MemoryItem,
-        *,
-        expected_version: int | None = None,
-        within: MemoryMetadata | None = None,
-    ) -> None: ...
-    async def add_many(
-        self, items: Sequence[MemoryItem], *, within: MemoryMetadata | None = None
-    ) -> None: ...
-    async def insert(self, items: Sequence[MemoryItem]) -> bool: ...
-    async def used_ids(self, item_ids: Sequence[str]) -> set[str]: ...
-    async def get(self, item_id: str) -> MemoryItem | None: ...
-    async def delete_many(self, item_ids: Sequence[str]) -> int: ...
-    async def count(self, *, metadata: MemoryMetadata | None = None) -> int: ...
-    async def clear(self, *, metadata: MemoryMetadata | None = None) -> int: ...
-    async def conversations(
-        self, *, metadata: MemoryMetadata | None = None, limit: int = 50
-    ) -> "list[ConversationInfo]": ...
-    async def search(  # noqa: PLR0913 - the filters of a store
-        self,
-        *,
-        query: str = "",
-        metadata: MemoryMetadata | None = None,
-        memory_type: str | None = None,
-        status: MemoryStatus | None = None,
-        limit: int = 10,
-        before: MemoryItem | str | Cursor | None = None,
-        after: MemoryItem | str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        where: Mapping[str, object] | None = None,
-        order: Order = "time",
-    ) -> list[MemoryItem]: ...
+Store = AgentStore
 
 
 class Core:
@@ -245,16 +209,16 @@ class Core:
 
 def keeps_versions(store: Store) -> "TypeGuard[SQLMemoryStore]":
     """Tell whether *store* keeps what items were."""
-    return isinstance(store, VersionedStore)
+    return isinstance(store, HistoryStore)
 
 
 def versioned(store: Store, what: str) -> "SQLMemoryStore":
     """Return *store* if it keeps what items were, else raise `UnsupportedError`."""
     if keeps_versions(store):
         return store
+    kind = type(getattr(store, "store", store)).__name__  # what an adapter stands for
     raise UnsupportedError(
-        f"a `{type(store).__name__}` keeps no earlier versions, so {what} is not possible; SQLite "
-        "and Postgres do"
+        f"a `{kind}` keeps no earlier versions, so {what} is not possible; SQLite and Postgres do"
     )
 
 

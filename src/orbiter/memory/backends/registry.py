@@ -16,14 +16,10 @@ from typing import TYPE_CHECKING, Any
 from orbiter.memory.deprecation import old_names
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.audit import AuditMode
-from orbiter.memory.model.protocols import Embeddings
+from orbiter.memory.model.protocols import AgentStore, Embeddings
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
-
-    from orbiter.memory.backends.postgres.store import PostgresMemoryStore
-    from orbiter.memory.backends.redis.store import RedisMemoryStore
-    from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
 
 __all__ = [
     "ENTRY_POINTS",
@@ -149,30 +145,31 @@ def open_store(
     *,
     embeddings: Embeddings | None = None,
     audit: AuditMode | None = None,
-) -> "SQLiteMemoryStore | PostgresMemoryStore | RedisMemoryStore":
+) -> AgentStore:
     """Return the store that *url* names, not yet opened.
 
     A path, or `sqlite:///path`, is a SQLite file; `sqlite:////var/a.db` has an absolute one.
     `memory://` is kept in this process alone and gone with it. `postgresql://…` is a database,
     `redis://…`, `rediss://…`, `redis+sentinel://…` and `redis+cluster://…` a Redis, which keeps
-    no vectors. Other schemes are those of `register_store` and of installed packages. *audit* has
-    writes logged, or with `"all"` reads, too; a store without a log refuses it.
+    no vectors. Other schemes are those of `register_store` and of installed packages; what such a
+    store lacks, `StoreAdapter` does for it. *audit* has writes logged, or with `"all"` reads, too;
+    a store without a log refuses it.
     """
     path = _file(url)
     if path is not None:
-        made: SQLiteMemoryStore = _made("sqlite", path, embeddings, audit)
-        return made
+        return _made("sqlite", path, embeddings, audit)
     address = str(url)
     if is_of_server(address):
         raise QueryError(
             "`http://…` is a server of memories, not a store; `AgentMemory` itself talks to one, "
             f"and nothing that is made of it; for a store, {_WAYS}"
         )
-    store: SQLiteMemoryStore = _made(address.partition("://")[0], address, embeddings, audit)
-    return store
+    return _made(address.partition("://")[0], address, embeddings, audit)
 
 
-def _made(scheme: str, address: str, embeddings: Embeddings | None, audit: AuditMode | None) -> Any:
+def _made(
+    scheme: str, address: str, embeddings: Embeddings | None, audit: AuditMode | None
+) -> AgentStore:
     factory = load_scheme(scheme)
     if factory is None:
         raise _unknown(scheme)
@@ -181,7 +178,13 @@ def _made(scheme: str, address: str, embeddings: Embeddings | None, audit: Audit
         name = getattr(factory, "__name__", scheme).removesuffix("MemoryStore")
         raise UnsupportedError(f"{name} keeps no audit log; SQLite and Postgres do")
     options = {"embeddings": embeddings, "audit": audit}
-    return factory(address, **{name: value for name, value in options.items() if name in taken})
+    given = {name: value for name, value in options.items() if name in taken}
+    store: AgentStore = factory(address, **given)
+    if isinstance(_schemes.get(scheme), str):  # ours need no adapter, and programs start sooner
+        return store
+    from orbiter.memory.backends.adapter import as_agent_store  # noqa: PLC0415
+
+    return as_agent_store(store)
 
 
 def _unknown(scheme: str) -> QueryError:

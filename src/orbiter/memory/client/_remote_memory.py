@@ -26,6 +26,7 @@ _MEETING = 2.0
 """Seconds to wait for a server that is coming up; then the address is more likely wrong."""
 
 _LEFT_TO_SERVER = {
+    "store": None,
     "embeddings": "auto",
     "episodic": None,
     "persona": None,

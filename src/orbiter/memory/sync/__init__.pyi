@@ -14,9 +14,6 @@ from orbiter.memory.agent.eviction import EvictionResult
 from orbiter.memory.agent.facts import Source
 from orbiter.memory.agent.inputs import Given
 from orbiter.memory.agent.results import ForgetResult, Page, ScopeStats
-from orbiter.memory.backends.postgres.store import PostgresMemoryStore
-from orbiter.memory.backends.redis.store import RedisMemoryStore
-from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
 from orbiter.memory.context import Context
 from orbiter.memory.context.persona import Soul
 from orbiter.memory.conversation.tokens import TokenCounter
@@ -29,7 +26,7 @@ from orbiter.memory.model.episode import EpisodicMemory
 from orbiter.memory.model.facts import FactConflict, FactEntry, FactMemory
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.model.protocols import Clock, Embeddings, Summarizer
+from orbiter.memory.model.protocols import AgentStore, Clock, Embeddings, MemoryStore, Summarizer
 from orbiter.memory.model.reports import (
     ConversationInfo,
     Erasure,
@@ -78,6 +75,9 @@ class AgentMemory(Blocking[agent.AgentMemory]):
     `ORBITER_MEMORY_TOKEN`; all other options are then the server's own. Without *url* it is
     `ORBITER_MEMORY_URL`, or a file in the user's data directory.
 
+    With *store*, memories are kept in that object instead: any `MemoryStore`, which is opened and
+    closed with this one. What it cannot do itself is done here or refused by name.
+
     *embeddings* are the local model if the extra `[local]` is installed, none with `None`, or your
     own. *episodic* names the place of `ScopedMemory.activity`. *persona* is a `Soul` or the path
     of a SOUL.md. *summarizer* sums up long chats as *summaries* says, by default without a model;
@@ -94,6 +94,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         self,
         url: str | os.PathLike[str] | None = None,
         *,
+        store: MemoryStore | None = None,
         token: str | None = None,
         embeddings: Embeddings | Literal["auto"] | None = "auto",
         episodic: str | None = None,
@@ -109,8 +110,11 @@ class AgentMemory(Blocking[agent.AgentMemory]):
     def url(self) -> str:
         """Where memories are kept, without a password."""
     @property
-    def store(self) -> SQLiteMemoryStore | PostgresMemoryStore | RedisMemoryStore:
-        """The store, for what no handle offers; it knows no scope."""
+    def store(self) -> AgentStore:
+        """The store, for what no handle offers; it knows no scope.
+
+        One that was given and lacks something of an `AgentStore` is `store.store`.
+        """
     def init(self) -> None:
         """Open the store. May be repeated, and need not be called."""
     def close(self) -> None:
@@ -901,7 +905,8 @@ def migrate(
     Killed at any moment, it may be called again: what is there already is left alone. In the end
     all is read back from the target and compared with what was read from the source. Vectors are
     not copied; the target makes its own, and a SQLite file indexes its texts when it is next open.
-    A Redis keeps no versions and nothing soft-deleted, so there these are left out.
+    A Redis, and most stores of other packages, keep no versions and nothing soft-deleted, so there
+    these are left out.
 
     An item that is in the target is replaced if the source only knows more of it: the same
     versions, and newer or older ones. If it went on by itself there, it stays, forgotten or not;

@@ -51,6 +51,15 @@ class Capabilities:
     insertion_order: bool = False
     expiry: bool = True
 
+    @classmethod
+    def for_agent_memory(cls, **declared: Any) -> "Capabilities":
+        """Return those of a store that `AgentMemory` needs no help of another kind for.
+
+        Such a store removes single items, by `delete_many`; all else is `AgentMemory`'s to do, and
+        faster where the store declares it.
+        """
+        return cls(**{"bulk_delete": True, **declared})
+
     def __post_init__(self) -> None:
         allowed: dict[str, tuple[object, ...]] = {
             "order": ("newest", "oldest"),

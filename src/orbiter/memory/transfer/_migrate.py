@@ -13,22 +13,19 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from orbiter.memory.backends.registry import open_store
 from orbiter.memory.errors import AccessError, QueryError, StorageError
 from orbiter.memory.model.items import MemoryMetadata
-from orbiter.memory.model.protocols import VersionedStore
+from orbiter.memory.model.protocols import AgentStore, HistoryStore
 from orbiter.memory.model.records import Record, Written
 from orbiter.memory.transfer.native import MOST_TOLD, pages_of
 
 if TYPE_CHECKING:
     from orbiter.memory.backends.postgres.store import PostgresMemoryStore
-    from orbiter.memory.backends.redis.store import RedisMemoryStore
-    from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
 
-    _Store = PostgresMemoryStore | RedisMemoryStore | SQLiteMemoryStore
 
 __all__ = ["Migration", "migrate"]
 
@@ -94,7 +91,8 @@ async def migrate(
     Killed at any moment, it may be called again: what is there already is left alone. In the end
     all is read back from the target and compared with what was read from the source. Vectors are
     not copied; the target makes its own, and a SQLite file indexes its texts when it is next open.
-    A Redis keeps no versions and nothing soft-deleted, so there these are left out.
+    A Redis, and most stores of other packages, keep no versions and nothing soft-deleted, so there
+    these are left out.
 
     An item that is in the target is replaced if the source only knows more of it: the same
     versions, and newer or older ones. If it went on by itself there, it stays, forgotten or not;
@@ -118,8 +116,8 @@ async def migrate(
 class _Move:
     def __init__(
         self,
-        source: "_Store",
-        target: "_Store",
+        source: AgentStore,
+        target: AgentStore,
         scope: MemoryMetadata | None,
         progress: Progress | None,
         *,
@@ -132,7 +130,7 @@ class _Move:
         self._target = target
         self._scope = scope
         self._progress = progress
-        self._keeps_all = isinstance(target, VersionedStore)
+        self._keeps_all = isinstance(target, HistoryStore)
         self._done = self._total = 0
 
     async def run(self) -> Migration:
@@ -185,7 +183,7 @@ class _Move:
                 given.add([self._held(record) for record in fitting])  # while another is written
                 yield fitting, len(page) - len(fitting)
 
-    def _pages(self, store: "_Store") -> AsyncGenerator[list[Record], None]:
+    def _pages(self, store: AgentStore) -> AsyncGenerator[list[Record], None]:
         return pages_of(store, metadata=self._scope, most=BATCH)
 
     def _fitting(self, page: list[Record]) -> list[Record]:
@@ -258,10 +256,10 @@ def _number(record: Record) -> int:
     return int.from_bytes(hashlib.sha256(record.to_line().encode()).digest())
 
 
-async def _count(store: "_Store", scope: MemoryMetadata | None) -> int:
-    if isinstance(store, VersionedStore):
-        return await store.count(include_deleted=True, metadata=scope)
-    return await store.count(metadata=scope)
+async def _count(store: Any, scope: MemoryMetadata | None) -> int:
+    more = {"include_deleted": True} if isinstance(store, HistoryStore) else {}
+    counted: int = await store.count(metadata=scope, **more)
+    return counted
 
 
 async def _ahead(pages: AsyncGenerator[_T, None]) -> AsyncGenerator[_T, None]:
@@ -281,7 +279,7 @@ async def _ahead(pages: AsyncGenerator[_T, None]) -> AsyncGenerator[_T, None]:
         await pages.aclose()
 
 
-def _stores(source_url: str, target_url: str) -> "tuple[_Store, _Store]":
+def _stores(source_url: str, target_url: str) -> tuple[AgentStore, AgentStore]:
     for url in (source_url, target_url):
         if str(url).startswith("memory://") or url == ":memory:":
             raise QueryError(
@@ -294,7 +292,7 @@ def _stores(source_url: str, target_url: str) -> "tuple[_Store, _Store]":
     return source, target
 
 
-def _as_allowed(store: "_Store", scope: MemoryMetadata | None) -> "_Store":
+def _as_allowed(store: AgentStore, scope: MemoryMetadata | None) -> AgentStore:
     """Return *store* as row-level security lets the user of *scope* see it.
 
     A store that acts for nobody sees nothing, and moving nothing would seem to have gone well.
@@ -331,6 +329,8 @@ def _identity(url: str) -> object:
         return url
     scheme = parts.scheme.replace("postgresql", "postgres")
     said = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    if not scheme.startswith(("postgres", "redis")):
+        return url  # another package's, which alone knows what is the same
     host, port = parts.hostname or said.get("host"), parts.port or said.get("port")
     host = "127.0.0.1" if host in (None, "localhost", "::1") else host
     if "redis" in scheme:

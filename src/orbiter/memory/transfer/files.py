@@ -7,7 +7,6 @@ from typing import IO, TYPE_CHECKING, cast
 
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import UnsupportedError
-from orbiter.memory.transfer._current_state import RecordStore
 from orbiter.memory.transfer._import import Elsewhere, check_path, import_into, session_for
 from orbiter.memory.transfer.export_formats import AUTO, WRITERS, format_for
 from orbiter.memory.transfer.formats.registry import NATIVE
@@ -125,7 +124,7 @@ async def export_file(
         if progress is not None:
             progress(written, max(total, written))
 
-    await WRITERS[format](cast("RecordStore", store), own, path, tell)
+    await WRITERS[format](store, own, path, tell)
     if progress is not None:
         progress(written, written)  # what is left out will not come any more
     return ExportResult(written, 0, "", path)

@@ -1,0 +1,446 @@
+"""Adapter: any `MemoryStore` as an `AgentStore`, with plain means for what the store lacks.
+
+Paging, filters, conditional writes, counts and records are done in this process over what the
+store's own `search` returns, so each costs a read of the scope. What cannot be had in this way,
+removing a single item, is refused with the name of the method that is missing.
+"""
+
+import inspect
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self, TypeGuard
+
+from orbiter.memory.backends.arguments import (
+    check_cursor,
+    check_different,
+    check_several,
+    check_several_ids,
+    cursor_id,
+    is_item_id,
+)
+from orbiter.memory.backends.sql.merge import is_over, joined
+from orbiter.memory.errors import (
+    AccessError,
+    EmptyFilterError,
+    QueryError,
+    UnsupportedError,
+    VersionConflict,
+)
+from orbiter.memory.model.copying import take_in
+from orbiter.memory.model.filters import Where
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.model.protocols import (
+    AgentStore,
+    BatchStore,
+    BulkDeleteStore,
+    ConversationIndex,
+    Embeddings,
+    InsertStore,
+    Lifecycle,
+    MemoryStore,
+)
+from orbiter.memory.model.query import SCOPE_FIELDS, Cursor, Order, Query, check_order, check_size
+from orbiter.memory.model.records import Record, Written
+from orbiter.memory.model.reports import SPOKEN, ConversationInfo, Erasure
+from orbiter.memory.tasks.event_loop import OneLoop
+
+__all__ = ["StoreAdapter", "as_agent_store", "page_of"]
+
+_EVERYTHING = 2**31 - 1
+_MAX_REMOVED = 100_000
+"""Ids of removed items that are remembered, so that `insert` does not bring them back."""
+_MAX_REPEATS = 1_000
+"""Up to which version an item is moved in by writing it so often."""
+_PAGING = ("before", "after", "since", "until", "where", "order")
+
+
+def as_agent_store(store: object) -> AgentStore:
+    """Return *store* if it is an `AgentStore`, else an adapter around it."""
+    if _is_agent_store(store):
+        return store
+    if not isinstance(store, MemoryStore):
+        missing = [name for name in ("add", "get", "search", "clear") if not hasattr(store, name)]
+        raise QueryError(
+            f"`{type(store).__name__}` is not a store: it has no `{missing[0]}`; "
+            "`MemoryStore` says what it needs"
+        )
+    return StoreAdapter(store)
+
+
+def _is_agent_store(store: object) -> TypeGuard[AgentStore]:
+    return (
+        isinstance(store, AgentStore)
+        and _takes(store.search, *_PAGING)
+        and _takes(store.add, "expected_version", "within")
+        and _takes(store.add_many, "within")
+        and _takes(store.count, "metadata")
+    )
+
+
+def _takes(method: Callable[..., Any], *names: str) -> bool:
+    parameters = inspect.signature(method).parameters
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    return takes_any or all(name in parameters for name in names)
+
+
+class StoreAdapter:
+    """An `AgentStore` over *store*, which needs no more than `MemoryStore` has.
+
+    One process at a time may write through it: what takes a look and a write, such as `insert` and
+    `expected_version`, is one step for everyone who uses this object, and for nobody else. The
+    order of insertion is that of time.
+    """
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.store = store
+        self._loop = OneLoop(repr(self))
+        self._removed: OrderedDict[str, None] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"StoreAdapter({self.store!r})"
+
+    @property
+    def embeddings(self) -> Embeddings | None:
+        """What makes the vectors of the store, if it has any."""
+        found = getattr(self.store, "embeddings", None)
+        return found if isinstance(found, Embeddings) else None
+
+    async def init(self) -> None:
+        """Open the store, if it is one that is opened."""
+        if isinstance(self.store, Lifecycle):
+            await self.store.init()
+
+    async def close(self) -> None:
+        """Close the store, if it is one that is closed."""
+        if isinstance(self.store, Lifecycle):
+            await self.store.close()
+
+    async def __aenter__(self) -> Self:
+        await self.init()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # Writing
+
+    async def add(
+        self,
+        item: MemoryItem,
+        *,
+        expected_version: int | None = None,
+        within: MemoryMetadata | None = None,
+    ) -> None:
+        """Store *item*, over the expected version only, and over none that is not *within*."""
+        if expected_version is None:
+            await self.add_many([item], within=within)
+            return
+        check_size("expected_version", expected_version)
+        taken = take_in(item)
+        async with self._loop.turn:
+            there = await self._check(taken, within)
+            version = 0 if there is None else there.version
+            if version != expected_version:
+                raise VersionConflict(item.id, expected=expected_version, found=version)
+            await self.store.add(taken)
+
+    async def add_many(
+        self, items: Sequence[MemoryItem], *, within: MemoryMetadata | None = None
+    ) -> None:
+        """Store or update every item of *items*; without `add_many`, one after the other."""
+        check_several(items)
+        taken = [take_in(item) for item in items]
+        async with self._loop.turn:
+            if within is not None:
+                for item in taken:
+                    await self._check(item, within)
+            await self._write(taken)
+
+    async def insert(self, items: Sequence[MemoryItem]) -> bool:
+        """Store every item of *items* if none of their ids is used; tell whether.
+
+        The ids of removed items are used while this object lives.
+        """
+        if isinstance(self.store, InsertStore):
+            return await self.store.insert(items)
+        check_several(items)
+        taken = [take_in(item) for item in items]
+        ids = check_different([item.id for item in taken])
+        async with self._loop.turn:
+            if await self._used(ids):
+                return False
+            await self._write(taken)
+            return True
+
+    async def used_ids(self, item_ids: Sequence[str]) -> set[str]:
+        """Return those of *item_ids* that are used, as `insert` means it."""
+        if isinstance(self.store, InsertStore):
+            return await self.store.used_ids(item_ids)
+        return await self._used(check_several_ids(item_ids))
+
+    async def delete_many(self, item_ids: Sequence[str]) -> int:
+        """Remove the items of these ids; return how many were there."""
+        ids = check_several_ids(item_ids)
+        async with self._loop.turn:
+            there = [item_id for item_id in ids if await self.store.get(item_id) is not None]
+            await self._delete(there)
+            self._note_removed(there)
+        return len(there)
+
+    async def _delete(self, item_ids: Sequence[str]) -> None:
+        if isinstance(self.store, BulkDeleteStore):
+            await self.store.delete_many(item_ids)
+        elif delete := getattr(self.store, "delete", None):
+            for item_id in item_ids:
+                await delete(item_id)
+        elif item_ids:
+            raise UnsupportedError(
+                f"`{type(self.store).__name__}` cannot remove single items; give it a "
+                "`delete_many`, as `BulkDeleteStore` has"
+            )
+
+    async def clear(self, *, metadata: MemoryMetadata | None = None) -> int:
+        """Remove what matches, or everything; return how many."""
+        gone = [item.id for item in await self._all(metadata)]
+        removed = await self.store.clear(metadata=metadata)
+        self._note_removed(gone)
+        return removed
+
+    async def erase(self, *, metadata: MemoryMetadata, by: str | None = None) -> Erasure:  # noqa: ARG002
+        """Remove all that *metadata* names, and see whether any of it is still found.
+
+        What the store keeps beside its items, such as files of its own, cannot be looked at here.
+        """
+        if not Query(metadata=metadata).wanted:
+            raise EmptyFilterError()
+        removed = await self.store.clear(metadata=metadata)
+        left = len(await self._all(metadata))
+        told = (f"{left} items are still found; call `erase` again",) if left else ()
+        return Erasure(items=removed, problems=told)
+
+    async def _write(self, items: Sequence[MemoryItem]) -> None:
+        if isinstance(self.store, BatchStore):
+            await self.store.add_many(items)
+        else:
+            for item in items:
+                await self.store.add(item)
+
+    async def _check(self, item: MemoryItem, within: MemoryMetadata | None) -> MemoryItem | None:
+        """Return what is there under the id of *item*, if it may be replaced."""
+        there = await self.store.get(item.id)
+        if there is not None and not Query(metadata=within).matches(there):
+            raise AccessError(f"`{item.id}` is another's; nothing was written")
+        return there
+
+    async def _used(self, item_ids: Iterable[str]) -> set[str]:
+        return {
+            item_id
+            for item_id in item_ids
+            if item_id in self._removed or await self.store.get(item_id) is not None
+        }
+
+    def _note_removed(self, item_ids: Iterable[str]) -> None:
+        self._removed.update(dict.fromkeys(item_ids))
+        while len(self._removed) > _MAX_REMOVED:
+            self._removed.popitem(last=False)
+
+    # Reading
+
+    async def get(self, item_id: str) -> MemoryItem | None:
+        """Return the item of that id, or `None`."""
+        return await self.store.get(item_id) if is_item_id(item_id) else None
+
+    async def search(  # noqa: PLR0913 - the filters of a store
+        self,
+        *,
+        query: str = "",
+        metadata: MemoryMetadata | None = None,
+        memory_type: str | None = None,
+        status: MemoryStatus | None = None,
+        limit: int = 10,
+        before: MemoryItem | str | Cursor | None = None,
+        after: MemoryItem | str | Cursor | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        where: Where | None = None,
+        order: Order = "time",
+    ) -> list[MemoryItem]:
+        """Return at most *limit* items, newest first; all of the scope is read for it."""
+        asked = Query(
+            query, metadata, memory_type, status, limit, since=since, until=until, where=where
+        )
+        check_order(order, asked)
+        return page_of(await self._all(metadata), asked, before=before, after=after)
+
+    async def count(self, *, metadata: MemoryMetadata | None = None) -> int:
+        """Return how many items match *metadata*."""
+        return len(await self._all(metadata))
+
+    async def conversations(
+        self, *, metadata: MemoryMetadata | None = None, limit: int = 50
+    ) -> list[ConversationInfo]:
+        """Return at most *limit* conversations that match *metadata*, most recent first."""
+        if isinstance(self.store, ConversationIndex):
+            return await self.store.conversations(metadata=metadata, limit=limit)
+        check_size("limit", limit)
+        return _conversations(reversed(await self._all(metadata)))[:limit]
+
+    async def _all(self, metadata: MemoryMetadata | None) -> list[MemoryItem]:
+        """Return all that *metadata* names, oldest first."""
+        asked = Query(metadata=metadata)
+        try:
+            found = await self.store.search(metadata=metadata, limit=_EVERYTHING)
+        except EmptyFilterError:  # it filters by other fields only
+            found = await self.store.search(limit=_EVERYTHING)
+        now = datetime.now(UTC)
+        kept = [item for item in found if asked.matches(item, now=now)]
+        if kept and _key(kept[0]) > _key(kept[-1]):  # of one instant, the later one is the newer
+            kept.reverse()
+        return sorted(kept, key=lambda item: item.created_at)
+
+    # Moving
+
+    async def records(
+        self,
+        *,
+        after: str | None = None,
+        limit: int = 1000,
+        metadata: MemoryMetadata | None = None,
+        item_ids: Sequence[str] | None = None,
+    ) -> list[Record]:
+        """Return items as records without versions, oldest first; *after* is the last one's id."""
+        last = cursor_id("after", after)
+        check_size("limit", limit)
+        items = await self._all(metadata)
+        if item_ids is not None:
+            wanted = set(check_several_ids(item_ids))
+            items = [item for item in items if item.id in wanted]
+        elif last is not None:
+            places = [place for place, item in enumerate(items) if item.id == last]
+            if not places:
+                raise QueryError(f"`after` is `{last}`, and there is no such item any more")
+            items = items[places[0] + 1 :]
+        return [Record(item) for item in items[:limit]]
+
+    async def put_records(
+        self,
+        records: Sequence[Record],
+        *,
+        within: MemoryMetadata | None = None,
+        overwrite: bool = False,
+    ) -> Written:
+        """Write the present items of records; return how many were not there so.
+
+        Versions are not kept, only how many there were: an item is written so often. What went on
+        by itself here stays, unless *overwrite*, and is named among the `conflicts`.
+        """
+        written, conflicts = 0, []
+        async with self._loop.turn:
+            for record in records:
+                there = await self._check(record.item, within)
+                old = None if there is None else Record(there)
+                if old is None if record.deleted else old == record.present:
+                    continue
+                if not overwrite and old is not None and _is_other(old, record):
+                    conflicts.append(record.id)
+                    continue
+                await self._put(record, there)
+                written += 1
+        return Written(written, conflicts)
+
+    async def _put(self, record: Record, there: MemoryItem | None) -> None:
+        item = record.item
+        begins_anew = there is not None and (
+            there.version >= item.version or there.created_at != item.created_at or record.deleted
+        )
+        if begins_anew:
+            await self._delete([item.id])
+        if record.deleted:
+            return
+        version = 0 if there is None or begins_anew else there.version
+        if item.version - version > _MAX_REPEATS:
+            raise UnsupportedError(
+                f"`{item.id}` is at version {item.version:,}, and `{type(self.store).__name__}` "
+                f"counts versions by writing; give it `put_records` to move more than "
+                f"{_MAX_REPEATS:,}"
+            )
+        for _ in range(version, item.version):
+            await self.store.add(take_in(item))
+
+
+def page_of(
+    items: Sequence[MemoryItem],
+    asked: Query,
+    *,
+    before: MemoryItem | str | Cursor | None = None,
+    after: MemoryItem | str | Cursor | None = None,
+) -> list[MemoryItem]:
+    """Return those of *items* that are asked for, newest first, between the cursors.
+
+    *items* are all there are, oldest first. Of a page between cursors, the items next to the
+    cursor are returned: with *after* the oldest ones, else the newest.
+    """
+    low, high = 0, len(items)
+    if (newer := check_cursor("after", after)) is not None:
+        low = _place("after", newer, items)
+    if (older := check_cursor("before", before)) is not None:
+        high = _place("before", older, items)
+    found = [item for item in items[low:high] if asked.matches(item)]
+    kept = found[: asked.limit] if newer is not None else found[len(found) - asked.limit :]
+    if asked.limit >= len(found):
+        kept = found
+    return kept[::-1]
+
+
+def _place(name: str, cursor: Cursor, items: Sequence[MemoryItem]) -> int:
+    """Return how many of *items* come before what the cursor lets through, or bounds."""
+    wanted = {
+        item.id: place
+        for place, item in enumerate(items)
+        if cursor.created_at is None or item.created_at == cursor.created_at
+    }
+    for each in (cursor.item_id, cursor.neighbour):
+        if each in wanted:
+            return wanted[each] + (name == "after")
+    if cursor.created_at is None:
+        raise QueryError(f"`{name}` is `{cursor.item_id}`, and there is no such item any more")
+    first = sum(1 for item in items if item.created_at < cursor.created_at)
+    if name == "before":
+        if cursor.takes_whole_instant:
+            return first + len(wanted)
+        older = [place for each, place in wanted.items() if each < cursor.item_id]
+        return max(older) + 1 if older else first
+    newer = [place for each, place in wanted.items() if each > cursor.item_id]
+    return min(newer) if newer else first + len(wanted)
+
+
+def _key(item: MemoryItem) -> tuple[datetime, str]:
+    return item.created_at, item.id  # ids of one instant sort by when they were made
+
+
+def _is_other(old: Record, record: Record) -> bool:
+    return not is_over(old) and joined(old, record, keeps_versions=False) is None
+
+
+def _conversations(newest_first: Iterable[MemoryItem]) -> list[ConversationInfo]:
+    found: dict[tuple[str | None, ...], ConversationInfo] = {}
+    for item in newest_first:
+        who = item.metadata
+        if item.memory_type not in SPOKEN or (who.session_id, who.task_id) == (None, None):
+            continue
+        scope = tuple(getattr(who, name) for name in SCOPE_FIELDS)
+        known = found.get(scope)
+        if known is None:
+            whose = MemoryMetadata.model_validate(dict(zip(SCOPE_FIELDS, scope, strict=True)))
+            found[scope] = ConversationInfo(whose, 1, item.created_at, item.created_at)
+        else:
+            found[scope] = replace(known, items=known.items + 1, first_at=item.created_at)
+    return list(found.values())
