@@ -13,8 +13,7 @@ from typing import Self
 
 from benchmarks._sql_data import BARE, INSERT, many_rows
 from benchmarks._statements import Tally, counted_postgres, counted_sqlite
-
-from orbiter.memory.testing.servers import PostgresServer
+from tests.servers.databases import PostgresServer
 
 ROWS = 10_000
 LOOPS = 20

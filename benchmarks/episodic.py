@@ -20,12 +20,12 @@ from benchmarks._async_timing import Rounds, Work, in_turns
 from benchmarks._timing import Table, duration, exit_code
 from pydantic import BaseModel, Field
 from redis.asyncio import Redis
+from tests.servers.databases import RedisServer
 
 from orbiter.memory.episodic import EpisodicMemory
 from orbiter.memory.episodic.manager import ShortTermMemoryManager
 from orbiter.memory.episodic.protocol import Episode
 from orbiter.memory.episodic.redis import _PUT, RedisEpisodes
-from orbiter.memory.testing.servers import RedisServer
 
 NAIVE, RAW, PIPELINED, OURS = "naive redis-py", "raw script", "raw script, pipelined", "ours"
 CONTENT = "Just shipped a new AI feature! " * 7

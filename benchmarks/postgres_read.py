@@ -30,11 +30,11 @@ from benchmarks._timing import Table, exit_code
 from benchmarks.postgres_write import DURABLE
 from benchmarks.sql_read import CALLS, ROUNDS, check, growth, ranking, turn
 from benchmarks.sql_search import Search, load, search_table, searching, sizes
+from tests.servers.databases import PostgresServer
 
 from orbiter.memory.backends.postgres.store import PostgresMemoryStore
 from orbiter.memory.backends.sql.rows import COLUMNS
 from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.testing.servers import PostgresServer
 
 SMALL = 1_000
 SCAN = (

@@ -26,10 +26,10 @@ from benchmarks.sql_write import (
     single_table,
     together,
 )
+from tests.servers.databases import PostgresServer
 
 from orbiter.memory.backends.postgres.store import PostgresMemoryStore
 from orbiter.memory.backends.sql.rows import COLUMNS
-from orbiter.memory.testing.servers import PostgresServer
 
 WARM_UP = 50
 DURABLE = {"fsync": "on", "shared_buffers": "128MB"}

@@ -26,10 +26,10 @@ from tests.crash._faults import (  # noqa: E402 - found by the line above
     write_from_processes,
 )
 from tests.crash._postgres_load import Load  # noqa: E402
+from tests.servers.databases import PostgresServer  # noqa: E402
 from tests.stores.side_by_side import run as side_by_side  # noqa: E402
 
 from orbiter.memory import PostgresMemoryStore  # noqa: E402
-from orbiter.memory.testing.servers import PostgresServer  # noqa: E402
 
 Round = Callable[[int, random.Random], Awaitable[Figures]]
 

@@ -16,8 +16,7 @@ MODULES = (
     "backends.postgres", "backends.redis", "backends.vector", "episodic", "text.pii",
     "text.words", "recall", "context", "context.persona", "context.prompt_fence", "conversation",
     "conversation.tokens", "messages.costs", "messages", "summary", "summarizers", "embeddings",
-    "conversation.history", "text.ranking", "testing", "testing.servers",
-    "testing.redis_topologies",
+    "conversation.history", "text.ranking", "testing",
 )  # fmt: skip
 
 INTRO = """\

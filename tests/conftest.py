@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-
-from orbiter.memory.testing._processes import ServerProcess
+from tests.servers.processes import ServerProcess
 
 pytest_plugins = ["pytester"]
 

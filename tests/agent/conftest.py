@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 from tests.agent._served import SERVED, served
-from tests.stores.conftest import postgres_dsn
-
-from orbiter.memory import AgentMemory
-from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.testing import HashEmbeddings
-from orbiter.memory.testing.servers import (
+from tests.servers.databases import (
     PostgresServer,
     RedisServer,
     postgres_server,
     redis_server,
 )
+from tests.stores.conftest import postgres_dsn
+
+from orbiter.memory import AgentMemory
+from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.testing import HashEmbeddings
 
 __all__ = ["postgres_dsn", "postgres_server", "redis_server"]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.servers.databases import RedisServer
 
 from orbiter.memory import (
     AgentMemory,
@@ -18,7 +19,6 @@ from orbiter.memory import (
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import ItemNotFoundError, QueryError, StatusError, UnsupportedError
 from orbiter.memory.model.query import Query
-from orbiter.memory.testing.servers import RedisServer
 
 Open = Callable[..., AgentMemory]
 

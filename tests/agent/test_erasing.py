@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 from redis.asyncio import Redis
 from tests.agent.conftest import Open
+from tests.servers.databases import RedisServer
 from tests.stores.test_postgres_security import plain_role, run
 
 from orbiter.memory import AgentMemory, MemoryMetadata
@@ -19,7 +20,6 @@ from orbiter.memory.errors import EmptyFilterError, QueryError
 from orbiter.memory.model.activity_keys import activity_name
 from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.testing import HashEmbeddings
-from orbiter.memory.testing.servers import RedisServer
 
 CANARIES = ("gingerbreadtrombone", "Quittenmarmelade", "zeppelinwhisper", "activityharmonium")
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.agent.conftest import Open
+from tests.servers.databases import RedisServer
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.agent import Chat, ScopedMemory
@@ -15,7 +16,6 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.messages import validate
 from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, ToolMemory
 from orbiter.memory.summary import SummaryConfig
-from orbiter.memory.testing.servers import RedisServer
 from orbiter.memory.transfer import export_file, import_file
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)

@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from tests.servers.databases import PostgresServer, RedisServer
 
 from orbiter.memory import (
     AgentMemory,
@@ -24,7 +25,6 @@ from orbiter.memory import (
 from orbiter.memory.backends.registry import URL_VARIABLE, default_url
 from orbiter.memory.embeddings.local import LocalEmbeddings
 from orbiter.memory.errors import AccessError, QueryError, StorageError, UnsupportedError
-from orbiter.memory.testing.servers import PostgresServer, RedisServer
 
 Open = Callable[..., AgentMemory]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.servers.databases import postgres_server
 from typer.testing import CliRunner, Result
 
 from orbiter.memory.cli._root import NAME, app
-from orbiter.memory.testing.servers import postgres_server
 
 __all__ = ["postgres_server"]
 

@@ -3,8 +3,7 @@
 import re
 
 from tests.cli.conftest import Cli
-
-from orbiter.memory.testing.servers import PostgresServer
+from tests.servers.databases import PostgresServer
 
 
 def test_commands_work_on_postgres_and_hide_its_password(postgres_server: PostgresServer) -> None:

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
+from tests.servers.databases import PostgresServer, postgres_server, require_or_skip
 from tests.stores.conftest import postgres_dsn
-
-from orbiter.memory.testing.servers import PostgresServer, postgres_server, require_or_skip
 
 __all__ = ["mortal_server", "postgres_dsn", "postgres_server"]
 

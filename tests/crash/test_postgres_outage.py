@@ -10,6 +10,7 @@ import pytest
 from tests.crash._postgres_ask import ask, set_and_reload
 from tests.crash._postgres_load import Load, Verdict
 from tests.crash._proxy import Proxy
+from tests.servers.databases import PostgresServer
 from tests.timing import HANG, scaled, until
 
 from orbiter.memory import (
@@ -20,7 +21,6 @@ from orbiter.memory import (
     PostgresMemoryStore,
 )
 from orbiter.memory.errors import MemoryTimeoutError
-from orbiter.memory.testing.servers import PostgresServer
 
 
 @pytest.fixture

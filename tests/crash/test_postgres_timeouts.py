@@ -16,6 +16,7 @@ import asyncpg
 import pytest
 from tests.crash._postgres_ask import OTHERS, ask, has_sessions, set_and_reload
 from tests.crash._proxy import Proxy
+from tests.servers.databases import PostgresServer
 from tests.timing import HANG, scaled, until
 
 from orbiter.memory import (
@@ -26,7 +27,6 @@ from orbiter.memory import (
     VersionConflict,
 )
 from orbiter.memory.errors import MemoryTimeoutError, StorageError
-from orbiter.memory.testing.servers import PostgresServer
 
 
 @pytest.fixture

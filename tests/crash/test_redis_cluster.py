@@ -12,18 +12,18 @@ from redis.asyncio import Redis
 from redis.crc import key_slot
 from tests.crash._proxy import Proxy
 from tests.crash._redis_load import Load, new_agent, storm
-from tests.timing import HANG, scaled, until
-
-from orbiter.memory import MemoryConnectionError
-from orbiter.memory.episodic.manager import ShortTermMemoryManager
-from orbiter.memory.errors import AccessError
-from orbiter.memory.testing.redis_topologies import (
+from tests.servers.databases import RedisServer
+from tests.servers.redis_topologies import (
     RedisCluster,
     RedisSentinel,
     redis_cluster,
     redis_sentinel,
 )
-from orbiter.memory.testing.servers import RedisServer
+from tests.timing import HANG, scaled, until
+
+from orbiter.memory import MemoryConnectionError
+from orbiter.memory.episodic.manager import ShortTermMemoryManager
+from orbiter.memory.errors import AccessError
 
 __all__ = ["redis_cluster", "redis_sentinel"]
 

@@ -23,6 +23,8 @@ from tests.crash._redis_children import FORK, add_at
 from tests.crash._redis_load import connections, new_agent, storm
 from tests.crash._redis_tls import Strict
 from tests.episodic.conftest import RIGHTS
+from tests.servers.databases import RedisServer, redis_server
+from tests.servers.redis_topologies import TLSFront
 from tests.timing import HANG, scaled, until
 
 from orbiter.memory import MemoryConnectionError
@@ -33,8 +35,6 @@ from orbiter.memory.episodic.manager import (
     get_short_term_memory,
 )
 from orbiter.memory.errors import AccessError
-from orbiter.memory.testing.redis_topologies import TLSFront
-from orbiter.memory.testing.servers import RedisServer, redis_server
 
 __all__ = ["redis_server"]
 

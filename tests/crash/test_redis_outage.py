@@ -11,12 +11,12 @@ import pytest
 from redis.asyncio import Redis
 from tests.crash._proxy import Proxy
 from tests.crash._redis_load import Load, Verdict, new_agent
+from tests.servers.databases import RedisServer, redis_server, require_or_skip
 from tests.timing import HANG, scaled, until
 
 from orbiter.memory import MemoryConnectionError
 from orbiter.memory.episodic.manager import ShortTermMemoryManager
 from orbiter.memory.errors import AccessError, StorageError
-from orbiter.memory.testing.servers import RedisServer, redis_server, require_or_skip
 
 __all__ = ["redis_server"]
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from tests.dashboard._visitor import Visitor
 from tests.server.conftest import Client, Served, new_key
+from tests.servers.databases import RedisServer, redis_server
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.auth import KeyFile
@@ -11,7 +12,6 @@ from orbiter.memory.diagnostics import Check, check_contents, check_waiting
 from orbiter.memory.model.reports import StoreStats, Verification
 from orbiter.memory.server.dashboard.doctor_page import _waiting
 from orbiter.memory.server.dashboard.templating import render
-from orbiter.memory.testing.servers import RedisServer, redis_server
 
 __all__ = ["redis_server"]
 

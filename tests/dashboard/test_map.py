@@ -8,6 +8,12 @@ from html import unescape
 import numpy as np
 import pytest
 from tests.server.conftest import Client, Served, new_key
+from tests.servers.databases import (
+    PostgresServer,
+    RedisServer,
+    postgres_server,
+    redis_server,
+)
 
 from orbiter.memory import AgentMemory, MemoryItem
 from orbiter.memory.auth import KeyFile
@@ -16,12 +22,6 @@ from orbiter.memory.server.dashboard import map_page, map_points
 from orbiter.memory.server.dashboard.map_points import facet
 from orbiter.memory.server.dashboard.projection import directions_of_words, lay_out
 from orbiter.memory.testing import HashEmbeddings
-from orbiter.memory.testing.servers import (
-    PostgresServer,
-    RedisServer,
-    postgres_server,
-    redis_server,
-)
 
 __all__ = ["postgres_server", "redis_server"]
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 from docs.build_api import PAGE, page
-
-import orbiter.memory
-from orbiter.memory.testing.servers import (
+from tests.servers.databases import (
     PostgresServer,
     RedisServer,
     postgres_server,
     redis_server,
 )
+
+import orbiter.memory
 
 __all__ = ["postgres_server", "redis_server"]
 

@@ -9,14 +9,14 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 from tests._redis_commands import shared_commands
-
-from orbiter.memory.episodic.manager import ShortTermMemoryManager
-from orbiter.memory.testing.redis_topologies import (
+from tests.servers.databases import RedisServer, redis_server
+from tests.servers.redis_topologies import (
     TLSFront,
     redis_cluster,
     redis_sentinel,
 )
-from orbiter.memory.testing.servers import RedisServer, redis_server
+
+from orbiter.memory.episodic.manager import ShortTermMemoryManager
 
 __all__ = ["redis_cluster", "redis_sentinel", "redis_server"]
 

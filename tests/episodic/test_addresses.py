@@ -5,9 +5,9 @@ import sys
 from typing import Any
 
 import pytest
+from tests.servers.databases import RedisServer
 
 from orbiter.memory import RedisMemoryStore, ShortTermMemoryManager
-from orbiter.memory.testing.servers import RedisServer
 
 FORGETFUL = """
 import asyncio, sys

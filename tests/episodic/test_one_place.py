@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from redis.asyncio import Redis
+from tests.servers.databases import RedisServer
 from tests.timing import HANG
 
 from orbiter.memory import ShortTermMemoryManager
 from orbiter.memory.backends.redis import connection
 from orbiter.memory.errors import StorageError
-from orbiter.memory.testing.servers import RedisServer
 
 
 async def test_a_write_and_a_read_are_one_round_trip_each(

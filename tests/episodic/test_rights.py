@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from redis import Redis
 from tests.episodic.conftest import CLUSTER_RIGHTS, RIGHTS
+from tests.servers.databases import RedisServer
+from tests.servers.redis_topologies import RedisCluster
 
 from orbiter.memory import HumanMemory, MemoryMetadata, RedisMemoryStore, ShortTermMemoryManager
 from orbiter.memory.errors import AccessError
-from orbiter.memory.testing.redis_topologies import RedisCluster
-from orbiter.memory.testing.servers import RedisServer
 
 ANN = MemoryMetadata(user_id="ann")
 

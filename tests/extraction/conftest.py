@@ -17,12 +17,12 @@ from tests.agent.conftest import any_local_url as any_url  # a queue is worked o
 from tests.agent.conftest import local_url as url
 from tests.extraction._server import ChatServer
 from tests.listening import listening
+from tests.servers.databases import postgres_server, redis_server
 from tests.stores.conftest import postgres_dsn
 from tests.stores.postgres_recall import role_dsn
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.testing.servers import postgres_server, redis_server
 
 __all__ = [
     "alice",

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+from tests.servers.databases import PostgresServer, postgres_server
 
 from orbiter.memory import PostgresMemoryStore, SQLiteMemoryStore
 from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.recall import _warnings
 from orbiter.memory.testing import HashEmbeddings
-from orbiter.memory.testing.servers import PostgresServer, postgres_server
 
 __all__ = ["postgres_dsn", "postgres_server"]
 

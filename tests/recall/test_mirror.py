@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.servers.databases import RedisServer, redis_server
 from tests.timing import scaled, until
 
 from orbiter.memory import HumanMemory, MemoryItem, MemoryMetadata, MemoryStatus, RedisMemoryStore
@@ -13,7 +14,6 @@ from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.items import new_id
 from orbiter.memory.recall import InMemoryIndex, RecallResult, _in_memory_index
 from orbiter.memory.testing import HashEmbeddings
-from orbiter.memory.testing.servers import RedisServer, redis_server
 
 __all__ = ["redis_server"]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from redis.asyncio import Redis
+from tests.servers.databases import RedisServer, redis_server
 from tests.timing import until
 
 import orbiter.memory
@@ -20,7 +21,6 @@ from orbiter.memory import (
     ShortTermMemoryManager,
     get_short_term_memory,
 )
-from orbiter.memory.testing.servers import RedisServer, redis_server
 
 __all__ = ["redis_server"]
 

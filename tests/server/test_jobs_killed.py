@@ -11,11 +11,11 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.servers.databases import postgres_server
 from tests.stores.conftest import postgres_dsn
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.client import RemoteMemory
-from orbiter.memory.testing.servers import postgres_server
 
 __all__ = ["postgres_dsn", "postgres_server"]
 

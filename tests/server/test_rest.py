@@ -9,15 +9,15 @@ from urllib.parse import quote, urlencode
 import httpx
 import pytest
 from tests.server.conftest import Client, Served, new_key, new_user
-
-from orbiter.memory.agent import AgentMemory, ScopedMemory
-from orbiter.memory.auth import KeyFile
-from orbiter.memory.testing.servers import (
+from tests.servers.databases import (
     PostgresServer,
     RedisServer,
     postgres_server,
     redis_server,
 )
+
+from orbiter.memory.agent import AgentMemory, ScopedMemory
+from orbiter.memory.auth import KeyFile
 from orbiter.memory.wire import OPERATIONS, REST_ONLY, Operation
 
 __all__ = ["postgres_server", "redis_server"]

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-
-from orbiter.memory.testing.servers import PostgresServer, postgres_server
+from tests.servers.databases import PostgresServer, postgres_server
 
 __all__ = ["postgres_dsn", "postgres_server"]
 

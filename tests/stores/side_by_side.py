@@ -16,6 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
+from tests.servers.databases import PostgresServer
+
 from orbiter.memory import (
     AIMemory,
     HumanMemory,
@@ -31,7 +33,6 @@ from orbiter.memory.backends.postgres import dialect as postgres_dialect
 from orbiter.memory.backends.sql import operations
 from orbiter.memory.backends.sqlite import trigram_index
 from orbiter.memory.model import ItemVersion, dump_item
-from orbiter.memory.testing.servers import PostgresServer
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
 IDS = [f"i{number}" for number in range(30)]

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.servers.databases import redis_server
 
 from orbiter.memory.backends.postgres.store import PostgresMemoryStore
 from orbiter.memory.backends.redis.store import RedisMemoryStore
@@ -21,7 +22,6 @@ from orbiter.memory.model.items import (
 from orbiter.memory.model.protocols import ConversationIndex
 from orbiter.memory.model.reports import ConversationInfo
 from orbiter.memory.testing.contracts.base_contract import HOSTILE_IDS, START
-from orbiter.memory.testing.servers import redis_server
 
 __all__ = ["redis_server"]
 

@@ -7,6 +7,12 @@ from typing import Any
 import asyncpg
 import pytest
 import redis.asyncio as redis
+from tests.servers.databases import (
+    PostgresServer,
+    RedisServer,
+    postgres_server,
+    redis_server,
+)
 
 from orbiter.memory.agent.chat_history import nothing_else
 from orbiter.memory.backends.postgres.store import PostgresMemoryStore
@@ -16,12 +22,6 @@ from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
 from orbiter.memory.model.items import HumanMemory, MemoryMetadata, MemoryStatus, new_id
 from orbiter.memory.model.query import Cursor, Query
 from orbiter.memory.testing.contracts.base_contract import START
-from orbiter.memory.testing.servers import (
-    PostgresServer,
-    RedisServer,
-    postgres_server,
-    redis_server,
-)
 
 __all__ = ["postgres_server", "redis_server"]
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 from redis.asyncio import Redis
+from tests.servers.databases import RedisServer, redis_server
 from tests.stores.test_postgres_security import plain_role, run
 
 from orbiter.memory import (
@@ -35,7 +36,6 @@ from orbiter.memory.model.query import Query
 from orbiter.memory.model.reports import Erasure
 from orbiter.memory.recall._features import terms_of
 from orbiter.memory.testing import HashEmbeddings
-from orbiter.memory.testing.servers import RedisServer, redis_server
 from orbiter.memory.text.text_caches import clear_all
 
 __all__ = ["redis_server"]

@@ -15,6 +15,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from tests.servers.databases import RedisServer, redis_server
 from tests.stores.postgres_recall import role_dsn
 from tests.timing import until
 
@@ -37,7 +38,6 @@ from orbiter.memory.model.items import new_id
 from orbiter.memory.model.query import Query
 from orbiter.memory.recall import InMemoryIndex
 from orbiter.memory.testing import HashEmbeddings
-from orbiter.memory.testing.servers import RedisServer, redis_server
 
 __all__ = ["redis_server", "role_dsn"]
 

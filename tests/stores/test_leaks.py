@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.servers.databases import redis_server
 
 from orbiter.memory.backends.postgres.store import PostgresMemoryStore
 from orbiter.memory.backends.redis.store import RedisMemoryStore
@@ -12,7 +13,6 @@ from orbiter.memory.backends.vector.store import VectorMemoryStore
 from orbiter.memory.model.items import new_id
 from orbiter.memory.short_term import ShortTermMemory
 from orbiter.memory.testing import Capabilities, HashEmbeddings, hostile_pairs_leak_nothing
-from orbiter.memory.testing.servers import redis_server
 
 __all__ = ["redis_server"]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.servers.databases import PostgresServer, RedisServer, redis_server
 from tests.stores.test_past import now
 from tests.timing import scaled
 
@@ -26,7 +27,6 @@ from orbiter.memory.episodic.manager import ShortTermMemoryManager
 from orbiter.memory.errors import InvalidItemError, QueryError, StorageError
 from orbiter.memory.model.activity_keys import activity_name
 from orbiter.memory.model.records import MOST_VERSIONS, PastVersion, Record
-from orbiter.memory.testing.servers import PostgresServer, RedisServer, redis_server
 from orbiter.memory.transfer import export_records, import_records, migrate
 
 __all__ = ["redis_server"]

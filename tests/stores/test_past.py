@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.servers.databases import PostgresServer
 from tests.timing import scaled, until
 
 from orbiter.memory import (
@@ -19,7 +20,6 @@ from orbiter.memory import (
 from orbiter.memory.backends.sql.dialect import Statement, Steps
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.copying import copy_item
-from orbiter.memory.testing.servers import PostgresServer
 
 Store = SQLiteMemoryStore | PostgresMemoryStore
 HISTORIES, STEPS, IDS = 60, 12, 4

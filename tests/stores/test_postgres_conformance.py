@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from tests.servers.databases import PostgresServer
 
 from orbiter.memory import MemoryStore, PostgresMemoryStore
 from orbiter.memory.testing import Capabilities, Recipe, StoreConformance
-from orbiter.memory.testing.servers import PostgresServer
 
 asyncpg = importlib.import_module("asyncpg")  # it ships no types, so mypy refuses the statement
 

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
+from tests.servers.databases import PostgresServer
 
 from orbiter.memory import HumanMemory, MemoryItem, MemoryMetadata, PostgresMemoryStore
 from orbiter.memory.errors import AccessError, NotInitializedError, StorageError
-from orbiter.memory.testing.servers import PostgresServer
 
 TABLES = ("memory_items", "memory_versions", "memory_folded")
 

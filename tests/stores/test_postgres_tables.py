@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
+from tests.servers.databases import PostgresServer
 from tests.timing import HANG
 
 from orbiter.memory import HumanMemory, MemoryItem, MemoryMetadata, PostgresMemoryStore
 from orbiter.memory.backends.sql.dialect import Statement
 from orbiter.memory.errors import StorageError
 from orbiter.memory.model.query import Query
-from orbiter.memory.testing.servers import PostgresServer
 
 
 async def run(dsn: str, *script: str) -> list[tuple[Any, ...]]:

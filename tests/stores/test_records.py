@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.servers.databases import PostgresServer, RedisServer, redis_server
 from tests.stores.test_past import now
 from tests.stores.test_postgres_security import plain_role
 from tests.transfer._moving import SQLStore, everything, fill, lines
@@ -20,7 +21,6 @@ from orbiter.memory import (
 )
 from orbiter.memory.errors import AccessError, InvalidItemError, QueryError
 from orbiter.memory.model.records import Record
-from orbiter.memory.testing.servers import PostgresServer, RedisServer, redis_server
 from orbiter.memory.transfer import migrate
 
 __all__ = ["redis_server"]

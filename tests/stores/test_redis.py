@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 from redis.crc import key_slot
+from tests.servers.databases import RedisServer, redis_server
 from tests.timing import until
 
 from orbiter.memory import (
@@ -18,7 +19,6 @@ from orbiter.memory import (
 )
 from orbiter.memory.backends.redis.store import MAX_BATCH, RedisMemoryStore
 from orbiter.memory.model.items import new_id
-from orbiter.memory.testing.servers import RedisServer, redis_server
 
 __all__ = ["redis_server"]
 

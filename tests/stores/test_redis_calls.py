@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 from tests.crash._proxy import Proxy
+from tests.servers.databases import RedisServer, redis_server, require_or_skip
 from tests.stores.test_redis import ANN, BOB, client, said, store
 from tests.timing import HANG, scaled, until
 
@@ -16,7 +17,6 @@ from orbiter.memory import MemoryConnectionError, MemoryMetadata, VersionConflic
 from orbiter.memory.backends.redis.store import RedisMemoryStore
 from orbiter.memory.errors import AccessError, StorageError
 from orbiter.memory.model.items import new_id
-from orbiter.memory.testing.servers import RedisServer, redis_server, require_or_skip
 
 __all__ = ["client", "redis_server", "store"]
 

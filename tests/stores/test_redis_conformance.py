@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from tests._redis_commands import shared_commands
+from tests.servers.databases import RedisServer, redis_server
+from tests.servers.redis_topologies import RedisCluster, redis_cluster
 
 from orbiter.memory import MemoryStore
 from orbiter.memory.backends.redis.store import RedisMemoryStore
 from orbiter.memory.model.items import new_id
 from orbiter.memory.testing import Capabilities, Recipe, StoreConformance
-from orbiter.memory.testing.redis_topologies import RedisCluster, redis_cluster
-from orbiter.memory.testing.servers import RedisServer, redis_server
 
 __all__ = ["redis_cluster", "redis_server"]
 

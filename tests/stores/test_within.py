@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.servers.databases import PostgresServer, RedisServer, redis_server
 
 from orbiter.memory import (
     HumanMemory,
@@ -15,7 +16,6 @@ from orbiter.memory import (
     SQLiteMemoryStore,
 )
 from orbiter.memory.errors import AccessError
-from orbiter.memory.testing.servers import PostgresServer, RedisServer, redis_server
 
 __all__ = ["redis_server"]
 

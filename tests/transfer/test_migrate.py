@@ -10,6 +10,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.servers.databases import (
+    PostgresServer,
+    RedisServer,
+    postgres_server,
+    redis_server,
+)
 from tests.transfer._moving import everything, fill, lines
 
 from orbiter.memory import (
@@ -20,12 +26,6 @@ from orbiter.memory import (
     SQLiteMemoryStore,
 )
 from orbiter.memory.errors import QueryError, StorageError
-from orbiter.memory.testing.servers import (
-    PostgresServer,
-    RedisServer,
-    postgres_server,
-    redis_server,
-)
 from orbiter.memory.transfer._migrate import migrate
 
 __all__ = ["postgres_server", "redis_server"]

@@ -2,7 +2,7 @@
 
 ```python
 # conftest.py
-from orbiter.memory.testing.servers import postgres_server, redis_server
+from tests.servers.databases import postgres_server, redis_server
 ```
 
 Only servers started here are ever stopped; one named in `ORBITER_TEST_POSTGRES_DSN` or
@@ -25,8 +25,7 @@ from typing import ClassVar, Literal, NoReturn, Self
 from urllib.parse import quote, unquote, urlsplit
 
 import pytest
-
-from orbiter.memory.testing._processes import (
+from tests.servers.processes import (
     ServerProcess,
     answers,
     everyone_may_enter,

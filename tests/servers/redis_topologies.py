@@ -2,7 +2,7 @@
 
 ```python
 # conftest.py
-from orbiter.memory.testing.redis_topologies import redis_cluster, redis_sentinel, redis_tls
+from tests.servers.redis_topologies import redis_cluster, redis_sentinel, redis_tls
 ```
 
 Every server is a `RedisServer` of our own on loopback and ends with this process. A test may break
@@ -22,10 +22,9 @@ from typing import Any, ClassVar, Self, TypeVar
 from urllib.parse import urlsplit
 
 import pytest
-
-from orbiter.memory.testing import _processes
-from orbiter.memory.testing._processes import imported, wait_until
-from orbiter.memory.testing.servers import RedisServer, require_or_skip
+from tests.servers import processes
+from tests.servers.databases import RedisServer, require_or_skip
+from tests.servers.processes import imported, wait_until
 
 __all__ = [
     "RedisCluster",
@@ -106,7 +105,7 @@ class RedisCluster(_Topology):
             servers: list[RedisServer] = []
             for index in range(nodes):
                 # The usual bus port, 10,000 above, may be one that the system lent to a client.
-                bus = _processes.free_port()
+                bus = processes.free_port()
                 node = RedisServer.start(settings={"cluster-port": str(bus), **merged})
                 servers.append(undo.enter_context(node))
                 # Epochs that differ from the start spare the nodes a round of conflicts.
@@ -309,7 +308,7 @@ class TLSFront:
         if wants_certificate:
             authority.configure_trust(context)
             context.verify_mode = ssl.CERT_REQUIRED
-        front = cls(server, folder=_processes.private_folder(), context=context)
+        front = cls(server, folder=processes.private_folder(), context=context)
         authority.cert_pem.write_to_path(front.ca_file)
         client = authority.issue_cert("client.example")
         client.private_key_and_cert_chain_pem.write_to_path(front.client_file)
@@ -328,7 +327,7 @@ class TLSFront:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._end.set)
             self._thread.join()
-            _processes.remove_folder(self._folder)
+            processes.remove_folder(self._folder)
 
     def __enter__(self) -> Self:
         return self

