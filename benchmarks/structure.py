@@ -212,7 +212,7 @@ def figures(source: Path = ROOT / "src") -> list[Figure]:
         (f"files over {LONGEST} lines", house.long_files(), 0),
         (f"files under {SMALL} lines beside their only importer", house.lonely_files(), 15),
         ("imports of another package's private module", house.private_imports(), 0),
-        ("layers to learn", layers(), 13),
+        ("layers to learn", layers(), 12),
         ("public names of the package", house.public_names(), 45),
         ("files whose name another has, too", house.shared_names(), 60),
     )

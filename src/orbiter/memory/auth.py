@@ -23,11 +23,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, get_args
 
-from orbiter.memory.agent.inputs import RESERVED, require_text
 from orbiter.memory.backends.urls import identity, shown
 from orbiter.memory.errors import ItemNotFoundError, QueryError, StorageError
-from orbiter.memory.model.items import MemoryMetadata
-from orbiter.memory.model.query import SCOPE_FIELDS
+from orbiter.memory.model.items import RESERVED, MemoryMetadata
+from orbiter.memory.model.query import SCOPE_FIELDS, require_text
 
 __all__ = ["LOCAL", "Key", "KeyFile", "Principal", "Role", "key_file_for"]
 

@@ -9,13 +9,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
-from orbiter.memory.agent.inputs import require_text
 from orbiter.memory.agent.runtime import Core, Store
 from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.model.audit import AuditEntry, AuditVerification, silently
 from orbiter.memory.model.items import MemoryMetadata
-from orbiter.memory.model.query import SCOPE_FIELDS
+from orbiter.memory.model.query import SCOPE_FIELDS, require_text
 from orbiter.memory.tasks.progress import Progress, track
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from orbiter.memory.agent.chat_history import nothing_else
-from orbiter.memory.agent.inputs import require_text
 from orbiter.memory.agent.runtime import Store
 from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.model.facts import (
@@ -20,7 +19,7 @@ from orbiter.memory.model.facts import (
     holding,
 )
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.model.query import Query, check_instant
+from orbiter.memory.model.query import Query, check_instant, require_text
 
 if TYPE_CHECKING:
     from orbiter.memory.agent.chat_service import ScopeSession

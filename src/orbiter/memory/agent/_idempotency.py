@@ -6,10 +6,11 @@ it named was forgotten. So the store decides in one step, and of two who race on
 
 from collections.abc import Sequence
 
-from orbiter.memory.agent.inputs import belongs, derived_id, require_text
+from orbiter.memory.agent.inputs import belongs, derived_id
 from orbiter.memory.agent.runtime import Store, keeps_versions
 from orbiter.memory.errors import AccessError, QueryError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.query import require_text
 
 __all__ = ["insert_many", "insert_one"]
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from orbiter.memory.agent.chat_service import Chats, ScopeSession
 from orbiter.memory.agent.events import EventStream
-from orbiter.memory.agent.inputs import RESERVED, require_text
 from orbiter.memory.agent.runtime import Core
 from orbiter.memory.agent.scope import ScopedMemory, session_of
 from orbiter.memory.agent.telemetry import traced
@@ -25,7 +24,7 @@ from orbiter.memory.backends.registry import (
 from orbiter.memory.backends.urls import shown
 from orbiter.memory.deprecation import warn
 from orbiter.memory.errors import QueryError, UnsupportedError
-from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.items import RESERVED, MemoryMetadata
 from orbiter.memory.model.protocols import (
     AgentStore,
     BackupStore,
@@ -35,7 +34,7 @@ from orbiter.memory.model.protocols import (
     Summarizer,
     VectorStore,
 )
-from orbiter.memory.model.query import SCOPE_FIELDS
+from orbiter.memory.model.query import SCOPE_FIELDS, require_text
 from orbiter.memory.model.reports import StoreStats, Verification
 from orbiter.memory.tasks.progress import Progress, advance, track
 

@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from orbiter.memory.agent.inputs import derived_id, require_text
+from orbiter.memory.agent.inputs import derived_id
 from orbiter.memory.agent.runtime import Store
 from orbiter.memory.errors import QueryError
 from orbiter.memory.messages import OpenCalls
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus, new_id, role_of
-from orbiter.memory.model.query import SCOPE_FIELDS
+from orbiter.memory.model.query import SCOPE_FIELDS, require_text
 
 __all__ = [
     "find_calls",

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from orbiter.memory.agent._updates import pages
 from orbiter.memory.agent.extraction_jobs import NOT_OURS
-from orbiter.memory.agent.inputs import RESERVED
 from orbiter.memory.agent.runtime import Store, keeps_versions
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.model.items import (
+    RESERVED,
     MemoryItem,
     MemoryMetadata,
     MemoryStatus,

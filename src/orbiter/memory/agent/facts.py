@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from orbiter.memory.agent._facts_view import FactsView
 from orbiter.memory.agent._updates import change
-from orbiter.memory.agent.inputs import belongs, derived_id, labels, require_text
+from orbiter.memory.agent.inputs import belongs, derived_id, labels
 from orbiter.memory.agent.runtime import Store, find, keeps_versions
 from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.errors import (
@@ -44,7 +44,7 @@ from orbiter.memory.model.facts import (
 )
 from orbiter.memory.model.facts.spans import NO_END
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.model.query import SCOPE_FIELDS, check_instant
+from orbiter.memory.model.query import SCOPE_FIELDS, check_instant, require_text
 from orbiter.memory.model.trust import (
     SOURCE_KINDS,
     lowest_source,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from orbiter.memory.errors import AccessError, MessageError, QueryError
 from orbiter.memory.model.copying import copy_item
-from orbiter.memory.model.items import HumanMemory, MemoryItem, MemoryMetadata, role_of
-from orbiter.memory.model.query import SCOPE_FIELDS, check_instant
+from orbiter.memory.model.items import RESERVED, HumanMemory, MemoryItem, MemoryMetadata, role_of
+from orbiter.memory.model.query import SCOPE_FIELDS, check_instant, require_text
 from orbiter.memory.model.trust import read_source, with_trust
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EDITED",
-    "RESERVED",
     "Given",
     "as_message",
     "belongs",
@@ -36,7 +35,6 @@ __all__ = [
     "read",
     "read_end",
     "read_messages",
-    "require_text",
     "within",
 ]
 
@@ -52,10 +50,6 @@ class Dumpable(Protocol):
 Given = str | MemoryItem | Mapping[str, object] | Dumpable
 """What can be remembered: a text, an item, or a provider's message, as a dict or an object."""
 
-RESERVED = "~"
-"""How ids begin that are derived from names: no handle takes such an id from outside, or anybody
-who knows the names could take it before its owner does."""
-
 EDITED = "edited"
 """The key in `metadata.extra` that says that the text is not its source's any more."""
 
@@ -63,13 +57,6 @@ _WHICH = re.compile(r"^message (\d+)")
 """How it is told which message cannot be read."""
 
 _ROLES = ("user", "human", "assistant", "ai", "system", "tool")
-
-
-def require_text(name: str, value: object) -> str:
-    """Return *value* if it is a string that is not empty, else raise `QueryError`."""
-    if not isinstance(value, str) or not value:
-        raise QueryError(f"`{name}` must be a string, not {value!r}")
-    return value
 
 
 def check_text(text: object) -> None:

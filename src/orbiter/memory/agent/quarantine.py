@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from orbiter.memory.agent._updates import versions
 from orbiter.memory.agent.extraction_jobs import NO_JOB
-from orbiter.memory.agent.inputs import EDITED, RESERVED
+from orbiter.memory.agent.inputs import EDITED
 from orbiter.memory.agent.results import ForgetResult
 from orbiter.memory.agent.runtime import versioned
 from orbiter.memory.errors import QueryError, VersionConflict
 from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.filters import Condition, Where, parse_where
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.items import RESERVED, MemoryItem, MemoryMetadata
 from orbiter.memory.model.query import Query, check_instant
 from orbiter.memory.model.reports import ItemVersion
 from orbiter.memory.model.trust import SOURCE_KINDS, from_source, read_source, source_of

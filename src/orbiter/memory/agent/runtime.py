@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeGuard
 
 from orbiter.memory.agent.events import Events
-from orbiter.memory.agent.inputs import RESERVED, belongs
+from orbiter.memory.agent.inputs import belongs
 from orbiter.memory.errors import (
     AccessError,
     ItemNotFoundError,
@@ -15,7 +15,7 @@ from orbiter.memory.errors import (
     StorageError,
     UnsupportedError,
 )
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.items import RESERVED, MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import (
     AgentStore,
     Embeddings,

@@ -13,14 +13,13 @@ from functools import wraps
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from orbiter.memory.agent.inputs import RESERVED
 from orbiter.memory.agent.results import Page
 from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.backends.arguments import is_item_id
 from orbiter.memory.client._read_response import UNREADABLE, Answer
 from orbiter.memory.client._transport import HTTPTransport, Request
 from orbiter.memory.errors import ItemNotFoundError, MemoryConnectionError, QueryError
-from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.items import RESERVED, MemoryItem
 from orbiter.memory.wire import Operation, Target, load_error, operations_of, write_call
 
 __all__ = ["Caller", "called_by"]

@@ -30,6 +30,7 @@ from orbiter.memory.model.validation import Json, check_json, check_name, check_
 __all__ = [
     "MAX_JSON",
     "MAX_NATIVE",
+    "RESERVED",
     "AIMemory",
     "HumanMemory",
     "MemoryItem",
@@ -44,6 +45,9 @@ __all__ = [
     "role_of",
 ]
 
+RESERVED = "~"
+"""How ids begin that are derived from names: no handle takes such an id from outside, or anybody
+who knows the names could take it before its owner does."""
 
 _lock = Lock()
 _last_ms = 0

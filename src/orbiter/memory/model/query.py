@@ -24,6 +24,7 @@ __all__ = [
     "check_instant",
     "check_order",
     "check_size",
+    "require_text",
 ]
 
 ScopeField = Literal["user_id", "session_id", "task_id", "agent_id"]
@@ -44,6 +45,13 @@ def check_size(name: str, value: int) -> int:
         raise QueryError(f"`{name}` must be a whole number, not {value!r}")
     if value < 0:
         raise QueryError(f"`{name}` must be 0 or more, not {value}")
+    return value
+
+
+def require_text(name: str, value: object) -> str:
+    """Return *value* if it is a string that is not empty, else raise `QueryError`."""
+    if not isinstance(value, str) or not value:
+        raise QueryError(f"`{name}` must be a string, not {value!r}")
     return value
 
 

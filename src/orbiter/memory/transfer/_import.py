@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from orbiter.memory.agent import AgentMemory, ScopedMemory
-from orbiter.memory.agent.inputs import require_text
 from orbiter.memory.agent.runtime import Core, Store, keeps_versions
 from orbiter.memory.agent.scope import session_of
 from orbiter.memory.errors import QueryError, UnsupportedError, VersionConflict
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
-from orbiter.memory.model.query import Query
+from orbiter.memory.model.query import Query, require_text
 from orbiter.memory.transfer.formats.registry import NATIVE
 from orbiter.memory.transfer.io.file_limits import Limits
 from orbiter.memory.transfer.io.file_thread import FileThread

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from orbiter.memory.agent.extraction_jobs import cursor_id, is_job
-from orbiter.memory.agent.inputs import RESERVED, derived_id
+from orbiter.memory.agent.inputs import derived_id
 from orbiter.memory.agent.summaries import _summary_id
 from orbiter.memory.model.audit import silently
 from orbiter.memory.model.facts import FactMemory
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.items import RESERVED, MemoryItem, MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.model.records import PastVersion, Record
 from orbiter.memory.transfer.native import MovableStore

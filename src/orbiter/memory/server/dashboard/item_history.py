@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.agent.inputs import RESERVED
-from orbiter.memory.model.items import AIMemory, MemoryItem, ToolMemory
+from orbiter.memory.model.items import RESERVED, AIMemory, MemoryItem, ToolMemory
 from orbiter.memory.model.reports import ItemVersion
 from orbiter.memory.model.trust import source_of, trust_of
 from orbiter.memory.text.word_diff import Piece, word_diff
