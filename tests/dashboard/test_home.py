@@ -65,7 +65,7 @@ async def test_a_search_tells_scores_and_why_and_keeps_its_address(
 
     assert _texts(page)[0] == "Mia is allergic to peanuts"
     assert 'class="score"' in page
-    assert "holds peanuts (1 of 1)" in page
+    assert "contains &#34;peanuts&#34; (1 of 1 word)" in page
     assert 'value="peanuts"' in page
     assert typed.headers["HX-Replace-Url"] == "/?q=peanuts&user_id=ann"
     assert _texts(typed.text)[0] == "Mia is allergic to peanuts"

@@ -222,7 +222,7 @@ async def test_why_it_ranks_tells_its_place_or_why_it_is_left_out(
     out = (await visitor.http.get("/ui/memory/why", params={"id": draft.id, "q": "peanuts"})).text
 
     assert "Number 1 of" in found
-    assert "holds allergic, peanuts (2 of 2)" in found
+    assert "contains &#34;allergic&#34;, &#34;peanuts&#34; (2 of 2 words)" in found
     assert "<rect" in found
     assert f"/memory?id={near.id}" in found  # related, of the same user
     assert "Bob is allergic" not in found

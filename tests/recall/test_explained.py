@@ -34,15 +34,15 @@ def _why(*parts: tuple[str, float, str]) -> Explanation:
 def test_why_reads_as_the_strongest_reasons_for_an_item() -> None:
     why = _why(
         ("question", -3.0, "is a question itself"),
-        ("meaning", 1.5, "means nearly that (0.58)"),
-        ("words", 1.0, "holds hiking (1 of 2)"),
+        ("meaning", 1.5, "similar meaning (0.58)"),
+        ("words", 1.0, 'contains "hiking" (1 of 2 words)'),
         ("length", 0.9, "its length, 6 words, counts for it"),
         ("date", 0.01, "said on 3 May 2024, near the time asked about"),
     )
 
     assert f"{why}" == str(why)
-    assert str(why) == "means nearly that (0.58); holds hiking (1 of 2)"
-    assert f"{why:.9}" == "means nea"
+    assert str(why) == 'similar meaning (0.58); contains "hiking" (1 of 2 words)'
+    assert f"{why:.9}" == "similar m"
 
 
 def test_why_tells_each_kind_of_reason_once() -> None:
@@ -50,27 +50,27 @@ def test_why_tells_each_kind_of_reason_once() -> None:
         (
             "neighbour_detail",
             2.0,
-            "with what was said around it, every word of the question is met",
+            "with the surrounding messages, every word of the question is matched",
         ),
-        ("words", 1.8, "holds tea (1 of 1)"),
-        ("prev_turn", 1.7, "with what was said just before, it holds tea (1 of 1)"),
-        ("meaning", 1.0, "means nearly that (0.58)"),
+        ("words", 1.8, 'contains "tea" (1 of 1 word)'),
+        ("prev_turn", 1.7, 'with the message before it, contains "tea" (1 of 1 word)'),
+        ("meaning", 1.0, "similar meaning (0.58)"),
     )
 
-    assert str(why) == "means nearly that (0.58); holds tea (1 of 1)"
+    assert str(why) == 'similar meaning (0.58); contains "tea" (1 of 1 word)'
 
 
 def test_why_is_short_and_never_empty() -> None:
     long = _why(("words", 1.0, "holds " + "x" * 300), ("when", 0.9, "says when"))
 
     assert len(str(long)) == 100
-    assert str(Explanation()) == "little speaks for it"
+    assert str(Explanation()) == "not relevant enough"
     assert str(_why(("length", 1.0, "its length, 6 words, counts for it"))) == str(Explanation())
-    assert str(_why(("meaning", -1.0, "means something else (0.01)"))) == "little speaks for it"
+    assert str(_why(("meaning", -1.0, "unrelated meaning (0.01)"))) == "not relevant enough"
 
 
 def test_why_is_a_tuple_of_reasons_all_the_same() -> None:
-    reason = Reason("words", 1.0, "holds tea (1 of 1)")
+    reason = Reason("words", 1.0, 'contains "tea" (1 of 1 word)')
     hit = Hit(turn("a", "tea"), 1.0, (reason,))  # type: ignore[arg-type]  # one made by hand
 
     assert hit.why == (reason,)
@@ -168,13 +168,13 @@ async def test_an_answer_can_be_read_in_a_terminal() -> None:
     assert re.fullmatch(
         r"\d\.\d\d  \[user, 1 Jun 2024\] the door�\[31m code �4711 👩\u200d🔬", first
     )
-    assert second.startswith("    holds code, door (2 of 2)")
+    assert second.startswith('    contains "code", "door" (2 of 2 words)')
     head, hit, left, *others = str(explained).split("\n\n")
-    assert re.search(r"^    \+\d\.\d\d  holds code, door", hit, re.MULTILINE)
+    assert re.search(r"^    \+\d\.\d\d  contains \"code\", \"door\"", hit, re.MULTILINE)
     assert left == "left out, 2 next best:"
     assert [re.split("\n    |:", one)[1] for one in others] == [
-        "others were better",
-        "too little speaks for it",
+        "others rank higher",
+        "not relevant enough",
     ]
     assert str(nothing) == "nothing found, mode hybrid: looks for zebra"
 
@@ -210,10 +210,10 @@ async def test_a_plain_memory_is_found_by_what_it_means(
 
     assert [hit.item.content for hit in outdoors] == ["I love hiking in the mountains"]
     assert outdoors[0].score > 1
-    assert re.fullmatch(r"means nearly that \(0\.\d\d\)", str(outdoors[0].why))
+    assert re.fullmatch(r"similar meaning \(0\.\d\d\)", str(outdoors[0].why))
     assert [hit.item.content for hit in eva] == ["My sister Eva lives in Oslo"]
     assert re.fullmatch(
-        r"holds eva, live \(2 of 2\); means nearly that \(0\.\d\d\)", f"{eva[0].why}"
+        r"contains \"eva\", \"live\" \(2 of 2 words\); similar meaning \(0\.\d\d\)", f"{eva[0].why}"
     )
     told = " ".join(reason.text for hit in (*outdoors, *eva) for reason in hit.why)
     assert "said" not in told
@@ -232,7 +232,7 @@ async def test_a_plain_memory_is_worth_what_the_user_says_in_a_chat(opened: Open
         found = await recall(store, "door code", scope=ANN)
 
     assert found[0].item.id == "note"
-    assert "was remembered for itself" in {reason.text for reason in found[0].why}
+    assert "saved as a note" in {reason.text for reason in found[0].why}
 
 
 def test_notes_of_a_session_are_no_session() -> None:

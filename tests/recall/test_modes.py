@@ -91,7 +91,7 @@ async def test_meaning_is_the_nearest_vectors_and_their_cosines(opened: Opening)
         (reason,) = hit.why
         assert (reason.part, reason.points) == ("meaning", hit.score)
         assert f"({hit.score:.2f})" in reason.text
-    assert found[0].why[0].text.startswith("means nearly that")
+    assert found[0].why[0].text.startswith("similar meaning")
 
 
 class Slow(HashEmbeddings):

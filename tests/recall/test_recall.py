@@ -72,7 +72,7 @@ async def test_what_was_added_just_now_is_found(
 
         assert found[0].item.id == "new"
         if model is not None:
-            assert any(re.match(r"means nearly that \(0\.\d\d\)", r.text) for r in found[0].why)
+            assert any(re.match(r"similar meaning \(0\.\d\d\)", r.text) for r in found[0].why)
 
 
 @MODELS
@@ -323,7 +323,7 @@ async def test_reasons_show_words_as_they_were_asked(opened: Opening) -> None:
         found = await recall(store, "celebrating at the houses of others", scope=ANN)
 
         told = " ".join(reason.text for hit in found for reason in hit.why)
-        assert "holds celebrating, houses (2 of " in told
+        assert 'contains "celebrating", "houses" (2 of ' in told
 
 
 async def test_a_long_item_is_shown_by_its_beginning() -> None:

@@ -64,7 +64,7 @@ async def test_the_question_that_was_just_stored_is_not_its_own_answer(
             assert not {"grey", "umbrella"} & set(_ids(found))
         told = {reason.part: reason for hit in found[1:] for reason in hit.why}
         assert told["echo"].points == -3.0
-        assert told["echo"].text == "asks the same, and so is no answer"
+        assert told["echo"].text == "asks the same, so it is not an answer"
 
 
 @MODELS
@@ -116,7 +116,7 @@ async def test_what_has_no_session_has_no_neighbours(
             assert len(parts) == len(set(parts))
             assert not {"prev_turn", "neighbours", "session", "neighbour_meaning"} & set(parts)
             assert sum(r.points for r in hit.why) == pytest.approx(hit.score, abs=1e-9)
-        assert "holds flat (1 of 1)" in {reason.text for reason in found[0].why}
+        assert 'contains "flat" (1 of 1 word)' in {reason.text for reason in found[0].why}
 
 
 @pytest.mark.parametrize("question", ["Who is Cid?", "What does Cid like?", "And Cid and Dora?"])
@@ -178,8 +178,8 @@ async def test_reasons_say_what_speaks_for_an_item_and_what_against_it() -> None
         hits = {hit.item.id: hit for hit in await recall(store, ASKED, scope=ANN, now=NOW)}
 
     told = {name: {r.part: r.text for r in hit.why} for name, hit in hits.items()}
-    assert told["flat"]["words"] == "holds flat (1 of 1)"
-    assert told["noted"]["words"] == "holds none of the words asked for"
+    assert told["flat"]["words"] == 'contains "flat" (1 of 1 word)'
+    assert told["noted"]["words"] == "contains none of the words of the question"
 
 
 async def test_recall_for_one_user_is_a_source_of_context(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ class Explanation(tuple[Reason, ...]):
                 told.append(text)
             elif not told:
                 told.append(f"{text[: _LONGEST - 1]}…")
-        return "; ".join(told) or "little speaks for it"
+        return "; ".join(told) or "not relevant enough"
 
     def __format__(self, spec: str) -> str:
         return format(str(self), spec)

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 __all__ = ["Excluded", "ExcludedReason", "Hit", "RecallResult"]
 
 ExcludedReason = Literal["rank", "no evidence", "repeat"]
-"""Why a candidate is no hit: others were better, nothing speaks for it, or a hit says the same."""
+"""Why a candidate is not a hit: others rank higher, no evidence, or a hit says the same."""
 
 _LONGEST = 100
 _SHOWN = 0.005
 _JOINERS = "\u200c\u200d"
 _TOLD: dict[ExcludedReason, str] = {
-    "rank": "others were better",
-    "no evidence": "too little speaks for it",
+    "rank": "others rank higher",
+    "no evidence": "not relevant enough",
     "repeat": "a hit says the same",
 }
 
@@ -70,7 +70,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """A candidate that is no hit."""
+    """A candidate that is not a hit."""
 
     item: MemoryItem
     score: float

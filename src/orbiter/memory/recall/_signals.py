@@ -101,15 +101,15 @@ def _always(text: str, against: str | None = None) -> Words:
 
 def _own_words(one: Evidence) -> tuple[str, str]:
     own = _listed(one, [one.place])
-    return f"holds {own}", f"holds {own}{_others_more(one)}"
+    return f"contains {own}", f"contains {own}{_others_more(one)}"
 
 
 def _words_with_previous(one: Evidence) -> tuple[str, str]:
     before = one.table.before[one.place]
     both = _listed(one, [one.place] if before is None else [one.place, before])
     return (
-        f"with what was said just before, it holds {both}",
-        f"even with what was said just before, it holds {both}{_others_more(one)}",
+        f"with the message before it, contains {both}",
+        f"even with the message before it, contains {both}{_others_more(one)}",
     )
 
 
@@ -127,7 +127,7 @@ def _said_by_whom(one: Evidence) -> tuple[str, str]:
 def _of_user(one: Evidence) -> tuple[str, str]:
     if is_spoken(one.item):
         return (f"said by {who_said(one.item)}",) * 2
-    return ("was remembered for itself",) * 2
+    return ("saved as a note",) * 2
 
 
 def _near_in_time(one: Evidence) -> tuple[str, str]:
@@ -153,14 +153,16 @@ SIGNALS: tuple[Signal, ...] = (
     Signal(
         "neighbours",
         "words",
-        _always("the talk around it is about it", "the talk around it is about other things"),
+        _always(
+            "the surrounding conversation matches", "the surrounding conversation does not match"
+        ),
         lambda m: standardise(m.with_neighbours()),
         part_of="words",
     ),
     Signal(
         "session",
         "words",
-        _always("its session is about it", "its session is about other things"),
+        _always("its session matches", "its session does not match"),
         lambda m: standardise(m.session_bm25()),
         part_of="words",
     ),
@@ -168,14 +170,17 @@ SIGNALS: tuple[Signal, ...] = (
     Signal(
         "neighbour_meaning",
         "meaning",
-        _always("the talk around it means nearly that", "the talk around it means other things"),
+        _always(
+            "the surrounding conversation is similar",
+            "the surrounding conversation is not similar",
+        ),
         lambda m: m.neighbour_meaning(),
         "vectors",
     ),
     Signal(
         "session_meaning",
         "meaning",
-        _always("its session means nearly that", "its session means other things"),
+        _always("its session is similar", "its session is not similar"),
         lambda m: centre(m.session_meaning()),
         "vectors",
     ),
@@ -183,8 +188,8 @@ SIGNALS: tuple[Signal, ...] = (
         "detail",
         "meaning",
         _always(
-            "has words that mean what the question's words mean",
-            "has few words that mean what the question's words mean",
+            "related words",
+            "few related words",
         ),
         source="word_vectors",
     ),
@@ -192,8 +197,8 @@ SIGNALS: tuple[Signal, ...] = (
         "neighbour_detail",
         "meaning",
         _always(
-            "with what was said around it, every word of the question is met",
-            "what was said around it leaves words of the question unmet",
+            "with the surrounding messages, every word of the question is matched",
+            "the surrounding messages leave words of the question unmatched",
         ),
         source="word_vectors",
         part_of="detail",
@@ -239,7 +244,7 @@ SIGNALS: tuple[Signal, ...] = (
         lambda m: [1.0 if is_question(item.content) else 0.0 for item in m.items],
     ),
     Signal(
-        "echo", "other", _always("asks the same", "asks the same, and so is no answer"),
+        "echo", "other", _always("asks the same", "asks the same, so it is not an answer"),
         lambda m: m.echo,
     ),
     Signal("length", "other", _length, lambda m: centre(m.lengths())),
@@ -281,10 +286,10 @@ def means(cosine: float | None, *, strength: float) -> str:
     """Return what a nearness in meaning says, *strength* deviations above the others."""
     near = "" if cosine is None else f" ({cosine:.2f})"
     if strength < 0:
-        return f"means something else{near}"
+        return f"unrelated meaning{near}"
     is_near = cosine is None or cosine >= _NEAR
     is_strong = strength >= _STRONG and is_near
-    return f"means nearly that{near}" if is_strong else f"means a little of that{near}"
+    return f"similar meaning{near}" if is_strong else f"loosely related{near}"
 
 
 def is_recent(item: MemoryItem) -> str:
@@ -306,11 +311,12 @@ def who_said(item: MemoryItem) -> str:
 def _listed(one: Evidence, places: Sequence[int]) -> str:
     terms = {term for place in places for term in one.table.found[place]}
     if not terms:
-        return "none of the words asked for"
+        return "none of the words of the question"
     ordered = sorted(terms, key=lambda term: (-one.table.rarity[term], term))
     as_asked = written(one.question.text)
-    listed = ", ".join(as_asked.get(term, term) for term in ordered)
-    return f"{listed} ({len(terms)} of {len(one.table.rarity)})"
+    listed = ", ".join(f'"{as_asked.get(term, term)}"' for term in ordered)
+    total = len(one.table.rarity)
+    return f"{listed} ({len(terms)} of {total} word{'' if total == 1 else 's'})"
 
 
 def _others_more(one: Evidence) -> str:
