@@ -23,13 +23,13 @@ SERVER = """
 import asyncio, sys
 from orbiter.memory import AgentMemory
 from orbiter.memory.backends.sql import erase as _sql_erasing
-from orbiter.memory.backends.sql import history as _sql_lasting
+from orbiter.memory.backends.sql import erase as _sql_erase
 from orbiter.memory.server import Settings, create_app, serving
 from orbiter.memory.testing import HashEmbeddings
 
 url, port, stop_after = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 _sql_erasing.SLICE = 5
-checkpoint, count = _sql_lasting.checkpoint, 0
+checkpoint, count = _sql_erase.checkpoint, 0
 
 async def watched(state):
     global count
@@ -39,7 +39,7 @@ async def watched(state):
         print("middle", flush=True)
         await asyncio.Event().wait()
 
-_sql_lasting.checkpoint = watched
+_sql_erase.checkpoint = watched
 
 async def main():
     memory = AgentMemory(url, embeddings=HashEmbeddings(), summaries=None)

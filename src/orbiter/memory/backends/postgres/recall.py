@@ -9,7 +9,6 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from orbiter.memory.backends.arguments import check_several_ids
 from orbiter.memory.backends.postgres import (
     embedding,
     maintenance,
@@ -24,12 +23,10 @@ from orbiter.memory.backends.postgres.driver import Driver
 from orbiter.memory.backends.sql.dialect import Rows, Statement, Steps
 from orbiter.memory.backends.sql.embedder import Embedded, Model, PendingItem
 from orbiter.memory.backends.sql.neighbours import merge
-from orbiter.memory.backends.sql.recall import check_vector
-from orbiter.memory.backends.sql.rows import READ, decode_all
-from orbiter.memory.backends.sql.store import SQLMemoryStore
+from orbiter.memory.backends.sql.recall import SQLRecall, check_vector
+from orbiter.memory.backends.sql.rows import READ
 from orbiter.memory.errors import AccessError, MemoryError
-from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.model.query import Query, check_size
+from orbiter.memory.model.query import Query
 
 if TYPE_CHECKING:
     import asyncpg
@@ -54,7 +51,7 @@ PATIENCE = 0.25
 """Seconds between two looks at items that another process is embedding."""
 
 
-class PostgresRecall(SQLMemoryStore):
+class PostgresRecall(SQLRecall):
     """The part of the store that finds by words, by meaning, and around an item."""
 
     _driver: Driver
@@ -309,14 +306,8 @@ class PostgresRecall(SQLMemoryStore):
 
     # Conversations
 
-    async def around(self, item_ids: Sequence[str], *, span: int) -> list[list[MemoryItem]]:
-        """Return stretches of conversation, in one round trip: see `ConversationStore`."""
-        check_size("span", span)
-        ids = check_several_ids(item_ids)
-        stretches = await self._read(lambda: around(self._dialect, ids, span))
-        found = [await decode_all([row[: len(READ)] for row in rows]) for rows in stretches]
-        await self._log_stretches(found)
-        return found
+    def _around(self, item_ids: Sequence[str], span: int) -> Steps[list[Rows]]:
+        return around(self._dialect, item_ids, span)
 
 
 def _let_go(_: object, __: object) -> None:

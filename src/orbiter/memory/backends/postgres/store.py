@@ -27,11 +27,11 @@ from orbiter.memory.backends.postgres.upsert import folded
 from orbiter.memory.backends.sql.audit import check_audit
 from orbiter.memory.backends.sql.dialect import Steps
 from orbiter.memory.backends.sql.embedder import Embedder, check_embeddings
-from orbiter.memory.backends.sql.erase import Span
+from orbiter.memory.backends.sql.erase import STEPS, Span
 from orbiter.memory.backends.sql.erase_probes import Probes
-from orbiter.memory.backends.sql.history import STEPS
 from orbiter.memory.backends.sql.operations import Operations
 from orbiter.memory.backends.sql.rows import Row
+from orbiter.memory.backends.sql.store import SQLMemoryStore
 from orbiter.memory.backends.urls import check_address, shown
 from orbiter.memory.errors import (
     AccessError,
@@ -63,7 +63,7 @@ _HELD_WHOLE = PostgresDialect(folds_apart=True)
 _HELD_PARTITIONED = PartitionedDialect(folds_apart=True)
 
 
-class PostgresMemoryStore(PostgresRecall):
+class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
     """Keeps items in Postgres, through asyncpg; any number of processes may share the tables.
 
     A call that meets a broken connection is tried again for *retry_for* seconds.

@@ -10,9 +10,9 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar, get_args
 
+from orbiter.memory.backends.sql.database import SQLDatabase
 from orbiter.memory.backends.sql.dialect import Args, Rows, Statement, Steps
 from orbiter.memory.backends.sql.operations import MAX_LIMIT
-from orbiter.memory.backends.sql.recall import SQLRecall
 from orbiter.memory.backends.sql.rows import iso
 from orbiter.memory.errors import AccessError, QueryError, StorageError, UnsupportedError
 from orbiter.memory.model import audit as values
@@ -43,7 +43,7 @@ def _is_begun() -> Steps[bool]:
     return bool(rows and rows[0][0])
 
 
-class SQLAudit(SQLRecall):
+class SQLAudit(SQLDatabase):
     """What a store has logged, and how it logs."""
 
     _audit: AuditMode | None = None
@@ -57,24 +57,6 @@ class SQLAudit(SQLRecall):
         from orbiter.memory.backends.sql.audit_log import Log  # noqa: PLC0415 - few stores log
 
         return Log(self._audit_dialect())
-
-    @abstractmethod
-    async def _write(self, steps: Callable[[], Steps[_T]]) -> _T:
-        """Run steps as one transaction; return after it is durable."""
-
-    async def _together(self, steps: Callable[[], Steps[_T]]) -> _T:
-        """Run steps that may lock and change nothing, as of one moment."""
-        return await self._read(steps)
-
-    @property
-    def _sees_all(self) -> bool:
-        """Whether no row is hidden from this store."""
-        return True
-
-    @property
-    def _is_bound(self) -> bool:
-        """Whether this store acts for one user."""
-        return False
 
     # Logging
 

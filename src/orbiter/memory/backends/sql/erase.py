@@ -6,19 +6,37 @@ meanwhile. What a database keeps beside them is its own affair, and may be done 
 killed in between calls `erase` again.
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+# ruff: noqa: SLF001 - erasing is a part of the store
+
+import asyncio
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from orbiter.memory.backends.sql.dialect import Args, Dialect, Rows, Statement, Steps
-from orbiter.memory.backends.sql.embedder import passages_of
+from orbiter.memory.backends.sql.embedder import Embedder, passages_of
 from orbiter.memory.backends.sql.erase_probes import Probes
+from orbiter.memory.backends.sql.operations import Operations
+from orbiter.memory.errors import EmptyFilterError
+from orbiter.memory.model.audit import AuditAction
+from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.protocols import Embeddings
-from orbiter.memory.model.reports import Erasure
+from orbiter.memory.model.query import Query
+from orbiter.memory.model.reports import Erasure, counts_of
+from orbiter.memory.tasks.progress import advance, checkpoint, resumed
+from orbiter.memory.text.text_caches import clear_all
+
+if TYPE_CHECKING:
+    from orbiter.memory.backends.sql.audit_log import Ids
 
 __all__ = [
     "PAGE",
+    "PAUSE",
     "SLICE",
+    "STEPS",
+    "Erasable",
     "Span",
+    "erase",
     "forget_cached",
     "ids_of",
     "items_of",
@@ -28,6 +46,14 @@ __all__ = [
     "take",
     "versions_of",
 ]
+
+_T = TypeVar("_T")
+
+PAUSE = 0.02
+"""Most seconds between two transactions of one erasure."""
+
+STEPS = 2
+"""How often progress counts an item: when its row is gone, and when the indexes are cleaned."""
 
 PAGE = 500
 """Rows read at a time before they go."""
@@ -212,3 +238,103 @@ def _remove_versions(dialect: Dialect, wanted: dict[Any, str], item_id: str) -> 
             f" {args.bind(ends[-1][1])}",
             args,
         )
+
+
+class Erasable(Protocol):
+    """What erasing needs of a store, of which it is a part."""
+
+    _operations: Operations
+    _embedder: Embedder | None
+    _embeddings: Embeddings | None
+
+    async def _read(self, steps: Callable[[], Steps[_T]], *, alone: bool = False) -> _T: ...
+
+    async def _write(self, steps: Callable[[], Steps[_T]]) -> _T: ...
+
+    def _audited(
+        self,
+        steps: Callable[[], Steps[_T]],
+        *,
+        ids: "Ids",
+        by: str | None = None,
+        removal: AuditAction = "purged",
+        is_deep: bool = False,
+        scope: MemoryMetadata | None = None,
+        count: int | None = None,
+    ) -> Callable[[], Steps[_T]]: ...
+
+    async def _take_beside(self, wanted: dict[Any, str], probes: Probes) -> None: ...
+
+    def _removing(self, wanted: dict[Any, str], span: "Span | None") -> "Steps[Erasure]": ...
+
+    async def _scrub(self, wanted: dict[Any, str], probes: Probes, count: int) -> Erasure: ...
+
+
+async def erase(store: Erasable, metadata: MemoryMetadata, by: str | None) -> Erasure:
+    """Remove for good all that *metadata* names, and make sure: see `SQLMemoryStore.erase`."""
+    wanted = Query(metadata=metadata).wanted
+    if not wanted:
+        raise EmptyFilterError()
+    probes, embedder, saved = Probes(wanted), store._embedder, resumed()
+    probes.load(saved.get("probes", {}))
+    gone = Erasure(**saved.get("gone", {}))
+    if embedder is not None:
+        await embedder.hold()  # or it would keep a vector that was forgotten a moment before
+    try:
+        gone += Erasure(cached=await _forget_cached(store, wanted, probes))
+        await store._take_beside(wanted, probes)
+        await checkpoint({"probes": probes.dump(), "gone": counts_of(gone)})
+        gone = await _remove(store, wanted, metadata, by, probes, gone)
+    finally:
+        if embedder is not None:
+            embedder.release()
+    clear_all()
+    count = gone.items + gone.forgotten
+    done = gone + await store._scrub(wanted, probes, count)
+    advance(STEPS * count, STEPS * count)
+    return done
+
+
+async def _remove(
+    store: Erasable,
+    wanted: dict[Any, str],
+    scope: MemoryMetadata,
+    by: str | None,
+    probes: Probes,
+    gone: Erasure,
+) -> Erasure:
+    """Remove all rows of a scope, a span of ids at a time; return what is *gone* by then."""
+    dialect = store._operations.dialect
+    ids = await store._read(lambda: ids_of(dialect, wanted))
+    spans: list[Span | None] = [*spans_of(ids), None]  # the last: what came since
+    count = gone.items + gone.forgotten + len(ids)
+    for span in spans:
+        began = monotonic()
+        advance(gone.items + gone.forgotten, STEPS * count)
+        gone += await store._write(
+            store._audited(
+                lambda: store._removing(wanted, span),  # noqa: B023 - run at once
+                ids=lambda: ids_of(dialect, wanted, span),  # noqa: B023
+                by=by,
+                removal="erased",
+                is_deep=True,
+                scope=scope,
+                count=None if span else gone.items + gone.forgotten,
+            )
+        )
+        await checkpoint({"probes": probes.dump(), "gone": counts_of(gone)})
+        # Another process asks for the lock only now and then: it needs a moment to get it.
+        await asyncio.sleep(min(monotonic() - began, PAUSE))
+    return gone
+
+
+async def _forget_cached(store: Erasable, wanted: dict[Any, str], probes: Probes) -> int:
+    """Have the vectors of all texts forgotten that go, and take traces of these."""
+    dialect, last, cached = store._operations.dialect, ("", 0), 0
+    for read in (items_of, versions_of):
+        last = ("", 0)
+        while rows := await store._read(lambda: read(dialect, wanted, last)):  # noqa: B023
+            contents = take(rows, probes)
+            cached += await asyncio.to_thread(forget_cached, store._embeddings, contents)
+            last = (rows[-1][0], rows[-1][-1])
+    return cached

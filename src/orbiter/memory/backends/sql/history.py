@@ -1,250 +1,168 @@
-"""What SQL stores do over years: show the past, move items with all they were, erase for good."""
+"""The history of items: their versions, and items as they were stored at a moment.
 
-import asyncio
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
+A version is in force from the moment the one before it ended, also where of that one nothing is
+left but when it ended: it was another's and is erased, or was never brought along. Such a row, with
+a number below that of the first version, also notes when an item came that dates itself otherwise;
+else it is `created_at`, or `updated_at` if the first version that is known is not the first there
+was. What was removed for good has no past, and what is another's now has none here.
+"""
+
+from collections.abc import Sequence
 from datetime import datetime
-from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
-from orbiter.memory.backends.arguments import check_cursor, check_several_ids, cursor_id
-from orbiter.memory.backends.sql.audit import SQLAudit
-from orbiter.memory.backends.sql.dialect import Steps
-from orbiter.memory.errors import EmptyFilterError
-from orbiter.memory.model.filters import Where
+from orbiter.memory.backends.sql.dialect import Args, Dialect, Rows, Statement, Steps
+from orbiter.memory.backends.sql.operations import MAX_LIMIT, Place, beyond, place_of
+from orbiter.memory.backends.sql.rows import READ, decode
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
-from orbiter.memory.model.query import Cursor, Query, check_instant, check_size
-from orbiter.memory.tasks.progress import advance, checkpoint, resumed
+from orbiter.memory.model.query import SCOPE_FIELDS, Cursor, Query
+from orbiter.memory.model.reports import ConversationInfo, ItemVersion
+from orbiter.memory.model.validation import to_utc
 
-if TYPE_CHECKING:
-    from orbiter.memory.backends.sql.erase import Span
-    from orbiter.memory.backends.sql.erase_probes import Probes
-    from orbiter.memory.model.records import Record, Written
-    from orbiter.memory.model.reports import Erasure
+__all__ = ["CHUNK", "as_of", "conversation", "versions"]
 
-__all__ = ["PAUSE", "STEPS", "SQLLasting"]
+CHUNK = 500
+"""Rows that are read at a time where each must be looked into."""
 
-_T = TypeVar("_T")
-
-PAUSE = 0.02
-"""Most seconds between two transactions of one erasure."""
-
-STEPS = 2
-"""How often progress counts an item: when its row is gone, and when the indexes are cleaned."""
+_SAME = frozenset(("content", "extra_json"))
+"""Columns that are not written where the next version has the same."""
 
 
-class SQLLasting(SQLAudit):
-    """The past, the moving and the erasing of a SQL store."""
+def as_of(
+    dialect: Dialect,
+    moment: datetime,
+    asked: Query,
+    item_ids: Sequence[str] | None,
+    before: Cursor | None,
+) -> Steps[list[MemoryItem]]:
+    """Return the items that matched then, newest first."""
+    found: list[MemoryItem] = []
+    last: Place | Cursor | None = None
+    if before is not None:
+        last = yield from place_of(dialect, "before", before, asked.wanted)
+    looks_inside = bool(asked.needle) or asked.condition is not None
+    while len(found) < asked.limit:
+        size = min(asked.limit - len(found), MAX_LIMIT)
+        if looks_inside:
+            size = max(size, CHUNK)
+        # By themselves, as the indexes of a scope hold what is not deleted only.
+        rows: list[Sequence[Any]] = []
+        for deleted in (0, 1):
+            rows += yield _select(dialect, moment, asked, item_ids, last, deleted, size)
+        rows.sort(key=lambda row: (row[-2], row[-1]), reverse=True)
+        rows = rows[:size]
+        for row in rows:
+            item = decode(row[: len(READ)])
+            # What an item was while it was another's is not shown either.
+            if asked.matches(item) and not _was_over(item, moment):
+                found.append(item)
+        if len(rows) < size:
+            break
+        last = Place(rows[-1][-2], rows[-1][-1])
+    return found[: asked.limit]
 
-    _exact_extra: bool
 
-    @abstractmethod
-    async def _write(self, steps: Callable[[], Steps[_T]]) -> _T:
-        """Run steps as one transaction; return after it is durable."""
+def _was_over(item: MemoryItem, moment: datetime) -> bool:
+    end: object = item.expires_at
+    return isinstance(end, datetime) and end <= moment  # a kind of item may call another so
 
-    # Erasing
 
-    @abstractmethod
-    async def _take_beside(self, wanted: dict[Any, str], probes: "Probes") -> None:
-        """Take traces of what is kept beside the rows of a scope."""
+def _select(
+    dialect: Dialect,
+    moment: datetime,
+    asked: Query,
+    item_ids: Sequence[str] | None,
+    last: Place | Cursor | None,
+    deleted: int,
+    size: int,
+) -> Statement:
+    args = Args(dialect)
+    at = args.bind(dialect.instant(moment))
+    conditions = [f"deleted = {deleted}", *dialect.scope(asked.wanted, args), dialect.not_expired()]
+    if item_ids is not None:
+        conditions.append(dialect.by_ids(args, item_ids))
+    if last is not None:
+        conditions.append(beyond(dialect, "<", last, args))
+    then = [
+        "i.came <= " + at,
+        "(v.id IS NULL OR v.memory_type IS NOT NULL)",  # else nobody knows what it was
+        f"coalesce(v.deleted, {deleted}) = 0",
+    ]
+    if asked.memory_type is not None:
+        then.append(f"coalesce(v.memory_type, i.memory_type) = {args.bind(asked.memory_type)}")
+    came = (
+        "coalesce((SELECT CASE WHEN b.memory_type IS NULL THEN b.ended_at WHEN b.version > 1"
+        " THEN b.updated_at ELSE memory_items.created_at END FROM memory_versions AS b"
+        " WHERE b.id = memory_items.id ORDER BY b.version LIMIT 1),"
+        " CASE WHEN version > 1 THEN updated_at ELSE created_at END) AS came"
+    )
+    return Statement(
+        f"SELECT {', '.join(map(_then, _columns(dialect)))}, i.created_at, i.place"
+        f" FROM (SELECT *, {dialect.place} AS place, {came} FROM memory_items"
+        f" WHERE {' AND '.join(conditions)}) AS i"
+        " LEFT JOIN memory_versions AS v ON v.id = i.id AND v.version = (SELECT min(w.version)"
+        f" FROM memory_versions AS w WHERE w.id = i.id AND w.ended_at > {at})"
+        f" WHERE {' AND '.join(then)}"
+        f" ORDER BY i.created_at DESC, i.place DESC LIMIT {size}",
+        args,
+    )
 
-    @abstractmethod
-    def _removing(self, wanted: dict[Any, str], span: "Span | None") -> "Steps[Erasure]":
-        """Remove the rows of a scope and what stands beside them; return how many, by kind.
 
-        With *span*, only those whose ids are within it.
-        """
+def _columns(dialect: Dialect) -> list[tuple[str, str]]:
+    """Return the columns of an item, and what each is read as."""
+    casts = dialect.columns.split(", ")
+    return [
+        (name, cast.removeprefix(name).partition(" AS ")[0])
+        for name, cast in zip(READ, casts, strict=True)
+    ]
 
-    @abstractmethod
-    async def _scrub(self, wanted: dict[Any, str], probes: "Probes", count: int) -> "Erasure":
-        """Clean what is left where *count* rows were, and look for *probes* everywhere."""
 
-    async def erase(self, *, metadata: MemoryMetadata, by: str | None = None) -> "Erasure":
-        """Remove for good all that *metadata* names, and make sure; return what was done.
+def _then(column: tuple[str, str]) -> str:
+    """Return how a column is read as it was."""
+    name, cast = column
+    if name not in _SAME:
+        return f"coalesce(v.{name}, i.{name}){cast}"
+    later = (
+        f"(SELECT w.{name} FROM memory_versions AS w WHERE w.id = i.id AND w.version > v.version"
+        f" AND w.{name} IS NOT NULL ORDER BY w.version LIMIT 1)"
+    )
+    return f"coalesce(v.{name}, {later}, i.{name}){cast}"
 
-        Items go with their earlier versions, whether they were soft-deleted or not, and so do
-        versions of items that are another's by now; then search structures, cached vectors and
-        free pages are cleaned. Rows go in short transactions, and others write in between. What is
-        written for this scope after the call began may stay. The answer is false if something is
-        left: `problems` says what, and `erase` may be repeated.
-        """
-        # Here, and so below: most programs need none of it.
-        from orbiter.memory.backends.sql.erase_probes import Probes  # noqa: PLC0415
-        from orbiter.memory.model.reports import Erasure, counts_of  # noqa: PLC0415
-        from orbiter.memory.text.text_caches import clear_all  # noqa: PLC0415
 
-        wanted = Query(metadata=metadata).wanted
-        if not wanted:
-            raise EmptyFilterError()
-        probes, embedder, saved = Probes(wanted), self._embedder, resumed()
-        probes.load(saved.get("probes", {}))
-        gone = Erasure(**saved.get("gone", {}))
-        if embedder is not None:
-            await embedder.hold()  # or it would keep a vector that was forgotten a moment before
-        try:
-            gone += Erasure(cached=await self._forget_cached(wanted, probes))
-            await self._take_beside(wanted, probes)
-            await checkpoint({"probes": probes.dump(), "gone": counts_of(gone)})
-            gone = await self._remove(wanted, metadata, by, probes, gone)
-        finally:
-            if embedder is not None:
-                embedder.release()
-        clear_all()
-        count = gone.items + gone.forgotten
-        done = gone + await self._scrub(wanted, probes, count)
-        advance(STEPS * count, STEPS * count)
-        return done
+def conversation(row: Sequence[Any]) -> ConversationInfo:
+    """Return a conversation from its row."""
+    *who, count, first, last = row
+    metadata = MemoryMetadata.model_validate(dict(zip(SCOPE_FIELDS, who, strict=True)))
+    return ConversationInfo(metadata, count, _moment(first), _moment(last))
 
-    async def _remove(
-        self,
-        wanted: dict[Any, str],
-        scope: MemoryMetadata,
-        by: str | None,
-        probes: "Probes",
-        gone: "Erasure",
-    ) -> "Erasure":
-        """Remove all rows of a scope, a span of ids at a time; return what is *gone* by then."""
-        from orbiter.memory.backends.sql import erase as sql_erase  # noqa: PLC0415
-        from orbiter.memory.model.reports import counts_of  # noqa: PLC0415
 
-        dialect = self._operations.dialect
-        ids = await self._read(lambda: sql_erase.ids_of(dialect, wanted))
-        spans: list[Span | None] = [*sql_erase.spans_of(ids), None]  # the last: what came since
-        count = gone.items + gone.forgotten + len(ids)
-        for span in spans:
-            began = monotonic()
-            advance(gone.items + gone.forgotten, STEPS * count)
-            gone += await self._write(
-                self._audited(
-                    lambda: self._removing(wanted, span),  # noqa: B023 - run at once
-                    ids=lambda: sql_erase.ids_of(dialect, wanted, span),  # noqa: B023
-                    by=by,
-                    removal="erased",
-                    is_deep=True,
-                    scope=scope,
-                    count=None if span else gone.items + gone.forgotten,
-                )
-            )
-            await checkpoint({"probes": probes.dump(), "gone": counts_of(gone)})
-            # Another process asks for the lock only now and then: it needs a moment to get it.
-            await asyncio.sleep(min(monotonic() - began, PAUSE))
-        return gone
+def _moment(value: str | datetime) -> datetime:
+    return to_utc(datetime.fromisoformat(value) if isinstance(value, str) else value)
 
-    async def _forget_cached(self, wanted: dict[Any, str], probes: "Probes") -> int:
-        """Have the vectors of all texts forgotten that go, and take traces of these."""
-        from orbiter.memory.backends.sql import erase as sql_erase  # noqa: PLC0415
 
-        dialect, last, cached = self._operations.dialect, ("", 0), 0
-        for read in (sql_erase.items_of, sql_erase.versions_of):
-            last = ("", 0)
-            while rows := await self._read(lambda: read(dialect, wanted, last)):  # noqa: B023
-                contents = sql_erase.take(rows, probes)
-                cached += await asyncio.to_thread(
-                    sql_erase.forget_cached, self._embeddings, contents
-                )
-                last = (rows[-1][0], rows[-1][-1])
-        return cached
-
-    # Moving
-
-    async def records(
-        self,
-        *,
-        after: str | None = None,
-        limit: int = 1000,
-        metadata: MemoryMetadata | None = None,
-        item_ids: Sequence[str] | None = None,
-    ) -> "list[Record]":
-        """Return items with all they were, in the order in which they came; deleted ones, too.
-
-        *after* is the id of the last record of the page before. With *metadata*, only those that
-        match it, and what they were while they did; with *item_ids*, only those of these ids.
-        """
-        from orbiter.memory.backends.sql import records as sql_records  # noqa: PLC0415
-
-        wanted = Query(metadata=metadata).wanted
-        dialect, last = self._operations.dialect, cursor_id("after", after)
-        check_size("limit", limit)
-        only = None if item_ids is None else check_several_ids(item_ids)
-        found: list[Record] = [
-            *await self._read(
-                lambda: sql_records.page(dialect, dialect.record_writer, wanted, last, limit, only)
-            )
+def versions(past: Rows, now: Rows) -> list[ItemVersion]:
+    """Return versions from rows that leave out what the next version has too."""
+    found: list[tuple[MemoryItem, int]] = []
+    whole: Sequence[Any] = ()
+    for row in (*now, *reversed(past)):
+        if row[2] is None:  # only tells who wrote the first version
+            continue
+        values = [
+            old if old is not None else new for old, new in zip(row, whole or row, strict=False)
         ]
-        if self._logs_reads:
-            ids = [record.id for record in found]
-            await self.log_read("records", ids, scope=metadata, action="exported")
-        return found
-
-    async def put_records(
-        self,
-        records: "Sequence[Record]",
-        *,
-        within: MemoryMetadata | None = None,
-        overwrite: bool = False,
-    ) -> "Written":
-        """Write records exactly as they are, all or none; return how many were not there so.
-
-        New ones come after what is there, in the order given. One that is there and goes on from
-        it, with the same versions so far and then more, takes its place; an identical one is left
-        alone. Where the item here went on by itself it stays, forgotten or not: the answer names
-        it among its `conflicts`. With *overwrite* it is replaced, too, with its history.
-
-        With *within*, neither a record nor what it would replace may be another's: that is an
-        `AccessError`, and nothing is written.
-        """
-        from orbiter.memory.backends.sql import records as sql_records  # noqa: PLC0415
-
-        given, wanted = sql_records.check_records(records), Query(metadata=within).wanted
-        dialect = self._operations.dialect
-        written = await self._write(
-            self._audited(
-                lambda: sql_records.put(
-                    dialect,
-                    dialect.record_writer,
-                    given,
-                    wanted,
-                    exact_extra=self._exact_extra,
-                    overwrite=overwrite,
-                ),
-                ids=[record.id for record in given],
-                is_deep=True,
-            )
-        )
-        self._wrote()
-        return written
-
-    # The past
-
-    async def as_of(
-        self,
-        moment: datetime,
-        *,
-        metadata: MemoryMetadata | None = None,
-        item_ids: Sequence[str] | None = None,
-        memory_type: str | None = None,
-        where: Where | None = None,
-        query: str = "",
-        limit: int = 50,
-        before: MemoryItem | str | Cursor | None = None,
-    ) -> list[MemoryItem]:
-        """Return the items as they were stored at *moment*, newest first, and those only.
-
-        The filters are those of `search`, and hold of what an item was then; with *metadata*, it
-        must still be of that scope. What was purged, erased or has expired since is gone from the
-        past, too. *before* is the last item of the page before, or its id.
-
-        SQLite knows the millisecond of a change. An item that was stored within a second of its
-        `created_at` counts from then.
-        """
-        from orbiter.memory.backends.sql import as_of as sql_as_of  # noqa: PLC0415
-
-        instant = check_instant("moment", moment)
-        asked = Query(query, metadata, memory_type, limit=limit, where=where)
-        ids = None if item_ids is None else check_several_ids(item_ids)
-        last = check_cursor("before", before)
-        found = await self._read(
-            lambda: sql_as_of.as_of(self._operations.dialect, instant, asked, ids, last)
-        )
-        await self._log_items("as_of", found, metadata)
-        return found
+        whole = values
+        found.append((decode(values[: len(READ)]), values[len(READ)]))
+    found.reverse()
+    written = {row[READ.index("version")] + 1: row[-2:] for row in past}
+    found_versions = []
+    was_deleted = False
+    for place, (item, deleted) in enumerate(found):
+        at, by = written.get(item.version, (item.created_at, None))
+        if deleted != was_deleted:
+            change = "deleted" if deleted else "restored"
+        else:
+            change = "updated" if place else "added"
+        who = by or item.metadata.agent_id or item.metadata.user_id
+        found_versions.append(ItemVersion(item, change, _moment(at), who))  # type: ignore[arg-type]  # one of four
+        was_deleted = bool(deleted)
+    return found_versions

@@ -4,16 +4,16 @@ Nothing derived stands between a caller and a durable write. Terms and vectors a
 rows afterwards, any number of times with the same outcome, and can be thrown away.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orbiter.memory.backends.arguments import check_several_ids
+from orbiter.memory.backends.sql.database import SQLDatabase
 from orbiter.memory.backends.sql.dialect import Rows, Steps
 from orbiter.memory.backends.sql.embedder import Embedded, Embedder, Model, PendingItem
 from orbiter.memory.backends.sql.neighbours import around
-from orbiter.memory.backends.sql.operations import Operations
 from orbiter.memory.backends.sql.rows import READ, decode_all
 from orbiter.memory.errors import EmbeddingsMismatchError, QueryError
 from orbiter.memory.model.items import MemoryItem
@@ -29,28 +29,15 @@ __all__ = ["SQLRecall", "check_vector"]
 _T = TypeVar("_T")
 
 
-class SQLRecall(ABC):
+class SQLRecall(SQLDatabase):
     """The search structures of a SQL store; what is below says how they are kept."""
 
-    _operations: Operations
     _embeddings: Embeddings | None = None
     _embedder: Embedder | None = None
     _model: Model | None = None
 
     # What a driver does. A driver's `init` ends with `_start_embedding`, before which the tables
     # must be up to date, and its `close` begins with `_stop_embedding`.
-
-    @abstractmethod
-    async def _open(self) -> None:
-        """Open the store and bring its tables up to date, whatever model its vectors are of."""
-
-    @abstractmethod
-    async def close(self) -> None:
-        """Close what was opened. May be repeated."""
-
-    @abstractmethod
-    async def _read(self, steps: Callable[[], Steps[_T]], *, alone: bool = False) -> _T:
-        """Run steps that change nothing; *alone* says that they are one statement."""
 
     @abstractmethod
     async def _index_words(self) -> None:
@@ -276,8 +263,12 @@ class SQLRecall(ABC):
         """
         check_size("span", span)
         ids = check_several_ids(item_ids)
-        stretches = await self._read(lambda: around(self._operations.dialect, ids, span))
+        stretches = await self._read(lambda: self._around(ids, span))
         return [await decode_all([row[: len(READ)] for row in rows]) for rows in stretches]
+
+    def _around(self, item_ids: Sequence[str], span: int) -> Steps[list[Rows]]:
+        """Return the rows of each stretch."""
+        return around(self._operations.dialect, item_ids, span)
 
     # Catching up
 

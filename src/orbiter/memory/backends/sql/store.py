@@ -5,25 +5,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from orbiter.memory.backends.arguments import (
     check_cursor,
     check_different,
     check_several,
     check_several_ids,
+    cursor_id,
     is_item_id,
 )
-from orbiter.memory.backends.sql.dialect import Rows, Steps
-from orbiter.memory.backends.sql.history import SQLLasting
-from orbiter.memory.backends.sql.rows import READ, Row, decode, decode_all, encode_all
+from orbiter.memory.backends.sql.audit import SQLAudit
+from orbiter.memory.backends.sql.dialect import Steps
+from orbiter.memory.backends.sql.history import as_of, conversation, versions
+from orbiter.memory.backends.sql.recall import SQLRecall
+from orbiter.memory.backends.sql.rows import Row, decode, decode_all, encode_all
 from orbiter.memory.errors import QueryError, StorageError, VersionConflict
 from orbiter.memory.model.audit import actor
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.query import (
-    SCOPE_FIELDS,
     Cursor,
     Order,
     Query,
@@ -33,8 +34,14 @@ from orbiter.memory.model.query import (
     check_size,
 )
 from orbiter.memory.model.reports import ConversationInfo, ItemVersion, StoreStats, Verification
-from orbiter.memory.model.validation import check_name, to_utc
+from orbiter.memory.model.validation import check_name
 from orbiter.memory.tasks.progress import advance
+
+if TYPE_CHECKING:
+    from orbiter.memory.backends.sql.erase import Span
+    from orbiter.memory.backends.sql.erase_probes import Probes
+    from orbiter.memory.model.records import Record, Written
+    from orbiter.memory.model.reports import Erasure
 
 __all__ = ["CHUNK", "SQLMemoryStore"]
 
@@ -42,20 +49,18 @@ CHUNK = 1000
 """Rows that are prepared, or read by `verify`, at a time."""
 
 
-class SQLMemoryStore(SQLLasting):
-    """A store of `memory_items` rows; what is below says how statements get to the database."""
+class SQLMemoryStore(SQLAudit, SQLRecall):
+    """A store of `memory_items` rows, whatever the database.
+
+    It has three parts side by side, each on `SQLDatabase` alone: the items, which are here; what
+    is logged of them, `SQLAudit`; and how they are found, `SQLRecall`. They are bases, not
+    attributes, because the methods of each are the store's own. A driver says how statements get
+    to its database.
+    """
 
     _exact_extra: bool = False
 
     # What a driver does
-
-    @abstractmethod
-    async def init(self) -> None:
-        """Open the store and bring its tables up to date. May be repeated."""
-
-    @abstractmethod
-    async def close(self) -> None:
-        """Close what `init` opened. May be repeated; `init` opens again."""
 
     @abstractmethod
     async def _put(self, row: Row) -> None:
@@ -68,6 +73,21 @@ class SQLMemoryStore(SQLLasting):
     @abstractmethod
     async def _stats(self) -> StoreStats:
         """Return how much the store holds, what concerns embeddings aside."""
+
+    @abstractmethod
+    async def _take_beside(self, wanted: dict[Any, str], probes: "Probes") -> None:
+        """Take traces of what is kept beside the rows of a scope."""
+
+    @abstractmethod
+    def _removing(self, wanted: dict[Any, str], span: "Span | None") -> "Steps[Erasure]":
+        """Remove the rows of a scope and what stands beside them; return how many, by kind.
+
+        With *span*, only those whose ids are within it.
+        """
+
+    @abstractmethod
+    async def _scrub(self, wanted: dict[Any, str], probes: "Probes", count: int) -> "Erasure":
+        """Clean what is left where *count* rows were, and look for *probes* everywhere."""
 
     # Writing
 
@@ -282,7 +302,7 @@ class SQLMemoryStore(SQLLasting):
         rows = await self._read(lambda: self._operations.conversations(wanted, limit), alone=True)
         if self._audit is not None and self._logs_reads:
             await self.log_read("conversations", [], scope=metadata, count=len(rows))
-        return [_conversation(row) for row in rows]
+        return [conversation(row) for row in rows]
 
     async def history(self, item_id: str) -> list[ItemVersion]:
         """Return every version of an item, oldest first, the present one last.
@@ -292,10 +312,10 @@ class SQLMemoryStore(SQLLasting):
         if not is_item_id(item_id):
             return []
         past, now = await self._read(lambda: self._operations.history(item_id))
-        versions = _versions(past, now)
+        found = versions(past, now)
         if self._audit is not None:
-            await self._log_items("history", [each.item for each in versions[-1:]])
-        return versions
+            await self._log_items("history", [each.item for each in found[-1:]])
+        return found
 
     async def match_words(self, terms: Sequence[str], asked: Query) -> WordMatches:
         """Return the items that hold any of *terms*: see `SQLRecall`."""
@@ -316,12 +336,9 @@ class SQLMemoryStore(SQLLasting):
     async def around(self, item_ids: Sequence[str], *, span: int) -> list[list[MemoryItem]]:
         """Return stretches of conversation: see `SQLRecall`."""
         stretches = await super().around(item_ids, span=span)
-        await self._log_stretches(stretches)
-        return stretches
-
-    async def _log_stretches(self, stretches: Sequence[Sequence[MemoryItem]]) -> None:
         if self._audit is not None:
             await self._log_items("around", [item for items in stretches for item in items])
+        return stretches
 
     async def stats(self) -> StoreStats:
         """Return how much the store holds, and how much of it is still to be indexed."""
@@ -352,17 +369,120 @@ class SQLMemoryStore(SQLLasting):
             advance(checked, total)
         return Verification(checked, tuple(problems), repaired=repair)
 
-    async def __aenter__(self) -> Self:
-        await self.init()
-        return self
+    # Erasing
 
-    async def __aexit__(
+    async def erase(self, *, metadata: MemoryMetadata, by: str | None = None) -> "Erasure":
+        """Remove for good all that *metadata* names, and make sure; return what was done.
+
+        Items go with their earlier versions, whether they were soft-deleted or not, and so do
+        versions of items that are another's by now; then search structures, cached vectors and
+        free pages are cleaned. Rows go in short transactions, and others write in between. What is
+        written for this scope after the call began may stay. The answer is false if something is
+        left: `problems` says what, and `erase` may be repeated.
+        """
+        from orbiter.memory.backends.sql import erase as sql_erase  # noqa: PLC0415 - seldom needed
+
+        return await sql_erase.erase(self, metadata, by)
+
+    # Moving
+
+    async def records(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
+        *,
+        after: str | None = None,
+        limit: int = 1000,
+        metadata: MemoryMetadata | None = None,
+        item_ids: Sequence[str] | None = None,
+    ) -> "list[Record]":
+        """Return items with all they were, in the order in which they came; deleted ones, too.
+
+        *after* is the id of the last record of the page before. With *metadata*, only those that
+        match it, and what they were while they did; with *item_ids*, only those of these ids.
+        """
+        from orbiter.memory.backends.sql import records as sql_records  # noqa: PLC0415
+
+        wanted = Query(metadata=metadata).wanted
+        dialect, last = self._operations.dialect, cursor_id("after", after)
+        check_size("limit", limit)
+        only = None if item_ids is None else check_several_ids(item_ids)
+        found: list[Record] = [
+            *await self._read(
+                lambda: sql_records.page(dialect, dialect.record_writer, wanted, last, limit, only)
+            )
+        ]
+        if self._logs_reads:
+            ids = [record.id for record in found]
+            await self.log_read("records", ids, scope=metadata, action="exported")
+        return found
+
+    async def put_records(
+        self,
+        records: "Sequence[Record]",
+        *,
+        within: MemoryMetadata | None = None,
+        overwrite: bool = False,
+    ) -> "Written":
+        """Write records exactly as they are, all or none; return how many were not there so.
+
+        New ones come after what is there, in the order given. One that is there and goes on from
+        it, with the same versions so far and then more, takes its place; an identical one is left
+        alone. Where the item here went on by itself it stays, forgotten or not: the answer names
+        it among its `conflicts`. With *overwrite* it is replaced, too, with its history.
+
+        With *within*, neither a record nor what it would replace may be another's: that is an
+        `AccessError`, and nothing is written.
+        """
+        from orbiter.memory.backends.sql import records as sql_records  # noqa: PLC0415
+
+        given, wanted = sql_records.check_records(records), Query(metadata=within).wanted
+        dialect = self._operations.dialect
+        written = await self._write(
+            self._audited(
+                lambda: sql_records.put(
+                    dialect,
+                    dialect.record_writer,
+                    given,
+                    wanted,
+                    exact_extra=self._exact_extra,
+                    overwrite=overwrite,
+                ),
+                ids=[record.id for record in given],
+                is_deep=True,
+            )
+        )
+        self._wrote()
+        return written
+
+    # The past
+
+    async def as_of(
+        self,
+        moment: datetime,
+        *,
+        metadata: MemoryMetadata | None = None,
+        item_ids: Sequence[str] | None = None,
+        memory_type: str | None = None,
+        where: Where | None = None,
+        query: str = "",
+        limit: int = 50,
+        before: MemoryItem | str | Cursor | None = None,
+    ) -> list[MemoryItem]:
+        """Return the items as they were stored at *moment*, newest first, and those only.
+
+        The filters are those of `search`, and hold of what an item was then; with *metadata*, it
+        must still be of that scope. What was purged, erased or has expired since is gone from the
+        past, too. *before* is the last item of the page before, or its id.
+
+        SQLite knows the millisecond of a change. An item that was stored within a second of its
+        `created_at` counts from then.
+        """
+        instant = check_instant("moment", moment)
+        asked = Query(query, metadata, memory_type, limit=limit, where=where)
+        ids = None if item_ids is None else check_several_ids(item_ids)
+        last = check_cursor("before", before)
+        found = await self._read(lambda: as_of(self._operations.dialect, instant, asked, ids, last))
+        await self._log_items("as_of", found, metadata)
+        return found
 
 
 def _signature(by: str | None) -> str | None:
@@ -375,41 +495,3 @@ def _signature(by: str | None) -> str | None:
         return check_name(by, max_chars=256)
     except ValueError as exc:
         raise QueryError(f"`by` must be a name: {exc}") from None
-
-
-def _conversation(row: Sequence[Any]) -> ConversationInfo:
-    *who, count, first, last = row
-    metadata = MemoryMetadata.model_validate(dict(zip(SCOPE_FIELDS, who, strict=True)))
-    return ConversationInfo(metadata, count, _moment(first), _moment(last))
-
-
-def _moment(value: str | datetime) -> datetime:
-    return to_utc(datetime.fromisoformat(value) if isinstance(value, str) else value)
-
-
-def _versions(past: Rows, now: Rows) -> list[ItemVersion]:
-    """Return versions from rows that leave out what the next version has too."""
-    found: list[tuple[MemoryItem, int]] = []
-    whole: Sequence[Any] = ()
-    for row in (*now, *reversed(past)):
-        if row[2] is None:  # only tells who wrote the first version
-            continue
-        values = [
-            old if old is not None else new for old, new in zip(row, whole or row, strict=False)
-        ]
-        whole = values
-        found.append((decode(values[: len(READ)]), values[len(READ)]))
-    found.reverse()
-    written = {row[READ.index("version")] + 1: row[-2:] for row in past}
-    versions = []
-    was_deleted = False
-    for place, (item, deleted) in enumerate(found):
-        at, by = written.get(item.version, (item.created_at, None))
-        if deleted != was_deleted:
-            change = "deleted" if deleted else "restored"
-        else:
-            change = "updated" if place else "added"
-        who = by or item.metadata.agent_id or item.metadata.user_id
-        versions.append(ItemVersion(item, change, _moment(at), who))  # type: ignore[arg-type]  # one of four
-        was_deleted = bool(deleted)
-    return versions

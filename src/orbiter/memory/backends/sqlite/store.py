@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from orbiter.memory.backends.sql.audit import check_audit
 from orbiter.memory.backends.sql.dialect import Rows, Steps
 from orbiter.memory.backends.sql.embedder import Embedded, Model, PendingItem, check_embeddings
-from orbiter.memory.backends.sql.history import STEPS
 from orbiter.memory.backends.sql.operations import Operations
 from orbiter.memory.backends.sql.rows import Row
 from orbiter.memory.backends.sql.store import SQLMemoryStore
@@ -233,6 +232,7 @@ class SQLiteMemoryStore(SQLMemoryStore):
         probes: "Probes",
         count: int,
     ) -> "Erasure":
+        from orbiter.memory.backends.sql.erase import STEPS  # noqa: PLC0415
         from orbiter.memory.backends.sqlite.erase import scrub  # noqa: PLC0415
 
         def cleaned(left: float) -> None:
