@@ -195,6 +195,31 @@ async def test_anthropic(any_alice: ScopedMemory, how: str) -> None:
     ]
 
 
+DIRECT: dict[Format, tuple[Any, dict[str, Any], str]] = {
+    "openai": (_clients.openai_chat, COMPLETION, "messages"),
+    "openai-responses": (_clients.openai_responses, RESPONSE, "input"),
+    "anthropic": (_clients.anthropic, MESSAGE, "messages"),
+    "gemini": (_clients.gemini, CANDIDATES, "contents"),
+}
+
+
+@pytest.mark.parametrize("format", DIRECT)
+async def test_a_client_takes_the_messages_as_they_are(
+    any_alice: ScopedMemory, format: Format
+) -> None:
+    client, answer, argument = DIRECT[format]
+    wire = Wire([answer])
+    chat = any_alice.chat("c")
+    await chat.add(QUESTION)
+
+    messages = await chat.messages(format=format)
+    await client(wire)({argument: messages})
+
+    assert wire.asked[0][argument] == messages == messages.messages
+    assert messages[0]["role"] == "user"
+    assert (await chat.messages(format=format)) == messages
+
+
 GEMINI: dict[str, Any] = {
     "the whole answer": lambda answer: answer,
     "its candidate": lambda answer: answer.candidates[0],

@@ -7,7 +7,6 @@ message holds beyond text and tool calls comes back untouched in the same format
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from orbiter.memory.conversation.windows import (
@@ -27,23 +26,38 @@ from orbiter.memory.model.items import AIMemory, MemoryItem, MemoryMetadata, Sys
 __all__ = ["ProviderMessages", "from_messages", "read_on", "to_messages", "validate"]
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderMessages:
-    """A conversation in one provider's shape.
+class ProviderMessages(list[Message]):
+    """A conversation in one provider's shape: the list of messages that its client takes.
 
-    `system` is the system text where the provider wants it outside the messages, else `""`.
+    `system` is the system text where the provider wants it outside the messages, else `""`. It is
+    equal to any list of the same messages, and to another of these only with the same `system`.
     """
 
-    format: Format
-    messages: list[Message]
-    system: str = ""
+    def __init__(self, format: Format, messages: Iterable[Message] = (), system: str = "") -> None:
+        super().__init__(messages)
+        self.format = format
+        self.system = system
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages: this list itself."""
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether it holds the same messages, and comes with the same `system`."""
+        if isinstance(other, ProviderMessages):
+            mine, theirs = (self.format, self.system), (other.format, other.system)
+            return mine == theirs and super().__eq__(other)
+        return super().__eq__(other)
+
+    __hash__ = None  # as of any list
 
     def as_kwargs(self) -> dict[str, Any]:
         """Return the keyword arguments of the provider's own call, ready for `**`.
 
         For Gemini: `contents` and `config`, as `client.models.generate_content` takes them.
         """
-        return codec_for(self.format).as_kwargs(self.messages, self.system)
+        return codec_for(self.format).as_kwargs(list(self), self.system)
 
 
 def to_messages(

@@ -36,6 +36,7 @@ from orbiter.memory.wire.codecs import (
 if TYPE_CHECKING:
     from orbiter.memory.agent.results import ForgetResult, Page
     from orbiter.memory.context import Context
+    from orbiter.memory.messages import ProviderMessages
     from orbiter.memory.model.facts import FactEntry, FactSpan
     from orbiter.memory.recall import Excluded, Hit, RecallResult
 
@@ -198,7 +199,42 @@ ERASURE = record("model.reports", "Erasure")
 AUDIT_ENTRY = record("model.audit", "AuditEntry")
 AUDIT_VERIFICATION = record("model.audit", "AuditVerification")
 CONFLICTS = enveloped("conflicts", list_of(record("model.facts", "FactConflict")))
-MESSAGES = record("messages", "ProviderMessages")
+
+
+# Messages of a provider
+
+_RAW_MESSAGES: Codec[Any] = list_of(map_of(JSON))
+
+
+def _load_messages(value: Any) -> "ProviderMessages":
+    from orbiter.memory.messages import FORMATS, ProviderMessages  # noqa: PLC0415 - on first use
+
+    given = must_be_object(value)
+    return ProviderMessages(
+        choice(*FORMATS).load(given["format"]),
+        _RAW_MESSAGES.load(given["messages"]),
+        TEXT.load(given.get("system", "")),
+    )
+
+
+def _messages_schema() -> dict[str, Any]:
+    from orbiter.memory.messages import FORMATS  # noqa: PLC0415 - on first use
+
+    formats, text = choice(*FORMATS).schema(), TEXT.schema()
+    return object_schema(
+        "ProviderMessages", format=formats, messages=_RAW_MESSAGES.schema(), system=text
+    )
+
+
+MESSAGES: Codec["ProviderMessages"] = Codec(
+    lambda found: {
+        "format": found.format,
+        "messages": _RAW_MESSAGES.dump(list(found)),
+        "system": found.system,
+    },
+    _load_messages,
+    _messages_schema,
+)
 
 
 # Pages, and what was forgotten
