@@ -131,7 +131,7 @@ async def test_every_memory_that_is_hostile_in_every_field_is_only_read(
     page = visit.page
     rows = page.locator("#results .memory")
     while (before := await rows.count()) < len(PAYLOADS):
-        await page.get_by_role("link", name="Older ones").click()
+        await page.get_by_role("link", name="Load more").click()
         await expect(rows).not_to_have_count(before)
     shown = set(await rows.evaluate_all("all => all.map((each) => each.dataset.id)"))
     assert {visible(text) for text in PAYLOADS} <= shown

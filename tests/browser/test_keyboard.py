@@ -40,7 +40,7 @@ async def test_everything_can_be_done_by_keys(site: str, look: Look, memory: Age
     await keys.press("/")
     await expect(page.locator("[data-search]")).to_be_focused()
     await keys.type("bridge dusk")
-    await expect(page.locator("#results h2")).to_contain_text("answer")
+    await expect(page.locator("#results h2")).to_contain_text("result")
     await keys.press("Escape")
     await keys.press("j")
     await keys.press("j")
@@ -89,7 +89,7 @@ async def test_the_focus_stays_where_the_work_is(
 
     # A count: what was counted.
     await visit.go("/data?user_id=lou")
-    await page.get_by_label("Memories that may stay").fill("0")
+    await page.get_by_label("Memories to keep").fill("0")
     await keys.press("Tab")
     await keys.press("Enter")
     await expect(page.locator("#evicted .panel")).to_be_focused()
@@ -103,7 +103,7 @@ async def test_a_slider_through_time_goes_step_by_step(
     await facts.put("city", "Graz", valid_from=now - timedelta(days=500))
     await facts.put("city", "Linz", valid_from=now - timedelta(days=20))
     visit = await look(f"{site}/facts?user_id=tess")
-    page, slider = visit.page, visit.page.get_by_label("Look at the moment")
+    page, slider = visit.page, visit.page.get_by_label("Show the facts at")
 
     await slider.focus()
     for key in ("ArrowLeft", "ArrowLeft", "PageDown"):
@@ -113,7 +113,7 @@ async def test_a_slider_through_time_goes_step_by_step(
     await expect(slider).to_be_focused()
     day = (now - timedelta(days=32)).date()
     assert abs((date.fromisoformat(page.url.split("as_of=")[1][:10]) - day).days) <= 1
-    await expect(page.locator("#facts-told")).to_contain_text("You look at what was true on")
+    await expect(page.locator("#facts-told")).to_contain_text("You see what was true on")
     await page.keyboard.press("PageUp")
     await expect(page.locator(".holds")).to_have_text("Linz")
     await expect(slider).to_be_focused()

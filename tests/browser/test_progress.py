@@ -32,7 +32,7 @@ async def test_an_erasure_shows_how_far_it_is(
     page = visit.page
     visit.answer = True
     await page.locator("#x-user_id").fill("perdita")
-    await page.locator(".danger-zone").get_by_role("button", name="Count first").click()
+    await page.locator(".danger-zone").get_by_role("button", name="Preview").click()
     await page.locator("#x-typed").fill("perdita")
     await page.get_by_role("button", name="Erase for good").click()
 

@@ -108,7 +108,7 @@ async def test_a_name_that_is_left_blank_is_not_sent(
 
     await page.goto(f"{site}/data")
     await page.locator("#x-user_id").fill("edith")
-    await page.get_by_role("button", name="Count first").click()
+    await page.get_by_role("button", name="Preview").click()
     await expect(page.locator("#erase")).to_contain_text("This would erase")
     await visit.check()
 
@@ -123,13 +123,13 @@ async def test_a_file_is_imported_with_a_report(
     page = visit.page
 
     await page.set_input_files("#i-file", file)
-    await page.get_by_label("Whose memories these are").fill("imogen")
+    await page.locator("#import").get_by_label("User").fill("imogen")
     await page.get_by_role("button", name="Import").click()
 
     await expect(page.locator('[data-count="stored"]')).to_have_text("3")
     assert (await memory.scope(user_id="imogen").stats()).items == 3
     await visit.check()
-    await page.get_by_role("link", name="Look at them").click()
+    await page.get_by_role("link", name="View").click()
     await expect(page.locator(".memory").first).to_contain_text("is red")
 
 
@@ -152,7 +152,7 @@ async def test_a_damaged_file_says_that_nothing_was_stored(
     await expect(report).to_contain_text("Line 2 is damaged")
 
     await page.set_input_files("#i-file", whole)
-    await page.get_by_label("Whose memories these are").fill("imogen")
+    await page.locator("#import").get_by_label("User").fill("imogen")
     await page.get_by_role("button", name="Import").click()
     await expect(report).to_contain_text("names its users itself")
     await expect(report.locator("dl")).to_be_hidden()
@@ -186,7 +186,7 @@ async def test_what_is_wrong_is_told_at_the_form_in_its_own_words(site: str, loo
     await page.get_by_label("True from").fill("2025-01-01T00:00")
     await page.get_by_label("Until").fill("2024-01-01T00:00")
     for _ in range(2):
-        await page.get_by_role("button", name="Record").click()
+        await page.get_by_role("button", name="Save").click()
         await visit.settled()
 
     alert = form.get_by_role("alert")
@@ -197,7 +197,7 @@ async def test_what_is_wrong_is_told_at_the_form_in_its_own_words(site: str, loo
     await expect(page.locator(".toast")).to_have_count(0)
     await visit.check()
     await page.get_by_label("Until").fill("")
-    await page.get_by_role("button", name="Record").first.click()
+    await page.get_by_role("button", name="Save").first.click()
     await expect(page.locator(".holds")).to_have_text("Oslo")
     await expect(alert).to_have_count(0)
 
@@ -213,12 +213,12 @@ async def test_what_was_counted_is_what_is_hidden(
     page = visit.page
 
     await page.get_by_label("Source", exact=True).fill("web:watches.example")
-    await page.get_by_role("button", name="Count first").click()
+    await page.get_by_role("button", name="Preview").click()
     await expect(page.get_by_role("button", name="Hide them")).to_be_visible()
     await page.get_by_label("Source", exact=True).fill("user")
     await expect(page.locator("#doubt")).to_be_empty()
     await page.get_by_label("Source", exact=True).fill("web:watches.example")
-    await page.get_by_role("button", name="Count first").click()
+    await page.get_by_role("button", name="Preview").click()
     await page.get_by_role("button", name="Hide them").click()
 
     await expect(page.locator("#hidden")).to_contain_text("Cheap watches")

@@ -80,9 +80,9 @@ async def test_the_menu_of_a_phone_closes_and_a_chat_begins_with_what_was_said(
     page = visit.page
     sheet, button = page.locator(".sheet"), page.get_by_text("Menu", exact=True)
 
-    await expect(page.get_by_role("button", name="Mark it")).to_be_hidden()
+    await expect(page.get_by_role("button", name="Preview")).to_be_hidden()
     await page.get_by_text("Window, summary and details").tap()
-    await expect(page.get_by_role("button", name="Mark it")).to_be_visible()
+    await expect(page.get_by_role("button", name="Preview")).to_be_visible()
     await button.tap()
     await page.keyboard.press("Escape")
     await expect(sheet).to_be_hidden()
@@ -116,7 +116,7 @@ async def test_what_is_new_is_told_above_the_list_and_shown_when_asked_for(
     await expect(page.locator("[data-dot-text]")).to_have_text("connected")
 
     await mine.remember("The mill turns")
-    fresh = page.get_by_role("status").get_by_text("1 new, show")
+    fresh = page.get_by_role("status").get_by_text("Show 1 new")
     await expect(fresh).to_be_visible()
     await expect(page.locator("#results .memory")).to_have_count(1)
     await visit.check()

@@ -150,7 +150,7 @@ async def test_the_window_is_marked_where_it_begins(page: httpx.AsyncClient) -> 
     assert rows[at]["item"]["content"] == "question 22"
     assert [row["is_sent"] for row in rows] == [False] * at + [True] * (len(rows) - at)
     assert found["window"]["messages"] == 7  # and the system's
-    mark = html.index("What the model sees begins here")
+    mark = html.index("The window of the model starts here")
     assert html.index(">question 21<") < mark < html.index(">question 22<")
     assert html.count('unseen"') == at
     assert (await page.get("/chat", params={**asked, "by": "miles"})).status_code == 422
@@ -174,7 +174,7 @@ async def test_a_long_chat_has_pages_that_miss_nothing(page: httpx.AsyncClient) 
     assert len(seen) == len(set(seen)) == 53
     assert places == ["here", "below"]  # the result stands with its call, on the earlier one
     html = (await page.get("/chat", params=asked)).text
-    assert "the model sees nothing of this page" in html
+    assert "nothing on this page is in the window of the model" in html
     assert "always sent" in html  # the system's message, however old
     assert "get_sea" in html
     assert "17 degrees" in html
@@ -196,7 +196,7 @@ async def test_from_an_old_page_of_a_chat_one_goes_forward_page_by_page(
     assert again["timeline"]["rows"] == second["timeline"]["rows"]
     assert (again["later"], first["later"]) == (None, None)
     assert "Later messages" in html
-    assert "To the newest" in html
+    assert "Newest messages" in html
     assert html.count('&amp;user_id=ann">') >= 40  # each message opens in this scope
 
 
@@ -205,15 +205,15 @@ async def test_summing_up_marks_what_is_summed_up(page: httpx.AsyncClient) -> No
     html = (await page.get("/chat", params=asked)).text
     token = re.search(r'name="orbiter-token" content="([^"]+)"', html)
     assert token is not None
-    assert "Summed up to here" not in html
+    assert "Summarized up to here" not in html
 
     refused = await page.post("/ui/chat/summary", params=asked)
     done = await page.post("/ui/chat/summary", params=asked, headers={"X-Orbiter-Token": token[1]})
 
     assert refused.status_code == 403
     assert done.status_code == 200
-    assert "Summed up" in done.headers["HX-Trigger"]
-    assert "Summed up to here" in done.text
+    assert "Summarized" in done.headers["HX-Trigger"]
+    assert "Summarized up to here" in done.text
     found = (await page.get("/chat.json", params=asked)).json()
     covered = found["summary"]["covers_to"]
     at = found["timeline"]["summary_at"]
@@ -229,7 +229,7 @@ async def test_who_may_only_read_cannot_sum_up(
     html = (await browser.get("/chat?id=trip")).text
     token = re.search(r'name="orbiter-token" content="([^"]+)"', html)
     assert token is not None
-    assert "Sum up now" not in html
+    assert "Summarize now" not in html
 
     answer = await browser.post("/ui/chat/summary?id=trip", headers={"X-Orbiter-Token": token[1]})
 

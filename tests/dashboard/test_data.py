@@ -27,7 +27,7 @@ async def test_the_page_offers_every_format_and_its_links_work(
     assert list(twin["written"]) == list(WRITTEN)  # type: ignore[call-overload]
     assert all(told for told in twin["read"].values())  # type: ignore[attr-defined]
     assert "/v1/export?format=csv&amp;user_id=ann" in page
-    assert "it cannot be read back" in page
+    assert "cannot be imported again" in page
     today = f"{datetime.now(UTC):%Y-%m-%d}"
     assert f'filename="memories-ann-csv-{today}.csv"' in table.headers["content-disposition"]
     assert (
@@ -44,7 +44,7 @@ async def test_a_server_that_only_shows_blames_no_key(
     url = await served(keys=keys)
     reader = await Visitor(client(url, new_key(keys, "read", user="ann"))).look("/data")
 
-    assert "This server only shows." in shown
+    assert "This server is read-only." in shown
     assert "Your key" not in shown
     assert "Your key may only read." in reader
 

@@ -32,7 +32,7 @@ async def test_the_page_says_how_the_store_and_the_server_are(
     assert "not indexed yet" not in page
     assert "this computer alone" in server["address"]["found"]
     assert twin["stats"]["items"] == 1  # type: ignore[index]
-    assert "Verify everything" in page
+    assert "Verify all data" in page
 
 
 async def test_everything_is_read_and_caught_up_on_demand(
@@ -68,7 +68,7 @@ async def test_a_users_key_sees_nothing_of_the_store_and_the_server(
     assert bound["server"] is None
     assert memory.url not in page
     assert [answer.status_code for answer in refused] == [403, 403]
-    assert "3 open, 2 of them an administrator" in whole
+    assert "3 valid, 2 of them administrators" in whole
     assert opener not in whole
     assert opener.split("_")[1] not in whole
 
@@ -87,9 +87,9 @@ async def test_pages_say_what_a_store_cannot_do(
         verified = await visitor.send("/ui/doctor/verify", {})
 
     assert "Lisbon" in pages[0]
-    assert "keeps nothing that was forgotten" in hidden
+    assert "keeps no forgotten memories" in hidden
     assert "Lisbon" in history.text
-    assert "this store cannot check itself" in verified.text
+    assert "this store has no self-check" in verified.text
 
 
 def test_what_waits_is_not_all_well() -> None:
@@ -97,11 +97,11 @@ def test_what_waits_is_not_all_well() -> None:
     late = replace(stats, unembedded=1)
     told = {"checks": [_waiting(late)], "server": None}
 
-    assert "All is well" in render("parts/verdict.html", {**told, "checks": [], "stats": stats})
+    assert "All good" in render("parts/verdict.html", {**told, "checks": [], "stats": stats})
     page = render("parts/verdict.html", {**told, "stats": late})
     assert 'class="notice warn"' in page
-    assert "Nearly well: 1 memory waits for its vector" in page
-    assert "Catch up now" in _waiting(late).cure
+    assert "Almost good: 1 memory has no vector yet" in page
+    assert "Process now" in _waiting(late).cure
 
 
 def test_names_between_backticks_are_code() -> None:

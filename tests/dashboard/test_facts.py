@@ -76,9 +76,9 @@ async def test_a_history_comes_in_pages_below_what_can_be_done(
     newest = (await visitor.http.get("/ui/facts/history", params=asked)).text
     rest = (await visitor.http.get("/ui/facts/history", params={"earlier": "2", **asked})).text
 
-    assert newest.index("Revert the last word") < newest.index("Town 2023")
-    assert "holds since 2023" in newest
-    assert "held 2021 to 2023" in newest
+    assert newest.index("Revert the last change") < newest.index("Town 2023")
+    assert "valid since 2023" in newest
+    assert "was valid 2021 to 2023" in newest
     assert "Town 2019" not in newest
     assert "Town 2019" in rest
     assert "Revert" not in rest
@@ -137,7 +137,7 @@ async def test_facts_are_put_ended_reverted_and_retracted(
     refused = await visitor.send("/ui/facts/put", ANN, key="k", value="{", kind="json")
 
     assert put.status_code == 200
-    assert "Revert takes it back" in put.headers["HX-Trigger"]
+    assert "Revert undoes it" in put.headers["HX-Trigger"]
     assert 'class="span now"' in put.text
     assert (ended.status_code, after_end) == (200, None)
     assert after_revert.value == "two"
@@ -145,7 +145,7 @@ async def test_facts_are_put_ended_reverted_and_retracted(
     assert at_last.value == [1, 2]
     assert history.text.count('class="gone"') == 2
     assert refused.status_code in (400, 422)
-    assert "no JSON" in refused.json()["detail"]
+    assert "not valid JSON" in refused.json()["detail"]
 
 
 async def test_what_a_fact_says_never_becomes_a_part_of_the_page(

@@ -63,7 +63,7 @@ async def test_a_context_is_shown_with_its_price_and_what_was_left_out(
         assert each["hit"]["why"]
     reasons = {(each["section"], each["reason"]) for each in found["dropped"]}
     assert ("conversation", "budget") in reasons
-    assert "there was no room" in html
+    assert "no room in the budget" in html
     assert 'class="reasons"' in html
     assert "<svg" in html
 
@@ -76,7 +76,7 @@ async def test_a_context_is_legal_for_every_provider(page: httpx.AsyncClient) ->
     assert set(sent) == {"openai", "openai-responses", "anthropic", "gemini"}
     assert sent["anthropic"]["sent"]["system"]
     assert "contents" in sent["gemini"]["sent"]
-    assert "Legal for OpenAI" in html
+    assert "Valid for OpenAI" in html
     assert "Under budget" in html
     for number in range(1, 6):
         assert f'data-copy="#sent-{number}"' in html
@@ -94,7 +94,7 @@ async def test_what_cannot_be_assembled_is_told_in_place(page: httpx.AsyncClient
         twin = await page.get("/context.json", params={**TASK, name: value})
 
         assert answer.status_code == twin.status_code == 422
-        assert "This cannot be assembled" in answer.text
+        assert "The context cannot be assembled" in answer.text
         assert told in answer.text
         assert told in twin.json()["error"]
         assert f'value="{TASK["q"]}"' in answer.text  # what was typed is still there
@@ -149,8 +149,8 @@ async def test_three_ways_to_recall_stand_side_by_side(page: httpx.AsyncClient) 
     assert html.count(f'data-id="{both[0]}"') >= 2
     assert f"#{found['ranks'][both[0]]['words']} by words" in html
     assert found["lanes"][2]["left_out"]
-    assert "Left out" in html
-    assert "Read as: " in html
+    assert "next best, left out" in html
+    assert "Query analysis: " in html
 
 
 async def test_filters_and_weights_of_recall_do_what_they_say(page: httpx.AsyncClient) -> None:

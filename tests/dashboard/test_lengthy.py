@@ -59,7 +59,7 @@ async def test_an_erasure_shows_a_bar_and_then_its_proof(
     part = (await visitor.http.get("/ui/jobs")).text
     assert "every 2s" not in part
     lost = await visitor.http.get(next_of(again.text))
-    assert "started again" in lost.text
+    assert "was restarted" in lost.text
 
 
 async def test_what_goes_wrong_behind_a_bar_is_told_in_its_place(

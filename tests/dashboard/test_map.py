@@ -135,7 +135,7 @@ async def test_the_map_and_its_twin_tell_the_same(
     assert set(points["facets"]["tag"]["values"]) == {"sea", "wood"}
     assert points["facets"]["type"]["values"] == ["note"]
     assert points["facets"]["age"]["values"] == ["last hour"]
-    assert "mean the same stand together" in page.text
+    assert "with a similar meaning are close together" in page.text
     assert twin["total"] == 40
     assert twin["drawn"]["points"]["id"] == points["id"]
     assert [each["name"] for each in twin["drawn"]["groups"]] == [g[0] for g in points["groups"]]
@@ -212,8 +212,8 @@ async def test_without_a_model_words_place_the_memories(served: Served, client: 
         page = (await site.get("/map", headers=HTML)).text
 
     assert (points["by"], points["count"]) == ("words", 40)
-    assert "of the same words stand together" in page
-    assert "mean the same" not in page
+    assert "with the same words are close together" in page
+    assert "similar meaning" not in page
 
 
 def test_a_point_is_told_by_its_own_value_also_where_others_share_its_colour() -> None:

@@ -52,11 +52,11 @@ async def test_an_edit_is_saved_shown_as_a_difference_and_undone(
     assert "<del>Friday</del><ins>Saturday</ins>" in saved.text
     assert "tags: plans plans, food" in _without_marks(saved.text)
     assert "Saved." in saved.headers["HX-Trigger"]
-    assert "Nothing was changed." in same.headers["HX-Trigger"]
+    assert "No changes." in same.headers["HX-Trigger"]
     assert now is not None
     assert (now.version, now.content) == (2, "Dinner on Saturday at 19:00")
     assert now.metadata.extra == {"tags": ["plans", "food"], "importance": 0.5}
-    assert "version 1." in undone.headers["HX-Trigger"]
+    assert "Version 1 is restored." in undone.headers["HX-Trigger"]
     again = await ann.get(item.id)
     assert again is not None
     assert (again.content, again.metadata.extra) == (item.content, {"tags": ["plans"]})
@@ -80,7 +80,7 @@ async def test_a_lost_update_is_shown_with_both_texts_and_changes_nothing(
     kept = await ann.get(item.id)
     insisted = await visitor.send("/ui/memory", asked, version="2", content="at nine", tags="")
 
-    assert "Somebody else changed it meanwhile" in refused.text
+    assert "Somebody else changed it in the meantime" in refused.text
     assert ">\nat nine</textarea>" in refused.text
     assert ">\nat eight</textarea>" in refused.text
     assert 'name="version" value="2"' in refused.text
@@ -102,7 +102,7 @@ async def test_a_forgotten_memory_is_shown_as_such_and_comes_back(
     edit = await visitor.http.get("/ui/memory/edit", params=asked)
     back = await visitor.send("/ui/memory/restore", asked)
 
-    assert "Restore brings it back" in gone.headers["HX-Trigger"]
+    assert "Restore undoes it" in gone.headers["HX-Trigger"]
     assert is_gone
     for shown in (gone.text, page):
         assert "Why it ranks" not in shown
@@ -200,7 +200,7 @@ async def test_the_page_tells_where_a_memory_came_from(
     assert "get_sea" in pages[call.id]
     assert "Lisbon" in pages[call.id]
     assert "17 degrees" in pages[call.id]  # the answer stands beside its call
-    assert "trusted as agent" in pages[call.id]
+    assert "trust: agent" in pages[call.id]
     assert f"/memory?id={call.id}" in pages[answer.id]
     assert 'href="/chat?user_id=ann&amp;id=trip"' in pages[answer.id]
     assert "How warm is the sea?" in pages[fact.id]
@@ -252,7 +252,7 @@ async def test_foreign_and_missing_memories_are_not_there(
 
     assert forgot.status_code == 404
     assert await memory.scope(user_id="ann").get(item.id) == item
-    assert "<h1>There is nothing here</h1>" in page.text
+    assert "<h1>Page not found</h1>" in page.text
     assert refused.status_code == 403
     assert "Forget" not in await reader.look("/memory", id=item.id)
 

@@ -46,7 +46,7 @@ async def test_one_of_a_group_is_kept_and_the_others_come_back(
     assert group[0] == first.id
     assert "forgot 2" in kept.text
     assert 'id="count-duplicates" hx-swap-oob="true">0<' in kept.text
-    assert "3 say the same" in undone.text
+    assert "3 duplicates" in undone.text
     assert left == [first.id]
     assert len(await ann.list()) == 3
 
@@ -111,7 +111,7 @@ async def test_a_contradiction_of_anybody_is_settled_by_retracting_a_side(
     settled = await visitor.send("/ui/review/retract", {"id": wrong.id})
 
     assert "both claim the same time" in page
-    assert "Settled: “Porto” is retracted" in settled.text
+    assert "Resolved: “Porto” is retracted" in settled.text
     assert await facts.conflicts() == []
     now = await facts.get("city")
     assert now is not None
@@ -186,8 +186,8 @@ async def test_a_source_is_counted_hidden_and_released(
     assert before == 2
     assert list(hidden) == [source]  # type: ignore[call-overload]
     assert "Buy now" in page
-    assert "Brought back 1" in released.text
-    assert "Took back 1" in undone.text
+    assert "Restored 1" in released.text
+    assert "Undid 1" in undone.text
     assert [item.content for item in await ann.list()] == ["I like tea"]
     assert "Nothing came from the source" in nobody.text
 

@@ -112,9 +112,9 @@ async def sum_up(ask: Ask) -> Toast:
     after = await _summary(talk)
     is_new = after is not None and (before is None or after.version != before.version)
     told = (
-        f"Summed up {after.covered:,} messages."
+        f"Summarized {after.covered:,} messages."
         if after is not None and is_new
-        else "Nothing to sum up yet: the newest messages stay as they are."
+        else "Nothing to summarize yet: the newest messages stay as they are."
     )
     return Toast(await _shown(ask, talk), told)
 

@@ -41,13 +41,13 @@ COLOURS = {
     "task": "c2",
 }
 _TOLD = {
-    "budget": "there was no room",
+    "budget": "no room in the budget",
     "shortened": "only the beginning fits",
-    "status": "it is a draft, or was discarded",
-    "scope": "it belongs to somebody else",
-    "duplicate": "it stands in the conversation already",
-    "kind": "it is no message",
-    "incomplete": "a tool group lacks its call or a result",
+    "status": "draft or discarded",
+    "scope": "belongs to somebody else",
+    "duplicate": "already in the conversation",
+    "kind": "not a message",
+    "incomplete": "a tool call without its result, or a result without its call",
 }
 
 
@@ -141,7 +141,7 @@ async def _missing(chat: Chat, task: Task) -> str | None:
     if not said:
         raise QueryError(
             f"there is no chat `{task.chat}` here; leave it empty, or name the user and the agent "
-            "whose it is"
+            "it belongs to"
         )
     if task.query:
         return None
@@ -149,7 +149,7 @@ async def _missing(chat: Chat, task: Task) -> str | None:
         return "This chat ends with an answer. Type what comes next."
     window = await chat.items(budget=task.budget)
     if not any(role_of(item) == "human" and item.content.strip() for item in window):
-        return "Nobody asks anything in this chat. Type what the model shall do."
+        return "This chat has no open question. Type a task for the model."
     return None
 
 

@@ -21,7 +21,7 @@ _JOBS = 5
 """Jobs that the page shows, the newest."""
 
 READ = {
-    "jsonl": "What this page and `orbiter-memory export` write",
+    "jsonl": "Export of this page and of `orbiter-memory export`",
     "chatgpt": "ChatGPT's export, the .zip or its conversations.json",
     "claude-ai": "Claude.ai's export, the .zip or its conversations.json",
     "claude-code": "Sessions of Claude Code, .jsonl",
@@ -29,18 +29,18 @@ READ = {
     "letta": "An agent file of Letta",
     "langgraph": "A LangGraph store, its SQLite file or JSON",
     "openai-agents": "Sessions of the OpenAI Agents SDK, SQLite",
-    "openai": "Messages as OpenAI has them, .jsonl",
+    "openai": "Messages in OpenAI's format, .jsonl",
     "mem0": "Memories of mem0, JSON",
     "markdown": "Notes, a file or a .zip of a folder",
 }
 WRITES = {
     "jsonl": (
         "Everything",
-        "All memories with their versions, forgotten ones and facts; comes back exactly",
+        "All memories with versions, forgotten ones and facts; can be imported without loss",
     ),
-    "csv": ("Table", "What is remembered now, for a spreadsheet; it cannot be read back"),
-    "markdown": ("Notes", "What is remembered now, as a .zip of Markdown files"),
-    "openai": ("Conversations", "A line of messages for each chat, as OpenAI has them"),
+    "csv": ("Table", "Current memories, for a spreadsheet; cannot be imported again"),
+    "markdown": ("Notes", "Current memories, as a .zip of Markdown files"),
+    "openai": ("Conversations", "One line of messages per chat, in OpenAI's format"),
     "mcp": ("Graph", "Entities and observations, as the reference MCP memory server reads them"),
 }
 
@@ -129,11 +129,11 @@ def _whose(ask: Ask) -> dict[str, str]:
     """Return the scope that the form names, which must be one that the key opens."""
     asked = {name: ask.text(name) for name in SCOPE_FIELDS if ask.text(name)}
     if not asked:
-        raise QueryError("say whose: name a user, an agent, a session or a task")
+        raise QueryError("name a user, an agent, a session or a task")
     allowed = scope_of(ask.handle.scope)
     for name, value in asked.items():
         if allowed.get(name) != value:
-            raise QueryError(f"your key is for `{name}` `{allowed.get(name)}`, not `{value}`")
+            raise QueryError(f"your key is for `{name}` `{allowed.get(name)}`, not for `{value}`")
     return allowed
 
 
@@ -150,9 +150,9 @@ async def evict(ask: Ask) -> Response:
     form = await ask.form()
     most = as_number("max_items", form.get("max_items", ""), -1, least=0, most=10**9)
     if most < 0:
-        raise QueryError("say how many memories may stay")
+        raise QueryError("enter how many memories to keep")
     if not scope_of(ask.handle.scope):
-        raise QueryError("choose somebody first; everyone's memories have no common budget")
+        raise QueryError("choose a user first; there is no limit for everyone's memories together")
     is_meant = form.get("sure") == "yes"
 
     async def work() -> Data:

@@ -67,7 +67,9 @@ def _is_of_everyone(ask: Ask) -> bool:
 
 def _check_of_everyone(ask: Ask) -> None:
     if not _is_of_everyone(ask):
-        raise AccessError("the store is everyone's; your key is for a part of it")
+        raise AccessError(
+            "your key covers only a part of the store; this needs an `admin` key for all of it"
+        )
 
 
 async def _stats(ask: Ask) -> StoreStats | None:
@@ -82,7 +84,7 @@ def _waiting(stats: StoreStats) -> Check:
     found = check_waiting(stats)
     if found.state != "note":
         return found
-    return replace(found, cure="each recall reads some; “Catch up now” on this page reads all")
+    return replace(found, cure="each recall reads some; “Process now” on this page does all")
 
 
 def _store(ask: Ask) -> Check:
@@ -107,12 +109,17 @@ def _server(ask: Ask) -> list[Check]:
     checks = [
         Check("address", "ok", f"{where}: this computer alone")
         if is_local
-        else Check("address", "note", f"{where}: others reach it", "every request needs a key")
+        else Check(
+            "address",
+            "note",
+            f"{where}: reachable from other computers",
+            "every request needs a key",
+        )
     ]
     if keys is None or not keys.has_keys:
         cure = ask.server.key_command()
         checks.append(
-            Check("keys", "note", "none: whoever uses this computer may do everything", cure)
+            Check("keys", "note", "none: everybody who uses this computer has full access", cure)
         )
     else:
         now = datetime.now(UTC)
@@ -120,16 +127,20 @@ def _server(ask: Ask) -> list[Check]:
         valid = [key for key in known if key.is_open(now)]
         admins = sum(1 for key in valid if key.role == "admin")
         over = len(known) - len(valid)
-        told = f"{len(valid)} open, {admins} of them an administrator's; {over} revoked or over"
+        told = f"{len(valid)} valid, {admins} of them administrators; {over} revoked or expired"
         cure = "" if valid else ask.server.key_command()
         checks.append(Check("keys", "ok" if valid else "wrong", told, cure))
     checks.append(_transport(ask, is_local=is_local))
-    changes = "refused: it only shows" if settings.read_only else "allowed to keys that may write"
-    checks.append(Check("changes", "ok", changes))
+    changes = (
+        "none: this server is read-only"
+        if settings.read_only
+        else "keys with the role `write` or `admin`"
+    )
+    checks.append(Check("write access", "ok", changes))
     names = ", ".join(settings.allowed_hosts) or "its own address only"
-    checks.append(Check("names", "ok", f"answers to {names}"))
+    checks.append(Check("allowed hosts", "ok", names))
     doors = [name for name, there in (("MCP", settings.with_mcp), ("dashboard", True)) if there]
-    checks.append(Check("doors", "ok", f"REST, {', '.join(doors)}"))
+    checks.append(Check("endpoints", "ok", f"REST, {', '.join(doors)}"))
     return checks
 
 
@@ -137,9 +148,11 @@ def _transport(ask: Ask, *, is_local: bool) -> Check:
     if ask.server.settings.tls_cert:
         return Check("transport", "ok", "TLS")
     if is_local:
-        return Check("transport", "ok", "plain, and it does not leave this computer")
-    cure = "give `--tls-cert` and `--tls-key`, or put a proxy with TLS in front"
-    return Check("transport", "wrong", "plain: keys and memories can be read on the way", cure)
+        return Check("transport", "ok", "plain HTTP, on this computer only")
+    cure = "pass `--tls-cert` and `--tls-key`, or use a TLS proxy"
+    return Check(
+        "transport", "wrong", "plain HTTP: keys and memories can be read on the network", cure
+    )
 
 
 # What takes long
@@ -154,7 +167,9 @@ async def verify(ask: Ask) -> Response:
         try:
             found = await ask.server.memory.verify()
         except UnsupportedError:
-            told = Check("contents", "note", "this store cannot check itself; its server does")
+            told = Check(
+                "contents", "note", "this store has no self-check; its database server has"
+            )
         else:
             told = check_contents(
                 found, cure="stop the server, then orbiter-memory doctor --repair"

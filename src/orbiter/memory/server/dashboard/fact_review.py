@@ -68,7 +68,7 @@ async def _facts_of(ask: Ask, fact_id: str) -> Facts:
     """Return the facts that the one of that id is among: those of exactly its scope."""
     fact = await ask.handle.get(fact_id)
     if not isinstance(fact, FactMemory):
-        raise ItemNotFoundError(fact_id, way="it may have been decided meanwhile")
+        raise ItemNotFoundError(fact_id, way="it may have been decided in the meantime")
     return ask.handle_for(scope_of(fact.metadata)).facts
 
 
@@ -94,7 +94,7 @@ async def reopen(ask: Ask) -> Data:
     fact_id = ask.text("id")
     before = await _before(ask, fact_id)
     if before is None:
-        raise QueryError(f"`{fact_id}` cannot be proposed again: it is not discarded any more")
+        raise QueryError(f"`{fact_id}` cannot be a draft again: it is no longer discarded")
     fact = await ask.handle.restore(fact_id, version=before)
     assert isinstance(fact, FactMemory)  # noqa: S101 - it was one, and is it again
     found, _ = await read_facts(ask.handle, exactly=False)
@@ -111,7 +111,7 @@ async def decide(ask: Ask) -> Toast:
         told = f"Accepted: {fact.key}. Retract it on the page of facts if it was wrong."
     else:
         fact = await facts.discard(fact_id)
-        told = f"Discarded: {fact.key}. Restore the version before to propose it again."
+        told = f"Discarded: {fact.key}. Restore the previous version to make it a draft again."
     return Toast(await told_of(ask), told)
 
 

@@ -168,7 +168,7 @@ async def put(ask: Ask) -> Toast:
         valid_to=as_moment("valid_to", form.get("valid_to", "")),
         source=form.get("source", "").strip() or None,
     )
-    told = f"Recorded: {key} is {show_value(made.value)[:80]}. Revert takes it back."
+    told = f"Saved: {key} is {show_value(made.value)[:80]}. Revert undoes it."
     return Toast(await _told(ask, opened=key), told)
 
 
@@ -182,7 +182,7 @@ def _value(form: dict[str, str]) -> object:
         found: object = json.loads(text)
     except (ValueError, RecursionError):
         raise QueryError(
-            "the value is no JSON; write `42`, `true` or `[1, 2]`, or choose text"
+            "the value is not valid JSON; write `42`, `true` or `[1, 2]`, or choose text"
         ) from None
     return found
 
@@ -192,7 +192,11 @@ async def end(ask: Ask) -> Toast:
     """Say that what holds is over."""
     key, form = ask.text("of"), await ask.form()
     made = await ask.handle.facts.end(key, at=as_moment("at", form.get("at", "")))
-    told = "Nothing holds, so nothing ended." if made is None else "Ended. Revert takes it back."
+    told = (
+        "There is no current value, so nothing ended."
+        if made is None
+        else "Ended. Revert undoes it."
+    )
     return Toast(await _told(ask, opened=key), told)
 
 
@@ -201,15 +205,15 @@ async def revert(ask: Ask) -> Toast:
     """Take back what was said last."""
     key = ask.text("of")
     now = await ask.handle.facts.revert(key)
-    told = "nothing holds now" if now is None else f"it is {show_value(now.value)[:80]} again"
-    return Toast(await _told(ask, opened=key), f"Taken back: {told}.")
+    told = "there is no value now" if now is None else f"it is {show_value(now.value)[:80]} again"
+    return Toast(await _told(ask, opened=key), f"Reverted: {told}.")
 
 
 @pages.part("POST", "/ui/facts/retract", "parts/facts.html", role="write")
 async def retract(ask: Ask) -> Toast:
     """Say that an assertion was wrong."""
     fact = await ask.handle.facts.retract(ask.text("id"))
-    return Toast(await _told(ask, opened=fact.key), "Retracted: it holds at no time any more.")
+    return Toast(await _told(ask, opened=fact.key), "Retracted: it is never valid.")
 
 
 def as_moment(name: str, text: str) -> datetime | None:
@@ -229,7 +233,8 @@ def as_moment(name: str, text: str) -> datetime | None:
         return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     except (ValueError, OverflowError):
         raise QueryError(
-            f"`{name}` is no date: `{said[:40]}`; write it as `2026-03-01` or `2026-03-01T12:30`"
+            f"`{name}` is not a valid date: `{said[:40]}`; write it as `2026-03-01` or "
+            "`2026-03-01T12:30`"
         ) from None
 
 
@@ -285,15 +290,15 @@ async def _who(handle: ScopedMemory, fact_id: str) -> str | None:
 def _held(entry: FactEntry) -> str:
     """Return for which time an assertion held, in words."""
     if entry.fact.retracted_at is not None and not entry.spans:
-        return "retracted: it holds at no time"
+        return "retracted: never valid"
     if entry.fact.is_end:
-        return f"nothing holds {dated(entry.fact)}"
+        return f"no value {dated(entry.fact)}"
     if not entry.spans:
-        return "never held: others cover all of its time"
+        return "never valid: other values cover its whole period"
     now, told = datetime.now(UTC), ""
     for span in entry.spans:
-        verb = "held" if span.end is not None and span.end <= now else "holds"
-        verb = "will hold" if span.start > now else verb
+        verb = "was valid" if span.end is not None and span.end <= now else "valid"
+        verb = "will be valid" if span.start > now else verb
         joined = f" and {verb}" if told and not told.startswith(verb) else " and"
         told += (joined if told else verb) + f" {dated(span, now=now) or 'always'}"
     return told

@@ -117,7 +117,7 @@ async def remember(ask: Ask) -> Toast:
     named = {str(name): form[name].strip() for name in SCOPE_FIELDS if name in form}
     whose = {**ask.scope, **named}
     if not whose and not Query(metadata=ask.principal.scope).wanted:
-        raise QueryError("say whose memory it is: name a user or an agent")
+        raise QueryError("name a user or an agent")
     item = await ask.handle_for(whose).remember(
         form.get("content", ""), tags=read_tags(form.get("tags", "")) or None
     )
@@ -125,7 +125,7 @@ async def remember(ask: Ask) -> Toast:
     filters = read_filters(lambda name: form.get(name, ""), ask.scope)
     found = await _found(ask, filters)
     is_seen = any(row.item.id == item.id for row in found.rows)
-    said = "Remembered." if is_seen else "Remembered. What narrows the list leaves it out."
+    said = "Saved." if is_seen else "Saved. The current filters hide it."
     return Toast(_as_data(filters, found), said)
 
 
@@ -263,7 +263,7 @@ def snippets(
     variable = "ORBITER_MEMORY_TOKEN=om_… " if needs_key else ""
     token = ', token="om_…"' if needs_key else ""
     header = "  -H 'Authorization: Bearer om_…' \\\n" if needs_key else ""
-    key = f" Where the server runs, {key_command} makes a key." if needs_key else ""
+    key = f" To create a key, run on the server: {key_command}." if needs_key else ""
     found = [
         Snippet(
             "connect-python",
@@ -271,7 +271,7 @@ def snippets(
             "from orbiter.memory.sync import AgentMemory\n"
             f'memory = AgentMemory("{url}"{token})\n'
             f'memory.scope({scope}).remember("Mia loves trams")',
-            f"From orbiter.memory it is the same with await.{key}",
+            f"Import it from orbiter.memory to use it with await.{key}",
         ),
         Snippet(
             "connect-curl",
@@ -288,7 +288,7 @@ def snippets(
                 "Claude Code, Cursor, VS Code, Codex",
                 f"{variable}orbiter-memory install claude-code {shlex.join(where)}",
                 "Or cursor, vscode, codex, claude-desktop; --dry-run shows what it would write. "
-                "--user says whose memories an agent has, by default your name on its computer.",
+                "--user sets the user of the memories, by default your name on that computer.",
             ),
             Snippet(
                 "connect-mcp",

@@ -42,8 +42,8 @@ _VERBS = {
     "recalled": "recalled",
     "said": "said",
     "assembled": "built a context",
-    "summarized": "summed up",
-    "summary failed": "could not sum up",
+    "summarized": "summarized",
+    "summary failed": "could not summarize",
     "forked": "forked a chat",
     "missed": "missed some",
 }

@@ -55,7 +55,7 @@ async def edit(ask: Ask) -> Data:
     """Return a memory in fields."""
     item, _, is_forgotten = await _found(ask)
     if is_forgotten:
-        raise QueryError("it is forgotten; restore it first, then edit it")
+        raise QueryError("this memory is forgotten; restore it first, then edit it")
     return {"item": item, "tags": ", ".join(tags_of(item)), "conflict": None}
 
 
@@ -78,7 +78,7 @@ async def save(ask: Ask) -> Toast | Data:
     weight = _importance(form.get("importance", ""))
     weight = weight if weight != item.metadata.extra.get("importance") else None
     if content is None and new_tags is None and weight is None:
-        return Toast({**await _told_whole(ask), "conflict": None}, "Nothing was changed.")
+        return Toast({**await _told_whole(ask), "conflict": None}, "No changes.")
     try:
         await ask.handle.update(
             item.id, content, tags=new_tags, importance=weight, expected_version=version
@@ -86,7 +86,7 @@ async def save(ask: Ask) -> Toast | Data:
     except VersionConflict:
         return await _conflict(ask, form)
     return Toast(
-        {**await _told_whole(ask), "conflict": None}, "Saved. What it was can be restored."
+        {**await _told_whole(ask), "conflict": None}, "Saved. The previous version can be restored."
     )
 
 
@@ -95,7 +95,7 @@ async def forget(ask: Ask) -> Toast | Response:
     """Forget a memory, and show it as forgotten, or go home where the store keeps nothing of it."""
     forgotten = await ask.handle.forget(ask.text("id"))
     try:
-        return Toast(await _told_whole(ask), "Forgotten. Restore brings it back.")
+        return Toast(await _told_whole(ask), "Forgotten. Restore undoes it.")
     except ItemNotFoundError:
         if not forgotten:
             raise
@@ -109,7 +109,7 @@ async def restore(ask: Ask) -> Toast:
     """Bring a memory back, or what it was in an earlier version."""
     version = ask.number("version", 0, most=2**31)
     await ask.handle.restore(ask.text("id"), version=version or None)
-    said = f"It is again what it was in version {version}." if version else "Restored."
+    said = f"Version {version} is restored." if version else "Restored."
     return Toast(await _told_whole(ask), said)
 
 
@@ -126,7 +126,7 @@ async def _found(ask: Ask) -> tuple[MemoryItem, list[ItemVersion], bool]:
     if item is not None:
         return item, versions, False
     if not versions:
-        raise ItemNotFoundError(item_id, way="it may be another's, or gone for good")
+        raise ItemNotFoundError(item_id, way="it may belong to somebody else, or be erased")
     return versions[-1].item, versions, True
 
 
@@ -264,7 +264,7 @@ async def rank_of(handle: ScopedMemory, item: MemoryItem, query: str) -> Rank:
 def _unfound(item: MemoryItem, considered: int) -> str:
     if item.status is not MemoryStatus.ACCEPTED:
         return f"Never recalled: its status is {item.status.value}, and only accepted ones are"
-    return f"Not among the best of {considered:,} candidates: nothing in it answers that"
+    return f"Not among the best of {considered:,} candidates: it does not match the question"
 
 
 def _weights(reasons: Sequence[Reason]) -> list[Weight]:

@@ -54,7 +54,7 @@ NAVIGATION = (
         ),
     ),
     (
-        "Care",
+        "Manage",
         (
             ("/review", "Review", "check", "v"),
             ("/data", "Data", "data", "d"),
@@ -74,16 +74,16 @@ _WIDER = {"/chat": "/chats"}
 _FOR_PROGRAMS = ("/v1", "/mcp", "/ui", "/static", "/healthz", "/readyz", "/metrics")
 _QUOTED = re.compile(r"`([^`]*)`")
 _HEADLINES = {
-    400: "That cannot be asked",
-    403: "Not with this key",
-    404: "There is nothing here",
-    413: "That is too much at once",
-    422: "That cannot be asked",
-    429: "A little slower, please",
-    500: "Something is wrong here",
-    501: "This store cannot do that",
-    503: "The store does not answer",
-    504: "That took too long",
+    400: "Bad request",
+    403: "Not allowed with this key",
+    404: "Page not found",
+    413: "Request too large",
+    422: "Invalid request",
+    429: "Too many requests",
+    500: "Internal error",
+    501: "Not supported by this store",
+    503: "The store does not respond",
+    504: "Timeout",
 }
 
 
@@ -159,7 +159,7 @@ class Ask:
         try:
             pairs = parse_qsl(body.decode(), keep_blank_values=True, strict_parsing=False)
         except UnicodeDecodeError:
-            raise QueryError("the form is not UTF-8; send it from the page") from None
+            raise QueryError("the form is not UTF-8; submit it from the page") from None
         check_names((name, value.strip()) for name, value in pairs)
         return dict(pairs)
 
@@ -291,7 +291,7 @@ def _as_json(answer: Answer) -> Response:
 
 def _refused(ask: Ask, role: Role) -> str:
     if ask.server.settings.read_only:
-        return "this server only shows; start it without `--read-only` to change something"
+        return "this server is read-only; start it without `--read-only` to change something"
     return f"this needs a key of the role `{role}`; yours is `{ask.principal.role}`"
 
 
@@ -328,7 +328,7 @@ def as_page(problem: Response, request: Request) -> Response:
         "ignored": {},
         "twin": "",
         "status": status,
-        "headline": _HEADLINES.get(status, "That did not work"),
+        "headline": _HEADLINES.get(status, "Request failed"),
         "detail": _sentence(str(told.get("detail", ""))),
     }
     kept = {n: v for n, v in problem.headers.items() if n not in ("content-type", "content-length")}

@@ -22,9 +22,9 @@ _FOUND = 8
 _MOST = 50
 _TYPES = ("item", "fact", "human", "ai", "tool", "system")
 _LANES: "tuple[tuple[RecallMode, str, str], ...]" = (
-    ("words", "Words", "The words of the question, and the rarer the better."),
-    ("meaning", "Meaning", "What a model finds near, whatever its words."),
-    ("hybrid", "Hybrid", "Both, and time, speaker and what was said around it."),
+    ("words", "Words", "By the words of the question; rare words count more."),
+    ("meaning", "Meaning", "By embedding similarity."),
+    ("hybrid", "Hybrid", "Both, plus time, speaker and surrounding messages."),
 )
 
 

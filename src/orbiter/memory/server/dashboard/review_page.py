@@ -123,7 +123,7 @@ async def keep(ask: Ask) -> Data:
     for item in [kept, *[await ask.handle.get(each) for each in others]]:
         if item is not None and item.memory_type in _APART:
             what = "a turn of a conversation" if item.memory_type in SPOKEN else "more than a note"
-            raise QueryError(f"`{item.id}` is {what}, no copy of another; nothing was forgotten")
+            raise QueryError(f"`{item.id}` is {what}, not a copy; nothing was forgotten")
     gone = [item_id for item_id in others if len(await ask.handle.forget(item_id))]
     return {"kept": kept, "gone": gone, "counts": await _count_alike(ask.handle)}
 

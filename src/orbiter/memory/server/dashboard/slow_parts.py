@@ -30,8 +30,8 @@ _MOST = 16
 """Works of one key that are under way, or whose part nobody has asked for yet."""
 
 _GONE = (
-    "the server was started again meanwhile; an erasure that was under way goes on, and Data shows "
-    "how far it is"
+    "the server was restarted in the meantime; a running erasure resumes, and Data shows its "
+    "progress"
 )
 
 
@@ -72,7 +72,7 @@ class SlowParts:
         over = [each for each in own if each.task.done()]
         if len(own) >= _MOST:
             if not over:
-                raise HTTPProblem(429, "too much is under way already; wait for it")
+                raise HTTPProblem(429, "too many tasks are running; wait until one ends")
             del self.by_id[over[0].id]
         common: Data = {
             "scope": ask.scope,

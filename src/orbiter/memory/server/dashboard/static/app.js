@@ -27,7 +27,7 @@ async function renew() {
   }
 }
 const isStale = (status, told) => status === 403 && told.includes("X-Orbiter-Token");
-const RESTARTED = "The server was restarted. Load the page again, and retry.";
+const RESTARTED = "The server was restarted. Reload the page, and retry.";
 
 const tried = new WeakSet(); // asked a second time already, and confirmed the first time
 document.addEventListener("htmx:confirm", (event) => {

@@ -14,7 +14,7 @@
     const choose = (chosen) => {
       file = chosen || null;
       button.disabled = !file;
-      find("chosen").textContent = file ? `${file.name}, ${size(file.size)}` : "No file is chosen.";
+      find("chosen").textContent = file ? `${file.name}, ${size(file.size)}` : "No file selected.";
       drop.classList.toggle("has-file", Boolean(file));
     };
     input.addEventListener("change", () => choose(input.files[0]));
@@ -98,7 +98,7 @@
 
   function why(request, last) {
     if (last?.error) return last.error.detail;
-    if (request.status === 200) return "The connection broke before the report came; import it again, nothing is stored twice.";
+    if (request.status === 200) return "The connection was lost before the report arrived; import it again, nothing is stored twice.";
     try {
       return JSON.parse(request.responseText).detail;
     } catch {
@@ -116,12 +116,12 @@
   // It says first whether anything is stored: before the answer begins, nothing is.
   function failed(request, text) {
     const isRefused = request.status >= 400 && request.status < 500;
-    const rest = request.status === 200 ? "What came before is stored; importing it again stores nothing twice." : "";
-    shown(isRefused ? "Nothing was stored" : "The import broke off", false);
+    const rest = request.status === 200 ? "Everything before is stored; importing it again stores nothing twice." : "";
+    shown(isRefused ? "Nothing was stored" : "The import was interrupted", false);
     problem(text.replace(/\b(line \d+): this is no record.*/, "$1 is damaged: it is no record"), "bad");
     if (rest) problem(rest, "");
     if (request.status === 403 && form.elements.user_id?.value.trim()) {
-      problem("The file names its users itself. Empty the field of whose memories these are, and it is taken as it is.", "");
+      problem("The file names its users itself. Leave the field User empty to import it as it is.", "");
     }
   }
 

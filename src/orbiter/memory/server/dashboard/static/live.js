@@ -47,7 +47,7 @@ function tellFresh() {
   // While nothing is there, the list looks for itself.
   fresh.hidden = !unseen.size || !document.querySelector("#results .memories");
   const count = unseen.size < MOST_NEW ? unseen.size : `${MOST_NEW} or more`;
-  fresh.textContent = fresh.hidden ? "" : `${count} new, show`;
+  fresh.textContent = fresh.hidden ? "" : `Show ${count} new`;
 }
 live.addEventListener("htmx:sseMessage", () => {
   const told = live.querySelector("[data-new]")?.dataset.new ?? "";

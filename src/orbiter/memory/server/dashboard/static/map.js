@@ -58,7 +58,7 @@
   function take(data) {
     if (!data.count) {
       state.textContent = data.waiting
-        ? "These memories have no vectors yet; they get a place once they are embedded."
+        ? "These memories have no vectors yet; they appear once they are embedded."
         : "There is nothing to map.";
       return;
     }
@@ -126,7 +126,7 @@
       parts.push(`${number(told.count)} ${told.count === 1 ? "memory" : "memories"}.`);
     }
     if (told.by === "words") {
-      parts.push("Placed by their words, as there are no vectors of what they mean.");
+      parts.push("Laid out by words, because there are no embeddings.");
     }
     if (told.waiting) parts.push(`${number(told.waiting)} more have no vector, or none yet.`);
     about.textContent = `${parts.join(" ")} `;
