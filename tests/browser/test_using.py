@@ -129,7 +129,7 @@ async def test_a_file_is_imported_with_a_report(
     await expect(page.locator('[data-count="stored"]')).to_have_text("3")
     assert (await memory.scope(user_id="imogen").stats()).items == 3
     await visit.check()
-    await page.get_by_role("link", name="View").click()
+    await page.get_by_role("link", name="View", exact=True).click()
     await expect(page.locator(".memory").first).to_contain_text("is red")
 
 

@@ -118,7 +118,7 @@
     const isRefused = request.status >= 400 && request.status < 500;
     const rest = request.status === 200 ? "Everything before is stored; importing it again stores nothing twice." : "";
     shown(isRefused ? "Nothing was stored" : "The import was interrupted", false);
-    problem(text.replace(/\b(line \d+): this is no record.*/, "$1 is damaged: it is no record"), "bad");
+    problem(text.replace(/\b(line \d+): this is not a valid record.*/, "$1 is damaged: it is not a valid record"), "bad");
     if (rest) problem(rest, "");
     if (request.status === 403 && form.elements.user_id?.value.trim()) {
       problem("The file names its users itself. Leave the field User empty to import it as it is.", "");
