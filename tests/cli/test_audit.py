@@ -21,7 +21,7 @@ def _begin_log(cli: Cli) -> None:
 
 def test_a_store_without_a_log_says_so_in_the_same_words(cli: Cli) -> None:
     cli.remember("tea")
-    way = "`orbiter-memory audit begin` begins one"
+    way = "`orbiter-memory audit begin` starts one"
     told = f"error: there is no audit log at `{cli.url}`; {way}\n"
 
     for args in (["audit"], ["audit", "verify"], ["audit", "head"]):

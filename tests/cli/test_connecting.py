@@ -421,7 +421,7 @@ def test_a_place_where_no_file_can_be_is_told(cli: Cli, home: Path) -> None:
     folder = cli("install", "cursor")
     nameless = cli("install", "vscode", "--name", " ")
 
-    for result, words in ((below, "no folder"), (loop, "loop"), (folder, "is a folder")):
+    for result, words in ((below, "not a folder"), (loop, "loop"), (folder, "is a folder")):
         assert result.exit_code == 1
         assert words in result.stderr
         assert "nothing was changed" in result.stderr

@@ -152,7 +152,7 @@ def test_dates_are_iso_or_so_long_ago(cli: Cli) -> None:
     [
         (["remember", "x", "--importance", "7"], "importance"),
         (["remember", "  "], "empty"),
-        (["remember", "x", "--extra", "{"], "`--extra` is no JSON"),
+        (["remember", "x", "--extra", "{"], "`--extra` is not valid JSON"),
         (["list", "--where", "{a}"], """such as '{"price": {"$lt": 5}}'"""),
         (["list", "--where", '{"a": {"$near": 1}}'], """such as '{"price": {"$lt": 5}}'"""),
         (["remember", "x", "--extra", "[1]"], "JSON object"),

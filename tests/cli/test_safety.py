@@ -120,5 +120,5 @@ def test_times_and_sizes_are_told_as_people_read_them() -> None:
     assert today.date() == now.astimezone().date()
     assert (today.hour, today.minute) == (0, 0)
     assert parse_when("Yesterday", clock=lambda: now).date() == today.date() - timedelta(days=1)
-    with pytest.raises(ValueError, match="no time"):
+    with pytest.raises(ValueError, match="not a valid time"):
         parse_when("soon")

@@ -215,7 +215,7 @@ def test_a_pipe_is_warned_of_what_crosses_the_network_and_of_keys_that_open_noth
         _, warned = process.communicate(timeout=HANG)
 
     assert (told["keys"], told["needs_key"]) == (0, True)
-    assert "cross the network in the clear" in warned
+    assert "cross the network unencrypted" in warned
     assert f"`orbiter-memory keys create --url {cli.url} --user NAME`" in warned
 
 

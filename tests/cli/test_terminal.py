@@ -46,7 +46,7 @@ def test_progress_and_notes_are_on_stderr_and_only_in_a_terminal(cli: Cli) -> No
     one = in_terminal(["list", "-n", "1"], environment(cli.url), stdout_is_terminal=False)
 
     assert watched.stdout == ""
-    assert "note: nothing here" in watched.stderr
+    assert "note: no memories here" in watched.stderr
     assert one.stderr == ""  # `$(…)` reads one and wants no more
     assert len(piped.stdout.splitlines()) == 1_200
     assert piped.stderr == ""

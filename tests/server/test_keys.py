@@ -115,7 +115,7 @@ def test_a_broken_file_is_refused_and_never_means_no_keys(keys: KeyFile, content
     keys.path.chmod(0o600)
 
     for use in (lambda: keys.has_keys, keys.list, lambda: keys.check("om_x")):
-        with pytest.raises(StorageError, match="no file of keys"):
+        with pytest.raises(StorageError, match="not a key file"):
             use()
     with pytest.raises(StorageError):
         keys.create(scope=ANN, role="write")

@@ -64,8 +64,8 @@ async def test_a_memory_of_mem0_ends_when_it_did_there(
     }
     assert (report.stored, report.skipped) == (4, 1)
     assert {str(each) for each in report.problems} == {
-        "`3`: it is over since 2024-02-01 00:00 UTC",
-        "memory 5: its `expiration_date` is no time: 'soon'",
+        "`3`: it expired on 2024-02-01 00:00 UTC",
+        "memory 5: its `expiration_date` is not a valid time: 'soon'",
     }
 
 
@@ -85,7 +85,7 @@ async def test_what_is_over_in_a_store_of_langgraph_is_told_and_so_are_checkpoin
 
     assert list(await _by_text(alice)) == ["kept"]
     assert report.problems[0].place == "table `checkpoints`"
-    assert "is over since" in report.problems[1].why
+    assert "expired on" in report.problems[1].why
 
 
 # Whose it is
@@ -241,7 +241,7 @@ async def test_what_is_empty_or_of_no_time_is_told(
     assert [str(each) for each in report.problems] == [
         "memory 1: it is empty",
         "memory 2: it has none of `memory`, `text`, `content`, `data`",
-        "memory 3: its `created_at` is no time: 'yesterday'",
+        "memory 3: its `created_at` is not a valid time: 'yesterday'",
     ]
     assert report.stored == 1
 

@@ -120,7 +120,7 @@ def test_a_bad_element_does_not_keep_the_next_from_being_read(tmp_path: Path) ->
     with opened(path) as (source, told):
         assert list(source.elements()) == [{"a": 1}, {"d": 1}]
         assert told == [
-            ("element 2, line 2", "it is no JSON, at position 5: Expecting value"),
+            ("element 2, line 2", "it is not valid JSON, at position 5: Expecting value"),
             ("element 3, line 3", "the key 'c' stands twice in one object"),
         ]
 

@@ -220,7 +220,7 @@ class KeyFile:
             return {key.id: key for key in map(_load, _entries(content))}
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
             raise StorageError(
-                f"`{self._path}` is no file of keys, or is damaged ({type(exc).__name__}); "
+                f"`{self._path}` is not a key file, or is damaged ({type(exc).__name__}); "
                 "put a copy back, or remove it and make new keys"
             ) from exc
 
@@ -306,7 +306,7 @@ def _lock(handle: int) -> None:
 
 def _check_mode(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise StorageError(f"`{path}` is no file; keys are kept in a file")
+        raise StorageError(f"`{path}` is not a file; keys are kept in a file")
     if sys.platform == "win32":
         return
     if found.st_uid not in (os.geteuid(), 0):

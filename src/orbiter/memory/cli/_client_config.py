@@ -82,7 +82,7 @@ CLIENTS: dict[Name, Client] = {
         lambda: _moved("CLAUDE_CONFIG_DIR", Path.home()) / ".claude.json",
         ".mcp.json",
         "mcpServers",
-        "start Claude Code anew; `/mcp` shows it",
+        "restart Claude Code; `/mcp` shows it",
         names_type=True,
         variable="${NAME}",
     ),
@@ -91,7 +91,7 @@ CLIENTS: dict[Name, Client] = {
         lambda: _settings_folder() / "Claude" / "claude_desktop_config.json",
         None,
         "mcpServers",
-        "quit Claude Desktop, and start it anew",
+        "quit and restart Claude Desktop",
     ),
     Name.CURSOR: Client(
         "Cursor",
@@ -115,7 +115,7 @@ CLIENTS: dict[Name, Client] = {
         lambda: _moved("CODEX_HOME", Path.home() / ".codex") / "config.toml",
         ".codex/config.toml",
         "mcp_servers",
-        "start Codex anew; `/mcp` shows it",
+        "restart Codex; `/mcp` shows it",
         is_toml=True,
     ),
 }
@@ -193,7 +193,9 @@ def _check_place(path: Path) -> None:
         raise StorageError(f"`{path}` leads nowhere: its links form a loop; nothing was changed")
     folder = next(each for each in real.parents if each.exists())
     if not folder.is_dir():
-        raise StorageError(f"`{folder}` is no folder, so `{path}` cannot be; nothing was changed")
+        raise StorageError(
+            f"`{folder}` is not a folder, so `{path}` cannot be; nothing was changed"
+        )
     if real.is_dir():
         raise StorageError(f"`{path}` is a folder, and no file; nothing was changed")
 

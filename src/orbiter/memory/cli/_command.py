@@ -232,19 +232,19 @@ def _option(*names: str, text: str, kind: Any = str | None) -> Any:
 
 
 _URL = {
-    "url": _option("--url", text=f"Address or path of the store, or a server. [env: {_ENV}URL]"),
+    "url": _option("--url", text=f"URL or path of the store, or of a server. [env: {_ENV}URL]"),
     "token": _option("--token", text=f"Key of the server. [env: {_ENV}TOKEN]"),
-    "model": _option("--model", text=f"`auto` or `none`: words only. [env: {_ENV}MODEL]"),
+    "model": _option("--model", text=f"`auto`, or `none` for words only. [env: {_ENV}MODEL]"),
 }
 _WHOSE = {
-    "user": _option("--user", text=f"Whose memories. [env: {_ENV}USER]"),
-    "no_user": _option("--no-user", text="Nobody's: only what the others name.", kind=bool),
+    "user": _option("--user", text=f"User. [env: {_ENV}USER]"),
+    "no_user": _option("--no-user", text="No user: only what the other options name.", kind=bool),
     "session": _option("--session", text=f"Only this session. [env: {_ENV}SESSION]"),
     "task": _option("--task", text=f"Only this task. [env: {_ENV}TASK]"),
     "agent": _option("--agent", text=f"Only this agent. [env: {_ENV}AGENT]"),
-    "by": _option("--by", text=f"Who does this, for `history`. [env: {_ENV}BY]"),
+    "by": _option("--by", text=f"Actor, as shown by `history`. [env: {_ENV}BY]"),
 }
-_ALL = {"everyone": _option("--all", text="Everyone's memories, of any scope.", kind=bool)}
+_ALL = {"everyone": _option("--all", text="All memories, of any user and scope.", kind=bool)}
 _JSON = {"as_json": _option("--json", text="Print JSON.", kind=bool)}
 _FLAGS = ("everyone", "no_user", "as_json")
 

@@ -39,7 +39,7 @@ async def embed_waiting(
         return 0
     total, moved = waiting, monotonic()
     until = None if within is None else moved + within
-    with out.progress("reading for meaning", unit="memories") as advance:
+    with out.progress("embedding", unit="memories") as advance:
         while waiting:
             advance(total - waiting, total)
             begun = monotonic()

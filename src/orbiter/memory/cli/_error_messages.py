@@ -67,7 +67,7 @@ _SHELL_WORDS = (
     ("`valid_to`", "`--valid-to`"),
     ("`source` must be", "`--source` must be"),
     ("was given as `head`", "was given as `--head`"),
-    ('open it with `audit="writes"`', "`orbiter-memory audit begin` begins one"),
+    ('open it with `audit="writes"`', "`orbiter-memory audit begin` starts one"),
     ("import it with `memory.scope(user_id=…)` to say whose they are", "say whose with `--user`"),
     ("`unscoped()` is nobody", "`--all` is nobody"),
     ("see `verify_audit()`", "`orbiter-memory audit verify` tells more"),
@@ -186,7 +186,7 @@ def told_of(error: BaseException) -> str:
         return _conflict(error)
     if type(error).__name__ == "EmbeddingsMismatchError":
         text = (
-            f"{text.partition(';')[0]}; `orbiter-memory reindex` embeds everything anew, "
+            f"{text.partition(';')[0]}; `orbiter-memory reindex` embeds everything again, "
             "`--model none` goes by words"
         )
     is_expected = _is_ours(error) or isinstance(

@@ -76,7 +76,7 @@ def _put(text: str, path: tuple[str, str], value: Mapping[str, object]) -> str:
         return _insert(text, root, holder, {name: value}, unit, newline, depth=1)
     within = root.members[holder][2]
     if not isinstance(within, _Object):
-        raise FileSyntaxError(f"`{holder}` is no object")
+        raise FileSyntaxError(f"`{holder}` is not an object")
     if name not in within.members:
         return _insert(text, within, name, value, unit, newline, depth=2)
     start, end, _ = within.members[name]
@@ -166,7 +166,7 @@ class _Reader:
     def value(self, index: int, depth: int) -> tuple[Any, int]:
         """Return the value at *index*, and where it ends."""
         if depth > _DEEPEST:
-            raise self.broken(index, "it is nested too deeply")
+            raise self.broken(index, "it nests too deeply")
         mark = self._text[index : index + 1]
         if mark == "{":
             return self._object(index, depth)
@@ -183,7 +183,7 @@ class _Reader:
         try:
             text, end = scanstring(self._text, index + 1)
         except ValueError:
-            raise self.broken(index, "a text has no end") from None
+            raise self.broken(index, "a string has no end") from None
         return str(text), int(end)
 
     def _object(self, index: int, depth: int) -> tuple[_Object, int]:

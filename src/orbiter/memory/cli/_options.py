@@ -52,7 +52,7 @@ Kind = Annotated[
 Tagged = Annotated[
     list[str] | None, typer.Option("--tag", help="Has this tag; may be repeated: has them all.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Tags = Annotated[list[str] | None, typer.Option("--tag", help="A tag; may be repeated.")]
 
@@ -81,7 +81,8 @@ def read_end(name: str, text: str | None) -> datetime | None:
             end = now + (now - end)
     except (ValueError, OverflowError):
         raise UsageError(
-            f"`--{name}`: `{text}` is no time; write `30d`, `12h` or `2w` from now, or `2027-01-31`"
+            f"`--{name}`: `{text}` is not a valid time; write `30d`, `12h` or `2w` from now, "
+            "or `2027-01-31`"
         ) from None
     if end <= now:
         raise UsageError(f"`--{name}`: `{text}` is over already; write `30d`, or a day to come")
@@ -96,7 +97,7 @@ def read_json(name: str, text: str | None) -> dict[str, object] | None:
         value = json.loads(text)
     except ValueError as exc:
         raise UsageError(
-            f"`--{name}` is no JSON: {exc}; write it such as {_EXAMPLES[name]}"
+            f"`--{name}` is not valid JSON: {exc}; write it such as {_EXAMPLES[name]}"
         ) from None
     if not isinstance(value, dict):
         raise UsageError(f"`--{name}` must be a JSON object such as {_EXAMPLES[name]}")

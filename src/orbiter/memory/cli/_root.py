@@ -19,67 +19,70 @@ __all__ = ["NAME", "app", "run"]
 NAME = "orbiter-memory"
 
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
-    "Begin": {
-        "demo": ("commands.demo", "Take a tour on sample data; nothing of yours is touched."),
-        "config": ("commands.config", "Show the settings in force and where each comes from."),
-        "doctor": ("commands.doctor", "Check this computer and the store; say what to do."),
-        "completion": ("commands.config", "Print the script that lets a shell complete commands."),
+    "Get started": {
+        "demo": ("commands.demo", "Take a tour with sample data; your data is not touched."),
+        "config": ("commands.config", "Show the settings and where each comes from."),
+        "doctor": ("commands.doctor", "Check this computer and the store; suggest fixes."),
+        "completion": ("commands.config", "Print the shell completion script."),
     },
     "Memories": {
         "remember": ("commands.remember", "Store memories; print their ids."),
-        "recall": ("commands.recall", "Find the memories that answer a question, with reasons."),
+        "recall": ("commands.recall", "Find memories that answer a question, with reasons."),
         "list": ("commands.memories", "List memories, newest first."),
-        "show": ("commands.memories", "Show a memory with everything that is known about it."),
+        "show": ("commands.memories", "Show one memory with all its details."),
         "edit": ("commands.edit", "Change a memory; the old version is kept."),
-        "forget": ("commands.edit", "Remove memories so that they can be restored."),
+        "forget": ("commands.edit", "Delete memories; they can be restored."),
         "restore": (
             "commands.history",
-            "Bring back a forgotten memory, an earlier version, or a backup.",
+            "Restore a forgotten memory, an earlier version, or a backup.",
         ),
         "history": ("commands.history", "Show every version of a memory and what changed."),
-        "tail": ("commands.tail", "Print new memories as they come, until Ctrl-C."),
+        "tail": ("commands.tail", "Print new memories as they arrive, until Ctrl-C."),
     },
     "Facts": {
-        "facts": ("commands.facts", "Show and change what is known to be true, and was."),
+        "facts": ("commands.facts", "Show and change facts, and when they were true."),
         "review": ("commands.review", "Accept or discard facts that were proposed."),
     },
     "Conversations": {
         "chat": ("commands.chat", "List and show conversations."),
-        "context": ("commands.chat", "Print what a model would be shown, under a budget."),
+        "context": ("commands.chat", "Print the context for a model, within a token budget."),
     },
-    "In and out": {
-        "import": ("commands.import_", "Bring in memories of other programs, or an export."),
-        "export": ("commands.export", "Write memories to a file that anybody can read."),
-        "migrate": ("commands.export", "Copy a store to another address."),
+    "Import and export": {
+        "import": ("commands.import_", "Import memories from other programs, or an export."),
+        "export": ("commands.export", "Export memories to a file in an open format."),
+        "migrate": ("commands.export", "Copy a store to another URL."),
     },
-    "Doubt": {
-        "quarantine": ("commands.sources", "Hide everything that came from a source."),
-        "release": ("commands.sources", "Bring back what was hidden of a source."),
-        "undo": ("commands.sources", "Take back everything that a source added or changed."),
-        "duplicates": ("commands.sources", "Show memories that say the same."),
+    "Trust": {
+        "quarantine": ("commands.sources", "Hide everything from a source."),
+        "release": ("commands.sources", "Show again what was hidden of a source."),
+        "undo": ("commands.sources", "Undo everything that a source added or changed."),
+        "duplicates": ("commands.sources", "Show memories that say the same thing."),
     },
-    "Letting go": {
-        "evict": ("commands.erase", "Forget what is worth least until a budget is kept."),
-        "erase": ("commands.erase", "Erase everything of a scope for good, and check."),
-        "audit": ("commands.audit", "Show and check the record of what was done."),
+    "Retention": {
+        "evict": ("commands.erase", "Limit size: forget the least valuable memories first."),
+        "erase": ("commands.erase", "Erase everything in a scope permanently, and verify it."),
+        "audit": ("commands.audit", "Show and verify the audit log."),
     },
-    "The store": {
-        "stats": ("commands.maintenance", "Count memories: of a scope, and of the whole store."),
-        "reindex": ("commands.maintenance", "Build the search structures anew."),
-        "backup": ("commands.maintenance", "Copy the store to a new file while it is in use."),
+    "Store": {
+        "stats": ("commands.maintenance", "Count memories in a scope and in the whole store."),
+        "reindex": ("commands.maintenance", "Rebuild the search indexes."),
+        "backup": (
+            "commands.maintenance",
+            "Copy the store to a new file, also while it is in use.",
+        ),
         "restore": (
             "commands.history",
-            "Bring back a forgotten memory, an earlier version, or a backup.",
+            "Restore a forgotten memory, an earlier version, or a backup.",
         ),
-        "bench": ("commands.bench", "Measure this computer on a store that is thrown away."),
+        "bench": ("commands.bench", "Benchmark this computer on a temporary store."),
     },
-    "Serve": {
+    "Server": {
         "serve": ("commands.serve", "Serve REST, MCP and the dashboard, until Ctrl-C."),
-        "keys": ("commands.keys", "Make, list and revoke the keys of the server."),
-        "mcp": ("commands.mcp", "Serve memories to an agent over stdin and stdout, by MCP."),
+        "keys": ("commands.keys", "Create, list and revoke API keys of the server."),
+        "mcp": ("commands.mcp", "Run an MCP server over stdin and stdout."),
         "install": (
             "commands.mcp",
-            "Write this memory into the configuration of an agent's program.",
+            "Add this memory to the MCP configuration of an agent.",
         ),
     },
 }
@@ -207,7 +210,7 @@ def root(
         bool, typer.Option("--debug", help="Show tracebacks. [env: ORBITER_DEBUG]")
     ] = False,
 ) -> None:
-    """Memory for LLM agents: remember, recall, look into it, put it right."""
+    """Memory for LLM agents: remember, recall, inspect, correct."""
     if debug:
         os.environ["ORBITER_DEBUG"] = "1"
 

@@ -127,6 +127,6 @@ def parse_when(text: str, *, clock: Callable[[], datetime] | None = None) -> dat
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):
         raise ValueError(
-            f"`{text}` is no time; write `2026-11-01`, `2026-11-01T10:00`, `3d`, `12h` "
+            f"`{text}` is not a valid time; write `2026-11-01`, `2026-11-01T10:00`, `3d`, `12h` "
             "or `yesterday`"
         ) from None

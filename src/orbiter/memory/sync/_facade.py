@@ -59,7 +59,7 @@ class Blocking(Generic[_T]):
 
         Only a chat has a method that makes another, and says how.
         """
-        raise UnsupportedError(f"`{type(value).__name__}` cannot be made anew after a fork")
+        raise UnsupportedError(f"`{type(value).__name__}` cannot be made again after a fork")
 
     if not TYPE_CHECKING:  # else every misspelt name would have the type `Any`
 

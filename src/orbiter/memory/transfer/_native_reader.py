@@ -81,7 +81,7 @@ def _chunks(
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
             # A pipe would wait for ever, and can be read only once.
-            raise TransferError(f"`{path}` is no file; give the path of an export")
+            raise TransferError(f"`{path}` is not a file; give the path of an export")
         with path.open("rb") as file:
             if file.peek(len(GZIP)).startswith(GZIP):
                 yield gzip_chunks(path, limits, tally.add)
@@ -172,8 +172,8 @@ def _check_header(line: bytes) -> None:
     header = _loaded(line)
     if header.get("format") != FORMAT:
         raise TransferError(
-            f"line 1 does not say `{FORMAT}`: this is no export of orbiter-memory; other formats "
-            "are read by `import_file`"
+            f"line 1 does not say `{FORMAT}`: this is not an export of orbiter-memory; other "
+            "formats are read by `import_file`"
         )
     found = header.get("format_version")
     if not isinstance(found, int) or not 1 <= found <= FORMAT_VERSION:
@@ -186,7 +186,7 @@ def _check_header(line: bytes) -> None:
 def _check_end(line: bytes, seen: int, digest: str, number: int) -> None:
     stated = _loaded(line).get("end")
     if not isinstance(stated, dict):
-        raise TransferError(f"line {number} is no end of a file")
+        raise TransferError(f"line {number} is not the end of a file")
     if stated.get("records") != seen or stated.get("sha256") != digest:
         raise TransferError(
             f"line {number}: the file was changed since it was written: it holds {seen} records, "

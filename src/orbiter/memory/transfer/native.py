@@ -141,7 +141,7 @@ async def _page_after(
             return await store.records(after=known[-1], limit=size, metadata=metadata)
         except QueryError:
             known.pop()
-    raise QueryError("items are removed faster than they are read; start anew")
+    raise QueryError("items are removed faster than they are read; start again")
 
 
 # Writing

@@ -179,7 +179,7 @@ class Reader:
             end = found.item.expires_at
             if end is not None and end <= datetime.now(UTC):
                 self._report.skipped += 1
-                self._report.complain(place, f"it is over since {end:%Y-%m-%d %H:%M} UTC")
+                self._report.complain(place, f"it expired on {end:%Y-%m-%d %H:%M} UTC")
                 continue
             try:
                 one, length = self._ready(format, found, place)
@@ -278,13 +278,17 @@ def checked(
             found.setdefault(_own(format, name), found.pop(name))
     if "importance" in found and not _is_share(found["importance"]):
         found.setdefault(_own(format, "importance"), found.pop("importance"))
-        why = f"its `importance` is no number from 0 to 1; kept as `{_own(format, 'importance')}`"
+        why = (
+            f"its `importance` is not a number from 0 to 1; kept as `{_own(format, 'importance')}`"
+        )
         complain(place, why)
     if "tags" in found:
         tags = _tags(found["tags"])
         if tags is None:
             found.setdefault(_own(format, "tags"), found.pop("tags"))
-            complain(place, f"its `tags` are no list of texts; kept as `{_own(format, 'tags')}`")
+            complain(
+                place, f"its `tags` are not a list of strings; kept as `{_own(format, 'tags')}`"
+            )
         else:
             found["tags"] = tags
     return found

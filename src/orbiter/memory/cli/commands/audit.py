@@ -25,7 +25,7 @@ app.add_typer(
     audit,
     name="audit",
     cls=without_a_name(lambda: "list"),
-    help="Show and check the record of what was done.\n\nWithout a command, it lists it.",
+    help="Show and verify the audit log.\n\nWithout a command, it lists it.",
 )
 
 
@@ -44,13 +44,13 @@ def _no_log(memory: "AgentMemory") -> "UnsupportedError":
     from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415
 
     return UnsupportedError(
-        f"there is no audit log at `{memory.url}`; `orbiter-memory audit begin` begins one"
+        f"there is no audit log at `{memory.url}`; `orbiter-memory audit begin` starts one"
     )
 
 
 @command(audit, "begin", scope=False)
 async def begin_audit(run: CommandContext) -> None:
-    """Begin the record; what is there already is taken in."""
+    """Start the log, with what the store holds already."""
     async with run.memory(meaning=False) as memory:
         if is_served(memory):
             raise UsageError(
@@ -66,7 +66,7 @@ async def begin_audit(run: CommandContext) -> None:
     if run.out.is_json:
         run.out.data({"began": not is_begun, "items": taken})
     elif is_begun:
-        run.out.show(styled("the log was begun already, and goes on"))
+        run.out.show(styled("the log exists already, and continues"))
     else:
         told = f"{counted(taken)} taken in; what is written from now on is logged"
         run.out.show(styled(("✓ ", "green"), told))
@@ -81,9 +81,9 @@ async def list_audit(
     ] = None,
     item: Annotated[str | None, typer.Option(help="Only what was done to this memory.")] = None,
     since: Since = None,
-    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most this many.")] = 20,
     before: Annotated[
-        int | None, typer.Option(min=1, help="Go on before this number, the last of a page.")
+        int | None, typer.Option(min=1, help="Continue before this number, the last of a page.")
     ] = None,
 ) -> None:
     """List what was done, newest first."""
@@ -133,7 +133,7 @@ async def verify_audit(
     run: CommandContext,
     *,
     head: Annotated[
-        str | None, typer.Option(help="A head you noted: finds a log that was written anew.")
+        str | None, typer.Option(help="A head you noted: detects a log that was rewritten.")
     ] = None,
 ) -> int:
     """Check that nobody changed the record, or a memory behind its back."""

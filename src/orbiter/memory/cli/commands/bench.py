@@ -41,9 +41,9 @@ async def bench(
     run: CommandContext,
     *,
     size: Annotated[int, typer.Option(min=10, help="How many memories.")] = 1_000,
-    repeat: Annotated[int, typer.Option(min=1, help="How often each thing is timed.")] = 30,
+    repeat: Annotated[int, typer.Option(min=1, help="How many times each call is timed.")] = 30,
 ) -> None:
-    """Measure this computer on a store that is thrown away."""
+    """Benchmark this computer on a temporary store."""
     with TemporaryDirectory(prefix="orbiter-memory-") as folder:
         times = await _measure(run, Path(folder), size, repeat)
     rows = [

@@ -36,14 +36,14 @@ _WHO = {
     "system": ("system", "bold magenta"),
 }
 
-Name = Annotated[str, typer.Argument(metavar="CHAT", help="What the conversation is called.")]
+Name = Annotated[str, typer.Argument(metavar="CHAT", help="Id of the conversation.")]
 
 
 @command(chat, "list")
 async def list_chats(
     run: CommandContext,
     *,
-    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most this many.")] = 20,
 ) -> None:
     """List conversations, that of the newest message first."""
     async with run.scoped(meaning=False) as memory:
@@ -145,16 +145,16 @@ async def context(
     asked: Annotated[
         str | None,
         typer.Argument(
-            metavar="TASK", help="What the model shall do; else the question without an answer."
+            metavar="TASK", help="The task for the model; else the unanswered question."
         ),
     ] = None,
     *,
-    budget: Annotated[int | None, typer.Option(min=1, help="At most so many tokens.")] = None,
-    format: Annotated[Format, typer.Option("--format", help="Whose messages.")] = "openai",
-    memories: Annotated[int, typer.Option(min=0, help="At most so many memories.")] = 5,
+    budget: Annotated[int | None, typer.Option(min=1, help="At most this many tokens.")] = None,
+    format: Annotated[Format, typer.Option("--format", help="Message format.")] = "openai",
+    memories: Annotated[int, typer.Option(min=0, help="At most this many memories.")] = 5,
     persona: Annotated[Path | None, typer.Option(help="A SOUL.md.")] = None,
 ) -> None:
-    """Print what a model would be shown, under a budget."""
+    """Print the context for a model, within a token budget."""
     from orbiter.memory.errors import QueryError  # noqa: PLC0415 - `--help` needs it not
 
     waiting = 0
@@ -230,13 +230,13 @@ _COLORS = {
     "task": "red",
 }
 _WHY = {
-    "budget": "no room",
-    "shortened": "only its beginning fits",
+    "budget": "over budget",
+    "shortened": "shortened to fit",
     "status": "not accepted",
     "scope": "another scope",
     "duplicate": "shown already",
-    "kind": "no message",
-    "incomplete": "its tool group is not whole",
+    "kind": "not a message",
+    "incomplete": "its tool group is incomplete",
 }
 _MOST_DROPPED = 6
 

@@ -28,7 +28,7 @@ class Shell(StrEnum):
 
 @command(app, "config", everyone=False, shows_scope=True)
 def config(run: CommandContext) -> None:
-    """Show the settings in force and where each comes from."""
+    """Show the settings and where each comes from."""
     from orbiter.memory.backends.registry import default_url  # noqa: PLC0415
     from orbiter.memory.backends.urls import shown  # noqa: PLC0415 - `--help` needs it not
 
@@ -82,7 +82,7 @@ def completion(
     run: CommandContext,
     shell: Annotated[Shell, typer.Argument(help="For which shell.", show_default=False)],
 ) -> None:
-    """Print the script that lets a shell complete commands."""
+    """Print the shell completion script."""
     from typer import completion as completions  # noqa: PLC0415
 
     script = completions.get_completion_script(  # type: ignore[attr-defined]  # it is there since 0.4

@@ -83,7 +83,7 @@ async def demo(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", hidden=True)] = False,
 ) -> None:
-    """Take a tour on sample data; nothing of yours is touched."""
+    """Take a tour with sample data; your data is not touched."""
     from orbiter.memory.agent import AgentMemory  # noqa: PLC0415 - `--help` needs none of it
 
     if as_json:  # taken, so that this is said and not that there is no such option

@@ -17,6 +17,7 @@ from orbiter.memory.diagnostics import (
     check_environment,
     check_extras,
     check_local_model,
+    check_store,
     check_waiting,
 )
 
@@ -35,10 +36,10 @@ async def doctor(
     run: CommandContext,
     *,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Build what is damaged or waits anew.")
+        bool, typer.Option("--repair", help="Rebuild what is damaged, embed what is pending.")
     ] = False,
 ) -> int:
-    """Check this computer and the store; say what to do."""
+    """Check this computer and the store; suggest fixes."""
     checks: list[Check] = []
     async for check in examine(run, repair=repair):
         checks.append(check)
@@ -71,7 +72,7 @@ async def examine(run: CommandContext, *, repair: bool) -> AsyncIterator[Check]:
         except Exception as exc:  # noqa: BLE001 - whatever keeps it closed is the finding
             yield Check("store", "wrong", f"{memory.url} does not open", _way(exc))
             return
-        yield Check("store", "ok", memory.url)
+        yield check_store(memory.url)
         async for check in _inside(run, memory, repair=repair):
             yield check
     finally:
@@ -105,7 +106,7 @@ async def _inside(
         with run.out.progress("reading the store", unit="rows") as advance:
             verified = await memory.verify(repair=repair, progress=advance)
     except UnsupportedError:
-        yield Check("contents", "note", "this store cannot check itself; its server does")
+        yield check_contents(None, cure="")
         return
     except AccessError:
         yield Check("contents", "note", "not looked at: that takes the key of an administrator")

@@ -48,15 +48,15 @@ async def edit(  # noqa: PLR0913 - what may be changed
     item_id: Id,
     text: Annotated[
         str | None,
-        typer.Argument(help="What it shall say; `-` reads stdin, nothing opens $EDITOR."),
+        typer.Argument(help="The new text; `-` reads stdin; without it, $EDITOR opens."),
     ] = None,
     *,
     tag: Tags = None,
     importance: Annotated[float | None, typer.Option(help="From 0 to 1.")] = None,
-    source: Annotated[str | None, typer.Option(help="Where it comes from.")] = None,
-    extra: Annotated[str | None, typer.Option(help="More to keep with it: a JSON object.")] = None,
+    source: Annotated[str | None, typer.Option(help="Its source.")] = None,
+    extra: Annotated[str | None, typer.Option(help="Extra fields: a JSON object.")] = None,
     expires: Annotated[
-        str | None, typer.Option(help="When it is to be gone: `30d` from now, a date, or `never`.")
+        str | None, typer.Option(help="When it expires: `30d` from now, a date, or `never`.")
     ] = None,
     expect: Annotated[
         int | None, typer.Option(help="Only if it still has this version; else exit 4.")
@@ -106,7 +106,7 @@ async def forget(  # noqa: PLR0913 - the filters
         list[str] | None, typer.Argument(help="Ids of memories; `-` reads them from stdin.")
     ] = None,
     *,
-    query: Annotated[str, typer.Option("--query", help="All that hold this text.")] = "",
+    query: Annotated[str, typer.Option("--query", help="All that contain this text.")] = "",
     kind: Kind = None,
     since: Since = None,
     until: Until = None,
@@ -118,7 +118,7 @@ async def forget(  # noqa: PLR0913 - the filters
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> int:
-    """Remove memories so that they can be restored."""
+    """Delete memories; they can be restored."""
     ids = [
         one for each in item_ids or () for one in (read_stdin().split() if each == "-" else [each])
     ]

@@ -34,21 +34,22 @@ async def evict(
     run: CommandContext,
     *,
     max_items: Annotated[
-        int | None, typer.Option("--max-items", min=0, help="Keep at most so many memories.")
+        int | None, typer.Option("--max-items", min=0, help="Keep at most this many memories.")
     ] = None,
     max_bytes: Annotated[
-        int | None, typer.Option("--max-bytes", min=0, help="Keep at most so many bytes, as JSON.")
+        int | None,
+        typer.Option("--max-bytes", min=0, help="Keep at most this many bytes, as JSON."),
     ] = None,
     duplicates: Annotated[
-        bool, typer.Option("--duplicates", help="Keep the first of those that say the same.")
+        bool, typer.Option("--duplicates", help="Keep the first of each group of duplicates.")
     ] = False,
     half_life: Annotated[
-        float, typer.Option("--half-life", min=0.01, help="Days in which worth is halved.")
+        float, typer.Option("--half-life", min=0.01, help="Half-life of a memory's value, in days.")
     ] = 90.0,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> int:
-    """Forget what is worth least until a budget is kept."""
+    """Limit size: forget the least valuable memories first."""
     if max_items is None and max_bytes is None and not duplicates:
         raise UsageError("say how much may stay: `--max-items`, `--max-bytes` or `--duplicates`")
     asked: dict[str, Any] = {
@@ -115,7 +116,7 @@ def _print_evicted(
 
 @command(app, "erase", everyone=False)
 async def erase(run: CommandContext, *, dry_run: DryRun = False, yes: Yes = False) -> int:
-    """Erase everything of a scope for good, and check."""
+    """Erase everything in a scope permanently, and verify it."""
     scope: dict[str, Any] = run.target.scope() or {}
     if not any(getattr(run.target, name) for name in SCOPES):
         raise UsageError("say whose, with `--user` or another; nothing is erased by default")

@@ -47,7 +47,7 @@ async def export(
         ),
     ] = ExportFormat.AUTO,
 ) -> None:
-    """Write memories to a file that anybody can read."""
+    """Export memories to a file in an open format."""
     from orbiter.memory.transfer import WRITTEN, export_file  # noqa: PLC0415 - `--help` needs it not
     from orbiter.memory.transfer.export_formats import format_for  # noqa: PLC0415
 
@@ -81,14 +81,14 @@ async def export(
 @command(app, "migrate", url=False)
 async def migrate(
     run: CommandContext,
-    source: Annotated[str, typer.Argument(metavar="SRC", help="Where the memories are.")],
-    target: Annotated[str, typer.Argument(metavar="DST", help="Where they shall be, too.")],
+    source: Annotated[str, typer.Argument(metavar="SRC", help="The store to copy from.")],
+    target: Annotated[str, typer.Argument(metavar="DST", help="The store to copy to.")],
     *,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace what went on by itself in DST.")
+        bool, typer.Option("--overwrite", help="Replace what has changed in DST.")
     ] = False,
 ) -> int:
-    """Copy a store to another address."""
+    """Copy a store to another URL."""
     from orbiter.memory.transfer import migrate as copy  # noqa: PLC0415
 
     for name, url in (("SRC", source), ("DST", target)):

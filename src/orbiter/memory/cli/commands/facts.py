@@ -33,16 +33,16 @@ app.add_typer(
     facts,
     name="facts",
     cls=without_a_name(lambda: "list"),
-    help="Show and change what is known to be true, and was.\n\nWithout a command, it lists them.",
+    help="Show and change facts, and when they were true.\n\nWithout a command, it lists them.",
 )
 
-Key = Annotated[str, typer.Argument(help="What the fact is called, such as `home_city`.")]
+Key = Annotated[str, typer.Argument(help="Key of the fact, such as `home_city`.")]
 AsOf = Annotated[
     str | None, typer.Option("--as-of", help="What was true then: `2026-11-01`, `3d`, …")
 ]
-KnownAt = Annotated[str | None, typer.Option("--known-at", help="As far as was known then.")]
+KnownAt = Annotated[str | None, typer.Option("--known-at", help="As it was known then.")]
 Origin = Annotated[
-    str | None, typer.Option("--source", help="Who says so: `user`, `web:example.com`, …")
+    str | None, typer.Option("--source", help="Source: `user`, `web:example.com`, …")
 ]
 
 
@@ -112,13 +112,13 @@ async def _must_know(run: CommandContext, known: "Facts", key: str) -> None:
 async def put_fact(
     run: CommandContext,
     key: Key,
-    value: Annotated[str, typer.Argument(help="What it is; `-` reads stdin.")],
+    value: Annotated[str, typer.Argument(help="The value; `-` reads stdin.")],
     *,
     valid_from: Annotated[
-        str | None, typer.Option("--valid-from", help="Since when it is so; else now.")
+        str | None, typer.Option("--valid-from", help="Since when it is true; else now.")
     ] = None,
     valid_to: Annotated[
-        str | None, typer.Option("--valid-to", help="Until when it is, or was, so.")
+        str | None, typer.Option("--valid-to", help="Until when it is, or was, true.")
     ] = None,
     parse: Annotated[bool, typer.Option("--parse", help="Read VALUE as JSON.")] = False,
     source: Origin = None,
@@ -130,7 +130,9 @@ async def put_fact(
     try:
         given = json.loads(text) if parse else text
     except ValueError as exc:
-        raise UsageError(f"VALUE is no JSON: {exc}; leave `--parse` out for a text") from None
+        raise UsageError(
+            f"VALUE is not valid JSON: {exc}; leave `--parse` out for a text"
+        ) from None
     begin, end = read_when("valid-from", valid_from), read_when("valid-to", valid_to)
     # Before the store is opened: what cannot be kept must not make a file.
     FactMemory(key=key, value=given, valid_to=end, **({"valid_from": begin} if begin else {}))

@@ -46,7 +46,7 @@ async def restore(
     version: Annotated[int | None, typer.Option(help="Go back to this version.")] = None,
     yes: Yes = False,
 ) -> int:
-    """Bring back a forgotten memory, an earlier version, or a backup."""
+    """Restore a forgotten memory, an earlier version, or a backup."""
     from orbiter.memory.errors import ItemNotFoundError  # noqa: PLC0415
 
     if _is_file_name(item_id):

@@ -56,7 +56,7 @@ async def import_(
     paths: Annotated[
         list[str],
         typer.Argument(
-            metavar="PATH", help="Files, folders, zips or gzips; `-` reads an export of ours."
+            metavar="PATH", help="Files, folders, zips or gzips; `-` reads our own export."
         ),
     ],
     *,
@@ -65,15 +65,16 @@ async def import_(
         typer.Option(
             "--format",
             metavar="<format>",
-            help="What it is: `jsonl` (our own), `chatgpt`, `claude-ai`, `claude-code`, `mem0`, "
+            help="Format: `jsonl` (our own), `chatgpt`, `claude-ai`, `claude-code`, `mem0`, "
             "`langgraph`, `letta`, `mcp`, `openai`, `openai-agents`, `markdown`.",
         ),
     ] = Source.AUTO,
     owner: Annotated[
-        str | None, typer.Option(help="Whose to take, where a file names several people.")
+        str | None,
+        typer.Option(help="Whose memories to import, where a file names several people."),
     ] = None,
 ) -> int:
-    """Bring in memories of other programs, or an export."""
+    """Import memories from other programs, or an export."""
     from orbiter.memory.cli import _import_preview  # noqa: PLC0415
     from orbiter.memory.transfer import import_file  # noqa: PLC0415
 

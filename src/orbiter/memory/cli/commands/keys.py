@@ -21,7 +21,7 @@ __all__ = ["Keys", "app", "keys_of"]
 
 Keys = Annotated[
     Path | None,
-    typer.Option("--keys", help="The file of keys; by default the one beside the store."),
+    typer.Option("--keys", help="The key file; by default the one beside the store."),
 ]
 
 
@@ -82,7 +82,7 @@ app.add_typer(
     keys,
     name="keys",
     cls=without_a_name(lambda: "list"),
-    help="Make, list and revoke the keys of the server.\n\nWithout a command, it lists them.",
+    help="Create, list and revoke API keys of the server.\n\nWithout a command, it lists them.",
 )
 
 
@@ -102,19 +102,19 @@ def create(  # noqa: PLR0913 - whose it is, and what it may do
         Role,
         typer.Option(help="`read`, `write`, or `admin`: erase, audit and the store itself, too."),
     ] = Role.WRITE,
-    user: Annotated[str | None, typer.Option(help="Whose memories it opens.")] = None,
+    user: Annotated[str | None, typer.Option(help="User whose memories it opens.")] = None,
     session: Annotated[str | None, typer.Option(help="Only this session's.")] = None,
     task: Annotated[str | None, typer.Option(help="Only this task's.")] = None,
     agent: Annotated[str | None, typer.Option(help="Only this agent's.")] = None,
     name: Annotated[
-        str | None, typer.Option(help="Who uses it, for `history` and the audit log.")
+        str | None, typer.Option(help="Name of its user, for `history` and the audit log.")
     ] = None,
     expires: Annotated[
-        str | None, typer.Option(help="When it ends: `30d`, `12h`, or `2027-01-31`.")
+        str | None, typer.Option(help="When it expires: `30d`, `12h`, or `2027-01-31`.")
     ] = None,
     keys: Keys = None,
 ) -> None:
-    """Make a key; it is shown this once."""
+    """Create a key; it is shown only once."""
     from orbiter.memory.model.items import MemoryMetadata  # noqa: PLC0415 - `--help` needs it not
 
     given = {"user": user, "session": session, "task": task, "agent": agent}
@@ -149,14 +149,14 @@ def create(  # noqa: PLR0913 - whose it is, and what it may do
         run.out.console.print(styled((token, "bold green")), soft_wrap=True)
         run.out.show(styled((_told(key), "dim")))
     say(f"its hash is in `{file.path}`, for the server that uses this file", kind="note")
-    run.out.note("keep it now: only its hash is stored, and it is not shown again")
+    run.out.note("save it now: only its hash is stored, and it is not shown again")
     if is_first:
         run.out.note("it is the first there: from now on, that server asks everybody for a key")
 
 
 @command(keys, "list", scope=False)
 def list_keys(run: CommandContext, *, keys: Keys = None) -> None:
-    """List the keys; what opens the door is not known any more."""
+    """List the keys; the secret parts are not stored."""
     file = key_file(run.target, keys)
     found = file.list()
     if run.out.is_json:
@@ -170,7 +170,7 @@ def list_keys(run: CommandContext, *, keys: Keys = None) -> None:
             head = styled((key.id, "bold" if is_open else "dim"), f"  {one_line(key.name)}")
             run.out.show(entry(mark, [head, styled((_told(key), "dim"))]))
     if not found:
-        told = f"there are no keys in `{file.path}`; the server answers this computer alone"
+        told = f"there are no keys in `{file.path}`; the server answers this computer only"
         say(told, kind="note")
 
 
@@ -181,7 +181,7 @@ def revoke(
     *,
     keys: Keys = None,
 ) -> None:
-    """Have a key open nothing from now on."""
+    """Revoke a key."""
     from orbiter.memory.errors import ItemNotFoundError  # noqa: PLC0415
 
     # A whole key is taken, too: whoever has leaked one has that at hand.
@@ -197,7 +197,7 @@ def revoke(
     if run.out.is_json:
         run.out.data(_json(key))
     else:
-        run.out.show(styled(("✓ ", "green"), f"{key.id} opens nothing any more"))
+        run.out.show(styled(("✓ ", "green"), f"{key.id} is revoked"))
 
 
 def _state(key: "Key") -> str:

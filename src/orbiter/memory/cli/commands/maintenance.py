@@ -17,7 +17,7 @@ app = new_app()
 
 @command(app, "stats")
 async def stats(run: CommandContext) -> None:
-    """Count memories: of a scope, and of the whole store."""
+    """Count memories in a scope and in the whole store."""
     from orbiter.memory.errors import (  # noqa: PLC0415 - `--help` needs it not
         AccessError,
         UnsupportedError,
@@ -62,7 +62,7 @@ def _table(run: CommandContext, rows: list[tuple[str, object]]) -> None:
 
 @command(app, "reindex", scope=False)
 async def reindex(run: CommandContext) -> None:
-    """Build the search structures anew."""
+    """Rebuild the search indexes."""
     # Not opened first: a store whose vectors are of another model is what this is for.
     memory = run.unopened()
     run.check_there(memory)
@@ -86,7 +86,7 @@ async def backup(
     run: CommandContext,
     path: Annotated[Path, typer.Argument(help="The new file; it must not exist.")],
 ) -> None:
-    """Copy the store to a new file while it is in use."""
+    """Copy the store to a new file, also while it is in use."""
     async with run.memory(meaning=False) as memory:
         with run.out.progress("copying", unit="pages") as advance:
             await memory.backup(path, progress=advance)

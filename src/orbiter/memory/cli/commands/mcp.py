@@ -51,10 +51,10 @@ async def mcp(
     read_only: ReadOnly = False,
     import_file: Annotated[
         Path | None,
-        typer.Option("--import", help="First take in this `memory.jsonl` of the reference server."),
+        typer.Option("--import", help="First import this `memory.jsonl` of the reference server."),
     ] = None,
 ) -> None:
-    """Serve memories to an agent over stdin and stdout, by MCP."""
+    """Run an MCP server over stdin and stdout."""
     from orbiter.memory.mcp import build  # noqa: PLC0415 - `--help` needs it not
 
     if read_only and import_file is not None:
@@ -115,10 +115,10 @@ def install(
     tools: Chosen = Tools.MEMORY,
     read_only: ReadOnly = False,
     project: Annotated[
-        bool, typer.Option("--project", help="For the project in this folder alone.")
+        bool, typer.Option("--project", help="Only for the project in this folder.")
     ] = False,
     name: Annotated[
-        str, typer.Option("--name", help="What the server is called there.")
+        str, typer.Option("--name", help="Name of the server there.")
     ] = "orbiter-memory",
     force: Annotated[
         bool, typer.Option("--force", help="Replace another entry of that name.")
@@ -127,7 +127,7 @@ def install(
         bool, typer.Option("--dry-run", help="Only show the file and what would change in it.")
     ] = False,
 ) -> None:
-    """Write this memory into the configuration of an agent's program."""
+    """Add this memory to the MCP configuration of an agent."""
     from orbiter.memory.cli._client_config import plan, write  # noqa: PLC0415
 
     _check_can_start()
@@ -226,7 +226,7 @@ def _absolute(url: str) -> str:
 def _told(entry: object) -> str:
     """Return what an entry starts, or where it leads; its environment may hold secrets."""
     if not isinstance(entry, Mapping):
-        return "which is no object"
+        return "which is not an object"
     words = [entry.get("command") or entry.get("url") or "", *(entry.get("args") or ())]
     return f"`{without_passwords(' '.join(map(str, words)))}`"
 

@@ -46,25 +46,25 @@ _PAGE = 500
 async def list_(  # noqa: PLR0913 - the filters
     run: CommandContext,
     *,
-    query: Annotated[str, typer.Option("--query", help="A text that it holds.")] = "",
+    query: Annotated[str, typer.Option("--query", help="Text that it contains.")] = "",
     kind: Kind = None,
     since: Since = None,
     until: Until = None,
     where: Where = None,
     tag: Tagged = None,
     forgotten: Annotated[
-        bool, typer.Option("--forgotten", help="What was forgotten and can be restored.")
+        bool, typer.Option("--forgotten", help="Forgotten memories, which can be restored.")
     ] = False,
     as_of: AsOf = None,
     limit: Annotated[
         int | None,
         typer.Option(
-            "-n", "--limit", min=1, help="At most so many; else 20 in a terminal, all in a pipe."
+            "-n", "--limit", min=1, help="At most this many; else 20 in a terminal, all in a pipe."
         ),
     ] = None,
     cursor: Annotated[
         str | None,
-        typer.Option(help="Go on behind a page: its `next`, or the id of its last memory."),
+        typer.Option(help="Continue after a page: its `next`, or the id of its last memory."),
     ] = None,
 ) -> None:
     """List memories, newest first."""
@@ -101,7 +101,7 @@ async def list_(  # noqa: PLR0913 - the filters
     if after and run.out.is_terminal:  # what `$(…)` reads asks for no more
         run.out.note(f"there are more: --cursor {after}")
     if not count:
-        run.out.note("nothing here; `--all` looks at everyone's")
+        run.out.note("no memories here; `--all` shows everyone's")
 
 
 async def _pages(
@@ -118,7 +118,7 @@ async def _pages(
 
 @command(app, "show")
 async def show(run: CommandContext, item_id: Id) -> None:
-    """Show a memory with everything that is known about it."""
+    """Show one memory with all its details."""
     async with run.scoped(meaning=False) as memory:
         item = await memory.get(item_id)
         if item is None:

@@ -63,8 +63,8 @@ async def recall(  # noqa: PLR0913 - the filters
     run: CommandContext,
     query: Annotated[str, typer.Argument(help="A question; `-` reads stdin.", show_default=False)],
     *,
-    k: Annotated[int, typer.Option("-k", "--limit", min=1, help="At most so many.")] = 10,
-    mode: Annotated[Mode, typer.Option(help="How to look.")] = Mode.HYBRID,
+    k: Annotated[int, typer.Option("-k", "--limit", min=1, help="At most this many.")] = 10,
+    mode: Annotated[Mode, typer.Option(help="Search mode.")] = Mode.HYBRID,
     kind: Kind = None,
     since: Since = None,
     until: Until = None,
@@ -72,14 +72,14 @@ async def recall(  # noqa: PLR0913 - the filters
     tag: Tagged = None,
     min_trust: Annotated[
         Level | None,
-        typer.Option("--min-trust", help="Only from such a source, or a better one."),
+        typer.Option("--min-trust", help="Minimum trust of the source."),
     ] = None,
     as_of: AsOf = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="All reasons with their points, and what came next.")
     ] = False,
 ) -> None:
-    """Find the memories that answer a question, with reasons."""
+    """Find memories that answer a question, with reasons."""
     filters: dict[str, Any] = {"memory_type": kind, "where": read_where(where, tag)}
     bounds: dict[str, Any] = {
         "since": read_when("since", since),

@@ -113,19 +113,19 @@ async def remember(  # noqa: PLR0913 - what may be kept with it
     *,
     tag: Tags = None,
     importance: Annotated[float | None, typer.Option(help="From 0 to 1.")] = None,
-    source: Annotated[str | None, typer.Option(help="Where it comes from.")] = None,
-    extra: Annotated[str | None, typer.Option(help="More to keep with it: a JSON object.")] = None,
+    source: Annotated[str | None, typer.Option(help="Its source.")] = None,
+    extra: Annotated[str | None, typer.Option(help="Extra fields: a JSON object.")] = None,
     at: Annotated[
         str | None, typer.Option(help="When it was: `2026-11-01`, `3d`; else now.")
     ] = None,
     expires: Annotated[
-        str | None, typer.Option(help="When it is to be gone for good: `30d` from now, or a date.")
+        str | None, typer.Option(help="When it expires: `30d` from now, or a date.")
     ] = None,
     key: Annotated[
-        str | None, typer.Option(help="Stored once: the same key again stores nothing.")
+        str | None, typer.Option(help="Idempotency key: the same key stores nothing again.")
     ] = None,
     lines: Annotated[
-        bool, typer.Option("--lines", help="Each line of stdin is a memory; empty ones are none.")
+        bool, typer.Option("--lines", help="Each non-empty line of stdin is a memory.")
     ] = False,
 ) -> None:
     """Store memories; print their ids."""

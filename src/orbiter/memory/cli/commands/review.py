@@ -37,7 +37,7 @@ app.add_typer(
     "Without a command, it asks about each; in a pipe, it lists them.",
 )
 
-Ids = Annotated[list[str], typer.Argument(metavar="ID", help="Ids of proposals.")]
+Ids = Annotated[list[str], typer.Argument(metavar="ID", help="Ids of drafts.")]
 _ANSWERS = {"a": "accept", "d": "discard", "s": "skip", "q": "quit"}
 _QUOTED = 3
 """Memories that are shown of those a proposal was taken from."""
@@ -45,7 +45,7 @@ _QUOTED = 3
 
 @command(review, "all", everyone=False, makers=("facts put",))
 async def review_all(run: CommandContext) -> None:
-    """Go through all proposals, one question each."""
+    """Review all drafts, one question each."""
     if not can_ask(run.out):
         raise UsageError("this asks questions; use `review list`, `accept` and `discard`")
     done: Counter[str] = Counter()
@@ -68,7 +68,7 @@ async def review_all(run: CommandContext) -> None:
     elif drafts:
         run.out.note(f"{accepted} accepted, {discarded} discarded, {left} left")
     else:
-        run.out.note(f"nothing waits for a review of {run.target.told()}")
+        run.out.note(f"no drafts to review for {run.target.told()}")
 
 
 async def _show(
@@ -106,7 +106,7 @@ def _answer() -> Literal["accept", "discard", "skip", "quit"]:
 
 @command(review, "list", everyone=False, makers=("facts put",))
 async def list_drafts(run: CommandContext) -> None:
-    """List what was proposed and waits for a word."""
+    """List the drafts to review."""
     async with run.scoped(meaning=False) as memory:
         found = await memory.facts.drafts()
     if run.out.is_json:
@@ -114,18 +114,18 @@ async def list_drafts(run: CommandContext) -> None:
     else:
         print_facts(run.out, found, [f"from {counted(len(each.source_ids))}" for each in found])
     if not found:
-        run.out.note(f"nothing waits for a review of {run.target.told()}")
+        run.out.note(f"no drafts to review for {run.target.told()}")
 
 
 @command(review, "accept", everyone=False, makers=("facts put",))
 async def accept(run: CommandContext, item_ids: Ids) -> None:
-    """Take proposals for true."""
+    """Accept drafts as facts."""
     await _decide(run, item_ids, "accept")
 
 
 @command(review, "discard", everyone=False, makers=("facts put",))
 async def discard(run: CommandContext, item_ids: Ids) -> None:
-    """Reject proposals; the same messages do not propose them again."""
+    """Reject drafts; the same messages do not propose them again."""
     await _decide(run, item_ids, "discard")
 
 

@@ -34,21 +34,15 @@ async def serve(  # noqa: PLR0913 - the settings of a server
     *,
     host: Annotated[str, typer.Option(help="The address to serve.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="The port; 0 takes any that is free.")
+        int, typer.Option(min=0, max=65_535, help="The port; 0 for any free port.")
     ] = 8765,
     keys: Keys = None,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(
-            "--allow-host", help="A name it may be called by, such as `memory.example.com`."
-        ),
+        typer.Option("--allow-host", help="An allowed host name, such as `memory.example.com`."),
     ] = None,
-    read_only: Annotated[
-        bool, typer.Option("--read-only", help="Let nobody change anything.")
-    ] = False,
-    rate: Annotated[
-        float, typer.Option(min=0.1, help="Requests a second that one key may make.")
-    ] = 100.0,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse all changes.")] = False,
+    rate: Annotated[float, typer.Option(min=0.1, help="Requests per second for each key.")] = 100.0,
     tls_cert: Annotated[
         Path | None, typer.Option("--tls-cert", help="The certificate, to serve HTTPS.")
     ] = None,
@@ -58,9 +52,9 @@ async def serve(  # noqa: PLR0913 - the settings of a server
     open_page: Annotated[
         bool, typer.Option("--open", help="Open the dashboard in a browser.")
     ] = False,
-    no_mcp: Annotated[bool, typer.Option("--no-mcp", help="Leave MCP out.")] = False,
+    no_mcp: Annotated[bool, typer.Option("--no-mcp", help="Serve without MCP.")] = False,
     no_dashboard: Annotated[
-        bool, typer.Option("--no-dashboard", help="Leave the dashboard out.")
+        bool, typer.Option("--no-dashboard", help="Serve without the dashboard.")
     ] = False,
     log: Annotated[
         bool, typer.Option("--log", help="Log method, route, status and time of each request.")
@@ -208,13 +202,13 @@ def _tell(run: CommandContext, url: str, server: "ServerState") -> None:
     needs_key = keys is not None and keys.has_keys
     if needs_key and not _is_private(settings):  # in a pipe and in a log, too
         say(
-            "keys and memories cross the network in the clear; `--tls-cert` and `--tls-key`, "
+            "keys and memories cross the network unencrypted; `--tls-cert` and `--tls-key`, "
             "or a proxy that has them, prevent it",
             kind="warning",
         )
     if keys is not None and needs_key and not open_keys:
         say(
-            f"every key in `{keys.path}` is revoked or over: nobody gets in; make one with "
+            f"every key in `{keys.path}` is revoked or expired: nobody has access; make one with "
             f"`{server.key_command()}`",
             kind="warning",
         )
@@ -230,15 +224,15 @@ def _tell(run: CommandContext, url: str, server: "ServerState") -> None:
             }
         )
         return
-    told = counted(open_keys, "key", "keys") if needs_key else "none, so for this computer alone"
+    told = counted(open_keys, "key", "keys") if needs_key else "none: this computer only"
     rows = [
         ("dashboard", f"{url}/") if settings.with_dashboard else None,
         ("REST", f"{url}/v1"),
         ("MCP", f"{url}/mcp") if settings.with_mcp else None,
-        ("reached at", _reached(settings)) if settings.host in _EVERY else None,
+        ("listening on", _reached(settings)) if settings.host in _EVERY else None,
         ("store", without_passwords(memory.url)),
         ("keys", told),
-        ("changes", "refused: read-only") if settings.read_only else None,
+        ("write access", "refused: read-only") if settings.read_only else None,
     ]
     _show(run, [row for row in rows if row is not None])
     run.out.flush()

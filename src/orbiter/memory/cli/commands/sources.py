@@ -35,7 +35,7 @@ Origin = Annotated[
 async def quarantine(
     run: CommandContext, source: Origin, *, dry_run: DryRun = False, yes: Yes = False
 ) -> int:
-    """Hide everything that came from a source."""
+    """Hide everything from a source."""
     async with run.scoped(meaning=False) as memory:
         with run.out.progress("looking", unit="memories") as advance:
             work = memory.quarantine(source, dry_run=dry_run or not yes, progress=advance)
@@ -53,7 +53,7 @@ async def quarantine(
 
 @command(app, "release")
 async def release(run: CommandContext, source: Origin) -> None:
-    """Bring back what was hidden of a source."""
+    """Show again what was hidden of a source."""
     async with run.scoped(meaning=False) as memory:
         with run.out.progress("bringing back", unit="memories") as advance:
             count = await memory.release(source, progress=advance)
@@ -72,7 +72,7 @@ async def undo(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> int:
-    """Take back everything that a source added or changed."""
+    """Undo everything that a source added or changed."""
     start = read_when("since", since)
     async with run.scoped(meaning=False) as memory:
         with run.out.progress("looking", unit="memories") as advance:
@@ -107,7 +107,7 @@ def _tell(
 
 @command(app, "duplicates")
 async def duplicates(run: CommandContext) -> None:
-    """Show memories that say the same."""
+    """Show memories that say the same thing."""
     async with run.scoped(meaning=False) as memory:
         with run.out.progress("comparing", unit="memories") as advance:
             groups = await memory.duplicates(progress=advance)

@@ -23,13 +23,13 @@ async def tail(
     *,
     kind: Kind = None,
     where: Where = None,
-    number: Annotated[int, typer.Option("-n", min=0, help="Begin with the newest so many.")] = 5,
-    interval: Annotated[
-        float, typer.Option(min=0.05, help="Seconds between two looks at the store.")
-    ] = 1.0,
-    count: Annotated[int | None, typer.Option(min=1, help="End after so many memories.")] = None,
+    number: Annotated[
+        int, typer.Option("-n", min=0, help="Start with this many of the newest.")
+    ] = 5,
+    interval: Annotated[float, typer.Option(min=0.05, help="Polling interval in seconds.")] = 1.0,
+    count: Annotated[int | None, typer.Option(min=1, help="Stop after this many memories.")] = None,
 ) -> None:
-    """Print new memories as they come, until Ctrl-C."""
+    """Print new memories as they arrive, until Ctrl-C."""
     from orbiter.memory.agent.polling import PAGE, SeenIds, since  # noqa: PLC0415 - not for `--help`
 
     wanted = read_where(where)

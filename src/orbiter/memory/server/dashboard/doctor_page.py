@@ -4,7 +4,6 @@ A key of one user's sees what is theirs; the store and the server are an adminis
 secret is shown to anybody.
 """
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from starlette.responses import Response
@@ -14,6 +13,8 @@ from orbiter.memory.diagnostics import (
     check_contents,
     check_environment,
     check_extras,
+    check_loaded_model,
+    check_store,
     check_waiting,
 )
 from orbiter.memory.errors import AccessError, UnsupportedError
@@ -49,7 +50,8 @@ async def doctor(ask: Ask) -> Data:
         checks = check_environment()[:1]
         return {**data, "checks": checks, "stats": None, "server": None, "limits": {}}
     stats = await _stats(ask)
-    checks = [*check_environment(), _model(ask), check_extras(), _store(ask)]
+    model = check_loaded_model(getattr(ask.shared.memory.store, "embeddings", None))
+    checks = [*check_environment(), model, check_extras(), check_store(ask.shared.memory.url)]
     checks += [] if stats is None else [_waiting(stats)]
     return {
         **data,

@@ -49,7 +49,7 @@ class Letta:
             try:
                 document = parsed_text(document, "the file", source.limits, complain)
             except ValueError as exc:
-                complain("the file", f"it holds a text that is no JSON: {exc}")
+                complain("the file", f"it holds a text that is not valid JSON: {exc}")
         file = as_object(document)
         agents = file.get("agents")
         if isinstance(agents, list):

@@ -99,7 +99,9 @@ def front_matter(text: str) -> tuple[Mapping[str, object], str]:
         raise
     except (yaml.YAMLError, ValueError, RecursionError) as exc:
         # YAML has dates, so a month of 13 is a `ValueError`.
-        raise TransferError(f"its front matter is no YAML: {str(exc).splitlines()[0]}") from exc
+        raise TransferError(
+            f"its front matter is not valid YAML: {str(exc).splitlines()[0]}"
+        ) from exc
     if found is None:
         return {}, "".join(lines[close + 1 :])
     if not isinstance(found, Mapping):

@@ -110,7 +110,7 @@ def _found(record: Record, text: str, place: str, complain: Complain) -> Found:
         if at is not None:
             fields["expires_at" if read is _end else name] = at
         elif record.get(name) is not None:
-            complain(place, f"its `{name}` is no time: {str(record[name])[:40]!r}")
+            complain(place, f"its `{name}` is not a valid time: {str(record[name])[:40]!r}")
     if "created_at" in fields:
         fields.setdefault("updated_at", fields["created_at"])
     else:

@@ -81,7 +81,7 @@ def _turns(
             complain(place, f"{exc}")
             continue
         if not isinstance(message, Mapping):
-            complain(place, "it is no JSON object")
+            complain(place, "it is not a JSON object")
             continue
         if message.get("role") in ("user", "system", "developer") and turn:
             yield turn

@@ -61,7 +61,7 @@ def json_value(raw: bytes, limits: Limits, replaced: Callable[[int], None]) -> o
         value: object = _decoder(limits.digits).decode(text)
     except json.JSONDecodeError as exc:
         kind = MoreFollowsError if exc.msg == "Extra data" else ValueError
-        raise kind(f"it is no JSON, at position {exc.pos}: {exc.msg}") from None
+        raise kind(f"it is not valid JSON, at position {exc.pos}: {exc.msg}") from None
     if _UNSTORABLE.search(raw):
         count = [0]
         value = _storable(value, count)
@@ -130,7 +130,7 @@ _decoders: dict[int, json.JSONDecoder] = {}
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"`{name}` is no JSON")
+    raise ValueError(f"`{name}` is not valid JSON")
 
 
 def _object(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:

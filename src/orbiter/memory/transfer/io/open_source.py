@@ -93,7 +93,7 @@ class _Opening:
         except OSError as exc:
             raise TransferError(f"`{path}` cannot be read: {exc.strerror}") from exc
         if head is None:
-            what = "is no file and no folder" if path.exists() else "is not there"
+            what = "is neither a file nor a folder" if path.exists() else "is not there"
             raise TransferError(f"`{path}` {what}; give the path of an export")
         if head.startswith(ZIP):
             found = zip_members(path, self._limits)

@@ -208,7 +208,7 @@ class OpenedFile:
         encoding = next((name for mark, name in _WIDE.items() if head.startswith(mark)), None)
         if encoding is None and b"\0" in head[:4]:
             raise TransferError(
-                f"`{self._name}` is no UTF-8 text; if it is UTF-16, save it as UTF-8"
+                f"`{self._name}` is not UTF-8 text; if it is UTF-16, save it as UTF-8"
             )
         if encoding is None:
             yield head.removeprefix(codecs.BOM_UTF8)
@@ -220,4 +220,4 @@ class OpenedFile:
                 yield decoder.decode(chunk).encode()
             yield decoder.decode(b"", final=True).encode()
         except UnicodeDecodeError as exc:
-            raise TransferError(f"`{self._name}` is no sound {encoding}: {exc.reason}") from None
+            raise TransferError(f"`{self._name}` is not valid {encoding}: {exc.reason}") from None
