@@ -124,7 +124,7 @@ def check_store(url: str) -> Check:
 def check_contents(verified: "Verification | None", *, cure: str) -> Check:
     """Say what reading everything has found; `None` where a store cannot do that."""
     if verified is None:
-        return Check("contents", "note", "this store cannot check itself; its server does")
+        return Check("contents", "note", "this store has no self-check; its database server has")
     if verified.problems:
         first = "; ".join(verified.problems[:3])
         more = f" and {len(verified.problems) - 3} more" if len(verified.problems) > 3 else ""

