@@ -235,7 +235,7 @@ def test_the_place_names_the_member(tmp_path: Path) -> None:
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for name, why in (("pipe", "is no file"), ("nothing", "is not there")):
+    for name, why in (("pipe", "neither a file nor a folder"), ("nothing", "is not there")):
         with pytest.raises(TransferError, match=why), opened(tmp_path / name):
             pass
 
