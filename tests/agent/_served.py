@@ -51,9 +51,9 @@ async def served() -> AsyncIterator[Serve]:
         held.bind(("127.0.0.1", 0))
         port: int = held.getsockname()[1]
         client = RemoteMemory(f"http://127.0.0.1:{port}")
-        door = _Door(client._link.address, patience=RetryPolicy())
+        door = _Door(client._engine._link.address, patience=RetryPolicy())
         door.ready = asyncio.Event()
-        client._link = client._core = door  # type: ignore[assignment]
+        client._engine._link = client._engine._core = door
         tasks.append(asyncio.create_task(_serve(memory, held, door.ready, over)))
         return client
 

@@ -113,7 +113,7 @@ async def test_over_rest(
 ) -> None:
     memory: Any = open_memory(f"{SERVED}{tmp_path}/agent.db")
     await memory.init()
-    address = memory._link.address.url.rstrip("/")
+    address = memory._engine._link.address.url.rstrip("/")
     chat = memory.scope(user_id=who).chat("loop")
     await chat.add(QUESTION)
     async with httpx.AsyncClient(params={"user_id": who}) as http:

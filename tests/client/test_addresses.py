@@ -12,6 +12,7 @@ from tests.timing import HANG
 from orbiter.memory import AgentMemory, SummaryConfig
 from orbiter.memory.backends.registry import URL_VARIABLE, open_store
 from orbiter.memory.client import RemoteMemory
+from orbiter.memory.client._remote_memory import RemoteEngine
 from orbiter.memory.client._server_url import TOKEN_VARIABLE
 from orbiter.memory.errors import QueryError
 
@@ -29,7 +30,7 @@ from orbiter.memory.errors import QueryError
 def test_the_address_of_a_server_gives_a_memory_on_it(address: str, url: str) -> None:
     memory = AgentMemory(address, token="om_key")
 
-    assert isinstance(memory, RemoteMemory)
+    assert isinstance(memory._engine, RemoteEngine)
     assert memory.url == url
     assert repr(memory) == f"AgentMemory({url!r})"
 
@@ -40,13 +41,13 @@ def test_the_environment_names_server_and_key(monkeypatch: pytest.MonkeyPatch) -
 
     memory = AgentMemory()
 
-    assert isinstance(memory, RemoteMemory)
-    assert memory._link.address.token == "om_secret"
-    assert "om_secret" not in repr(memory._link.address)
+    assert isinstance(memory._engine, RemoteEngine)
+    assert memory._engine._link.address.token == "om_secret"
+    assert "om_secret" not in repr(memory._engine._link.address)
     own = AgentMemory("https://example.com", token="om_own")
-    assert isinstance(own, RemoteMemory)
-    assert own._link.address.token == "om_own"
-    assert not isinstance(AgentMemory("memory://", embeddings=None), RemoteMemory)
+    assert isinstance(own._engine, RemoteEngine)
+    assert own._engine._link.address.token == "om_own"
+    assert not isinstance(AgentMemory("memory://", embeddings=None)._engine, RemoteEngine)
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ async def test_cancelled_calls_leave_the_connections_to_others(
             await asyncio.gather(*calls, return_exceptions=True)
 
         found = await asyncio.gather(*(alice.list() for _ in range(12)))
-        used = next(iter(memory._link._clients.values()))
+        used = next(iter(memory._engine._link._clients.values()))
 
     assert found == [[]] * 12
     assert not used._old
@@ -125,7 +125,7 @@ async def test_whoever_is_cancelled_leaves_at_once(proxy: Proxy, remote: RemoteM
     await asyncio.wait([call])
 
     assert call.cancelled()
-    running = next(iter(remote._link._clients.values()))._running
+    running = next(iter(remote._engine._link._clients.values()))._running
     assert len(running) == 1
     await remote.close()
     assert not running
@@ -136,7 +136,7 @@ async def test_a_pool_that_has_lost_its_places_is_replaced(
 ) -> None:
     monkeypatch.setattr(_transport, "_FREE", 0.05)
     memory = RemoteMemory(f"http://127.0.0.1:{proxy.port}")
-    connections = await memory._link._here()
+    connections = await memory._engine._link._here()
     lost = connections._calls
     lost._transport._pool._max_connections = 0  # type: ignore[attr-defined]
 
@@ -337,7 +337,7 @@ async def test_a_key_is_never_shown(
         ):
             memory = RemoteMemory(address, token=key, timeout=patience)
             alice = memory.scope(user_id="alice")
-            shown += map(repr, (memory, alice, alice.chat("c"), alice.facts, memory._link))
+            shown += map(repr, (memory, alice, alice.chat("c"), alice.facts, memory._engine._link))
             shown += [repr(memory.audit), repr(alice.as_of(datetime.now(UTC))), memory.url]
             for call in (alice.list, memory.init):
                 try:

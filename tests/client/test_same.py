@@ -16,7 +16,8 @@ from tests.server.conftest import Served
 from orbiter.memory import AgentMemory, MemoryItem, sync
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.auth import KeyFile
-from orbiter.memory.client import RemoteMemory, _remote_calls
+from orbiter.memory.client import _remote_calls
+from orbiter.memory.client._remote_memory import RemoteEngine
 from orbiter.memory.client._remote_scope import RemoteScope
 from orbiter.memory.errors import TransferError, UnsupportedError
 from orbiter.memory.extraction import MemoryOrchestrator
@@ -311,5 +312,5 @@ def test_a_server_that_is_away_is_told_in_one_line() -> None:
 
     assert result.exit_code == 1
     assert "orbiter-memory serve" in result.output
-    assert isinstance(AgentMemory(cli.url), RemoteMemory)
+    assert isinstance(AgentMemory(cli.url)._engine, RemoteEngine)
     assert json.loads(cli("config", "--json").stdout)["url"]["value"] == cli.url

@@ -13,7 +13,8 @@ from orbiter.memory.agent import (
     PastMemory,
     ScopedMemory,
 )
-from orbiter.memory.client import RemoteMemory
+from orbiter.memory.agent._local_memory import LocalMemory
+from orbiter.memory.client._remote_memory import RemoteEngine
 from orbiter.memory.client._remote_scope import (
     RemoteAudit,
     RemoteChat,
@@ -24,7 +25,7 @@ from orbiter.memory.client._remote_scope import (
 )
 
 PAIRS = [
-    (AgentMemory, RemoteMemory),
+    (LocalMemory, RemoteEngine),
     (ScopedMemory, RemoteScope),
     (Chat, RemoteChat),
     (Facts, RemoteFacts),

@@ -20,7 +20,8 @@ from orbiter.memory.backends.adapter import StoreAdapter, as_agent_store
 from orbiter.memory.backends.sqlite import SQLiteMemoryStore
 from orbiter.memory.backends.vector import VectorMemoryStore
 from orbiter.memory.errors import AccessError, QueryError, UnsupportedError, VersionConflict
-from orbiter.memory.model.protocols import AgentStore, MemoryStore
+from orbiter.memory.model.agent_store import AgentStore
+from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.testing import Capabilities, HashEmbeddings, Recipe, StoreConformance
 from orbiter.memory.testing.contracts.insert_contract import InsertContract
 from orbiter.memory.testing.contracts.paging_contract import PagingContract

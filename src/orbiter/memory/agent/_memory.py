@@ -1,42 +1,23 @@
 """`AgentMemory`: one address, and from it everything an agent needs to remember."""
 
-import inspect
 import os
-from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
-from orbiter.memory.agent.chat_service import Chats, ScopeSession
+from orbiter.memory.agent._local_memory import LocalMemory
+from orbiter.memory.agent.chat_service import Chats
 from orbiter.memory.agent.events import EventStream
+from orbiter.memory.agent.interface import MemoryEngine, check_actor, scope_of
 from orbiter.memory.agent.runtime import Core
-from orbiter.memory.agent.scope import ScopedMemory, session_of
-from orbiter.memory.agent.telemetry import traced
-from orbiter.memory.backends.registry import (
-    URL_VARIABLE,
-    default_url,
-    is_of_server,
-    load_scheme,
-    make_folder,
-    open_store,
-)
-from orbiter.memory.backends.urls import shown
+from orbiter.memory.agent.scope import ScopedMemory
+from orbiter.memory.backends.registry import URL_VARIABLE, is_of_server, load_scheme
 from orbiter.memory.deprecation import warn
-from orbiter.memory.errors import QueryError, UnsupportedError
-from orbiter.memory.model.items import RESERVED, MemoryMetadata
-from orbiter.memory.model.protocols import (
-    AgentStore,
-    BackupStore,
-    Embeddings,
-    MaintainedStore,
-    MemoryStore,
-    Summarizer,
-    VectorStore,
-)
-from orbiter.memory.model.query import SCOPE_FIELDS, require_text
+from orbiter.memory.model.agent_store import AgentStore
+from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.protocols import Embeddings, MemoryStore, Summarizer
 from orbiter.memory.model.reports import StoreStats, Verification
-from orbiter.memory.tasks.progress import Progress, advance, track
+from orbiter.memory.tasks.progress import Progress
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._audit import AuditLog
@@ -47,9 +28,6 @@ if TYPE_CHECKING:
     from orbiter.memory.summary import SummaryConfig
 
 __all__ = ["AgentMemory"]
-
-_SERVERS = ("postgres", "redis")
-_FILES = ("memory", "sqlite")
 
 
 class AgentMemory:
@@ -76,15 +54,6 @@ class AgentMemory:
     Use it as `async with AgentMemory(…) as memory`, or close it; the first use opens it.
     """
 
-    def __new__(
-        cls, url: str | os.PathLike[str] | None = None, *_args: object, **_options: object
-    ) -> Self:
-        """Return a memory; at the address of a server, it is that of `orbiter.memory.client`."""
-        address = os.environ.get(URL_VARIABLE) if url is None else url
-        if cls is AgentMemory and is_of_server(address):
-            cls = _remote_memory()  # type: ignore[assignment]  # noqa: PLW0642
-        return super().__new__(cls)
-
     def __init__(  # noqa: PLR0913 - each is a setting people look for
         self,
         url: str | os.PathLike[str] | None = None,
@@ -101,50 +70,30 @@ class AgentMemory:
         row_security: bool = False,
         audit: "AuditMode | None" = None,
     ) -> None:
-        if token is not None:
-            raise QueryError(
-                "`token` is the key of a server, as in `AgentMemory('https://…', token=…)`; "
-                "leave it out for a store of your own"
-            )
-        if store is None:
-            is_ours = url is None and not os.environ.get(URL_VARIABLE)
-            address = default_url() if url is None else url
-            model = _local_model() if embeddings == "auto" else embeddings
-            held = open_store(address, embeddings=model, audit=audit)
-            self._url = _printable(address)
-        else:
-            is_ours, address = False, ""
-            model = _model_of(store, embeddings)
-            _check_only_store(url, audit)
-            held, self._url = _adapted(store), repr(store)
-        is_redis = str(address).startswith("redis")
-        if row_security and not hasattr(held, "acting_for"):
-            raise QueryError("`row_security=True` is Postgres's; other stores are held by handles")
-        self._core = Core(
-            held,
-            owner=repr(self),
-            embeddings=model,
-            is_model_declined=embeddings is None,
-            episodic=str(address) if is_redis and episodic is None else episodic,
-            row_security=row_security,
-            prepare=partial(make_folder, str(address)) if is_ours else _nothing,
-        )
-        self._chats = Chats(
-            self._core,
+        address = os.environ.get(URL_VARIABLE) if url is None and store is None else url
+        make = _remote_engine if is_of_server(address) else LocalMemory
+        self._engine: MemoryEngine = make(
+            url,
+            store=store,
+            token=token,
+            embeddings=embeddings,
+            episodic=episodic,
             persona=persona,
             summarizer=summarizer,
             summaries=summaries,
             count_tokens=count_tokens,
             secret=secret,
+            row_security=row_security,
+            audit=audit,
         )
 
     def __repr__(self) -> str:
-        return f"AgentMemory({self._url!r})"
+        return f"AgentMemory({self.url!r})"
 
     @property
     def url(self) -> str:
         """Where memories are kept, without a password."""
-        return self._url
+        return self._engine.url
 
     @property
     def store(self) -> AgentStore:
@@ -152,19 +101,25 @@ class AgentMemory:
 
         One that was given and lacks something of an `AgentStore` is `store.store`.
         """
-        return self._core.store
+        return self._engine.store
+
+    @property
+    def _core(self) -> Core:
+        return self._engine.core
+
+    @property
+    def _chats(self) -> Chats:
+        return self._engine.chats
 
     # Opening and closing
 
-    @traced("store.init")
     async def init(self) -> None:
         """Open the store. May be repeated, and need not be called."""
-        await self._core.init()
+        await self._engine.init()
 
-    @traced("store.close")
     async def close(self) -> None:
         """Finish and close everything; the next use opens it again."""
-        await self._core.close()
+        await self._engine.close()
 
     async def __aenter__(self) -> Self:
         await self.init()
@@ -193,35 +148,19 @@ class AgentMemory:
 
         *by* is who acts through it, for `history` and the audit log.
         """
-        given = (user_id, session_id, task_id, agent_id)
-        for name, value in zip(SCOPE_FIELDS, given, strict=True):
-            if value is not None:
-                require_text(name, value)
-        if given == (None, None, None, None):
-            names = "`, `".join(SCOPE_FIELDS)
-            raise QueryError(
-                f"a scope names at least one of `{names}`; "
-                "everyone's memories are behind `memory.unscoped()`"
-            )
-        whose = MemoryMetadata(
-            user_id=user_id, session_id=session_id, task_id=task_id, agent_id=agent_id
-        )
-        return self._handle(whose, _check_actor(by))
+        whose = scope_of(user_id, session_id, task_id, agent_id)
+        return self._engine.handle(whose, check_actor(by))
 
     def unscoped(self, *, by: str | None = None) -> ScopedMemory:
         """Return a handle on everyone's memories: for administration, never for an agent."""
-        return self._handle(MemoryMetadata(), _check_actor(by))
-
-    def _handle(self, whose: MemoryMetadata, by: str | None) -> ScopedMemory:
-        return ScopedMemory(ScopeSession(self._chats, whose, by))
+        return self._engine.handle(MemoryMetadata(), check_actor(by))
 
     def events(self) -> EventStream:
         """Return everything that happens through this object from now on, for `async for`."""
-        return self._core.events.listen(MemoryMetadata())
+        return self._engine.events()
 
     # Letting go
 
-    @traced("store.erase")
     async def erase(
         self,
         *,
@@ -240,30 +179,27 @@ class AgentMemory:
         goes on. With *dry_run* nothing is touched: the items and the forgotten ones are counted.
         *progress* is called with steps done and steps in all.
         """
-        from orbiter.memory.agent._erase import erase  # noqa: PLC0415 - seldom needed
-
-        whose = self.scope(
-            user_id=user_id, session_id=session_id, task_id=task_id, agent_id=agent_id, by=by
+        return await self._engine.erase(
+            user_id=user_id,
+            session_id=session_id,
+            task_id=task_id,
+            agent_id=agent_id,
+            by=by,
+            dry_run=dry_run,
+            progress=progress,
         )
-        with track(progress):
-            return await erase(session_of(whose), dry_run=dry_run)
 
     @property
     def audit(self) -> "AuditLog":
         """What was done in this memory, if it was made with `audit=`."""
-        from orbiter.memory.agent._audit import AuditLog  # noqa: PLC0415
-
-        return AuditLog(self._core)
+        return self._engine.audit
 
     # Looking after the store
 
-    @traced("store.stats")
     async def stats(self) -> StoreStats:
         """Return how much the store holds, and what waits to be indexed."""
-        await self.init()
-        return await self._durable("statistics").stats()
+        return await self._engine.stats()
 
-    @traced("store.verify")
     async def verify(
         self, *, repair: bool = False, progress: Progress | None = None
     ) -> Verification:
@@ -271,24 +207,16 @@ class AgentMemory:
 
         *progress* is called with rows read and rows in all.
         """
-        await self.init()
-        with track(progress):
-            return await self._durable("checking").verify(repair=repair)
+        return await self._engine.verify(repair=repair, progress=progress)
 
-    @traced("store.reindex")
     async def reindex(self, *, progress: Progress | None = None) -> int:
         """Embed everything anew, as after a change of `embeddings`; return how many items.
 
         Where the stored vectors are of another model, this opens the memory, which `init` refuses.
         *progress* is called with items done and items in all.
         """
-        self._core.enter()
-        store = self._durable("embedding anew")
-        done = await store.reindex(progress=progress or advance)
-        await self.init()
-        return done
+        return await self._engine.reindex(progress=progress)
 
-    @traced("store.backup")
     async def backup(
         self,
         path: str | os.PathLike[str],
@@ -296,11 +224,8 @@ class AgentMemory:
         progress: Progress | None = None,
     ) -> None:
         """Copy a SQLite memory to a new file while it is in use; `restore` brings it back."""
-        store = self._file_store("`pg_dump` for Postgres, a snapshot for Redis")
-        await self.init()
-        await store.backup(path, progress=progress)
+        await self._engine.backup(path, progress=progress)
 
-    @traced("store.restore")
     async def restore(
         self,
         path: str | os.PathLike[str],
@@ -313,109 +238,29 @@ class AgentMemory:
         the backup is damaged, not ours or too new, or if another process, or another object here,
         has the memory open; then nothing is changed. What was there is kept beside it.
         """
-        store = self._file_store("`pg_restore` for Postgres, its own file for Redis")
-        await self.close()
-        self._core.prepare()
-        return await store.restore_backup(path, progress=progress)
+        return await self._engine.restore(path, progress=progress)
 
-    @traced("store.flush")
     async def flush(self, *, progress: Progress | None = None) -> None:
         """Wait until what goes on in the background is done: summaries, indexes and vectors.
 
         What was remembered a moment ago is then found by meaning, too, however much it was.
         *progress* is called once it begins, as nobody knows how much there is.
         """
-        self._core.enter()
-        with track(progress):
-            advance(0)
-        await self._chats.flush()
-        if isinstance(self.store, VectorStore):
-            await self.init()
-            await self.store.catch_up()
+        await self._engine.flush(progress=progress)
 
     async def settle(self, *, progress: Progress | None = None) -> None:
         """Do as `flush`, by its old name."""
         warn("settle", "flush", stacklevel=2)
         await self.flush(progress=progress)
 
-    def _file_store(self, ways: str) -> BackupStore:
-        if not isinstance(self.store, BackupStore):
-            raise UnsupportedError(f"{self!r} has no file to copy; there are other means: {ways}")
-        return self.store
 
-    def _durable(self, what: str) -> MaintainedStore:
-        if not isinstance(self.store, MaintainedStore):
-            raise UnsupportedError(f"{self.store!r} has no {what}; SQLite and Postgres have")
-        return self.store
-
-
-# What `help` and others show of a class is its `__new__`; people look for the options.
-AgentMemory.__new__.__signature__ = inspect.signature(AgentMemory.__init__)  # type: ignore[attr-defined]
-
-
-def _remote_memory() -> type[AgentMemory]:
-    """Return the class of the client, which stands above this and is registered for `http`."""
-    found = load_scheme("http")
-    if found is None:
+def _remote_engine(url: str | os.PathLike[str] | None, **options: object) -> MemoryEngine:
+    """Return what talks to a server: the client stands above this, and is registered for `http`."""
+    remote = load_scheme("http")
+    if remote is None:
         raise ModuleNotFoundError(
             "the entry points of orbiter-memory are not installed, so `http://…` leads nowhere: "
             "pip install 'orbiter-memory[client]'"
         )
-    remote: type[AgentMemory] = found  # type: ignore[assignment]  # the entry point's own class
-    return remote
-
-
-def _local_model() -> Embeddings | None:
-    """Return the local model if its extra is installed; recall says once if it is not."""
-    if any(find_spec(name) is None for name in ("numpy", "onnxruntime", "orbiter_memory_minilm")):
-        return None
-    from orbiter.memory.embeddings.local import LocalEmbeddings  # noqa: PLC0415
-
-    return LocalEmbeddings()
-
-
-def _adapted(store: MemoryStore) -> AgentStore:
-    from orbiter.memory.backends.adapter import as_agent_store  # noqa: PLC0415 - most give a URL
-
-    return as_agent_store(store)
-
-
-def _model_of(
-    store: MemoryStore, embeddings: Embeddings | Literal["auto"] | None
-) -> Embeddings | None:
-    """Return the model of a store that has one, else that which was chosen."""
-    own = getattr(store, "embeddings", None)
-    if isinstance(own, Embeddings):
-        if embeddings not in ("auto", own):
-            raise QueryError(f"{store!r} has a model; give `embeddings` to the store itself")
-        return own
-    return _local_model() if embeddings == "auto" else embeddings
-
-
-def _check_only_store(url: object, audit: object) -> None:
-    if url is not None:
-        raise QueryError("give either `url` or `store`; both say where memories are kept")
-    if audit is not None:
-        raise QueryError("give `audit` to the store itself, which keeps the log")
-
-
-def _printable(url: str | os.PathLike[str]) -> str:
-    """Return *url* without what may be a password."""
-    text = str(url)
-    scheme, mark, rest = text.partition("://")
-    if not mark or scheme in _FILES:
-        return text
-    if scheme.startswith(_SERVERS):
-        return shown(text)
-    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0].partition('#')[0]}"
-
-
-def _check_actor(by: str | None) -> str | None:
-    """Return who acts, or raise `QueryError` for a name that the library signs with itself."""
-    if by is not None and require_text("by", by).startswith(RESERVED):
-        raise QueryError(f"`by` must not begin with `{RESERVED}`, which is reserved: `{by}`")
-    return by
-
-
-def _nothing() -> None:
-    """Prepare nothing: whoever names a place has made its folder."""
+    made: AgentMemory = remote(url, **options)
+    return made._engine  # noqa: SLF001 - of its own kind

@@ -15,13 +15,9 @@ from orbiter.memory.errors import (
     StorageError,
     UnsupportedError,
 )
+from orbiter.memory.model.agent_store import AgentStore
 from orbiter.memory.model.items import RESERVED, MemoryItem, MemoryMetadata
-from orbiter.memory.model.protocols import (
-    AgentStore,
-    Embeddings,
-    HistoryStore,
-    LexicalStore,
-)
+from orbiter.memory.model.protocols import Embeddings, HistoryStore, LexicalStore
 from orbiter.memory.tasks.event_loop import OneLoop
 
 if TYPE_CHECKING:

@@ -29,11 +29,11 @@ from orbiter.memory.errors import (
     UnsupportedError,
     VersionConflict,
 )
+from orbiter.memory.model.agent_store import AgentStore
 from orbiter.memory.model.copying import take_in
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.protocols import (
-    AgentStore,
     BatchStore,
     BulkDeleteStore,
     ConversationIndex,

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from orbiter.memory.deprecation import old_names
 from orbiter.memory.errors import QueryError, UnsupportedError
+from orbiter.memory.model.agent_store import AgentStore
 from orbiter.memory.model.audit import AuditMode
-from orbiter.memory.model.protocols import AgentStore, Embeddings
+from orbiter.memory.model.protocols import Embeddings
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

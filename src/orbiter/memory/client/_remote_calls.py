@@ -4,6 +4,7 @@ A method has the name, the signature and the documentation of the local one. Wha
 bound as Python would, sent, and what comes back is the same value, or the same error.
 """
 
+import abc
 import asyncio
 import inspect
 import json
@@ -161,6 +162,7 @@ def called_by(target: Target) -> Callable[[_Class], _Class]:
         for name, operation in operations_of(target).items():
             if name not in vars(kind):
                 setattr(kind, name, _method(operation, getattr(kind, name)))
+        abc.update_abstractmethods(kind)
         return kind
 
     return fill
@@ -175,6 +177,7 @@ def _method(operation: Operation, local: Callable[..., Any]) -> Callable[..., An
         given.pop("self")
         return await self._call(operation, given)
 
+    call.__dict__.pop("__isabstractmethod__", None)  # of which `wraps` made a copy
     before = _SPOKEN_AS.get(operation.target, f"{operation.target}.")
     return traced(f"{before}{operation.name}")(call)
 

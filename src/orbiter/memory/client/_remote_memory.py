@@ -1,9 +1,10 @@
 """`RemoteMemory`: an `AgentMemory` whose store is behind a server."""
 
 import os
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn
 
 from orbiter.memory.agent import AgentMemory, EventStream
+from orbiter.memory.agent.interface import MemoryEngine
 from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.backends.registry import default_url
 from orbiter.memory.client._remote_calls import Caller, called_by
@@ -18,9 +19,7 @@ from orbiter.memory.model.items import MemoryMetadata
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orbiter.memory.agent.runtime import Core
-
-__all__ = ["RemoteMemory"]
+__all__ = ["RemoteEngine", "RemoteMemory"]
 
 _MEETING = 2.0
 """Seconds to wait for a server that is coming up; then the address is more likely wrong."""
@@ -40,14 +39,15 @@ _LEFT_TO_SERVER = {
 """What a server was started with; here it must be left as it is."""
 
 
-@called_by("memory")
-class RemoteMemory(AgentMemory, Caller):
-    """Memory for agents on the server at *url*; `AgentMemory("http://…")` makes it.
+class RemoteMemory(AgentMemory):
+    """Memory for agents on the server at *url*, as `AgentMemory("http://…")` is.
 
     *token* is a key of the server, by default that in `ORBITER_MEMORY_TOKEN`. A call may take
     *timeout* seconds with all its tries. Over plain `http` a key goes to this computer alone;
     *insecure* sends it to others, too. All other options of `AgentMemory` are the server's.
     """
+
+    _engine: "RemoteEngine"
 
     def __init__(
         self,
@@ -62,10 +62,35 @@ class RemoteMemory(AgentMemory, Caller):
         address = read_address(
             str(default_url() if url is None else url), token=token, insecure=insecure
         )
-        self._link = HTTPTransport(address, patience=RetryPolicy(timeout=timeout))
-        self._core = cast("Core", self._link)  # it stands for it where nothing is stored
-        self._url = address.url
+        link = HTTPTransport(address, patience=RetryPolicy(timeout=timeout))
+        self._engine = RemoteEngine(link)  # type: ignore[abstract]  # the table has the rest
+
+
+@called_by("memory")
+class RemoteEngine(Caller, MemoryEngine):
+    """Carries out the calls of an `AgentMemory` by asking a server."""
+
+    def __init__(self, link: HTTPTransport) -> None:
+        self._link = self._core = link
         self._is_met = False
+
+    def __repr__(self) -> str:
+        return f"AgentMemory({self.url!r})"
+
+    @property
+    def url(self) -> str:
+        """The address of the server."""
+        return self._link.address.url
+
+    @property
+    def core(self) -> NoReturn:
+        """Refuse: what works below a handle does so where the store is."""
+        raise self._link.not_here("this")
+
+    @property
+    def chats(self) -> NoReturn:
+        """Refuse: what works below a handle does so where the store is."""
+        raise self._link.not_here("this")
 
     @property
     def store(self) -> NoReturn:
@@ -77,8 +102,9 @@ class RemoteMemory(AgentMemory, Caller):
         """What was done in this memory; the key must be an administrator's."""
         return RemoteAudit(self._link)
 
-    def _handle(self, whose: MemoryMetadata, by: str | None) -> RemoteScope:
-        return RemoteScope(self._link, whose, by=by)
+    def handle(self, scope: MemoryMetadata, by: str | None) -> RemoteScope:
+        """Return a handle whose calls are sent."""
+        return RemoteScope(self._link, scope, by=by)
 
     def events(self) -> EventStream:
         """Return everything that happens on the server from now on, for `async for`."""

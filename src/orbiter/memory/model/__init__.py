@@ -4,6 +4,7 @@ from orbiter.memory._lazy import lazy_names
 
 TYPE_CHECKING = False  # type checkers take it for true; importing `typing` would double the cost
 if TYPE_CHECKING:
+    from orbiter.memory.model.agent_store import AgentStore
     from orbiter.memory.model.audit import AuditEntry, AuditProblem, AuditVerification, acting_as
     from orbiter.memory.model.filters import Where
     from orbiter.memory.model.items import (
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
         ToolMemory,
     )
     from orbiter.memory.model.protocols import (
-        AgentStore,
         BackupStore,
         BatchStore,
         BulkDeleteStore,
@@ -108,7 +108,7 @@ __getattr__, __dir__ = lazy_names(
         "AuditEntry": "audit",
         "AuditProblem": "audit",
         "AuditVerification": "audit",
-        "AgentStore": "protocols",
+        "AgentStore": "agent_store",
         "BackupStore": "protocols",
         "BatchStore": "protocols",
         "BulkDeleteStore": "protocols",

@@ -21,12 +21,13 @@ from orbiter.memory.conversation.windows import OpenGroup
 from orbiter.memory.extraction._protocol import Extractor
 from orbiter.memory.extraction._queue import ExtractionReport
 from orbiter.memory.messages import Format, ProviderMessages
+from orbiter.memory.model.agent_store import AgentStore
 from orbiter.memory.model.audit import AuditEntry, AuditMode, AuditVerification
 from orbiter.memory.model.episode import EpisodicMemory
 from orbiter.memory.model.facts import FactConflict, FactEntry, FactMemory
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.model.protocols import AgentStore, Clock, Embeddings, MemoryStore, Summarizer
+from orbiter.memory.model.protocols import Clock, Embeddings, MemoryStore, Summarizer
 from orbiter.memory.model.reports import (
     ConversationInfo,
     Erasure,

@@ -18,8 +18,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from orbiter.memory.backends.registry import open_store
 from orbiter.memory.errors import AccessError, QueryError, StorageError
+from orbiter.memory.model.agent_store import AgentStore
 from orbiter.memory.model.items import MemoryMetadata
-from orbiter.memory.model.protocols import AgentStore, HistoryStore
+from orbiter.memory.model.protocols import HistoryStore
 from orbiter.memory.model.records import Record, Written
 from orbiter.memory.transfer.native import MOST_TOLD, pages_of
 
