@@ -48,9 +48,10 @@ test-pythons: ## test on the other versions of Python (PYTHONS="python3.12 …")
 browser:
 	@sh tests/browser/chromium.sh begin $(VENV)
 
-check: $(VENV)/.dev ## only format, lint, types and import layers
+check: $(VENV)/.dev ## only format, lint, names, types and import layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/python -m benchmarks.names
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache --no-logo
 
