@@ -13,8 +13,6 @@ from tests.cli.conftest import Cli
 from tests.cli.terminal import COMMAND, environment, in_terminal
 from tests.timing import HANG
 
-from orbiter.memory.cli.commands.export import ExportFormat
-from orbiter.memory.cli.commands.import_ import Source
 from orbiter.memory.transfer import FORMATS, WRITTEN
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")
@@ -34,9 +32,18 @@ def _talk(path: Path, *lines: str, rounds: int = 2) -> str:
     return str(path)
 
 
-def test_the_formats_are_those_that_can_be_read_and_written() -> None:
-    assert {each.value for each in Source} == {"auto", *FORMATS}
-    assert {each.value for each in ExportFormat} == {"auto", *WRITTEN}
+@pytest.mark.parametrize(("command", "formats"), [("import", FORMATS), ("export", WRITTEN)])
+def test_the_formats_are_those_that_can_be_read_and_written(
+    cli: Cli, command: str, formats: tuple[str, ...]
+) -> None:
+    unwrapped = re.sub(r"-\n\s+", "-", cli.ok(command, "--help"))
+    shown = re.findall(r"[a-z0-9]+(?:-[a-z]+)*", unwrapped)
+
+    refused = cli(command, "x", "--format", "novel")
+
+    assert set(formats) <= set(shown)
+    assert refused.exit_code == 2
+    assert f"is not one of {', '.join(('auto', *formats))}." in " ".join(refused.stderr.split())
 
 
 def test_a_file_is_brought_in_once_and_its_problems_are_told_by_place(

@@ -2,6 +2,7 @@ import asyncio
 import gzip
 import json
 import os
+import re
 import signal
 import sqlite3
 import sys
@@ -26,7 +27,8 @@ from orbiter.memory.errors import TransferError
 from orbiter.memory.model.items import MemoryItem, MemoryStatus
 from orbiter.memory.model.trust import Trust, source_of, trust_of
 from orbiter.memory.transfer import FORMATS, Limits, import_file, reader
-from orbiter.memory.transfer.formats.registry import format_named
+from orbiter.memory.transfer.formats import registry
+from orbiter.memory.transfer.formats.registry import EXPORTS, WRITTEN, format_named, label
 from orbiter.memory.transfer.native import export_records
 
 
@@ -236,9 +238,25 @@ async def test_nothing_known_is_said_so(simple: AgentMemory, tmp_path: Path) -> 
         await take(simple, alice, tmp_path / "missing.json")
 
 
-def test_every_format_goes_by_its_name() -> None:
+def test_every_format_goes_by_its_name_and_says_what_it_is() -> None:
     assert FORMATS[0] == "jsonl"
     assert [format_named(name).name for name in FORMATS[1:]] == list(FORMATS[1:])
+    assert all(label(name) for name in FORMATS)
+    assert all(each.title and each.label for each in EXPORTS.values())
+
+
+@pytest.mark.parametrize("names", [FORMATS, WRITTEN])
+def test_only_the_registry_lists_the_formats(names: tuple[str, ...]) -> None:
+    root = Path(registry.__file__).parents[2]
+    quoted = {f'"{name}"' for name in names[1:]}
+    listing = [
+        path.relative_to(root).as_posix()
+        for kind in ("py", "html")
+        for path in root.rglob(f"*.{kind}")
+        if quoted <= set(re.findall(r'"[a-z0-9-]+"', path.read_text(encoding="utf-8")))
+    ]
+
+    assert listing == ["transfer/formats/registry.py"]
 
 
 async def test_our_own_file_is_known(

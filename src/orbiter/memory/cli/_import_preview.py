@@ -8,7 +8,7 @@ from typing import NamedTuple
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.records import Record
 from orbiter.memory.transfer import ImportResult, import_records
-from orbiter.memory.transfer.formats.registry import NATIVE
+from orbiter.memory.transfer.formats.registry import AUTO, NATIVE
 from orbiter.memory.transfer.io.open_source import open_source
 from orbiter.memory.transfer.native import is_native
 from orbiter.memory.transfer.reader import Reader
@@ -38,7 +38,7 @@ async def look(
     """Read the beginning of a file, and an export whole; `TransferError` if it cannot be."""
     whose = MemoryMetadata(**(scope or {}))
     has_our_name = is_ours(path)  # or `TransferError`, if it is not there
-    if format == NATIVE or (format == "auto" and has_our_name):
+    if format == NATIVE or (format == AUTO and has_our_name):
         found = await import_records(_Nowhere(), path, scope=whose if scope else None)
         return Looked(found, has_more=bool(found.found))
     return await asyncio.to_thread(_beginning, path, whose, format, owner)

@@ -10,8 +10,14 @@ from orbiter.memory.deprecation import old_names
 
 if TYPE_CHECKING:
     from orbiter.memory.transfer._migrate import Migration, migrate
-    from orbiter.memory.transfer.files import WRITTEN, export_file, import_file
-    from orbiter.memory.transfer.formats.registry import FORMATS
+    from orbiter.memory.transfer.files import export_file, import_file
+    from orbiter.memory.transfer.formats.protocol import (
+        Importer,
+        ReportProblem,
+        SourceFile,
+        SourceMemory,
+    )
+    from orbiter.memory.transfer.formats.registry import FORMATS, WRITTEN, import_formats
     from orbiter.memory.transfer.io.file_limits import Limits
     from orbiter.memory.transfer.native import ExportResult, export_records, import_records
     from orbiter.memory.transfer.report import ImportResult, Problem
@@ -21,12 +27,17 @@ __all__ = [
     "WRITTEN",
     "ExportResult",
     "ImportResult",
+    "Importer",
     "Limits",
     "Migration",
     "Problem",
+    "ReportProblem",
+    "SourceFile",
+    "SourceMemory",
     "export_file",
     "export_records",
     "import_file",
+    "import_formats",
     "import_records",
     "migrate",
 ]
@@ -35,7 +46,7 @@ _load_name, __dir__ = lazy_names(
     __name__,
     {
         "FORMATS": "formats.registry",
-        "WRITTEN": "files",
+        "WRITTEN": "formats.registry",
         "ExportResult": "native",
         "ImportResult": "report",
         "Limits": "io.file_limits",
@@ -45,6 +56,11 @@ _load_name, __dir__ = lazy_names(
         "export_records": "native",
         "import_file": "files",
         "import_records": "native",
+        "Importer": "formats.protocol",
+        "ReportProblem": "formats.protocol",
+        "SourceFile": "formats.protocol",
+        "SourceMemory": "formats.protocol",
+        "import_formats": "formats.registry",
         "migrate": "_migrate",
     },
 )

@@ -27,11 +27,11 @@ from orbiter.memory.transfer._current_state import (
     merged,
 )
 from orbiter.memory.transfer.formats.mcp_memory import observation_of
-from orbiter.memory.transfer.formats.registry import NATIVE
+from orbiter.memory.transfer.formats.registry import AUTO, EXPORTS, NATIVE
 from orbiter.memory.transfer.formats.threads import digest
 from orbiter.memory.transfer.io.output_file import new_file, new_folder
 
-__all__ = ["AUTO", "WRITERS", "format_for", "safe_cell"]
+__all__ = ["format_for", "safe_cell", "write_csv", "write_markdown", "write_mcp", "write_openai"]
 
 _OURS = (
     "id", "created_at", "updated_at", "expires_at", "memory_type", "status", "source", "trust",
@@ -202,14 +202,10 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-AUTO = "auto"
-"""The format that the name says."""
-
 _ENDINGS = {
-    ".jsonl": (NATIVE, "mcp", "openai"),
-    ".csv": ("csv",),
-    ".md": ("markdown",),
-    ".markdown": ("markdown",),
+    ending: tuple(name for name, export in EXPORTS.items() if ending in export.endings)
+    for each in EXPORTS.values()
+    for ending in each.endings
 }
 """The formats whose files may end so; without another word, it is the first."""
 
@@ -321,12 +317,3 @@ def _relation(item: MemoryItem) -> Mapping[str, object] | None:
 
 def _line(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode() + b"\n"
-
-
-WRITERS = {
-    "csv": write_csv,
-    "markdown": write_markdown,
-    "mcp": write_mcp,
-    "openai": write_openai,
-}
-"""What writes each format."""

@@ -8,8 +8,8 @@ from typing import IO, TYPE_CHECKING, cast
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.transfer._import import Elsewhere, check_path, import_into, session_for
-from orbiter.memory.transfer.export_formats import AUTO, WRITERS, format_for
-from orbiter.memory.transfer.formats.registry import NATIVE
+from orbiter.memory.transfer.export_formats import format_for
+from orbiter.memory.transfer.formats.registry import AUTO, NATIVE, WRITTEN, writer
 from orbiter.memory.transfer.io.file_limits import Limits
 from orbiter.memory.transfer.native import ExportResult, MovableStore, export_records
 from orbiter.memory.transfer.report import ImportResult
@@ -17,28 +17,26 @@ from orbiter.memory.transfer.report import ImportResult
 if TYPE_CHECKING:
     from orbiter.memory.transfer.untrusted_native import Sender
 
-__all__ = ["WRITTEN", "export_file", "import_file", "import_sent"]
-
-WRITTEN: tuple[str, ...] = (NATIVE, *WRITERS)
-"""What `export_file` takes as `format`, beside `auto`."""
+__all__ = ["export_file", "import_file", "import_sent"]
 
 
 async def import_file(
     handle: ScopedMemory,
     path: str | os.PathLike[str],
     *,
-    format: str = "auto",
+    format: str = AUTO,
     owner: str | None = None,
     progress: Callable[[int, int], None] | None = None,
     limits: Limits | None = None,
 ) -> ImportResult:
     """Store what the file, folder or archive at *path* holds as memories of the handle's scope.
 
-    *format* is one of `FORMATS`; `auto` looks at the file. *owner* says whose memories are taken
-    of a file that holds those of several people. Importing the same again stores nothing; what has
-    changed in the file is updated, and what was forgotten here stays forgotten. What cannot be
-    read is among the `problems` of the result, with its line, and the rest is stored. A handle of
-    `unscoped()` takes only files that say whose each memory is, or that `export_file` wrote.
+    *format* is one of `import_formats()`; `auto` looks at the file. *owner* says whose memories are
+    taken of a file that holds those of several people. Importing the same again stores nothing;
+    what has changed in the file is updated, and what was forgotten here stays forgotten. What
+    cannot be read is among the `problems` of the result, with its line, and the rest is stored. A
+    handle of `unscoped()` takes only files that say whose each memory is, or that `export_file`
+    wrote.
     *progress* is told how many bytes of how many are read.
     """
     if isinstance(handle, Elsewhere):
@@ -57,7 +55,7 @@ async def import_sent(
     handle: ScopedMemory,
     path: str | os.PathLike[str],
     *,
-    format: str = "auto",
+    format: str = AUTO,
     owner: str | None = None,
     progress: Callable[[int, int], None] | None = None,
     limits: Limits | None = None,
@@ -124,7 +122,7 @@ async def export_file(
         if progress is not None:
             progress(written, max(total, written))
 
-    await WRITERS[format](store, own, path, tell)
+    await writer(format)(store, own, path, tell)
     if progress is not None:
         progress(written, written)  # what is left out will not come any more
     return ExportResult(written, 0, "", path)

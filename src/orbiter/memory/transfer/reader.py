@@ -26,11 +26,12 @@ from orbiter.memory.errors import TransferError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, SystemMemory
 from orbiter.memory.model.trust import Trust
 from orbiter.memory.transfer.formats.json_helpers import UNREADABLE, reason
-from orbiter.memory.transfer.formats.protocol import Complain, Found
+from orbiter.memory.transfer.formats.protocol import ReportProblem, SourceMemory
 from orbiter.memory.transfer.formats.registry import (
-    COMPANIONS,
-    NAMES_OWNERS,
+    AUTO,
+    companions,
     format_named,
+    names_owners,
     recognised,
 )
 from orbiter.memory.transfer.formats.threads import LONGEST_NAME, digest
@@ -82,7 +83,7 @@ class Reader:
         self._limits = limits
         self._report = report
         self._stack = ExitStack()
-        self._found: Iterator[tuple[str, Found]] = iter(())
+        self._found: Iterator[tuple[str, SourceMemory]] = iter(())
         self._strange: dict[str, list[str]] = {}
         """By what is the matter with them: the files that are not read."""
         self.tally = Tally()
@@ -90,7 +91,7 @@ class Reader:
     def open(self) -> None:
         """Open the file and see what it is."""
         report = self._report
-        if self._format != "auto":
+        if self._format != AUTO:
             format_named(self._format)
         source = self._stack.enter_context(
             open_source(self._path, complain=report.complain, limits=self._limits, tally=self.tally)
@@ -104,7 +105,7 @@ class Reader:
         sources = self._sources(source)
         if not sources:
             raise unknown(source)
-        if self._needs_owner and not NAMES_OWNERS & {format for _, format in sources}:
+        if self._needs_owner and not any(names_owners(format) for _, format in sources):
             raise needs_a_user(source.name)
         members = source.opened_members() if source.is_container else ()
         self.tally.unread = dict.fromkeys(member.name for member in members)
@@ -119,7 +120,7 @@ class Reader:
 
     def _sources(self, source: OpenedFile) -> list[tuple[OpenedFile, str]]:
         """Return what is to be read, as which format; a mixed folder is many files."""
-        if self._format != "auto":
+        if self._format != AUTO:
             return [(source, self._format)]
         whole = recognised(source)
         if whole is not None:
@@ -139,7 +140,7 @@ class Reader:
 
     def _read(
         self, name: str, sources: list[tuple[OpenedFile, str]]
-    ) -> Iterator[tuple[str, Found]]:
+    ) -> Iterator[tuple[str, SourceMemory]]:
         report = self._report
         for source, format in sources:
             try:
@@ -154,7 +155,7 @@ class Reader:
                     raise
                 report.complain(source.name, str(exc))
         self._owners.tell(report.complain, name)
-        known = {each for _, format in sources for each in COMPANIONS.get(format, ())}
+        known = {each for _, format in sources for each in companions(format)}
         left = [each for each in self.tally.unread if PurePosixPath(each).name not in known]
         if left:
             formats = "`, `".join(dict.fromkeys(report.formats))
@@ -194,7 +195,7 @@ class Reader:
     def _is_given_up(self) -> bool:
         return self.tally.is_stopped
 
-    def _ready(self, format: str, found: Found, place: str) -> tuple[ReadItem, int]:
+    def _ready(self, format: str, found: SourceMemory, place: str) -> tuple[ReadItem, int]:
         item = found.item
         # Else its time is that of the reading, which is another each time.
         is_dated = "created_at" in item.model_fields_set
@@ -214,7 +215,7 @@ class Reader:
         item.__dict__["version"] = 1
         return ReadItem(item, digest, found.key[:80]), len(raw)
 
-    def _placed(self, format: str, found: Found, extra: dict[str, object]) -> MemoryMetadata:
+    def _placed(self, format: str, found: SourceMemory, extra: dict[str, object]) -> MemoryMetadata:
         """Return whose the item is: the scope's; what that leaves open, the file may name."""
         scope, own = self._scope, found.item.metadata
         session, task = _named(format, own.session_id), own.task_id
@@ -269,7 +270,7 @@ _OUR_KEYS = ("source", "trust", "fact", IMPORTED)
 
 
 def checked(
-    extra: Mapping[str, object], format: str, complain: Complain, place: str
+    extra: Mapping[str, object], format: str, complain: ReportProblem, place: str
 ) -> dict[str, object]:
     """Return *extra* so that every key of ours means what it does elsewhere."""
     found = dict(extra)
@@ -332,7 +333,7 @@ class Owners:
         self._others: Counter[str] = Counter()
         self._unowned = 0
 
-    def takes(self, found: Found) -> bool:
+    def takes(self, found: SourceMemory) -> bool:
         """Tell whether a memory is taken; a handle that is for nobody takes everyone's."""
         if self._wanted is None or not found.owners or self._wanted in found.owners:
             if self._needs_owner and self.user_of(found) is None:
@@ -345,7 +346,7 @@ class Owners:
             self._others[name] += 1
         return False
 
-    def user_of(self, found: Found) -> str | None:
+    def user_of(self, found: SourceMemory) -> str | None:
         """Return whose it becomes: the handle's, or, if that is for nobody, the one it names."""
         if self._user_id is not None:
             return self._user_id
@@ -353,7 +354,7 @@ class Owners:
             return self._wanted if self._wanted in found.owners else None
         return found.owners[0] if len(found.owners) == 1 else None
 
-    def tell(self, complain: Complain, name: str) -> None:
+    def tell(self, complain: ReportProblem, name: str) -> None:
         """Say what was left out; `TransferError` if that is all there is."""
         if self._unowned and not self._is_any_taken:
             raise needs_a_user(name)

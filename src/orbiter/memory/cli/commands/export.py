@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import asdict
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
@@ -12,6 +11,7 @@ from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._error_messages import ERROR, UsageError
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import counted, one_line
+from orbiter.memory.transfer.formats.registry import AUTO, NATIVE, WRITTEN
 
 if TYPE_CHECKING:
     from orbiter.memory.transfer import Migration
@@ -21,15 +21,11 @@ __all__ = ["app"]
 app = new_app()
 
 
-class ExportFormat(StrEnum):
-    """What can be written."""
-
-    AUTO = "auto"
-    JSONL = "jsonl"
-    CSV = "csv"
-    MARKDOWN = "markdown"
-    OPENAI = "openai"
-    MCP = "mcp"
+def _check_format(name: str) -> str:
+    """Return the name of a format; one that cannot be written is refused."""
+    if name not in (AUTO, *WRITTEN):
+        raise typer.BadParameter(f"'{name}' is not one of {', '.join((AUTO, *WRITTEN))}.")
+    return name
 
 
 @command(app, "export")
@@ -40,25 +36,28 @@ async def export(
     ],
     *,
     format: Annotated[
-        ExportFormat,
+        str,
         typer.Option(
             "--format",
+            metavar=f"<{'|'.join((AUTO, *WRITTEN))}>",
+            callback=_check_format,
+            autocompletion=lambda: [AUTO, *WRITTEN],
             help="`auto` goes by the name; `jsonl` holds everything, and comes back exactly.",
         ),
-    ] = ExportFormat.AUTO,
+    ] = AUTO,
 ) -> None:
     """Export memories to a file in an open format."""
-    from orbiter.memory.transfer import WRITTEN, export_file  # noqa: PLC0415 - `--help` needs it not
+    from orbiter.memory.transfer import export_file  # noqa: PLC0415 - `--help` needs it not
     from orbiter.memory.transfer.export_formats import format_for  # noqa: PLC0415
 
-    if path == "-" and (format not in (ExportFormat.AUTO, ExportFormat.JSONL) or run.out.is_json):
+    if path == "-" and (format not in (AUTO, NATIVE) or run.out.is_json):
         raise UsageError("only `jsonl` goes to stdout, and without `--json`; name a file")
     if path == "-" and run.out.is_terminal:
         # The lines are exact, so a terminal would obey what a memory says.
         raise UsageError("`-` is for a pipe, not for a terminal; name a file, or give `| less`")
     # As it was given: a `/` in the end says that it is a folder.
     target = sys.stdout.buffer if path == "-" else path
-    kind = format_for(target, format.value, known=WRITTEN)
+    kind = format_for(target, format, known=WRITTEN)
     async with run.scoped(meaning=False) as memory:
         with run.out.progress("exporting", unit="") as advance:
             done = await export_file(memory, target, format=kind, progress=advance)

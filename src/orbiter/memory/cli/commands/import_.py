@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +17,7 @@ from orbiter.memory.cli._embed_progress import embed_waiting, note_waiting
 from orbiter.memory.cli._error_messages import ERROR, UsageError, in_shell_words, say
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import counted, one_line
+from orbiter.memory.transfer.formats.registry import AUTO, FORMATS, NATIVE, import_formats
 
 if TYPE_CHECKING:
     from orbiter.memory.transfer import ImportResult, Problem
@@ -33,21 +33,11 @@ _FEW = 10
 _COUNTED = ("found", "stored", "updated", "unchanged", "skipped", "forgotten", "problem_count")
 
 
-class Source(StrEnum):
-    """What can be read."""
-
-    AUTO = "auto"
-    JSONL = "jsonl"
-    CHATGPT = "chatgpt"
-    CLAUDE_AI = "claude-ai"
-    CLAUDE_CODE = "claude-code"
-    MCP = "mcp"
-    LETTA = "letta"
-    LANGGRAPH = "langgraph"
-    OPENAI_AGENTS = "openai-agents"
-    OPENAI = "openai"
-    MEM0 = "mem0"
-    MARKDOWN = "markdown"
+def _check_format(name: str) -> str:
+    """Return the name of a format; one that no importer has is refused."""
+    if name not in (AUTO, *FORMATS) and name not in import_formats():
+        raise typer.BadParameter(f"'{name}' is not one of {', '.join((AUTO, *import_formats()))}.")
+    return name
 
 
 @command(app, "import")
@@ -61,14 +51,16 @@ async def import_(
     ],
     *,
     format: Annotated[
-        Source,
+        str,
         typer.Option(
             "--format",
             metavar="<format>",
-            help="Format: `jsonl` (our own), `chatgpt`, `claude-ai`, `claude-code`, `mem0`, "
-            "`langgraph`, `letta`, `mcp`, `openai`, `openai-agents`, `markdown`.",
+            callback=_check_format,
+            autocompletion=lambda: [AUTO, *import_formats()],
+            help=f"Format: `{NATIVE}` (our own), `{'`, `'.join(FORMATS[1:])}`, or what an "
+            "installed package adds.",
         ),
-    ] = Source.AUTO,
+    ] = AUTO,
     owner: Annotated[
         str | None,
         typer.Option(help="Whose memories to import, where a file names several people."),
@@ -110,14 +102,14 @@ async def import_(
 
 
 @contextmanager
-def _brought(paths: Sequence[str], format: Source) -> Iterator[tuple[list[Path], str]]:
+def _brought(paths: Sequence[str], format: str) -> Iterator[tuple[list[Path], str]]:
     """Yield the files to read and their format; what stdin holds is kept in a file meanwhile."""
     if "-" not in paths:
-        yield [Path(path) for path in paths], format.value
+        yield [Path(path) for path in paths], format
         return
-    if format not in (Source.AUTO, Source.JSONL) or list(paths) != ["-"]:
+    if format not in (AUTO, NATIVE) or list(paths) != ["-"]:
         # Other formats name what they hold by the file's name, and stdin has none.
-        what = f"`{format.value}`" if list(paths) == ["-"] else "what else there is"
+        what = f"`{format}`" if list(paths) == ["-"] else "what else there is"
         raise UsageError(f"`-` reads what `export` wrote; save {what} as a file")
     from orbiter.memory.cli._import_preview import is_ours  # noqa: PLC0415
 
@@ -130,7 +122,7 @@ def _brought(paths: Sequence[str], format: Source) -> Iterator[tuple[list[Path],
                 "stdin takes only what `orbiter-memory export` wrote, and this is something else; "
                 "write it to a file, and import that"
             )
-        yield [file], Source.JSONL.value
+        yield [file], NATIVE
 
 
 def _is_note(problem: "Problem") -> bool:

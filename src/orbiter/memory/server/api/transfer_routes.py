@@ -34,6 +34,7 @@ from orbiter.memory.server.http.scopes import check_may, handle_of
 from orbiter.memory.server.http.state import principal_of, state_of
 from orbiter.memory.transfer import ImportResult, export_file
 from orbiter.memory.transfer.files import import_sent
+from orbiter.memory.transfer.formats.registry import EXPORTS
 from orbiter.memory.transfer.untrusted_native import Sender
 
 __all__ = ["routes"]
@@ -52,11 +53,7 @@ _OFTEN = 0.25
 """Seconds between two lines about how far an import is."""
 
 _ENDINGS = {
-    "jsonl": ".jsonl",
-    "csv": ".csv",
-    "openai": ".jsonl",
-    "mcp": ".jsonl",
-    "markdown": ".zip",
+    name: ".zip" if export.is_folder else export.endings[0] for name, export in EXPORTS.items()
 }
 _TYPES = {
     ".jsonl": "application/x-ndjson",

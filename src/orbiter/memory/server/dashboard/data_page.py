@@ -9,7 +9,7 @@ from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.server.dashboard.facts_page import scope_of
 from orbiter.memory.server.dashboard.page import Ask, Data, Pages, as_number
 from orbiter.memory.server.dashboard.slow_parts import slow_part
-from orbiter.memory.transfer import FORMATS, WRITTEN
+from orbiter.memory.transfer.formats.registry import EXPORTS, import_formats, label
 from orbiter.memory.wire import operations_of
 
 __all__ = ["pages"]
@@ -20,30 +20,6 @@ _ERASE = operations_of("memory")["erase"]
 _JOBS = 5
 """Jobs that the page shows, the newest."""
 
-READ = {
-    "jsonl": "Export of this page and of `orbiter-memory export`",
-    "chatgpt": "ChatGPT's export, the .zip or its conversations.json",
-    "claude-ai": "Claude.ai's export, the .zip or its conversations.json",
-    "claude-code": "Sessions of Claude Code, .jsonl",
-    "mcp": "memory.jsonl of the reference MCP memory server",
-    "letta": "An agent file of Letta",
-    "langgraph": "A LangGraph store, its SQLite file or JSON",
-    "openai-agents": "Sessions of the OpenAI Agents SDK, SQLite",
-    "openai": "Messages in OpenAI's format, .jsonl",
-    "mem0": "Memories of mem0, JSON",
-    "markdown": "Notes, a file or a .zip of a folder",
-}
-WRITES = {
-    "jsonl": (
-        "Everything",
-        "All memories with versions, forgotten ones and facts; can be imported without loss",
-    ),
-    "csv": ("Table", "Current memories, for a spreadsheet; cannot be imported again"),
-    "markdown": ("Notes", "Current memories, as a .zip of Markdown files"),
-    "openai": ("Conversations", "One line of messages per chat, in OpenAI's format"),
-    "mcp": ("Graph", "Entities and observations, as the reference MCP memory server reads them"),
-}
-
 
 @pages.page("/data", "data.html", title="Data")
 async def data(ask: Ask) -> Data:
@@ -53,8 +29,8 @@ async def data(ask: Ask) -> Data:
     return {
         "owner": owner,
         "stats": stats,
-        "read": {name: READ.get(name, "") for name in FORMATS},
-        "written": {name: WRITES.get(name, (name, "")) for name in WRITTEN},
+        "read": {name: label(name) for name in import_formats()},
+        "written": {name: (each.title, each.label) for name, each in EXPORTS.items()},
         "export_query": {"everyone": "" if owner else "true", **ask.scope},
         "max_import": ask.server.settings.max_import,
         "is_bound": bool(scope_of(ask.principal.scope)),

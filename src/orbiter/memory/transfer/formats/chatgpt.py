@@ -19,7 +19,7 @@ from orbiter.memory.model.items import (
     ToolMemory,
 )
 from orbiter.memory.transfer.formats.json_helpers import as_object, first_text, instant, safely
-from orbiter.memory.transfer.formats.protocol import Complain, Found, SourceFile
+from orbiter.memory.transfer.formats.protocol import ReportProblem, SourceFile, SourceMemory
 from orbiter.memory.transfer.formats.threads import Thread, digest, made, start_of
 
 __all__ = ["ChatGPT"]
@@ -40,6 +40,17 @@ class ChatGPT:
     """Each conversation is a session; its title is with every message."""
 
     name = "chatgpt"
+    label = "ChatGPT's export, the .zip or its conversations.json"
+    companions = (
+        "chat.html",
+        "conversation_asset_file_names.json",
+        "export_manifest.json",
+        "message_feedback.json",
+        "model_comparisons.json",
+        "shared_conversations.json",
+        "user.json",
+        "user_settings.json",
+    )
 
     def recognises(self, source: SourceFile, head: bytes) -> bool:
         """Tell by the tree."""
@@ -50,7 +61,7 @@ class ChatGPT:
             for member in conversations(source)
         )
 
-    def read(self, source: SourceFile, complain: Complain) -> Iterator[Found]:
+    def read(self, source: SourceFile, complain: ReportProblem) -> Iterator[SourceMemory]:
         """Yield the messages, conversation by conversation, in the order of the file."""
         told: set[str] = set()
         number = 0
@@ -76,7 +87,7 @@ def conversations(source: SourceFile) -> Iterator[SourceFile]:
 
 
 class _Conversation:
-    def __init__(self, record: Record, number: int, complain: Complain) -> None:
+    def __init__(self, record: Record, number: int, complain: ReportProblem) -> None:
         self._record = record
         self._nodes = as_object(record["mapping"])
         self._place = f"conversation {number}"
@@ -85,7 +96,7 @@ class _Conversation:
         """The last calls without a result, as id and tool."""
         self._thoughts: list[str] = []
 
-    def read(self, told: set[str]) -> Iterator[Found]:
+    def read(self, told: set[str]) -> Iterator[SourceMemory]:
         record = self._record
         branch = self._branch()
         shown = [(key, each) for key, each in branch if _is_shown(each)]
@@ -143,7 +154,9 @@ class _Conversation:
         dated = [each for each in leaves if isinstance(each[0], int | float)]
         return max(dated)[2] if dated else None
 
-    def _instructions(self, branch: list[tuple[str, Record]], told: set[str]) -> Iterator[Found]:
+    def _instructions(
+        self, branch: list[tuple[str, Record]], told: set[str]
+    ) -> Iterator[SourceMemory]:
         """Yield what the user told all conversations about themselves, once."""
         for _, message in branch:
             content = as_object(message.get("content"))
@@ -157,7 +170,7 @@ class _Conversation:
                 about = MemoryMetadata(extra={"kind": "custom_instructions"})
                 item = made(MemoryItem, self._complain, self._place, content=text, metadata=about)
                 if item is not None:
-                    yield Found(item, f"custom-instructions/{key}")
+                    yield SourceMemory(item, f"custom-instructions/{key}")
 
     def _item(self, key: str, message: Record) -> MemoryItem | None:
         content = as_object(message.get("content"))

@@ -17,7 +17,7 @@ from orbiter.memory.transfer.formats.json_helpers import (
     instant,
     plain_text,
 )
-from orbiter.memory.transfer.formats.protocol import Complain, Found, SourceFile
+from orbiter.memory.transfer.formats.protocol import ReportProblem, SourceFile, SourceMemory
 from orbiter.memory.transfer.formats.threads import Thread, digest, made, start_of
 
 __all__ = ["ClaudeAI"]
@@ -32,6 +32,8 @@ class ClaudeAI:
     """Each conversation is a session; its name is with every message."""
 
     name = "claude-ai"
+    label = "Claude.ai's export, the .zip or its conversations.json"
+    companions = ("users.json",)
 
     def recognises(self, source: SourceFile, head: bytes) -> bool:
         """Tell by the messages."""
@@ -43,7 +45,7 @@ class ClaudeAI:
             for member in conversations(source)
         )
 
-    def read(self, source: SourceFile, complain: Complain) -> Iterator[Found]:
+    def read(self, source: SourceFile, complain: ReportProblem) -> Iterator[SourceMemory]:
         """Yield the messages, conversation by conversation, in the order of the file."""
         number = 0
         for member in conversations(source):
@@ -66,7 +68,7 @@ class ClaudeAI:
                     yield from project(as_object(value), where, complain)
 
 
-def _read(record: Record, place: str, complain: Complain) -> Iterator[Found]:
+def _read(record: Record, place: str, complain: ReportProblem) -> Iterator[SourceMemory]:
     messages = _branch(record)
     times = [instant(message.get("created_at")) for message in messages]
     thread = Thread(
@@ -106,7 +108,7 @@ def _branch(record: Record) -> list[Record]:
     return path[::-1]
 
 
-def _said(message: Record, place: str, complain: Complain) -> list[MemoryItem]:
+def _said(message: Record, place: str, complain: ReportProblem) -> list[MemoryItem]:
     """Return what the user said, with the text of the files they attached."""
     texts = [_text(message)]
     named = set[str]()
@@ -126,7 +128,9 @@ def _said(message: Record, place: str, complain: Complain) -> list[MemoryItem]:
     return [] if item is None else [item]
 
 
-def _answered(message: Record, id: str, place: str, complain: Complain) -> Iterator[MemoryItem]:
+def _answered(
+    message: Record, id: str, place: str, complain: ReportProblem
+) -> Iterator[MemoryItem]:
     """Yield what the model said and did: each turn of calls, then their results."""
     turn = _Turn()
     waiting: dict[str, str] = {}
@@ -162,7 +166,7 @@ class _Turn:
         self.calls: list[dict[str, object]] = []
         self.results: list[ToolMemory] = []
 
-    def items(self, place: str, complain: Complain) -> Iterator[MemoryItem]:
+    def items(self, place: str, complain: ReportProblem) -> Iterator[MemoryItem]:
         """Yield what was said, with the calls that were answered, and the answers.
 
         A result that is not in the message never comes; a call that waits for one would keep what
@@ -191,7 +195,7 @@ class _Turn:
 
 
 def _result(
-    block: Record, waiting: dict[str, str], place: str, complain: Complain
+    block: Record, waiting: dict[str, str], place: str, complain: ReportProblem
 ) -> ToolMemory | None:
     """Return a result; older exports name no call, then it is that of the same tool."""
     id, name = first_text(block, "tool_use_id"), first_text(block, "name")
@@ -223,7 +227,7 @@ def _objects(record: Record, name: str) -> list[Record]:
 _LONGEST = 200
 
 
-def kept_in_mind(source: SourceFile, complain: Complain) -> Iterator[Found]:
+def kept_in_mind(source: SourceFile, complain: ReportProblem) -> Iterator[SourceMemory]:
     """Yield what Claude keeps in mind of all conversations, and of each project."""
     for value in source.elements():
         record = as_object(value)
@@ -234,7 +238,7 @@ def kept_in_mind(source: SourceFile, complain: Complain) -> Iterator[Found]:
                 yield from _memory(text, extra, {}, f"memory/{key}", source.name, complain)
 
 
-def project(record: Record, place: str, complain: Complain) -> Iterator[Found]:
+def project(record: Record, place: str, complain: ReportProblem) -> Iterator[SourceMemory]:
     """Yield a project's instructions, and each of its documents."""
     name = first_text(record, "name", "uuid")
     key = f"project/{first_text(record, 'uuid') or name}"
@@ -256,8 +260,8 @@ def project(record: Record, place: str, complain: Complain) -> Iterator[Found]:
 
 
 def _memory(
-    text: str, extra: dict[str, str], dated: Record, key: str, place: str, complain: Complain
-) -> Iterator[Found]:
+    text: str, extra: dict[str, str], dated: Record, key: str, place: str, complain: ReportProblem
+) -> Iterator[SourceMemory]:
     about = MemoryMetadata.model_construct(
         extra={name: each[:_LONGEST] for name, each in extra.items() if each}
     )
@@ -265,4 +269,4 @@ def _memory(
     times = {} if at is None else {"created_at": at, "updated_at": at}
     item = made(MemoryItem, complain, place, content=text, metadata=about, **times)
     if item is not None:
-        yield Found(item, key)
+        yield SourceMemory(item, key)

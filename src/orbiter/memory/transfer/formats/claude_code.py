@@ -17,7 +17,7 @@ from orbiter.memory.transfer.formats.json_helpers import (
     instant,
     reason,
 )
-from orbiter.memory.transfer.formats.protocol import Complain, Found, SourceFile
+from orbiter.memory.transfer.formats.protocol import ReportProblem, SourceFile, SourceMemory
 from orbiter.memory.transfer.formats.threads import Thread, cut, made
 
 __all__ = ["ClaudeCode"]
@@ -36,6 +36,7 @@ class ClaudeCode:
     """Each session is a session here; folder and branch are with every message."""
 
     name = "claude-code"
+    label = "Sessions of Claude Code, .jsonl"
 
     def recognises(self, source: SourceFile, head: bytes) -> bool:
         """Tell by the fields of a line."""
@@ -44,7 +45,7 @@ class ClaudeCode:
             return head.lstrip()[:1] == b"{" and (is_line or b'"leafUuid"' in head)
         return any(_is_transcript(member) for member in source.members())
 
-    def read(self, source: SourceFile, complain: Complain) -> Iterator[Found]:
+    def read(self, source: SourceFile, complain: ReportProblem) -> Iterator[SourceMemory]:
         """Yield the messages in the order of the file."""
         members = list(source.members())
         for member in members:
@@ -66,7 +67,7 @@ def _is_transcript(source: SourceFile) -> bool:
 
 
 class _Transcript:
-    def __init__(self, complain: Complain, where: str) -> None:
+    def __init__(self, complain: ReportProblem, where: str) -> None:
         self._complain = complain
         self._where = where
         self._threads: dict[str, Thread] = {}
@@ -76,7 +77,7 @@ class _Transcript:
         """By open call: what it calls."""
         self._pending: tuple[int, Record, list[object]] | None = None
 
-    def read(self, source: SourceFile) -> Iterator[Found]:
+    def read(self, source: SourceFile) -> Iterator[SourceMemory]:
         for number, value in source.values():
             record = as_object(value)
             kind = record.get("type")
@@ -109,13 +110,13 @@ class _Transcript:
         blocks += [block for block in more if block not in blocks]
         return True
 
-    def _end(self) -> Iterator[Found]:
+    def _end(self) -> Iterator[SourceMemory]:
         if self._pending is not None:
             number, record, blocks = self._pending
             self._pending = None
             yield from self._messages(number, record, blocks)
 
-    def _messages(self, number: int, record: Record, content: object) -> Iterator[Found]:
+    def _messages(self, number: int, record: Record, content: object) -> Iterator[SourceMemory]:
         place = f"{self._where}line {number}"
         message = as_object(record.get("message"))
         if isinstance(content, list):
@@ -196,10 +197,10 @@ def _is_note(record: Record) -> bool:
     )
 
 
-def _title(record: Record, place: str, complain: Complain) -> Iterator[Found]:
+def _title(record: Record, place: str, complain: ReportProblem) -> Iterator[SourceMemory]:
     """Yield what a session was about, as it is listed."""
     text, leaf = first_text(record, "summary"), first_text(record, "leafUuid")
     about = MemoryMetadata(extra={"kind": "title", "original_id": leaf[:200]})
     item = made(MemoryItem, complain, place, content=text, metadata=about) if text else None
     if item is not None:
-        yield Found(item, f"title/{leaf}")
+        yield SourceMemory(item, f"title/{leaf}")

@@ -8,7 +8,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from orbiter.memory.model.validation import to_utc
-from orbiter.memory.transfer.formats.protocol import Complain
+from orbiter.memory.transfer.formats.protocol import ReportProblem
 
 __all__ = [
     "UNREADABLE",
@@ -84,7 +84,7 @@ def plain_text(content: object) -> str:
     return ""
 
 
-def safely(make: Callable[[], _T], complain: Complain, place: str) -> _T | None:
+def safely(make: Callable[[], _T], complain: ReportProblem, place: str) -> _T | None:
     """Return what *make* makes; complain of what no store can hold, as a too long text."""
     try:
         return make()

@@ -13,7 +13,7 @@ from orbiter.memory.transfer.formats.json_helpers import (
     instant,
     safely,
 )
-from orbiter.memory.transfer.formats.protocol import Complain, Found, SourceFile
+from orbiter.memory.transfer.formats.protocol import ReportProblem, SourceFile, SourceMemory
 from orbiter.memory.transfer.formats.sqlite_file import SQLITE, columns, opened
 from orbiter.memory.transfer.io.json_stream import parsed_text
 
@@ -27,6 +27,8 @@ class LangGraphStore:
     """The rows of a store; whose they are stands somewhere in their namespace."""
 
     name = "langgraph"
+    label = "A LangGraph store, its SQLite file or JSON"
+    names_owners = True
 
     def recognises(self, source: SourceFile, head: bytes) -> bool:
         """Tell by the table."""
@@ -35,7 +37,7 @@ class LangGraphStore:
         with opened(source) as connection:
             return columns(connection, "store") >= _COLUMNS
 
-    def read(self, source: SourceFile, complain: Complain) -> Iterator[Found]:
+    def read(self, source: SourceFile, complain: ReportProblem) -> Iterator[SourceMemory]:
         """Yield the rows in the order of their creation."""
         with opened(source) as connection:
             have = columns(connection, "store")
@@ -60,7 +62,9 @@ class LangGraphStore:
                     yield found
 
 
-def _found(row: sqlite3.Row | tuple[object, ...], parse: Callable[[object], object]) -> Found:
+def _found(
+    row: sqlite3.Row | tuple[object, ...], parse: Callable[[object], object]
+) -> SourceMemory:
     prefix, key, value, created, updated, expires = row
     record = _object(value, parse)
     labels = [label for label in str(prefix).split(".") if label]
@@ -74,7 +78,7 @@ def _found(row: sqlite3.Row | tuple[object, ...], parse: Callable[[object], obje
     item = MemoryItem.model_validate(
         {"content": _text(record), "metadata": MemoryMetadata(extra=extra), **times}
     )
-    return Found(item, compact([labels, str(key)]), tuple(labels))
+    return SourceMemory(item, compact([labels, str(key)]), tuple(labels))
 
 
 def _object(value: object, parse: Callable[[object], object]) -> Mapping[str, object]:

@@ -22,7 +22,7 @@ from orbiter.memory.transfer.formats.json_helpers import (
     reason,
     safely,
 )
-from orbiter.memory.transfer.formats.protocol import Complain, Found, SourceFile
+from orbiter.memory.transfer.formats.protocol import ReportProblem, SourceFile, SourceMemory
 from orbiter.memory.transfer.io.json_stream import parsed_text
 
 __all__ = ["Letta"]
@@ -36,13 +36,14 @@ class Letta:
     """Blocks are memories; each agent's messages are a conversation."""
 
     name = "letta"
+    label = "An agent file of Letta"
 
     def recognises(self, source: SourceFile, head: bytes) -> bool:
         """Tell by the name, or by what only agents have."""
         has_marks = b'"core_memory"' in head or (b'"agents"' in head and b'"block_ids"' in head)
         return source.name.endswith(".af") or has_marks
 
-    def read(self, source: SourceFile, complain: Complain) -> Iterator[Found]:
+    def read(self, source: SourceFile, complain: ReportProblem) -> Iterator[SourceMemory]:
         """Yield the blocks, then the messages of each agent."""
         document = source.document()
         if isinstance(document, str):
@@ -66,7 +67,9 @@ def _objects(value: object) -> list[Mapping[str, object]]:
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 
-def _agent(agent: Mapping[str, object], number: int, complain: Complain) -> Iterator[Found]:
+def _agent(
+    agent: Mapping[str, object], number: int, complain: ReportProblem
+) -> Iterator[SourceMemory]:
     name = first_text(agent, "name", "id") or f"agent-{number}"
     for field in ("core_memory", "memory_blocks"):
         yield from _blocks(_objects(agent.get(field)), name, complain)
@@ -74,8 +77,8 @@ def _agent(agent: Mapping[str, object], number: int, complain: Complain) -> Iter
 
 
 def _blocks(
-    blocks: Sequence[Mapping[str, object]], agent: str, complain: Complain
-) -> Iterator[Found]:
+    blocks: Sequence[Mapping[str, object]], agent: str, complain: ReportProblem
+) -> Iterator[SourceMemory]:
     for number, block in enumerate(blocks):
         text = first_text(block, "value")
         if not text:
@@ -87,7 +90,7 @@ def _blocks(
         at = instant(block.get("updated_at") or block.get("created_at"))
         make = partial(_block, text, agent, extra)
         if (item := safely(make, complain, f"block `{label}`")) is not None:
-            yield Found(_dated(item, at), compact(["block", agent, number, label]))
+            yield SourceMemory(_dated(item, at), compact(["block", agent, number, label]))
 
 
 def _block(text: str, agent: str, extra: dict[str, object]) -> MemoryItem:
@@ -96,8 +99,8 @@ def _block(text: str, agent: str, extra: dict[str, object]) -> MemoryItem:
 
 
 def _messages(
-    agent: str, messages: Sequence[Mapping[str, object]], complain: Complain
-) -> Iterator[Found]:
+    agent: str, messages: Sequence[Mapping[str, object]], complain: ReportProblem
+) -> Iterator[SourceMemory]:
     last: datetime | None = None
     for number, message in enumerate(messages):
         at = instant(message.get("created_at")) or last
@@ -113,7 +116,7 @@ def _messages(
             continue
         for part, item in enumerate(items):
             own = first_text(message, "id") or str(number)
-            yield Found(_dated(item, at), compact(["message", agent, own, part]))
+            yield SourceMemory(_dated(item, at), compact(["message", agent, own, part]))
 
 
 def _as_chat(message: Mapping[str, object]) -> dict[str, object]:

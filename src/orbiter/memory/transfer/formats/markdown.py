@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from orbiter.memory.errors import TransferError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.transfer.formats.json_helpers import instant, safely
-from orbiter.memory.transfer.formats.protocol import Complain, Found, SourceFile
+from orbiter.memory.transfer.formats.protocol import ReportProblem, SourceFile, SourceMemory
 
 if TYPE_CHECKING:
     import yaml
@@ -25,6 +25,7 @@ class MarkdownNotes:
     """Each note is a memory; its front matter goes to `metadata.extra`."""
 
     name = "markdown"
+    label = "Notes, a file or a .zip of a folder"
 
     def recognises(self, source: SourceFile, head: bytes) -> bool:  # noqa: ARG002
         """Tell by the names: the file's, or that of the first one inside."""
@@ -32,7 +33,7 @@ class MarkdownNotes:
             return True
         return any(member.name.lower().endswith(_ENDINGS) for member in source.members())
 
-    def read(self, source: SourceFile, complain: Complain) -> Iterator[Found]:
+    def read(self, source: SourceFile, complain: ReportProblem) -> Iterator[SourceMemory]:
         """Yield the notes by their names."""
         for member in source.members():
             if not member.name.lower().endswith(_ENDINGS):
@@ -48,7 +49,7 @@ class MarkdownNotes:
                 yield found
 
 
-def _note(name: str, text: str, complain: Complain) -> Found | None:
+def _note(name: str, text: str, complain: ReportProblem) -> SourceMemory | None:
     fields: Mapping[str, object] = {}
     try:
         fields, body = front_matter(text)
@@ -73,7 +74,7 @@ def _note(name: str, text: str, complain: Complain) -> Found | None:
     whose = session if isinstance(session, str) and session else None
     metadata = MemoryMetadata(session_id=whose, extra=extra)
     item = MemoryItem(content=body.strip("\n"), metadata=metadata, **times)
-    return Found(item, own_id if isinstance(own_id, str) and own_id else name)
+    return SourceMemory(item, own_id if isinstance(own_id, str) and own_id else name)
 
 
 def front_matter(text: str) -> tuple[Mapping[str, object], str]:

@@ -15,7 +15,7 @@ from orbiter.memory.transfer.formats.json_helpers import (
     plain_text,
     safely,
 )
-from orbiter.memory.transfer.formats.protocol import Complain, Found, SourceFile
+from orbiter.memory.transfer.formats.protocol import ReportProblem, SourceFile, SourceMemory
 
 __all__ = ["McpMemory", "observation_of", "relation_of"]
 
@@ -24,12 +24,13 @@ class McpMemory:
     """`memory.jsonl`: every observation and every relation is a memory."""
 
     name = "mcp"
+    label = "memory.jsonl of the reference MCP memory server"
 
     def recognises(self, source: SourceFile, head: bytes) -> bool:  # noqa: ARG002
         """Tell by the first object: an entity or a relation."""
         return b'"entityType"' in head or b'"relationType"' in head
 
-    def read(self, source: SourceFile, complain: Complain) -> Iterator[Found]:
+    def read(self, source: SourceFile, complain: ReportProblem) -> Iterator[SourceMemory]:
         """Yield the memories in the order of the file."""
         for line, value in source.values():
             record = as_object(value)
@@ -40,11 +41,13 @@ class McpMemory:
             yield from found or ()
 
 
-def _listed(kind: Callable[..., Iterator[Found]], record: Mapping[str, object]) -> list[Found]:
+def _listed(
+    kind: Callable[..., Iterator[SourceMemory]], record: Mapping[str, object]
+) -> list[SourceMemory]:
     return list(kind(record))
 
 
-def _entity(record: Mapping[str, object]) -> Iterator[Found]:
+def _entity(record: Mapping[str, object]) -> Iterator[SourceMemory]:
     name, kind = record.get("name"), record.get("entityType")
     if not isinstance(name, str) or not name:
         return
@@ -60,7 +63,7 @@ def _entity(record: Mapping[str, object]) -> Iterator[Found]:
             yield _found(f"{name}: {text}", about, ["observation", name, text], record)
 
 
-def _relation(record: Mapping[str, object]) -> Iterator[Found]:
+def _relation(record: Mapping[str, object]) -> Iterator[SourceMemory]:
     ends = [record.get(name) for name in ("from", "relationType", "to")]
     if all(isinstance(end, str) and end for end in ends):
         words = [str(end) for end in ends]
@@ -76,11 +79,11 @@ def relation_of(begin: str, kind: str, end: str) -> tuple[str, dict[str, object]
 
 def _found(
     content: str, extra: Mapping[str, object], key: list[str], record: Mapping[str, object]
-) -> Found:
+) -> SourceMemory:
     at = instant(record.get("timestamp") or record.get("createdAt"))
     dated = {} if at is None else {"created_at": at, "updated_at": at}
     metadata = MemoryMetadata(extra=dict(extra))
-    return Found(MemoryItem(content=content, metadata=metadata, **dated), compact(key))
+    return SourceMemory(MemoryItem(content=content, metadata=metadata, **dated), compact(key))
 
 
 def observation_of(item: MemoryItem) -> tuple[str, str, str]:

@@ -14,7 +14,7 @@ from orbiter.memory.transfer.formats.json_helpers import (
     safely,
 )
 from orbiter.memory.transfer.formats.mcp_memory import relation_of
-from orbiter.memory.transfer.formats.protocol import Complain, Found, SourceFile
+from orbiter.memory.transfer.formats.protocol import ReportProblem, SourceFile, SourceMemory
 
 __all__ = ["Mem0"]
 
@@ -31,6 +31,8 @@ class Mem0:
     """Memories under `results`, `memories`, in a bare list, or one object to a line."""
 
     name = "mem0"
+    label = "Memories of mem0, JSON"
+    names_owners = True
 
     def recognises(self, source: SourceFile, head: bytes) -> bool:  # noqa: ARG002
         """Tell by the fields of a memory."""
@@ -40,7 +42,7 @@ class Mem0:
         is_list = has_text and any(mark in head for mark in marks)
         return b'"mapping"' not in head and (is_list or is_graph)
 
-    def read(self, source: SourceFile, complain: Complain) -> Iterator[Found]:
+    def read(self, source: SourceFile, complain: ReportProblem) -> Iterator[SourceMemory]:
         """Yield the memories in the order of the file, then what is said of its graph."""
         owners: set[str | None] = set()
         relations: list[object] = []
@@ -87,7 +89,7 @@ def _records(source: SourceFile, relations: list[object]) -> Iterator[object]:
                 yield value
 
 
-def _memory(record: Record, place: str, complain: Complain) -> Found | None:
+def _memory(record: Record, place: str, complain: ReportProblem) -> SourceMemory | None:
     text = first_text(record, *_TEXTS)
     if text:
         return safely(partial(_found, record, text, place, complain), complain, place)
@@ -98,7 +100,7 @@ def _memory(record: Record, place: str, complain: Complain) -> Found | None:
     return None
 
 
-def _found(record: Record, text: str, place: str, complain: Complain) -> Found:
+def _found(record: Record, text: str, place: str, complain: ReportProblem) -> SourceMemory:
     extra = dict(as_object(record.get("metadata")))
     extra |= {f"mem0_{name}": record[name] for name in _SHOWN if record.get(name) is not None}
     categories = record.get("categories")
@@ -121,10 +123,10 @@ def _found(record: Record, text: str, place: str, complain: Complain) -> Found:
     item = MemoryItem.model_validate({"content": text, "metadata": about, **fields})
     owner, own_id = _name(record, "user_id"), _name(record, "id")
     key = own_id or compact([owner, text, str(fields.get("created_at"))])
-    return Found(item, key, () if owner is None else (owner,))
+    return SourceMemory(item, key, () if owner is None else (owner,))
 
 
-def _relation(record: Record, owner: str | None) -> Found:
+def _relation(record: Record, owner: str | None) -> SourceMemory:
     ends = [
         first_text(record, *names)
         for names in (("source",), ("relationship", "relation"), ("target", "destination"))
@@ -133,7 +135,7 @@ def _relation(record: Record, owner: str | None) -> Found:
         raise ValueError("it has no `source`, `relationship` and `target`")
     text, extra = relation_of(ends[0], ends[1], ends[2])
     item = MemoryItem(content=text, metadata=MemoryMetadata(extra=extra))
-    return Found(item, compact(["relation", *ends]), () if owner is None else (owner,))
+    return SourceMemory(item, compact(["relation", *ends]), () if owner is None else (owner,))
 
 
 def _end(value: object) -> datetime | None:

@@ -17,7 +17,7 @@ from orbiter.memory.transfer.formats.json_helpers import (
     reason,
     safely,
 )
-from orbiter.memory.transfer.formats.protocol import Complain, Found, SourceFile
+from orbiter.memory.transfer.formats.protocol import ReportProblem, SourceFile, SourceMemory
 from orbiter.memory.transfer.formats.sqlite_file import SQLITE, columns, opened
 from orbiter.memory.transfer.io.file_limits import Limits
 from orbiter.memory.transfer.io.json_stream import parsed_text
@@ -32,6 +32,7 @@ class OpenAIAgents:
     """Each session is a conversation."""
 
     name = "openai-agents"
+    label = "Sessions of the OpenAI Agents SDK, SQLite"
 
     def recognises(self, source: SourceFile, head: bytes) -> bool:
         """Tell by the table."""
@@ -40,7 +41,7 @@ class OpenAIAgents:
         with opened(source) as connection:
             return columns(connection, "agent_messages") >= _COLUMNS
 
-    def read(self, source: SourceFile, complain: Complain) -> Iterator[Found]:
+    def read(self, source: SourceFile, complain: ReportProblem) -> Iterator[SourceMemory]:
         """Yield the messages, session by session."""
         with opened(source) as connection:
             have = columns(connection, "agent_messages")
@@ -69,7 +70,7 @@ def _turns(
     session: str,
     rows: Iterable[tuple[str, object, object, object]],
     limits: Limits,
-    complain: Complain,
+    complain: ReportProblem,
 ) -> Iterator[list[_Row]]:
     """Yield what belongs together: calls, their results and reasoning stand in several rows."""
     turn: list[_Row] = []
@@ -91,7 +92,9 @@ def _turns(
         yield turn
 
 
-def _found(whose: MemoryMetadata, turn: Sequence[_Row], complain: Complain) -> Iterator[Found]:
+def _found(
+    whose: MemoryMetadata, turn: Sequence[_Row], complain: ReportProblem
+) -> Iterator[SourceMemory]:
     session = str(whose.session_id)
     try:
         items = from_messages([row.message for row in turn], "openai-responses", metadata=whose)
@@ -109,7 +112,7 @@ def _found(whose: MemoryMetadata, turn: Sequence[_Row], complain: Complain) -> I
         at = turn[0].at and later(turn[0].at, part + (number if isinstance(number, int) else 0))
         dated = item if at is None else _dated(item, at)
         own = number if isinstance(number, int) else str(number)
-        yield Found(dated, compact([session, own, part]))
+        yield SourceMemory(dated, compact([session, own, part]))
 
 
 def _dated(item: MemoryItem, at: datetime) -> MemoryItem:

@@ -18,7 +18,7 @@ from orbiter.memory.transfer.formats.json_helpers import (
     instant,
     reason,
 )
-from orbiter.memory.transfer.formats.protocol import Complain, Found, SourceFile
+from orbiter.memory.transfer.formats.protocol import ReportProblem, SourceFile, SourceMemory
 from orbiter.memory.transfer.formats.threads import Thread, cut, digest, start_of
 
 __all__ = ["OpenAIMessages"]
@@ -38,6 +38,7 @@ class OpenAIMessages:
     """Each conversation is a session."""
 
     name = "openai"
+    label = "Messages in OpenAI's format, .jsonl"
 
     def recognises(self, source: SourceFile, head: bytes) -> bool:
         """Tell by the first line."""
@@ -47,7 +48,7 @@ class OpenAIMessages:
         record = as_object(value)
         return isinstance(record.get("messages"), list) or _is_message(record)
 
-    def read(self, source: SourceFile, complain: Complain) -> Iterator[Found]:
+    def read(self, source: SourceFile, complain: ReportProblem) -> Iterator[SourceMemory]:
         """Yield the messages in the order of the file."""
         members = list(source.members())
         for member in members:
@@ -56,7 +57,7 @@ class OpenAIMessages:
                 yield from _read(member, where, complain)
 
 
-def _read(source: SourceFile, where: str, complain: Complain) -> Iterator[Found]:
+def _read(source: SourceFile, where: str, complain: ReportProblem) -> Iterator[SourceMemory]:
     loose: _Reading | None = None
     last = part = 0
     for line, value in source.values():
@@ -84,14 +85,14 @@ def _read(source: SourceFile, where: str, complain: Complain) -> Iterator[Found]
 class _Reading:
     """One conversation, message by message."""
 
-    def __init__(self, thread: Thread, complain: Complain) -> None:
+    def __init__(self, thread: Thread, complain: ReportProblem) -> None:
         self._thread = thread
         self._complain = complain
         self._tools: dict[str, str] = {}
         """By open call: what it calls."""
         self._calls = OpenCalls(seed=thread.id)
 
-    def read(self, value: object, key: str, place: str) -> Iterator[Found]:
+    def read(self, value: object, key: str, place: str) -> Iterator[SourceMemory]:
         record = as_object(value)
         at = _time(record)
         message = {name: each for name, each in record.items() if name not in _TRAINING}

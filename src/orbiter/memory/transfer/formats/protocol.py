@@ -1,4 +1,4 @@
-"""What a foreign format is: how a file of it is recognised, and how it is read."""
+"""Importer protocol: how a file of a foreign format is recognised, and how it is read."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from typing import Protocol
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.transfer.io.file_limits import Limits
 
-__all__ = ["Complain", "Found", "ReadableFormat", "SourceFile"]
+__all__ = ["Importer", "ReportProblem", "SourceFile", "SourceMemory"]
 
-Complain = Callable[[str, str], None]
+ReportProblem = Callable[[str, str], None]
 """Told where (`line 17`, `conversation 3`) something is that cannot be read, and why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SourceMemory:
     """One memory that a file holds."""
 
     item: MemoryItem
@@ -85,8 +85,12 @@ class SourceFile(Protocol):
         ...
 
 
-class ReadableFormat(Protocol):
-    """A format that can be imported."""
+class Importer(Protocol):
+    """A format that can be imported.
+
+    It may have more: `label` says what its files are, `companions` names those that hold nothing to
+    remember, and with `names_owners` its files may say whose each memory is.
+    """
 
     @property
     def name(self) -> str:
@@ -97,6 +101,6 @@ class ReadableFormat(Protocol):
         """Tell whether a file that begins with *head*, 64 KiB at most, looks like one."""
         ...
 
-    def read(self, source: SourceFile, complain: Complain) -> Iterator[Found]:
+    def read(self, source: SourceFile, complain: ReportProblem) -> Iterator[SourceMemory]:
         """Yield what the file holds, in order."""
         ...

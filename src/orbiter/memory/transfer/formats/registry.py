@@ -1,70 +1,197 @@
-"""The formats that can be read, by name, and which of them a file is of."""
+"""Registry of file formats: what can be imported and exported, by us and by other packages.
 
+A package adds an importer by an entry point in the group `orbiter_memory.importers`. Whoever lists
+formats (command line, dashboard, errors, tests) takes them from here. Importing this costs
+nothing: what reads or writes a format is loaded when it is used.
+"""
+
+import warnings
 from functools import cache
 from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orbiter.memory.errors import TransferError
-from orbiter.memory.transfer.formats.protocol import ReadableFormat
-from orbiter.memory.transfer.io.opened_file import OpenedFile
 
-__all__ = ["COMPANIONS", "FORMATS", "NAMES_OWNERS", "NATIVE", "format_named", "recognised"]
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
-_HOMES = {
-    "chatgpt": ("formats.chatgpt", "ChatGPT"),
-    "claude-ai": ("formats.claude_ai", "ClaudeAI"),
-    "claude-code": ("formats.claude_code", "ClaudeCode"),
-    "mcp": ("formats.mcp_memory", "McpMemory"),
-    "letta": ("formats.letta", "Letta"),
-    "langgraph": ("formats.langgraph", "LangGraphStore"),
-    "openai-agents": ("formats.openai_agents", "OpenAIAgents"),
-    "openai": ("formats.openai_jsonl", "OpenAIMessages"),
-    "mem0": ("formats.mem0", "Mem0"),
-    "markdown": ("formats.markdown", "MarkdownNotes"),
-}
-"""Each in a module of its own; a file is of the first that recognises it, so the surest stand
-first."""
+    from orbiter.memory.transfer.formats.protocol import Importer
+    from orbiter.memory.transfer.io.opened_file import OpenedFile
+
+__all__ = [
+    "AUTO",
+    "ENTRY_POINTS",
+    "EXPORTS",
+    "FORMATS",
+    "NATIVE",
+    "WRITTEN",
+    "Export",
+    "companions",
+    "format_named",
+    "import_formats",
+    "label",
+    "names_owners",
+    "recognised",
+    "writer",
+]
+
+ENTRY_POINTS = "orbiter_memory.importers"
+"""The group of entry points by which packages add importers."""
+
+AUTO = "auto"
+"""Instead of a name: look at the file."""
 
 NATIVE = "jsonl"
 """Our own format, which is read by itself: it holds records, not memories of somebody's."""
 
-COMPANIONS = {
-    "chatgpt": (
-        "chat.html",
-        "conversation_asset_file_names.json",
-        "export_manifest.json",
-        "message_feedback.json",
-        "model_comparisons.json",
-        "shared_conversations.json",
-        "user.json",
-        "user_settings.json",
-    ),
-    "claude-ai": ("users.json",),
+_IMPORTERS = {
+    "chatgpt": "chatgpt:ChatGPT",
+    "claude-ai": "claude_ai:ClaudeAI",
+    "claude-code": "claude_code:ClaudeCode",
+    "mcp": "mcp_memory:McpMemory",
+    "letta": "letta:Letta",
+    "langgraph": "langgraph:LangGraphStore",
+    "openai-agents": "openai_agents:OpenAIAgents",
+    "openai": "openai_jsonl:OpenAIMessages",
+    "mem0": "mem0:Mem0",
+    "markdown": "markdown:MarkdownNotes",
 }
-"""Files of an export that hold nothing to remember, so that nobody misses them."""
+"""Each in a module of its own; a file is of the first that recognises it, so the surest stand
+first."""
 
-NAMES_OWNERS = frozenset(("mem0", "langgraph"))
-"""Formats whose files may say whose each memory is."""
+_LAST = "markdown"
+"""Notes lie in many folders: what else there is counts first."""
 
-FORMATS: tuple[str, ...] = (NATIVE, *_HOMES)
-"""What `import_file` takes as `format`, beside `auto`."""
+FORMATS: tuple[str, ...] = (NATIVE, *_IMPORTERS)
+"""What `import_file` takes as `format`, beside `auto` and what other packages add."""
+
+
+class Export(NamedTuple):
+    """A format that can be written."""
+
+    writer: str
+    """The function of `export_formats` that writes it; our own has another way."""
+    endings: tuple[str, ...]
+    """How the names of its files may end."""
+    title: str
+    label: str
+    """What it holds."""
+    is_folder: bool = False
+
+
+EXPORTS = {
+    NATIVE: Export(
+        "",
+        (".jsonl",),
+        "Everything",
+        "All memories with versions, forgotten ones and facts; can be imported without loss",
+    ),
+    "csv": Export(
+        "write_csv",
+        (".csv",),
+        "Table",
+        "Current memories, for a spreadsheet; cannot be imported again",
+    ),
+    "markdown": Export(
+        "write_markdown",
+        (".md", ".markdown"),
+        "Notes",
+        "Current memories, as a .zip of Markdown files",
+        is_folder=True,
+    ),
+    "mcp": Export(
+        "write_mcp",
+        (".jsonl",),
+        "Graph",
+        "Entities and observations, as the reference MCP memory server reads them",
+    ),
+    "openai": Export(
+        "write_openai",
+        (".jsonl",),
+        "Conversations",
+        "One line of messages per chat, in OpenAI's format",
+    ),
+}
+
+WRITTEN: tuple[str, ...] = tuple(EXPORTS)
+"""What `export_file` takes as `format`, beside `auto`."""
+
+
+def import_formats() -> list[str]:
+    """Return the name of every format that can be imported, those of installed packages last."""
+    return [*FORMATS, *_installed()]
 
 
 @cache
-def format_named(name: str) -> ReadableFormat:
-    """Return the format of that name, or raise `TransferError`."""
-    if name not in _HOMES:
-        names = "`, `".join(FORMATS)
+def format_named(name: str) -> "Importer":
+    """Return the importer of that name, or raise `TransferError`."""
+    home = _IMPORTERS.get(name)
+    if home is not None:
+        module, _, kind = home.partition(":")
+        made: Importer = getattr(import_module(f"orbiter.memory.transfer.formats.{module}"), kind)()
+        return made
+    entry = _installed().get(name)
+    if entry is None:
+        names = "`, `".join(import_formats())
         raise TransferError(f"there is no format `{name}`; use `auto`, or one of `{names}`")
-    module, kind = _HOMES[name]
-    found: ReadableFormat = getattr(import_module(f"orbiter.memory.transfer.{module}"), kind)()
+    try:
+        loaded: Importer = entry.load()()
+    except Exception as exc:  # it is somebody else's code: whatever fails is told with its name
+        package = entry.dist.name if entry.dist is not None else entry.value
+        raise TransferError(
+            f"the importer `{name}` of the package `{package}` cannot be loaded: {exc}"
+        ) from exc
+    return loaded
+
+
+@cache
+def _installed() -> "dict[str, EntryPoint]":
+    """Return the importers of installed packages; where two have one name, the first found."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - most programs need it not
+
+    found: dict[str, EntryPoint] = {}
+    for entry in entry_points(group=ENTRY_POINTS):
+        if entry.name not in (AUTO, *FORMATS):
+            found.setdefault(entry.name, entry)
     return found
 
 
-def recognised(source: OpenedFile) -> str | None:
+def recognised(source: "OpenedFile") -> str | None:
     """Return the format that *source* looks like, if it looks like any."""
     head = source.head()
     if not head.strip() and not source.is_container:
         return None
-    # Notes lie in many folders: what else there is counts first.
-    names = [name for name in _HOMES if name != "markdown" or not source.is_container]
-    return next((name for name in names if format_named(name).recognises(source, head)), None)
+    names = [name for name in (*_IMPORTERS, *_installed()) if name != _LAST]
+    names += [] if source.is_container else [_LAST]
+    return next((name for name in names if _recognises(name, source, head)), None)
+
+
+def _recognises(name: str, source: "OpenedFile", head: bytes) -> bool:
+    try:
+        importer = format_named(name)
+    except TransferError as exc:  # one of an installed package: the others work without it
+        warnings.warn(str(exc), RuntimeWarning, stacklevel=2)
+        return False
+    return importer.recognises(source, head)
+
+
+def label(name: str) -> str:
+    """Return what files of an importable format are, for a person."""
+    if name == NATIVE:
+        return "Export of this page and of `orbiter-memory export`"
+    return str(getattr(format_named(name), "label", ""))
+
+
+def companions(name: str) -> tuple[str, ...]:
+    """Return the files of an export that hold nothing to remember, so that nobody misses them."""
+    return tuple(getattr(format_named(name), "companions", ()))
+
+
+def names_owners(name: str) -> bool:
+    """Tell whether files of a format may say whose each memory is."""
+    return bool(getattr(format_named(name), "names_owners", False))
+
+
+def writer(name: str) -> Any:
+    """Return the function that writes a format that is not our own."""
+    return getattr(import_module("orbiter.memory.transfer.export_formats"), EXPORTS[name].writer)

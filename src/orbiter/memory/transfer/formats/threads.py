@@ -13,7 +13,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
-from orbiter.memory.transfer.formats.protocol import Complain, Found
+from orbiter.memory.transfer.formats.protocol import ReportProblem, SourceMemory
 
 __all__ = ["LONGEST_NAME", "Thread", "cut", "digest", "made", "start_of"]
 
@@ -37,7 +37,7 @@ def start_of(begin: datetime | None, times: Sequence[datetime | None]) -> dateti
     return min(known, default=None)
 
 
-def cut(text: str, complain: Complain, place: str) -> str:
+def cut(text: str, complain: ReportProblem, place: str) -> str:
     """Return *text* as far as an item can hold it."""
     most = MemoryItem.max_content_bytes
     if len(text) * 4 <= most or len(raw := text.encode()) <= most:
@@ -47,7 +47,7 @@ def cut(text: str, complain: Complain, place: str) -> str:
 
 
 def made(
-    kind: type[_Item], complain: Complain, place: str, *, content: str, **fields: object
+    kind: type[_Item], complain: ReportProblem, place: str, *, content: str, **fields: object
 ) -> _Item | None:
     """Return an item of that kind, or complain of what no store can hold.
 
@@ -93,7 +93,7 @@ class Thread:
         key: str,
         at: datetime | None = None,
         extra: Mapping[str, str] | None = None,
-    ) -> Found:
+    ) -> SourceMemory:
         """Return *item*, which was just made, as the next message; *key* is its own in here."""
         self._is_dated = self._is_dated or at is not None or self.begin is not None
         if at is None:
@@ -109,4 +109,4 @@ class Thread:
         if self._is_dated:
             # Tells the file's time from the clock's, which is another each time it is read.
             item.__pydantic_fields_set__.add("created_at")
-        return Found(item, f"{self.id}/{key}")
+        return SourceMemory(item, f"{self.id}/{key}")

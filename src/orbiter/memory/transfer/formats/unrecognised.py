@@ -4,7 +4,7 @@ import json
 from contextlib import suppress
 
 from orbiter.memory.errors import TransferError
-from orbiter.memory.transfer.formats.registry import FORMATS
+from orbiter.memory.transfer.formats.registry import import_formats
 from orbiter.memory.transfer.formats.sqlite_file import SQLITE, opened
 from orbiter.memory.transfer.io.opened_file import OpenedFile
 from orbiter.memory.transfer.native import is_native
@@ -80,7 +80,7 @@ def _json(text: str, first: str) -> str:
 
 def unknown(source: OpenedFile) -> TransferError:
     """Return the error for a file of no known format."""
-    names = "`, `".join(FORMATS)
+    names = "`, `".join(import_formats())
     return TransferError(
         f"`{source.name}` is of no known format: {looks_like(source)}. Known are `{names}`; "
         "if it is one of these, give that name as its format"

@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import accumulate
 from typing import NoReturn
 
-from orbiter.memory.transfer.formats.protocol import Complain
+from orbiter.memory.transfer.formats.protocol import ReportProblem
 from orbiter.memory.transfer.io.file_limits import Limits
 
 __all__ = [
@@ -346,7 +346,7 @@ def too_long(what: str, limits: Limits) -> str:
     )
 
 
-def parsed(raw: bytes, place: str, *, limits: Limits, complain: Complain) -> object:
+def parsed(raw: bytes, place: str, *, limits: Limits, complain: ReportProblem) -> object:
     """Return the value that *raw* is, or raise `ValueError`; complain of what was replaced."""
 
     def replaced(count: int) -> None:
@@ -356,7 +356,7 @@ def parsed(raw: bytes, place: str, *, limits: Limits, complain: Complain) -> obj
     return json_value(raw, limits, replaced)
 
 
-def parsed_text(text: object, place: str, limits: Limits, complain: Complain) -> object:
+def parsed_text(text: object, place: str, limits: Limits, complain: ReportProblem) -> object:
     """Return the value that a text in another file is, under the same rules."""
     raw = text.encode(errors="replace") if isinstance(text, str) else text
     return parsed(raw if isinstance(raw, bytes) else b"", place, limits=limits, complain=complain)
@@ -366,7 +366,7 @@ class JsonStream:
     """Reads values that stand one after the other, or as the elements of an array."""
 
     def __init__(
-        self, chunks: Iterator[bytes], *, limits: Limits, complain: Complain, line: int = 1
+        self, chunks: Iterator[bytes], *, limits: Limits, complain: ReportProblem, line: int = 1
     ) -> None:
         self._scanner = Scanner(chunks, most=limits.value, line=line)
         self._limits = limits

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from orbiter.memory.errors import TransferError
-from orbiter.memory.transfer.formats.protocol import Complain
+from orbiter.memory.transfer.formats.protocol import ReportProblem
 from orbiter.memory.transfer.io.archives import (
     GZIP,
     ZIP,
@@ -51,7 +51,7 @@ class Tally:
 def open_source(
     path: str | os.PathLike[str],
     *,
-    complain: Complain,
+    complain: ReportProblem,
     limits: Limits | None = None,
     tally: Tally | None = None,
 ) -> Iterator[OpenedFile]:
@@ -64,7 +64,7 @@ def open_source(
 class _Opening:
     """What all files of one import share."""
 
-    def __init__(self, limits: Limits, complain: Complain, tally: Tally, folder: Path) -> None:
+    def __init__(self, limits: Limits, complain: ReportProblem, tally: Tally, folder: Path) -> None:
         self._limits = limits
         self._complain = complain
         self._tally = tally
@@ -114,7 +114,7 @@ class _Opening:
             members=members,
         )
 
-    def _file(self, path: Path, name: str, complain: Complain) -> OpenedFile:
+    def _file(self, path: Path, name: str, complain: ReportProblem) -> OpenedFile:
         if _head(path).startswith(GZIP):
             chunks = partial(gzip_chunks, path, self._limits, self._tally.add)
             return self._packed(name.removesuffix(".gz"), str(path), chunks, complain)
@@ -128,7 +128,7 @@ class _Opening:
         )
 
     def _packed(
-        self, name: str, key: str, chunks: Callable[[], Iterator[bytes]], complain: Complain
+        self, name: str, key: str, chunks: Callable[[], Iterator[bytes]], complain: ReportProblem
     ) -> OpenedFile:
         return OpenedFile(
             name,
@@ -148,7 +148,7 @@ class _Opening:
             self._unpacked[key] = path
         return self._unpacked[key]
 
-    def _within(self, name: str) -> Complain:
+    def _within(self, name: str) -> ReportProblem:
         return lambda place, why: self._complain(f"{name}, {place}", why)
 
     def _in_zip(self, path: Path, names: list[str]) -> Iterator[OpenedFile]:

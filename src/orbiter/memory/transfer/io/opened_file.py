@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from orbiter.memory.errors import TransferError
-from orbiter.memory.transfer.formats.protocol import Complain, SourceFile
+from orbiter.memory.transfer.formats.protocol import ReportProblem, SourceFile
 from orbiter.memory.transfer.io.file_limits import Limits
 from orbiter.memory.transfer.io.json_stream import (
     JsonStream,
@@ -44,7 +44,7 @@ class OpenedFile:
         chunks: Callable[[], Iterator[bytes]],
         *,
         limits: Limits,
-        complain: Complain,
+        complain: ReportProblem,
         on_disk: Callable[[], Path],
         is_stopped: Callable[[], bool],
         members: "Callable[[], Iterator[OpenedFile]] | None" = None,
