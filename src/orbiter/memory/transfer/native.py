@@ -1,7 +1,7 @@
 """The native JSONL format: every item of a store, or of a scope, with its versions, a line each.
 
 The first line says what the file is, the last how many records it holds and the digest of all
-before it, so that a file that was cut off or changed is noticed. `docs/moving-out.md` describes
+before it, so that a file that was cut off or changed is noticed. `docs/export.md` describes
 each field.
 """
 
