@@ -25,7 +25,7 @@ from orbiter.memory.agent import (
     scope,
 )
 from orbiter.memory.episodic import manager
-from orbiter.memory.extraction import _long_term, _orchestrator
+from orbiter.memory.extraction import _orchestrator
 from orbiter.memory.sync import _facade
 from orbiter.memory.transfer import _migrate, files
 
@@ -40,7 +40,7 @@ CLASSES = (
     (_past, agent.PastMemory),
     (_audit, agent.AuditLog),
     (manager, manager.ShortTermMemoryManager),
-    (_long_term, extraction.LongTermMemory),
+    (_orchestrator, extraction.LongTermMemory),
     (_orchestrator, extraction.MemoryOrchestrator),
 )
 FUNCTIONS = ((files, "import_file"), (files, "export_file"), (_migrate, "migrate"))

@@ -19,7 +19,7 @@ from orbiter.memory import (
     validate,
 )
 from orbiter.memory.context import Context, ContextManager
-from orbiter.memory.context._budget import fit_rounds, shorten
+from orbiter.memory.context._layout import fit_rounds, shorten
 from orbiter.memory.context.prompt_fence import Entry, parse
 from orbiter.memory.conversation import estimate_tokens
 from orbiter.memory.conversation.tokens import TokenCounter

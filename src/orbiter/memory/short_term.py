@@ -22,7 +22,7 @@ from orbiter.memory.conversation.windows import (
 )
 from orbiter.memory.errors import EmptyFilterError, ScopeError
 from orbiter.memory.model.copying import copy_item, take_in
-from orbiter.memory.model.expiry_heap import Ends
+from orbiter.memory.model.expiry_heap import ExpiryHeap
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus, role_of
 from orbiter.memory.model.query import Query, ScopeField, check_size
 
@@ -82,7 +82,7 @@ class ShortTermMemory:
         # looks up one shelf and touches nothing but its window.
         self._shelves: dict[Filter, _Shelf] = {}
         self._counts: dict[TokenCounter, dict[str, int]] = {}
-        self._ends = Ends()
+        self._expiry = ExpiryHeap()
 
     @property
     def scope(self) -> str:
@@ -191,7 +191,7 @@ class ShortTermMemory:
             removed = len(self._items)
             for held in (self._items, self._arrival, self._shelves, self._counts):
                 held.clear()
-            self._ends = Ends()
+            self._expiry = ExpiryHeap()
             return removed
         asked = Query(metadata=metadata, fields=_FIELDS[self.scope])
         if not asked.wanted:
@@ -220,7 +220,7 @@ class ShortTermMemory:
 
     def _sweep(self) -> None:
         """Remove what is over."""
-        gone = {item_id: self._items[item_id] for item_id in self._ends.over()}
+        gone = {item_id: self._items[item_id] for item_id in self._expiry.expired()}
         if gone:
             self._remove(gone)
 
@@ -228,7 +228,7 @@ class ShortTermMemory:
         self._unshelve(gone)
         for item_id in gone:
             del self._items[item_id], self._arrival[item_id]
-            self._ends.note(item_id, None)
+            self._expiry.note(item_id, None)
             self._uncount(item_id)
 
     def _keep(self, item: MemoryItem) -> None:
@@ -243,7 +243,7 @@ class ShortTermMemory:
             self._unshelve({item.id: old})
             self._uncount(item.id)
         self._items[item.id] = item
-        self._ends.note(item.id, item.expires_at)
+        self._expiry.note(item.id, item.expires_at)
         order = self._order(item)
         for key in self._filters(item):
             for held in self._shelves.setdefault(key, _Shelf()).lists_for(item):

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from orbiter.memory.agent._idempotency import insert_many
+from orbiter.memory.agent._updates import insert_many
 from orbiter.memory.agent.chat_history import (
     find_calls,
     is_known_key,

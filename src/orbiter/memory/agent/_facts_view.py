@@ -1,4 +1,4 @@
-"""Reading what is true in one scope: now or then, as known now or then."""
+"""`FactsView`: reads what is true in one scope, now or then, as known now or then."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What a handle does over years: facts, the past, whom to trust, and what has to go.
+"""Maintenance calls of a handle: facts, the past, eviction, quarantine, undo.
 
 Each call is a line here; the work is in a module of its own, loaded when it is first needed.
 """

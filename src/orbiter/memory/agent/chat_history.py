@@ -1,4 +1,4 @@
-"""The messages of one conversation as a store holds them, in the order in which they were added."""
+"""Chat history: the messages of one conversation as stored, in the order they were added."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Telling whoever listens what happens; a listener hears of its own scope only."""
+"""Events: streams of what happens; a listener hears of its own scope only."""
 
 import asyncio
 from collections import deque

@@ -1,4 +1,4 @@
-"""Keeping a scope within a budget: what is worth least goes first, and can be brought back.
+"""Eviction: keeps a scope within a budget; what is worth least goes first, and can come back.
 
 Only ids are held meanwhile, of what is to go, however much there is; and the same memories at the
 same moment go in the same order.

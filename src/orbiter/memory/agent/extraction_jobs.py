@@ -1,4 +1,4 @@
-"""What the library keeps for itself among the memories: what is to be extracted, and summaries.
+"""Items that the library keeps for itself among the memories: extraction jobs and summaries.
 
 Neither is a memory, so neither counts against a budget nor says the same as one. A job is besides
 not shown unless its type is asked for; a summary is, as a draft.

@@ -1,4 +1,4 @@
-"""What people give to be remembered, as items of one scope. Pure functions."""
+"""Input validation: texts, messages and items as items of one scope. Pure functions."""
 
 import json
 import re
@@ -27,6 +27,7 @@ __all__ = [
     "check_is_free",
     "check_readable",
     "check_text",
+    "date_items",
     "derived_id",
     "edited",
     "join_parts",
@@ -133,6 +134,21 @@ def _sourced(extra: Mapping[str, object]) -> dict[str, object]:
     if isinstance(label, str) and label.strip():
         found["source"] = read_source(label)
     return with_trust(found)
+
+
+def date_items(
+    items: Sequence[MemoryItem],
+    created_at: datetime | None,
+    expires: datetime | timedelta | None,
+) -> None:
+    """Date new items; they are copies that nobody has seen."""
+    if created_at is not None:
+        moment = check_instant("created_at", created_at)
+        for item in items:
+            item.__dict__["created_at"] = item.__dict__["updated_at"] = moment
+    end = read_end(expires)
+    for item in items if end is not None else ():
+        item.__dict__["expires_at"] = end
 
 
 def read_end(

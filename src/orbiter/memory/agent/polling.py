@@ -1,4 +1,4 @@
-"""What comes into a store, whoever writes it: a walk back over pages to what is known already."""
+"""Polling a store for new items, whoever writes them: pages back to what is known already."""
 
 from collections.abc import Iterable
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Doubting a source: hide all that came from it, bring it back, or take back all that it did.
+"""Quarantine of a source: hide all that came from it, release it, or undo all that it did.
 
 A source is matched by the label that items carry, and by their type where they carry none. Each
 function works on one scope only, and on stores that keep what items were.

@@ -1,4 +1,4 @@
-"""What the calls of `AgentMemory` return: a page, what was forgotten, counts, an event."""
+"""Results of the calls of `AgentMemory`: a page, what was forgotten, counts, an event."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass

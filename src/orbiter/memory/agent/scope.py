@@ -11,9 +11,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from orbiter.memory.agent._idempotency import insert_many, insert_one
 from orbiter.memory.agent._maintenance import MaintenanceMixin
-from orbiter.memory.agent._updates import change, pages, restore, versions
+from orbiter.memory.agent._updates import change, insert_many, insert_one, pages, restore, versions
 from orbiter.memory.agent.events import EventStream
 from orbiter.memory.agent.extraction_jobs import count_jobs, is_job, without_jobs
 from orbiter.memory.agent.inputs import (
@@ -21,6 +20,7 @@ from orbiter.memory.agent.inputs import (
     check_has_no_review,
     check_is_free,
     check_text,
+    date_items,
     edited,
     labels,
     read,
@@ -43,7 +43,7 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.model.activity_keys import activity_name
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.model.query import Query, check_instant, check_size
+from orbiter.memory.model.query import Query, check_size
 from orbiter.memory.model.reports import ItemVersion
 from orbiter.memory.tasks.offload import apart, has_many_values
 from orbiter.memory.tasks.progress import Progress, advance, track
@@ -112,7 +112,7 @@ class ScopedMemory(MaintenanceMixin):
         """
         more = labels(tags, importance, source, extra)
         item = await apart(has_many_values([what, more]), read, what, self._scope, more, format)
-        _date([item], created_at, expires)
+        date_items([item], created_at, expires)
         store = await self._store()
         if idempotency_key is not None:
             stored, is_new = await insert_one(store, self._scope, item, idempotency_key)
@@ -152,7 +152,7 @@ class ScopedMemory(MaintenanceMixin):
         items = await apart(
             is_long, read_messages, things, self._scope, more, format, as_human=False
         )
-        _date(items, created_at, expires)
+        date_items(items, created_at, expires)
         store = await self._store()
         if idempotency_key is not None:
             many, is_new = await insert_many(store, self._scope, "many", items, idempotency_key)
@@ -485,18 +485,3 @@ class ScopedMemory(MaintenanceMixin):
 def session_of(handle: ScopedMemory) -> "ScopeSession":
     """Return what a handle is made of, for the modules that stand above it."""
     return handle._session  # noqa: SLF001 - its own module
-
-
-def _date(
-    items: Sequence[MemoryItem],
-    created_at: datetime | None,
-    expires: datetime | timedelta | None,
-) -> None:
-    """Date new items; they are copies that nobody has seen."""
-    if created_at is not None:
-        moment = check_instant("created_at", created_at)
-        for item in items:
-            item.__dict__["created_at"] = item.__dict__["updated_at"] = moment
-    end = read_end(expires)
-    for item in items if end is not None else ():
-        item.__dict__["expires_at"] = end

@@ -1,4 +1,4 @@
-"""What a model is shown for one task: persona, what was said, recent activity, memories, the task.
+"""Context assembly: persona, conversation, recent activity, memories and the task for a model.
 
 What does not change from turn to turn comes first, byte for byte the same; what was remembered
 goes through `prompt_fence` and nowhere else; the whole is never over its budget.
@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orbiter.memory.context._budget import Dropped
-from orbiter.memory.context._layout import PRIORITY, Draft, compose
+from orbiter.memory.context._layout import PRIORITY, Draft, Dropped, compose
 from orbiter.memory.context._sections import Costs, Parts, Section
 from orbiter.memory.context._sources import (
     ConversationSource,

@@ -35,7 +35,7 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class Sifted:
+class Visible:
     """What may be shown, and what may not."""
 
     units: list[Unit]
@@ -48,7 +48,7 @@ class Sifted:
     refused: list[tuple[str, Candidate, Reason]]
 
 
-def sift(parts: Parts) -> Sifted:
+def find_visible(parts: Parts) -> Visible:
     """Return what of *parts* may be shown."""
     units, refused_items = _sift_history(parts)
     question = _open_question(units, parts.task)
@@ -62,7 +62,7 @@ def sift(parts: Parts) -> Sifted:
     # A summary is derived from all that was said, and no more reliable than the least of it.
     summary = Candidate(Entry(parts.summary, "summary", trust="low"))
     found["summary"] = [summary] if parts.summary else []
-    return Sifted(units, question, found, refused_items, refused)
+    return Visible(units, question, found, refused_items, refused)
 
 
 def _sift_history(parts: Parts) -> tuple[list[Unit], list[tuple[MemoryItem, Reason]]]:

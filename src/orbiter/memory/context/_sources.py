@@ -1,4 +1,4 @@
-"""Where the parts of a context come from: a file, an episodic memory, a store, a conversation.
+"""Sources of a context: a persona file, an episodic memory, a store, a conversation.
 
 Nothing here may hand on what belongs to another user: a store is asked only with a scope that
 names somebody, and what it answers is checked against that scope again.

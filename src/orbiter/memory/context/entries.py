@@ -1,4 +1,4 @@
-"""Whatever is remembered, as entries for the fence: who said it, when, how far to trust it."""
+"""Entries of a context: what is remembered, who said it, when, how far to trust it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

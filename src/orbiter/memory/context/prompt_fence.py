@@ -1,4 +1,4 @@
-"""The one way remembered text enters a prompt: fenced, one line per entry, escaped reversibly.
+"""Prompt fence: the one way remembered text enters a prompt, one escaped line per entry.
 
 No other module may put remembered text into a prompt. An entry's line starts with its time,
 source and trust, written by us; what follows cannot start a line, so it can neither close its

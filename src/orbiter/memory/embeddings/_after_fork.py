@@ -1,4 +1,4 @@
-"""What a forked child must not use: its parent's threads, locks, sessions and connections."""
+"""Fork hooks: a child must not use its parent's threads, locks, sessions and connections."""
 
 import os
 from weakref import WeakSet

@@ -1,4 +1,4 @@
-"""What an embedding service may answer, and what it means: pure functions, no I/O.
+"""Responses of embedding services, read and checked: pure functions, no I/O.
 
 Nothing a service says is believed unchecked: a wrong vector in an index is worse than an error.
 """

@@ -1,11 +1,10 @@
-"""Facts from conversations: proposed after the fact, as drafts that a review accepts or discards.
+"""Extraction of facts from conversations, as drafts that a review accepts or discards.
 
 Nothing here is in the way of a write: messages are stored first, and read again when there is time.
 """
 
-from orbiter.memory.extraction._long_term import LongTermMemory
 from orbiter.memory.extraction._openai import OpenAIExtractor
-from orbiter.memory.extraction._orchestrator import MemoryOrchestrator
+from orbiter.memory.extraction._orchestrator import LongTermMemory, MemoryOrchestrator
 from orbiter.memory.extraction._protocol import Extractor, ProposedFact
 from orbiter.memory.extraction._queue import ExtractionReport, FailedJob
 from orbiter.memory.model.derived import ExtractionMemory

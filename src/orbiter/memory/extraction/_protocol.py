@@ -1,4 +1,4 @@
-"""What an extractor must do, and what it proposes; whatever does it will serve."""
+"""The `Extractor` protocol, and the facts that an extractor proposes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

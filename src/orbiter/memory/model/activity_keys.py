@@ -1,4 +1,4 @@
-"""How the recent activity of a scope is named, so that all of one user's is found by the name."""
+"""Keys of recent activity, made of a scope, so that all of one user's is found by them."""
 
 from collections.abc import Mapping
 from hashlib import blake2b

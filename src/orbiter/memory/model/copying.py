@@ -1,4 +1,4 @@
-"""Copies at a store's door: what comes in and what goes out shares nothing with what is held."""
+"""Copies of items: what a store takes in and gives out shares nothing with what it holds."""
 
 import copy
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""When the items of a store in this process are over, and which of them must go by now.
+"""Expiry heap: when the items of a store in this process expire, and which have by now.
 
 Who keeps items asks before it reads or writes any. Where none has an end, asking costs nothing.
 """
@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from heapq import heapify, heappop, heappush
 
-__all__ = ["Ends"]
+__all__ = ["ExpiryHeap"]
 
 
-class Ends:
-    """Ids by the instant at which their items are over."""
+class ExpiryHeap:
+    """Ids by the instant at which their items expire."""
 
     def __init__(self) -> None:
         self._end: dict[str, datetime] = {}
         self._queue: list[tuple[datetime, str]] = []
 
     def note(self, item_id: str, end: object) -> None:
-        """Remember when an item is over; what is no instant is never."""
+        """Remember when an item expires; what is not an instant never does."""
         if not isinstance(end, datetime):
             self._end.pop(item_id, None)
         elif self._end.get(item_id) != end:
@@ -28,8 +28,8 @@ class Ends:
                 self._queue = [(at, name) for name, at in self._end.items()]
                 heapify(self._queue)
 
-    def over(self) -> Iterator[str]:
-        """Yield the ids of items that are over by now, and forget them."""
+    def expired(self) -> Iterator[str]:
+        """Yield the ids of items that have expired by now, and forget them."""
         if not self._queue:
             return
         now = datetime.now(UTC)

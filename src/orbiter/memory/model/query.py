@@ -1,4 +1,4 @@
-"""What is asked of a store. `Query.matches` is the reference meaning of every filter.
+"""Queries to a store. `Query.matches` is the reference meaning of every filter.
 
 A store may answer faster in any way it likes, as long as it finds exactly what `matches` accepts.
 """

@@ -1,4 +1,4 @@
-"""A record is an item with all it was: what moves between stores, and what an export is made of.
+"""Records: items with all their versions, as they move between stores and into exports.
 
 Pure values, no I/O. A record has one spelling: equal records are equal lines, byte for byte, in
 whatever store they were, so a digest of the line tells whether a copy is exact.

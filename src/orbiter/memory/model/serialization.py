@@ -1,4 +1,4 @@
-"""Items as plain JSON values, and back as their own class."""
+"""Serialization: items as plain JSON values, and back as their own class."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

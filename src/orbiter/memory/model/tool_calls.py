@@ -1,4 +1,4 @@
-"""Reading a tool call, in whichever of the known shapes it was stored.
+"""Tool calls, read in whichever of the known shapes they were stored.
 
 {"id", "name", "arguments"}                                our own: arguments an object or text
 {"id", "type": "function", "function": {"name", "arguments"}}    OpenAI Chat

@@ -1,4 +1,4 @@
-"""How far a memory is to be trusted: where it came from, and what that is worth. Pure functions.
+"""Trust: where a memory came from, and how far that is to be trusted. Pure functions.
 
 Every item has a source. Where nobody named one, its type tells: what a person said is a user's,
 what a tool answered is a tool's. So there is no memory without provenance. What the functions here

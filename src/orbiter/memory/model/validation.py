@@ -1,4 +1,4 @@
-"""What may be remembered at all: the checks every text and JSON value passes at the edge.
+"""Validation: the checks that every text and JSON value passes before it is stored.
 
 Each rule is here because some store could not hold the value, so what one store accepts, all
 accept. Every function returns the checked value or raises a `ValueError` that names the place.

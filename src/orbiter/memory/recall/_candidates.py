@@ -1,4 +1,4 @@
-"""Where candidates come from: words, meaning, time, and the conversation around them.
+"""Candidate retrieval: by words, meaning and time, with the conversation around them.
 
 All that recall asks of a store is here. Every question to it carries the caller's filters, which
 the store applies before it cuts, so a filter never loses a row to one that it excludes.

@@ -1,4 +1,4 @@
-"""Facts among the candidates: what holds comes first, or what held at the time asked about.
+"""Facts among the candidates: what is true comes first, or what was at the time asked about.
 
 A fact is judged as of now, against all that is asserted of its key: none of them says by itself
 whether another has taken its place. What was wrong never comes.

@@ -1,4 +1,4 @@
-"""Asking on where a flood of copies fills an answer, so that it crowds out nothing else.
+"""Deduplicating queries: where copies fill an answer, the store is asked for the rest.
 
 A store answers with the best of what matches. If most of that says the same, it is asked again for
 what says something else, a bounded number of times.

@@ -1,4 +1,4 @@
-"""Reasons a person can read: each part of a score, in words, with the points it gave."""
+"""Explanations: each part of a score in words, with the points it gave."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

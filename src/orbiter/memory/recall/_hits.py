@@ -1,4 +1,4 @@
-"""What recall returns: hits, what was left out, and both as text for a terminal. Values only."""
+"""Results of recall: hits, what was left out, and both as text for a terminal. Values only."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

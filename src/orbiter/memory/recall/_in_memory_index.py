@@ -1,4 +1,4 @@
-"""Recall from a store that finds neither by words nor by meaning, such as Redis.
+"""In-memory index: recall from a store that finds neither by words nor by meaning, as Redis.
 
 A private index in this process follows the store. It is derived, so it may be thrown away at any
 moment; what is returned is what the store had when it was read for this very answer.

@@ -1,4 +1,4 @@
-"""What each mode makes of a question: by all there is, by meaning alone, by time alone."""
+"""Searches of the recall modes: hybrid, by meaning alone, by time alone."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""The ways to recall, and what a store must be able to do for each."""
+"""Recall modes, and what a store must be able to do for each."""
 
 from typing import Literal, get_args
 

@@ -1,4 +1,4 @@
-"""What a question asks for: its terms, who and when it is about, and how that person would put it.
+"""Query analysis: the terms of a question, the people and times it names, its statement form.
 
 Pure: the same text, names and moment always give the same question.
 """

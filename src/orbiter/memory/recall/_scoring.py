@@ -1,4 +1,4 @@
-"""From what was measured to an order: weights, points and reasons. Deterministic and pure."""
+"""Scoring: from measured features to an order, and without repeats. Deterministic and pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""From candidates with points to hits: the best that say different things, and what is left out."""
+"""Selection: from scored candidates to hits that say different things, and what is left out."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime

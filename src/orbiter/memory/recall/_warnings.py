@@ -1,4 +1,4 @@
-"""What recall tells its user, once for each process: how it answers when it has to do with less."""
+"""Warnings of recall, once for each process: how it answers when it has to do with less."""
 
 import inspect
 import warnings

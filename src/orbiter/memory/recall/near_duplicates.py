@@ -1,4 +1,4 @@
-"""Which items say the same: pairs that repeat each other, and floods of copies. Pure functions.
+"""Near-duplicates: items that say the same, and clusters of many copies. Pure functions.
 
 Two texts repeat each other if they have the same words in the same order; case, plain punctuation
 and articles aside. Who owes whom, a sign or a single other word makes them two. Only among more

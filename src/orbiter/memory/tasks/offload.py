@@ -1,4 +1,4 @@
-"""Long work of coroutines, done so that the event loop goes on: in a thread where there is much."""
+"""Offloading long work of coroutines to a thread, so that the event loop goes on."""
 
 import asyncio
 import re

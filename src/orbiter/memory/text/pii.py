@@ -1,4 +1,4 @@
-"""Keeping personal numbers out of a store: a hook for texts, and a ready one that hashes.
+"""PII: a hook that keeps personal numbers out of a store, and a ready one that hashes them.
 
 Pure and deterministic. A text that was scrubbed once must come out of a second pass unchanged,
 and the time must grow with the text only; `docs/privacy.md` says what is found and what is not.

@@ -1,4 +1,4 @@
-"""Putting ranked lists together: fusion, recency and diversity, as pure functions.
+"""Ranked lists: reciprocal rank fusion, recency and diversity, as pure functions.
 
 Scores are only ever compared within one call; nothing here knows what is ranked.
 """

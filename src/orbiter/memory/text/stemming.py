@@ -1,4 +1,4 @@
-"""Words as their stems: `painting`, `painted` and `paints` are one term.
+"""Stemmer: `painting`, `painted` and `paints` are one term.
 
 English in the manner of Porter's algorithm (1980), cut down to endings that pay in conversations,
 with the irregular verbs and plurals people use when they talk. A stem is only ever compared with

@@ -1,4 +1,4 @@
-"""Functions that remember texts and names they were asked about, and how they all forget them.
+"""Caches of texts, and `clear_all`, which clears every one of them; used by `erase`.
 
 What is kept of texts is bounded by bytes: a memory may be a megabyte long, and thousands of them
 must not stay in the process because somebody searched.

@@ -1,4 +1,4 @@
-"""Texts as terms and passages: what a question and a memory share when they mean the same.
+"""Tokens, terms and passages of texts: what a question and a memory share.
 
 Stores index by these functions and recall asks by them, so both always agree. Pure and
 deterministic; a change to what they return must raise `VERSION`, which stores keep with their

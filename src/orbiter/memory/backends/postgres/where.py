@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from orbiter.memory.backends.sql.rows import END_WIDTH, ENDS, EXACT
 from orbiter.memory.backends.sql.where import Test, WhereCompiler
-from orbiter.memory.model.filter_nodes import TIMES, Among, Contains, Exists, Ordered, Scalar
+from orbiter.memory.model.filters import TIMES, Among, Contains, Exists, Ordered, Scalar
 from orbiter.memory.model.query import SCOPE_FIELDS
 
 __all__ = [

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from orbiter.memory.model.filter_nodes import (
+from orbiter.memory.model.filters import (
     TIMES,
     AllOf,
     Among,

@@ -14,7 +14,7 @@ from typing import Any
 from orbiter.memory.backends.sql.dialect import Args
 from orbiter.memory.backends.sql.where import Test, WhereCompiler, is_equality
 from orbiter.memory.backends.sqlite.migrations import field
-from orbiter.memory.model.filter_nodes import (
+from orbiter.memory.model.filters import (
     MISSING,
     AllOf,
     Among,

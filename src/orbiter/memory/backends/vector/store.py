@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from orbiter.memory.backends.arguments import check_several, is_item_id
 from orbiter.memory.errors import EmbeddingError, EmptyFilterError, QueryError
 from orbiter.memory.model.copying import copy_item, take_in
-from orbiter.memory.model.expiry_heap import Ends
+from orbiter.memory.model.expiry_heap import ExpiryHeap
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.protocols import Embeddings
@@ -56,7 +56,7 @@ class VectorMemoryStore:
         if approximate_from is not None:
             check_size("approximate_from", approximate_from)
         self._index: VectorIndex = VectorIndex(approximate_from)
-        self._ends = Ends()
+        self._expiry = ExpiryHeap()
         self._calls = 0
         # For ids that are being added: how often, and which call is the last that was kept.
         self._waiting: Counter[str] = Counter()
@@ -111,7 +111,7 @@ class VectorMemoryStore:
                         self._index.count_version(item.id)
                     continue
                 self._index.keep(item, vectors[item.content], self._embeddings.dimension)
-                self._ends.note(item.id, item.expires_at)
+                self._expiry.note(item.id, item.expires_at)
                 self._latest[item.id] = call
         finally:
             self._waiting.subtract(ids)
@@ -122,7 +122,7 @@ class VectorMemoryStore:
 
     def _sweep(self) -> None:
         """Remove what is over."""
-        for item_id in self._ends.over():
+        for item_id in self._expiry.expired():
             self._index.remove(item_id)
 
     async def _vectors(self, items: list[MemoryItem]) -> dict[str, Any]:
@@ -149,7 +149,7 @@ class VectorMemoryStore:
         removed = self._index.clear(asked)
         for item_id in removed:
             self._latest.pop(item_id, None)
-            self._ends.note(item_id, None)
+            self._expiry.note(item_id, None)
         return len(removed)
 
     async def delete(self, item_id: str) -> bool:
@@ -158,7 +158,7 @@ class VectorMemoryStore:
             return False
         self._sweep()
         self._latest.pop(item_id, None)
-        self._ends.note(item_id, None)
+        self._expiry.note(item_id, None)
         return self._index.remove(item_id)
 
     # Reading
