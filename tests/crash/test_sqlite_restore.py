@@ -370,7 +370,7 @@ async def test_a_folder_is_not_replaced_by_a_backup(tmp_path: Path) -> None:
     await fill(tmp_path / "m.db", "old")
     (tmp_path / "folder").mkdir()
 
-    with pytest.raises(StorageError, match="is no file"):
+    with pytest.raises(StorageError, match="is not a file"):
         await AgentMemory(tmp_path / "folder", embeddings=None).restore(tmp_path / "m.db")
 
 

@@ -40,16 +40,16 @@ def test_a_program_that_never_disconnects_ends_in_silence(redis_server: RedisSer
 @pytest.mark.parametrize(
     ("address", "told"),
     [
-        ("memory", "`memory` is no address"),
-        ("redis", "`redis` is no address"),
-        ("localhost:6379", "`localhost:6379` is no address"),
+        ("memory", "`memory` is not a valid address"),
+        ("redis", "`redis` is not a valid address"),
+        ("localhost:6379", "`localhost:6379` is not a valid address"),
         ("sqlite://agent.db", "three slashes"),
         ("sqlite:///", "three slashes"),
-        ("http://x", "`http://…` is no address"),
+        ("http://x", "`http://…` is not a valid address"),
         ("redis://localhost/x", "a database is a number"),
         ("redis+sentinel://localhost", "names no master"),
         (None, "None"),
-        (b"redis://localhost", "no address"),
+        (b"redis://localhost", "not a valid address"),
     ],
 )
 def test_what_is_no_address_is_named(address: Any, told: str) -> None:

@@ -274,7 +274,7 @@ async def test_an_item_that_is_over_may_go_and_no_other(place: Place, store: Sto
     assert await store.count(include_deleted=True) == 2
     assert await store.verify_audit()
     await place.run("DELETE FROM memory_items WHERE id = 'b'")
-    assert await told(store) == ["item `b` was removed behind the log's back"]
+    assert await told(store) == ["item `b` was removed without the log"]
 
 
 # Together

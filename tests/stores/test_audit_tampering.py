@@ -174,7 +174,7 @@ async def test_a_change_of_a_row_behind_the_logs_back_is_found(place: Place) -> 
         await place.run("DELETE FROM memory_versions WHERE id = 'a'")
         assert "item `a` has lost version 1" in await told(store)
         await place.run("DELETE FROM memory_items WHERE id = 'a'")
-        assert await told(store) == ["item `a` was removed behind the log's back"]
+        assert await told(store) == ["item `a` was removed without the log"]
         await place.run("UPDATE memory_audit_salts SET salt = 'x' WHERE id = 'b'")
         assert "in version 1" in (await told(store))[1]
         await place.run("DELETE FROM memory_audit_salts WHERE id = 'b'")

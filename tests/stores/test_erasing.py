@@ -453,7 +453,7 @@ async def test_row_security_lets_a_user_be_erased_and_nobody_else(postgres_dsn: 
             await run(postgres_dsn, f"DROP OWNED BY {app} CASCADE", f"DROP ROLE {app}")
             assert not told
             assert any("only the owner" in problem for problem in told.problems)
-            with pytest.raises(AccessError, match="acts for nobody"):
+            with pytest.raises(AccessError, match="acts for no user"):
                 await store.erase(metadata=MemoryMetadata(session_id="session-two"))
     finally:
         await run(postgres_dsn, f"DROP OWNED BY {role} CASCADE", f"DROP ROLE {role}")

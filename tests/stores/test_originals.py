@@ -438,7 +438,7 @@ async def test_another_programs_table_is_still_refused(postgres_dsn: str) -> Non
     await connection.execute("ALTER TABLE memory_items ADD COLUMN more TEXT")
     await connection.close()
 
-    with pytest.raises(StorageError, match="another program's"):
+    with pytest.raises(StorageError, match="another program;"):
         await PostgresMemoryStore(postgres_dsn).init()
 
 

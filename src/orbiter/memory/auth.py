@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, get_args
 
-from orbiter.memory.backends.urls import identity, shown
+from orbiter.memory.backends.urls import identity, redacted
 from orbiter.memory.errors import ItemNotFoundError, QueryError, StorageError
 from orbiter.memory.model.items import RESERVED, MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, require_text
@@ -284,7 +284,7 @@ def key_file_for(url: str) -> Path:
     which = identity(url)
     if which is None:
         raise QueryError(
-            f"the address `{shown(url)}` cannot be read; write `%2F` for `/`, `%40` for `@` and "
+            f"the address `{redacted(url)}` cannot be read; write `%2F` for `/`, `%40` for `@` and "
             "`%23` for `#` in its password, or name a file for its keys"
         )
     digest = hashlib.sha256(which.encode()).hexdigest()[:16]

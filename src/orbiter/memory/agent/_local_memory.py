@@ -18,7 +18,7 @@ from orbiter.memory.backends.registry import (
     make_folder,
     open_store,
 )
-from orbiter.memory.backends.urls import shown
+from orbiter.memory.backends.urls import redacted
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.agent_store import AgentStore
 from orbiter.memory.model.items import MemoryMetadata
@@ -269,7 +269,7 @@ def _printable(url: str | os.PathLike[str]) -> str:
     if not mark or scheme in _FILES:
         return text
     if scheme.startswith(_SERVERS):
-        return shown(text)
+        return redacted(text)
     return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0].partition('#')[0]}"
 
 

@@ -76,7 +76,7 @@ async def check_cursor(
     except (TypeError, ValueError):
         raise QueryError(f"`cursor` must be `next` of the page before, not {cursor!r}") from None
     if found.created_at is None and not await is_known(found.item_id):
-        raise QueryError(f"`cursor` names `{cursor}`, which is not here; start anew without it")
+        raise QueryError(f"`cursor` names `{cursor}`, which is not here; start again without it")
     return found
 
 

@@ -244,7 +244,7 @@ async def check_ids(store: Store, items: Sequence[MemoryItem], scope: MemoryMeta
     """Refuse ids of ours that items bring along, unless they name something of *scope*."""
     for item in items:
         if item.id.startswith(RESERVED) and not await is_known(store, item.id, scope):
-            raise AccessError(f"the id `{item.id}` is taken; leave it out, and one is made")
+            raise AccessError(f"the id `{item.id}` is taken; leave it out to get a new one")
 
 
 async def as_stored(store: Store, items: Sequence[MemoryItem]) -> list[MemoryItem]:

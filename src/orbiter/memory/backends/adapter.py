@@ -21,7 +21,7 @@ from orbiter.memory.backends.arguments import (
     cursor_id,
     is_item_id,
 )
-from orbiter.memory.backends.sql.merge import is_over, joined
+from orbiter.memory.backends.sql.merge import is_expired, joined
 from orbiter.memory.errors import (
     AccessError,
     EmptyFilterError,
@@ -237,7 +237,7 @@ class StoreAdapter:
         """Return what is there under the id of *item*, if it may be replaced."""
         there = await self.store.get(item.id)
         if there is not None and not Query(metadata=within).matches(there):
-            raise AccessError(f"`{item.id}` is another's; nothing was written")
+            raise AccessError(f"`{item.id}` belongs to somebody else; nothing was written")
         return there
 
     async def _used(self, item_ids: Iterable[str]) -> set[str]:
@@ -326,7 +326,7 @@ class StoreAdapter:
         elif last is not None:
             places = [place for place, item in enumerate(items) if item.id == last]
             if not places:
-                raise QueryError(f"`after` is `{last}`, and there is no such item any more")
+                raise QueryError(f"`after` names `{last}`, which is not stored")
             items = items[places[0] + 1 :]
         return [Record(item) for item in items[:limit]]
 
@@ -411,7 +411,7 @@ def _place(name: str, cursor: Cursor, items: Sequence[MemoryItem]) -> int:
         if each in wanted:
             return wanted[each] + (name == "after")
     if cursor.created_at is None:
-        raise QueryError(f"`{name}` is `{cursor.item_id}`, and there is no such item any more")
+        raise QueryError(f"`{name}` names `{cursor.item_id}`, which is not stored")
     first = sum(1 for item in items if item.created_at < cursor.created_at)
     if name == "before":
         if cursor.takes_whole_instant:
@@ -427,7 +427,7 @@ def _key(item: MemoryItem) -> tuple[datetime, str]:
 
 
 def _is_other(old: Record, record: Record) -> bool:
-    return not is_over(old) and joined(old, record, keeps_versions=False) is None
+    return not is_expired(old) and joined(old, record, keeps_versions=False) is None
 
 
 def _conversations(newest_first: Iterable[MemoryItem]) -> list[ConversationInfo]:

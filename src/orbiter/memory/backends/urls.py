@@ -6,7 +6,7 @@ What is not understood is not shown: a password with a `/` or `#` in it looks li
 import re
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
-__all__ = ["check_address", "identity", "scrubbed", "shown"]
+__all__ = ["check_address", "identity", "redacted", "scrubbed"]
 
 _POSTGRES = frozenset(("postgres", "postgresql"))
 _REDIS = frozenset(
@@ -23,7 +23,7 @@ def check_address(dsn: object) -> None:
         raise ValueError(f"`dsn` must be like `postgresql://user:password@host/name`, not {dsn!r}")
 
 
-def shown(dsn: str) -> str:
+def redacted(dsn: str) -> str:
     """Return *dsn* as it may be printed."""
     parts = _parts(dsn)
     if parts is None:

@@ -33,7 +33,7 @@ from orbiter.memory.model.reports import Erasure
 from orbiter.memory.model.validation import check_positive, to_utc
 from orbiter.memory.text.pii import PIIHook, scrub
 
-__all__ = ["EpisodicMemory", "ShortTermMemoryManager", "get_short_term_memory", "place", "shown"]
+__all__ = ["EpisodicMemory", "ShortTermMemoryManager", "get_short_term_memory"]
 
 _HOUR_MS = 3_600_000
 _SEARCHED_AT_ONCE = 500
@@ -73,10 +73,12 @@ class ShortTermMemoryManager:
         self._ttl_hours = ttl_hours
         self._clock = clock
         self._last = datetime.min.replace(tzinfo=UTC)
-        self._episodes = place(redis_url, agent_id, deadline=deadline, clock=clock, owner=self)
+        self._episodes = _open_episodes(
+            redis_url, agent_id, deadline=deadline, clock=clock, owner=self
+        )
 
     def __repr__(self) -> str:
-        return f"ShortTermMemoryManager({shown(self.redis_url)!r}, agent_id={self.agent_id!r})"
+        return f"ShortTermMemoryManager({_redacted(self.redis_url)!r}, agent_id={self.agent_id!r})"
 
     # Connecting
 
@@ -411,8 +413,8 @@ def _memory(body: str) -> list[EpisodicMemory]:
     except (ValueError, AttributeError):
         # Written by hand, or by another program: no reason to lose sight of all others. What it
         # says stays where it is.
-        told = f"left out {len(body):,} characters that are no memory; `forget` takes them, too"
-        warnings.warn(told, RuntimeWarning, stacklevel=4)
+        message = f"left out {len(body):,} characters that are no memory; `forget` takes them, too"
+        warnings.warn(message, RuntimeWarning, stacklevel=4)
         return []
 
 
@@ -428,7 +430,9 @@ def _scrubbed(memory: EpisodicMemory, pii: PIIHook) -> EpisodicMemory:
     return EpisodicMemory.model_validate({**memory.model_dump(), **scrubbed})
 
 
-def place(url: str, agent_id: str, *, deadline: float, clock: Clock, owner: object) -> Episodes:
+def _open_episodes(
+    url: str, agent_id: str, *, deadline: float, clock: Clock, owner: object
+) -> Episodes:
     """Return where *url* says that the episodes of *agent_id* are; only its driver is loaded."""
     scheme, mark, rest = str(url).partition("://")
     if scheme == "memory" and mark:
@@ -446,13 +450,13 @@ def place(url: str, agent_id: str, *, deadline: float, clock: Clock, owner: obje
         from orbiter.memory.episodic.redis import RedisEpisodes  # noqa: PLC0415
 
         return RedisEpisodes(connection_to(url, deadline=deadline), agent_id)
-    told = f"{scheme}://…" if mark else "…" if "@" in scheme else url
+    name = f"{scheme}://…" if mark else "…" if "@" in scheme else url
     hint = "; a file has three slashes before its name" if scheme == "sqlite" else ""
     raise QueryError(
-        f"`{told}` is no address; use `redis://…`, `sqlite:///file.db` or `memory://`{hint}"
+        f"`{name}` is not a valid address; use `redis://…`, `sqlite:///file.db` or `memory://`{hint}"
     )
 
 
-def shown(url: str) -> str:
+def _redacted(url: str) -> str:
     """Return *url* as it may be printed."""
-    return url if url.startswith(("memory://", "sqlite://")) else urls.shown(url)
+    return url if url.startswith(("memory://", "sqlite://")) else urls.redacted(url)

@@ -30,7 +30,7 @@ _MOST_NAME = 256
 _MOST_TOLD = 4_000
 _TOOL_WORDS = (
     ("list() shows what there is", "`memory_list` shows what there is"),
-    ("start anew without it", "call again without `cursor`"),
+    ("start again without it", "call again without `cursor`"),
     (
         "; `facts.put(key, value)` records another, `facts.retract(id)` takes it back",
         "; it cannot be changed here: add a memory that says what is true now",

@@ -70,7 +70,7 @@ class Driver:
             text = scrubbed(f"{exc}", self._dsn)
             # Without the cause, which may quote what it took a password for.
             raise StorageError(
-                f"{self.store} is no address: {text}; use `postgresql://user:password@host:port/name`,"
+                f"{self.store} is not a valid address: {text}; use `postgresql://user:password@host:port/name`,"
                 " and write other characters than letters and digits as `%` and their code"
             ) from None
         except TimeoutError as exc:
@@ -256,7 +256,7 @@ def _in_utc(row: Sequence[Any]) -> tuple[Any, ...]:
 def _way(text: str) -> str:
     if "row-level security" in text:
         return (
-            "the item is another user's or names no `user_id`, or the store acts for nobody: "
+            "the item is another user's or names no `user_id`, or the store acts for no user: "
             "use `acting_for(user_id)`"
         )
     return "grant the role the right, see docs/backends.md"

@@ -58,13 +58,13 @@ async def _look(driver: Driver, connection: Any) -> schema.Layout:
     if not is_ours:
         if has_items and not await is_original(driver, connection):
             raise StorageError(
-                f"{driver.store} has a table `memory_items` of another program's; use another "
+                f"{driver.store} has a table `memory_items` of another program; use another "
                 "database or schema"
             )
         return schema.Layout()
     (version,) = await driver.fetch_row(connection, "SELECT max(version) FROM memory_schema")
     if version is None:
-        raise StorageError(f"{driver.store} has a table `memory_schema` of another program's")
+        raise StorageError(f"{driver.store} has a table `memory_schema` of another program")
     if version > 1 + len(schema.MIGRATIONS):
         raise StorageError(
             f"{driver.store} has schema {version}, this version of orbiter-memory knows "

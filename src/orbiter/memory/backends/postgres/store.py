@@ -32,7 +32,7 @@ from orbiter.memory.backends.sql.erase_probes import Probes
 from orbiter.memory.backends.sql.operations import Operations
 from orbiter.memory.backends.sql.rows import Row
 from orbiter.memory.backends.sql.store import SQLMemoryStore
-from orbiter.memory.backends.urls import check_address, shown
+from orbiter.memory.backends.urls import check_address, redacted
 from orbiter.memory.errors import (
     AccessError,
     MemoryError,
@@ -134,7 +134,7 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
         self._begin_recall()
 
     def __repr__(self) -> str:
-        where = repr(shown(self._dsn)) if self._has_address else "pool=..."
+        where = repr(redacted(self._dsn)) if self._has_address else "pool=..."
         bound = "" if self._principal is None else f".acting_for({self._principal!r})"
         return f"PostgresMemoryStore({where}){bound}"
 
@@ -151,8 +151,8 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
             raise QueryError(f"`user_id` must be a name: {exc}") from None
         if not self._layout.is_held:
             raise AccessError(
-                f"{self!r} would not be held to `{user_id}`: make the tables with "
-                "init(row_security=True), and connect by a role that is no superuser"
+                f"{self!r} would not be restricted to `{user_id}`: make the tables with "
+                "init(row_security=True), and connect by a role that is not a superuser"
             )
         bound = object.__new__(type(self))
         bound.__dict__.update(self.__dict__)
@@ -393,7 +393,7 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
         if self._layout.is_held and self._principal is None:
             if user_id is None:
                 raise AccessError(
-                    f"{self!r} acts for nobody and sees nothing; name a `user_id` to erase"
+                    f"{self!r} acts for no user and sees nothing; name a `user_id` to erase"
                 )
             return await self.acting_for(user_id).erase(metadata=metadata, by=by)
         return await super().erase(metadata=metadata, by=by)
@@ -456,7 +456,7 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
     async def _check(self, repair: bool) -> list[str]:  # noqa: FBT001
         if self._layout.is_held and self._principal is None:
             raise AccessError(
-                f"{self!r} acts for nobody and sees nothing, so all would seem well; verify by a "
+                f"{self!r} acts for no user and sees nothing, so all would seem well; verify by a "
                 "role that bypasses row-level security"
             )
         if repair:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
-from orbiter.memory.backends.urls import scrubbed, shown
+from orbiter.memory.backends.urls import redacted, scrubbed
 
 try:
     from redis import exceptions
@@ -62,11 +62,11 @@ def parse_address(url: str) -> RedisAddress:
     scheme, mark, _ = url.partition("://")
     plain, _, kind = scheme.partition("+")
     if not mark or plain not in ("redis", "rediss") or kind not in ("", "cluster", "sentinel"):
-        raise ValueError(f"the address `{shown(url)}` is none of {_SHAPES}")
-    if shown(url) == f"{scheme}://***":
+        raise ValueError(f"the address `{redacted(url)}` must begin with one of {_SHAPES}")
+    if redacted(url) == f"{scheme}://***":
         # Half a password may well look like a host and a port, to which the rest would be sent.
         raise ValueError(
-            f"the address `{shown(url)}` cannot be read; in user and password write "
+            f"the address `{redacted(url)}` cannot be read; in user and password write "
             "`%2F` for `/`, `%23` for `#`, `%3F` for `?`, `%5B` for `[` and `%5D` for `]`"
         )
     try:
@@ -75,23 +75,23 @@ def parse_address(url: str) -> RedisAddress:
         port = 26379 if kind == "sentinel" else 6379
         found = tuple(_host(each, port) for each in hosts.split(","))
     except ValueError:
-        raise ValueError(f"the address `{shown(url)}` has no valid host and port") from None
+        raise ValueError(f"the address `{redacted(url)}` has no valid host and port") from None
     if not kind:
         _check_database(url, parts.path.strip("/"))
         _check_options(url, url)
-        return RedisAddress("single", shown(url), url)
+        return RedisAddress("single", redacted(url), url)
     service, _, db = parts.path.strip("/").partition("/")
     if kind == "cluster":
         if parts.path.strip("/") not in ("", "0"):
-            raise ValueError(f"`{shown(url)}`: a cluster has database 0 only; drop the others")
+            raise ValueError(f"`{redacted(url)}`: a cluster has database 0 only; drop the others")
         service = db = ""
     elif not service:
-        raise ValueError(f"`{shown(url)}` names no master; write `redis+sentinel://host/name`")
+        raise ValueError(f"`{redacted(url)}` names no master; write `redis+sentinel://host/name`")
     _check_database(url, db)
     rest = parts._replace(scheme=plain, netloc=f"{login}{at}host", path=f"/{db}").geturl()
     _check_options(url, rest)
     return RedisAddress(
-        "cluster" if kind == "cluster" else "sentinel", shown(url), rest, found, unquote(service)
+        "cluster" if kind == "cluster" else "sentinel", redacted(url), rest, found, unquote(service)
     )
 
 
@@ -177,7 +177,7 @@ def _host(text: str, default: int) -> tuple[str, int]:
 
 def _check_database(url: str, db: str) -> None:
     if db and not db.isdecimal():
-        raise ValueError(f"`{shown(url)}`: a database is a number, such as `/0`, not `/{db}`")
+        raise ValueError(f"`{redacted(url)}`: a database is a number, such as `/0`, not `/{db}`")
 
 
 def _check_options(url: str, rest: str) -> None:
@@ -190,7 +190,7 @@ def _check_options(url: str, rest: str) -> None:
     except TypeError as exc:
         name = str(exc).rpartition("argument ")[2]
         raise ValueError(
-            f"`{shown(url)}` has an option that redis-py does not know: {name}"
+            f"`{redacted(url)}` has an option that redis-py does not know: {name}"
         ) from None
     except ValueError as exc:
-        raise ValueError(f"`{shown(url)}` cannot be read: {scrubbed(str(exc), url)}") from None
+        raise ValueError(f"`{redacted(url)}` cannot be read: {scrubbed(str(exc), url)}") from None

@@ -131,7 +131,7 @@ class RedisItems:
         found, first = await self._put(rows, -1 if expected is None else expected, wanted or {})
         if found < -1:
             taken = rows[(-found - first) // 5].id
-            raise AccessError(f"the id `{taken}` is taken; leave it out, and one is made")
+            raise AccessError(f"the id `{taken}` is taken; leave it out to get a new one")
         if expected is not None and found >= 0:
             raise VersionConflict(rows[0].id, expected=expected, found=found)
 
@@ -237,7 +237,7 @@ class RedisItems:
         found: bytes = await self._call(MOVE.call(self._keys({}), args))
         if not found.startswith(b"="):
             taken = rows[(-int(found) - first) // 7][0].id
-            raise AccessError(f"`{taken}` is another's; nothing was written")
+            raise AccessError(f"`{taken}` belongs to somebody else; nothing was written")
         return set(found[1:].decode().split("\n")) - {""}
 
     # Reading
@@ -326,7 +326,7 @@ class RedisItems:
         key = f"{self._root}item:{cursor.item_id}"
         found: bytes = await self._call(("GETRANGE", key, 0, 27))
         if not found:
-            raise QueryError(f"`{name}` is `{cursor.item_id}`, and there is no such item any more")
+            raise QueryError(f"`{name}` names `{cursor.item_id}`, which is not stored")
         return found.decode() + cursor.item_id
 
     async def _place_at(self, name: str, cursor: Cursor, instant: str) -> str:

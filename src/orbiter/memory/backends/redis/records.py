@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orbiter.memory.backends.redis.items import RedisItems
-from orbiter.memory.backends.sql.merge import is_over, joined
+from orbiter.memory.backends.sql.merge import is_expired, joined
 from orbiter.memory.backends.sql.rows import Row, encode
 from orbiter.memory.backends.sql.stored_records import StoredRecord
 from orbiter.memory.errors import AccessError, StorageError
@@ -52,7 +52,7 @@ async def read_some(
 
 def _records(rows: Sequence[list[Any]]) -> list[Record]:
     records = (StoredRecord((*row, 0)) for row in rows)
-    return [record for record in records if not is_over(record)]
+    return [record for record in records if not is_expired(record)]
 
 
 def _is_as(item: MemoryItem, wanted: Mapping[Any, str]) -> bool:
@@ -72,7 +72,7 @@ async def put(
         there = await _stamped(items, list(given))
         for record in (*given.values(), *(old for old, _ in there.values())) if wanted else ():
             if not _is_as(record.item, wanted):
-                raise AccessError(f"`{record.id}` is another's; nothing was written")
+                raise AccessError(f"`{record.id}` belongs to somebody else; nothing was written")
         moved: list[tuple[Row, str, int]] = []
         for record in given.values():
             old, stamp = there.get(record.id, (None, ""))
@@ -104,7 +104,7 @@ async def _stamped(
 
 
 def _goes_on(record: Record, old: Record | None) -> bool:
-    if old is None or is_over(old):
+    if old is None or is_expired(old):
         return True
     return joined(old, record, keeps_versions=False) is not None
 

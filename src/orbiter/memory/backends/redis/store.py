@@ -19,7 +19,7 @@ from orbiter.memory.backends.arguments import (
     is_item_id,
 )
 from orbiter.memory.backends.sql.rows import Row, encode_all
-from orbiter.memory.backends.urls import shown
+from orbiter.memory.backends.urls import redacted
 from orbiter.memory.errors import EmptyFilterError, InvalidItemError
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
@@ -74,7 +74,7 @@ class RedisMemoryStore:
         )
 
     def __repr__(self) -> str:
-        return f"RedisMemoryStore({shown(self._url)!r}, name={self.name!r})"
+        return f"RedisMemoryStore({redacted(self._url)!r}, name={self.name!r})"
 
     # Opening and closing
 

@@ -244,8 +244,8 @@ class SQLAudit(SQLDatabase):
     def _must_be_unbound(self) -> None:
         if self._is_bound:
             raise AccessError(
-                f"{self!r} acts for one user, and the audit log is everybody's; read it by the "
-                "store that it was made of"
+                f"{self!r} acts for one user, and the audit log is of all users; read it through "
+                "the store that it was made from"
             )
 
     # Verifying
@@ -299,7 +299,7 @@ class SQLAudit(SQLDatabase):
             last = names[-1]
             for name in names:
                 item_id = name.decode(errors="replace")
-                findings.add(f"item `{item_id}` was added behind the log's back", item_id=item_id)
+                findings.add(f"item `{item_id}` was added without the log", item_id=item_id)
             checked += len(names)
         return checked
 

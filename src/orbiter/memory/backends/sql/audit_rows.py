@@ -43,7 +43,7 @@ def from_row(row: Sequence[Any]) -> AuditEntry:
     """Return the entry of a row; raises `ValueError`, `TypeError` or `KeyError` if it is none."""
     number, at, action, by, whose, call, item_id, version, items, count, digest, ends, made = row
     if action not in ACTIONS:
-        raise ValueError(f"`{action}` is no action")
+        raise ValueError(f"`{action}` is not a valid action")
     ids = [] if item_id is None else [item_id]
     if items is not None:
         ids = json.loads(items)

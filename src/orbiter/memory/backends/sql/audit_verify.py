@@ -172,7 +172,7 @@ class ChainCheck:
             self._tell(
                 self.number,
                 "no entry has the hash that was given as `head`: entries were removed, or the"
-                " whole log was written anew",
+                " whole log was rewritten",
             )
 
 
@@ -217,7 +217,7 @@ def judge(findings: Findings, item_id: str, found: Logged) -> None:
     elif item is None:
         # Whoever removes what is over tells nobody; that it would end was logged.
         if not ends_at or ends_at > iso(datetime.now(UTC)).encode():
-            tell("was removed behind the log's back")
+            tell("was removed without the log")
     elif (salt := found.salts.get(item_id)) is None:
         tell("has lost its salt, so that nobody can tell what it was")
     else:
@@ -231,7 +231,7 @@ def judge(findings: Findings, item_id: str, found: Logged) -> None:
         for place, fields in there.items():
             digest, entry = expected.get(place, ("", number))
             if item_digest(salt, fields) != digest:
-                tell(f"was changed behind the log's back, in version {place}", entry)
+                tell(f"was changed without the log, in version {place}", entry)
         for place in expected.keys() - there.keys():
             tell(f"has lost version {place}", expected[place][1])
 

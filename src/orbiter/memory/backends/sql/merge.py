@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from orbiter.memory.model.records import PastVersion, Record
 
-__all__ = ["is_over", "joined"]
+__all__ = ["is_expired", "joined"]
 
 _Versions = Mapping[int, PastVersion]
 
@@ -41,7 +41,7 @@ def joined(there: Record, given: Record, *, keeps_versions: bool = True) -> Reco
     )
 
 
-def is_over(record: Record) -> bool:
+def is_expired(record: Record) -> bool:
     """Tell whether the item of a record has ended: then it is gone, whatever still holds it."""
     return record.ends_at is not None and record.ends_at <= datetime.now(UTC)
 

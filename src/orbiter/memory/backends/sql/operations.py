@@ -134,7 +134,7 @@ class Operations:
         for row in rows:
             whose = decode(row).metadata
             if any(getattr(whose, name) != value for name, value in wanted.items()):
-                raise AccessError(f"the id `{row[0]}` is taken; leave it out, and one is made")
+                raise AccessError(f"the id `{row[0]}` is taken; leave it out to get a new one")
 
     def clear(self, metadata: MemoryMetadata | None, by: str | None) -> Steps[int]:
         """Soft-delete what matches; return how many."""
@@ -411,7 +411,7 @@ def place_of(
         return Place(*(own or rows)[0][:2])
     if cursor.created_at is None:
         raise QueryError(
-            f"`{name}` names `{cursor.item_id}`, which is not stored; start anew without it"
+            f"`{name}` names `{cursor.item_id}`, which is not stored; start again without it"
         )
     return cursor
 

@@ -63,7 +63,7 @@ def adopted(row: Sequence[Any]) -> Kept:
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not a text")
+        raise TypeError(f"{value!r} is not a string")
     return value
 
 

@@ -323,4 +323,4 @@ def check_vector(vector: Sequence[float], dimension: int) -> "npt.NDArray[np.flo
     try:
         return direction(vector, dimension)
     except (TypeError, ValueError) as exc:
-        raise QueryError(f"nothing is near to this `vector`: {exc}") from None
+        raise QueryError(f"`vector` cannot be compared: {exc}") from None

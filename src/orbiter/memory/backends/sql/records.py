@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Any
 
 from orbiter.memory.backends.sql.dialect import Args, Dialect, RecordWriter, Statement, Steps
-from orbiter.memory.backends.sql.merge import is_over, joined
+from orbiter.memory.backends.sql.merge import is_expired, joined
 from orbiter.memory.backends.sql.operations import MAX_LIMIT
 from orbiter.memory.backends.sql.rows import READ, Row, encode
 from orbiter.memory.backends.sql.stored_records import (
@@ -62,7 +62,7 @@ def _place(dialect: Dialect, item_id: str) -> Steps[Any]:
     where = dialect.by_id(args, item_id)
     rows = yield Statement(f"SELECT {dialect.place} FROM memory_items WHERE {where}", args)
     if not rows:
-        raise QueryError(f"`after` names `{item_id}`, which is not stored; start anew without it")
+        raise QueryError(f"`after` names `{item_id}`, which is not stored; start again without it")
     return rows[0][0]
 
 
@@ -165,7 +165,7 @@ def put(
     given = {record.id: record for record in records}
     for record in records if wanted else ():
         if not all(_is_as(item, wanted) for item in record.items):
-            raise AccessError(f"`{record.id}` is another's; nothing was written")
+            raise AccessError(f"`{record.id}` belongs to somebody else; nothing was written")
     if wanted:
         yield from dialect.reserve(list(given))
     kept = _Written(given, exact_extra)
@@ -201,7 +201,7 @@ def _decided(
     changed: list[Record] = []
     conflicts: list[str] = []
     for there, record in differing:
-        if overwrite or is_over(there):
+        if overwrite or is_expired(there):
             changed.append(record)
         elif (whole := joined(there, record)) is None:
             conflicts.append(record.id)

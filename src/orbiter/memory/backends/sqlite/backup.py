@@ -115,7 +115,7 @@ def restore(path: str, backup: str, progress: Progress | None = None) -> Restore
     if target.exists() and target.samefile(source):
         raise StorageError(f"`{source}` is the store itself; name a backup of it")
     if target.exists() and not target.is_file():
-        raise StorageError(f"`{target}` is no file; name a store")
+        raise StorageError(f"`{target}` is not a file; name a store")
     if not target.parent.is_dir():
         raise StorageError(f"the folder `{target.parent}` does not exist; create it first")
     with alone(path):

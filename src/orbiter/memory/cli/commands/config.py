@@ -30,14 +30,14 @@ class Shell(StrEnum):
 def config(run: CommandContext) -> None:
     """Show the settings and where each comes from."""
     from orbiter.memory.backends.registry import default_url  # noqa: PLC0415
-    from orbiter.memory.backends.urls import shown  # noqa: PLC0415 - `--help` needs it not
+    from orbiter.memory.backends.urls import redacted  # noqa: PLC0415 - `--help` needs it not
 
     url, origin = run.target.setting("url")
     if url is None:
         url, origin = default_url(), "the user's data directory"
     is_server = url.startswith(("postgres", "redis"))
     rows: list[tuple[str, str | None, str]] = [
-        ("url", shown(url) if is_server else without_passwords(url), origin)
+        ("url", redacted(url) if is_server else without_passwords(url), origin)
     ]
     key, source = run.target.setting("token")
     if key is not None:

@@ -100,12 +100,12 @@ async def migrate(
 
 def _check_address(name: str, url: str) -> None:
     """Raise `UsageError` for what cannot be told from its password, and would be shown with it."""
-    from orbiter.memory.backends.urls import shown  # noqa: PLC0415
+    from orbiter.memory.backends.urls import redacted  # noqa: PLC0415
 
     if not url.lower().startswith(("postgres", "redis")):
         return
     try:
-        is_plain = shown(url).find("***") < 0 and urlsplit(url).netloc.count("@") < 2
+        is_plain = redacted(url).find("***") < 0 and urlsplit(url).netloc.count("@") < 2
     except ValueError:
         is_plain = False
     if not is_plain:
