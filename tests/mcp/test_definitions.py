@@ -91,7 +91,7 @@ async def test_read_only_lists_what_reads_and_refuses_the_rest(
         told = [await refusal(client, name) for name, reads in NAMES[profile].items() if not reads]
 
     assert listed == {name for name, reads in NAMES[profile].items() if reads}
-    assert all("may only be read" in each for each in told)
+    assert all("this server is read-only" in each for each in told)
 
 
 def test_an_unknown_profile_is_named(memory: AgentMemory) -> None:

@@ -105,7 +105,7 @@ async def test_a_key_that_reads_is_given_nothing_else(
 
     assert listed
     assert all(each.annotations and each.annotations.read_only_hint for each in listed)
-    assert "may only be read" in told or "there is no tool" in told
+    assert "this server is read-only" in told or "unknown tool" in told
 
 
 async def test_a_server_that_may_not_write_has_no_tool_that_does(serve: Serve) -> None:
@@ -116,7 +116,7 @@ async def test_a_server_that_may_not_write_has_no_tool_that_does(serve: Serve) -
         told = await refusal(client, "memory_add", texts=["x"])
 
     assert all(each.annotations and each.annotations.read_only_hint for each in listed)
-    assert "may only be read" in told
+    assert "this server is read-only" in told
 
 
 async def test_a_revoked_key_opens_nothing_from_then_on(serve: Serve, keys: KeyFile) -> None:

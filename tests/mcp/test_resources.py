@@ -111,7 +111,7 @@ async def test_a_prompt_that_lacks_something_is_the_callers_mistake(
     asked: list[tuple[str, dict[str, str], str]] = [
         ("recall", {}, "`query` is missing"),
         ("recall", {"query": "x", "bogus": "y"}, "`bogus`"),
-        ("nope", {}, "there are `recall`, `handoff`"),
+        ("nope", {}, "use one of `recall`, `handoff`"),
     ]
     async with connect(mode=era) as client:
         for name, given, words in asked:

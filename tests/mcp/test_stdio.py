@@ -35,7 +35,7 @@ async def test_what_one_process_adds_another_recalls(tmp_path: Path) -> None:
     recalled = in_pipe(["recall", "where is the tea?"], environment(str(path)))
 
     assert [each["id"] for each in found["results"]] == added["ids"]
-    assert "may only be read" in told
+    assert "this server is read-only" in told
     assert "the tea is in the left drawer" in recalled.stdout
 
 

@@ -62,7 +62,8 @@ async def import_there(
                 if progress is not None:
                     progress(*said)
     raise MemoryConnectionError(
-        f"`{link.address.url}` broke off while it read `{path}`; importing it again goes on"
+        f"`{link.address.url}` closed the connection while it read `{path}`; import it again to "
+        "resume"
     )
 
 
@@ -107,8 +108,8 @@ def _said(line: bytes, where: str) -> ImportResult | Exception | tuple[int, int]
         return int(said["read"]), int(said["of"])
     except UNREADABLE as exc:
         raise MemoryConnectionError(
-            f"`{where}` tells of the import what cannot be read ({type(exc).__name__}); is it of "
-            "another version?"
+            f"`{where}` sent a report of the import that cannot be read ({type(exc).__name__}); "
+            "is it another version?"
         ) from exc
 
 
@@ -225,8 +226,7 @@ class _Lines:
 
     def _not_ours(self, why: str) -> MemoryConnectionError:
         return MemoryConnectionError(
-            f"`{self._where}` sends something else than an export ({why}); is it of another "
-            "version?"
+            f"`{self._where}` did not send a valid export ({why}); is it of another version?"
         )
 
     def end(self) -> int:
@@ -235,5 +235,7 @@ class _Lines:
         said = end if isinstance(end, dict) else {}
         self.digest = self._hash.hexdigest()
         if said.get("sha256") != self.digest or said.get("records") != self._count:
-            raise MemoryConnectionError(f"`{self._where}` broke off before the export was whole")
+            raise MemoryConnectionError(
+                f"`{self._where}` closed the connection before the export was complete"
+            )
         return self._count

@@ -85,7 +85,7 @@ async def read_whole(
         if size > most:
             raise _too_long(answer, most)
         if now() > until:
-            raise MemoryTimeoutError("the answer is not complete")
+            raise MemoryTimeoutError("the response did not complete in time")
         pieces.append(piece)
     return Answer(answer.status_code, answer.headers, b"".join(pieces))
 

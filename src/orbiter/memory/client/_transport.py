@@ -106,15 +106,15 @@ class Connections:
             async with asyncio.timeout_at(until):
                 await self._turns.acquire()
         except TimeoutError:
-            raise MemoryTimeoutError("too many requests wait for an answer") from None
+            raise MemoryTimeoutError("too many requests are waiting for a response") from None
         task = loop.create_task(self._send(self._calls, request, url, until))
         self._running.add(task)
         task.add_done_callback(self._ended)
         await asyncio.wait([task], timeout=max(0.0, until - loop.time()))
         if not task.done():
-            raise MemoryTimeoutError("the answer is not complete")
+            raise MemoryTimeoutError("the response did not complete in time")
         if task.cancelled():
-            raise MemoryConnectionError("the memory was closed before an answer came")
+            raise MemoryConnectionError("the memory was closed before a response arrived")
         return task.result()
 
     def _ended(self, task: "asyncio.Task[Answer]") -> None:
@@ -343,4 +343,6 @@ def _spelled(request: Request) -> str:
     try:
         return f"{request.path}?{urlencode(request.query)}"
     except UnicodeEncodeError as exc:
-        raise QueryError(f"`{exc.object!r}` holds half a character, which no id may") from None
+        raise QueryError(
+            f"`{exc.object!r}` contains half of a surrogate pair, which is not allowed in an id"
+        ) from None

@@ -83,11 +83,11 @@ class MemoryServer(MCPServer[dict[str, Any]]):
     ) -> CallToolResult | InputRequiredResult:
         """Call a tool; what goes wrong is an answer that says so."""
         if name in self._withheld:
-            return refused(f"`{name}` writes, and this memory may only be read here")
+            return refused(f"`{name}` changes memories, and this server is read-only")
         known = {tool.name: tool for tool in await self.list_tools()}
         if name not in known:
             listed = "`, `".join(known)
-            return refused(f"there is no tool `{plain(name, most=80)}`; there are `{listed}`")
+            return refused(f"unknown tool `{plain(name, most=80)}`; use one of `{listed}`")
         try:
             # Models write `null` for what they leave out.
             given = {name: value for name, value in arguments.items() if value is not None}
@@ -108,7 +108,7 @@ class MemoryServer(MCPServer[dict[str, Any]]):
         known = {each.name: each for each in await self.list_prompts()}
         if name not in known:
             listed = "`, `".join(known)
-            raise _mistake(f"there is no prompt `{name[:80]}`; there are `{listed}`")
+            raise _mistake(f"unknown prompt `{name[:80]}`; use one of `{listed}`")
         for each in known[name].arguments or ():
             if each.required and each.name not in (arguments or {}):
                 raise _mistake(f"`{each.name}` is missing; the prompt `{name}` needs it")
@@ -130,7 +130,7 @@ class MemoryServer(MCPServer[dict[str, Any]]):
     ) -> Iterable[ReadResourceContents]:
         """Return a resource of the scope that the call is for."""
         if context is None:
-            raise ResourceError("a resource is read by a call, which says whose it is")
+            raise ResourceError("a resource can only be read within a call")
         try:
             text = await read(self._handle_of_call(context), str(uri))
         except (ItemNotFoundError, QueryError) as exc:

@@ -84,7 +84,7 @@ def _load_expires(value: Any) -> Any:
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
         if not abs(value) <= _MOST_SECONDS:
-            raise QueryError(f"`expires` is beyond all time: {told(value)} seconds")
+            raise QueryError(f"`expires` is out of range: {told(value)} seconds")
         return timedelta(seconds=value)
     if isinstance(value, str):
         return INSTANT.load(value)

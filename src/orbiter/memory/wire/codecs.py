@@ -122,7 +122,7 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, Mapping):
         if odd := [name for name in value if not isinstance(name, str)]:
-            raise ValueError(f"must be JSON, and the key {told(odd[0])} is not a text")
+            raise ValueError(f"must be JSON, and the key {told(odd[0])} is not a string")
         return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes):
         return [_plain(inner) for inner in value]

@@ -88,7 +88,7 @@ def dump_error(error: BaseException) -> tuple[int, dict[str, Any]]:
     name = _name(error)
     if name is None:
         return status, problem(
-            status, "something went wrong in the server; its log says what", kind="InternalError"
+            status, "internal error; the log of the server has the details", kind="InternalError"
         )
     known = {key: value for key, value in vars(error).items() if _is_json(value)}
     more = {"attributes": known} if known else {}

@@ -36,7 +36,7 @@ async def _ready(request: Request) -> Response:
         async with asyncio.timeout(_SOON):
             await state_of(request).memory.store.get("~ready")
     except (MemoryError, OSError, TimeoutError):
-        return problem_response(503, "the store does not answer")
+        return problem_response(503, "the store does not respond")
     return JSONResponse({"status": "ready"})
 
 
@@ -44,7 +44,7 @@ async def _metrics(request: Request) -> Response:
     principal = principal_of(request)
     is_bound = any(getattr(principal.scope, name) is not None for name in SCOPE_FIELDS)
     if is_bound or not principal.may("admin"):
-        raise AccessError("the counts are of everyone's; they are for an `admin` key of everyone's")
+        raise AccessError("metrics need an `admin` key that is not bound to a scope")
     server = state_of(request)
     store: dict[str, float] = {}
     try:

@@ -118,7 +118,7 @@ def _plain(found: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return a problem without its words: they may be of memories, or of what was asked."""
     if found is None:
         return None
-    told = "the words of it ended with the server; ask again"
+    told = "the details were lost when the server stopped; ask again"
     return {**{name: found.get(name) for name in ("type", "title", "status")}, "detail": told}
 
 

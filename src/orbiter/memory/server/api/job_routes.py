@@ -56,7 +56,7 @@ async def answer_job(
     server = state_of(request)
     once = request.headers.get("idempotency-key")
     if once is not None and not once.strip():
-        raise QueryError("`Idempotency-Key` is empty; give it a text that no other request has")
+        raise QueryError("`Idempotency-Key` is empty; use a unique string for each request")
     job = await server.jobs.begin(operation, principal_of(request), target, given, once=once)
     wait, applied = _preferred(request, default=server.settings.job_wait)
     await server.jobs.wait(job, wait)
@@ -72,7 +72,7 @@ async def answer_job(
             media_type=PROBLEM,
         )
     elif job.report is None:
-        raise HTTPProblem(410, "this was done, and its report is kept no longer")
+        raise HTTPProblem(410, "the job is done, and its report is no longer kept")
     else:
         answer = Response(job.report, 200, headers, media_type="application/json")
     await server.jobs.answered(job)

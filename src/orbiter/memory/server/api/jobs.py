@@ -120,7 +120,7 @@ class Jobs:
             _MOST
         ):
             raise HTTPProblem(
-                429, f"a key may have {_MOST} jobs under way", headers={"Retry-After": "5"}
+                429, f"a key may have at most {_MOST} running jobs", headers={"Retry-After": "5"}
             )
         self._keep(job)
         try:
@@ -165,7 +165,7 @@ class Jobs:
             self._keep(job)
             job.attempts += 1
             if job.attempts > _ATTEMPTS:
-                told = f"it was interrupted {_ATTEMPTS} times; the log of the server may say why"
+                told = f"the job was interrupted {_ATTEMPTS} times; see the log of the server"
                 await self._end(job, problem_=problem(500, told, kind="InternalError"))
                 continue
             await self._write(job)
@@ -299,7 +299,9 @@ class Jobs:
         """Return what a job returns once it is done, or raise what it raises."""
         while not job.is_over:
             if self.is_leaving:
-                raise MemoryConnectionError("the server ends; the job goes on when it is back")
+                raise MemoryConnectionError(
+                    "the server is stopping; the job resumes after the restart"
+                )
             await self.wait(job, _OFTEN, is_news=True)
             advance(job.done, job.total)
         if job.problem is not None:

@@ -130,7 +130,7 @@ def _server(profile: Profile, read_only: bool) -> "MemoryServer":  # noqa: FBT00
 def _handle_of_call(ctx: "Context") -> "ScopedMemory":
     request = ctx.request_context.request
     if not isinstance(request, Request):
-        raise QueryError("this call came without a request; it is nobody's")
+        raise QueryError("this call has no HTTP request, so it has no user")
     server, principal = state_of(request), principal_of(request)
     query = request.query_params
     asked = {name: query[name] for name in _ASKED if name in query}
@@ -143,8 +143,8 @@ def _handle_of_call(ctx: "Context") -> "ScopedMemory":
         asked |= {} if user is None else {"user_id": user}
     elif names_nobody:
         raise QueryError(
-            "this key is for everyone's memories, and an agent needs somebody's: put "
-            "`?user_id=NAME` behind the server's address, or use a key made with `--user`"
+            "this key is for everyone's memories, and an agent needs a user: add "
+            "`?user_id=NAME` to the URL of the server, or use a key created with `--user`"
         )
     return handle_of(server.memory, principal, asked)
 
@@ -152,7 +152,7 @@ def _handle_of_call(ctx: "Context") -> "ScopedMemory":
 def _computers_user() -> str | None:
     named = os.environ.get(_USER_VARIABLE)
     if named == "":
-        raise QueryError(f"`{_USER_VARIABLE}` is empty on the server; name somebody, or unset it")
+        raise QueryError(f"`{_USER_VARIABLE}` is empty on the server; give a name, or unset it")
     try:
         return named or getpass.getuser()
     except (OSError, KeyError, ImportError):  # no such user, as in some containers

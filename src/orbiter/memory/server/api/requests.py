@@ -152,7 +152,7 @@ def _parsed(raw: bytes, *, in_steps: bool) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise HTTPProblem(400, "the body is not UTF-8") from None
     except ValueError as exc:
-        raise HTTPProblem(400, f"the body is no JSON: {exc}") from None
+        raise HTTPProblem(400, f"the body is not valid JSON: {exc}") from None
     if not isinstance(found, dict):
         raise HTTPProblem(400, f"the body must be a JSON object, not {told(found)[:100]}")
     return found

@@ -105,7 +105,7 @@ def _check_role(operation: Operation, principal: Principal, settings: Settings) 
             f"this needs a key with the role `{operation.role}`; yours has `{principal.role}`"
         )
     if settings.read_only and operation.is_change:
-        raise AccessError("this server only reads; it was started with `--read-only`")
+        raise AccessError("this server is read-only; it was started with `--read-only`")
 
 
 def _check_sizes(asked: ParsedRequest, settings: Settings) -> None:
@@ -141,7 +141,7 @@ def _hold_to_scope(operation: Operation, principal: Principal, asked: ParsedRequ
         asked.given.update(named)
         asked.given["by"] = asked.given.get("by") or principal.name or None
     elif named:
-        raise AccessError("this is about everyone's memories, and your key is for some of them")
+        raise AccessError("this needs a key for everyone's memories; yours is bound to a scope")
 
 
 # What headers say
@@ -153,7 +153,7 @@ def _read_key(request: Request, operation: Operation, asked: ParsedRequest) -> s
     if key is None or all(param.name != "idempotency_key" for param in operation.params):
         return None
     if not key.strip():
-        raise QueryError(f"`{_ONCE}` is empty; give it a text that no other request has")
+        raise QueryError(f"`{_ONCE}` is empty; use a unique string for each request")
     if asked.given.get("idempotency_key", key) != key:
         raise QueryError(f"`{_ONCE}` and `idempotency_key` differ; send one of them")
     asked.given["idempotency_key"] = key

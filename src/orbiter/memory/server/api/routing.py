@@ -15,7 +15,7 @@ from orbiter.memory.wire import OPERATIONS, REST_ONLY, Operation
 __all__ = ["BASE", "ResolvedRoute", "resolve", "segments_of"]
 
 BASE = "/v1"
-_NOTHING = f"there is nothing here; `{BASE}/openapi.json` lists what there is"
+_NOTHING = f"not found; `{BASE}/openapi.json` lists all paths"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def resolve(segments: Sequence[str], verb: str) -> ResolvedRoute | Literal["OPTI
         return "OPTIONS"
     if asked in allowed.split(", "):  # it is answered elsewhere, but not for this name
         raise HTTPProblem(404, _NOTHING)
-    raise HTTPProblem(405, f"this takes {allowed}, not {verb}", headers={"Allow": allowed})
+    raise HTTPProblem(405, f"this path allows {allowed}, not {verb}", headers={"Allow": allowed})
 
 
 def allow(segments: Sequence[str]) -> str:

@@ -108,7 +108,7 @@ def count_stream(streams: "Counter[str | None]", principal: Principal) -> Iterat
     whose = principal.key_id
     if streams[whose] >= _MOST:
         raise HTTPProblem(
-            429, f"a key may have {_MOST} streams at a time", headers={"Retry-After": "5"}
+            429, f"a key may have at most {_MOST} streams at a time", headers={"Retry-After": "5"}
         )
     streams[whose] += 1
     try:

@@ -315,10 +315,12 @@ def _turn(request: Request, kind: str) -> Iterator[None]:
     under_way: Counter[tuple[str | None, str]] = request.app.state.transfers
     whose = (principal_of(request).key_id, kind)
     if whose[0] is not None and under_way[whose]:  # without keys, all of them are for this computer
-        raise HTTPProblem(429, f"this key has an {kind} under way", headers={"Retry-After": "5"})
+        raise HTTPProblem(
+            429, f"this key has a running {kind} already", headers={"Retry-After": "5"}
+        )
     if under_way.total() >= _AT_ONCE:
         raise HTTPProblem(
-            503, "other imports and exports are under way", headers={"Retry-After": "5"}
+            503, "too many imports and exports are running", headers={"Retry-After": "5"}
         )
     under_way[whose] += 1
     try:

@@ -109,7 +109,7 @@ class AuthMiddleware:
                 self._told = str(exc)
                 _LOG.error("nobody is let in: %s", exc)
             raise HTTPProblem(
-                503, "the keys cannot be read; the log of the server says why"
+                503, "the key file cannot be read; the log of the server has the details"
             ) from None
         self._told = ""
         return ("", _local(scope, headers)) if found is None else found
@@ -128,9 +128,10 @@ class AuthMiddleware:
         is_shown = kind in ("bearer", "basic") and bool(token)
         raise HTTPProblem(
             401,
-            "the key shown opens nothing: it is wrong, expired or revoked"
+            "the key is not valid: it is wrong, expired or revoked"
             if is_shown
-            else "show a key: `Authorization: Bearer KEY`, or in a browser as the password",
+            else "a key is required: send `Authorization: Bearer KEY`, or in a browser use it as "
+            "the password",
             headers={"WWW-Authenticate": _ASK},
         )
 
@@ -158,12 +159,12 @@ def _local(scope: Scope, headers: Headers) -> Principal:
     if not all(end is not None and is_loopback(str(end[0])) for end in ends):
         raise HTTPProblem(
             401,
-            "a server without keys is for its own computer alone",
+            "a server without keys accepts requests from its own computer only",
             headers={"WWW-Authenticate": _ASK},
         )
     if any(name in _FORWARDED or name.startswith("x-forwarded") for name in headers):
         raise HTTPProblem(
-            403, "a server without keys takes nothing from a proxy; make a key, and it does"
+            403, "a server without keys accepts no requests from a proxy; create a key first"
         )
     return LOCAL
 
@@ -181,7 +182,7 @@ def _check_token(
     if len(given) != 1 or not hmac.compare_digest(given[0].encode(), right.encode()):
         raise HTTPProblem(
             403,
-            f"a change from a browser needs `{TOKEN_HEADER}`; load the page again, and retry. "
+            f"a change from a browser needs `{TOKEN_HEADER}`; reload the page, and retry. "
             "Programs send the key as `Authorization: Bearer KEY`",
         )
 

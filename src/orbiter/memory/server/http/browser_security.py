@@ -73,22 +73,22 @@ def check_host(scope: Scope, headers: Headers, *, port: int, allowed: Sequence[s
     if len(given) != 1 or not _is_ours(given[0], scope["scheme"], scope, port, allowed):
         raise HTTPProblem(
             421,
-            "this server is not called so; if it is, start it with `--allow-host` and that name",
+            "this host name is not allowed; start the server with `--allow-host NAME` to allow it",
         )
 
 
 def check_origin(scope: Scope, headers: Headers, *, port: int, allowed: Sequence[str]) -> None:
     """Refuse what a page of somebody else's sends."""
     if "access-control-request-method" in headers:
-        raise HTTPProblem(403, "pages of other sites may not use this server")
+        raise HTTPProblem(403, "requests from other sites are not allowed")
     for origin in headers.get("origin", []):
         scheme, mark, host = origin.partition("://")
         is_sound = mark and scheme in _PORTS and len(headers["origin"]) == 1
         if not is_sound or not _is_ours(host, scheme, scope, port, allowed):
-            raise HTTPProblem(403, "pages of other sites may not use this server")
+            raise HTTPProblem(403, "requests from other sites are not allowed")
     sites = headers.get("sec-fetch-site", [])
     if any(site not in ("same-origin", "none") for site in sites) and not _is_visit(scope, headers):
-        raise HTTPProblem(403, "pages of other sites may not use this server")
+        raise HTTPProblem(403, "requests from other sites are not allowed")
 
 
 def _is_visit(scope: Scope, headers: Headers) -> bool:

@@ -125,7 +125,7 @@ def mark_authenticated(scope: Scope, key_id: str | None) -> None:
     if authenticate is not None and not authenticate(key_id):
         raise HTTPProblem(
             429,
-            "this key has too many connections; use those that it has again",
+            "this key has too many connections; reuse the open ones",
             headers={"Retry-After": "1"},
         )
 

@@ -52,9 +52,9 @@ _TITLES = {
     503: "Unavailable",
     504: "Out of Time",
 }
-_FAILED = "the store, or what it needs, failed; try again later, or ask whoever runs the server"
+_FAILED = "the store failed; try again later, or ask the administrator of the server"
 _FILE = "a file of this store"
-_LEFT = "not all of it is sure to be gone; whoever runs the server finds in its log what to do"
+_LEFT = "not everything is proven to be erased; the log of the server says what to do"
 
 
 ProblemPage = Callable[[Response, Request], Response]
@@ -110,7 +110,7 @@ def problem_of(error: BaseException, request: Request) -> Response:
     if isinstance(error, HTTPProblem):
         return problem_response(error.status, str(error), headers=error.headers)
     if isinstance(error, HTTPException):
-        detail = "there is nothing here" if error.status_code == 404 else error.detail
+        detail = "not found" if error.status_code == 404 else error.detail
         return problem_response(error.status_code, detail, headers=error.headers)
     if isinstance(error, MemoryError | ValueError):
         status, problem = problem_for(getattr(request.state, "principal", None), error)
@@ -120,7 +120,7 @@ def problem_of(error: BaseException, request: Request) -> Response:
         if status < 500 or isinstance(error, MemoryError):
             return JSONResponse(problem, status_code=status, media_type=PROBLEM)
     _LOG.error("a request failed: %s", place_of(error))
-    return problem_response(500, "something is wrong here; the log of the server says where")
+    return problem_response(500, "internal error; the log of the server has the details")
 
 
 def problem_page(problem: Response, request: Request) -> Response:

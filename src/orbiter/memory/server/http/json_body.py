@@ -63,11 +63,15 @@ async def check_values(body: bytes) -> None:
         is_text ^= not len(parts) % 2
         length = length if len(parts) == 1 and is_text else len(parts[-1])
         if count > MAX_VALUES:
-            raise _too_large(f"hold {MAX_VALUES:,} JSON values here, and this has more")
+            raise _too_large(f"contain at most {MAX_VALUES:,} JSON values, and this has more")
         if _NUMBER.search(outside):
-            raise _too_large(f"hold numbers of {_DIGITS:,} digits here, and this has a longer one")
+            raise _too_large(
+                f"contain numbers of at most {_DIGITS:,} digits, and this has a longer one"
+            )
         if is_too_long:
-            raise _too_large(f"hold texts of {MAX_TEXT:,} bytes here, and this has a longer one")
+            raise _too_large(
+                f"contain strings of at most {MAX_TEXT:,} bytes, and this has a longer one"
+            )
         await asyncio.sleep(0)
 
 
@@ -103,7 +107,7 @@ def write_json(value: Any, *, most: int | None = None, way: str = "") -> list[by
             pieces.append(bytes(waiting))
             waiting.clear()
         if most is not None and size + len(waiting) > most:
-            raise QueryError(f"the answer has more than {most:,} bytes; {way}")
+            raise QueryError(f"the response has more than {most:,} bytes; {way}")
     return [*pieces, bytes(waiting)]
 
 

@@ -45,7 +45,7 @@ def check_head(scope: Scope) -> None:
     """Refuse a head that is too long, or whose body has two ends."""
     line = len(scope.get("raw_path") or scope["path"]) + len(scope["query_string"])
     if line + sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > LONGEST_HEAD:
-        raise HTTPProblem(431, f"the head of a request may have {LONGEST_HEAD:,} bytes here")
+        raise HTTPProblem(431, f"request line and headers may have at most {LONGEST_HEAD:,} bytes")
     names = {name for name, _ in scope["headers"]}
     if b"transfer-encoding" in names and (
         b"content-length" in names or scope["http_version"] == "1.0"
@@ -127,9 +127,7 @@ class _answering:  # noqa: N801 - used as a function
             await self._deadline.__aexit__(*raised)  # type: ignore[arg-type]  # as they came
         except TimeoutError:
             if self._deadline.expired():
-                raise HTTPProblem(
-                    504, "this took too long; what was to be changed may have been"
-                ) from None
+                raise HTTPProblem(504, "this took too long; a change may have been made") from None
             raise
 
 
@@ -157,7 +155,7 @@ class _Body:
                 message = await self._receive()
         except TimeoutError:
             raise HTTPProblem(
-                408, "the body came too slowly", headers={"Connection": "close"}
+                408, "the request body arrived too slowly", headers={"Connection": "close"}
             ) from None
         self._waited += self._now() - begun
         self._count += len(message.get("body", b""))
@@ -194,7 +192,7 @@ def _check_length(scope: Scope, most: int) -> None:
 
 def _too_large(most: int) -> HTTPProblem:
     # The connection stays open for a while: who still sends would not see the answer if it broke.
-    return HTTPProblem(413, f"a request may have {most:,} bytes here")
+    return HTTPProblem(413, f"a request body may have at most {most:,} bytes")
 
 
 class RateLimiter:

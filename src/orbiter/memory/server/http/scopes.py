@@ -43,7 +43,7 @@ def check_names(pairs: Iterable[tuple[str, str]]) -> None:
     """Raise `QueryError` if one of *pairs* is a scope field without a value."""
     for name, value in pairs:
         if name in _NAMES and not value:
-            raise QueryError(f"`{name}` is empty; name somebody, or leave `{name}` out")
+            raise QueryError(f"`{name}` is empty; give a name, or leave `{name}` out")
 
 
 def handle_of(memory: AgentMemory, principal: Principal, asked: Mapping[str, str]) -> ScopedMemory:
@@ -65,7 +65,7 @@ def handle_of(memory: AgentMemory, principal: Principal, asked: Mapping[str, str
     names_somebody = any(value is not None for value in scope.values())
     if wants_everyone and principal.may("admin"):
         if names_somebody:
-            raise QueryError("`everyone=true` and a name exclude each other; leave one out")
+            raise QueryError("`everyone=true` and a name cannot be combined; leave one out")
         return memory.unscoped(by=signed)
     if not names_somebody:
         raise QueryError(f"name {_names()}, or everyone=true")
@@ -75,9 +75,9 @@ def handle_of(memory: AgentMemory, principal: Principal, asked: Mapping[str, str
 def check_may(connection: HTTPConnection, role: Role) -> None:
     """Raise `AccessError` unless whoever asks may do what *role* may, on this server."""
     if not principal_of(connection).may(role):
-        raise AccessError(f"this needs a key of the role `{role}`")
+        raise AccessError(f"this needs a key with the role `{role}`")
     if role == "write" and state_of(connection).settings.read_only:
-        raise AccessError("this server is read-only: nothing can be changed through it")
+        raise AccessError("this server is read-only")
 
 
 def _names() -> str:
@@ -87,5 +87,5 @@ def _names() -> str:
 def _is_true(text: str) -> bool:
     said = text.lower()
     if said not in _TRUE + _FALSE:
-        raise QueryError(f"`everyone` is `true` or `false`, not `{text}`")
+        raise QueryError(f"`everyone` must be `true` or `false`, not `{text}`")
     return said in _TRUE
