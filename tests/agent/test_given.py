@@ -184,7 +184,7 @@ async def test_what_was_just_remembered_is_found_by_meaning_once_it_settled(tmp_
 
 
 async def test_whoever_declined_a_model_is_not_told_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orbiter.memory.recall._warnings._told", set())
+    monkeypatch.setattr("orbiter.memory.recall._modes._warned", set())
     async with AgentMemory("memory://", embeddings=None) as memory:
         ann = memory.scope(user_id="ann")
         await ann.remember("tea")

@@ -11,7 +11,7 @@ from tests.servers.databases import PostgresServer, postgres_server
 
 from orbiter.memory import PostgresMemoryStore, SQLiteMemoryStore
 from orbiter.memory.model.protocols import Embeddings
-from orbiter.memory.recall import _warnings
+from orbiter.memory.recall import _modes
 from orbiter.memory.testing import HashEmbeddings
 
 __all__ = ["postgres_dsn", "postgres_server"]
@@ -59,7 +59,7 @@ async def postgres_dsn(
 
 @pytest.fixture(autouse=True)
 def _silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_warnings, "_told", {"no model"})
+    monkeypatch.setattr(_modes, "_warned", {"no model"})
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -19,7 +19,7 @@ from orbiter.memory import (
 )
 from orbiter.memory.errors import EmbeddingError, QueryError, UnsupportedError
 from orbiter.memory.model.query import Query
-from orbiter.memory.recall import RecallResult, _candidates, _warnings, recall
+from orbiter.memory.recall import RecallResult, _candidates, _modes, recall
 from orbiter.memory.testing import HashEmbeddings
 
 ANN = MemoryMetadata(user_id="ann")
@@ -53,7 +53,7 @@ async def test_an_unknown_mode_is_refused_with_the_four_there_are(mode: Any) -> 
 async def test_words_ask_no_model_and_say_nothing_about_it(
     opened: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_warnings, "_told", set())
+    monkeypatch.setattr(_modes, "_warned", set())
     async with opened() as store:
         await store.add_many(_notes(30))
         await store.add(turn("a", "The door code is 4711", session=None))
@@ -64,7 +64,7 @@ async def test_words_ask_no_model_and_say_nothing_about_it(
     assert _ids(alone) == ["a"]
     assert alone == beside
     assert alone.mode == "words"
-    assert _warnings._told == set()
+    assert _modes._warned == set()
 
 
 async def test_words_are_what_hybrid_is_without_a_model(opened: Opening) -> None:

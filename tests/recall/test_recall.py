@@ -388,7 +388,7 @@ async def test_it_says_once_that_many_are_not_embedded_yet(
     opened: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orbiter.memory.recall._candidates._PATIENCE", 0.0)
-    monkeypatch.setattr("orbiter.memory.recall._warnings._told", set())
+    monkeypatch.setattr("orbiter.memory.recall._modes._warned", set())
     async with opened(Partial(64)) as store:
         await store.add_many([_note(str(n), f"late zebra number {n}") for n in range(120)])
 

@@ -21,7 +21,7 @@ from orbiter.memory import (
     VectorMemoryStore,
 )
 from orbiter.memory.errors import QueryError
-from orbiter.memory.recall import _candidates, _warnings, recall
+from orbiter.memory.recall import _candidates, _modes, recall
 from orbiter.memory.recall._query_analysis import read
 from orbiter.memory.testing import HashEmbeddings
 
@@ -142,7 +142,7 @@ async def test_a_store_that_cannot_find_is_named_with_the_way_out() -> None:
 async def test_without_a_model_it_says_so_once_and_names_the_cure(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_warnings, "_told", set())
+    monkeypatch.setattr(_modes, "_warned", set())
 
     with pytest.warns(UserWarning, match=r"orbiter-memory\[local\].*`LocalEmbeddings") as told:
         await recall(store, "tea", scope=ANN)
@@ -152,7 +152,7 @@ async def test_without_a_model_it_says_so_once_and_names_the_cure(
 
 
 async def test_with_a_model_it_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_warnings, "_told", set())
+    monkeypatch.setattr(_modes, "_warned", set())
     async with SQLiteMemoryStore(":memory:", embeddings=HashEmbeddings()) as store:
         await store.add(HumanMemory(content="tea", metadata=ANN))
 
@@ -200,7 +200,7 @@ class Counting(Broken):
 async def test_a_model_that_failed_is_left_alone_for_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_warnings, "_told", {"no vector"})
+    monkeypatch.setattr(_modes, "_warned", {"no vector"})
     model, other = Counting(), Counting()
     async with SQLiteMemoryStore(":memory:", embeddings=model) as store:
         await store.add(HumanMemory(content="my door code", metadata=ANN))

