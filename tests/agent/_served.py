@@ -53,7 +53,7 @@ async def served() -> AsyncIterator[Serve]:
         client = RemoteMemory(f"http://127.0.0.1:{port}")
         door = _Door(client._engine._link.address, patience=RetryPolicy())
         door.ready = asyncio.Event()
-        client._engine._link = client._engine._core = door
+        client._engine._link = door
         tasks.append(asyncio.create_task(_serve(memory, held, door.ready, over)))
         return client
 

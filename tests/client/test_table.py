@@ -14,6 +14,7 @@ from orbiter.memory.agent import (
     ScopedMemory,
 )
 from orbiter.memory.agent._local_memory import LocalMemory
+from orbiter.memory.client._remote_calls import called_by
 from orbiter.memory.client._remote_memory import RemoteEngine
 from orbiter.memory.client._remote_scope import (
     RemoteAudit,
@@ -22,6 +23,7 @@ from orbiter.memory.client._remote_scope import (
     RemoteFactsView,
     RemotePast,
     RemoteScope,
+    Scoped,
 )
 
 PAIRS = [
@@ -48,3 +50,11 @@ def test_no_call_of_a_local_object_is_missing(local: type, remote: type) -> None
         ours, theirs = (list(inspect.signature(each).parameters) for each in (made, member))
         assert ours == theirs, name
         assert made.__doc__, name
+
+
+def test_a_class_that_would_look_for_a_store_here_cannot_be_made() -> None:
+    with pytest.raises(TypeError, match=r"Half\.add.* would look for a store"):
+
+        @called_by("scope")
+        class Half(Scoped, ScopedMemory):
+            """Lacks the names that are made of others."""

@@ -151,8 +151,9 @@ def _fail(span: "Span | None", error: str) -> None:
 
 
 def _system(owner: Any) -> str:
-    core = owner._core if hasattr(owner, "_core") else owner._chats.core  # noqa: SLF001
-    names = (_SYSTEMS.get(each.__name__) for each in type(core.store).__mro__)
+    core = getattr(owner, "_core", None) or getattr(getattr(owner, "_chats", None), "core", None)
+    store = getattr(core, "store", None)  # behind a server there is none to name
+    names = (_SYSTEMS.get(each.__name__) for each in type(store).__mro__)
     return next(filter(None, names), "other")
 
 

@@ -8,7 +8,7 @@ import abc
 import asyncio
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import wraps
 from typing import Any, TypeVar
@@ -155,14 +155,24 @@ def _written(operation: Operation, body: Mapping[str, Any]) -> bytes:
         raise QueryError(f"what `{operation.id}` was given cannot be sent: {exc}") from None
 
 
-def called_by(target: Target) -> Callable[[_Class], _Class]:
-    """Give the decorated class the calls of *target*, but those that it writes down itself."""
+def called_by(
+    target: Target, *, made_of_others: Collection[str] = ()
+) -> Callable[[_Class], _Class]:
+    """Give the decorated class the calls of *target*, but those that it writes down itself.
+
+    `TypeError` if a call is left that would work on a store in this process: only those that are
+    *made_of_others* are inherited.
+    """
 
     def fill(kind: _Class) -> _Class:
         for name, operation in operations_of(target).items():
             if name not in vars(kind):
                 setattr(kind, name, _method(operation, getattr(kind, name)))
         abc.update_abstractmethods(kind)
+        for name, member in inspect.getmembers(kind, inspect.iscoroutinefunction):
+            is_local = member.__module__.startswith("orbiter.memory.agent")
+            if is_local and not name.startswith("_") and name not in (*vars(kind), *made_of_others):
+                raise TypeError(f"`{kind.__name__}.{name}` would look for a store in this process")
         return kind
 
     return fill

@@ -71,7 +71,7 @@ class RemoteEngine(Caller, MemoryEngine):
     """Carries out the calls of an `AgentMemory` by asking a server."""
 
     def __init__(self, link: HTTPTransport) -> None:
-        self._link = self._core = link
+        self._link = link
         self._is_met = False
 
     def __repr__(self) -> str:

@@ -5,7 +5,7 @@ No call is written down here that the table of `orbiter.memory.wire` has.
 
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn
 
 from orbiter.memory.agent import (
     AuditLog,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import os
     from typing import IO
 
-    from orbiter.memory.agent.runtime import Core
     from orbiter.memory.transfer import ExportResult, ImportResult
 
 __all__ = [
@@ -50,7 +49,6 @@ class Scoped(Caller):
 
     def __init__(self, link: HTTPTransport, scope: MemoryMetadata, *, by: str | None) -> None:
         self._link = link
-        self._core = cast("Core", link)  # it stands for it where nothing is stored
         self._scope = scope
         self._by = by
 
@@ -63,7 +61,7 @@ class Scoped(Caller):
         return {**(whose or {"everyone": "true"}), **who}
 
 
-@called_by("scope")
+@called_by("scope", made_of_others=("add", "delete", "get_all", "search"))
 class RemoteScope(Scoped, ScopedMemory):
     """What is remembered in one scope on a server; `AgentMemory.scope` makes it."""
 
@@ -201,4 +199,3 @@ class RemoteAudit(Caller, AuditLog):
 
     def __init__(self, link: HTTPTransport) -> None:
         self._link = link
-        self._core = cast("Core", link)
