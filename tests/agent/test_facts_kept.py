@@ -10,7 +10,7 @@ import pytest
 from orbiter.memory import AgentMemory, ShortTermMemory
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.agent.facts import Facts
-from orbiter.memory.context import _sources
+from orbiter.memory.context import _section_sources
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.model.facts.spans import assertions
@@ -33,7 +33,7 @@ def _by(handle: ScopedMemory, clock: Callable[[], datetime]) -> Facts:
 
 async def _in_context(handle: ScopedMemory, query: str) -> list[str]:
     store = await handle._store()
-    found, _ = await _sources.recall(store, query, scope=handle.scope, limit=5)
+    found, _ = await _section_sources.recall(store, query, scope=handle.scope, limit=5)
     return [item.content for item in found if isinstance(item, FactMemory)]
 
 

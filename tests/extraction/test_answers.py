@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orbiter.memory.errors import ExtractionError
-from orbiter.memory.extraction._openai import read_answer
+from orbiter.memory.extraction._openai_extractor import read_answer
 
 MUNICH = {"key": "home_city", "value": "Munich", "messages": ["m1"]}
 

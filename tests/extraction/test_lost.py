@@ -10,7 +10,7 @@ from tests.extraction._extractors import LineExtractor
 from orbiter.memory import AgentMemory, HumanMemory
 from orbiter.memory.agent import Chat, ScopedMemory
 from orbiter.memory.extraction import ExtractionMemory, MemoryOrchestrator
-from orbiter.memory.extraction._openai import _prompt
+from orbiter.memory.extraction._openai_extractor import _prompt
 from orbiter.memory.extraction._queue import RECENT
 from orbiter.memory.model.facts import FactMemory
 

@@ -9,7 +9,6 @@ ALLOWED = {
     "source files": 525,
     "files over 500 lines": 3,
     "files under 150 lines beside their only importer": 85,
-    "files whose name another has, too": 92,
 }
 """Figures that are beyond their bar: they only ever shrink, and a met bar leaves this list."""
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from orbiter.memory import AIMemory, HumanMemory, MemoryItem, MemoryMetadata
+from orbiter.memory.recall._candidate_pool import Pool
 from orbiter.memory.recall._features import FeatureTable
-from orbiter.memory.recall._pool import Pool
 from orbiter.memory.recall._query_analysis import Question, read
 from orbiter.memory.recall._signals import measure
 

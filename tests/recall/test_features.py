@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.recall.pools import ask, column, pool, talk, turn
 
+from orbiter.memory.recall._candidate_pool import Pool
 from orbiter.memory.recall._features import has_evidence, standardise, terms_of
-from orbiter.memory.recall._pool import Pool
 from orbiter.memory.recall._query_analysis import Question
 from orbiter.memory.recall._signals import measure
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from orbiter.memory import AgentMemory, HumanMemory, MemoryItem
 from orbiter.memory.agent import scope
-from orbiter.memory.context import ContextManager, _sources, prompt_fence
+from orbiter.memory.context import ContextManager, _section_sources, prompt_fence
 from orbiter.memory.conversation import estimate_tokens, tokens
 from orbiter.memory.recall import _dates, near_duplicates
 from orbiter.memory.recall._dates import has_time
@@ -205,13 +205,13 @@ async def test_a_long_conversation_is_sorted_by_owner_in_a_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     threads: list[int] = []
-    sort = _sources._by_owner
+    sort = _section_sources._by_owner
 
     def noted(*args: Any) -> Any:
         threads.append(threading.get_ident())
         return sort(*args)
 
-    monkeypatch.setattr(_sources, "_by_owner", noted)
+    monkeypatch.setattr(_section_sources, "_by_owner", noted)
     said = [HumanMemory(content="tea") for _ in range(offload.MANY + 1)]
 
     await ContextManager(None).assemble("tea?", conversation=said)

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orbiter.memory.context._layout import PRIORITY, Draft, Dropped, compose
-from orbiter.memory.context._sections import Costs, Parts, Section
-from orbiter.memory.context._sources import (
+from orbiter.memory.context._section_sources import (
     ConversationSource,
     Recall,
     RecallFunction,
@@ -23,6 +22,7 @@ from orbiter.memory.context._sources import (
     read_recent,
     recall,
 )
+from orbiter.memory.context._sections import Costs, Parts, Section
 from orbiter.memory.context.entries import (
     Interaction,
     Memory,

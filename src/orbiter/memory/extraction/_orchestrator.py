@@ -20,7 +20,7 @@ from orbiter.memory.agent.facts import Facts
 from orbiter.memory.agent.inputs import belongs
 from orbiter.memory.agent.scope import session_of
 from orbiter.memory.errors import AccessError, ExtractionError, MemoryError, QueryError
-from orbiter.memory.extraction._protocol import (
+from orbiter.memory.extraction._extractor import (
     Extractor,
     ProposedFact,
     check_extractor,

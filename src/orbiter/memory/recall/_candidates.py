@@ -24,10 +24,10 @@ from orbiter.memory.model.protocols import (
     VectorStore,
 )
 from orbiter.memory.model.query import Query, WordMatches
+from orbiter.memory.recall._candidate_pool import Pool, is_talk, speaker_of
 from orbiter.memory.recall._dedupe_query import fetch_distinct, limit_per_cluster
 from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall._modes import warn_once
-from orbiter.memory.recall._pool import Pool, is_talk, speaker_of
 from orbiter.memory.recall._query_analysis import Question, read, shortened
 from orbiter.memory.recall.near_duplicates import find_clusters, who_says, without_numbers
 from orbiter.memory.tasks.offload import apart, is_much_text

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.recall._candidate_pool import Pool, is_talk
 from orbiter.memory.recall._features import FeatureTable, best_passage
-from orbiter.memory.recall._pool import Pool, is_talk
 from orbiter.memory.recall._query_analysis import Question
 from orbiter.memory.recall._scoring import Scored
 from orbiter.memory.recall._signals import SIGNALS, Evidence, SignalKind

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from orbiter.memory.model.items import HumanMemory, MemoryItem
+from orbiter.memory.recall._candidate_pool import Pool, is_spoken, is_talk, speaker_of
 from orbiter.memory.recall._dates import has_time
-from orbiter.memory.recall._pool import Pool, is_spoken, is_talk, speaker_of
 from orbiter.memory.recall._query_analysis import Question
 from orbiter.memory.text import words
 from orbiter.memory.text.text_caches import text_cache

@@ -8,10 +8,10 @@ from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.model.query import Query
+from orbiter.memory.recall._candidate_pool import is_talk
 from orbiter.memory.recall._candidates import gather, nearest, newest_that_differ
 from orbiter.memory.recall._explanation import Explanation, Reason, reasons
 from orbiter.memory.recall._features import UNRELATED, has_evidence, standardise
-from orbiter.memory.recall._pool import is_talk
 from orbiter.memory.recall._query_analysis import in_words, read, shortened
 from orbiter.memory.recall._rerank import MAX_RERANKED, order
 from orbiter.memory.recall._scoring import Scored

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from orbiter.memory.model.items import AIMemory, MemoryItem
 from orbiter.memory.model.protocols import DetailStore, MemoryStore
+from orbiter.memory.recall._candidate_pool import Pool
 from orbiter.memory.recall._features import FeatureTable, standardise
-from orbiter.memory.recall._pool import Pool
 from orbiter.memory.recall._scoring import Scored, score
 from orbiter.memory.recall._signals import SIGNALS, Signal, SignalError, check_columns, names
 from orbiter.memory.tasks.offload import MANY, apart

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from orbiter.memory.model.items import AIMemory, MemoryItem
+from orbiter.memory.recall._candidate_pool import Pool, is_spoken, speaker_of
 from orbiter.memory.recall._dates import closeness
 from orbiter.memory.recall._features import (
     FeatureTable,
@@ -21,7 +22,6 @@ from orbiter.memory.recall._features import (
     says_when,
     standardise,
 )
-from orbiter.memory.recall._pool import Pool, is_spoken, speaker_of
 from orbiter.memory.recall._query_analysis import Question, written
 from orbiter.memory.tasks.offload import count_words
 

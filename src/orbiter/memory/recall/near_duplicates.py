@@ -18,7 +18,7 @@ from zlib import crc32
 
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import SCOPE_FIELDS
-from orbiter.memory.recall._pool import Clusters, speaker_of
+from orbiter.memory.recall._candidate_pool import Clusters, speaker_of
 from orbiter.memory.tasks.offload import SLICE, cut_at_spaces, find_words, replace_all
 from orbiter.memory.text import words
 from orbiter.memory.text.text_caches import text_cache

@@ -18,7 +18,7 @@ from orbiter.memory.context import Context
 from orbiter.memory.context.persona import Soul
 from orbiter.memory.conversation.tokens import TokenCounter
 from orbiter.memory.conversation.windows import OpenGroup
-from orbiter.memory.extraction._protocol import Extractor
+from orbiter.memory.extraction._extractor import Extractor
 from orbiter.memory.extraction._queue import ExtractionReport
 from orbiter.memory.messages import Format, ProviderMessages
 from orbiter.memory.model.agent_store import AgentStore

@@ -11,7 +11,7 @@ from orbiter.memory.deprecation import old_names
 if TYPE_CHECKING:
     from orbiter.memory.transfer._migrate import Migration, migrate
     from orbiter.memory.transfer.files import export_file, import_file
-    from orbiter.memory.transfer.formats.protocol import (
+    from orbiter.memory.transfer.formats.importer import (
         Importer,
         ReportProblem,
         SourceFile,
@@ -56,10 +56,10 @@ _load_name, __dir__ = lazy_names(
         "export_records": "native",
         "import_file": "files",
         "import_records": "native",
-        "Importer": "formats.protocol",
-        "ReportProblem": "formats.protocol",
-        "SourceFile": "formats.protocol",
-        "SourceMemory": "formats.protocol",
+        "Importer": "formats.importer",
+        "ReportProblem": "formats.importer",
+        "SourceFile": "formats.importer",
+        "SourceMemory": "formats.importer",
         "import_formats": "formats.registry",
         "migrate": "_migrate",
     },

@@ -25,8 +25,8 @@ from orbiter.memory.agent.inputs import derived_id
 from orbiter.memory.errors import TransferError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, SystemMemory
 from orbiter.memory.model.trust import Trust
+from orbiter.memory.transfer.formats.importer import ReportProblem, SourceMemory
 from orbiter.memory.transfer.formats.json_helpers import UNREADABLE, reason
-from orbiter.memory.transfer.formats.protocol import ReportProblem, SourceMemory
 from orbiter.memory.transfer.formats.registry import (
     AUTO,
     companions,

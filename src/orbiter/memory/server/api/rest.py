@@ -16,7 +16,7 @@ from orbiter.memory.auth import Principal
 from orbiter.memory.errors import AccessError, ItemNotFoundError, QueryError, VersionConflict
 from orbiter.memory.model.items import MemoryItem, new_id
 from orbiter.memory.model.query import SCOPE_FIELDS
-from orbiter.memory.server.api.idempotency import check_same
+from orbiter.memory.server.api.idempotency_check import check_same
 from orbiter.memory.server.api.job_routes import answer_job
 from orbiter.memory.server.api.openapi import document
 from orbiter.memory.server.api.requests import ParsedRequest, parse_request

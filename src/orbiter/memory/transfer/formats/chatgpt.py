@@ -18,8 +18,8 @@ from orbiter.memory.model.items import (
     SystemMemory,
     ToolMemory,
 )
+from orbiter.memory.transfer.formats.importer import ReportProblem, SourceFile, SourceMemory
 from orbiter.memory.transfer.formats.json_helpers import as_object, first_text, instant, safely
-from orbiter.memory.transfer.formats.protocol import ReportProblem, SourceFile, SourceMemory
 from orbiter.memory.transfer.formats.threads import Thread, digest, made, start_of
 
 __all__ = ["ChatGPT"]

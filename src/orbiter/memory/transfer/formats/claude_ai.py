@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 
 from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, MemoryMetadata, ToolMemory
 from orbiter.memory.transfer.formats.chatgpt import conversations
+from orbiter.memory.transfer.formats.importer import ReportProblem, SourceFile, SourceMemory
 from orbiter.memory.transfer.formats.json_helpers import (
     as_object,
     compact,
@@ -17,7 +18,6 @@ from orbiter.memory.transfer.formats.json_helpers import (
     instant,
     plain_text,
 )
-from orbiter.memory.transfer.formats.protocol import ReportProblem, SourceFile, SourceMemory
 from orbiter.memory.transfer.formats.threads import Thread, digest, made, start_of
 
 __all__ = ["ClaudeAI"]

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from orbiter.memory.messages import from_messages
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, ToolMemory, calls_of
+from orbiter.memory.transfer.formats.importer import ReportProblem, SourceFile, SourceMemory
 from orbiter.memory.transfer.formats.json_helpers import (
     UNREADABLE,
     as_object,
@@ -17,7 +18,6 @@ from orbiter.memory.transfer.formats.json_helpers import (
     instant,
     reason,
 )
-from orbiter.memory.transfer.formats.protocol import ReportProblem, SourceFile, SourceMemory
 from orbiter.memory.transfer.formats.threads import Thread, cut, made
 
 __all__ = ["ClaudeCode"]

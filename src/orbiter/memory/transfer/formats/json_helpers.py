@@ -8,7 +8,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from orbiter.memory.model.validation import to_utc
-from orbiter.memory.transfer.formats.protocol import ReportProblem
+from orbiter.memory.transfer.formats.importer import ReportProblem
 
 __all__ = [
     "UNREADABLE",

@@ -6,6 +6,7 @@ from functools import partial
 
 from orbiter.memory.errors import TransferError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.transfer.formats.importer import ReportProblem, SourceFile, SourceMemory
 from orbiter.memory.transfer.formats.json_helpers import (
     as_object,
     compact,
@@ -13,7 +14,6 @@ from orbiter.memory.transfer.formats.json_helpers import (
     instant,
     safely,
 )
-from orbiter.memory.transfer.formats.protocol import ReportProblem, SourceFile, SourceMemory
 from orbiter.memory.transfer.formats.sqlite_file import SQLITE, columns, opened
 from orbiter.memory.transfer.io.json_stream import parsed_text
 

@@ -11,6 +11,7 @@ from functools import partial
 
 from orbiter.memory.messages import from_messages
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.transfer.formats.importer import ReportProblem, SourceFile, SourceMemory
 from orbiter.memory.transfer.formats.json_helpers import (
     UNREADABLE,
     as_object,
@@ -22,7 +23,6 @@ from orbiter.memory.transfer.formats.json_helpers import (
     reason,
     safely,
 )
-from orbiter.memory.transfer.formats.protocol import ReportProblem, SourceFile, SourceMemory
 from orbiter.memory.transfer.io.json_stream import parsed_text
 
 __all__ = ["Letta"]

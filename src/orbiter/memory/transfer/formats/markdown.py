@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from orbiter.memory.errors import TransferError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.transfer.formats.importer import ReportProblem, SourceFile, SourceMemory
 from orbiter.memory.transfer.formats.json_helpers import instant, safely
-from orbiter.memory.transfer.formats.protocol import ReportProblem, SourceFile, SourceMemory
 
 if TYPE_CHECKING:
     import yaml

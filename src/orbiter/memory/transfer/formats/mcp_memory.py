@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.transfer.formats.importer import ReportProblem, SourceFile, SourceMemory
 from orbiter.memory.transfer.formats.json_helpers import (
     as_object,
     compact,
@@ -15,7 +16,6 @@ from orbiter.memory.transfer.formats.json_helpers import (
     plain_text,
     safely,
 )
-from orbiter.memory.transfer.formats.protocol import ReportProblem, SourceFile, SourceMemory
 
 __all__ = ["McpMemory", "observation_of", "relation_of"]
 

@@ -6,6 +6,7 @@ from datetime import date, datetime, timedelta
 from functools import partial
 
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.transfer.formats.importer import ReportProblem, SourceFile, SourceMemory
 from orbiter.memory.transfer.formats.json_helpers import (
     as_object,
     compact,
@@ -14,7 +15,6 @@ from orbiter.memory.transfer.formats.json_helpers import (
     safely,
 )
 from orbiter.memory.transfer.formats.mcp_memory import relation_of
-from orbiter.memory.transfer.formats.protocol import ReportProblem, SourceFile, SourceMemory
 
 __all__ = ["Mem0"]
 

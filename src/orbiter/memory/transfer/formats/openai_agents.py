@@ -9,6 +9,7 @@ from typing import NamedTuple
 from orbiter.memory.errors import TransferError
 from orbiter.memory.messages import from_messages
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.transfer.formats.importer import ReportProblem, SourceFile, SourceMemory
 from orbiter.memory.transfer.formats.json_helpers import (
     UNREADABLE,
     compact,
@@ -17,7 +18,6 @@ from orbiter.memory.transfer.formats.json_helpers import (
     reason,
     safely,
 )
-from orbiter.memory.transfer.formats.protocol import ReportProblem, SourceFile, SourceMemory
 from orbiter.memory.transfer.formats.sqlite_file import SQLITE, columns, opened
 from orbiter.memory.transfer.io.file_limits import Limits
 from orbiter.memory.transfer.io.json_stream import parsed_text

@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 
 from orbiter.memory.messages import OpenCalls, read_on
 from orbiter.memory.model.items import MemoryItem, ToolMemory, calls_of
+from orbiter.memory.transfer.formats.importer import ReportProblem, SourceFile, SourceMemory
 from orbiter.memory.transfer.formats.json_helpers import (
     UNREADABLE,
     as_object,
@@ -18,7 +19,6 @@ from orbiter.memory.transfer.formats.json_helpers import (
     instant,
     reason,
 )
-from orbiter.memory.transfer.formats.protocol import ReportProblem, SourceFile, SourceMemory
 from orbiter.memory.transfer.formats.threads import Thread, cut, digest, start_of
 
 __all__ = ["OpenAIMessages"]

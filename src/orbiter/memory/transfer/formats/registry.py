@@ -15,7 +15,7 @@ from orbiter.memory.errors import TransferError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from orbiter.memory.transfer.formats.protocol import Importer
+    from orbiter.memory.transfer.formats.importer import Importer
     from orbiter.memory.transfer.io.opened_file import OpenedFile
 
 __all__ = [
@@ -149,11 +149,11 @@ def _installed() -> "dict[str, EntryPoint]":
     """Return the importers of installed packages; where two have one name, the first found."""
     from importlib.metadata import entry_points  # noqa: PLC0415 - most programs need it not
 
-    found: dict[str, EntryPoint] = {}
+    entries: dict[str, EntryPoint] = {}
     for entry in entry_points(group=ENTRY_POINTS):
         if entry.name not in (AUTO, *FORMATS):
-            found.setdefault(entry.name, entry)
-    return found
+            entries.setdefault(entry.name, entry)
+    return entries
 
 
 def recognised(source: "OpenedFile") -> str | None:

@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from orbiter.memory.errors import TransferError
-from orbiter.memory.transfer.formats.protocol import SourceFile
+from orbiter.memory.transfer.formats.importer import SourceFile
 
 __all__ = ["SQLITE", "columns", "opened"]
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
-from orbiter.memory.transfer.formats.protocol import ReportProblem, SourceMemory
+from orbiter.memory.transfer.formats.importer import ReportProblem, SourceMemory
 
 __all__ = ["LONGEST_NAME", "Thread", "cut", "digest", "made", "start_of"]
 

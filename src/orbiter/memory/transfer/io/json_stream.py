@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import accumulate
 from typing import NoReturn
 
-from orbiter.memory.transfer.formats.protocol import ReportProblem
+from orbiter.memory.transfer.formats.importer import ReportProblem
 from orbiter.memory.transfer.io.file_limits import Limits
 
 __all__ = [

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from orbiter.memory.errors import TransferError
-from orbiter.memory.transfer.formats.protocol import ReportProblem
+from orbiter.memory.transfer.formats.importer import ReportProblem
 from orbiter.memory.transfer.io.archives import (
     GZIP,
     ZIP,

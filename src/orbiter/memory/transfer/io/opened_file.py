@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from orbiter.memory.errors import TransferError
-from orbiter.memory.transfer.formats.protocol import ReportProblem, SourceFile
+from orbiter.memory.transfer.formats.importer import ReportProblem, SourceFile
 from orbiter.memory.transfer.io.file_limits import Limits
 from orbiter.memory.transfer.io.json_stream import (
     JsonStream,

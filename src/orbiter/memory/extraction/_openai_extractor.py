@@ -14,13 +14,13 @@ from typing import Any, NoReturn
 
 from orbiter.memory.context.prompt_fence import NOTICE, Entry, new_mark, render
 from orbiter.memory.errors import ExtractionError, QueryError
-from orbiter.memory.extraction._protocol import MAX_PROPOSALS, ProposedFact
+from orbiter.memory.extraction._extractor import MAX_PROPOSALS, ProposedFact
 from orbiter.memory.model.facts import FactMemory, dated
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import check_size
 from orbiter.memory.model.trust import Trust, trust_of
 from orbiter.memory.model.validation import to_utc
-from orbiter.memory.summarizers.openai import ChatService
+from orbiter.memory.summarizers.openai_summarizer import ChatService
 from orbiter.memory.summary import without_thoughts
 from orbiter.memory.text import words
 
