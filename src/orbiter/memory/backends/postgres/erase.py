@@ -131,11 +131,11 @@ RIGHTS = (
 
 DEAD = (
     "SELECT coalesce(sum(pg_stat_get_dead_tuples(c.oid)), 0)::bigint FROM pg_class AS c"
-    " WHERE c.relkind = 'r' AND c.relname LIKE 'memory\\_%'"
-    " AND c.relnamespace = (SELECT relnamespace FROM pg_class"
-    " WHERE oid = to_regclass('memory_items'))"
+    " LEFT JOIN pg_inherits AS i ON i.inhrelid = c.oid"
+    " WHERE c.relkind = 'r' AND coalesce(i.inhparent, c.oid) = ANY"
+    " (SELECT to_regclass(name)::oid FROM unnest($1::text[]) AS name)"
 )
-"""How many dead rows the last cleaning had to leave."""
+"""How many dead rows the last cleaning of tables, and of their parts, had to leave."""
 
 EMPTY = (
     "SELECT c.oid::regclass::text FROM pg_class AS c WHERE c.relkind = 'r' AND"
@@ -346,10 +346,11 @@ class Scrubbing:
         if not owns:
             return [_NOT_OURS]
         is_seen = await self._is_still_seen()
-        await self._execute([f"VACUUM (ANALYZE) {table}" for table in names])
-        await self._forget_samples()
+        await self._each("VACUUM", names)  # alone: ANALYZE sets the count of dead rows to 0
         if not is_seen and not sees_all:  # of others' transactions we know by what they kept
-            is_seen = bool((await self._read(lambda: rows(DEAD)))[0][0])
+            is_seen = await self._are_rows_kept(names)
+        await self._each("ANALYZE", names)
+        await self._forget_samples()  # which leaves dead rows of its own
         if is_seen:
             return [_STILL_SEEN]
         await self._renew_indexes()
@@ -384,6 +385,20 @@ class Scrubbing:
             await asyncio.sleep(PAUSE)
         return False
 
+    async def _are_rows_kept(self, names: list[str]) -> bool:
+        """Clean until no dead row is left; tell whether some still are.
+
+        Once is not enough: Postgres counts what a connection removed up to a minute later, and
+        then counts rows as dead that were cleaned meanwhile.
+        """
+        until = monotonic() + PATIENCE
+        while (await self._read(lambda: rows(DEAD, names)))[0][0]:
+            if monotonic() > until:
+                return True
+            await asyncio.sleep(PAUSE)
+            await self._each("VACUUM", names)
+        return False
+
     async def _renew_indexes(self) -> None:
         there = await self._read(lambda: rows(LEAVES, [*KEYED]))
         async with self._driver.lease(self._pool()) as connection:
@@ -401,8 +416,8 @@ class Scrubbing:
             finally:
                 await connection.execute(f"SELECT pg_advisory_unlock({RENEWING})")
 
-    async def _execute(self, commands: list[str]) -> None:
+    async def _each(self, command: str, names: list[str]) -> None:
         # Each takes as long as it takes, and none can be part of a transaction.
         async with self._driver.lease(self._pool()) as connection:
-            for command in commands:
-                await connection.execute(command)
+            for table in names:
+                await connection.execute(f"{command} {table}")
