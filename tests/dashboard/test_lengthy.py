@@ -14,6 +14,11 @@ from orbiter.memory.errors import StorageError
 from orbiter.memory.tasks.progress import advance
 
 
+@pytest.fixture(autouse=True)
+def soon() -> None:
+    """Have pages show a bar as soon as they usually do."""
+
+
 class Gate:
     """Holds an erasure or a check in the middle."""
 
