@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar
 from orbiter.memory.backends.sqlite import file_checks, maintenance
 from orbiter.memory.backends.sqlite.file_checks import real_path, uri
 from orbiter.memory.backends.sqlite.idle_tasks import chore, seconds_to_next
+from orbiter.memory.backends.sqlite.numbered_parameters import FACTORY
 from orbiter.memory.backends.sqlite.setup import set_up
 from orbiter.memory.backends.sqlite.where import fits
 from orbiter.memory.backends.sqlite.writer_thread import Closed, Group, Readers, Work, Writer
@@ -187,7 +188,7 @@ class SQLiteFile:
         is_file = self._path != ":memory:"
         connection = sqlite3.connect(
             uri(self._path, "rw") if is_file else self._path,
-            factory=file_checks.Connection,
+            factory=FACTORY,
             uri=is_file,
             timeout=self._busy_timeout,
             isolation_level=None,
