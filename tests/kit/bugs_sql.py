@@ -119,8 +119,8 @@ SQL_BUGS = {
     ),
     "the page after is the newest": Bug(
         "pages_from_the_oldest",
-        "order = self._newest if after is None else self._oldest",
-        "order = self._newest",
+        'self._dialect.order(order_by, asked, "DESC" if after is None else "ASC")',
+        'self._dialect.order(order_by, asked, "DESC")',
         (("rows if after is None else rows[::-1]", "rows"),),
     ),
     "the page after is the wrong way round": Bug(
