@@ -272,6 +272,7 @@ async def close_quietly(memory: Closable) -> None:
     """Close *memory*; there is nobody left who could be told that it failed."""
     try:
         # Without its observation: what would hear of it may be shut down by now.
-        await inspect.unwrap(type(memory).close)(memory)
+        observed = getattr(memory, "_engine", memory)  # what an `AgentMemory` stands on
+        await inspect.unwrap(type(observed).close)(observed)
     except Exception:  # noqa: BLE001 - the program ends, or the owner is gone
         _log.debug("closing %r failed", memory, exc_info=True)
