@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from orbiter.memory.cli._error_messages import UsageError, report
+from orbiter.memory.cli._error_messages import NotThereError, UsageError, report
 from orbiter.memory.cli._output import Output
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory, ScopedMemory
     from orbiter.memory.model.audit import AuditMode
+    from orbiter.memory.model.reports import ItemVersion
 __all__ = [
     "SCOPES",
     "CommandContext",
@@ -32,7 +33,9 @@ __all__ = [
     "is_missing",
     "is_served",
     "new_app",
+    "not_there",
     "os_user",
+    "past_of",
     "without_a_name",
 ]
 
@@ -350,3 +353,25 @@ def without_a_name(usual: Callable[[], str]) -> type[TyperGroup]:
             return super().parse_args(ctx, args)
 
     return Group
+
+
+async def past_of(memory: "ScopedMemory", item_id: str) -> "list[ItemVersion]":
+    """Return the versions of a memory, oldest first; none where a store keeps none."""
+    from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415 - `--help` needs it not
+
+    try:
+        return await memory.history(item_id)
+    except UnsupportedError:  # a Redis
+        return []
+
+
+async def not_there(target: Target, memory: "ScopedMemory", item_id: str) -> NotThereError:
+    """Return the error for a memory that *memory* has not."""
+    past = await past_of(memory, item_id)
+    if past and past[-1].change == "deleted":
+        return NotThereError(
+            f"the memory `{item_id}` of {target.told()} was forgotten; "
+            f"`orbiter-memory restore {item_id}` brings it back"
+        )
+    way = "`list` shows some" if target.everyone else "`--all` looks at everyone's"
+    return NotThereError(f"there is no memory `{item_id}` of {target.told()}; {way}")

@@ -4,14 +4,10 @@ import os
 import re
 import sys
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from orbiter.memory.cli._text import clean
 
-if TYPE_CHECKING:
-    from orbiter.memory.agent import ScopedMemory
-    from orbiter.memory.cli._command import Target
-    from orbiter.memory.model.reports import ItemVersion
 __all__ = [
     "CONFLICT",
     "ERROR",
@@ -22,8 +18,6 @@ __all__ = [
     "NotThereError",
     "UsageError",
     "in_shell_words",
-    "not_there",
-    "past_of",
     "report",
     "say",
     "told_of",
@@ -217,25 +211,3 @@ def _leave_stdout() -> None:
         os.close(quiet)
     except (OSError, ValueError):  # stdout is no file: there is nothing to flush
         pass
-
-
-async def past_of(memory: "ScopedMemory", item_id: str) -> "list[ItemVersion]":
-    """Return the versions of a memory, oldest first; none where a store keeps none."""
-    from orbiter.memory.errors import UnsupportedError  # noqa: PLC0415 - `--help` needs it not
-
-    try:
-        return await memory.history(item_id)
-    except UnsupportedError:  # a Redis
-        return []
-
-
-async def not_there(target: "Target", memory: "ScopedMemory", item_id: str) -> NotThereError:
-    """Return the error for a memory that *memory* has not."""
-    past = await past_of(memory, item_id)
-    if past and past[-1].change == "deleted":
-        return NotThereError(
-            f"the memory `{item_id}` of {target.told()} was forgotten; "
-            f"`orbiter-memory restore {item_id}` brings it back"
-        )
-    way = "`list` shows some" if target.everyone else "`--all` looks at everyone's"
-    return NotThereError(f"there is no memory `{item_id}` of {target.told()}; {way}")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from orbiter.memory.cli._command import CommandContext, command, new_app
-from orbiter.memory.cli._error_messages import ERROR, NOT_FOUND, UsageError, not_there, say
+from orbiter.memory.cli._command import CommandContext, command, new_app, not_there
+from orbiter.memory.cli._error_messages import ERROR, NOT_FOUND, UsageError, say
 from orbiter.memory.cli._options import (
     DryRun,
     Id,

@@ -5,15 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orbiter.memory.cli._command import CommandContext, command, is_missing, is_served, new_app
-from orbiter.memory.cli._error_messages import (
-    ERROR,
-    NotThereError,
-    UsageError,
+from orbiter.memory.cli._command import (
+    CommandContext,
+    command,
+    is_missing,
+    is_served,
+    new_app,
     not_there,
     past_of,
-    say,
 )
+from orbiter.memory.cli._error_messages import ERROR, NotThereError, UsageError, say
 from orbiter.memory.cli._options import Id, Yes
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._prompts import can_ask, is_agreed

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orbiter.memory.cli._command import CommandContext, command, new_app
-from orbiter.memory.cli._error_messages import not_there
+from orbiter.memory.cli._command import CommandContext, command, new_app, not_there
 from orbiter.memory.cli._options import (
     AsOf,
     Id,
