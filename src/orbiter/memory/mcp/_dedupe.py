@@ -1,4 +1,7 @@
-"""Writing so that the same again is no second memory, whoever writes it and at the same time."""
+"""Deduplicated writes: the same text again is not a second memory, whoever writes it.
+
+It stands on the `idempotency_key` of `remember`, and only chooses the key.
+"""
 
 import json
 from collections.abc import Mapping, Sequence

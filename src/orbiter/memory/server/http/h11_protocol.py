@@ -1,8 +1,14 @@
-"""How uvicorn reads from a connection, with limits it has none for.
+"""Uvicorn's HTTP/1.1 protocol with limits that uvicorn has no option for.
 
 It waits for the headers of a request as long as a client pleases, and for a client to take an
 answer, too. Both are bounded here. And what it takes for a head is read as strictly as a proxy may
 read it: else a request could be hidden in what one of the two takes for a body.
+
+`Config(http=CLASS)` is uvicorn's public way to bring a protocol; a subclass of its own is the least
+code for it. Its options do not do: measured with uvicorn 0.54, `timeout_keep_alive=1` and
+`limit_concurrency=50`, a connection that sends nothing, one that sends half a head and one that
+reads nothing of 100 MB are all open after 20 seconds, and 50 silent connections have every request
+answered with 503, whatever key it shows.
 """
 
 import asyncio
