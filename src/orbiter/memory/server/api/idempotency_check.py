@@ -1,8 +1,9 @@
 """`Idempotency-Key` of REST: the same key with another request is an error.
 
-Storing once is done by the `idempotency_key` of the calls; this only compares. Nothing is kept for it: what was stored under a key is what was asked first, so a repeated request
-is compared with that, place by place, after a restart and in another process, too. Where that is
-not known any more, the request is refused: to be asked again is better than to lose something.
+Storing once is done by the `idempotency_key` of the calls; this only compares, and keeps nothing:
+what was stored under a key is what was asked first, so a repeated request is compared with that,
+place by place, after a restart and in another process, too. Where that is not known any more, the
+request is refused: to be asked again is better than to lose something.
 """
 
 from collections.abc import Mapping, Sequence
