@@ -1,7 +1,7 @@
 """Erasing a scope everywhere: the store, recent activity, cached vectors, and this process."""
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING
 
 from orbiter.memory.agent.inputs import derived_id
 from orbiter.memory.agent.runtime import Core, Store, keeps_versions
@@ -20,12 +20,6 @@ __all__ = ["erase"]
 
 _PAGE = 500
 _UNTOLD = Tracker(lambda _done, _total: None)
-
-
-class _Erasing(Protocol):
-    """What every store an address can name does."""
-
-    async def erase(self, *, metadata: MemoryMetadata, by: str | None = None) -> Erasure: ...
 
 
 def _activity_names(scope: MemoryMetadata) -> list[str]:
@@ -52,15 +46,14 @@ async def erase(session: "ScopeSession", *, dry_run: bool = False) -> Erasure:
         if keeps_versions(store):
             every = await store.count(include_deleted=True, metadata=scope)
         return Erasure(items=items, forgotten=every - items, dry_run=True)
-    erasing = cast("_Erasing", store)
     done = await _erase_activity(core, scope)
     cached = 0 if core.is_indexed else await _forget_cached(core, store, scope)
     await chats.flush()  # or a summary that is being written would outlive what it sums up
-    done += await erasing.erase(metadata=scope, by=by)
+    done += await store.erase(metadata=scope, by=by)
     await chats.flush()
     if await store.search(metadata=scope, memory_type="summary", limit=1):
         with track(_UNTOLD):  # it is no part of what was counted, and goes on from nothing
-            done += await erasing.erase(metadata=scope, by=by)
+            done += await store.erase(metadata=scope, by=by)
     if not core.is_indexed:
         await core.mirror().close()
     _forget_here(chats)
