@@ -1,7 +1,7 @@
 """Items to and from the messages of OpenAI Chat, OpenAI Responses, Anthropic and Gemini.
 
-`codec` has the registry of formats, `convert` the functions. Everything is loaded on first use:
-who only needs the names of the formats gets them without the codecs.
+`codec` has the names of the formats, `convert` their registry and the functions. Everything is
+loaded on first use: who only needs the names of the formats gets them without the codecs.
 """
 
 from typing import TYPE_CHECKING
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from orbiter.memory._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from orbiter.memory.messages._common import Problem
     from orbiter.memory.messages._open_calls import OpenCalls
     from orbiter.memory.messages._shapes import (
         as_plain,
@@ -19,9 +18,11 @@ if TYPE_CHECKING:
         join_parts,
         read_shape,
     )
-    from orbiter.memory.messages.codec import FORMATS, Codec, Format, Message, codec_for, codecs
+    from orbiter.memory.messages.codec import FORMATS, Codec, Format, Message, Problem
     from orbiter.memory.messages.convert import (
         ProviderMessages,
+        codec_for,
+        codecs,
         from_messages,
         read_on,
         to_messages,
@@ -58,12 +59,12 @@ __getattr__, __dir__ = lazy_names(
         "Format": "codec",
         "Message": "codec",
         "OpenCalls": "_open_calls",
-        "Problem": "_common",
+        "Problem": "codec",
         "ProviderMessages": "convert",
         "as_plain": "_shapes",
         "check_is_whole": "_shapes",
-        "codec_for": "codec",
-        "codecs": "codec",
+        "codec_for": "convert",
+        "codecs": "convert",
         "format_of": "_shapes",
         "from_messages": "convert",
         "is_part": "_shapes",

@@ -13,7 +13,6 @@ from orbiter.memory.conversation.windows import Unit
 from orbiter.memory.errors import MessageError
 from orbiter.memory.messages._common import (
     OPENING,
-    Problem,
     WireIds,
     block_fault,
     block_types,
@@ -32,7 +31,7 @@ from orbiter.memory.messages._common import (
     with_text,
 )
 from orbiter.memory.messages._open_calls import OpenCalls
-from orbiter.memory.messages.codec import Answer, Message
+from orbiter.memory.messages.codec import Answer, Message, Problem
 from orbiter.memory.model.items import (
     AIMemory,
     HumanMemory,

@@ -7,7 +7,6 @@ kept of its message, `to_messages` sends only what has none.
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, TypeVar
 
@@ -29,17 +28,6 @@ _TEXTS = frozenset(("text", "input_text", "output_text"))
 
 _Item = TypeVar("_Item", bound=MemoryItem)
 _Shape = TypeVar("_Shape")
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Something a provider would refuse: which message (0 is the first), and why."""
-
-    index: int
-    reason: str
-
-    def __str__(self) -> str:
-        return f"message {self.index}: {self.reason}"
 
 
 class WireIds:

@@ -9,7 +9,6 @@ from typing import Any
 from orbiter.memory.conversation.windows import Unit
 from orbiter.memory.errors import MessageError
 from orbiter.memory.messages._common import (
-    Problem,
     WireIds,
     block_types,
     build,
@@ -29,7 +28,7 @@ from orbiter.memory.messages._common import (
     with_text,
 )
 from orbiter.memory.messages._open_calls import OpenCalls
-from orbiter.memory.messages.codec import Answer, Message
+from orbiter.memory.messages.codec import Answer, Message, Problem
 from orbiter.memory.model.copying import copy_value
 from orbiter.memory.model.items import (
     AIMemory,

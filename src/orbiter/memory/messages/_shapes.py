@@ -13,7 +13,8 @@ from orbiter.memory.errors import MessageError
 from orbiter.memory.messages._bedrock import is_bedrock, read_bedrock
 from orbiter.memory.messages._common import keys_of
 from orbiter.memory.messages._langchain import langchain_fields, read_langchain
-from orbiter.memory.messages.codec import FORMATS, Answer, Format, Message, codec_for, codecs
+from orbiter.memory.messages.codec import FORMATS, Answer, Format, Message
+from orbiter.memory.messages.convert import codec_for, codecs
 
 __all__ = ["as_plain", "check_is_whole", "format_of", "is_part", "join_parts", "read_shape"]
 

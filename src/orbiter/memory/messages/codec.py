@@ -1,23 +1,22 @@
-"""Message formats: what a codec is, and the one registry of them.
+"""Message formats: their names, and what a codec is.
 
 A codec is a module of this package with the names of `Codec`. Its name stands in `Format`, its
-module in `codecs`; whoever lists formats (command line, server, client, dashboard, tests) takes
-them from here. Importing this costs nothing: codecs are loaded when one is asked for.
+module in the table of `convert`; whoever lists formats (command line, server, client, dashboard,
+tests) takes them from here. Importing this costs nothing: no codec is loaded.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 from orbiter.memory.errors import MessageError
 
 if TYPE_CHECKING:
     from orbiter.memory.conversation.windows import Unit
-    from orbiter.memory.messages._common import Problem
     from orbiter.memory.messages._open_calls import OpenCalls
     from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 
-__all__ = ["FORMATS", "Answer", "Codec", "Format", "Message", "check_format", "codec_for", "codecs"]
+__all__ = ["FORMATS", "Answer", "Codec", "Format", "Message", "Problem", "check_format"]
 
 Format = Literal["openai", "openai-responses", "anthropic", "gemini"]
 """Whose message shape: OpenAI Chat, OpenAI Responses, Anthropic Messages or Gemini contents."""
@@ -30,6 +29,17 @@ Message = dict[str, Any]
 
 Answer = Mapping[str, Any] | list[Mapping[str, Any]]
 """What a provider's whole answer holds: a message, or a list of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something a provider would refuse: which message (0 is the first), and why."""
+
+    index: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"message {self.index}: {self.reason}"
 
 
 class Codec(Protocol):
@@ -59,7 +69,7 @@ class Codec(Protocol):
         """Yield the items of *messages*; `MessageError` names one that cannot be read."""
         ...
 
-    def check(self, messages: Sequence[Mapping[str, Any]]) -> "Iterator[Problem]":
+    def check(self, messages: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
         """Yield what the provider would refuse."""
         ...
 
@@ -80,33 +90,9 @@ class Codec(Protocol):
         ...
 
 
-@cache
-def codecs() -> Mapping[Format, Codec]:
-    """Return every codec by its name, in the order of `FORMATS`."""
-    from orbiter.memory.messages import (  # noqa: PLC0415 - the names are needed without them
-        _anthropic,
-        _gemini,
-        _openai_chat,
-        _openai_responses,
-    )
-
-    table: dict[Format, Codec] = {
-        "openai": _openai_chat,
-        "openai-responses": _openai_responses,
-        "anthropic": _anthropic,
-        "gemini": _gemini,
-    }
-    return table
-
-
 def check_format(format: object) -> Format:
     """Return *format* if there is a format of that name, else raise `MessageError`."""
     found = next((name for name in FORMATS if name == format), None)
     if found is None:
         raise MessageError(f"unknown format `{format}`; use one of {', '.join(FORMATS)}")
     return found
-
-
-def codec_for(format: Format) -> Codec:
-    """Return the codec of that name, or raise `MessageError`."""
-    return codecs()[check_format(format)]

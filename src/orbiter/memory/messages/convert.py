@@ -18,12 +18,39 @@ from orbiter.memory.conversation.windows import (
     walk_units,
 )
 from orbiter.memory.errors import MessageError
-from orbiter.memory.messages._common import Problem, must_be_object
+from orbiter.memory.messages import _anthropic, _gemini, _openai_chat, _openai_responses
+from orbiter.memory.messages._common import must_be_object
 from orbiter.memory.messages._open_calls import OpenCalls
-from orbiter.memory.messages.codec import Format, Message, codec_for
+from orbiter.memory.messages.codec import Codec, Format, Message, Problem, check_format
 from orbiter.memory.model.items import AIMemory, MemoryItem, MemoryMetadata, SystemMemory, role_of
 
-__all__ = ["ProviderMessages", "from_messages", "read_on", "to_messages", "validate"]
+__all__ = [
+    "ProviderMessages",
+    "codec_for",
+    "codecs",
+    "from_messages",
+    "read_on",
+    "to_messages",
+    "validate",
+]
+
+_CODECS: dict[Format, Codec] = {
+    "openai": _openai_chat,
+    "openai-responses": _openai_responses,
+    "anthropic": _anthropic,
+    "gemini": _gemini,
+}
+"""The registry, in the order of `FORMATS`."""
+
+
+def codecs() -> Mapping[Format, Codec]:
+    """Return every codec by its name."""
+    return _CODECS
+
+
+def codec_for(format: Format) -> Codec:
+    """Return the codec of that name, or raise `MessageError`."""
+    return _CODECS[check_format(format)]
 
 
 class ProviderMessages(list[Message]):

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from orbiter.memory.conversation.tokens import TokenCounter, count_tokens, item_tokens
 from orbiter.memory.conversation.windows import newest_first, walk_units
 from orbiter.memory.errors import MessageError
-from orbiter.memory.messages.codec import Format, codec_for
-from orbiter.memory.messages.convert import from_messages, to_messages
+from orbiter.memory.messages.codec import Format
+from orbiter.memory.messages.convert import codec_for, from_messages, to_messages
 from orbiter.memory.model.items import MemoryItem, SystemMemory, calls_of, result_id, role_of
 from orbiter.memory.model.tool_calls import call_id
 

@@ -7,9 +7,10 @@ from typing import IO, TYPE_CHECKING, cast
 
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import UnsupportedError
+from orbiter.memory.transfer import export_formats
 from orbiter.memory.transfer._import import Elsewhere, check_path, import_into, session_for
 from orbiter.memory.transfer.export_formats import format_for
-from orbiter.memory.transfer.formats.registry import AUTO, NATIVE, WRITTEN, writer
+from orbiter.memory.transfer.formats.registry import AUTO, EXPORTS, NATIVE, WRITTEN
 from orbiter.memory.transfer.io.file_limits import Limits
 from orbiter.memory.transfer.native import ExportResult, MovableStore, export_records
 from orbiter.memory.transfer.report import ImportResult
@@ -122,7 +123,8 @@ async def export_file(
         if progress is not None:
             progress(written, max(total, written))
 
-    await writer(format)(store, own, path, tell)
+    write = getattr(export_formats, EXPORTS[format].writer)
+    await write(store, own, path, tell)
     if progress is not None:
         progress(written, written)  # what is left out will not come any more
     return ExportResult(written, 0, "", path)

@@ -8,7 +8,7 @@ nothing: what reads or writes a format is loaded when it is used.
 import warnings
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from orbiter.memory.errors import TransferError
 
@@ -32,7 +32,6 @@ __all__ = [
     "label",
     "names_owners",
     "recognised",
-    "writer",
 ]
 
 ENTRY_POINTS = "orbiter_memory.importers"
@@ -190,8 +189,3 @@ def companions(name: str) -> tuple[str, ...]:
 def names_owners(name: str) -> bool:
     """Tell whether files of a format may say whose each memory is."""
     return bool(getattr(format_named(name), "names_owners", False))
-
-
-def writer(name: str) -> Any:
-    """Return the function that writes a format that is not our own."""
-    return getattr(import_module("orbiter.memory.transfer.export_formats"), EXPORTS[name].writer)
