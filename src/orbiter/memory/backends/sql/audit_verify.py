@@ -225,8 +225,8 @@ def judge(findings: Findings, item_id: str, found: Logged) -> None:
         newest = max(expected)
         if _number(item) != newest:
             tell(
-                f"is at version {_number(item)}, the log says {newest}: it was changed behind the"
-                " log's back"
+                f"is at version {_number(item)}, the log says {newest}: it was changed without the"
+                " log"
             )
         for place, fields in there.items():
             digest, entry = expected.get(place, ("", number))
