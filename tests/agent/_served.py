@@ -14,8 +14,7 @@ import httpx
 from orbiter.memory import AgentMemory
 from orbiter.memory.client import RemoteMemory
 from orbiter.memory.client._read_response import Answer
-from orbiter.memory.client._retry import RetryPolicy
-from orbiter.memory.client._transport import HTTPTransport, Request
+from orbiter.memory.client._transport import HTTPTransport, Request, RetryPolicy
 
 SERVED = "served://"
 """How the address of a memory begins that is to be used through a server."""

@@ -35,7 +35,7 @@ def test_doubting_asks_and_takes_no_for_an_answer(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli.ok("remember", "buy", "--source", "web")
-    monkeypatch.setattr("orbiter.memory.cli._prompts.can_ask", lambda _: True)
+    monkeypatch.setattr("orbiter.memory.cli._output.can_ask", lambda _: True)
 
     for command, asked in (("quarantine", "Hide"), ("undo", "Take back")):
         no = cli(command, "web", stdin="n\n")

@@ -109,7 +109,7 @@ def test_an_eviction_asks_and_takes_no_for_an_answer(
     cli.ok("import", str(talk))
     monkeypatch.setattr(Output, "draw", lambda _, *lines: drawn.extend(map(str, lines)))
     drawn: list[str] = []
-    monkeypatch.setattr("orbiter.memory.cli._prompts.can_ask", lambda _: True)
+    monkeypatch.setattr("orbiter.memory.cli._output.can_ask", lambda _: True)
 
     no = cli("evict", "--max-items", "1", stdin="n\n")
     many = cli("evict", "--max-items", "0", stdin="n\n")

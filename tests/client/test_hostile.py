@@ -14,7 +14,7 @@ from tests.timing import HANG
 
 from orbiter.memory import MemoryConnectionError
 from orbiter.memory.client import RemoteMemory, _read_response, _remote_events
-from orbiter.memory.client._retry import RetryPolicy
+from orbiter.memory.client._transport import RetryPolicy
 from orbiter.memory.errors import MemoryTimeoutError, TransferError
 from orbiter.memory.transfer import export_file, import_file
 

@@ -18,8 +18,8 @@ from tests.timing import HANG, scaled, until
 from orbiter.memory import AgentMemory, MemoryConnectionError
 from orbiter.memory.agent import MemoryEvent
 from orbiter.memory.auth import KeyFile
-from orbiter.memory.client import RemoteMemory, _retry, _transport
-from orbiter.memory.client._retry import RetryPolicy
+from orbiter.memory.client import RemoteMemory, _transport
+from orbiter.memory.client._transport import RetryPolicy
 from orbiter.memory.errors import AccessError, MemoryTimeoutError, QueryError
 from orbiter.memory.server import Settings, create_app, serving
 
@@ -148,8 +148,8 @@ async def test_a_pool_that_has_lost_its_places_is_replaced(
 async def test_a_server_that_comes_back_in_time_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_retry, "_FIRST", 0.0001)
-    monkeypatch.setattr(_retry, "_LONGEST_UNSENT", 0.001)
+    monkeypatch.setattr(_transport, "_FIRST", 0.0001)
+    monkeypatch.setattr(_transport, "_LONGEST_UNSENT", 0.001)
     store = AgentMemory(tmp_path / "a.db", embeddings=None, summaries=None)
     settings = Settings(port=0, with_mcp=False, with_dashboard=False)
     async with serving(create_app(store, settings=settings), settings=settings) as url:

@@ -23,9 +23,9 @@ from orbiter.memory.errors import AccessError, QueryError, UnsupportedError, Ver
 from orbiter.memory.model.agent_store import AgentStore
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.testing import Capabilities, HashEmbeddings, Recipe, StoreConformance
+from orbiter.memory.testing.contracts.filter_contract import WhereContract
 from orbiter.memory.testing.contracts.insert_contract import InsertContract
 from orbiter.memory.testing.contracts.paging_contract import PagingContract
-from orbiter.memory.testing.contracts.where_contract import WhereContract
 from orbiter.memory.transfer import export_file, import_file, migrate
 
 ROOT = Path(__file__).parents[2]

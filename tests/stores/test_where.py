@@ -21,7 +21,7 @@ from orbiter.memory.model.items import HumanMemory, MemoryItem, MemoryMetadata
 from orbiter.memory.model.query import Query
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.testing.contracts.base_contract import START
-from orbiter.memory.testing.contracts.where_contract import confusable_items, random_where
+from orbiter.memory.testing.contracts.filter_contract import confusable_items, random_where
 
 __all__ = ["role_dsn"]
 

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from orbiter.memory.backends.sqlite.numbered_parameters import NumberedConnection, number_all
+from orbiter.memory.backends.sqlite.run import NumberedConnection, number_all
 
 
 @pytest.fixture

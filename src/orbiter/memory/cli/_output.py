@@ -1,7 +1,4 @@
-"""Where a command's output goes: data to stdout, everything else to a terminal on stderr.
-
-Memory text reaches a console only through `styled`, which cleans it; nothing is read as markup.
-"""
+"""Output and questions of a command: data to stdout, everything else to a terminal on stderr."""
 
 import os
 import sys
@@ -9,14 +6,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
-from orbiter.memory.cli._error_messages import in_shell_words, say
+from orbiter.memory.cli._error_messages import UsageError, in_shell_words, say
 from orbiter.memory.cli._text import clean, dumps, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.text import Text
 
-__all__ = ["Output", "console_for", "styled"]
+__all__ = [
+    "Output",
+    "ask",
+    "can_ask",
+    "console_for",
+    "is_agreed",
+    "styled",
+]
 
 _UNBOUNDED = 100_000
 """Columns of a pipe: nothing is wrapped for a program."""
@@ -156,3 +160,37 @@ class Output:
         """Print lines of cells for a program."""
         for row in rows:
             self.fields(*row)
+
+
+_SHOWN = 5
+"""Memories that are shown before someone is asked whether they may go."""
+
+
+def can_ask(out: "Output") -> bool:
+    """Tell whether someone sees a question and can answer it."""
+    return sys.stdin.isatty() and out.is_watched
+
+
+def ask(question: str) -> str | None:
+    """Return the answer, without blanks around it; `None` if the input has ended."""
+    sys.stderr.write(f"{clean(question)} ")
+    sys.stderr.flush()
+    answer = sys.stdin.readline()
+    if not answer:
+        sys.stderr.write("\n")
+        return None
+    return answer.strip()
+
+
+def is_agreed(out: "Output", what: str, lines: Sequence[str]) -> bool:
+    """Ask whether to do *what*, such as `forget 9 memories`; some of *lines* are shown before.
+
+    `UsageError` where nobody can answer.
+    """
+    if not can_ask(out):
+        raise UsageError(f"this would {what}; give `--yes`, or try `--dry-run`")
+    for line in lines[:_SHOWN]:
+        out.draw(styled(f"  {line}"))
+    shown = f" {_SHOWN} shown." if len(lines) > _SHOWN else ""
+    question = f"{what[:1].upper()}{what[1:]}?{shown} [y/N]"
+    return (ask(question) or "").lower() in ("y", "yes")

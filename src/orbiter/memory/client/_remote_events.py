@@ -15,8 +15,7 @@ import httpx
 
 from orbiter.memory.agent import EventStream, MemoryEvent
 from orbiter.memory.client._read_response import UNREADABLE, lines_of, loaded
-from orbiter.memory.client._retry import RetryPolicy
-from orbiter.memory.client._transport import HTTPTransport, Request
+from orbiter.memory.client._transport import HTTPTransport, Request, RetryPolicy
 from orbiter.memory.errors import MemoryConnectionError, MemoryError, MemoryTimeoutError
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.wire import EVENT

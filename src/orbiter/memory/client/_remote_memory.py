@@ -10,9 +10,8 @@ from orbiter.memory.backends.registry import default_url
 from orbiter.memory.client._remote_calls import Caller, called_by
 from orbiter.memory.client._remote_events import RemoteEvents
 from orbiter.memory.client._remote_scope import RemoteAudit, RemoteScope
-from orbiter.memory.client._retry import RetryPolicy
 from orbiter.memory.client._server_url import read_address
-from orbiter.memory.client._transport import HTTPTransport, Request
+from orbiter.memory.client._transport import HTTPTransport, Request, RetryPolicy
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.items import MemoryMetadata
 

@@ -1,17 +1,24 @@
-"""Whose memories a call is about, and the name that the calling client gives itself."""
+"""The calling client: whose memories a call is about, its name, and the key of what it writes."""
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
 from typing import TYPE_CHECKING
+
+from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.model.items import MemoryItem
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import Context
 
-    from orbiter.memory.agent import ScopedMemory
+__all__ = [
+    "HandleOfCall",
+    "remember_once",
+    "source_of_call",
+]
 
-__all__ = ["HandleOfCall", "source_of_call"]
-
-HandleOfCall = Callable[["Context"], "ScopedMemory"]
+HandleOfCall = Callable[["Context"], ScopedMemory]
 """Returns whose memories a call is about; over HTTP, `request_context.request` is its request."""
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._ -]+")
@@ -26,3 +33,41 @@ def source_of_call(ctx: "Context") -> str:
     told = ctx.session.client_params
     name = "" if told is None else _NO_NAME.sub("-", told.client_info.name)[:_LONGEST].strip(" -")
     return f"agent:{name}" if name else "agent"
+
+
+_MOST_LIVES = 64
+"""How often a text may be changed and said again before it is simply stored."""
+
+
+async def remember_once(
+    handle: ScopedMemory,
+    text: str,
+    *,
+    kind: str,
+    tags: Sequence[str] | None = None,
+    importance: float | None = None,
+    source: str | None = None,
+    extra: Mapping[str, object] | None = None,
+) -> MemoryItem:
+    """Keep *text*; where it is kept already, as it was given here, return that.
+
+    What was forgotten since, or says something else by now, stays as it is, and this is a new
+    memory. The names of all these lives follow from what was given, so that writers who meet choose
+    the same.
+    """
+    given = json.dumps([text, sorted(tags or ()), importance, extra], sort_keys=True)
+    digest = blake2b(given.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    for life in range(_MOST_LIVES):
+        item = await handle.remember(
+            text,
+            tags=tags,
+            importance=importance,
+            source=source,
+            extra=extra,
+            idempotency_key=f"{kind}:{digest}:{life}",
+        )
+        # A repeated key answers with what it stored, also if that was forgotten.
+        there = await handle.get(item.id)
+        if there is not None and there.content == text:
+            return there
+    return await handle.remember(text, tags=tags, importance=importance, source=source, extra=extra)

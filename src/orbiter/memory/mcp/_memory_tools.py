@@ -10,8 +10,7 @@ from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 
 from orbiter.memory.agent.inputs import labels, read
 from orbiter.memory.errors import ItemNotFoundError, QueryError
-from orbiter.memory.mcp._caller import source_of_call
-from orbiter.memory.mcp._dedupe import remember_once
+from orbiter.memory.mcp._caller import remember_once, source_of_call
 from orbiter.memory.mcp._rendering import (
     Memory,
     entry_of,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict, Field
 
 from orbiter.memory.errors import QueryError
-from orbiter.memory.mcp._dedupe import remember_once
+from orbiter.memory.mcp._caller import remember_once
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.transfer.formats.mcp_memory import observation_of, relation_of

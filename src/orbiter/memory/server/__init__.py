@@ -10,11 +10,11 @@ from orbiter.memory.server.http.settings import DEFAULT_PORT, Settings
 
 if TYPE_CHECKING:
     from orbiter.memory.server._app import create_app
-    from orbiter.memory.server.http.uvicorn_runner import serving
+    from orbiter.memory.server.http.uvicorn_server import serving
 
 __all__ = ["DEFAULT_PORT", "Settings", "create_app", "serving"]
 
-_HOMES = {"create_app": "_app", "serving": "http.uvicorn_runner"}
+_HOMES = {"create_app": "_app", "serving": "http.uvicorn_server"}
 _NEEDED = ("jinja2", "markupsafe", "mcp", "starlette", "uvicorn")
 """What the extra brings."""
 

@@ -40,11 +40,11 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "LongTermMemory": "_extraction",
-        "MemoryOrchestrator": "_extraction",
-        "export_file": "_transfer",
-        "import_file": "_transfer",
-        "migrate": "_transfer",
+        "LongTermMemory": "_first_use",
+        "MemoryOrchestrator": "_first_use",
+        "export_file": "_first_use",
+        "import_file": "_first_use",
+        "migrate": "_first_use",
     },
 )
 

@@ -45,7 +45,7 @@ from orbiter.memory.sync._streams import Stream as Stream
 from orbiter.memory.tasks.progress import Progress
 from orbiter.memory.text.pii import PIIHook
 from orbiter.memory.transfer._migrate import Migration
-from orbiter.memory.transfer.io.file_limits import Limits
+from orbiter.memory.transfer.io.archives import Limits
 from orbiter.memory.transfer.native import ExportResult
 from orbiter.memory.transfer.report import ImportResult
 

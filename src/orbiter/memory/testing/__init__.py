@@ -30,7 +30,7 @@ pytest.register_assert_rewrite(f"{__name__}.contracts")
 
 from orbiter.memory.testing.capabilities import Capabilities, Recipe  # noqa: E402
 from orbiter.memory.testing.conformance import StoreConformance  # noqa: E402
-from orbiter.memory.testing.contracts.tenant_isolation import hostile_pairs_leak_nothing  # noqa: E402
+from orbiter.memory.testing.contracts.isolation_contract import hostile_pairs_leak_nothing  # noqa: E402
 from orbiter.memory.testing.fakes import (  # noqa: E402
     HashEmbeddings,
     ManualClock,

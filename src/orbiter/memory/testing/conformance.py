@@ -7,23 +7,23 @@ import pytest
 
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.testing.capabilities import Capabilities, Recipe
-from orbiter.memory.testing.contracts.add_get_contract import CoreContract
+from orbiter.memory.testing.contracts.add_get_contract import CoreContract, RefusalContract
 from orbiter.memory.testing.contracts.concurrency_contract import ConcurrencyContract
 from orbiter.memory.testing.contracts.conversation_contract import ConversationContract
-from orbiter.memory.testing.contracts.durability_contract import DurabilityContract
 from orbiter.memory.testing.contracts.expiry_contract import ExpiryContract
 from orbiter.memory.testing.contracts.fidelity_contract import FidelityContract
-from orbiter.memory.testing.contracts.filter_contract import FilterContract
+from orbiter.memory.testing.contracts.filter_contract import FilterContract, WhereContract
 from orbiter.memory.testing.contracts.insert_contract import InsertContract
 from orbiter.memory.testing.contracts.isolation_contract import IsolationContract
-from orbiter.memory.testing.contracts.lifecycle_contract import LifecycleContract
+from orbiter.memory.testing.contracts.lifecycle_contract import (
+    DurabilityContract,
+    LifecycleContract,
+)
 from orbiter.memory.testing.contracts.order_contract import InsertionContract, OrderContract
 from orbiter.memory.testing.contracts.paging_contract import PagingContract
-from orbiter.memory.testing.contracts.rejection_contract import RefusalContract
 from orbiter.memory.testing.contracts.state_machine_contract import ModelContract
 from orbiter.memory.testing.contracts.vector_contract import MeaningContract
 from orbiter.memory.testing.contracts.version_contract import VersionContract
-from orbiter.memory.testing.contracts.where_contract import WhereContract
 
 __all__ = ["StoreConformance"]
 

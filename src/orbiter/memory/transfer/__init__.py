@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         SourceMemory,
     )
     from orbiter.memory.transfer.formats.registry import FORMATS, WRITTEN, import_formats
-    from orbiter.memory.transfer.io.file_limits import Limits
+    from orbiter.memory.transfer.io.archives import Limits
     from orbiter.memory.transfer.native import ExportResult, export_records, import_records
     from orbiter.memory.transfer.report import ImportResult, Problem
 
@@ -49,7 +49,7 @@ _load_name, __dir__ = lazy_names(
         "WRITTEN": "formats.registry",
         "ExportResult": "native",
         "ImportResult": "report",
-        "Limits": "io.file_limits",
+        "Limits": "io.archives",
         "Migration": "_migrate",
         "Problem": "report",
         "export_file": "files",

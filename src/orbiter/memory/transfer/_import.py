@@ -20,7 +20,7 @@ from orbiter.memory.errors import QueryError, UnsupportedError, VersionConflict
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.query import Query, require_text
 from orbiter.memory.transfer.formats.registry import NATIVE
-from orbiter.memory.transfer.io.file_limits import Limits
+from orbiter.memory.transfer.io.archives import Limits
 from orbiter.memory.transfer.io.file_thread import FileThread
 from orbiter.memory.transfer.io.open_source import open_source
 from orbiter.memory.transfer.native import MovableStore, is_native, take_in

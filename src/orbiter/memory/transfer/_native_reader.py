@@ -17,8 +17,7 @@ from orbiter.memory.errors import AccessError, InvalidItemError, MemoryError, Tr
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.query import Query
 from orbiter.memory.model.records import Record
-from orbiter.memory.transfer.io.archives import GZIP, gzip_chunks
-from orbiter.memory.transfer.io.file_limits import Limits
+from orbiter.memory.transfer.io.archives import GZIP, Limits, gzip_chunks
 from orbiter.memory.transfer.io.json_stream import check_shape
 from orbiter.memory.transfer.io.open_source import Tally
 

@@ -11,7 +11,7 @@ from orbiter.memory.transfer import export_formats
 from orbiter.memory.transfer._import import Elsewhere, check_path, import_into, session_for
 from orbiter.memory.transfer.export_formats import format_for
 from orbiter.memory.transfer.formats.registry import AUTO, EXPORTS, NATIVE, WRITTEN
-from orbiter.memory.transfer.io.file_limits import Limits
+from orbiter.memory.transfer.io.archives import Limits
 from orbiter.memory.transfer.native import ExportResult, MovableStore, export_records
 from orbiter.memory.transfer.report import ImportResult
 

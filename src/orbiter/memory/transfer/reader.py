@@ -36,7 +36,7 @@ from orbiter.memory.transfer.formats.registry import (
 )
 from orbiter.memory.transfer.formats.threads import LONGEST_NAME, digest
 from orbiter.memory.transfer.formats.unrecognised import is_store, looks_like, unknown
-from orbiter.memory.transfer.io.file_limits import Limits
+from orbiter.memory.transfer.io.archives import Limits
 from orbiter.memory.transfer.io.open_source import Tally, open_source
 from orbiter.memory.transfer.io.opened_file import OpenedFile
 from orbiter.memory.transfer.report import Report

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar
 from orbiter.memory.backends.sqlite import file_checks, maintenance
 from orbiter.memory.backends.sqlite.file_checks import real_path, uri
 from orbiter.memory.backends.sqlite.idle_tasks import chore, seconds_to_next
-from orbiter.memory.backends.sqlite.numbered_parameters import FACTORY
+from orbiter.memory.backends.sqlite.run import FACTORY
 from orbiter.memory.backends.sqlite.setup import set_up
 from orbiter.memory.backends.sqlite.where import fits
 from orbiter.memory.backends.sqlite.writer_thread import Closed, Group, Readers, Work, Writer

@@ -15,8 +15,7 @@ import typer
 
 from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._error_messages import UsageError
-from orbiter.memory.cli._output import console_for, styled
-from orbiter.memory.cli._prompts import ask, can_ask
+from orbiter.memory.cli._output import ask, can_ask, console_for, styled
 from orbiter.memory.cli._sample_data import CHAT, FACTS, SECRET, SOUL, TASK
 from orbiter.memory.cli._views import entry, hit_lines
 from orbiter.memory.cli.commands.chat import spoken, token_bar

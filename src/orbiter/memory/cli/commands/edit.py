@@ -30,7 +30,7 @@ from orbiter.memory.cli._options import (
     read_when,
     read_where,
 )
-from orbiter.memory.cli._prompts import is_agreed
+from orbiter.memory.cli._output import is_agreed
 from orbiter.memory.cli._text import counted, shortened
 from orbiter.memory.cli._views import as_json, print_item, print_items, said
 

@@ -8,8 +8,7 @@ import typer
 from orbiter.memory.cli._command import SCOPES, CommandContext, command, new_app
 from orbiter.memory.cli._error_messages import ERROR, UsageError, in_shell_words, say
 from orbiter.memory.cli._options import DryRun, Yes
-from orbiter.memory.cli._output import styled
-from orbiter.memory.cli._prompts import ask, can_ask, is_agreed
+from orbiter.memory.cli._output import ask, can_ask, is_agreed, styled
 from orbiter.memory.cli._text import counted, one_line, shortened, size
 from orbiter.memory.cli._views import entry, said
 

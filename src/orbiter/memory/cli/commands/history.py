@@ -16,8 +16,7 @@ from orbiter.memory.cli._command import (
 )
 from orbiter.memory.cli._error_messages import ERROR, NotThereError, UsageError, say
 from orbiter.memory.cli._options import Id, Yes
-from orbiter.memory.cli._output import styled
-from orbiter.memory.cli._prompts import can_ask, is_agreed
+from orbiter.memory.cli._output import can_ask, is_agreed, styled
 from orbiter.memory.cli._text import counted, moment, one_line
 from orbiter.memory.cli._views import as_json, entry, parts_of, print_item
 from orbiter.memory.text.word_diff import word_diff

@@ -9,8 +9,7 @@ import typer
 from orbiter.memory.cli._command import CommandContext, command, new_app, without_a_name
 from orbiter.memory.cli._error_messages import UsageError
 from orbiter.memory.cli._fact_views import print_facts, value_of, when
-from orbiter.memory.cli._output import styled
-from orbiter.memory.cli._prompts import ask, can_ask
+from orbiter.memory.cli._output import ask, can_ask, styled
 from orbiter.memory.cli._text import counted, one_line, shortened
 from orbiter.memory.cli._views import as_json, entry
 

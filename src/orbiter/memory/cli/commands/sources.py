@@ -11,8 +11,7 @@ import typer
 from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._error_messages import ERROR
 from orbiter.memory.cli._options import DryRun, Since, Yes, read_when
-from orbiter.memory.cli._output import styled
-from orbiter.memory.cli._prompts import is_agreed
+from orbiter.memory.cli._output import is_agreed, styled
 from orbiter.memory.cli._text import counted, moment, one_line, shortened
 from orbiter.memory.cli._views import as_json, entry, facts, print_items, said
 

@@ -1,22 +1,40 @@
-"""Opening and closing: both may be repeated, by anyone, at any time, and nothing is left open."""
+"""Opening, closing, surviving `kill -9`, and sharing the same data."""
 
 import asyncio
 import gc
+import json
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from orbiter.memory.errors import MemoryError
-from orbiter.memory.model.items import HumanMemory
-from orbiter.memory.testing.capabilities import needs
-from orbiter.memory.testing.contracts.base_contract import Contract, contents, person
+from orbiter.memory.model.items import AIMemory, HumanMemory
+from orbiter.memory.model.protocols import MemoryStore
+from orbiter.memory.model.serialization import load_item
+from orbiter.memory.testing.capabilities import Recipe, needs
+from orbiter.memory.testing.contracts.base_contract import (
+    DEADLINE,
+    Contract,
+    KitNote,
+    contents,
+    of,
+    person,
+    written,
+)
+from orbiter.memory.testing.contracts.fidelity_contract import KINDS
 
-__all__ = ["DESCRIPTORS", "LifecycleContract"]
+__all__ = [
+    "DESCRIPTORS",
+    "KILLS",
+    "DurabilityContract",
+    "LifecycleContract",
+]
 
 DESCRIPTORS = Path("/dev/fd")
 """Where Unix lists the open files and sockets of a process; Windows has no such place."""
@@ -107,3 +125,138 @@ def _nothing_left_open() -> Iterator[None]:
     forgotten = [str(each.message) for each in caught if each.category is ResourceWarning]
     assert forgotten == [], "opened more than once"
     assert _open_files() <= before, "closed less often than opened"
+
+
+KILLS = 3
+
+
+class DurabilityContract(Contract):
+    """What is acknowledged is there, whatever happens to the process."""
+
+    if TYPE_CHECKING:  # `StoreConformance` has it, and says what to do when it is missing
+
+        def recipe(self, store: MemoryStore) -> Recipe: ...
+
+    @needs(durable=True)
+    async def test_a_reopened_store_has_everything_as_it_was(self, store: Any) -> None:
+        note = KitNote(content="buy milk", mood="calm")
+        await store.add(HumanMemory(content="old", id="one"))
+        await store.add(HumanMemory(content="new", id="one", metadata=of("u")))
+        await store.add(HumanMemory(content="gone", metadata=of("bob")))
+        await store.add(note)
+        await store.clear(metadata=of("bob"))
+        before = await store.search()
+        await store.close()
+
+        again: Any = self.recipe(store).make()
+        await again.init()
+        try:
+            assert await again.search() == before
+            assert await again.get(note.id) == note
+            assert (await again.get("one")).version == 2
+            await again.add(HumanMemory(content="newer", id="one"))
+            assert (await again.get("one")).version == 3
+        finally:
+            await again.close()
+
+    @needs(durable=True)
+    async def test_a_reopened_store_has_every_field_and_the_same_order(self, store: Any) -> None:
+        unheard_of = {"memory_type": "orbiter.kit-unheard-of", "content": "soup", "salt": [1.0]}
+        items = [
+            *(full.model_copy(update={"id": f"full {n}"}) for n, (full, _) in enumerate(KINDS)),
+            *(bare.model_copy(update={"id": f"bare {n}"}) for n, (_, bare) in enumerate(KINDS)),
+            load_item(unheard_of),
+        ]
+        ties = [person(str(number), id=f"tie {number}", metadata=of("ties")) for number in range(4)]
+        for item in (*items, *ties, ties[1]):
+            await store.add(item)
+        await store.close()
+
+        again: Any = self.recipe(store).make()
+        await again.init()
+        try:
+            assert [written(await again.get(item.id)) for item in items] == list(
+                map(written, items)
+            )
+            found = [item.content for item in await again.search(metadata=of("ties"))]
+            assert found == self._ordered("0", "1", "2", "3")
+            await again.add(person("4", metadata=of("ties")))
+            found = [item.content for item in await again.search(metadata=of("ties"))]
+            assert found == self._ordered("0", "1", "2", "3", "4")
+        finally:
+            await again.close()
+
+    @needs(durable=True)
+    async def test_kill_9_loses_nothing_acknowledged(self, store: Any) -> None:
+        recipe = self.recipe(store)
+        await store.close()
+        acknowledged: list[str] = []
+        for number in range(KILLS):
+            acknowledged += await _write_until_killed(recipe, acks=1 + 7 * number)
+
+        again: Any = recipe.make()
+        await again.init()
+        try:
+            for item_id in acknowledged:
+                found = await again.get(item_id)
+                assert found is not None, f"acknowledged and lost: {item_id}"
+                assert found.content == f"content of {item_id}"
+            listed = {item.id for item in await again.search(limit=100_000)}
+            assert listed >= set(acknowledged)
+        finally:
+            await again.close()
+
+    @needs(shared=True)
+    async def test_two_stores_on_the_same_data_agree(self, store: Any) -> None:
+        other: Any = self.recipe(store).make()
+        await other.init()
+        try:
+            await asyncio.gather(
+                *(each.add(HumanMemory(id="one", content="x")) for each in (store, other) * 20)
+            )
+            mine, theirs = await store.get("one"), await other.get("one")
+
+            assert mine == theirs
+            assert mine.version == 40
+        finally:
+            await other.close()
+
+    @needs(shared=True)
+    async def test_what_one_store_writes_the_other_sees_at_once(self, store: Any) -> None:
+        other: Any = self.recipe(store).make()
+        await other.init()
+        try:
+            item = AIMemory(content="hi", metadata=of("ann"))
+            await store.add(item)
+            assert await other.search(metadata=of("ann")) == [item]
+            await other.add(AIMemory(id=item.id, content="ho"))
+            assert await store.search(metadata=of("ann")) == []
+            assert [found.content for found in await store.search()] == ["ho"]
+            assert await store.clear() == 1
+            assert await other.get(item.id) is None
+            assert await other.clear() == 0
+        finally:
+            await other.close()
+
+
+async def _write_until_killed(recipe: Recipe, acks: int) -> list[str]:
+    """Return the ids a child process acknowledged before it was killed in mid-write."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-P",
+        str(Path(__file__).with_name("writer_process.py")),
+        recipe.target,
+        json.dumps(recipe.args),
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert child.stdout is not None
+    try:
+        lines = [await asyncio.wait_for(child.stdout.readline(), DEADLINE) for _ in range(acks)]
+    finally:
+        child.kill()
+    lines += (await child.stdout.read()).splitlines(keepends=True)
+    await child.wait()
+    seen = [line.decode().strip() for line in lines if line.endswith(b"\n")]
+    assert len(seen) >= acks, "the child process ended by itself; see its error output"
+    return seen

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.transfer.io.file_limits import Limits
+from orbiter.memory.transfer.io.archives import Limits
 
 __all__ = ["Importer", "ReportProblem", "SourceFile", "SourceMemory"]
 

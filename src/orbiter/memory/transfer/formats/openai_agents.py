@@ -19,7 +19,7 @@ from orbiter.memory.transfer.formats.json_helpers import (
     safely,
 )
 from orbiter.memory.transfer.formats.sqlite_file import SQLITE, columns, opened
-from orbiter.memory.transfer.io.file_limits import Limits
+from orbiter.memory.transfer.io.archives import Limits
 from orbiter.memory.transfer.io.json_stream import parsed_text
 
 __all__ = ["OpenAIAgents"]

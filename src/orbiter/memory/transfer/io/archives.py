@@ -1,6 +1,6 @@
-"""Packed files, opened with suspicion: nothing is ever written to a path that an archive names.
+"""Archives, opened with suspicion, and how much of a file is read before it counts as hostile.
 
-Members are read as streams. An archive that shows any known trick is refused as a whole.
+Nothing is ever written to a path that an archive names.
 """
 
 import gzip
@@ -10,12 +10,49 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path, PurePosixPath
 
-from orbiter.memory.errors import TransferError
-from orbiter.memory.transfer.io.file_limits import Limits
+from orbiter.memory.errors import QueryError, TransferError
 
-__all__ = ["GZIP", "ZIP", "gzip_chunks", "is_archive_name", "zip_chunks", "zip_members"]
+__all__ = [
+    "GZIP",
+    "ZIP",
+    "Limits",
+    "gzip_chunks",
+    "is_archive_name",
+    "zip_chunks",
+    "zip_members",
+]
+
+_MB = 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a file may ask of this process; each may be raised for a file that one trusts."""
+
+    depth: int = 64
+    """How deep JSON may nest."""
+    value: int = 32 * _MB
+    """Most bytes of one JSON value, one line, or one text: what is in memory at a time."""
+    nodes: int = 500_000
+    """How many values one JSON value may hold; each takes far more memory than its bytes."""
+    digits: int = 400
+    """Most digits of a number."""
+    total: int = 4 * 2**30
+    """Most bytes that an archive may unpack to."""
+    ratio: int = 100
+    """How many times its size anything packed may have unpacked, once that is over 8 MB."""
+    members: int = 10_000
+    """Most files in an archive or a folder."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise QueryError(f"`{each.name}` must be a whole number above 0, not {value!r}")
+
 
 ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 GZIP = b"\x1f\x8b"

@@ -17,7 +17,7 @@ from itertools import accumulate
 from typing import NoReturn
 
 from orbiter.memory.transfer.formats.importer import ReportProblem
-from orbiter.memory.transfer.io.file_limits import Limits
+from orbiter.memory.transfer.io.archives import Limits
 
 __all__ = [
     "JsonStream",

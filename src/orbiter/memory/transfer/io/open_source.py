@@ -16,12 +16,12 @@ from orbiter.memory.transfer.formats.importer import ReportProblem
 from orbiter.memory.transfer.io.archives import (
     GZIP,
     ZIP,
+    Limits,
     gzip_chunks,
     is_archive_name,
     zip_chunks,
     zip_members,
 )
-from orbiter.memory.transfer.io.file_limits import Limits
 from orbiter.memory.transfer.io.opened_file import OpenedFile
 
 __all__ = ["Tally", "open_source"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orbiter.memory.errors import TransferError
 from orbiter.memory.transfer.formats.importer import ReportProblem, SourceFile
-from orbiter.memory.transfer.io.file_limits import Limits
+from orbiter.memory.transfer.io.archives import Limits
 from orbiter.memory.transfer.io.json_stream import (
     JsonStream,
     MoreFollowsError,

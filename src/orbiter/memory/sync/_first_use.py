@@ -1,12 +1,18 @@
-"""Facts from conversations, for programs without `async`; apart, as few programs need it."""
+"""Blocking names that few programs need: extraction, import, export and migration."""
 
 from collections.abc import Callable
 from typing import Any
 
-from orbiter.memory import extraction
-from orbiter.memory.sync._facade import Blocking, blocking_class, unwrap
+from orbiter.memory import extraction, transfer
+from orbiter.memory.sync._facade import Blocking, blocking_class, blocking_function, unwrap
 
-__all__ = ["LongTermMemory", "MemoryOrchestrator"]
+__all__ = [
+    "LongTermMemory",
+    "MemoryOrchestrator",
+    "export_file",
+    "import_file",
+    "migrate",
+]
 
 
 def _of_twins(make: Callable[..., Any], args: Any, kwargs: Any) -> Callable[[], Any]:
@@ -24,3 +30,8 @@ class LongTermMemory(Blocking[extraction.LongTermMemory]):
 class MemoryOrchestrator(Blocking[extraction.MemoryOrchestrator]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(_of_twins(extraction.MemoryOrchestrator, args, kwargs))
+
+
+export_file = blocking_function(transfer.export_file)
+import_file = blocking_function(transfer.import_file)
+migrate = blocking_function(transfer.migrate)
