@@ -356,7 +356,7 @@ async def test_a_wrong_key_is_an_access_error(served: Served, keys: KeyFile) -> 
     url = await served(keys=keys)
 
     for token, why in (
-        (None, "show a key"),
+        (None, "a key is required"),
         (f"om_00000000_{'x' * 43}", "wrong, expired or revoked"),
     ):
         memory = AgentMemory(url, token=token)

@@ -199,3 +199,6 @@ class RemoteAudit(Caller, AuditLog):
 
     def __init__(self, link: HTTPTransport) -> None:
         self._link = link
+
+    def __repr__(self) -> str:
+        return f"AuditLog({self._link.address.url!r})"
