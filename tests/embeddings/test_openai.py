@@ -155,9 +155,9 @@ BROKEN: dict[str, tuple[Change, str]] = {
     ),
     "nan": (lambda data: [{**d, "embedding": packed([math.nan] * 4)} for d in data], "no direc"),
     "huge": (lambda data: [{**d, "embedding": [1e300, 1, 1, 1]} for d in data], "no direction"),
-    "text": (lambda data: [{**d, "embedding": "?"} for d in data], "no vector"),
-    "null": (lambda data: [{**d, "embedding": None} for d in data], "no vector"),
-    "words": (lambda data: [{**d, "embedding": ["a"] * 4} for d in data], "no vector"),
+    "text": (lambda data: [{**d, "embedding": "?"} for d in data], "not a vector"),
+    "null": (lambda data: [{**d, "embedding": None} for d in data], "not a vector"),
+    "words": (lambda data: [{**d, "embedding": ["a"] * 4} for d in data], "not a vector"),
 }
 
 

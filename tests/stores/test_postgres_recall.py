@@ -223,7 +223,7 @@ async def test_recall_for_one_user_never_shows_anothers(
     assert (foreign.items, foreign.passages, foreign.frequency) == ([], 0, {"door": 0})
     assert (await store.match_words(["door"], asked)).items == []
     assert await store.nearest(near("door"), asked) == []
-    with pytest.raises(AccessError, match="anew"):
+    with pytest.raises(AccessError, match="embed them again"):
         await ann.reindex()
     await store.close()
 

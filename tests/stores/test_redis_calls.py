@@ -267,7 +267,7 @@ def test_without_redis_py_the_constructor_says_what_to_install(
 ) -> None:
     gc.collect()  # what tests before left warns when it goes, and must not do so while importing
     for name in [*sys.modules]:
-        if name.startswith(("redis", "orbiter.memory.backends._redis")):
+        if name.startswith(("redis", "orbiter.memory.backends.redis")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "redis", None)
 

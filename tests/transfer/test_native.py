@@ -121,13 +121,13 @@ DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "a byte is another": (lambda text: text.replace(b'"x"', b'"y"', 1), "digest is another"),
     "no record": (lambda text: text.replace(b'"item"', b'"itom"', 1), "line 2: "),
     "more behind": (lambda text: text + b"{}\n", "line 6"),
-    "another format": (lambda text: text.replace(b"orbiter-memory rec", b"other"), "no export"),
+    "another format": (lambda text: text.replace(b"orbiter-memory rec", b"other"), "not an export"),
     "a newer format": (
         lambda text: text.replace(b'"format_version":1', b'"format_version":2'),
         "knows 1; upgrade",
     ),
-    "no text": (lambda text: b"\xff\xfe" + text, "no export"),
-    "deep": (lambda text: text.replace(b"{", b"[" * 10**5, 1), "no export"),
+    "no text": (lambda text: b"\xff\xfe" + text, "not an export"),
+    "deep": (lambda text: text.replace(b"{", b"[" * 10**5, 1), "not an export"),
 }
 
 

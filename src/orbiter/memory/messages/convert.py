@@ -67,8 +67,8 @@ class ProviderMessages(list[Message]):
 
     @property
     def messages(self) -> list[Message]:
-        """The messages: this list itself."""
-        return self
+        """The messages alone, as a plain list."""
+        return list(self)
 
     def __eq__(self, other: object) -> bool:
         """Tell whether it holds the same messages, and comes with the same `system`."""
