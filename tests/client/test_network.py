@@ -175,7 +175,7 @@ def test_nothing_goes_beyond_the_time_of_a_call() -> None:
 
 
 async def test_nobody_there_is_told_with_the_cure() -> None:
-    memory = RemoteMemory("http://127.0.0.1:1", timeout=scaled(0.05))
+    memory = RemoteMemory("http://127.0.0.1:1", timeout=scaled(0.5))
 
     with pytest.raises(MemoryConnectionError, match=r"orbiter-memory serve"):
         await memory.init()
