@@ -41,7 +41,7 @@ class ToyStore:
         held = self._held()
         for item in [take_in(each) for each in items]:
             old = held.get(item.id)
-            if old is None or is_over(old):
+            if old is None or is_expired(old):
                 item.__dict__["version"] = 1
             else:
                 item.__dict__.update(version=old.version + 1, created_at=old.created_at)
@@ -61,16 +61,16 @@ class ToyStore:
         status: MemoryStatus | None = None,
         limit: int = 10,
     ) -> list[MemoryItem]:
-        asked = Query(query, metadata, memory_type, status, limit)
-        found = filter(asked.matches, self._held().values())
-        newest = sorted(found, key=lambda item: item.created_at)[::-1]
+        wanted = Query(query, metadata, memory_type, status, limit)
+        matches = filter(wanted.matches, self._held().values())
+        newest = sorted(matches, key=lambda item: item.created_at)[::-1]
         return [copy_item(item) for item in newest[:limit]]
 
     async def clear(self, *, metadata: MemoryMetadata | None = None) -> int:
-        asked = Query(metadata=metadata)
-        if metadata is not None and not asked.wanted:
+        wanted = Query(metadata=metadata)
+        if metadata is not None and not wanted.wanted:
             raise EmptyFilterError()
-        return await self.delete_many([i.id for i in self._held().values() if asked.matches(i)])
+        return await self.delete_many([i.id for i in self._held().values() if wanted.matches(i)])
 
     async def delete_many(self, item_ids: Sequence[str]) -> int:
         held = self._held()
@@ -81,7 +81,7 @@ class ToyStore:
     def _held(self) -> dict[str, MemoryItem]:
         if self._items is None:
             raise NotInitializedError(self)
-        return {item.id: item for item in self._items.values() if not is_over(item)}
+        return {item.id: item for item in self._items.values() if not is_expired(item)}
 
     def _write(self, held: Mapping[str, MemoryItem]) -> None:
         new = self._path.with_suffix(".new")
@@ -93,5 +93,5 @@ class ToyStore:
         self._items = held
 
 
-def is_over(item: MemoryItem) -> bool:
+def is_expired(item: MemoryItem) -> bool:
     return item.expires_at is not None and item.expires_at <= datetime.now(UTC)
