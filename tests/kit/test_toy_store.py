@@ -336,3 +336,21 @@ def test_the_command_line_takes_the_scheme_of_an_installed_package(
     run("migrate", f"toy://{tmp_path}/notes.json", f"sqlite:///{tmp_path}/all.db")
     assert "green tea" in run("list", "--url", f"{tmp_path}/all.db", "--user", "ann")
     run("doctor", *toy[:2])
+
+
+async def test_erasing_a_session_leaves_the_rest_of_a_store_that_filters_by_user_alone() -> None:
+    async with AgentMemory(store=ShortTermMemory(scope="user"), embeddings=None) as memory:
+        ann = memory.scope(user_id="ann")
+        await ann.remember("a note")
+        await ann.chat("c1").add({"role": "user", "content": "one"})
+        await ann.chat("c2").add({"role": "user", "content": "two"})
+
+        done = await memory.erase(user_id="ann", session_id="c1")
+
+        assert done.items == 1
+        assert {item.content for item in await ann.list()} == {"a note", "two"}
+
+
+def test_a_store_that_shows_a_window_only_cannot_carry_a_memory() -> None:
+    with pytest.raises(QueryError, match="max_rounds=0"):
+        AgentMemory(store=ShortTermMemory(max_rounds=2), embeddings=None)

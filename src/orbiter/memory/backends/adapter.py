@@ -95,6 +95,11 @@ class StoreAdapter:
     """
 
     def __init__(self, store: MemoryStore) -> None:
+        if getattr(store, "max_rounds", 0):
+            raise QueryError(
+                f"`{store!r}` shows the newest rounds only, and the rest could not be recalled; "
+                "make it with `max_rounds=0`, and limit a context by its `budget`"
+            )
         self.store = store
         self._loop = OneLoop(repr(self))
         self._removed: OrderedDict[str, None] = OrderedDict()
@@ -195,6 +200,9 @@ class StoreAdapter:
             self._note_removed(there)
         return len(there)
 
+    def _deletes_single(self) -> bool:
+        return isinstance(self.store, BulkDeleteStore) or hasattr(self.store, "delete")
+
     async def _delete(self, item_ids: Sequence[str]) -> None:
         if isinstance(self.store, BulkDeleteStore):
             await self.store.delete_many(item_ids)
@@ -210,7 +218,12 @@ class StoreAdapter:
     async def clear(self, *, metadata: MemoryMetadata | None = None) -> int:
         """Remove what matches, or everything; return how many."""
         gone = [item.id for item in await self._all(metadata)]
-        removed = await self.store.clear(metadata=metadata)
+        # By their ids where that can be: `clear` of a store may know fewer fields than *metadata*.
+        if metadata is not None and self._deletes_single():
+            await self._delete(gone)
+            removed = len(gone)
+        else:
+            removed = await self.store.clear(metadata=metadata)
         self._note_removed(gone)
         return removed
 
@@ -221,7 +234,7 @@ class StoreAdapter:
         """
         if not Query(metadata=metadata).wanted:
             raise EmptyFilterError()
-        removed = await self.store.clear(metadata=metadata)
+        removed = await self.clear(metadata=metadata)
         left = len(await self._all(metadata))
         told = (f"{left} items are still found; call `erase` again",) if left else ()
         return Erasure(items=removed, problems=told)

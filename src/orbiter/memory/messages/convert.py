@@ -57,7 +57,7 @@ class ProviderMessages(list[Message]):
     """A conversation in one provider's shape: the list of messages that its client takes.
 
     `system` is the system text where the provider wants it outside the messages, else `""`. It is
-    equal to any list of the same messages, and to another of these only with the same `system`.
+    equal to any list of the same messages, whatever its `system`.
     """
 
     def __init__(self, format: Format, messages: Iterable[Message] = (), system: str = "") -> None:
@@ -67,17 +67,8 @@ class ProviderMessages(list[Message]):
 
     @property
     def messages(self) -> list[Message]:
-        """The messages alone, as a plain list."""
-        return list(self)
-
-    def __eq__(self, other: object) -> bool:
-        """Tell whether it holds the same messages, and comes with the same `system`."""
-        if isinstance(other, ProviderMessages):
-            mine, theirs = (self.format, self.system), (other.format, other.system)
-            return mine == theirs and super().__eq__(other)
-        return super().__eq__(other)
-
-    __hash__ = None  # as of any list
+        """The messages: this list itself."""
+        return self
 
     def as_kwargs(self) -> dict[str, Any]:
         """Return the keyword arguments of the provider's own call, ready for `**`.
