@@ -213,7 +213,11 @@ let wentBefore = 0;
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.target.closest("input, textarea, select, [contenteditable]")) {
-    if (event.key === "Escape") event.target.blur();
+    if (event.key === "Escape") {
+      // A browser would empty the search box, and with it the results.
+      if (event.target.matches("[data-search]")) event.preventDefault();
+      event.target.blur();
+    }
     return;
   }
   if (document.querySelector("dialog[open]")) return;
