@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.timing import HANG
 
-from orbiter.memory import AgentMemory, SummaryConfig
+from orbiter.memory import AgentMemory, SummaryConfig, sync
 from orbiter.memory.backends.registry import URL_VARIABLE, open_store
 from orbiter.memory.client import RemoteMemory
 from orbiter.memory.client._remote_memory import RemoteEngine
@@ -76,11 +76,39 @@ def test_a_key_is_not_sent_in_the_clear(monkeypatch: pytest.MonkeyPatch) -> None
             AgentMemory(f"http://{host}:8765", token="s3cret")
         assert "s3cret" not in str(caught.value)
         assert AgentMemory(f"http://{host}:8765").url.endswith(":8765"), "without a key it may be"
+        AgentMemory(f"http://{host}:8765", token="s3cret", insecure=True)
         RemoteMemory(f"http://{host}:8765", token="s3cret", insecure=True)
         AgentMemory(f"https://{host}:8765", token="s3cret")
     monkeypatch.setenv(TOKEN_VARIABLE, "s3cret")
     with pytest.raises(QueryError, match="https://"):
         AgentMemory("http://example.com")
+
+
+@pytest.mark.parametrize("kind", [AgentMemory, RemoteMemory])
+def test_a_call_takes_a_minute_unless_the_program_says_otherwise(kind: type[AgentMemory]) -> None:
+    usual = kind("http://127.0.0.1:1")._engine
+    quick = kind("http://127.0.0.1:1", timeout=5.0)._engine
+
+    assert isinstance(usual, RemoteEngine)
+    assert isinstance(quick, RemoteEngine)
+    assert usual._link.timeout == 60.0
+    assert quick._link.timeout == 5.0
+
+
+def test_blocking_memories_take_the_options_of_a_server_as_well() -> None:
+    memory = sync.AgentMemory("http://example.com", token="om_key", timeout=5.0, insecure=True)
+
+    assert memory.url == "http://example.com"
+
+
+@pytest.mark.parametrize("option", [{"timeout": 5.0}, {"insecure": True}], ids=str)
+def test_a_store_of_ones_own_takes_no_option_of_a_server(
+    tmp_path: Path, option: dict[str, Any]
+) -> None:
+    name = next(iter(option))
+
+    with pytest.raises(QueryError, match=rf"`{name}` is for a server, as in .*{name}="):
+        AgentMemory(tmp_path / "a.db", **option)
 
 
 @pytest.mark.parametrize("token", ["s3cret key", "s3cret\n", "s3crét", 7])

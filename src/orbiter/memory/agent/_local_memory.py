@@ -56,6 +56,8 @@ class LocalMemory(MemoryEngine):
         *,
         store: MemoryStore | None = None,
         token: str | None = None,
+        timeout: float | None = None,
+        insecure: bool = False,
         embeddings: Embeddings | Literal["auto"] | None = "auto",
         episodic: str | None = None,
         persona: "str | Path | Soul | None" = None,
@@ -66,11 +68,7 @@ class LocalMemory(MemoryEngine):
         row_security: bool = False,
         audit: "AuditMode | None" = None,
     ) -> None:
-        if token is not None:
-            raise QueryError(
-                "`token` is the key of a server, as in `AgentMemory('https://…', token=…)`; "
-                "leave it out for a store of your own"
-            )
+        _check_no_server(token=token, timeout=timeout, insecure=insecure or None)
         if store is None:
             is_ours = url is None and not os.environ.get(URL_VARIABLE)
             address = default_url() if url is None else url
@@ -253,6 +251,16 @@ def _model_of(
             raise QueryError(f"{store!r} has a model; give `embeddings` to the store itself")
         return own
     return _local_model() if embeddings == "auto" else embeddings
+
+
+def _check_no_server(**options: object) -> None:
+    """Refuse what only a memory at `http://…` takes."""
+    for name, value in options.items():
+        if value is not None:
+            raise QueryError(
+                f"`{name}` is for a server, as in `AgentMemory('https://…', {name}=…)`; leave it "
+                "out for a store of your own"
+            )
 
 
 def _check_only_store(url: object, audit: object) -> None:

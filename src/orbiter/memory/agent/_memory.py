@@ -36,8 +36,10 @@ class AgentMemory:
     `sqlite:///agent.db` or a path is a file, `memory://` is this process, `postgresql://…` a
     database for many machines, `redis://…` the shared short-term tier, and `http://…` or
     `https://…` a server of memories, of which *token* is a key, by default that in
-    `ORBITER_MEMORY_TOKEN`; all other options are then the server's own. Without *url* it is
-    `ORBITER_MEMORY_URL`, or a file in the user's data directory.
+    `ORBITER_MEMORY_TOKEN`. There a call may take *timeout* seconds with all its tries, by default
+    60, and over plain `http` the key goes to other computers only with *insecure*; all other
+    options are then the server's own. Without *url* it is `ORBITER_MEMORY_URL`, or a file in the
+    user's data directory.
 
     With *store*, memories are kept in that object instead: any `MemoryStore`, which is opened and
     closed with this one. What it cannot do itself is done here or refused by name.
@@ -60,6 +62,8 @@ class AgentMemory:
         *,
         store: MemoryStore | None = None,
         token: str | None = None,
+        timeout: float | None = None,
+        insecure: bool = False,
         embeddings: Embeddings | Literal["auto"] | None = "auto",
         episodic: str | None = None,
         persona: "str | Path | Soul | None" = None,
@@ -76,6 +80,8 @@ class AgentMemory:
             url,
             store=store,
             token=token,
+            timeout=timeout,
+            insecure=insecure,
             embeddings=embeddings,
             episodic=episodic,
             persona=persona,

@@ -1,7 +1,8 @@
 """`AgentMemory` over the wire: the same object, with a server behind it.
 
-`AgentMemory("http://…", token=…)` makes a `RemoteMemory`; all that it offers is what the local one
-offers. Which call is which request stands in one table, which the server reads, too.
+`AgentMemory("http://…", token=…)` sends its calls to that server, as does a `RemoteMemory`, which
+refuses any other address. Both offer all that a local memory offers. Which call is which request
+stands in one table, which the server reads, too.
 """
 
 try:

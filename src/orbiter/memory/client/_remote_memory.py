@@ -42,8 +42,9 @@ class RemoteMemory(AgentMemory):
     """Memory for agents on the server at *url*, as `AgentMemory("http://…")` is.
 
     *token* is a key of the server, by default that in `ORBITER_MEMORY_TOKEN`. A call may take
-    *timeout* seconds with all its tries. Over plain `http` a key goes to this computer alone;
-    *insecure* sends it to others, too. All other options of `AgentMemory` are the server's.
+    *timeout* seconds with all its tries, by default 60. Over plain `http` a key goes to this
+    computer alone; *insecure* sends it to others, too. All other options of `AgentMemory` are the
+    server's.
     """
 
     _engine: "RemoteEngine"
@@ -53,7 +54,7 @@ class RemoteMemory(AgentMemory):
         url: str | os.PathLike[str] | None = None,
         *,
         token: str | None = None,
-        timeout: float = 60.0,
+        timeout: float | None = None,
         insecure: bool = False,
         **others: object,
     ) -> None:
@@ -61,7 +62,8 @@ class RemoteMemory(AgentMemory):
         address = read_address(
             str(default_url() if url is None else url), token=token, insecure=insecure
         )
-        link = HTTPTransport(address, patience=RetryPolicy(timeout=timeout))
+        patience = RetryPolicy() if timeout is None else RetryPolicy(timeout=timeout)
+        link = HTTPTransport(address, patience=patience)
         self._engine = RemoteEngine(link)  # type: ignore[abstract]  # the table has the rest
 
 

@@ -57,8 +57,7 @@ def read_address(url: str, *, token: str | None, insecure: bool = False) -> Addr
         raise QueryError(
             f"`{found.url}` is another computer, and over `http` everybody on the way could read "
             "the key; use `https://…`, a tunnel to `http://127.0.0.1:…`, or, in a network that "
-            "is safe by other means, "
-            "`orbiter.memory.client.RemoteMemory(url, token=…, insecure=True)`"
+            "is safe by other means, `AgentMemory(url, token=…, insecure=True)`"
         )
     return found
 
