@@ -25,6 +25,7 @@ from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.testing import Capabilities, HashEmbeddings, Recipe, StoreConformance
 from orbiter.memory.testing.contracts.filter_contract import WhereContract
 from orbiter.memory.testing.contracts.insert_contract import InsertContract
+from orbiter.memory.testing.contracts.order_contract import OrderContract
 from orbiter.memory.testing.contracts.paging_contract import PagingContract
 from orbiter.memory.transfer import export_file, import_file, migrate
 
@@ -55,7 +56,7 @@ class TestToyStore(StoreConformance):
         return Recipe("examples.toy_store:ToyStore", (f"toy://{made._path}",))
 
 
-class TestAdapted(PagingContract, InsertContract, WhereContract):
+class TestAdapted(OrderContract, PagingContract, InsertContract, WhereContract):
     """What a toy lacks, done by the adapter as the kit wants it."""
 
     capabilities = Capabilities(

@@ -152,6 +152,15 @@ class ShortTermMemory:
             found = take_units(self._windowed(newest, systems), limit)
         return [copy_item(item) for _, unit in reversed(list(found)) for item in unit]
 
+    async def items(self, *, metadata: MemoryMetadata | None = None) -> list[MemoryItem]:
+        """Return every item that matches *metadata*, as it was added, whole tool group or not.
+
+        All fields of *metadata* count, whatever the scope.
+        """
+        self._sweep()
+        asked = Query(metadata=metadata)
+        return [copy_item(item) for item in self._items.values() if asked.matches(item)]
+
     async def window(
         self,
         *,

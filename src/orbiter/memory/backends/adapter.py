@@ -45,6 +45,7 @@ from orbiter.memory.model.protocols import (
 from orbiter.memory.model.query import SCOPE_FIELDS, Cursor, Order, Query, check_order, check_size
 from orbiter.memory.model.records import Record, Written
 from orbiter.memory.model.reports import SPOKEN, ConversationInfo, Erasure
+from orbiter.memory.short_term import ShortTermMemory
 from orbiter.memory.tasks.event_loop import OneLoop
 
 __all__ = ["StoreAdapter", "as_agent_store", "page_of"]
@@ -91,7 +92,7 @@ class StoreAdapter:
 
     One process at a time may write through it: what takes a look and a write, such as `insert` and
     `expected_version`, is one step for everyone who uses this object, and for nobody else. The
-    order of insertion is that of time.
+    order of insertion is that of time, except in a `ShortTermMemory`, which knows it.
     """
 
     def __init__(self, store: MemoryStore) -> None:
@@ -291,7 +292,8 @@ class StoreAdapter:
             query, metadata, memory_type, status, limit, since=since, until=until, where=where
         )
         check_order(order, asked)
-        return page_of(await self._all(metadata), asked, before=before, after=after)
+        items = await self._all(metadata, order=order)
+        return page_of(items, asked, before=before, after=after)
 
     async def count(self, *, metadata: MemoryMetadata | None = None) -> int:
         """Return how many items match *metadata*."""
@@ -306,18 +308,22 @@ class StoreAdapter:
         check_size("limit", limit)
         return _conversations(reversed(await self._all(metadata)))[:limit]
 
-    async def _all(self, metadata: MemoryMetadata | None) -> list[MemoryItem]:
-        """Return all that *metadata* names, oldest first."""
-        asked = Query(metadata=metadata)
+    async def _all(
+        self, metadata: MemoryMetadata | None, *, order: Order = "time"
+    ) -> list[MemoryItem]:
+        """Return all that *metadata* names, oldest first, of one instant as they were added."""
+        if isinstance(self.store, ShortTermMemory):  # its `search` leaves out open tool calls
+            items = await self.store.items(metadata=metadata)
+            return items if order == "insertion" else sorted(items, key=_created_at)
         try:
             found = await self.store.search(metadata=metadata, limit=_EVERYTHING)
         except EmptyFilterError:  # it filters by other fields only
             found = await self.store.search(limit=_EVERYTHING)
-        now = datetime.now(UTC)
-        kept = [item for item in found if asked.matches(item, now=now)]
-        if kept and _key(kept[0]) > _key(kept[-1]):  # of one instant, the later one is the newer
-            kept.reverse()
-        return sorted(kept, key=lambda item: item.created_at)
+        asked, now = Query(metadata=metadata), datetime.now(UTC)
+        items = [item for item in found if asked.matches(item, now=now)]
+        if items and items[0].created_at >= items[-1].created_at:  # the newest first, as it should
+            items.reverse()
+        return sorted(items, key=_created_at)
 
     # Moving
 
@@ -435,8 +441,8 @@ def _place(name: str, cursor: Cursor, items: Sequence[MemoryItem]) -> int:
     return min(newer) if newer else first + len(wanted)
 
 
-def _key(item: MemoryItem) -> tuple[datetime, str]:
-    return item.created_at, item.id  # ids of one instant sort by when they were made
+def _created_at(item: MemoryItem) -> datetime:
+    return item.created_at
 
 
 def _is_other(old: Record, record: Record) -> bool:
