@@ -123,3 +123,17 @@ def test_an_importer_that_cannot_be_loaded_is_named(
     assert "no_such_module" in named.stderr
     assert "`broken`" in named.stderr
     assert "loads" not in ours.stderr
+
+
+def test_a_format_that_two_packages_claim_is_refused_with_both_names(
+    installed: dict[str, str], diary: Path, tmp_path: Path
+) -> None:
+    info = tmp_path / "other_diary-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other-diary\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[orbiter_memory.importers]\ndiary = json:loads\n")
+    both = {**installed, "PYTHONPATH": f"{installed['PYTHONPATH']}:{tmp_path}"}
+
+    done = _run(both, "-W", "ignore", "-c", PROGRAM, str(diary), "diary")
+
+    assert "`orbiter-memory-diary` and `other-diary` add it; uninstall" in done.stderr

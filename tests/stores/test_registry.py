@@ -113,3 +113,35 @@ def test_a_store_without_a_log_refuses_to_be_audited() -> None:
 
     with pytest.raises(UnsupportedError, match="ToyStore keeps no audit log"):
         open_store("toy://", audit="writes")
+
+
+def test_a_package_that_cannot_be_loaded_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores = "[orbiter_memory.stores]\nbroken = broken_store:BrokenStore\n"
+    install(tmp_path, "broken-store", stores, "import a_driver_that_nobody_has\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(QueryError) as caught:
+        open_store("broken://ann:s3cret@db/x")
+
+    told = str(caught.value)
+    assert "the store `broken` of the package `broken-store` cannot be loaded" in told
+    assert "a_driver_that_nobody_has" in told
+    assert "s3cret" not in told
+
+
+def test_a_scheme_that_two_packages_claim_is_refused_with_both_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("red-parrot", "green-parrot"):
+        stores = "[orbiter_memory.stores]\nparrot = json:loads\nhttp = json:loads\n"
+        install(tmp_path, name, stores)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(QueryError, match="`green-parrot` and `red-parrot` .*; uninstall"):
+        open_store("parrot://polly")
+
+    remote = registry.load_scheme("http")
+    assert remote is not None
+    assert remote.__module__.startswith("orbiter.memory."), "ours come first"

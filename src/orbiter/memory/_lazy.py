@@ -1,13 +1,15 @@
-"""Packages whose names load their module on first use, so that importing them costs nothing."""
+"""What loads on first use, so that importing costs nothing: names of packages, and plug-ins."""
 
 import sys
 from importlib import import_module
 
 TYPE_CHECKING = False  # type checkers take it for true; importing `typing` would double the cost
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from importlib.metadata import EntryPoint
+    from typing import Any
 
-__all__ = ["lazy_names"]
+__all__ = ["lazy_names", "load_plugin", "plugins"]
 
 
 def lazy_names(
@@ -29,3 +31,37 @@ def lazy_names(
         return value
 
     return load, lambda: sorted(vars(sys.modules[package])["__all__"])
+
+
+def plugins(group: str) -> "dict[str, list[EntryPoint]]":
+    """Return what installed packages add to *group*, by name; several may claim one name."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - most programs need it not
+
+    claims: dict[str, list[EntryPoint]] = {}
+    for entry in entry_points(group=group):
+        claims.setdefault(entry.name, []).append(entry)
+    return claims
+
+
+def load_plugin(
+    what: str, claims: "Sequence[EntryPoint]", *, error: type[Exception], make: bool = False
+) -> "Any":
+    """Load what *claims* of one name stand for, and call it if it is to *make* something.
+
+    What cannot be loaded, and a name that two packages claim, is an *error* that names them.
+    """
+    entry = claims[0]
+    packages = sorted(each.dist.name if each.dist else each.module for each in claims)
+    if len(packages) > 1:
+        raise error(
+            f"the {what} `{entry.name}` is in several packages: `{'` and `'.join(packages)}` "
+            "add it; uninstall all but one of them"
+        )
+    try:
+        loaded = entry.load()
+        return loaded() if make else loaded
+    except Exception as exc:  # it is somebody else's code: whatever fails is named with its package
+        raise error(
+            f"the {what} `{entry.name}` of the package `{packages[0]}` cannot be loaded: {exc}; "
+            f"repair or uninstall `{packages[0]}`"
+        ) from exc

@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orbiter.memory._lazy import load_plugin, plugins
 from orbiter.memory.deprecation import old_names
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.agent_store import AgentStore
@@ -107,20 +108,17 @@ def load_scheme(scheme: str) -> StoreFactory | None:
         return loaded
     if made is not None:
         return made
-    entry = _installed().get(scheme)
-    return None if entry is None else entry.load()
+    claims = _installed().get(scheme, [])
+    ours = [entry for entry in claims if entry.module.startswith("orbiter.memory.")]
+    if ours:
+        return ours[0].load()  # type: ignore[no-any-return]  # as `pyproject.toml` says
+    return load_plugin("store", claims, error=QueryError) if claims else None
 
 
 @cache
-def _installed() -> "dict[str, EntryPoint]":
-    """Return the schemes of installed packages; where two have one, it is that found first."""
-    from importlib.metadata import entry_points  # noqa: PLC0415 - most programs need it not
-
-    found: dict[str, EntryPoint] = {}
-    for entry in entry_points(group=ENTRY_POINTS):
-        if entry.name not in _schemes:
-            found.setdefault(entry.name, entry)
-    return found
+def _installed() -> "dict[str, list[EntryPoint]]":
+    """Return the schemes of installed packages, without those that are ours."""
+    return {name: claims for name, claims in plugins(ENTRY_POINTS).items() if name not in _schemes}
 
 
 def default_url() -> str:

@@ -10,6 +10,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
+from orbiter.memory._lazy import load_plugin, plugins
 from orbiter.memory.errors import TransferError
 
 if TYPE_CHECKING:
@@ -129,30 +130,19 @@ def format_named(name: str) -> "Importer":
         module, _, kind = home.partition(":")
         made: Importer = getattr(import_module(f"orbiter.memory.transfer.formats.{module}"), kind)()
         return made
-    entry = _installed().get(name)
-    if entry is None:
+    claims = _installed().get(name)
+    if claims is None:
         names = "`, `".join(import_formats())
         raise TransferError(f"there is no format `{name}`; use `auto`, or one of `{names}`")
-    try:
-        loaded: Importer = entry.load()()
-    except Exception as exc:  # it is somebody else's code: whatever fails is told with its name
-        package = entry.dist.name if entry.dist is not None else entry.value
-        raise TransferError(
-            f"the importer `{name}` of the package `{package}` cannot be loaded: {exc}"
-        ) from exc
+    loaded: Importer = load_plugin("importer", claims, error=TransferError, make=True)
     return loaded
 
 
 @cache
-def _installed() -> "dict[str, EntryPoint]":
-    """Return the importers of installed packages; where two have one name, the first found."""
-    from importlib.metadata import entry_points  # noqa: PLC0415 - most programs need it not
-
-    entries: dict[str, EntryPoint] = {}
-    for entry in entry_points(group=ENTRY_POINTS):
-        if entry.name not in (AUTO, *FORMATS):
-            entries.setdefault(entry.name, entry)
-    return entries
+def _installed() -> "dict[str, list[EntryPoint]]":
+    """Return the importers of installed packages, without names that are ours."""
+    found = plugins(ENTRY_POINTS)
+    return {name: claims for name, claims in found.items() if name not in (AUTO, *FORMATS)}
 
 
 def recognised(source: "OpenedFile") -> str | None:
