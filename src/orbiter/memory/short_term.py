@@ -158,8 +158,8 @@ class ShortTermMemory:
         All fields of *metadata* count, whatever the scope.
         """
         self._sweep()
-        asked = Query(metadata=metadata)
-        return [copy_item(item) for item in self._items.values() if asked.matches(item)]
+        query = Query(metadata=metadata)
+        return [copy_item(item) for item in self._items.values() if query.matches(item)]
 
     async def window(
         self,

@@ -141,8 +141,8 @@ def format_named(name: str) -> "Importer":
 @cache
 def _installed() -> "dict[str, list[EntryPoint]]":
     """Return the importers of installed packages, without names that are ours."""
-    found = plugins(ENTRY_POINTS)
-    return {name: claims for name, claims in found.items() if name not in (AUTO, *FORMATS)}
+    ours = (AUTO, *FORMATS)
+    return {name: claims for name, claims in plugins(ENTRY_POINTS).items() if name not in ours}
 
 
 def recognised(source: "OpenedFile") -> str | None:
