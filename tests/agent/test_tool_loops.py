@@ -31,6 +31,18 @@ Open = Callable[..., AgentMemory]
 
 every_script = pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
 
+# Lists are cut into messages before a store sees them: one local store and the wire tell it, and
+# `test_one_message_at_a_time` walks the others.
+stores_of_lists = pytest.mark.parametrize(
+    "any_url",
+    [
+        "sqlite",
+        "http",
+        *(pytest.param(kind, marks=pytest.mark.full) for kind in ("postgres", "redis", "memory")),
+    ],
+    indirect=True,
+)
+
 
 async def check(chat: Chat, script: Script, number: int) -> None:
     """Check what the model is shown after a step."""
@@ -62,6 +74,7 @@ async def test_one_message_at_a_time(any_memory: AgentMemory, who: str, script: 
     assert (said.memory_type, said.content) == ("ai", ANSWER)
 
 
+@stores_of_lists
 @every_script
 async def test_a_step_as_a_list(any_memory: AgentMemory, who: str, script: Script) -> None:
     chat = any_memory.scope(user_id=who).chat("loop")
@@ -72,6 +85,7 @@ async def test_a_step_as_a_list(any_memory: AgentMemory, who: str, script: Scrip
         await check(chat, script, number)
 
 
+@stores_of_lists
 @every_script
 async def test_calls_and_results_as_two_lists(
     any_memory: AgentMemory, who: str, script: Script
