@@ -1,12 +1,12 @@
 import random
 from itertools import pairwise
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.context._hostile import hostile, storable
+from tests.context._hostile import hostile, hostile_texts, storable
 
 from orbiter.memory import (
     AIMemory,
@@ -18,10 +18,10 @@ from orbiter.memory import (
     from_messages,
     validate,
 )
-from orbiter.memory.context import Context, ContextManager
+from orbiter.memory.context import Context, ContextManager, prompt_fence
 from orbiter.memory.context._layout import fit_rounds, shorten
 from orbiter.memory.context.prompt_fence import Entry, parse
-from orbiter.memory.conversation import estimate_tokens
+from orbiter.memory.conversation import estimate_tokens, tokens
 from orbiter.memory.conversation.tokens import TokenCounter
 from orbiter.memory.episodic import EpisodicMemory
 from orbiter.memory.errors import QueryError
@@ -321,3 +321,75 @@ async def test_a_long_conversation_is_counted_once(soul: Path) -> None:
     await manager.assemble("Go", conversation=[*history, *dialogue(1)])
 
     assert len(counted) - first < first / 5
+
+
+def count_by_lines(text: str) -> int:
+    """Count as the estimate does, though nobody knows that its lines add up."""
+    return estimate_tokens(text)
+
+
+@pytest.mark.slow
+@settings(
+    max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
+@given(seed=st.integers(0, 2**32), data=st.data())
+async def test_a_context_counted_by_lines_is_the_one_counted_as_a_whole(
+    soul: Path, seed: int, data: st.DataObject
+) -> None:
+    texts = hostile_texts().map(storable)
+    history = random_history(random.Random(seed))
+    history += [HumanMemory(content=text) for text in data.draw(st.lists(texts, max_size=3))]
+    memories = data.draw(st.lists(texts, max_size=5))
+    budget = data.draw(st.none() | st.integers(2_000, 5_000))
+    task = data.draw(texts.filter(str.strip))
+    given = {"conversation": history, "memories": memories, "summary": "Tea was bought."}
+
+    found = []
+    for counter in (estimate_tokens, count_by_lines):
+        manager = ContextManager(soul, count_tokens=counter, secret=b"one")
+        context = await manager.assemble(task, budget=budget, **given)  # type: ignore[arg-type]
+        lengths = [(section.name, section.tokens) for section in context.sections]
+        found.append((context.tokens, context.prefix_tokens, lengths, context.dropped))
+
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("budget", [None, 1_000, 1_000_000])
+async def test_a_context_counts_each_text_once(
+    budget: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[str] = []
+    count = tokens._estimate
+
+    def noted(text: str) -> int:
+        counted.append(text)
+        return count(text)
+
+    monkeypatch.setattr(tokens, "_estimate", noted)
+    said, memories = dialogue(100, 50), [f"{n} {words(100, 'note')}" for n in range(20)]
+
+    await ContextManager(None).assemble(
+        "Go on", conversation=said, memories=memories, budget=budget
+    )
+
+    assert sum(text.count("word word") for text in counted) <= 200 * 25
+    assert sum(text.count("note note") for text in counted) <= 20 * 50
+
+
+@pytest.mark.parametrize("budget", [None, 1_000_000])
+async def test_a_context_escapes_each_text_once(
+    budget: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    escaped: list[str] = []
+    escape = prompt_fence.escape
+
+    def noted(text: str, **given: Any) -> str:
+        escaped.append(text)
+        return escape(text, **given)
+
+    monkeypatch.setattr(prompt_fence, "escape", noted)
+    said = dialogue(100)
+
+    await ContextManager(None).assemble("Go on", conversation=said, budget=budget)
+
+    assert sorted(text for text in escaped if " " in text) == sorted(i.content for i in said)

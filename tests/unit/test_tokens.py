@@ -169,3 +169,18 @@ def test_a_long_text_has_as_many_tokens_as_its_slices(monkeypatch: pytest.Monkey
     assert {count for _, count in found.values()} == {at_once}
     assert min(slices for slices, _ in found.values()) > 1
     assert "".join(tokens._slices(text)) == text
+
+
+LINES = st.lists(
+    st.text(st.sampled_from("aB7 é東_.-=\t\r\u2028😀")).map(lambda text: f"[{text}"), min_size=1
+)
+
+
+@given(LINES, st.integers(1, 9))
+def test_a_text_has_as_many_tokens_as_its_lines(lines: list[str], size: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokens, "_SLICE", size)  # some runs are longer
+        whole = estimate_tokens("\n".join(lines))
+        apart = sum(map(estimate_tokens, lines))
+
+    assert whole == apart + len(lines) - 1

@@ -262,7 +262,7 @@ class ContextManager:
                 costs=self._costs,
                 format=format,
             )
-            return _context(draft, limit, format, self._count_tokens)
+            return _context(draft, limit, format)
 
         return await apart(_is_long(parts), assembled)
 
@@ -287,7 +287,7 @@ def _check_text(name: str, text: str) -> None:
         raise QueryError(f"`{name}` cannot be sent: {exc}") from None
 
 
-def _context(draft: Draft, budget: int | None, format: Format, counter: TokenCounter) -> Context:
+def _context(draft: Draft, budget: int | None, format: Format) -> Context:
     return Context(
         text=draft.text,
         sections=draft.sections,
@@ -295,7 +295,7 @@ def _context(draft: Draft, budget: int | None, format: Format, counter: TokenCou
         budget=budget,
         dropped=draft.dropped,
         prefix=draft.prefix,
-        prefix_tokens=counter(draft.prefix),
+        prefix_tokens=draft.prefix_tokens,
         marks=draft.marks,
         format=format,
         _items=draft.items,

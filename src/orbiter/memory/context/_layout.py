@@ -8,10 +8,23 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from orbiter.memory.context._sections import TITLES, Costs, Parts, Prices, Section, find_visible
+from orbiter.memory.context._sections import (
+    TITLES,
+    Block,
+    Costs,
+    Parts,
+    Prices,
+    Section,
+    find_visible,
+    join,
+)
 from orbiter.memory.context.entries import Candidate, Reason, TrustRule, message_entries, speaker
 from orbiter.memory.context.prompt_fence import NOTICE, Entry, closing_line
-from orbiter.memory.conversation.tokens import CONVERSATION_TOKENS, TokenCounter, count_tokens
+from orbiter.memory.conversation.tokens import (
+    CONVERSATION_TOKENS,
+    MESSAGE_TOKENS,
+    TokenCounter,
+)
 from orbiter.memory.conversation.windows import Room, Unit, newest_first, trim_units
 from orbiter.memory.errors import QueryError
 from orbiter.memory.messages import Format
@@ -86,6 +99,8 @@ def shorten(entry: Entry, room: int, *, cost: Cost) -> Entry | None:
 
     `None` if next to nothing would be left. No character that people see as one is cut.
     """
+    if room < 0:
+        return None
 
     def short(length: int) -> Entry:
         end = _whole_characters(entry.content, length)
@@ -214,6 +229,7 @@ class Draft:
 
     sections: tuple[Section, ...]
     prefix: str
+    prefix_tokens: int
     items: tuple[MemoryItem, ...]
     dropped: tuple[Dropped, ...]
     marks: tuple[str, str]
@@ -234,7 +250,7 @@ def compose(
 ) -> Draft:
     """Return the fullest draft within *budget*; `QueryError` if persona and task do not fit."""
     prices = Prices(parts, counter=counter, trust=trust, secret=secret, costs=costs)
-    layout = _Layout(parts, prices, counter=counter, priority=priority, trust=trust, format=format)
+    layout = _Layout(parts, prices, priority=priority, trust=trust, format=format)
     if budget is None:
         return layout.draft(None)
     least = layout.draft(-1)
@@ -265,14 +281,12 @@ class _Layout:
         parts: Parts,
         prices: Prices,
         *,
-        counter: TokenCounter,
         priority: Sequence[str],
         trust: TrustRule,
         format: Format,
     ) -> None:
         self._parts = parts
         self._prices = prices
-        self._count = counter
         self._priority = priority
         self._trust = trust
         self._format = format
@@ -286,44 +300,53 @@ class _Layout:
     def draft(self, room: int | None) -> Draft:
         """Return the layout with *room* tokens for all that may shrink; none if it is negative."""
         items, found, dropped = self._fit(room)
-        section = self._prices.section
-        stable = [section("persona", self._parts.persona)] if self._parts.persona else []
-        stable.append(section("notice", NOTICE))
+        stable = [_plain("persona", self._parts.persona)] if self._parts.persona else []
+        stable.append(_plain("notice", NOTICE))
         # Made without checks: the parts were checked, and no limit on one memory holds for all.
-        sent: list[MemoryItem] = [SystemMemory.model_construct(content=_join(stable))]
+        system = join(block.text for block in stable)
+        sent: list[MemoryItem] = [SystemMemory.model_construct(content=system)]
         if found["summary"]:
-            stable.append(self._entries("summary", found["summary"]))
+            stable.append(self._block("summary", found["summary"]))
             # Not the system's: what was said does not gain authority by being summed up.
             sent.append(HumanMemory.model_construct(content=stable[-1].text))
-        prefix = _join(stable) + "\n\n"
+        prefix = [*stable, _plain("conversation", "")]
         if items:
             lines = [entry for item in items for entry in message_entries(item, self._trust)]
-            stable.append(section("conversation", self._prices.block("conversation", lines)))
-            prefix += stable[-1].text.removesuffix(closing_line(self._prices.stable))
+            stable.append(self._prices.block("conversation", lines))
+            prefix[-1] = stable[-1].without_end(closing_line(self._prices.stable))
             sent += map(copy_item, items)
         volatile = [
-            self._entries(name, found[name]) for name in ("recent", "memories") if found[name]
+            self._block(name, found[name]) for name in ("recent", "memories") if found[name]
         ]
-        task = section("task", f"{TITLES['task']}\n{self._parts.task}")
+        task = _plain("task", f"{TITLES['task']}\n{self._parts.task}")
         is_asked = any(item is self._visible.question for item in items)
         if volatile or not is_asked:
-            ending = _join(volatile if is_asked else [*volatile, task])
-            last = ending if volatile else self._parts.task
+            ending = volatile if is_asked else [*volatile, task]
+            last = self._counted(ending)[0] if volatile else self._parts.task
             sent.append(HumanMemory.model_construct(content=last))
-        text = _join([*stable, *volatile, task])
-        as_text = count_tokens([HumanMemory.model_construct(content=text)], counter=self._count)
+        blocks = [*stable, *volatile, task]
+        sections = tuple(map(self._prices.section, blocks))
+        text, tokens = self._counted(blocks)
+        begin, begin_tokens = self._counted(prefix)
+        as_text = CONVERSATION_TOKENS + MESSAGE_TOKENS + tokens
+        as_messages = sent_tokens(sent, self._format, counter=self._prices.count)
         return Draft(
-            sections=(*stable, *volatile, task),
-            prefix=prefix,
+            sections=sections,
+            prefix=begin,
+            prefix_tokens=begin_tokens,
             items=tuple(sent),
             dropped=(*self._refused, *dropped),
             marks=self._prices.marks,
             text=text,
-            tokens=max(as_text, sent_tokens(sent, self._format, counter=self._count)),
+            tokens=max(as_text, as_messages),
         )
 
-    def _entries(self, name: str, shown: Sequence[Candidate]) -> Section:
-        return self._prices.section(name, self._prices.block(name, [each.entry for each in shown]))
+    def _counted(self, blocks: Sequence[Block]) -> tuple[str, int]:
+        text = join(block.text for block in blocks)
+        return text, self._prices.tokens(text, blocks)
+
+    def _block(self, name: str, shown: Sequence[Candidate]) -> Block:
+        return self._prices.block(name, [each.entry for each in shown])
 
     def _fit(
         self, room: int | None
@@ -413,5 +436,5 @@ class _Layout:
         return Dropped("conversation", speaker(item), reason, self._prices.item(item), item.id)
 
 
-def _join(sections: Sequence[Section]) -> str:
-    return "\n\n".join(section.text for section in sections)
+def _plain(name: str, text: str) -> Block:
+    return Block(name, text, text)

@@ -1,6 +1,6 @@
 """Sections of a context: what may be shown at all, what that looks like, and what it costs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -9,11 +9,11 @@ from orbiter.memory.context.prompt_fence import (
     NOTICE,
     Entry,
     derive_mark,
+    enclose,
     entry_line,
     new_mark,
-    render,
 )
-from orbiter.memory.conversation.tokens import TokenCounter, item_tokens
+from orbiter.memory.conversation.tokens import TokenCounter, adds_up, item_tokens
 from orbiter.memory.conversation.windows import Unit, newest_first, walk_units
 from orbiter.memory.model.items import HumanMemory, MemoryItem, MemoryStatus, role_of
 
@@ -137,26 +137,66 @@ class Section:
     tokens: int
 
 
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A section before it is counted: its text, and the entries that stand in it."""
+
+    name: str
+    text: str
+    frame: str
+    """The text without its entries; all of it where it has none."""
+    entries: Sequence[Entry] = ()
+
+    def without_end(self, ending: str) -> "Block":
+        """Return the same without its last line, *ending*."""
+        text, frame = self.text.removesuffix(ending), self.frame.removesuffix(ending)
+        return Block(self.name, text, frame, self.entries)
+
+
+def join(texts: Iterable[str]) -> str:
+    """Return sections as one text."""
+    return "\n\n".join(texts)
+
+
 class Prices:
-    """The fences of one context, and what goes into them costs."""
+    """The fences of one context, and what goes into them costs.
+
+    A text is escaped once and counted once for each context, however often it is asked for.
+    """
 
     def __init__(
         self, parts: Parts, *, counter: TokenCounter, trust: TrustRule, secret: bytes, costs: Costs
     ) -> None:
-        self._count = counter
+        self._counts = _Counts(counter)
+        self.count: TokenCounter = self._counts.__getitem__
+        self._count_once = counter
+        self._adds_up = adds_up(counter)
         self._trust = trust
         self._costs = costs
-        self._lines: dict[Entry, int] = {}
+        self._lines: dict[Entry, str] = {}
+        self._prices: dict[Entry, int] = {}
         self.stable, volatile = _marks(parts, secret)
         self.marks = (self.stable, volatile)
 
     def entry(self, entry: Entry) -> int:
         """Return what *entry* costs as a line."""
-        cost = self._lines.get(entry)
+        cost = self._prices.get(entry)
         if cost is None:
-            line = entry_line(entry, marks=self.marks)
-            cost = self._lines[entry] = self._count(line + "\n")
+            cost = self._prices[entry] = self._line_cost(entry)
         return cost
+
+    def _line_cost(self, entry: Entry) -> int:
+        line, text = self._line(entry), entry.content
+        if not self._adds_up or not line.endswith(text) or not text[:1].isalpha():
+            return self._count_once(line + "\n")
+        # The text is no part of the last word of the head, and may be known from a message.
+        return self._count_once(line.removesuffix(text) + "x\n") - 1 + self.count(text)
+
+    def _line(self, entry: Entry) -> str:
+        line = self._lines.get(entry)
+        if line is None:
+            line = self._lines[entry] = entry_line(entry, marks=self.marks)
+        return line
 
     def item(self, item: MemoryItem) -> int:
         """Return what a message costs in the form in which it costs more."""
@@ -164,26 +204,48 @@ class Prices:
         cost = self._costs.get(key)
         if cost is None:
             lines = sum(map(self.entry, message_entries(item, self._trust)))
-            cost = self._costs[key] = max(lines, item_tokens(item, counter=self._count))
+            cost = self._costs[key] = max(lines, item_tokens(item, counter=self.count))
         return cost
 
     def frame(self, name: str) -> int:
         """Return what a section costs besides its entries."""
-        block = self.block(name, [])
-        cost = self._count(block + "\n\n")
+        text = self.block(name, []).text
+        cost = self.count(text + "\n\n")
         if name == "summary":  # a message of its own
-            message = HumanMemory.model_construct(content=block)
-            cost = max(cost, item_tokens(message, counter=self._count))
+            message = HumanMemory.model_construct(content=text)
+            cost = max(cost, item_tokens(message, counter=self.count))
         return cost
 
-    def block(self, name: str, entries: Sequence[Entry]) -> str:
-        """Return the text of a section: its heading, and its entries behind their fence."""
-        mark, other = self.marks if name in _STABLE else self.marks[::-1]
-        return f"{TITLES[name]}\n{render(entries, mark=mark, others=[other])}"
+    def block(self, name: str, entries: Sequence[Entry]) -> Block:
+        """Return a section: its heading, and its entries behind their fence."""
+        mark = self.stable if name in _STABLE else self.marks[1]
+        text = f"{TITLES[name]}\n{enclose(map(self._line, entries), mark=mark)}"
+        frame = f"{TITLES[name]}\n{enclose((), mark=mark)}" if entries else text
+        return Block(name, text, frame, entries)
 
-    def section(self, name: str, text: str) -> Section:
-        """Return the section of that *text*, counted."""
-        return Section(name, text, self._count(text))
+    def section(self, block: Block) -> Section:
+        """Return a section, counted."""
+        return Section(block.name, block.text, self.tokens(block.text, [block]))
+
+    def tokens(self, text: str, blocks: Sequence[Block]) -> int:
+        """Return how many tokens *text* has, which *blocks* make up."""
+        if self._adds_up and text not in self._counts:
+            entries = (entry for block in blocks for entry in block.entries)
+            frame = self._count_once(join(block.frame for block in blocks))
+            self._counts[text] = frame + sum(map(self.entry, entries))
+        return self.count(text)
+
+
+class _Counts(dict[str, int]):
+    """How many tokens each text has that was asked for."""
+
+    def __init__(self, counter: TokenCounter) -> None:
+        super().__init__()
+        self._counter = counter
+
+    def __missing__(self, text: str) -> int:
+        count = self[text] = self._counter(text)
+        return count
 
 
 def _marks(parts: Parts, secret: bytes) -> tuple[str, str]:

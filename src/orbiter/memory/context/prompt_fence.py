@@ -23,6 +23,7 @@ __all__ = [
     "Trust",
     "closing_line",
     "derive_mark",
+    "enclose",
     "entry_line",
     "escape",
     "new_mark",
@@ -54,15 +55,16 @@ _HIDDEN = (
     r"\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0d\ufeff\uffa0\ufff9-\ufffb"
     r"\U00013430-\U0001345f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
+# Each begins with all characters that it may match, as a search for one of them is fast.
 _ESCAPED = re.compile(
-    rf"[\\{_HIDDEN}]"
+    rf"[\\<\[\u200c\u200d\ufe0e\ufe0f{_HIDDEN}](?:(?<=[\\{_HIDDEN}])"
     # Joiners have work to do after letters beyond ASCII and emoji; elsewhere they hide something.
-    rf"|(?<![^\x00-\x7f{_HIDDEN}\u200c\u200d])[\u200c\u200d]"
-    rf"|(?<![^\x00-\x20\x7f{_HIDDEN}\u200c-\u200d\ufe0e-\ufe0f])[\ufe0e\ufe0f]"
+    rf"|(?<=[\u200c\u200d])(?<![^\x00-\x7f{_HIDDEN}\u200c\u200d][\u200c\u200d])"
+    rf"|(?<=[\ufe0e\ufe0f])(?<![^\x00-\x20\x7f{_HIDDEN}\u200c-\u200d\ufe0e-\ufe0f][\ufe0e\ufe0f])"
     # Tags and the control tokens of chat templates: <|im_start|>, </s>, <start_of_turn>, [INST].
-    r"|<(?=[^\s\d=>-])|\[(?=\||/?[A-Z][A-Z_]{0,200}[A-Z]\])"
+    r"|(?<=<)(?=[^\s\d=>-])|(?<=\[)(?=\||/?[A-Z][A-Z_]{0,200}[A-Z]\])"
     # What looks like the head of an entry.
-    r"|\[(?=[^\[\]]{0,200}\| trust: )"
+    r"|(?<=\[)(?=[^\[\]]{0,200}\| trust: ))"
 )
 _REACH = 256
 """Characters that `_ESCAPED` looks ahead, and some more."""
@@ -122,6 +124,9 @@ def escape(text: str, *, marks: Iterable[str] = ()) -> str:
     """
     escaped = replace_all(_ESCAPED, _escaped, text, reach=_REACH)
     for mark in marks:
+        # Beyond ASCII, letters of other alphabets count as those of a mark in another case.
+        if escaped.isascii() and mark not in escaped.lower():
+            continue
         # Looking ahead finds occurrences that overlap, too.
         start = re.compile(f"{mark[0]}(?={mark[1:]})", re.IGNORECASE)
         escaped = replace_all(start, lambda found: _code(found[0]), escaped, reach=len(mark))
@@ -187,7 +192,11 @@ def render(entries: Iterable[Entry], *, mark: str, others: Iterable[str] = ()) -
     *others* are marks of other blocks in the same prompt, which no entry may hold either.
     """
     marks = (mark, *others)
-    lines = [entry_line(entry, marks=marks) for entry in entries]
+    return enclose((entry_line(entry, marks=marks) for entry in entries), mark=mark)
+
+
+def enclose(lines: Iterable[str], *, mark: str) -> str:
+    """Return a block of *lines* that `entry_line` made."""
     return "\n".join([opening_line(mark), *lines, closing_line(mark)])
 
 
