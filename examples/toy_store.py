@@ -23,7 +23,8 @@ class ToyStore:
     """Keeps items in the file that *url* names; a write is durable when it returns."""
 
     def __init__(self, url: str) -> None:
-        self._path = Path(url.removeprefix("toy://"))
+        self._path = Path(url.removeprefix("toy://")).absolute()
+        self.identity = str(self._path)  # by which `serve` and `keys` find its keys
         self._items: Mapping[str, MemoryItem] | None = None
 
     async def init(self) -> None:
@@ -62,9 +63,8 @@ class ToyStore:
         limit: int = 10,
     ) -> list[MemoryItem]:
         wanted = Query(query, metadata, memory_type, status, limit)
-        matches = filter(wanted.matches, self._held().values())
-        newest = sorted(matches, key=lambda item: item.created_at)[::-1]
-        return [copy_item(item) for item in newest[:limit]]
+        by_time = sorted(filter(wanted.matches, self._held().values()), key=lambda i: i.created_at)
+        return [copy_item(item) for item in by_time[::-1][:limit]]
 
     async def clear(self, *, metadata: MemoryMetadata | None = None) -> int:
         wanted = Query(metadata=metadata)

@@ -1,7 +1,9 @@
 """Stores of other packages under `AgentMemory(store=…)`: order, errors, opening and closing."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from examples.toy_store import ToyStore
@@ -11,10 +13,14 @@ from orbiter.memory import (
     HumanMemory,
     MemoryItem,
     MemoryMetadata,
+    PostgresMemoryStore,
+    RedisMemoryStore,
     ShortTermMemory,
     VectorMemoryStore,
 )
-from orbiter.memory.backends.adapter import StoreAdapter
+from orbiter.memory.backends.adapter import StoreAdapter, as_agent_store
+from orbiter.memory.backends.sqlite import SQLiteMemoryStore
+from orbiter.memory.errors import QueryError
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.testing import HashEmbeddings
 
@@ -98,3 +104,87 @@ async def test_a_call_without_its_result_is_listed_and_erased_in_short_term_memo
         done = await memory.erase(user_id="ann")
 
         assert (done.items, len(store)) == (1, 0)
+
+
+# What is not a store, and secrets
+
+
+class Blocking:
+    """A store whose methods are not coroutines."""
+
+    def add(self, item: MemoryItem) -> None: ...
+
+    def get(self, item_id: str) -> None: ...
+
+    def search(self, **_: object) -> list[MemoryItem]:
+        return []
+
+    def clear(self, **_: object) -> int:
+        return 0
+
+
+class Delegating:
+    """A store whose methods return what is awaited, and are no coroutines themselves."""
+
+    def __init__(self) -> None:
+        self._inner = ShortTermMemory()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class WithPassword(OldestFirst):
+    def __repr__(self) -> str:
+        return "WithPassword('db://ann:s3cret@host')"
+
+
+def test_a_class_in_place_of_a_store_is_refused() -> None:
+    with pytest.raises(QueryError, match=re.escape("`ToyStore` is a class; pass `ToyStore(…)`")):
+        AgentMemory(store=ToyStore, embeddings=None)  # type: ignore[arg-type]
+    with pytest.raises(QueryError, match="`SQLiteMemoryStore` is a class"):
+        as_agent_store(SQLiteMemoryStore)
+
+
+@pytest.mark.parametrize("name", ["add", "get", "search", "clear", "delete_many", "init"])
+def test_a_store_whose_methods_are_not_coroutines_is_refused(name: str) -> None:
+    store = OldestFirst()
+    setattr(store, name, lambda *_, **__: None)
+
+    with pytest.raises(QueryError, match=f"`OldestFirst.{name}` is not a coroutine.*`async def`"):
+        AgentMemory(store=store, embeddings=None)
+
+
+def test_a_blocking_store_is_refused_by_its_first_method() -> None:
+    with pytest.raises(QueryError, match="`Blocking.add` is not a coroutine"):
+        as_agent_store(Blocking())
+
+
+async def test_a_store_that_delegates_is_taken() -> None:
+    store: Any = Delegating()
+    async with AgentMemory(store=store, embeddings=None) as memory:
+        await memory.scope(user_id="ann").remember("tea")
+
+    assert len(store._inner) == 1
+
+
+def test_no_secret_in_the_repr_of_a_store_is_shown() -> None:
+    memory = AgentMemory(store=WithPassword(), embeddings=None)
+
+    shown = f"{memory!r} {memory.url} {memory.store!r} {memory.audit!r}"
+
+    assert "s3cret" not in shown
+    assert (memory.url, repr(memory.store)) == ("<WithPassword>", "StoreAdapter(<WithPassword>)")
+
+
+def test_our_stores_say_where_they_are(tmp_path: Path) -> None:
+    pytest.importorskip("asyncpg")
+    pytest.importorskip("redis")
+    secret = "ann:s3cret@h/1"
+    for store, url in {
+        SQLiteMemoryStore(tmp_path / "a.db"): f"sqlite:///{tmp_path}/a.db",
+        SQLiteMemoryStore(":memory:"): "memory://",
+        PostgresMemoryStore(f"postgresql://{secret}"): "postgresql://ann@h/1",
+        RedisMemoryStore(f"redis://{secret}"): "redis://ann@h/1",
+        ShortTermMemory(): "<ShortTermMemory>",
+    }.items():
+        assert AgentMemory(store=store, embeddings=None).url == url

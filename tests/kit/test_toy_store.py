@@ -306,7 +306,12 @@ def installed(tmp_path: Path) -> dict[str, str]:
     (info / "entry_points.txt").write_text("[orbiter_memory.stores]\ntoy = toy_store:ToyStore\n")
     source = (ROOT / "examples" / "toy_store.py").read_text()
     (folder / "toy_store.py").write_text(source)
-    return {**os.environ, "PYTHONPATH": str(folder), "ORBITER_MEMORY_MODEL": "none"}
+    return {
+        **os.environ,
+        "PYTHONPATH": str(folder),
+        "XDG_DATA_HOME": str(folder),
+        "ORBITER_MEMORY_MODEL": "none",
+    }
 
 
 def test_the_command_line_takes_the_scheme_of_an_installed_package(
@@ -337,6 +342,8 @@ def test_the_command_line_takes_the_scheme_of_an_installed_package(
     run("migrate", f"toy://{tmp_path}/notes.json", f"sqlite:///{tmp_path}/all.db")
     assert "green tea" in run("list", "--url", f"{tmp_path}/all.db", "--user", "ann")
     run("doctor", *toy[:2])
+    run("keys", "create", *toy)
+    assert "user ann" in run("keys", "list", *toy[:2])
 
 
 async def test_erasing_a_session_leaves_the_rest_of_a_store_that_filters_by_user_alone() -> None:

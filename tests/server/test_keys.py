@@ -12,9 +12,13 @@ from pathlib import Path
 import pytest
 from tests.server.conftest import Client, Served, new_key
 
+from orbiter.memory import AgentMemory, ShortTermMemory
 from orbiter.memory.auth import LOCAL, KeyFile, Role, key_file_for
+from orbiter.memory.backends import registry
+from orbiter.memory.backends.sqlite import SQLiteMemoryStore
 from orbiter.memory.errors import ItemNotFoundError, QueryError, StorageError
 from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.server.api.job_files import folder_for
 
 ANN = MemoryMetadata(user_id="ann")
 ODD = (
@@ -277,6 +281,50 @@ def test_other_stores_have_other_files_of_keys(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
 
     assert len({key_file_for(url) for url in urls}) == len(urls)
+
+
+class _Named(ShortTermMemory):
+    """A store of another package that says which one it is."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.identity = url.partition("://")[2].rpartition("@")[2].lower()
+
+
+class _Unnamed(ShortTermMemory):
+    def __init__(self, url: str) -> None:
+        super().__init__()
+
+
+def test_a_store_of_another_package_names_itself_for_its_keys(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    others = {"named": _Named, "twin": _Named, "unnamed": _Unnamed}
+    monkeypatch.setattr(registry, "_schemes", {**registry._schemes, **others})
+    one = key_file_for("named://ann:s3cret@host/a")
+
+    assert one == key_file_for("named://HOST/a")
+    assert one.name.startswith("named-")
+    others_too = {key_file_for("named://host/b"), key_file_for("twin://host/a"), one}
+    assert len(others_too) == 3
+    for url in ("unnamed://ann:s3cret@host/a", "<Unnamed>"):
+        with pytest.raises(QueryError, match="name a file for its keys") as told:
+            key_file_for(url)
+        assert "s3cret" not in str(told.value)
+        assert "%2F" not in str(told.value)
+    with pytest.raises(QueryError, match="`nobody://…` is not a valid store URL"):
+        key_file_for("nobody://host")
+
+
+async def test_jobs_over_a_store_without_a_url_are_kept_nowhere(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert folder_for(AgentMemory(store=ShortTermMemory(), embeddings=None), None) is None
+    given = AgentMemory(store=SQLiteMemoryStore(tmp_path / "a.db"))
+    assert folder_for(given, None) == tmp_path / "a.db.jobs"
 
 
 async def test_a_server_notices_a_revoked_key_with_the_next_request(

@@ -23,7 +23,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, get_args
 
-from orbiter.memory.backends.urls import identity, redacted
+from orbiter.memory.backends.registry import is_of_package, store_identity
+from orbiter.memory.backends.urls import redacted
 from orbiter.memory.errors import ItemNotFoundError, QueryError, StorageError
 from orbiter.memory.model.items import RESERVED, MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, require_text
@@ -270,6 +271,8 @@ def key_file_for(url: str) -> Path:
     folder. However the address of a store is written, its keys are in one file: else a server
     could be started without those that were made.
     """
+    if url.startswith("<"):  # as `store_label` writes a store that was passed as an object
+        raise QueryError(f"the store `{url}` has no URL; name a file for its keys")
     scheme, mark, rest = url.partition("://")
     scheme = scheme.lower()
     path = rest[1:] if scheme == "sqlite" else url
@@ -281,7 +284,12 @@ def key_file_for(url: str) -> Path:
         return Path(f"{os.path.realpath(path)}.keys.json")
     from platformdirs import user_data_path  # noqa: PLC0415 - most stores are files
 
-    which = identity(url)
+    which = store_identity(url)
+    if which is None and is_of_package(scheme):
+        raise QueryError(
+            f"a store at `{scheme}://…` does not say which one it is; name a file for its keys, or "
+            "give its class an `identity`, a text that is the same for every URL of one store"
+        )
     if which is None:
         raise QueryError(
             f"the address `{redacted(url)}` cannot be read; write `%2F` for `/`, `%40` for `@` and "

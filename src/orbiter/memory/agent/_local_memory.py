@@ -20,7 +20,7 @@ from orbiter.memory.backends.registry import (
 )
 from orbiter.memory.backends.urls import redacted
 from orbiter.memory.errors import QueryError, UnsupportedError
-from orbiter.memory.model.agent_store import AgentStore
+from orbiter.memory.model.agent_store import AgentStore, store_label, store_name
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.protocols import (
     BackupStore,
@@ -79,7 +79,7 @@ class LocalMemory(MemoryEngine):
             is_ours, address = False, ""
             model = _model_of(store, embeddings)
             _check_only_store(url, audit)
-            held, self._url = _adapted(store), repr(store)
+            held, self._url = _adapted(store), store_label(store)
         is_redis = str(address).startswith("redis")
         if row_security and not hasattr(held, "acting_for"):
             raise QueryError("`row_security=True` is Postgres's; other stores are held by handles")
@@ -248,7 +248,9 @@ def _model_of(
     own = getattr(store, "embeddings", None)
     if isinstance(own, Embeddings):
         if embeddings not in ("auto", own):
-            raise QueryError(f"{store!r} has a model; give `embeddings` to the store itself")
+            raise QueryError(
+                f"`{store_name(store)}` has a model; give `embeddings` to the store itself"
+            )
         return own
     return _local_model() if embeddings == "auto" else embeddings
 

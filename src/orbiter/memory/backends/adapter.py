@@ -29,7 +29,7 @@ from orbiter.memory.errors import (
     UnsupportedError,
     VersionConflict,
 )
-from orbiter.memory.model.agent_store import AgentStore
+from orbiter.memory.model.agent_store import AgentStore, store_label, store_name
 from orbiter.memory.model.copying import take_in
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
@@ -55,20 +55,38 @@ _MAX_REMOVED = 100_000
 """Ids of removed items that are remembered, so that `insert` does not bring them back."""
 _MAX_REPEATS = 1_000
 """Up to which version an item is moved in by writing it so often."""
+_NEEDED = ("add", "get", "search", "clear")
+_USED = (
+    "init", "close", "add_many", "delete", "delete_many", "insert", "used_ids", "conversations",
+)  # fmt: skip
 _PAGING = ("before", "after", "since", "until", "where", "order")
 
 
 def as_agent_store(store: object) -> AgentStore:
     """Return *store* if it is an `AgentStore`, else an adapter around it."""
-    if _is_agent_store(store):
-        return store
-    if not isinstance(store, MemoryStore):
-        missing = [name for name in ("add", "get", "search", "clear") if not hasattr(store, name)]
+    _check_store(store)
+    return store if _is_agent_store(store) else StoreAdapter(store)  # type: ignore[arg-type]  # which it is
+
+
+def _check_store(store: object) -> None:
+    """Raise `QueryError` for what is not a `MemoryStore`, and say what it lacks."""
+    if isinstance(store, type):
+        name = store.__name__
+        raise QueryError(f"`{name}` is a class; pass `{name}(…)`, an object of it, as the store")
+    name = type(store).__name__
+    missing = next((each for each in _NEEDED if not hasattr(store, each)), None)
+    if missing is not None:
         raise QueryError(
-            f"`{type(store).__name__}` is not a store: it has no `{missing[0]}`; "
-            "`MemoryStore` says what it needs"
+            f"`{name}` is not a store: it has no `{missing}`; `MemoryStore` says what it needs"
         )
-    return StoreAdapter(store)
+    for each in (*_NEEDED, *_USED):
+        method = getattr(store, each, None)
+        # A function is looked at; what other callables return cannot be known.
+        if inspect.isroutine(method) and not inspect.iscoroutinefunction(inspect.unwrap(method)):
+            raise QueryError(
+                f"`{name}.{each}` is not a coroutine function; define it by `async def`, and run "
+                "what blocks in it by `asyncio.to_thread`"
+            )
 
 
 def _is_agent_store(store: object) -> TypeGuard[AgentStore]:
@@ -98,15 +116,15 @@ class StoreAdapter:
     def __init__(self, store: MemoryStore) -> None:
         if getattr(store, "max_rounds", 0):
             raise QueryError(
-                f"`{store!r}` shows the newest rounds only, and the rest could not be recalled; "
-                "make it with `max_rounds=0`, and limit a context by its `budget`"
+                f"`{store_name(store)}` shows the newest rounds only, and the rest could not be "
+                "recalled; make it with `max_rounds=0`, and limit a context by its `budget`"
             )
         self.store = store
         self._loop = OneLoop(repr(self))
         self._removed: OrderedDict[str, None] = OrderedDict()
 
     def __repr__(self) -> str:
-        return f"StoreAdapter({self.store!r})"
+        return f"StoreAdapter({store_label(self.store)})"
 
     @property
     def embeddings(self) -> Embeddings | None:
@@ -212,7 +230,7 @@ class StoreAdapter:
                 await delete(item_id)
         elif item_ids:
             raise UnsupportedError(
-                f"`{type(self.store).__name__}` cannot remove single items; give it a "
+                f"`{store_name(self)}` cannot remove single items; give it a "
                 "`delete_many`, as `BulkDeleteStore` has"
             )
 
@@ -387,7 +405,7 @@ class StoreAdapter:
         version = 0 if there is None or begins_anew else there.version
         if item.version - version > _MAX_REPEATS:
             raise UnsupportedError(
-                f"`{item.id}` is at version {item.version:,}, and `{type(self.store).__name__}` "
+                f"`{item.id}` is at version {item.version:,}, and `{store_name(self)}` "
                 f"counts versions by writing; give it `put_records` to move more than "
                 f"{_MAX_REPEATS:,}"
             )

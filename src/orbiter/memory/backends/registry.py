@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orbiter.memory._lazy import load_plugin, plugins
+from orbiter.memory.backends.urls import identity
 from orbiter.memory.deprecation import old_names
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.agent_store import AgentStore
@@ -28,12 +29,14 @@ __all__ = [
     "URL_VARIABLE",
     "StoreFactory",
     "default_url",
+    "is_of_package",
     "is_of_server",
     "known_schemes",
     "load_scheme",
     "make_folder",
     "open_store",
     "register_store",
+    "store_identity",
 ]
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of these
@@ -190,7 +193,7 @@ def _unknown(scheme: str) -> QueryError:
     # What stands behind the scheme may hold a password, and what is no scheme, too.
     if not _SCHEME.fullmatch(scheme):
         return QueryError(f"this is not a valid store URL; {_WAYS}")
-    others = [each for each in _installed().keys() | _schemes.keys() if _is_of_others(each)]
+    others = [each for each in _installed().keys() | _schemes.keys() if is_of_package(each)]
     more = "".join(f", `{each}://…`" for each in sorted(others))
     return QueryError(
         f"`{scheme}://…` is not a valid store URL; {_WAYS}{more}; install the package that adds "
@@ -198,8 +201,22 @@ def _unknown(scheme: str) -> QueryError:
     )
 
 
-def _is_of_others(scheme: str) -> bool:
+def is_of_package(scheme: str) -> bool:
+    """Tell whether URLs of *scheme* are none of ours: those of another package, or of a program."""
     return not isinstance(_schemes.get(scheme), str) and f"{scheme}://" not in _SERVERS
+
+
+def store_identity(url: str) -> str | None:
+    """Return one spelling for every URL of the same store, without a secret in it.
+
+    A store of another package says it by its attribute `identity`. `None` if nobody can tell.
+    """
+    scheme = url.partition("://")[0].lower()
+    if not is_of_package(scheme):
+        return identity(url)
+    store = open_store(url)
+    said = getattr(getattr(store, "store", store), "identity", None)
+    return f"{scheme}://{said}" if said else None
 
 
 def _file(url: object) -> str | None:

@@ -13,7 +13,7 @@ from orbiter.memory.model.reports import ConversationInfo, Erasure
 if TYPE_CHECKING:
     from orbiter.memory.model.records import Record, Written
 
-__all__ = ["AgentStore"]
+__all__ = ["AgentStore", "store_label", "store_name"]
 
 
 @runtime_checkable
@@ -142,3 +142,18 @@ class AgentStore(Protocol):
         What went on by itself here stays, unless *overwrite*, and is named in the answer.
         """
         ...
+
+
+def store_name(store: object) -> str:
+    """Return how errors call *store*: by its class, or by that of the store behind an adapter."""
+    return type(getattr(store, "store", store)).__name__
+
+
+def store_label(store: object) -> str:
+    """Return what may be shown of *store*: the URL of one of ours, else its class, as `<ToyStore>`.
+
+    No more of another package's store is shown: its repr or its URL may hold a password.
+    """
+    kind = type(store)
+    url = getattr(store, "url", None) if kind.__module__.startswith("orbiter.memory.") else None
+    return str(url or f"<{kind.__name__}>")

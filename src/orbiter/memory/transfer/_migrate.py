@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
-from orbiter.memory.backends.registry import open_store
+from orbiter.memory.backends.registry import open_store, store_identity
 from orbiter.memory.errors import AccessError, QueryError, StorageError
 from orbiter.memory.model.agent_store import AgentStore
 from orbiter.memory.model.items import MemoryMetadata
@@ -331,7 +331,7 @@ def _identity(url: str) -> object:
     scheme = parts.scheme.replace("postgresql", "postgres")
     said = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     if not scheme.startswith(("postgres", "redis")):
-        return url  # another package's, which alone knows what is the same
+        return store_identity(url) or url  # another package's, which alone knows what is the same
     host, port = parts.hostname or said.get("host"), parts.port or said.get("port")
     host = "127.0.0.1" if host in (None, "localhost", "::1") else host
     if "redis" in scheme:

@@ -138,6 +138,11 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
         bound = "" if self._principal is None else f".acting_for({self._principal!r})"
         return f"PostgresMemoryStore({where}){bound}"
 
+    @property
+    def url(self) -> str | None:
+        """The URL of the database, without a password; `None` of one over a given pool."""
+        return redacted(self._dsn) if self._has_address else None
+
     def acting_for(self, user_id: str) -> "PostgresMemoryStore":
         """Return this opened store, bound to one user by the server's row-level security.
 

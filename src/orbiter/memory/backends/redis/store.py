@@ -76,6 +76,11 @@ class RedisMemoryStore:
     def __repr__(self) -> str:
         return f"RedisMemoryStore({redacted(self._url)!r}, name={self.name!r})"
 
+    @property
+    def url(self) -> str:
+        """The URL of the server, without a password."""
+        return redacted(self._url)
+
     # Opening and closing
 
     async def init(self) -> None:

@@ -118,6 +118,11 @@ class SQLiteMemoryStore(SQLMemoryStore):
     def __repr__(self) -> str:
         return f"SQLiteMemoryStore({self.db_path!r})"
 
+    @property
+    def url(self) -> str:
+        """The URL of the file."""
+        return "memory://" if self.db_path == ":memory:" else f"sqlite:///{self.db_path}"
+
     # Opening and closing
 
     async def init(self) -> None:

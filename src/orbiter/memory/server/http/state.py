@@ -11,7 +11,6 @@ from starlette.requests import HTTPConnection
 
 from orbiter.memory.agent import AgentMemory
 from orbiter.memory.auth import KeyFile, Principal, key_file_for
-from orbiter.memory.backends.urls import redacted
 from orbiter.memory.errors import QueryError
 from orbiter.memory.server.http.settings import Settings
 from orbiter.memory.server.http.worker_thread import WorkerThread
@@ -52,8 +51,8 @@ class ServerState:
     def key_command(self) -> str:
         """Return the command that makes a key of this server, and of no other; it has no secret."""
         url = self.memory.url
-        is_file = "://" not in url or url.startswith(("sqlite://", "memory://"))
-        words = ["orbiter-memory", "keys", "create", "--url", url if is_file else redacted(url)]
+        words = ["orbiter-memory", "keys", "create"]
+        words += [] if url.startswith("<") else ["--url", url]  # an object has none
         try:
             usual = key_file_for(url)
         except QueryError:  # a store in memory, whose keys are where somebody said
