@@ -180,11 +180,13 @@ def test_our_stores_say_where_they_are(tmp_path: Path) -> None:
     pytest.importorskip("asyncpg")
     pytest.importorskip("redis")
     secret = "ann:s3cret@h/1"
-    for store, url in {
+    urls: dict[MemoryStore, str] = {
         SQLiteMemoryStore(tmp_path / "a.db"): f"sqlite:///{tmp_path}/a.db",
         SQLiteMemoryStore(":memory:"): "memory://",
         PostgresMemoryStore(f"postgresql://{secret}"): "postgresql://ann@h/1",
         RedisMemoryStore(f"redis://{secret}"): "redis://ann@h/1",
         ShortTermMemory(): "<ShortTermMemory>",
-    }.items():
+    }
+
+    for store, url in urls.items():
         assert AgentMemory(store=store, embeddings=None).url == url
