@@ -20,15 +20,23 @@ from benchmarks._sql_data import INSERT, raw_table, row
 from langgraph.store.base import PutOp
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 
+from orbiter.memory import AgentMemory, Chat
 from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 
 OURS, RAW, LIMIT = "SQLiteMemoryStore", "raw aiosqlite, commit each", "raw sqlite3, no event loop"
+REMEMBER, CHAT = "alice.remember(text)", "chat.add(text)"
+SETTLE = partial(asyncio.sleep, 0.06)
+"""A store indexes a chunk when it is idle, in some 15 ms."""
 LAST = (
     "SELECT id, content, memory_type, status, metadata, extra_json, created_at, updated_at, version"
     " FROM memory_items WHERE deleted = 0 AND json_extract(metadata, '$.user_id') = ?"
     " AND json_extract(metadata, '$.session_id') = ? ORDER BY created_at DESC, rowid DESC LIMIT 20"
 )
+
+
+def _text(item: MemoryItem) -> str:
+    return item.content
 
 
 def _as_is(item: MemoryItem) -> object:
@@ -55,10 +63,38 @@ async def ours(folder: Path) -> AsyncIterator[Contender]:
         yield Contender(
             name=OURS,
             add=store.add,
-            settle=partial(asyncio.sleep, 0.06),  # it indexes a chunk when idle, in some 15 ms
+            settle=SETTLE,
             fill=store.add_many,
             last=lambda who: store.search(metadata=who, limit=20),
         )
+
+
+@asynccontextmanager
+async def remembering(folder: Path) -> AsyncIterator[Contender]:
+    """What a program calls to keep a text, as the README does."""
+    async with AgentMemory(f"sqlite:///{folder / 'remember.db'}", embeddings=None) as memory:
+        yield remember_with(memory, REMEMBER)
+
+
+@asynccontextmanager
+async def chatting(folder: Path) -> AsyncIterator[Contender]:
+    """What a program calls when its user has said something; long chats are summed up, too."""
+    async with AgentMemory(f"sqlite:///{folder / 'chat.db'}", embeddings=None) as memory:
+        yield chat_with(memory, CHAT)
+
+
+def remember_with(memory: AgentMemory, name: str) -> Contender:
+    alice = memory.scope(user_id="alice")
+    return Contender(name=name, take=_text, add=alice.remember, settle=SETTLE)
+
+
+def chat_with(memory: AgentMemory, name: str) -> Contender:
+    alice = memory.scope(user_id="alice")
+
+    def take(item: MemoryItem) -> tuple[Chat, str]:
+        return alice.chat(str(item.metadata.session_id)), item.content
+
+    return Contender(name=name, take=take, add=lambda said: said[0].add(said[1]), settle=SETTLE)
 
 
 @asynccontextmanager

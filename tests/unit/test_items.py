@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from orbiter.memory import base
 from orbiter.memory.errors import InvalidItemError, ItemTypeError, MemoryError
-from orbiter.memory.model.copying import copy_item, take_in
+from orbiter.memory.model.copying import copy_item, item_of_text, take_in
 from orbiter.memory.model.items import (
     AIMemory,
     HumanMemory,
@@ -444,3 +444,30 @@ def test_base_offers_every_word_of_floor_zero() -> None:
     for name in ("MemoryItem", "MemoryMetadata", "MemoryStatus", "MemoryError", "MemoryStore"):
         assert hasattr(base, name)
     assert base.__all__ == sorted(base.__all__)
+
+
+@pytest.mark.parametrize("kind", [MemoryItem, HumanMemory])
+def test_an_item_of_a_text_is_what_its_class_makes_of_it(
+    kind: type[MemoryItem] | type[HumanMemory],
+) -> None:
+    who = MemoryMetadata(user_id="ann")
+    quick, made = (
+        item_of_text(kind, "Likes oolong.", who),
+        kind(content="Likes oolong.", metadata=who),
+    )
+    own = {"id": "one", "created_at": made.created_at, "updated_at": made.created_at}
+    assert quick.created_at == quick.updated_at
+    assert quick.model_copy(update=own) == made.model_copy(update=own)
+    assert quick.model_fields_set == made.model_fields_set
+    assert list(vars(quick)) == list(vars(made))
+    quick.content = "Likes sencha."  # which is checked, as of any other
+    assert quick.updated_at > quick.created_at
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\0b", "x" * (2**20 + 1)])
+def test_an_item_of_a_text_that_no_store_keeps_is_refused(text: str) -> None:
+    with pytest.raises(ValidationError) as quick:
+        item_of_text(MemoryItem, text, MemoryMetadata())
+    with pytest.raises(ValidationError) as made:
+        MemoryItem(content=text)
+    assert str(quick.value) == str(made.value)

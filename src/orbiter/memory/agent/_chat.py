@@ -356,8 +356,9 @@ class Chat:
 
 def _has_items(what: Given | Sequence[Given]) -> bool:
     """Tell whether there is an item, which brings its id along; ids made here are nobody's."""
-    things = [what] if isinstance(what, MemoryItem) else what
-    return isinstance(things, Sequence) and any(isinstance(one, MemoryItem) for one in things)
+    if isinstance(what, str | MemoryItem):
+        return not isinstance(what, str)
+    return isinstance(what, Sequence) and any(isinstance(one, MemoryItem) for one in what)
 
 
 def _not_summed_up(items: Sequence[MemoryItem], summary: "SummaryMemory") -> list[MemoryItem]:

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Protocol
 
 from orbiter.memory.errors import AccessError, MessageError, QueryError
-from orbiter.memory.model.copying import copy_item
+from orbiter.memory.model.copying import copy_item, copy_metadata, item_of_text
 from orbiter.memory.model.items import RESERVED, HumanMemory, MemoryItem, MemoryMetadata, role_of
 from orbiter.memory.model.query import SCOPE_FIELDS, check_instant, require_text
 from orbiter.memory.model.trust import read_source, with_trust
@@ -184,7 +184,7 @@ def read(
     """Return *what* as one item of *scope*."""
     if isinstance(what, str):
         check_text(what)
-        return MemoryItem(content=what, metadata=within(scope, MemoryMetadata(), extra))
+        return item_of_text(MemoryItem, what, within(scope, None, extra))
     found = read_messages([what], scope, extra, format, as_human=False)
     if len(found) != 1:
         raise QueryError(
@@ -232,7 +232,7 @@ def read_messages(
             open_calls.speak()
         if as_human:
             check_text(thing)
-            items.append(HumanMemory(content=thing, metadata=within(scope, None, extra)))
+            items.append(item_of_text(HumanMemory, thing, within(scope, None, extra)))
         else:
             items.append(read(thing, scope, extra, format))
     return items + _read_together(messages, scope, extra, format, open_calls)
@@ -374,6 +374,8 @@ def within(
     scope: MemoryMetadata, own: MemoryMetadata | None, extra: Mapping[str, object]
 ) -> MemoryMetadata:
     """Return the metadata of something of *scope*; `AccessError` if it names another's."""
+    if own is None and not extra and not scope.extra:  # as for most texts
+        return copy_metadata(scope)
     own = own or MemoryMetadata()
     fields: dict[str, Any] = {}
     for name in SCOPE_FIELDS:

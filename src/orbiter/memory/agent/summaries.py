@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from orbiter.memory.agent.chat_history import read_back, read_on
 from orbiter.memory.agent.inputs import derived_id
@@ -271,6 +272,13 @@ async def _not_covered(
 
 
 def _summary_id(scope: MemoryMetadata) -> str:
+    return _derived_id(*(getattr(scope, name) for name in SCOPE_FIELDS))
+
+
+@lru_cache(maxsize=1024)
+def _derived_id(*scope_ids: str | None) -> str:
+    """Return the id of a summary; every message that is added asks for it."""
+    scope = MemoryMetadata(**dict(zip(SCOPE_FIELDS, scope_ids, strict=True)))
     return derived_id(scope, "summary")
 
 

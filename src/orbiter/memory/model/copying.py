@@ -1,7 +1,7 @@
 """Copies of items: what a store takes in and gives out shares nothing with what it holds."""
 
 import copy
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -16,11 +16,12 @@ from orbiter.memory.model.items import (
     MemoryStatus,
     SystemMemory,
     ToolMemory,
+    new_id,
 )
 from orbiter.memory.model.serialization import dump_item, load_item
-from orbiter.memory.model.validation import check_json
+from orbiter.memory.model.validation import check_json, check_text
 
-__all__ = ["copy_item", "copy_value", "take_in"]
+__all__ = ["copy_item", "copy_metadata", "copy_value", "item_of_text", "take_in"]
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -35,7 +36,43 @@ _OPEN_FIELDS: dict[type[BaseModel], tuple[str, ...]] = {
     ToolMemory: ("metadata", "native"),
     AIMemory: ("metadata", "native", "tool_calls"),
 }
+_PLAIN = MemoryItem.model_fields["memory_type"].default
 _new, _set = object.__new__, object.__setattr__
+
+
+_Plain = TypeVar("_Plain", MemoryItem, HumanMemory)
+
+
+def item_of_text(kind: type[_Plain], content: str, metadata: MemoryMetadata) -> _Plain:
+    """Return `kind(content=…, metadata=…)`, some five times faster: it checks only the text.
+
+    *metadata* must have been checked, and is the item's own from now on.
+    """
+    try:
+        is_plain = type(content) is str and check_text(content, max_bytes=kind.max_content_bytes)
+    except ValueError:
+        is_plain = False
+    if not is_plain:
+        return kind(content=content, metadata=metadata)  # which says what is wrong with it
+    item = _new(kind)
+    now = datetime.now(UTC)
+    fields = {
+        "id": new_id(),
+        "content": content,
+        "memory_type": kind.model_fields["memory_type"].default,
+        "status": MemoryStatus.ACCEPTED,
+        "metadata": metadata,
+        "native": {},
+        "created_at": now,
+        "updated_at": now,
+        "version": 1,
+        "expires_at": None,
+    }
+    _set(item, "__dict__", fields)
+    _set(item, "__pydantic_fields_set__", {"content", "metadata"})
+    _set(item, "__pydantic_extra__", None)
+    _set(item, "__pydantic_private__", None)
+    return item
 
 
 def copy_item(item: MemoryItem) -> MemoryItem:
@@ -44,6 +81,11 @@ def copy_item(item: MemoryItem) -> MemoryItem:
     Some ten times faster than `model_copy(deep=True)`, because it knows what items are made of.
     """
     return _copy_model(item)
+
+
+def copy_metadata(metadata: MemoryMetadata) -> MemoryMetadata:
+    """Return a copy that shares nothing changeable with *metadata*."""
+    return _copy_model(metadata)
 
 
 def take_in(item: MemoryItem) -> MemoryItem:
@@ -56,7 +98,9 @@ def take_in(item: MemoryItem) -> MemoryItem:
     if not isinstance(item, MemoryItem):
         raise _no_item(item)
     try:
-        if type(item) in _OPEN_FIELDS and type(item) is not MemoryItem:
+        # A plain item may name another kind, and is to become one of that.
+        names_kind = type(item) is MemoryItem and item.memory_type != _PLAIN
+        if type(item) in _OPEN_FIELDS and not names_kind:
             metadata = MemoryMetadata.model_validate(item.metadata.__dict__)
             return type(item).model_validate({**item.__dict__, "metadata": metadata})
         return _come_back(item)

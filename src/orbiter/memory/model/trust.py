@@ -10,7 +10,7 @@ from enum import IntEnum
 
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.filters import Where
-from orbiter.memory.model.items import AIMemory, MemoryItem, ToolMemory
+from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, SystemMemory, ToolMemory
 
 __all__ = [
     "SOURCE_KINDS",
@@ -42,6 +42,13 @@ SOURCE_KINDS = tuple(level.name.lower() for level in sorted(Trust, reverse=True)
 
 _BY_CLASS: dict[type[MemoryItem], Trust] = {AIMemory: Trust.AGENT, ToolMemory: Trust.TOOL}
 """What the kinds of items are worth that are not the user's, where no source is named."""
+
+_EXACTLY: dict[type[MemoryItem], Trust] = {
+    **_BY_CLASS,
+    HumanMemory: Trust.USER,
+    SystemMemory: Trust.USER,
+}
+"""What just these classes are worth: no need to look at all that others derive from them."""
 
 _UNTOLD_SUMMARY = Trust.WEB
 """What a summary is worth that does not say what it was made of."""
@@ -115,7 +122,7 @@ def trust_of(item: MemoryItem) -> Trust:
         return Trust(int(level))
     if isinstance(label, str) and label:
         return parse_source(label)
-    return _by_type().get(item.memory_type, Trust.USER)
+    return _EXACTLY.get(type(item)) or _by_type().get(item.memory_type, Trust.USER)
 
 
 def lowest_source(items: Iterable[MemoryItem]) -> tuple[str, Trust] | None:

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import ParamSpec, Protocol, TypeVar
 
 __all__ = [
@@ -33,6 +34,9 @@ Less than a millisecond. The event loop takes the lock some ten times for each r
 for the end of such a call each time.
 """
 
+_SINGLE = frozenset((str, bytes, int, float, bool, type(None), datetime))
+"""Types of values that hold no others."""
+
 _SPACE = re.compile(r"\s")
 
 P = ParamSpec("P")
@@ -55,14 +59,13 @@ def has_many_values(value: object) -> bool:
     waiting = [value]
     while waiting:
         inner = waiting.pop()
-        parts = inner.values() if isinstance(inner, Mapping) else inner
-        if isinstance(parts, str | bytes) or not isinstance(parts, Iterable):
+        if type(inner) in _SINGLE:  # asked of every field of every item that is written
             continue
         if isinstance(inner, Mapping | list | tuple):
             count += len(inner)
             if count > MANY:
                 return True
-            waiting.extend(parts)
+            waiting.extend(inner.values() if isinstance(inner, Mapping) else inner)
     return False
 
 

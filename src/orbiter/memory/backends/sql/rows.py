@@ -43,6 +43,7 @@ __all__ = [
     "decode_all",
     "encode",
     "encode_all",
+    "encode_one",
     "end_of",
     "iso",
 ]
@@ -110,6 +111,7 @@ _ITEM_FIELDS = {
 _COMMON = _ITEM_FIELDS - {"native"}
 """The fields of every item that have columns of their own, or a place of their own."""
 _OWN: dict[type[MemoryItem], dict[str, Any]] = {
+    MemoryItem: {},
     SystemMemory: {},
     HumanMemory: {},
     AIMemory: {"tool_calls": list},
@@ -255,21 +257,29 @@ async def decode_all(rows: Sequence[Sequence[Any]]) -> list[MemoryItem]:
     return items
 
 
+async def encode_one(item: MemoryItem, *, exact_extra: bool = False) -> Row:
+    """Return the row of *item*; others go on while that takes long."""
+    return await apart(_is_long(item), encode, item, exact_extra=exact_extra)
+
+
 async def encode_all(items: Sequence[MemoryItem], *, exact_extra: bool = False) -> list[Row]:
     """Return the rows of *items*; others go on while that takes long."""
     rows: list[Row] = []
     for item in items:
-        rows.append(await apart(_is_long(item), encode, item, exact_extra=exact_extra))
+        rows.append(await encode_one(item, exact_extra=exact_extra))
         if not len(rows) % _AT_ONCE:
             await asyncio.sleep(0)
     return rows
 
 
 def _is_long(item: object) -> bool:
+    if not isinstance(item, MemoryItem):
+        return False
     # What was never checked may have anything for metadata, and is refused when it is encoded.
-    return isinstance(item, MemoryItem) and (
-        has_many_values(vars(item)) or has_many_values(getattr(item.metadata, "extra", None))
-    )
+    fields, extra = vars(item), getattr(item.metadata, "extra", None)
+    if type(item) in _OWN and not (extra or fields.get("native") or fields.get("tool_calls")):
+        return False  # as most are: nothing else of a known kind holds other values
+    return has_many_values(fields) or has_many_values(extra)
 
 
 def _decode_plain(row: Sequence[Any]) -> MemoryItem | None:

@@ -19,7 +19,7 @@ from orbiter.memory.backends.sql.audit import SQLAudit
 from orbiter.memory.backends.sql.dialect import Steps
 from orbiter.memory.backends.sql.history import as_of, conversation, versions
 from orbiter.memory.backends.sql.recall import SQLRecall
-from orbiter.memory.backends.sql.rows import Row, decode, decode_all, encode_all
+from orbiter.memory.backends.sql.rows import Row, decode, decode_all, encode_all, encode_one
 from orbiter.memory.errors import QueryError, StorageError, VersionConflict
 from orbiter.memory.model.audit import actor
 from orbiter.memory.model.filters import Where
@@ -108,9 +108,9 @@ class SQLMemoryStore(SQLAudit, SQLRecall):
         """
         if expected_version is not None:
             check_size("expected_version", expected_version)
-        [row] = await encode_all([item], exact_extra=self._exact_extra)
+        row = await encode_one(item, exact_extra=self._exact_extra)
         by = _signature(by)
-        wanted = Query(metadata=within).wanted
+        wanted = {} if within is None else Query(metadata=within).wanted
         if expected_version is None and by is None and not wanted and self._audit is None:
             await self._put(row)
         else:

@@ -20,7 +20,8 @@ __all__ = ["LONGEST_PATTERN", "SQLiteDialect"]
 _INSERT_NEW = (
     f"INSERT INTO memory_items ({', '.join(COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 1)"
 )
-_INSERT = f"{_INSERT_NEW} ON CONFLICT (id) DO NOTHING RETURNING 1"
+_INSERT = f"{_INSERT_NEW} ON CONFLICT (id) DO NOTHING"
+_CHANGES = "SELECT changes()"  # RETURNING would keep what it returns in a table first
 _UPSERT = f"""
 INSERT INTO memory_items ({", ".join(COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 1)
 ON CONFLICT (id) DO UPDATE SET
@@ -31,7 +32,7 @@ ON CONFLICT (id) DO UPDATE SET
 """
 
 # An expired item is gone: whoever writes its id writes a new one.
-_UPDATE = f"{_UPSERT} WHERE {not_expired()} RETURNING 1"
+_UPDATE = f"{_UPSERT} WHERE {not_expired()}"
 _REMOVE_EXPIRED = (
     f"DELETE FROM memory_items WHERE rowid IN ({EXPIRED})"
     " AND id IN (SELECT value FROM json_each(?1))"
@@ -60,7 +61,9 @@ class SQLiteDialect(Dialect):
     def upsert(self, row: Row) -> Steps[int | None]:
         """Write a row."""
         values = _values(row)
-        if not (yield Statement(_INSERT, values)) and not (yield Statement(_UPDATE, values)):
+        if not (yield from self.changes(_INSERT, values)) and not (
+            yield from self.changes(_UPDATE, values)
+        ):
             yield Statement(_REMOVE_EXPIRED, [json.dumps([row.id])])
             yield Statement(_UPSERT, values)
         yield from note(dated([row]))
@@ -170,7 +173,7 @@ class SQLiteDialect(Dialect):
     def changes(self, sql: str, args: Sequence[Any]) -> Steps[int]:
         """Run a change and return how many rows it changed."""
         yield Statement(sql, args)
-        rows = yield Statement("SELECT changes()")
+        rows = yield Statement(_CHANGES)
         return int(rows[0][0])
 
     def purge(self, condition: str, args: Sequence[Any]) -> Steps[int]:
@@ -179,7 +182,9 @@ class SQLiteDialect(Dialect):
 
 
 def _values(row: Row) -> Sequence[Any]:
-    return (*row[:6], iso(row.created_at), iso(row.updated_at))
+    created = iso(row.created_at)
+    changed = created if row.updated_at == row.created_at else iso(row.updated_at)
+    return (*row[:6], created, changed)
 
 
 def _escape(text: str) -> str:

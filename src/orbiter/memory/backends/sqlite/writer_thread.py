@@ -2,8 +2,8 @@
 
 A write is one function that runs on the writer's thread between BEGIN IMMEDIATE and COMMIT. No
 task can be cancelled inside it, so a cancelled write is whole or absent and never leaves a lock
-behind. Writes that wait while another is carried out share the next COMMIT, and with it the one
-costly sync to disk; each is acknowledged after that.
+behind. Writes of tasks that run at the same moment share a COMMIT, and with it the one costly sync
+to disk, as do those that wait while another is carried out; each is acknowledged after that.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from math import inf
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -166,33 +167,50 @@ class Writer:
         self._rest = rest
         self._patience = Patience(patience)
         self._guarded = Guarded()
-        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._queue: SimpleQueue[list[_Job] | None] = SimpleQueue()
+        self._gathered: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+        """What each event loop is about to hand over; the lock guards it."""
         self._lock = Lock()
         self._is_open = True
         self._thread = Thread(target=self._main, name=name, daemon=True)
         self._thread.start()
 
-    async def run(self, work: Work[_T]) -> _T:
-        """Run *work* on the thread, outside of any transaction; return what it returns."""
-        return await self._queued(work, in_transaction=False)  # type: ignore[no-any-return]
+    def run(self, work: Work[_T]) -> "asyncio.Future[_T]":
+        """Have *work* run on the thread, outside of any transaction; await what it returns."""
+        return self._queued(work, in_transaction=False)
 
-    async def write(self, work: object) -> Any:
-        """Give *work* to the group; return what it returns, once that is committed."""
-        return await self._queued(work, in_transaction=True)
+    def write(self, work: object) -> "asyncio.Future[Any]":
+        """Give *work* to the group; await what it returns, which it does once it is committed."""
+        return self._queued(work, in_transaction=True)
 
-    async def _queued(self, work: object, *, in_transaction: bool) -> Any:
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    def _queued(self, work: object, *, in_transaction: bool) -> "asyncio.Future[Any]":
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        job = _Job(work, future, in_transaction, self._patience.begin())
         with self._lock:
             if not self._is_open:
                 raise Closed
-            self._queue.put(_Job(work, future, in_transaction, self._patience.begin()))
-        return await future
+            if loop in self._gathered:
+                self._gathered[loop].append(job)
+            else:
+                # Not at once: the thread would begin, and sync, before the next task has its turn.
+                self._gathered[loop] = [job]
+                loop.call_soon(self._hand_over, loop)
+        return future
+
+    def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
+        with self._lock:
+            if jobs := self._gathered.pop(loop, None):
+                self._queue.put(jobs)
 
     def stop(self) -> None:
         """Take no more work; end when what was taken is done."""
         with self._lock:
             if self._is_open:
                 self._is_open = False
+                for jobs in self._gathered.values():
+                    self._queue.put(jobs)
+                self._gathered.clear()
                 self._queue.put(None)
 
     async def ended(self) -> None:
@@ -231,16 +249,16 @@ class Writer:
     def _take(self, wait: float | None) -> tuple[list[_Job], bool]:
         """Return all jobs that are there, and whether the thread is to end after them."""
         try:
-            job = self._queue.get(timeout=wait)
+            some = self._queue.get(timeout=wait)
         except Empty:
             return [], False
         jobs: list[_Job] = []
         while True:
-            if job is None:
+            if some is None:
                 return jobs, True
-            jobs.append(job)
+            jobs += some
             try:
-                job = self._queue.get_nowait()
+                some = self._queue.get_nowait()
             except Empty:
                 return jobs, False
 
@@ -258,9 +276,7 @@ class Writer:
         return None if left is None else min(max(left, LEAST), MOST)
 
     def _refuse(self, error: Exception) -> None:
-        with self._lock:
-            self._is_open = False
-            self._queue.put(None)
+        self.stop()
         jobs, _ = self._take(wait=None)
         _deliver(_Outcome(job, None, error) for job in jobs)
 
@@ -363,18 +379,16 @@ def _begin(
     """Begin a transaction; return those who are in it, and those who waited for it in vain."""
     refused: list[_Outcome] = []
     while group:
-        first = min(group, key=lambda job: patience.left(job.waiting))
-        soon = patience.left(first.waiting) + NEAR
-        now: list[_Job] = []
-        later: list[_Job] = []
-        for job in group:
-            (now if patience.left(job.waiting) <= soon else later).append(job)
+        left = [patience.left(job.waiting) for job in group]
+        least = min(left)
         try:
-            with patience.spent(connection, first.waiting):
+            with patience.spent(connection, group[left.index(least)].waiting):
                 connection.execute("BEGIN IMMEDIATE")
         except Exception as exc:  # noqa: BLE001 - told to those who waited as long as they may
-            gone, group = (now, later) if is_busy(exc) else (group, [])
-            refused += [_Outcome(job, None, exc) for job in gone]
+            soon = least + NEAR if is_busy(exc) else inf
+            each = list(zip(group, left, strict=True))
+            refused += [_Outcome(job, None, exc) for job, time in each if time <= soon]
+            group = [job for job, time in each if time > soon]
         else:
             break
     return group, refused
