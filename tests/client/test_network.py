@@ -333,7 +333,7 @@ async def test_a_key_is_never_shown(
         for key, address, patience in (
             (token, url, HANG),
             (wrong, url, HANG),
-            (wrong, "http://127.0.0.1:1", 0.5),
+            (wrong, "http://127.0.0.1:1", scaled(0.5)),
         ):
             memory = RemoteMemory(address, token=key, timeout=patience)
             alice = memory.scope(user_id="alice")

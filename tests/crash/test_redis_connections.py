@@ -389,9 +389,10 @@ async def test_a_certificate_is_verified_and_a_refusal_tells_what_to_do(
             "no TLS there": f"{plain}?ssl_ca_certs={good.ca_file}",
         }
 
-        errors = await asyncio.gather(
-            *(refusal(url) for url in refused.values()),
-            *(refusal(url, deadline=scaled(1)) for url in silent.values()),
+        # One by one: a busy machine does not end five handshakes within the time of one.
+        errors = [await refusal(url) for url in refused.values()]
+        errors += await asyncio.gather(
+            *(refusal(url, deadline=scaled(1)) for url in silent.values())
         )
         for case, error in zip(refused | silent, errors, strict=True):
             assert isinstance(error, ConnectionError), case
