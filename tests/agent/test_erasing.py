@@ -14,7 +14,7 @@ from tests.stores.test_postgres_security import plain_role, run
 from orbiter.memory import AgentMemory, MemoryMetadata
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.agent._erase import erase
-from orbiter.memory.agent.chat_service import ScopeSession
+from orbiter.memory.agent.interface import ScopeSession
 from orbiter.memory.embeddings import CachedEmbeddings
 from orbiter.memory.errors import EmptyFilterError, QueryError
 from orbiter.memory.model.activity_keys import activity_name
@@ -164,7 +164,7 @@ async def test_everyone_is_not_erased(open_memory: Open) -> None:
     with pytest.raises(QueryError, match="names at least one"):
         await memory.erase()
     with pytest.raises(EmptyFilterError):
-        await erase(ScopeSession(memory._chats, MemoryMetadata()))
+        await erase(ScopeSession(memory._engine, MemoryMetadata()))
     with pytest.raises(QueryError, match="everyone's"):
         await memory._core.activity("nova").erase_agents("*")
 

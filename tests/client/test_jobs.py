@@ -11,7 +11,7 @@ from tests.crash._proxy import Proxy
 from tests.server.conftest import Served
 
 from orbiter.memory import MemoryConnectionError
-from orbiter.memory.agent._local_memory import LocalMemory
+from orbiter.memory.backends.sql.store import SQLMemoryStore
 from orbiter.memory.client import RemoteMemory
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.reports import Verification
@@ -26,7 +26,7 @@ class Held:
         self.calls = 0
         self.began, self.opened = asyncio.Event(), asyncio.Event()
 
-        async def verify(_: LocalMemory, **__: Any) -> Verification:
+        async def verify(_: SQLMemoryStore, **__: Any) -> Verification:
             self.calls += 1
             advance(3, 10)
             self.began.set()
@@ -34,7 +34,7 @@ class Held:
             advance(10, 10)
             return Verification(10, (), repaired=False)
 
-        monkeypatch.setattr(LocalMemory, "verify", verify)
+        monkeypatch.setattr(SQLMemoryStore, "verify", verify)
 
 
 @pytest.fixture

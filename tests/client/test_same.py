@@ -18,7 +18,6 @@ from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.auth import KeyFile
 from orbiter.memory.client import _remote_calls
 from orbiter.memory.client._remote_memory import RemoteEngine
-from orbiter.memory.client._remote_scope import RemoteScope
 from orbiter.memory.errors import TransferError, UnsupportedError
 from orbiter.memory.extraction import MemoryOrchestrator
 from orbiter.memory.transfer import Limits, export_file, import_file
@@ -179,12 +178,6 @@ async def test_a_page_may_be_longer_than_the_server_gives(
         assert (here, here.next) == (direct, direct.next)
     moment = datetime.now(UTC)
     assert await alice.as_of(moment).list(limit=8) == await there.as_of(moment).list(limit=8)
-
-
-def test_nothing_is_there_that_a_local_handle_does_not_have() -> None:
-    public = {name for name in dir(RemoteScope) if not name.startswith("_")}
-
-    assert public == {name for name in dir(ScopedMemory) if not name.startswith("_")}
 
 
 # What needs the store itself

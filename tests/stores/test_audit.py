@@ -23,8 +23,8 @@ from tests.stores._audit_places import (
 )
 from tests.stores.test_postgres_security import role_dsn
 
-from orbiter.memory import MemoryMetadata, PostgresMemoryStore, SQLiteMemoryStore
-from orbiter.memory.agent._audit import AuditLog, read_as_one
+from orbiter.memory import AgentMemory, MemoryMetadata, PostgresMemoryStore, SQLiteMemoryStore
+from orbiter.memory.agent._audit import read_as_one
 from orbiter.memory.agent.runtime import Core
 from orbiter.memory.backends.registry import open_store
 from orbiter.memory.errors import AccessError, QueryError, UnsupportedError
@@ -366,15 +366,8 @@ async def test_a_log_that_cannot_see_what_is_there_does_not_begin(role_dsn: str)
 
 async def test_the_log_of_a_memory(place: Place) -> None:
     store = place.store(audit="writes")
-    core = Core(
-        store,
-        embeddings=None,
-        is_model_declined=True,
-        episodic=None,
-        row_security=False,
-        prepare=lambda: None,
-    )
-    audit = AuditLog(core)
+    memory = AgentMemory(store=store, embeddings=None)
+    audit = memory.audit
     head = await audit.head()
     await store.add(note("one", "a"))
 
@@ -382,23 +375,16 @@ async def test_the_log_of_a_memory(place: Place) -> None:
     assert await audit.entries(user_id="bob") == []
     assert await audit.verify(head=head)
     assert not await audit.verify(head="1" * 64)
-    await core.close()
+    await memory.close()
 
 
 async def test_redis_keeps_no_log() -> None:
     with pytest.raises(UnsupportedError, match="Redis"):
         open_store("redis://localhost", audit="writes")
-    core = Core(
-        open_store("redis://localhost"),
-        embeddings=None,
-        is_model_declined=True,
-        episodic=None,
-        row_security=False,
-        prepare=lambda: None,
-    )
-    core._is_open = True
+    memory = AgentMemory("redis://localhost", embeddings=None)
+    memory._core._is_open = True
     with pytest.raises(UnsupportedError, match="audit"):
-        await AuditLog(core).head()
+        await memory.audit.head()
 
 
 def test_what_to_log_is_writes_or_all() -> None:

@@ -21,7 +21,7 @@ from orbiter.memory import (
     ToolMemory,
 )
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.agent.scope import session_of
+from orbiter.memory.agent.interface import session_of
 from orbiter.memory.errors import StorageError, TransferError
 from orbiter.memory.model.derived import ExtractionMemory, SummaryMemory
 from orbiter.memory.model.facts import FactMemory

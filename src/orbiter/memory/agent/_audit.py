@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
+from orbiter.memory.agent.interface import Handle, MemoryEngine, operation
 from orbiter.memory.agent.runtime import Core, Store
-from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.model.audit import AuditEntry, AuditVerification, silently
 from orbiter.memory.model.items import MemoryMetadata
@@ -25,14 +25,17 @@ __all__ = ["AuditLog", "read_as_one"]
 _T = TypeVar("_T")
 
 
-class AuditLog:
+class AuditLog(Handle):
     """The log of a memory that was made with `audit`; `AgentMemory.audit` returns it."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, engine: MemoryEngine) -> None:
+        self._engine = engine
+
+    def _address(self) -> tuple[str, dict[str, object]]:
+        return "audit", {}
 
     def __repr__(self) -> str:
-        return f"AuditLog({self._core.store!r})"
+        return f"AuditLog({self._engine.url!r})"
 
     async def _store(self) -> "SQLAudit":
         await self._core.init()
@@ -42,7 +45,7 @@ class AuditLog:
             raise UnsupportedError(f"a `{kind}` keeps no audit log; SQLite and Postgres do")
         return store
 
-    @traced("audit.entries")
+    @operation("audit.entries")
     async def entries(  # noqa: PLR0913 - each narrows it down
         self,
         *,
@@ -74,7 +77,7 @@ class AuditLog:
             metadata=scope, action=action, item_id=item_id, since=since, before=before, limit=limit
         )
 
-    @traced("audit.verify")
+    @operation("audit.verify")
     async def verify(
         self, *, head: str | None = None, progress: Progress | None = None
     ) -> AuditVerification:
@@ -87,7 +90,7 @@ class AuditLog:
         with track(progress):
             return await (await self._store()).verify_audit(head=head)
 
-    @traced("audit.head")
+    @operation("audit.head")
     async def head(self) -> str:
         """Return the hash of the last entry. Keep it where nobody who can write here can."""
         return await (await self._store()).audit_head()

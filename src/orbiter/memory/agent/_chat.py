@@ -14,8 +14,8 @@ from orbiter.memory.agent.chat_history import (
     system_messages,
 )
 from orbiter.memory.agent.inputs import Given, derived_id, narrowed, read_messages
+from orbiter.memory.agent.interface import ScopedHandle, operation
 from orbiter.memory.agent.runtime import Store, as_stored, check_ids
-from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.conversation.tokens import item_tokens
 from orbiter.memory.conversation.windows import OpenGroup, last_rounds, trim_to_budget
 from orbiter.memory.errors import AccessError, ItemNotFoundError, MessageError, QueryError
@@ -27,7 +27,7 @@ from orbiter.memory.model.query import SCOPE_FIELDS, check_size
 from orbiter.memory.tasks.offload import MANY, apart, has_many_values
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent.chat_service import Chats
+    from orbiter.memory.agent.interface import ScopeSession
     from orbiter.memory.context import Context, Dropped, Interaction, RecentActivity
     from orbiter.memory.model.derived import SummaryMemory
     from orbiter.memory.model.trust import Trust
@@ -66,15 +66,17 @@ class Home(Protocol):
         ...
 
 
-class Chat:
+class Chat(ScopedHandle):
     """One conversation; `ScopedMemory.chat` makes it. Another chat's messages are never in it."""
 
-    def __init__(self, chats: "Chats", handle: Home, chat_id: str) -> None:
-        self._chats = chats
+    def __init__(self, session: "ScopeSession", handle: Home, chat_id: str) -> None:
+        super().__init__(session)
         self._handle = handle
         self._id = chat_id
         self._scope = narrowed(handle.scope, chat_id)
-        self._by = getattr(handle, "_by", None)
+
+    def _address(self) -> tuple[str, dict[str, object]]:
+        return "chat", {"chat_id": self._id}
 
     @property
     def id(self) -> str:
@@ -89,12 +91,9 @@ class Chat:
     def __repr__(self) -> str:
         return f"Chat({self._id!r})"
 
-    async def _store(self) -> Store:
-        return await self._chats.core.opened(self._scope)
-
     # Writing
 
-    @traced("chat.add")
+    @operation("chat.add")
     async def add(
         self,
         what: Given | Sequence[Given],
@@ -149,13 +148,13 @@ class Chat:
         else:
             stored = await append(store, self._scope, items, have_ids=have_ids)
         await self._chats.changed(store, [item for item in stored if item.version > 1])
-        self._chats.core.events.emit("said", self._scope, [item.id for item in stored])
+        self._core.events.emit("said", self._scope, [item.id for item in stored])
         self._chats.summaries.note(self._scope, stored)
         return stored
 
     # Reading
 
-    @traced("chat.items")
+    @operation("chat.items")
     async def items(
         self,
         *,
@@ -179,7 +178,7 @@ class Chat:
             is_long, trim_to_budget, found, budget=budget, counter=count, open_group=open_group
         )
 
-    @traced("chat.messages")
+    @operation("chat.messages")
     async def messages(
         self, *, format: Format = "openai", rounds: int | None = None, budget: int | None = None
     ) -> ProviderMessages:
@@ -227,7 +226,7 @@ class Chat:
 
     # What a model is shown
 
-    @traced("chat.context")
+    @operation("chat.context")
     async def context(
         self,
         task: str | None = None,
@@ -273,14 +272,14 @@ class Chat:
                 context = await assemble(_not_summed_up(said, kept), kept.content)
         if context is None:
             context = await assemble(said, None)
-        self._chats.core.events.emit("assembled", self._scope, detail=f"{context.tokens} tokens")
+        self._core.events.emit("assembled", self._scope, detail=f"{context.tokens} tokens")
         return context
 
     def _fits(self, items: Sequence[MemoryItem], room: int) -> bool:
         return sum(item_tokens(i, counter=self._chats.count_tokens) for i in items) <= room
 
     async def _recent(self) -> "Sequence[Interaction]":
-        if not self._chats.core.has_activity:
+        if not self._core.has_activity:
             return []
         try:
             return await self._handle.activity.get_recent(hours=_HOURS, limit=_MOST_RECENT)
@@ -308,13 +307,13 @@ class Chat:
             hits = await self._handle.recall(task, k=limit + len(here), min_trust=min_trust)
         return hits
 
-    @traced("chat.summary")
+    @operation("chat.summary")
     async def summary(self) -> str | None:
         """Return the rolling summary as it is stored, or `None` if there is none yet."""
         found = await self._chats.summaries.find(await self._store(), self._scope)
         return None if found is None else found.content
 
-    @traced("chat.summarize")
+    @operation("chat.summarize")
     async def summarize(self) -> str | None:
         """Sum up all but the newest messages now; return the summary, if there is one.
 
@@ -326,21 +325,26 @@ class Chat:
 
     # Branching
 
-    @traced("chat.fork")
     async def fork(self, at: str | MemoryItem, *, chat_id: str | None = None) -> "Chat":
         """Return a new chat with the messages up to and including *at*; this one stays as it is."""
+        name = await self._fork(at, chat_id=chat_id)
+        return Chat(self._session, self._handle, name)
+
+    @operation("chat.fork")
+    async def _fork(self, at: str | MemoryItem, *, chat_id: str | None) -> str:
+        """Make the new chat; return what it is called."""
         store = await self._store()
         place = at.id if isinstance(at, MemoryItem) else at
         last = await store.get(place)
         if last is None or not is_of(last, self._scope):
             raise ItemNotFoundError(place, way="fork at a message of this chat")
         name = f"{self._id}/{new_id()[-8:]}" if chat_id is None else chat_id
-        branch = Chat(self._chats, self._handle, name)
+        branch = Chat(self._session, self._handle, name)
         before, _ = await read_back(store, self._scope, before=last)
         copies = await branch._begin_with(store, [*before, last])
         await self._chats.summaries.copy(store, self._scope, branch.scope, copies)
-        self._chats.core.events.emit("forked", branch.scope, detail=f"of {self._id}")
-        return branch
+        self._core.events.emit("forked", branch.scope, detail=f"of {self._id}")
+        return name
 
     async def _begin_with(self, store: Store, items: Sequence[MemoryItem]) -> Sequence[MemoryItem]:
         """Begin with copies of another chat's messages, unless it has begun; return these."""

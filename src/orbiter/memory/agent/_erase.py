@@ -14,7 +14,8 @@ from orbiter.memory.tasks.progress import Tracker, track
 from orbiter.memory.text.text_caches import clear_all
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent.chat_service import Chats, ScopeSession
+    from orbiter.memory.agent.chat_service import Chats
+    from orbiter.memory.agent.interface import ScopeSession
 
 __all__ = ["erase"]
 

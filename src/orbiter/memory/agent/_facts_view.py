@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from orbiter.memory.agent.chat_history import nothing_else
-from orbiter.memory.agent.runtime import Store
-from orbiter.memory.agent.telemetry import traced
+from orbiter.memory.agent.interface import ScopedHandle, operation
 from orbiter.memory.model.facts import (
     ALWAYS,
     FactConflict,
@@ -18,11 +17,11 @@ from orbiter.memory.model.facts import (
     entries,
     holding,
 )
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.model.items import MemoryItem, MemoryStatus
 from orbiter.memory.model.query import Query, check_instant, require_text
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent.chat_service import ScopeSession
+    from orbiter.memory.agent.interface import ScopeSession
 
 __all__ = ["FactsView"]
 
@@ -33,7 +32,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-class FactsView:
+class FactsView(ScopedHandle):
     """What is true in one scope, to be read.
 
     With *known_at* it is read as it was known then, and later changes are not seen. *clock*
@@ -47,29 +46,22 @@ class FactsView:
         known_at: datetime | None = None,
         clock: Callable[[], datetime] = _now,
     ) -> None:
-        self._session = session
-        self._core = session.core
-        self._scope = session.scope
-        self._by = session.by
-        self._filter = session.filter
+        super().__init__(session)
         self._known_at = None if known_at is None else check_instant("known_at", known_at)
         self._clock = clock
 
-    @property
-    def scope(self) -> MemoryMetadata:
-        """Whose facts these are."""
-        return self._scope
+    def _address(self) -> tuple[str, dict[str, object]]:
+        if self._known_at is None:
+            return "facts", {}
+        return "past_facts", {"moment": self._known_at}
 
     def __repr__(self) -> str:
         named = Query(metadata=self._scope).wanted.items()
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in named)})"
 
-    async def _store(self) -> Store:
-        return await self._session.store()
-
     # Reading
 
-    @traced("facts.get")
+    @operation("facts.get")
     async def get(
         self, key: str, *, as_of: datetime | None = None, known_at: datetime | None = None
     ) -> FactMemory | None:
@@ -79,7 +71,7 @@ class FactsView:
         moment, known = self._moments(facts, as_of, known_at)
         return holding(facts, as_of=moment, known_at=known)
 
-    @traced("facts.all")
+    @operation("facts.all")
     async def all(
         self, *, as_of: datetime | None = None, known_at: datetime | None = None
     ) -> dict[str, FactMemory]:
@@ -88,12 +80,12 @@ class FactsView:
         moment, known = self._moments(facts, as_of, known_at)
         return current(facts, as_of=moment, known_at=known)
 
-    @traced("facts.keys")
+    @operation("facts.keys")
     async def keys(self) -> list[str]:
         """Return the keys that anything was ever said of, also those whose facts have ended."""
         return list(by_key(f for f in await self._read() if f.is_known(self._latest)))
 
-    @traced("facts.history")
+    @operation("facts.history")
     async def history(self, key: str) -> list[FactEntry]:
         """Return every assertion, the one recorded first first, with the time for which it held.
 
@@ -102,12 +94,12 @@ class FactsView:
         require_text("key", key)
         return entries(await self._read(key), known_at=self._latest)
 
-    @traced("facts.conflicts")
+    @operation("facts.conflicts")
     async def conflicts(self) -> list[FactConflict]:
         """Return the contradictions; `retract` one side, and a conflict is settled."""
         return conflicts_in(await self._read(), known_at=self._latest)
 
-    @traced("facts.drafts")
+    @operation("facts.drafts")
     async def drafts(self) -> list[FactMemory]:
         """Return what waits for a review, oldest first: `accept` or `discard` each."""
         found = await self._read(status=MemoryStatus.DRAFT)

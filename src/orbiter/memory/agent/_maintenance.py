@@ -7,24 +7,21 @@ import builtins
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from orbiter.memory.agent.interface import ScopedHandle, operation
 from orbiter.memory.agent.results import ForgetResult
-from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.tasks.progress import Progress, track
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._past import PastMemory
-    from orbiter.memory.agent.chat_service import ScopeSession
     from orbiter.memory.agent.eviction import EvictionResult
     from orbiter.memory.agent.facts import Facts
 
 __all__ = ["MaintenanceMixin"]
 
 
-class MaintenanceMixin:
+class MaintenanceMixin(ScopedHandle):
     """The part of `ScopedMemory` that thinks in years."""
-
-    _session: "ScopeSession"
 
     @property
     def facts(self) -> "Facts":
@@ -42,7 +39,7 @@ class MaintenanceMixin:
 
         return PastMemory(self._session, moment)
 
-    @traced("evict")
+    @operation("evict")
     async def evict(
         self,
         *,
@@ -73,7 +70,7 @@ class MaintenanceMixin:
                 dry_run=dry_run,
             )
 
-    @traced("duplicates")
+    @operation("duplicates")
     async def duplicates(
         self, *, progress: Progress | None = None
     ) -> builtins.list[tuple[MemoryItem, ...]]:
@@ -86,7 +83,7 @@ class MaintenanceMixin:
         with track(progress):
             return await duplicates(self._session)
 
-    @traced("quarantine")
+    @operation("quarantine")
     async def quarantine(
         self, source: str, *, dry_run: bool = False, progress: Progress | None = None
     ) -> ForgetResult:
@@ -100,7 +97,7 @@ class MaintenanceMixin:
         with track(progress):
             return await quarantine(self._session, source, dry_run=dry_run)
 
-    @traced("release")
+    @operation("release")
     async def release(self, source: str, *, progress: Progress | None = None) -> int:
         """Bring back what `quarantine` has hidden of *source*; return how many memories.
 
@@ -111,7 +108,7 @@ class MaintenanceMixin:
         with track(progress):
             return await release(self._session, source)
 
-    @traced("undo")
+    @operation("undo")
     async def undo(
         self,
         source: str,

@@ -6,18 +6,32 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
 from orbiter.memory.agent._local_memory import LocalMemory
-from orbiter.memory.agent.chat_service import Chats
 from orbiter.memory.agent.events import EventStream
-from orbiter.memory.agent.interface import MemoryEngine, check_actor, scope_of
-from orbiter.memory.agent.runtime import Core
+from orbiter.memory.agent.interface import (
+    Handle,
+    MemoryEngine,
+    ScopeSession,
+    check_actor,
+    operation,
+    scope_of,
+)
+from orbiter.memory.agent.memory_settings import MemorySettings
 from orbiter.memory.agent.scope import ScopedMemory
 from orbiter.memory.backends.registry import URL_VARIABLE, is_of_server, load_scheme
 from orbiter.memory.deprecation import warn
+from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.model.agent_store import AgentStore
 from orbiter.memory.model.items import MemoryMetadata
-from orbiter.memory.model.protocols import Embeddings, MemoryStore, Summarizer
+from orbiter.memory.model.protocols import (
+    BackupStore,
+    Embeddings,
+    MaintainedStore,
+    MemoryStore,
+    Summarizer,
+    VectorStore,
+)
 from orbiter.memory.model.reports import StoreStats, Verification
-from orbiter.memory.tasks.progress import Progress
+from orbiter.memory.tasks.progress import Progress, advance, track
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._audit import AuditLog
@@ -30,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["AgentMemory"]
 
 
-class AgentMemory:
+class AgentMemory(Handle):
     """Memory for agents, at the place that *url* names.
 
     `sqlite:///agent.db` or a path is a file, `memory://` is this process, `postgresql://…` a
@@ -75,9 +89,7 @@ class AgentMemory:
         audit: "AuditMode | None" = None,
     ) -> None:
         address = os.environ.get(URL_VARIABLE) if url is None and store is None else url
-        make = _remote_engine if is_of_server(address) else LocalMemory
-        self._engine: MemoryEngine = make(
-            url,
+        settings = MemorySettings(
             store=store,
             token=token,
             timeout=timeout,
@@ -92,6 +104,11 @@ class AgentMemory:
             row_security=row_security,
             audit=audit,
         )
+        make = _remote_engine if is_of_server(address) else LocalMemory
+        self._engine: MemoryEngine = make(url, settings)
+
+    def _address(self) -> tuple[str, dict[str, object]]:
+        return "memory", {}
 
     def __repr__(self) -> str:
         return f"AgentMemory({self.url!r})"
@@ -107,15 +124,7 @@ class AgentMemory:
 
         One that was given and lacks something of an `AgentStore` is `store.store`.
         """
-        return self._engine.store
-
-    @property
-    def _core(self) -> Core:
-        return self._engine.core
-
-    @property
-    def _chats(self) -> Chats:
-        return self._engine.chats
+        return self._core.store
 
     # Opening and closing
 
@@ -155,18 +164,19 @@ class AgentMemory:
         *by* is who acts through it, for `history` and the audit log.
         """
         whose = scope_of(user_id, session_id, task_id, agent_id)
-        return self._engine.handle(whose, check_actor(by))
+        return ScopedMemory(ScopeSession(self._engine, whose, check_actor(by)))
 
     def unscoped(self, *, by: str | None = None) -> ScopedMemory:
         """Return a handle on everyone's memories: for administration, never for an agent."""
-        return self._engine.handle(MemoryMetadata(), check_actor(by))
+        return ScopedMemory(ScopeSession(self._engine, MemoryMetadata(), check_actor(by)))
 
     def events(self) -> EventStream:
         """Return everything that happens through this object from now on, for `async for`."""
-        return self._engine.events()
+        return self._engine.events(ScopeSession(self._engine, MemoryMetadata()))
 
     # Letting go
 
+    @operation("store.erase")
     async def erase(
         self,
         *,
@@ -185,27 +195,28 @@ class AgentMemory:
         goes on. With *dry_run* nothing is touched: the items and the forgotten ones are counted.
         *progress* is called with steps done and steps in all.
         """
-        return await self._engine.erase(
-            user_id=user_id,
-            session_id=session_id,
-            task_id=task_id,
-            agent_id=agent_id,
-            by=by,
-            dry_run=dry_run,
-            progress=progress,
-        )
+        from orbiter.memory.agent._erase import erase  # noqa: PLC0415 - seldom needed
+
+        whose = scope_of(user_id, session_id, task_id, agent_id)
+        with track(progress):
+            return await erase(ScopeSession(self._engine, whose, check_actor(by)), dry_run=dry_run)
 
     @property
     def audit(self) -> "AuditLog":
         """What was done in this memory, if it was made with `audit=`."""
-        return self._engine.audit
+        from orbiter.memory.agent._audit import AuditLog  # noqa: PLC0415
+
+        return AuditLog(self._engine)
 
     # Looking after the store
 
+    @operation("store.stats")
     async def stats(self) -> StoreStats:
         """Return how much the store holds, and what waits to be indexed."""
-        return await self._engine.stats()
+        await self.init()
+        return await self._maintained("statistics").stats()
 
+    @operation("store.verify")
     async def verify(
         self, *, repair: bool = False, progress: Progress | None = None
     ) -> Verification:
@@ -213,16 +224,24 @@ class AgentMemory:
 
         *progress* is called with rows read and rows in all.
         """
-        return await self._engine.verify(repair=repair, progress=progress)
+        await self.init()
+        with track(progress):
+            return await self._maintained("checking").verify(repair=repair)
 
+    @operation("store.reindex")
     async def reindex(self, *, progress: Progress | None = None) -> int:
         """Embed everything anew, as after a change of `embeddings`; return how many items.
 
         Where the stored vectors are of another model, this opens the memory, which `init` refuses.
         *progress* is called with items done and items in all.
         """
-        return await self._engine.reindex(progress=progress)
+        self._core.enter()
+        store = self._maintained("embedding anew")
+        done = await store.reindex(progress=progress or advance)
+        await self.init()
+        return done
 
+    @operation("store.backup")
     async def backup(
         self,
         path: str | os.PathLike[str],
@@ -230,8 +249,11 @@ class AgentMemory:
         progress: Progress | None = None,
     ) -> None:
         """Copy a SQLite memory to a new file while it is in use; `restore` brings it back."""
-        await self._engine.backup(path, progress=progress)
+        store = self._file_store("`pg_dump` for Postgres, a snapshot for Redis")
+        await self.init()
+        await store.backup(path, progress=progress)
 
+    @operation("store.restore")
     async def restore(
         self,
         path: str | os.PathLike[str],
@@ -244,29 +266,49 @@ class AgentMemory:
         the backup is damaged, not ours or too new, or if another process, or another object here,
         has the memory open; then nothing is changed. What was there is kept beside it.
         """
-        return await self._engine.restore(path, progress=progress)
+        store = self._file_store("`pg_restore` for Postgres, its own file for Redis")
+        await self.close()
+        self._core.prepare()
+        return await store.restore_backup(path, progress=progress)
 
+    @operation("store.flush")
     async def flush(self, *, progress: Progress | None = None) -> None:
         """Wait until what goes on in the background is done: summaries, indexes and vectors.
 
         What was remembered a moment ago is then found by meaning, too, however much it was.
         *progress* is called once it begins, as nobody knows how much there is.
         """
-        await self._engine.flush(progress=progress)
+        self._core.enter()
+        with track(progress):
+            advance(0)
+        await self._chats.flush()
+        if isinstance(self.store, VectorStore):
+            await self.init()
+            await self.store.catch_up()
 
     async def settle(self, *, progress: Progress | None = None) -> None:
         """Do as `flush`, by its old name."""
         warn("settle", "flush", stacklevel=2)
         await self.flush(progress=progress)
 
+    def _file_store(self, ways: str) -> BackupStore:
+        if not isinstance(self.store, BackupStore):
+            raise UnsupportedError(f"{self!r} has no file to copy; there are other means: {ways}")
+        return self.store
 
-def _remote_engine(url: str | os.PathLike[str] | None, **options: object) -> MemoryEngine:
+    def _maintained(self, what: str) -> MaintainedStore:
+        if not isinstance(self.store, MaintainedStore):
+            raise UnsupportedError(f"{self.store!r} has no {what}; SQLite and Postgres have")
+        return self.store
+
+
+def _remote_engine(url: str | os.PathLike[str] | None, settings: MemorySettings) -> MemoryEngine:
     """Return what talks to a server: the client stands above this, and is registered for `http`."""
-    remote = load_scheme("http")
-    if remote is None:
+    make = load_scheme("http")
+    if make is None:
         raise ModuleNotFoundError(
             "the entry points of orbiter-memory are not installed, so `http://…` leads nowhere: "
             "pip install 'orbiter-memory[client]'"
         )
-    made: AgentMemory = remote(url, **options)
-    return made._engine  # noqa: SLF001 - of its own kind
+    engine: MemoryEngine = make(url, settings)
+    return engine

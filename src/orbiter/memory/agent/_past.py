@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 from orbiter.memory.agent._facts_view import FactsView
 from orbiter.memory.agent.chat_history import nothing_else
 from orbiter.memory.agent.extraction_jobs import without_jobs
+from orbiter.memory.agent.interface import ScopedHandle, operation
 from orbiter.memory.agent.results import Page, check_cursor, page_of
 from orbiter.memory.agent.runtime import keeps_versions, versioned
-from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.query import Query, check_instant, check_size
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent.chat_service import ScopeSession
+    from orbiter.memory.agent.interface import ScopeSession
     from orbiter.memory.backends.sql.store import SQLMemoryStore
     from orbiter.memory.recall import RecallResult
 
@@ -70,48 +70,42 @@ class PastFacts(FactsView):
             last = page[-1]
 
 
-class PastMemory:
+class PastMemory(ScopedHandle):
     """What was remembered in one scope at *moment*; `ScopedMemory.as_of` makes it."""
 
     def __init__(self, session: "ScopeSession", moment: datetime) -> None:
-        self._session = session
-        self._core = session.core
-        self._scope = session.scope
-        self._by = session.by
-        self._filter = session.filter
+        super().__init__(session)
         self._moment = check_instant("moment", moment)
+
+    def _address(self) -> tuple[str, dict[str, object]]:
+        return "past", {"moment": self._moment}
 
     @property
     def moment(self) -> datetime:
         """When all this was so."""
         return self._moment
 
-    @property
-    def scope(self) -> MemoryMetadata:
-        """Whose memories these are."""
-        return self._scope
-
     def __repr__(self) -> str:
         named = Query(metadata=self._scope).wanted.items()
         who = "".join(f"{name}={value!r}, " for name, value in named)
         return f"PastMemory({who}moment={self._moment.isoformat()!r})"
 
-    async def _store(self) -> "SQLMemoryStore":
-        return versioned(await self._core.opened(self._scope), "reading the past")
+    async def _versions(self) -> "SQLMemoryStore":
+        return versioned(await self._store(), "reading the past")
 
     @property
     def facts(self) -> "FactsView":
         """What was true then, as it was known then."""
         return PastFacts(self._session, known_at=self._moment)
 
-    @traced("past.get")
+    @operation("past.get")
     async def get(self, item_id: str) -> MemoryItem | None:
         """Return the memory of that id as it was, or `None` if there was none in this scope."""
-        store = await self._store()
+        store = await self._versions()
         found = await store.as_of(self._moment, metadata=self._filter, item_ids=[item_id], limit=1)
         return found[0] if found else None
 
-    @traced("past.list")
+    @operation("past.list")
     async def list(
         self,
         *,
@@ -127,7 +121,7 @@ class PastMemory:
         """
         check_size("limit", limit)
         last = await check_cursor(cursor, self._has)
-        store = await self._store()
+        store = await self._versions()
         found = await store.as_of(
             self._moment,
             metadata=self._filter,
@@ -144,16 +138,16 @@ class PastMemory:
 
     async def __aiter__(self) -> AsyncIterator[MemoryItem]:
         """Yield all that was remembered, newest first."""
-        store = await self._store()
-        last: MemoryItem | None = None
-        while page := await store.as_of(
-            self._moment, metadata=self._filter, limit=_PAGE, before=last
-        ):
+        cursor: str | None = None
+        while True:
+            page = await self.list(limit=_PAGE, cursor=cursor)
             for item in page:
                 yield item
-            last = page[-1]
+            cursor = page.next
+            if cursor is None:
+                return
 
-    @traced("past.recall")
+    @operation("past.recall")
     async def recall(
         self,
         query: str,
@@ -169,7 +163,7 @@ class PastMemory:
         # Here, as reading what was needs none of it.
         from orbiter.memory.recall import InMemoryIndex, no_model_by_choice  # noqa: PLC0415
 
-        mirror = InMemoryIndex(_Then(await self._store(), self._moment))  # type: ignore[arg-type]  # it pages
+        mirror = InMemoryIndex(_Then(await self._versions(), self._moment))  # type: ignore[arg-type]  # it pages
         try:
             with no_model_by_choice():
                 return await mirror.recall(

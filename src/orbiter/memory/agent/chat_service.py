@@ -1,48 +1,31 @@
-"""What the handles of one `AgentMemory` share: persona, counting, summaries; and a scope."""
+"""What the conversations of one `AgentMemory` share: persona, counting, summaries."""
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from orbiter.memory.agent.extraction_jobs import free_messages
+from orbiter.memory.agent.memory_settings import MemorySettings
 from orbiter.memory.agent.runtime import Core, Store
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, role_of
-from orbiter.memory.model.protocols import Summarizer
-from orbiter.memory.model.query import SCOPE_FIELDS, Query
+from orbiter.memory.model.query import SCOPE_FIELDS
 
 if TYPE_CHECKING:
     from orbiter.memory.agent.summaries import Summaries
     from orbiter.memory.context import ContextManager
-    from orbiter.memory.context.persona import Soul
     from orbiter.memory.conversation.tokens import TokenCounter
-    from orbiter.memory.summary import SummaryConfig
 
-__all__ = ["Chats", "ScopeSession"]
+__all__ = ["Chats"]
 
 
 class Chats:
     """Settings, and what is made once for all conversations, when the first of them needs it."""
 
-    def __init__(
-        self,
-        core: Core,
-        *,
-        persona: "str | Path | Soul | None",
-        summarizer: Summarizer | None,
-        summaries: "SummaryConfig | Literal['auto'] | None",
-        count_tokens: "TokenCounter | None",
-        secret: bytes | None,
-    ) -> None:
+    def __init__(self, core: Core, settings: MemorySettings) -> None:
         self.core = core
-        self._persona = persona
-        self._summarizer = summarizer
-        self._config = summaries
-        self._counter = count_tokens
-        self._secret = secret
+        self._settings = settings
         self._answering: WeakValueDictionary[tuple[object, ...], asyncio.Lock]
         self._answering = WeakValueDictionary()
 
@@ -55,11 +38,11 @@ class Chats:
     @cached_property
     def count_tokens(self) -> "TokenCounter":
         """What counts tokens: the given one, or the estimate."""
-        if self._counter is None:
+        if self._settings.count_tokens is None:
             from orbiter.memory.conversation.tokens import estimate_tokens  # noqa: PLC0415 - see the class
 
             return estimate_tokens
-        return self._counter
+        return self._settings.count_tokens
 
     @cached_property
     def summaries(self) -> "Summaries":
@@ -67,8 +50,9 @@ class Chats:
         from orbiter.memory.agent.summaries import Summaries  # noqa: PLC0415
         from orbiter.memory.summary import SummaryConfig  # noqa: PLC0415
 
-        config = SummaryConfig() if self._config == "auto" else self._config
-        made = Summaries(self.core, config, self._summarizer)
+        chosen = self._settings.summaries
+        config = SummaryConfig() if chosen == "auto" else chosen
+        made = Summaries(self.core, config, self._settings.summarizer)
         self.core.on_close(made.close)
         return made
 
@@ -92,27 +76,8 @@ class Chats:
         """What puts contexts together; one for all, as it knows what messages cost."""
         from orbiter.memory.context import ContextManager  # noqa: PLC0415
 
-        return ContextManager(self._persona, count_tokens=self.count_tokens, secret=self._secret)
-
-
-@dataclass(frozen=True, slots=True)
-class ScopeSession:
-    """What every call of a handle needs: the memory behind it, whose memories, and who acts."""
-
-    chats: Chats
-    scope: MemoryMetadata
-    by: str | None = None
-
-    @property
-    def core(self) -> Core:
-        """The memory's store, and all that belongs to it."""
-        return self.chats.core
-
-    @property
-    def filter(self) -> MemoryMetadata | None:
-        """The scope as stores take it: one that names nobody filters nothing."""
-        return self.scope if Query(metadata=self.scope).wanted else None
-
-    async def store(self) -> Store:
-        """Return the store, opened."""
-        return await self.core.opened(self.scope)
+        return ContextManager(
+            self._settings.persona,
+            count_tokens=self.count_tokens,
+            secret=self._settings.secret,
+        )

@@ -32,7 +32,7 @@ from orbiter.memory.tasks.progress import advance
 from orbiter.memory.text.ranking import recency
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent.chat_service import ScopeSession
+    from orbiter.memory.agent.interface import ScopeSession
     from orbiter.memory.recall.near_duplicates import DuplicateIndex
 
 

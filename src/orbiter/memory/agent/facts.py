@@ -17,8 +17,8 @@ from pydantic import ValidationError
 from orbiter.memory.agent._facts_view import FactsView
 from orbiter.memory.agent._updates import change
 from orbiter.memory.agent.inputs import belongs, derived_id, labels
+from orbiter.memory.agent.interface import operation
 from orbiter.memory.agent.runtime import Store, find, keeps_versions
-from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.errors import (
     AccessError,
     ItemNotFoundError,
@@ -69,7 +69,7 @@ class Facts(FactsView):
 
     # Changing
 
-    @traced("facts.put")
+    @operation("facts.put")
     async def put(
         self,
         key: str,
@@ -106,7 +106,7 @@ class Facts(FactsView):
         self._core.events.emit_items("remembered", [made])
         return made
 
-    @traced("facts.end")
+    @operation("facts.end")
     async def end(
         self, key: str, *, at: datetime | None = None, source: Source | None = None
     ) -> FactMemory | None:
@@ -137,7 +137,7 @@ class Facts(FactsView):
         self._core.events.emit_items("remembered", [made])
         return made
 
-    @traced("facts.revert")
+    @operation("facts.revert")
     async def revert(self, key: str) -> FactMemory | None:
         """Retract what was said last of *key*; return what is true of it now.
 
@@ -168,7 +168,7 @@ class Facts(FactsView):
         await store.add(twin, expected_version=said.version)
         self._core.events.emit_items("updated", [twin])
 
-    @traced("facts.retract")
+    @operation("facts.retract")
     async def retract(self, fact_id: str) -> FactMemory:
         """Say that an assertion was wrong: it holds no more, at any time, as known from now on."""
         store = await self._writable()
@@ -187,7 +187,7 @@ class Facts(FactsView):
 
     # Reviewing
 
-    @traced("facts.accept")
+    @operation("facts.accept")
     async def accept(self, fact_id: str) -> FactMemory:
         """Make a draft a fact, known from now on; return it.
 
@@ -212,7 +212,7 @@ class Facts(FactsView):
 
         return await self._change(store, fact_id, edit)
 
-    @traced("facts.discard")
+    @operation("facts.discard")
     async def discard(self, fact_id: str) -> FactMemory:
         """Turn a draft down; the same messages do not propose it again."""
         store = await self._writable()
@@ -228,7 +228,7 @@ class Facts(FactsView):
 
         return await self._change(store, fact_id, edit)
 
-    @traced("facts.propose")
+    @operation("facts.propose")
     async def propose(
         self,
         key: str,

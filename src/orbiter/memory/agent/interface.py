@@ -1,32 +1,45 @@
-"""`MemoryEngine`: what an `AgentMemory` is made of, a store in this process or a server.
+"""What an `AgentMemory` and its handles are made of: an engine, a scope, and calls.
 
-`LocalMemory` and the client's `RemoteEngine` are the two; neither inherits how the other works.
-`AgentMemory` has the documentation of every call.
+There is one class for each handle, whether its store is in this process or behind a server. A call
+of it is an `operation`, which the engine carries out: `LocalMemory` runs the method as it is
+written, the client's `RemoteEngine` sends its name and arguments. What is no operation and needs
+the store gets it from the engine, and one without a store refuses.
 """
 
-import os
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.items import RESERVED, MemoryMetadata
-from orbiter.memory.model.query import SCOPE_FIELDS, require_text
+from orbiter.memory.model.query import SCOPE_FIELDS, Query, require_text
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent._audit import AuditLog
     from orbiter.memory.agent.chat_service import Chats
     from orbiter.memory.agent.events import EventStream
-    from orbiter.memory.agent.runtime import Core
-    from orbiter.memory.agent.scope import ScopedMemory
-    from orbiter.memory.model.agent_store import AgentStore
-    from orbiter.memory.model.reports import Erasure, Restored, StoreStats, Verification
-    from orbiter.memory.tasks.progress import Progress
+    from orbiter.memory.agent.runtime import Core, Store
 
-__all__ = ["MemoryEngine", "check_actor", "scope_of"]
+__all__ = [
+    "Handle",
+    "MemoryEngine",
+    "ScopeSession",
+    "ScopedHandle",
+    "check_actor",
+    "operation",
+    "scope_of",
+    "session_of",
+]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_HandleT = TypeVar("_HandleT", bound="Handle")
 
 
 class MemoryEngine(ABC):
-    """The calls of an `AgentMemory`, as one kind of place carries them out."""
+    """Carries out the calls of an `AgentMemory` and of its handles."""
 
     @property
     @abstractmethod
@@ -35,31 +48,13 @@ class MemoryEngine(ABC):
 
     @property
     @abstractmethod
-    def core(self) -> "Core":
-        """The opened store and what is closed with it; a memory on a server refuses."""
-
-    @property
-    @abstractmethod
     def chats(self) -> "Chats":
-        """What conversations share; a memory on a server refuses."""
+        """The opened store, and what conversations share; `UnsupportedError` on a server."""
 
     @property
-    @abstractmethod
-    def store(self) -> "AgentStore":
-        """The store; a memory on a server refuses."""
-
-    @property
-    @abstractmethod
-    def audit(self) -> "AuditLog":
-        """What was done in this memory."""
-
-    @abstractmethod
-    def handle(self, scope: MemoryMetadata, by: str | None) -> "ScopedMemory":
-        """Return a handle on *scope*, which names nobody for everyone's memories."""
-
-    @abstractmethod
-    def events(self) -> "EventStream":
-        """Return everything that happens from now on."""
+    def core(self) -> "Core":
+        """The opened store, and what is closed with it; `UnsupportedError` on a server."""
+        return self.chats.core
 
     @abstractmethod
     async def init(self) -> None:
@@ -70,48 +65,117 @@ class MemoryEngine(ABC):
         """Close it. May be repeated."""
 
     @abstractmethod
-    async def erase(
+    def events(self, session: "ScopeSession") -> "EventStream":
+        """Return what happens in a scope from now on."""
+
+    @abstractmethod
+    def perform(
         self,
-        *,
-        user_id: str | None = None,
-        session_id: str | None = None,
-        task_id: str | None = None,
-        agent_id: str | None = None,
-        by: str | None = None,
-        dry_run: bool = False,
-        progress: "Progress | None" = None,
-    ) -> "Erasure":
-        """Remove for good all that has these ids, everywhere, and check that nothing is left."""
+        handle: "Handle",
+        name: str,
+        method: Callable[..., Coroutine[Any, Any, Any]],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Coroutine[Any, Any, Any]:
+        """Carry out the call *name* of *handle*; *method* does so where the store is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeSession:
+    """What every call of a handle needs: the memory behind it, whose memories, and who acts."""
+
+    engine: MemoryEngine
+    scope: MemoryMetadata
+    by: str | None = None
+
+    @property
+    def core(self) -> "Core":
+        """The memory's store, and all that belongs to it."""
+        return self.engine.core
+
+    @property
+    def chats(self) -> "Chats":
+        """What the conversations of the memory share."""
+        return self.engine.chats
+
+    @property
+    def filter(self) -> MemoryMetadata | None:
+        """The scope as stores take it: one that names nobody filters nothing."""
+        return self.scope if Query(metadata=self.scope).wanted else None
+
+    async def store(self) -> "Store":
+        """Return the store, opened."""
+        return await self.core.opened(self.scope)
+
+
+class Handle(ABC):
+    """An object whose calls are operations of an engine."""
+
+    _engine: MemoryEngine
 
     @abstractmethod
-    async def stats(self) -> "StoreStats":
-        """Return how much the store holds."""
+    def _address(self) -> tuple[str, dict[str, object]]:
+        """Return the kind of object this is on the wire, and what names it beside its scope."""
 
-    @abstractmethod
-    async def verify(
-        self, *, repair: bool = False, progress: "Progress | None" = None
-    ) -> "Verification":
-        """Read everything and check the search structures."""
+    @property
+    def _core(self) -> "Core":
+        return self._engine.core
 
-    @abstractmethod
-    async def reindex(self, *, progress: "Progress | None" = None) -> int:
-        """Embed everything again; return how many items."""
+    @property
+    def _chats(self) -> "Chats":
+        return self._engine.chats
 
-    @abstractmethod
-    async def backup(
-        self, path: str | os.PathLike[str], *, progress: "Progress | None" = None
-    ) -> None:
-        """Copy the store to a new file."""
 
-    @abstractmethod
-    async def restore(
-        self, path: str | os.PathLike[str], *, progress: "Progress | None" = None
-    ) -> "Restored":
-        """Replace the store by a backup."""
+class ScopedHandle(Handle):
+    """A handle that is bound to a scope, and to whoever acts through it."""
 
-    @abstractmethod
-    async def flush(self, *, progress: "Progress | None" = None) -> None:
-        """Wait until what goes on in the background is done."""
+    def __init__(self, session: ScopeSession) -> None:
+        self._session = session
+        self._engine = session.engine
+        self._scope = session.scope
+        self._by = session.by
+        # A scope that names nobody is only made by `unscoped()`, and filters nothing.
+        self._filter = session.filter
+
+    @property
+    def scope(self) -> MemoryMetadata:
+        """Whose memories these are."""
+        return self._scope
+
+    async def _store(self) -> "Store":
+        return await self._core.opened(self._scope)
+
+
+def operation(
+    name: str,
+) -> Callable[
+    [Callable[Concatenate[_HandleT, _P], Coroutine[Any, Any, _T]]],
+    Callable[Concatenate[_HandleT, _P], Coroutine[Any, Any, _T]],
+]:
+    """Have the engine of its handle carry out the decorated method.
+
+    *name* is that of its span; behind the last dot it is what the call is named on the wire.
+    """
+    call = name.rpartition(".")[2]
+
+    def decorate(
+        method: Callable[Concatenate[_HandleT, _P], Coroutine[Any, Any, _T]],
+    ) -> Callable[Concatenate[_HandleT, _P], Coroutine[Any, Any, _T]]:
+        @traced(name)
+        @wraps(method)
+        def perform(
+            handle: _HandleT, /, *args: _P.args, **kwargs: _P.kwargs
+        ) -> Coroutine[Any, Any, _T]:
+            return handle._engine.perform(handle, call, method, args, kwargs)  # noqa: SLF001 - its own module
+
+        return perform
+
+    return decorate
+
+
+def session_of(handle: ScopedHandle) -> ScopeSession:
+    """Return what a handle is made of, for the modules that stand above it."""
+    return handle._session  # noqa: SLF001 - its own module
 
 
 def scope_of(

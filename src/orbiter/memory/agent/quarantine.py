@@ -24,7 +24,8 @@ from orbiter.memory.model.trust import SOURCE_KINDS, from_source, read_source, s
 from orbiter.memory.tasks.progress import advance
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent.chat_service import Chats, ScopeSession
+    from orbiter.memory.agent.chat_service import Chats
+    from orbiter.memory.agent.interface import ScopeSession
     from orbiter.memory.backends.sql.store import SQLMemoryStore
 
 __all__ = ["QUARANTINE", "RELEASE", "UNDO", "quarantine", "release", "undo"]

@@ -28,6 +28,7 @@ from orbiter.memory.agent.inputs import (
     read_messages,
     within,
 )
+from orbiter.memory.agent.interface import operation
 from orbiter.memory.agent.results import ForgetResult, Page, ScopeStats, check_cursor, page_of
 from orbiter.memory.agent.runtime import (
     Store,
@@ -38,11 +39,10 @@ from orbiter.memory.agent.runtime import (
     keeps_versions,
     versioned,
 )
-from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.activity_keys import activity_name
 from orbiter.memory.model.filters import Where
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
+from orbiter.memory.model.items import MemoryItem, MemoryStatus
 from orbiter.memory.model.query import Query, check_size
 from orbiter.memory.model.reports import ItemVersion
 from orbiter.memory.tasks.offload import apart, has_many_values
@@ -50,43 +50,28 @@ from orbiter.memory.tasks.progress import Progress, advance, track
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._chat import Chat
-    from orbiter.memory.agent.chat_service import ScopeSession
     from orbiter.memory.episodic.manager import ShortTermMemoryManager
     from orbiter.memory.messages import Format
     from orbiter.memory.model.reports import ConversationInfo
     from orbiter.memory.model.trust import Trust
     from orbiter.memory.recall import RecallMode, RecallResult
 
-__all__ = ["ScopedMemory", "session_of"]
+__all__ = ["ScopedMemory"]
 
 
 class ScopedMemory(MaintenanceMixin):
     """What is remembered in one scope; `AgentMemory.scope` makes it."""
 
-    def __init__(self, session: "ScopeSession") -> None:
-        self._session = session
-        self._core = session.core
-        self._chats = session.chats
-        self._scope = session.scope
-        self._by = session.by
-        # A scope that names nobody is only made by `unscoped()`, and filters nothing.
-        self._filter = session.filter
-
-    @property
-    def scope(self) -> MemoryMetadata:
-        """Whose memories these are."""
-        return self._scope
+    def _address(self) -> tuple[str, dict[str, object]]:
+        return "scope", {}
 
     def __repr__(self) -> str:
         named = Query(metadata=self._scope).wanted.items()
         return f"ScopedMemory({', '.join(f'{name}={value!r}' for name, value in named)})"
 
-    async def _store(self) -> Store:
-        return await self._session.store()
-
     # Remembering
 
-    @traced("remember")
+    @operation("remember")
     async def remember(  # noqa: PLR0913 - what may be kept with it
         self,
         what: Given,
@@ -125,7 +110,7 @@ class ScopedMemory(MaintenanceMixin):
         self._core.events.emit_items("remembered", [item])
         return item
 
-    @traced("remember_many")
+    @operation("remember_many")
     async def remember_many(  # noqa: PLR0913 - as for `remember`
         self,
         things: Sequence[Given],
@@ -178,7 +163,7 @@ class ScopedMemory(MaintenanceMixin):
 
     # Recalling
 
-    @traced("recall")
+    @operation("recall")
     async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh in
         self,
         query: str = "",
@@ -243,12 +228,12 @@ class ScopedMemory(MaintenanceMixin):
 
     # Looking, changing, forgetting
 
-    @traced("get")
+    @operation("get")
     async def get(self, item_id: str) -> MemoryItem | None:
         """Return the memory of that id, or `None` if there is none in this scope."""
         return await find(await self._store(), item_id, self._scope)
 
-    @traced("update")
+    @operation("update")
     async def update(  # noqa: PLR0913 - what may be changed
         self,
         item_id: str,
@@ -299,7 +284,7 @@ class ScopedMemory(MaintenanceMixin):
         self._core.events.emit_items("updated", [item])
         return item
 
-    @traced("forget")
+    @operation("forget")
     async def forget(  # noqa: PLR0913 - the filters
         self,
         item: str | MemoryItem | None = None,
@@ -363,7 +348,7 @@ class ScopedMemory(MaintenanceMixin):
         await store.delete_many([item.id for item in items])
         await self._chats.changed(store, items)
 
-    @traced("restore")
+    @operation("restore")
     async def restore(self, item_id: str, *, version: int | None = None) -> MemoryItem:
         """Bring back what was forgotten, or what a memory was in an earlier *version*."""
         store = await self._store()
@@ -372,12 +357,12 @@ class ScopedMemory(MaintenanceMixin):
         self._core.events.emit_items("restored", [item])
         return item
 
-    @traced("history")
+    @operation("history")
     async def history(self, item_id: str) -> builtins.list[ItemVersion]:
         """Return every version of a memory, oldest first, also of a forgotten one."""
         return await versions(await self._store(), self._scope, item_id, "looking at the past")
 
-    @traced("list")
+    @operation("list")
     async def list(  # noqa: PLR0913 - the filters
         self,
         *,
@@ -415,7 +400,7 @@ class ScopedMemory(MaintenanceMixin):
         )
         return page_of(found, limit, last)
 
-    @traced("stats")
+    @operation("stats")
     async def stats(self) -> ScopeStats:
         """Return how much is remembered here."""
         store = await self._store()
@@ -428,7 +413,7 @@ class ScopedMemory(MaintenanceMixin):
 
     def events(self) -> EventStream:
         """Return what happens in this scope from now on, for `async for`."""
-        return self._core.events.listen(self._scope)
+        return self._engine.events(self._session)
 
     # Conversations
 
@@ -440,9 +425,9 @@ class ScopedMemory(MaintenanceMixin):
         """
         from orbiter.memory.agent._chat import Chat  # noqa: PLC0415 - not everyone talks
 
-        return Chat(self._chats, self, chat_id)
+        return Chat(self._session, self, chat_id)
 
-    @traced("chats")
+    @operation("chats")
     async def chats(self, *, limit: int = 50) -> "builtins.list[ConversationInfo]":
         """Return the conversations of this scope, that of the newest message first."""
         store = await self._store()
@@ -480,8 +465,3 @@ class ScopedMemory(MaintenanceMixin):
     async def delete(self, memory_id: str) -> ForgetResult:
         """Forget one memory."""
         return await self.forget(memory_id)
-
-
-def session_of(handle: ScopedMemory) -> "ScopeSession":
-    """Return what a handle is made of, for the modules that stand above it."""
-    return handle._session  # noqa: SLF001 - its own module

@@ -12,6 +12,7 @@ from functools import wraps
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.messages.codec import FORMATS
 
 if TYPE_CHECKING:
@@ -51,6 +52,9 @@ def traced(
     def decorate(
         method: Callable[_P, Coroutine[Any, Any, _T]],
     ) -> Callable[_P, Coroutine[Any, Any, _T]]:
+        inner = getattr(method, "__wrapped__", method)
+        defaults: dict[str, object] = getattr(inner, "__kwdefaults__", None) or {}
+
         @wraps(method)
         async def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
             if getattr(args[0], "_by", None) is not None and not _is_acting(args[0]):
@@ -62,7 +66,6 @@ def traced(
             hearers = (_tracer(), _meters())
             if hearers == (None, None):
                 return await method(*args, **kwargs)
-            defaults: dict[str, object] = getattr(method, "__kwdefaults__", None) or {}
             with _watched(operation, args[0], {**defaults, **kwargs}, hearers) as see:
                 value = await method(*args, **kwargs)
                 see(value)
@@ -151,8 +154,9 @@ def _fail(span: "Span | None", error: str) -> None:
 
 
 def _system(owner: Any) -> str:
-    core = getattr(owner, "_core", None) or getattr(getattr(owner, "_chats", None), "core", None)
-    store = getattr(core, "store", None)  # behind a server there is none to name
+    store: object = None
+    with suppress(AttributeError, UnsupportedError):  # behind a server there is none to name
+        store = owner._core.store  # noqa: SLF001 - of a handle, which this decorates
     names = (_SYSTEMS.get(each.__name__) for each in type(store).__mro__)
     return next(filter(None, names), "other")
 

@@ -1,32 +1,25 @@
-"""The calls of a handle on a server, made from the table that the server routes by.
+"""`Caller`: a call of a handle as requests, by the table that the server routes by.
 
-A method has the name, the signature and the documentation of the local one. What is given to it is
-bound as Python would, sent, and what comes back is the same value, or the same error.
+What comes back is the value that the same call returns of a local handle, or the same error.
 """
 
-import abc
 import asyncio
-import inspect
 import json
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
-from functools import wraps
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 from uuid import uuid4
 
 from orbiter.memory.agent.results import Page
-from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.backends.arguments import is_item_id
 from orbiter.memory.client._read_response import UNREADABLE, Answer
 from orbiter.memory.client._transport import HTTPTransport, Request
 from orbiter.memory.errors import ItemNotFoundError, MemoryConnectionError, QueryError
 from orbiter.memory.model.items import RESERVED, MemoryItem
-from orbiter.memory.wire import Operation, Target, load_error, operations_of, write_call
+from orbiter.memory.wire import Operation, load_error, write_call
 
-__all__ = ["Caller", "called_by"]
+__all__ = ["Caller"]
 
-
-_Class = TypeVar("_Class", bound="type[Caller]")
 
 _HERE = frozenset(("progress",))
 """Arguments that are for the caller's own process, and not sent."""
@@ -35,7 +28,6 @@ _ONCE = "idempotency_key"
 _PAGE = 1_000
 """What a server gives at a time, unless it was set up otherwise."""
 _DEFAULT_PAGE = 50
-_SPOKEN_AS = {"memory": "store.", "scope": "", "past_facts": "facts."}
 
 
 Progress = Callable[[int, int], None]
@@ -48,20 +40,17 @@ _LONGEST_KEY = 200
 _FOR_NOTHING = ("get", "history", "end", "revert")
 
 
+@dataclass(frozen=True, slots=True)
 class Caller:
-    """Sends the calls of one object."""
+    """Sends the calls of one handle."""
 
-    _link: HTTPTransport
+    link: HTTPTransport
+    whose: Mapping[str, str]
+    """Whose memories a request is about, and who acts."""
+    names: Mapping[str, object]
+    """What names the handle beside its scope."""
 
-    def _asked(self) -> dict[str, str]:
-        """Return whose memories a request is about, and who acts."""
-        return {}
-
-    def _named(self) -> Mapping[str, object]:
-        """Return what names this object beside its scope."""
-        return {}
-
-    async def _call(self, operation: Operation, given: Mapping[str, Any]) -> Any:
+    async def call(self, operation: Operation, given: Mapping[str, Any]) -> Any:
         """Make a call with the arguments *given*; return or raise what the server does."""
         sent = _once(operation, given)
         if operation.is_job(sent):
@@ -74,7 +63,7 @@ class Caller:
 
     async def _pages(self, operation: Operation, given: dict[str, Any]) -> Page:
         """Return a page as long as asked for: a server gives a thousand memories, or some MiB."""
-        until = self._link.deadline()
+        until = self.link.deadline()
         limit, cursor = given.get("limit", _DEFAULT_PAGE), given.get("cursor")
         is_whole = isinstance(limit, int) and not isinstance(limit, bool)
         left = limit if is_whole else 0
@@ -99,7 +88,7 @@ class Caller:
             operation, sent if nobodys is None else {**sent, nobodys: NOBODYS}, until
         )
         try:
-            answer = await self._link.send(request)
+            answer = await self.link.send(request)
         except ItemNotFoundError:
             if operation.is_absent_404:
                 return [] if operation.name == "history" else None
@@ -112,7 +101,7 @@ class Caller:
         self, operation: Operation, sent: dict[str, Any], progress: Progress | None
     ) -> Any:
         """Make a call that may take long; *progress* is told how far it is."""
-        report = await report_of(self._link, self._request(operation, sent, None), progress)
+        report = await report_of(self.link, self._request(operation, sent, None), progress)
         return self._loaded(operation, lambda: report)
 
     def _loaded(self, operation: Operation, told: Callable[[], Any]) -> Any:
@@ -121,13 +110,13 @@ class Caller:
             return operation.returns.load(told())
         except UNREADABLE as exc:
             raise MemoryConnectionError(
-                f"`{self._link.address.url}` answered with something else than `{operation.id}` "
+                f"`{self.link.address.url}` answered with something else than `{operation.id}` "
                 f"returns ({type(exc).__name__}); is it of another version?"
             ) from exc
 
     def _request(self, operation: Operation, sent: dict[str, Any], until: float | None) -> Request:
         try:
-            call = write_call(operation, sent, target=self._named())
+            call = write_call(operation, sent, target=self.names)
         except UnicodeEncodeError as exc:
             raise QueryError(
                 f"{exc.object!r} holds half a character; nothing is called so"
@@ -136,7 +125,7 @@ class Caller:
         return Request(
             call.verb,
             f"/v1/{call.path}",
-            {**self._asked(), **call.query},
+            {**self.whose, **call.query},
             {**call.headers, **({} if body is None else {"Content-Type": "application/json"})},
             body,
             may_repeat=operation.is_safe_to_repeat or bool((call.body or {}).get(_ONCE)),
@@ -153,43 +142,6 @@ def _written(operation: Operation, body: Mapping[str, Any]) -> bytes:
         return json.dumps(body).encode()
     except (TypeError, ValueError, RecursionError) as exc:
         raise QueryError(f"what `{operation.id}` was given cannot be sent: {exc}") from None
-
-
-def called_by(
-    target: Target, *, made_of_others: Collection[str] = ()
-) -> Callable[[_Class], _Class]:
-    """Give the decorated class the calls of *target*, but those that it writes down itself.
-
-    `TypeError` if a call is left that would work on a store in this process: only those that are
-    *made_of_others* are inherited.
-    """
-
-    def fill(kind: _Class) -> _Class:
-        for name, operation in operations_of(target).items():
-            if name not in vars(kind):
-                setattr(kind, name, _method(operation, getattr(kind, name)))
-        abc.update_abstractmethods(kind)
-        for name, member in inspect.getmembers(kind, inspect.iscoroutinefunction):
-            is_local = member.__module__.startswith("orbiter.memory.agent")
-            if is_local and not name.startswith("_") and name not in (*vars(kind), *made_of_others):
-                raise TypeError(f"`{kind.__name__}.{name}` would look for a store in this process")
-        return kind
-
-    return fill
-
-
-def _method(operation: Operation, local: Callable[..., Any]) -> Callable[..., Any]:
-    signature = inspect.signature(local)
-
-    @wraps(local)
-    async def call(self: Caller, /, *args: object, **kwargs: object) -> object:
-        given = signature.bind(self, *args, **kwargs).arguments
-        given.pop("self")
-        return await self._call(operation, given)
-
-    call.__dict__.pop("__isabstractmethod__", None)  # of which `wraps` made a copy
-    before = _SPOKEN_AS.get(operation.target, f"{operation.target}.")
-    return traced(f"{before}{operation.name}")(call)
 
 
 def _once(operation: Operation, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,41 +1,52 @@
-"""`RemoteMemory`: an `AgentMemory` whose store is behind a server."""
+"""`RemoteEngine`: the engine of an `AgentMemory` whose store is behind a server."""
 
+import inspect
 import os
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Callable, Coroutine, Mapping
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from orbiter.memory.agent import AgentMemory, EventStream
-from orbiter.memory.agent.interface import MemoryEngine
+from orbiter.memory.agent.interface import (
+    Handle,
+    MemoryEngine,
+    ScopedHandle,
+    ScopeSession,
+    session_of,
+)
+from orbiter.memory.agent.memory_settings import CLIENT_SETTINGS, MemorySettings
 from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.backends.registry import default_url
-from orbiter.memory.client._remote_calls import Caller, called_by
+from orbiter.memory.client._remote_calls import Caller
 from orbiter.memory.client._remote_events import RemoteEvents
-from orbiter.memory.client._remote_scope import RemoteAudit, RemoteScope
 from orbiter.memory.client._server_url import read_address
 from orbiter.memory.client._transport import HTTPTransport, Request, RetryPolicy
 from orbiter.memory.errors import QueryError, UnsupportedError
-from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.audit import actor
+from orbiter.memory.model.query import SCOPE_FIELDS
+from orbiter.memory.wire import OPERATIONS, Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from orbiter.memory.transfer import ExportResult, ImportResult
 
 __all__ = ["RemoteEngine", "RemoteMemory"]
 
 _MEETING = 2.0
 """Seconds to wait for a server that is coming up; then the address is more likely wrong."""
 
-_LEFT_TO_SERVER = {
-    "store": None,
-    "embeddings": "auto",
-    "episodic": None,
-    "persona": None,
-    "summarizer": None,
-    "summaries": "auto",
-    "count_tokens": None,
-    "secret": None,
-    "row_security": False,
-    "audit": None,
+_OPERATIONS: dict[tuple[str, str], Operation] = {
+    (each.target, each.name): each for each in OPERATIONS
 }
-"""What a server was started with; here it must be left as it is."""
+_ONLY_THERE = {
+    "backup": (
+        "which does not hand out its file; run `orbiter-memory backup` there, or write everything "
+        "here with `export_file(memory.unscoped(), …)`"
+    ),
+    "restore": (
+        "whose file cannot be replaced while it is served; stop the server, run "
+        "`orbiter-memory restore FILE` there, and start it again"
+    ),
+}
+"""Calls that no server takes, and why."""
 
 
 class RemoteMemory(AgentMemory):
@@ -56,23 +67,25 @@ class RemoteMemory(AgentMemory):
         token: str | None = None,
         timeout: float | None = None,
         insecure: bool = False,
-        **others: object,
+        **others: Any,
     ) -> None:
-        _check_left(others)
+        settings = MemorySettings(token=token, timeout=timeout, insecure=insecure, **others)
+        self._engine = RemoteEngine(url, settings)
+
+
+class RemoteEngine(MemoryEngine):
+    """Carries out the calls of a memory by asking a server."""
+
+    def __init__(self, url: str | os.PathLike[str] | None, settings: MemorySettings) -> None:
+        _check_left(settings)
         address = read_address(
-            str(default_url() if url is None else url), token=token, insecure=insecure
+            str(default_url() if url is None else url),
+            token=settings.token,
+            insecure=settings.insecure,
         )
+        timeout = settings.timeout
         patience = RetryPolicy() if timeout is None else RetryPolicy(timeout=timeout)
-        link = HTTPTransport(address, patience=patience)
-        self._engine = RemoteEngine(link)  # type: ignore[abstract]  # the table has the rest
-
-
-@called_by("memory")
-class RemoteEngine(Caller, MemoryEngine):
-    """Carries out the calls of an `AgentMemory` by asking a server."""
-
-    def __init__(self, link: HTTPTransport) -> None:
-        self._link = link
+        self._link = HTTPTransport(address, patience=patience)
         self._is_met = False
 
     def __repr__(self) -> str:
@@ -84,36 +97,15 @@ class RemoteEngine(Caller, MemoryEngine):
         return self._link.address.url
 
     @property
-    def core(self) -> NoReturn:
-        """Refuse: what works below a handle does so where the store is."""
-        raise self._link.not_here("this")
-
-    @property
     def chats(self) -> NoReturn:
         """Refuse: what works below a handle does so where the store is."""
-        raise self._link.not_here("this")
+        raise self._link.not_here("this call")
 
-    @property
-    def store(self) -> NoReturn:
-        """Refuse: the store is the server's."""
-        raise self._link.not_here("`store`")
-
-    @property
-    def audit(self) -> RemoteAudit:
-        """What was done in this memory; the key must be an administrator's."""
-        return RemoteAudit(self._link)
-
-    def handle(self, scope: MemoryMetadata, by: str | None) -> RemoteScope:
-        """Return a handle whose calls are sent."""
-        return RemoteScope(self._link, scope, by=by)
-
-    def events(self) -> EventStream:
-        """Return everything that happens on the server from now on, for `async for`."""
+    def events(self, session: ScopeSession) -> EventStream:
+        """Return what happens on the server from now on, for `async for`."""
         return RemoteEvents(
-            self._link, Request("GET", "/v1/events", {"everyone": "true"}), MemoryMetadata()
+            self._link, Request("GET", "/v1/events", _whose(session)), session.scope
         )
-
-    # Opening and closing
 
     @traced("store.init")
     async def init(self) -> None:
@@ -136,40 +128,71 @@ class RemoteEngine(Caller, MemoryEngine):
         self._is_met = False
         await self._link.close()
 
-    async def backup(
+    async def perform(
         self,
+        handle: Handle,
+        name: str,
+        method: Callable[..., Coroutine[Any, Any, Any]],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """Send a call; return or raise what the server does."""
+        target, names = handle._address()  # noqa: SLF001 - for the engine alone
+        operation = _OPERATIONS.get((target, name))
+        if operation is None:
+            if name in _ONLY_THERE:
+                raise UnsupportedError(f"{self!r} is on a server, {_ONLY_THERE[name]}")
+            raise self._link.not_here(f"`{name}`")
+        arguments = inspect.signature(method).bind(handle, *args, **kwargs).arguments
+        del arguments["self"]
+        whose = _whose(session_of(handle)) if isinstance(handle, ScopedHandle) else {}
+        return await Caller(self._link, whose, names).call(operation, arguments)
+
+    # Files, which `import_file` and `export_file` leave to the engine
+
+    async def import_file(
+        self,
+        session: ScopeSession,
         path: str | os.PathLike[str],
         *,
-        progress: "Callable[[int, int], None] | None" = None,
-    ) -> NoReturn:
-        """Refuse: a server does not hand out its file; `export_file` writes one."""
-        del path, progress
-        raise UnsupportedError(
-            f"{self!r} is on a server, which does not hand out its file; run "
-            "`orbiter-memory backup` there, or write everything here with "
-            "`export_file(memory.unscoped(), …)`"
-        )
+        format: str,
+        owner: str | None,
+        progress: Callable[[int, int], None] | None,
+    ) -> "ImportResult":
+        """Send a file to the server, which stores what it holds."""
+        from orbiter.memory.client._file_transfers import import_there  # noqa: PLC0415 - seldom needed
 
-    async def restore(
+        query = {**_whose(session), "format": format} | ({} if owner is None else {"owner": owner})
+        return await import_there(self._link, query, path, progress=progress)
+
+    async def export_file(
         self,
-        path: str | os.PathLike[str],
+        session: ScopeSession,
+        target: str | os.PathLike[str] | IO[bytes],
         *,
-        progress: "Callable[[int, int], None] | None" = None,
-    ) -> NoReturn:
-        """Refuse: a server's file is replaced where it is, while the server is stopped."""
-        del path, progress
-        raise UnsupportedError(
-            f"{self!r} is on a server, whose file cannot be replaced while it is served; stop the "
-            "server, run `orbiter-memory restore FILE` there, and start it again"
-        )
+        format: str,
+        progress: Callable[[int, int], None] | None,
+    ) -> "ExportResult":
+        """Write what the server sends."""
+        from orbiter.memory.client._file_transfers import export_there  # noqa: PLC0415
+
+        query = {**_whose(session), "format": format}
+        return await export_there(self._link, query, target, progress=progress)
 
 
-def _check_left(options: dict[str, object]) -> None:
-    """Refuse what only the server decides, and what there is not at all."""
-    for name, value in options.items():
-        if name not in _LEFT_TO_SERVER:
-            raise TypeError(f"AgentMemory() got an unexpected keyword argument {name!r}")
-        if value != _LEFT_TO_SERVER[name]:
+def _whose(session: ScopeSession) -> dict[str, str]:
+    """Return what a request says of whose memories it is about, and who acts."""
+    named: dict[str, str] = {
+        name: value for name in SCOPE_FIELDS if (value := getattr(session.scope, name))
+    }
+    by = actor(session.by)
+    return (named or {"everyone": "true"}) | ({} if by is None else {"by": by})
+
+
+def _check_left(settings: MemorySettings) -> None:
+    """Refuse what only the server decides."""
+    for name in settings.chosen():
+        if name not in CLIENT_SETTINGS:
             raise QueryError(
                 f"`{name}` is decided where the store is: give it to the server's own "
                 "`AgentMemory`, and leave it out here"

@@ -12,7 +12,7 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import NoReturn, Protocol
+from typing import Protocol
 from urllib.parse import urlencode
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -36,7 +36,6 @@ from orbiter.memory.errors import (
     QueryError,
     UnsupportedError,
 )
-from orbiter.memory.model.items import MemoryMetadata
 
 __all__ = [
     "HTTPTransport",
@@ -246,17 +245,6 @@ class HTTPTransport:
 
     def __repr__(self) -> str:
         return f"HTTPTransport({self.address.url!r})"
-
-    # What a local memory has in this place
-
-    @property
-    def store(self) -> "HTTPTransport":
-        """What stands for the store where it is named; there is none here."""
-        return self
-
-    async def opened(self, scope: MemoryMetadata) -> NoReturn:
-        """Refuse: there is no store here to work on."""
-        raise self.not_here(f"to reach the store of {scope!r}")
 
     def not_here(self, what: str) -> UnsupportedError:
         """Return the error for what only the process can do that has the store."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Self
 from orbiter.memory.agent import AgentMemory, Chat, ScopedMemory
 from orbiter.memory.agent.facts import Facts
 from orbiter.memory.agent.inputs import belongs
-from orbiter.memory.agent.scope import session_of
+from orbiter.memory.agent.interface import session_of
 from orbiter.memory.errors import AccessError, ExtractionError, MemoryError, QueryError
 from orbiter.memory.extraction._extractor import (
     Extractor,

@@ -205,9 +205,6 @@ class AgentMemory(Blocking[agent.AgentMemory]):
 class ScopedMemory(Blocking[agent.ScopedMemory]):
     """What is remembered in one scope; `AgentMemory.scope` makes it."""
 
-    @property
-    def scope(self) -> MemoryMetadata:
-        """Whose memories these are."""
     def remember(
         self,
         what: Given,
@@ -426,6 +423,9 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         What it added is forgotten, what it changed is again what it was before. *progress* is
         called with memories found so far, and 0.
         """
+    @property
+    def scope(self) -> MemoryMetadata:
+        """Whose memories these are."""
 
 class Chat(Blocking[agent.Chat]):
     """One conversation; `ScopedMemory.chat` makes it. Another chat's messages are never in it."""
@@ -558,9 +558,6 @@ class Facts(Blocking[agent.Facts]):
         discarded, retracted or forgotten. What no time is given for is taken for a draft that
         waits for the same value.
         """
-    @property
-    def scope(self) -> MemoryMetadata:
-        """Whose facts these are."""
     def get(
         self, key: str, *, as_of: datetime | None = None, known_at: datetime | None = None
     ) -> FactMemory | None:
@@ -580,6 +577,9 @@ class Facts(Blocking[agent.Facts]):
         """Return the contradictions; `retract` one side, and a conflict is settled."""
     def drafts(self) -> list[FactMemory]:
         """Return what waits for a review, oldest first: `accept` or `discard` each."""
+    @property
+    def scope(self) -> MemoryMetadata:
+        """Whose memories these are."""
 
 class FactsView(Blocking[agent.FactsView]):
     """What is true in one scope, to be read.
@@ -588,9 +588,6 @@ class FactsView(Blocking[agent.FactsView]):
     tells the time.
     """
 
-    @property
-    def scope(self) -> MemoryMetadata:
-        """Whose facts these are."""
     def get(
         self, key: str, *, as_of: datetime | None = None, known_at: datetime | None = None
     ) -> FactMemory | None:
@@ -610,6 +607,9 @@ class FactsView(Blocking[agent.FactsView]):
         """Return the contradictions; `retract` one side, and a conflict is settled."""
     def drafts(self) -> list[FactMemory]:
         """Return what waits for a review, oldest first: `accept` or `discard` each."""
+    @property
+    def scope(self) -> MemoryMetadata:
+        """Whose memories these are."""
 
 class PastMemory(Blocking[agent.PastMemory]):
     """What was remembered in one scope at *moment*; `ScopedMemory.as_of` makes it."""
@@ -617,9 +617,6 @@ class PastMemory(Blocking[agent.PastMemory]):
     @property
     def moment(self) -> datetime:
         """When all this was so."""
-    @property
-    def scope(self) -> MemoryMetadata:
-        """Whose memories these are."""
     @property
     def facts(self) -> FactsView:
         """What was true then, as it was known then."""
@@ -647,6 +644,9 @@ class PastMemory(Blocking[agent.PastMemory]):
 
         The newest 5,000 of the scope are looked at, and indexed for this one answer.
         """
+    @property
+    def scope(self) -> MemoryMetadata:
+        """Whose memories these are."""
 
 class AuditLog(Blocking[agent.AuditLog]):
     """The log of a memory that was made with `audit`; `AgentMemory.audit` returns it."""

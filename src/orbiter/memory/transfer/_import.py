@@ -11,27 +11,26 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Protocol, cast, runtime_checkable
+from typing import IO, TYPE_CHECKING, Protocol, runtime_checkable
 
 from orbiter.memory.agent import AgentMemory, ScopedMemory
+from orbiter.memory.agent.interface import ScopeSession, session_of
 from orbiter.memory.agent.runtime import Core, Store, keeps_versions
-from orbiter.memory.agent.scope import session_of
-from orbiter.memory.errors import QueryError, UnsupportedError, VersionConflict
+from orbiter.memory.errors import QueryError, VersionConflict
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.query import Query, require_text
 from orbiter.memory.transfer.formats.registry import NATIVE
 from orbiter.memory.transfer.io.archives import Limits
 from orbiter.memory.transfer.io.file_thread import FileThread
 from orbiter.memory.transfer.io.open_source import open_source
-from orbiter.memory.transfer.native import MovableStore, is_native, take_in
+from orbiter.memory.transfer.native import is_native, take_in
 from orbiter.memory.transfer.reader import IMPORTED, Reader, ReadItem
 from orbiter.memory.transfer.report import ImportResult, Report
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent.chat_service import ScopeSession
     from orbiter.memory.transfer.native import ExportResult
     from orbiter.memory.transfer.untrusted_native import Sender, UntrustedImport
-__all__ = ["Elsewhere", "check_path", "import_into", "session_for"]
+__all__ = ["FileEngine", "check_path", "import_into", "session_for"]
 
 Changed = Callable[[Store, Sequence[MemoryItem]], Awaitable[None]]
 
@@ -73,14 +72,13 @@ async def import_into(  # noqa: PLR0913 - what a file is, and whose
     aside = FileThread()
     try:
         if format == NATIVE or (format == "auto" and await aside.run(_is_ours, path, limits)):
-            movable = _movable(store)
             return await take_in(
-                movable,
+                store,
                 Path(path),
                 scope=own,
                 progress=progress,
                 limits=limits,
-                rewriter=_rewriter(movable, scope, sender),
+                rewriter=_rewriter(store, scope, sender),
             )
         await aside.run(reader.open)
         coming = aside.run(reader.batch)
@@ -107,20 +105,13 @@ def _is_ours(path: str | os.PathLike[str], limits: Limits | None) -> bool:
 
 
 def _rewriter(
-    store: MovableStore, scope: MemoryMetadata, sender: "Sender | None"
+    store: Store, scope: MemoryMetadata, sender: "Sender | None"
 ) -> "UntrustedImport | None":
     if sender is None:
         return None
     from orbiter.memory.transfer.untrusted_native import UntrustedImport  # noqa: PLC0415 - a server's only
 
     return UntrustedImport(store, scope, sender)
-
-
-def _movable(store: Store) -> MovableStore:
-    if hasattr(store, "put_records"):
-        return cast("MovableStore", store)
-    kind = type(store).__name__
-    raise UnsupportedError(f"a `{kind}` cannot take in records; SQLite, Postgres and Redis can")
 
 
 @dataclass
@@ -219,11 +210,12 @@ async def _update(
 
 
 @runtime_checkable
-class Elsewhere(Protocol):
-    """A handle whose store is behind a server, which reads and writes files by itself."""
+class FileEngine(Protocol):
+    """An engine whose store is behind a server, which reads and writes files by itself."""
 
-    async def _import_there(
+    async def import_file(
         self,
+        session: ScopeSession,
         path: str | os.PathLike[str],
         *,
         format: str,
@@ -233,8 +225,9 @@ class Elsewhere(Protocol):
         """Send the file, and return what became of it."""
         ...
 
-    async def _export_there(
+    async def export_file(
         self,
+        session: ScopeSession,
         target: str | os.PathLike[str] | IO[bytes],
         *,
         format: str,
@@ -244,7 +237,7 @@ class Elsewhere(Protocol):
         ...
 
 
-def session_for(handle: object, *, call: str) -> "ScopeSession":
+def session_for(handle: object, *, call: str) -> ScopeSession:
     """Return what a handle is made of; `QueryError` if it is none. *call* is who asks."""
     if isinstance(handle, ScopedMemory):
         return session_of(handle)

@@ -8,11 +8,11 @@ from typing import IO, TYPE_CHECKING, cast
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.transfer import export_formats
-from orbiter.memory.transfer._import import Elsewhere, check_path, import_into, session_for
+from orbiter.memory.transfer._import import FileEngine, check_path, import_into, session_for
 from orbiter.memory.transfer.export_formats import format_for
 from orbiter.memory.transfer.formats.registry import AUTO, EXPORTS, NATIVE, WRITTEN
 from orbiter.memory.transfer.io.archives import Limits
-from orbiter.memory.transfer.native import ExportResult, MovableStore, export_records
+from orbiter.memory.transfer.native import ExportResult, export_records
 from orbiter.memory.transfer.report import ImportResult
 
 if TYPE_CHECKING:
@@ -40,12 +40,13 @@ async def import_file(
     wrote.
     *progress* is told how many bytes of how many are read.
     """
-    if isinstance(handle, Elsewhere):
+    session = session_for(handle, call="import_file")
+    if isinstance(session.engine, FileEngine):
         check_path(path)
         if limits is not None:
             raise UnsupportedError("`limits` are the server's; leave them out for a memory on one")
-        return await handle._import_there(  # noqa: SLF001 - nobody else calls it
-            path, format=format, owner=owner, progress=progress
+        return await session.engine.import_file(
+            session, path, format=format, owner=owner, progress=progress
         )
     return await import_sent(
         handle, path, format=format, owner=owner, progress=progress, limits=limits
@@ -94,21 +95,16 @@ async def export_file(
     `TransferError`.
     """
     format = format_for(target, format, known=WRITTEN)
-    if isinstance(handle, Elsewhere):
-        return await handle._export_there(  # noqa: SLF001
-            target, format=format, progress=progress
-        )
     session = session_for(handle, call="export_file")
+    if isinstance(session.engine, FileEngine):
+        return await session.engine.export_file(session, target, format=format, progress=progress)
     store = await session.store()
-    if not hasattr(store, "records"):
-        kind = type(store).__name__
-        raise UnsupportedError(f"a `{kind}` cannot be walked; SQLite, Postgres and Redis can")
     own = session.filter
     total = await store.count(metadata=own)
     path = Path(target) if isinstance(target, str | os.PathLike) else None
     if format == NATIVE or path is None:  # only that takes a stream
         return await export_records(
-            cast("MovableStore", store),
+            store,
             path or cast("IO[bytes]", target),
             metadata=own,
             embedding_model=session.core.embeddings,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from orbiter.memory.agent import Chat, ScopedMemory
 from orbiter.memory.agent.chat_history import nothing_else
 from orbiter.memory.agent.inputs import narrowed
+from orbiter.memory.agent.interface import session_of
 from orbiter.memory.agent.runtime import is_known
-from orbiter.memory.agent.scope import session_of
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.query import SCOPE_FIELDS, Query, ScopeField
@@ -43,9 +43,6 @@ class Watched:
     handle: ScopedMemory
     scope: MemoryMetadata
     recalled: "RecallResult | None" = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
-        self._by = getattr(self.handle, "_by", None)
 
     @property
     def activity(self) -> "ShortTermMemoryManager":
@@ -135,7 +132,7 @@ def as_seen_by(ask: Ask, scope: MemoryMetadata) -> Conversation:
 
 def chat_of(home: Watched, name: str) -> Chat:
     """Return the chat of that *name* that recalls through *home*."""
-    return Chat(session_of(home.handle).chats, home, name)
+    return Chat(session_of(home.handle), home, name)
 
 
 def address_of(scope: MemoryMetadata, held: MemoryMetadata) -> dict[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from orbiter.memory.agent.scope import session_of
+from orbiter.memory.agent.interface import session_of
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import SCOPE_FIELDS, Query
