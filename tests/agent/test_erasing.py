@@ -161,7 +161,7 @@ async def test_row_security_holds_while_a_user_is_erased(
 async def test_everyone_is_not_erased(open_memory: Open) -> None:
     memory = open_memory("memory://", episodic="memory://everyone")
 
-    with pytest.raises(QueryError, match="names at least one"):
+    with pytest.raises(QueryError, match="needs at least one"):
         await memory.erase()
     with pytest.raises(EmptyFilterError):
         await erase(ScopeSession(memory._engine, MemoryMetadata()))

@@ -40,7 +40,7 @@ async def test_what_is_no_end_is_told_what_one_is(here: ScopedMemory) -> None:
         await here.remember("x", expires=no_time)
     with pytest.raises(QueryError, match="a datetime, a timedelta or `never`, not 3"):
         await here.update(note.id, expires=no_time)
-    with pytest.raises(QueryError, match='`expires="never"` takes an end away'):
+    with pytest.raises(QueryError, match='`expires="never"` removes the expiry'):
         await here.update(note.id, expires=None)
 
 
@@ -60,7 +60,7 @@ async def test_a_source_that_nothing_came_from_is_told_which_there_are(
     assert not await here.quarantine("crm")  # hidden already
     assert await here.release("crm") == 1
     assert await here.release("crm") == 0
-    with pytest.raises(QueryError, match="`webb`.*nothing is remembered here"):
+    with pytest.raises(QueryError, match="`webb`.*there are no memories here"):
         await bob.quarantine("webb")
 
 

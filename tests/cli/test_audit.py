@@ -40,7 +40,7 @@ def test_a_log_is_begun_once_and_takes_in_what_is_there(cli: Cli) -> None:
     newest = cli.json("audit", "-n", "1")
 
     assert missing.exit_code == 1
-    assert first == "✓ 3 memories taken in; what is written from now on is logged\n"
+    assert first == "✓ 3 memories recorded; every write from now on is logged\n"
     assert second == {"began": False, "items": 0}
     assert (newest[0]["action"], newest[0]["by"]) == ("added", "night job")
     assert cli.ok("audit", "verify").startswith("✓ ")

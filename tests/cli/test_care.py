@@ -60,8 +60,8 @@ def test_what_is_found_without_the_index_worries_nobody(cli: Cli) -> None:
     cli.remember("mine")
 
     assert cli.json("stats")["store"]["unindexed"] == 1
-    assert "1 (found all the same)" in cli.ok("stats")
-    assert "✓ waiting   nothing: every memory can be found" in cli.ok("doctor")
+    assert "1 (search finds them too)" in cli.ok("stats")
+    assert "✓ waiting   nothing: every memory is embedded" in cli.ok("doctor")
 
 
 def test_doctor_says_what_is_wrong_and_what_to_do(cli: Cli) -> None:

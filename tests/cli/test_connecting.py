@@ -365,7 +365,7 @@ def test_what_is_no_json_is_told_with_its_place(text: str) -> None:
         (["--url", "/nowhere/at/all/memory.db"], "/nowhere/at/all"),
         (["--import", "/nowhere/memory.jsonl"], "/nowhere/memory.jsonl"),
         (["--user", ""], "`--user` is empty"),
-        (["--no-user"], "whose memories?"),
+        (["--no-user"], "no scope is given"),
         (["--tools", "everything"], "everything"),
     ],
 )

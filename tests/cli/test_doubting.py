@@ -24,7 +24,7 @@ def test_a_source_is_hidden_brought_back_and_undone(cli: Cli) -> None:
     assert hidden.startswith(f"{spam}\t")
     assert "\x1b" not in hidden
     assert left == [kept]
-    assert back == "1 memory brought back\n"
+    assert back == "1 memory released\n"
     assert [item["id"] for item in undone["items"]] == [spam]
     assert [item["id"] for item in cli.json("list")["items"]] == [kept]
     assert len(cli.json("list", "--all")["items"]) == 2
@@ -37,7 +37,7 @@ def test_doubting_asks_and_takes_no_for_an_answer(
     cli.ok("remember", "buy", "--source", "web")
     monkeypatch.setattr("orbiter.memory.cli._output.can_ask", lambda _: True)
 
-    for command, asked in (("quarantine", "Hide"), ("undo", "Take back")):
+    for command, asked in (("quarantine", "Hide"), ("undo", "Undo")):
         no = cli(command, "web", stdin="n\n")
         assert no.exit_code == 1
         assert f"{asked} 1 memory from `web` of user `alice`? [y/N]" in no.stderr

@@ -67,8 +67,8 @@ def test_messages_are_in_the_words_of_a_shell(cli: Cli) -> None:
     item_id = cli.remember("something")
 
     for args, code, told in (
-        (["restore", "nope"], 3, "`--all` looks at everyone's"),
-        (["edit", "nope", "x"], 3, "`--all` looks at everyone's"),
+        (["restore", "nope"], 3, "`--all` shows everyone's"),
+        (["edit", "nope", "x"], 3, "`--all` shows everyone's"),
         (["edit", item_id, "a\0b"], 2, "the text: U+0000 at position 1"),
         (["edit", item_id, "--extra", "{}"], 2, "`--extra` is empty"),
         (["forget", "--where", "{}"], 2, "`--everything`"),
@@ -86,7 +86,7 @@ def test_messages_are_in_the_words_of_a_shell(cli: Cli) -> None:
 def test_advice_for_programmers_is_translated() -> None:
     missing = told_of(ItemNotFoundError("x"))
 
-    assert missing.endswith("here; `orbiter-memory list` shows what there is")
+    assert missing.endswith("here; `orbiter-memory list` shows the memories here")
     assert in_shell_words("try again, or raise `busy_timeout`") == "try again"
 
 

@@ -40,7 +40,7 @@ def test_a_budget_that_is_not_kept_is_an_error(cli: Cli) -> None:
 
     assert [each["reason"] for each in same["items"]] == ["duplicate"]
     assert none.exit_code == 1
-    assert "the budget is not kept" in none.stderr
+    assert "still over the budget" in none.stderr
     assert [item["content"] for item in cli.json("list")["items"]] == ["pinned"]
 
 
@@ -88,7 +88,7 @@ def test_an_erasure_has_the_name_typed(cli: Cli, monkeypatch: pytest.MonkeyPatch
 
     assert left == 2
     assert "This erases 2 memories of user `alice` for good." in right.stdout
-    assert "Type `alice` to go on:" in right.stdout
+    assert "Type `alice` to continue:" in right.stdout
     assert right.code == 0, right.stdout
     assert cli.json("list")["items"] == []
 

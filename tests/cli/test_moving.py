@@ -81,8 +81,8 @@ def test_what_cannot_be_read_makes_no_store(cli: Cli, tmp_path: Path) -> None:
     junk.write_bytes(b"x\0y")
 
     for args, code, told in (
-        (["import", str(tmp_path / "none.json")], 1, "is not there"),
-        (["import", str(tmp_path / "none.json"), "--format", "jsonl"], 1, "is not there"),
+        (["import", str(tmp_path / "none.json")], 1, "does not exist"),
+        (["import", str(tmp_path / "none.json"), "--format", "jsonl"], 1, "does not exist"),
         (["import", str(junk)], 1, "with `--format`"),
         (["import", str(junk), "--format", "chatgpt"], 1, "UTF-8"),
         (["import", str(junk), "--format", "nothing"], 2, "nothing"),
@@ -115,7 +115,7 @@ def test_of_a_file_of_many_an_option_says_whose_to_take(cli: Cli, tmp_path: Path
     assert "owner=" not in nobody.stderr
     assert [item["content"] for item in cli.json("list")["items"]] == ["ann likes tea"]
     assert ann.exit_code == 0
-    assert ann.stderr.count("note: ") == ann.stderr.count("not taken") == 2
+    assert ann.stderr.count("note: ") == ann.stderr.count("not imported") == 2
     assert "`\\x1b[2J\\u{202e}`" in ann.stderr
     assert not {"\x1b", "\u202e"} & set(nobody.output + ann.output)
 

@@ -122,7 +122,7 @@ def test_a_scope_may_name_no_user(cli: Cli) -> None:
     assert {item["id"] for item in found} == {mine, other}
     assert both.exit_code == nobody.exit_code == 2
     assert "`--no-user` and `--user`" in both.stderr
-    assert "whose memories?" in nobody.stderr
+    assert "no scope is given" in nobody.stderr
 
 
 @pytest.mark.parametrize("role", ["read", "write", "admin"])

@@ -136,7 +136,7 @@ def test_what_makes_no_sense_is_refused(cli: Cli) -> None:
         (("keys", "create", "--role", "read"), "--role admin"),
         (("keys", "create", "--user", "a", "--expires", "yesterday"), "--expires"),
         (("keys", "create", "--user", "a", "--role", "root"), "root"),
-        (("keys", "create", "--url", "memory://", "--user", "a"), "name a file"),
+        (("keys", "create", "--url", "memory://", "--user", "a"), "give a file"),
     ):
         result = cli(*args)
         assert result.exit_code == 2, (args, result.output)

@@ -68,7 +68,7 @@ def test_closed_streams_are_read_as_empty_and_written_to_nobody(cli: Cli) -> Non
     )
 
     assert done.stdout == b"0\n2\n"
-    assert done.stderr == b"error: there is nothing to remember: the text is empty\n"
+    assert done.stderr == b"error: there is nothing to store: the text is empty\n"
 
 
 def test_no_color_wins_over_force_color(cli: Cli) -> None:

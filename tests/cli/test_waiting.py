@@ -93,7 +93,7 @@ def test_a_question_waits_only_so_long_and_says_what_it_may_lack(
 
     assert late.exit_code == shown.exit_code == by_words.exit_code == 0
     for each in (late, shown):
-        assert "note: 20 memories are not yet found by meaning" in each.stderr
+        assert "note: 20 memories are not embedded yet" in each.stderr
         assert len(each.stderr.splitlines()) == 1
     assert by_words.stderr == ""
 

@@ -69,7 +69,7 @@ async def test_what_cannot_be_repeated_says_that_it_may_be_done(
     item = await alice.remember("tea")
 
     proxy.drop_reply(b"PATCH /v1/memories/")
-    with pytest.raises(MemoryConnectionError, match="may be done or not"):
+    with pytest.raises(MemoryConnectionError, match="may or may not have been carried out"):
         await alice.update(item.id, "coffee")
 
     assert [each.item.content for each in await alice.history(item.id)] == ["tea", "coffee"]

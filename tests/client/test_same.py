@@ -86,7 +86,7 @@ async def test_what_cannot_be_moved_says_why(remote: AgentMemory, tmp_path: Path
     alice = remote.scope(user_id="alice")
     (tmp_path / "odd.bin").write_bytes(b"\x00\x01")
 
-    with pytest.raises(TransferError, match="is not there"):
+    with pytest.raises(TransferError, match="does not exist"):
         await import_file(alice, tmp_path / "missing.jsonl")
     with pytest.raises(TransferError):
         await import_file(alice, tmp_path / "odd.bin")

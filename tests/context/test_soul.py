@@ -90,7 +90,7 @@ def test_a_key_without_a_value_shows_nothing(yaml: str) -> None:
             + "[" * 6
             + ", ".join(["*a"] * 40_000)
             + "]" * 6,
-            "`loop` stands for more than 1,048,576 characters",
+            "`loop` expands to more than 1,048,576 characters",
         ),
         ('fine: 1\nloop: "a\\0b"', "`loop` .*U\\+0000"),
     ],
@@ -176,7 +176,7 @@ def test_entries_that_stand_for_millions_of_nothings_are_refused(leaf: str) -> N
     bomb = [f"a0: &a0 {leaf}"]
     bomb += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 20)}]" for n in range(1, 12)]
 
-    with pytest.raises(SoulError, match="stands for more than"):
+    with pytest.raises(SoulError, match="expands to more than"):
         Soul.parse("\n".join(["---", *bomb, "---", "I am Orbi."]))
 
 

@@ -46,7 +46,7 @@ async def test_everything_is_read_and_caught_up_on_demand(
 
     assert "rows read" in verified.text
     assert 'class="check ok"' in verified.text
-    assert "every memory can be found" in settled.text
+    assert "every memory is embedded" in settled.text
 
 
 async def test_a_users_key_sees_nothing_of_the_store_and_the_server(

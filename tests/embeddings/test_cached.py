@@ -226,7 +226,7 @@ async def test_a_useless_file_is_passed_over_with_one_warning(path: Path, damage
     before = path.read_bytes() if path.is_file() else b""
     cached = CachedEmbeddings(Counting(), path)
 
-    with pytest.warns(RuntimeWarning, match="passed over") as caught:
+    with pytest.warns(RuntimeWarning, match="is not used") as caught:
         found = [cached.embed("7"), cached.embed("7"), await cached.aembed("7")]
 
     assert len(caught) == 1

@@ -189,7 +189,7 @@ async def test_a_useless_file_is_passed_over_with_one_warning(path: Path) -> Non
     path.write_bytes(b"Dear diary, " * 1000)
     cached = CachedEmbeddings(Detailed(), path)
 
-    with pytest.warns(RuntimeWarning, match="passed over") as caught:
+    with pytest.warns(RuntimeWarning, match="is not used") as caught:
         found = [await cached.aembed_details(["a"]) for _ in range(2)]
 
     assert len(caught) == 1

@@ -107,10 +107,10 @@ async def test_what_is_forgotten_while_the_extractor_thinks_proposes_nothing(
         (RuntimeError("out of memory"), "RuntimeError: out of memory"),
         (ExtractionError("nothing came"), "nothing came"),
         (TimeoutError(), "TimeoutError"),
-        (None, "no list of facts"),
-        ("facts", "no list of facts"),
+        (None, "a list of facts"),
+        ("facts", "a list of facts"),
         ([{"key": "a"}], "in place of a `ProposedFact`"),
-        ([ProposedFact("a", 1, ("elsewhere",))], "'elsewhere', which is none"),
+        ([ProposedFact("a", 1, ("elsewhere",))], "'elsewhere', which was not among"),
         ([ProposedFact("a", 1, ("x",))] * 201, "201 facts"),
     ],
 )

@@ -260,7 +260,7 @@ async def test_a_job_that_kills_its_workers_is_given_up(here: ScopedMemory) -> N
     await work.run()
 
     (failed,) = (await work.report()).failed
-    assert failed.error == "whoever worked on it was killed each time"
+    assert failed.error == "its worker was killed each time"
 
 
 async def test_a_crash_between_the_job_and_the_cursor_loses_nothing_and_queues_nothing_twice(

@@ -368,8 +368,8 @@ async def test_mistakes_are_told_in_words_that_help(connect: Connect, era: str) 
     assert "memory_search" in told["no id"]
     assert "without `cursor`" in told["cursor"]
     assert "did you mean `texts`?" in told["misspelt"]
-    assert "settled elsewhere" not in told["misspelt"]
-    assert "settled elsewhere" in told["whose"]
+    assert "The server decides" not in told["misspelt"]
+    assert "The server decides" in told["whose"]
     assert "`text`" in told["nothing"]
     for text in told.values():
         assert "Traceback" not in text

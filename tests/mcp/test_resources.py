@@ -83,7 +83,7 @@ async def test_recall_is_a_question_with_what_is_known(
     [entry] = parse(text, mark=mark)
     assert entry.content == "tea is in the left drawer"
     assert item.id in entry.source
-    assert nothing.startswith("Nothing is remembered")
+    assert nothing.startswith("There are no memories")
 
 
 async def test_a_handoff_has_the_conversation_newest_first_and_the_memories(

@@ -86,4 +86,4 @@ def test_stdout_is_the_protocol_alone_and_the_end_of_stdin_is_the_end(tmp_path: 
     assert ended.code == 0
     answers = [json.loads(line) for line in ended.stdout.splitlines()]
     assert [each["id"] for each in answers] == [7]
-    assert "1 memories taken in" in ended.stderr
+    assert "1 memories imported" in ended.stderr

@@ -118,10 +118,10 @@ ILLEGAL_ANTHROPIC = [
     ([USER, {"role": "assistant", "content": None}, USER], "no content", 1),
     ([USER, {"role": "assistant", "content": []}, USER], "no content", 1),
     ([{"role": "user", "content": ""}], "no content", 0),
-    ([USER, uses(use()), results(TEXT, result())], "results must come before all else", 2),
+    ([USER, uses(use()), results(TEXT, result())], "results must come first", 2),
     (
         [USER, uses(use("a"), use("b")), results(result("a"), TEXT, result("b"))],
-        "results must come before all else",
+        "results must come first",
         2,
     ),
     ([USER, uses(use()), USER], "calls of the message before: ['t1'], results here: []", 2),

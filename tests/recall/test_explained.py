@@ -134,7 +134,7 @@ async def test_at_most_fifty_are_told_of(mode: str) -> None:
         ),
         ("tea two weeks ago", "looks for tea, two, weeks, ago; of 29 May 2024 to 5 June 2024"),
         ("tea on 8 May or in 2023", "looks for tea, 8, may, 2023; of 8 May"),
-        ("the of and", "has no telling word"),
+        ("the of and", "has no word to search for"),
         ("", "asks for nothing"),
         (" ".join(f"w{n}" for n in range(15)), r"looks for w0, .*, w11 and 3 more"),
     ],

@@ -182,7 +182,7 @@ def test_a_folder_in_place_of_the_file_is_refused(keys: KeyFile) -> None:
 def test_only_an_administrator_may_be_for_everyone(keys: KeyFile) -> None:
     roles: tuple[Role, ...] = ("read", "write")
     for role in roles:
-        with pytest.raises(QueryError, match="names whose memories"):
+        with pytest.raises(QueryError, match="needs a scope"):
             keys.create(scope=MemoryMetadata(), role=role)
     with pytest.raises(QueryError, match="no role `root`"):
         keys.create(scope=ANN, role="root")  # type: ignore[arg-type]

@@ -357,7 +357,7 @@ async def test_what_no_call_has_is_refused_by_its_name(
     bare = client(str(api.base_url))
     asked = [
         (api.post("memories", json={"what": "x", "bogus": 1}), 422, "'bogus'"),
-        (api.post("memories", json={"what": "x", "user_id": "bob"}), 422, "stands in the query"),
+        (api.post("memories", json={"what": "x", "user_id": "bob"}), 422, "belongs in the query"),
         (api.get("memories", params={"sort": "id; DROP TABLE items"}), 422, "'sort'"),
         (api.post("memories", json={}), 422, "`what` is missing"),
         (api.get("memories", params={"limit": "ten"}), 422, "`limit`"),

@@ -333,7 +333,7 @@ def test_a_path_holds_any_id_as_one_segment() -> None:
 @pytest.mark.parametrize(
     ("call", "given", "words"),
     [
-        ("remember", {"what": object()}, "cannot be remembered"),
+        ("remember", {"what": object()}, "cannot be stored"),
         ("remember", {"what": "x", "created_at": "now"}, "`created_at` must be a datetime"),
         ("remember", {"what": {"role": "user", "content": float("nan")}}, "`what` cannot be sent"),
         ("remember_many", {"things": "x"}, "takes a list"),

@@ -328,7 +328,7 @@ async def test_verify_finds_a_damaged_index_and_repair_builds_it_anew(
 
     assert not found
     assert any("row 7" in problem for problem in found.problems)
-    assert any("not there" in problem for problem in found.problems)
+    assert any("do not exist" in problem for problem in found.problems)
     assert repaired
     assert repaired.repaired
     assert repaired.checked == 30

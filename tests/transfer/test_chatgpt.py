@@ -254,5 +254,5 @@ async def test_what_no_store_can_hold_is_cut_or_left_out_and_told(
     assert (odd.content, odd.native) == ("[image]\n\nseen", {})
     assert [problem.why.split(":")[0] for problem in report.problems] == [
         "its text of 2,097,152 bytes was cut after 1,048,576",
-        "what it holds beside its text was left out",
+        "everything except its text was left out",
     ]

@@ -127,7 +127,7 @@ async def test_a_table_that_has_no_end_is_given_up(tmp_path: Path, open_memory: 
     memory = open_memory("memory://", embeddings=None)
     path = _pointing_at_itself(tmp_path / "a.db")
 
-    with pytest.raises(TransferError, match="takes no end|malformed"):
+    with pytest.raises(TransferError, match="does not end|malformed"):
         await take(memory, memory.scope(user_id="alice"), path)
 
 

@@ -135,7 +135,7 @@ async def test_what_its_owner_changed_or_forgot_is_left_alone(
 
     assert (report.stored, report.unchanged, report.skipped) == (0, 2, 1)
     assert report.forgotten == 1
-    assert "1 were forgotten here and stay so" in str(report)
+    assert "1 were forgotten here and stay forgotten" in str(report)
     assert "`restore`" in str(report)
     assert [item.content for item in await everything(alice)] == ["one, as I see it", "two"]
     await take(memory, alice, _talk(path, "one", "2", "three"))
@@ -193,7 +193,7 @@ async def test_a_folder_may_hold_files_of_many_formats(simple: AgentMemory, tmp_
     assert [str(each) for each in report.problems] == [
         "`broken`: not read: `broken.gz` is damaged or cut off: Unknown compression method",
         "`empty.json`: not read: it is empty",
-        "`photo.jpg`, `song.mp3`: not read: it is binary, or no UTF-8 text",
+        "`photo.jpg`, `song.mp3`: not read: it is binary, or not UTF-8 text",
     ]
     assert (await take(simple, alice, folder)).stored == 0
 
@@ -227,14 +227,14 @@ async def test_nothing_known_is_said_so(simple: AgentMemory, tmp_path: Path) -> 
         "rows.csv": "it looks like CSV",
         "prose.txt": "it is plain text",
         "photo.bin": "it is binary",
-        "folder": "it holds no files",
+        "folder": "it contains no files",
         "threads.db": "it is a SQLite file with the tables `checkpoints`",
     }.items():
-        with pytest.raises(TransferError, match=f"of no known format: {what}.*`mem0`"):
+        with pytest.raises(TransferError, match=f"of an unknown format: {what}.*`mem0`"):
             await take(simple, alice, tmp_path / name)
     with pytest.raises(TransferError, match="there is no format `gpt`; use `auto`, or one of"):
         await take(simple, alice, path, format="gpt")
-    with pytest.raises(TransferError, match="is not there"):
+    with pytest.raises(TransferError, match="does not exist"):
         await take(simple, alice, tmp_path / "missing.json")
 
 
@@ -399,7 +399,7 @@ async def test_of_a_file_of_several_people_only_ones_own_is_taken(
 
     assert (report.found, report.stored, report.skipped) == (3, 2, 1)
     assert {i.content for i in await everything(alice)} == {"alice likes tea", "None likes tea"}
-    assert str(report.problems[0]) == "`bob`: 1 memories that are not `alice`'s; not taken"
+    assert str(report.problems[0]) == "`bob`: 1 memories of others than `alice` were not imported"
     assert (await take(simple, eve, path, owner="bob")).stored == 2
     assert {i.content for i in await everything(eve)} == {"bob likes tea", "None likes tea"}
 
@@ -409,7 +409,7 @@ async def test_a_file_of_others_alone_is_refused(simple: AgentMemory, tmp_path: 
     path = _mem0(tmp_path / "mem0.json", "user-17", "user-18")
 
     for owner in (None, "carol"):
-        with pytest.raises(TransferError, match="only of `user-17`, `user-18`; say whose"):
+        with pytest.raises(TransferError, match="only of `user-17`, `user-18`; choose whose"):
             await take(simple, alice, path, owner=owner)
 
     assert await everything(alice) == []

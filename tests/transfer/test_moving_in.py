@@ -129,7 +129,7 @@ async def test_nobodys_memories_are_not_stored_unasked(memory: AgentMemory, tmp_
     report = await take(memory, everyone, some)
 
     assert (report.stored, report.skipped) == (1, 1)
-    assert "1 memories that name nobody; not taken" in str(report)
+    assert "1 memories without an owner were not imported" in str(report)
     assert [item.content for item in await everything(everyone)] == ["y"]
     await export_file(memory.scope(user_id="bob"), tmp_path / "own.jsonl")
     assert (await import_file(everyone, tmp_path / "own.jsonl")).unchanged == 1
@@ -182,7 +182,9 @@ async def test_what_was_taken_back_is_counted_and_can_be_restored(
     report = await take(memory, alice, path)
 
     assert (report.stored, report.skipped, report.forgotten) == (0, 2, 2)
-    assert "2 were forgotten here and stay so; `list(forgotten=True)` shows them" in str(report)
+    assert "2 were forgotten here and stay forgotten; `list(forgotten=True)` shows them" in str(
+        report
+    )
     for item in await alice.list(forgotten=True):
         await alice.restore(item.id)
     assert set(await _by_text(alice)) == {"one", "two"}
@@ -221,8 +223,8 @@ async def test_a_graph_of_mem0_becomes_memories_of_its_owner(
     assert places(report) == ["relation 3"]
     assert (again.stored, again.unchanged) == (0, 3)
     assert set(await _by_text(bob)) == {"b"}
-    assert "relation 1: the file is of several people" in str(shared)
-    with pytest.raises(TransferError, match="nothing of `carol`, only of `alice`"):
+    assert "relation 1: the file has memories of several people" in str(shared)
+    with pytest.raises(TransferError, match="no memories of `carol`, only of `alice`"):
         await take(memory, carol, ours)
 
 
@@ -305,7 +307,7 @@ async def test_a_note_is_never_lost_for_its_front_matter(
         "`bad.md`", "`bare.md`", "`bomb.md`", "`empty.md`", "`month.md`", "`photo.png`",
     }  # fmt: skip
     assert told["`empty.md`"] == "it is empty"
-    assert told["`photo.png`"] == "not read: no part of `markdown`"
+    assert told["`photo.png`"] == "not read: not part of `markdown`"
     assert "the note was taken whole" in told["`bad.md`"]
 
 

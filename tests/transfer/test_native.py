@@ -118,7 +118,7 @@ DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "cut in a line": (lambda text: text[:-200], "cut off in line 4"),
     "cut at a line's end": (_without_end, "cut off after line 4"),
     "a line is gone": (lambda t: t.replace(t.splitlines(keepends=True)[2], b""), "line 4: .*chang"),
-    "a byte is another": (lambda text: text.replace(b'"x"', b'"y"', 1), "digest is another"),
+    "a byte is another": (lambda text: text.replace(b'"x"', b'"y"', 1), "digest differs"),
     "no record": (lambda text: text.replace(b'"item"', b'"itom"', 1), "line 2: "),
     "more behind": (lambda text: text + b"{}\n", "line 6"),
     "another format": (lambda text: text.replace(b"orbiter-memory rec", b"other"), "not an export"),

@@ -121,7 +121,7 @@ def test_a_bad_element_does_not_keep_the_next_from_being_read(tmp_path: Path) ->
         assert list(source.elements()) == [{"a": 1}, {"d": 1}]
         assert told == [
             ("element 2, line 2", "it is not valid JSON, at position 5: Expecting value"),
-            ("element 3, line 3", "the key 'c' stands twice in one object"),
+            ("element 3, line 3", "the key 'c' appears twice in one object"),
         ]
 
 
@@ -131,7 +131,7 @@ def test_an_array_under_a_key_that_stands_twice_is_the_first(tmp_path: Path) -> 
 
     with opened(path) as (source, told):
         assert list(source.elements("rows")) == [1]
-        assert told == [("line 2", "the key `rows` stands twice in one object")]
+        assert told == [("line 2", "the key `rows` appears twice in one object")]
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_the_place_names_the_member(tmp_path: Path) -> None:
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for name, why in (("pipe", "neither a file nor a folder"), ("nothing", "is not there")):
+    for name, why in (("pipe", "neither a file nor a folder"), ("nothing", "does not exist")):
         with pytest.raises(TransferError, match=why), opened(tmp_path / name):
             pass
 

@@ -232,7 +232,7 @@ async def test_an_answer_that_a_filter_held_back_is_an_error(
 ) -> None:
     server.answers = [completion("They", ended="content_filter")]
 
-    with pytest.raises(MemoryConnectionError, match="its filter held the answer back"):
+    with pytest.raises(MemoryConnectionError, match="its filter blocked the answer"):
         await make().summarize("x")
 
 

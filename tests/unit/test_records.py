@@ -113,5 +113,5 @@ def test_what_is_no_record_is_refused(line: str) -> None:
 
 
 def test_versions_of_another_item_are_refused() -> None:
-    with pytest.raises(InvalidItemError, match="`b` is none of `a`"):
+    with pytest.raises(InvalidItemError, match="`b` is not an earlier version of `a`"):
         Record(item(3), versions=[PastVersion(item(1, item_id="b"), False, NOON)])

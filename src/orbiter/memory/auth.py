@@ -279,7 +279,7 @@ def key_file_for(url: str) -> Path:
     if scheme in ("http", "https"):
         raise QueryError(f"`{url}` is a server; its keys are made where it runs")
     if scheme == "memory" or path == ":memory:":
-        raise QueryError("a store in memory is gone with its server; name a file for its keys")
+        raise QueryError("a store in memory ends with its server; give a file for its keys")
     if not mark or scheme == "sqlite":
         return Path(f"{os.path.realpath(path)}.keys.json")
     from platformdirs import user_data_path  # noqa: PLC0415 - most stores are files
@@ -292,8 +292,8 @@ def key_file_for(url: str) -> Path:
         )
     if which is None:
         raise QueryError(
-            f"the address `{redacted(url)}` cannot be read; write `%2F` for `/`, `%40` for `@` and "
-            "`%23` for `#` in its password, or name a file for its keys"
+            f"the address `{redacted(url)}` cannot be read; write `%2F` for `/`, `%40` for `@` "
+            "and `%23` for `#` in its password, or give a file for its keys"
         )
     digest = hashlib.sha256(which.encode()).hexdigest()[:16]
     kind = which.partition("://")[0]
@@ -336,8 +336,8 @@ def _check_role(role: Role, scope: MemoryMetadata) -> None:
         require_text(name, value)
     if role != "admin" and not _named(scope):
         raise QueryError(
-            f"a key to {role} names whose memories it opens: "
-            f"`{'`, `'.join(SCOPE_FIELDS)}`; only one of an `admin` opens everyone's"
+            f"a key with the role `{role}` needs a scope, one of `{'`, `'.join(SCOPE_FIELDS)}`; "
+            "only the role `admin` covers everyone's memories"
         )
 
 
@@ -368,7 +368,7 @@ def _dump(key: Key) -> dict[str, object]:
 def _entries(content: bytes) -> list[dict[str, str]]:
     loaded = json.loads(content)
     if loaded["format"] != 1:
-        raise ValueError("its format is of a newer release")
+        raise ValueError("it was written by a newer release")
     entries: list[dict[str, str]] = loaded["keys"]
     return entries
 
@@ -387,12 +387,12 @@ def _load(found: Mapping[str, str]) -> Key:
     )
     _check_role(key.role, key.scope)
     if not re.fullmatch(r"[0-9a-f]{8}", key.id) or len(key.digest) != hashlib.sha256().digest_size:
-        raise ValueError("an id or a hash is none")
+        raise ValueError("an id or a hash is not valid")
     return key
 
 
 def _instant(text: str) -> datetime:
     found = datetime.fromisoformat(text)
     if found.tzinfo is None:
-        raise ValueError("a time without a zone")
+        raise ValueError("a time has no time zone")
     return found

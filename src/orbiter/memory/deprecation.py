@@ -139,7 +139,7 @@ def warn(old: str, new: str, *, stacklevel: int) -> None:
     """Warn that *old* is now *new*; a *stacklevel* of 1 is the caller of this function."""
     import warnings  # noqa: PLC0415 - most programs never need it
 
-    text = f"`{old}` is now `{new}`; the old name goes in version 1.0"
+    text = f"`{old}` is now `{new}`; the old name will be removed in version 1.0"
     warnings.warn(text, OrbiterDeprecationWarning, stacklevel=stacklevel + 1)
 
 

@@ -113,7 +113,7 @@ def check_loaded_model(model: "Embeddings | None") -> Check:
 
 
 def _no_model(cure: str) -> Check:
-    return Check("model", "note", "none: recall goes by words and structure", cure)
+    return Check("model", "note", "none: recall uses words and structure only", cure)
 
 
 def check_store(url: str) -> Check:
@@ -136,13 +136,13 @@ def check_contents(verified: "Verification | None", *, cure: str) -> Check:
 def check_waiting(
     stats: "StoreStats",
     *,
-    cure: str = "each recall reads some; `orbiter-memory doctor --repair` all",
+    cure: str = "each recall embeds some; `orbiter-memory doctor --repair` all",
 ) -> Check:
     """Say whether everything can be found, by meaning too; *cure* embeds what is pending."""
     if stats.embedding_error:
         return Check("vectors", "wrong", stats.embedding_error, "see `model` above")
     if stats.unembedded:
         what = "1 memory is" if stats.unembedded == 1 else f"{stats.unembedded:,} memories are"
-        found = f"{what} not yet found by meaning, only by words"
+        found = f"{what} not embedded yet, so found by words only"
         return Check("waiting", "note", found, cure)
-    return Check("waiting", "ok", "nothing: every memory can be found")
+    return Check("waiting", "ok", "nothing: every memory is embedded")

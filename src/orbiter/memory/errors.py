@@ -132,9 +132,9 @@ class EmbeddingsMismatchError(MemoryError, ValueError):
             f"`{one[0]}` ({one[1]} dimensions)" if one else "none" for one in (stored, given)
         )
         super().__init__(
-            f"the vectors of {store} are of the model {has}, its `embeddings` are {wants}; open "
-            "it with the embeddings it was made with, or call `await store.reindex()` instead of "
-            "`init()` to embed everything anew"
+            f"the vectors of {store} were made by the model {has}, its `embeddings` are {wants}; "
+            "open it with the embeddings it was made with, or call `await store.reindex()` "
+            "instead of `init()` to embed everything again"
         )
         self.stored = stored
         self.given = given
@@ -177,7 +177,7 @@ class ItemNotFoundError(MemoryError, LookupError):
         item_id: str,
         *,
         version: int | None = None,
-        way: str = "list() shows what there is",
+        way: str = "list() shows the memories here",
     ) -> None:
         what = f"memory `{item_id}`" if version is None else f"version {version} of `{item_id}`"
         super().__init__(f"there is no {what} here; {way}")
@@ -232,7 +232,7 @@ class VersionConflict(MemoryError, RuntimeError):  # noqa: N818 - it is no error
     def __init__(self, item_id: str, *, expected: int, found: int) -> None:
         has, way = f"version {found}", "get it again, repeat the change, and add that"
         if not found:
-            has, way = "no such item", "restore it, or expect version 0 to make it anew"
+            has, way = "no such item", "restore it, or expect version 0 to create it again"
         super().__init__(
             f"item `{item_id}` was expected at version {expected}, the store has {has}; {way}"
         )

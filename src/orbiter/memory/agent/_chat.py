@@ -286,7 +286,7 @@ class Chat(ScopedHandle):
         except (ConnectionError, TimeoutError) as exc:
             # It is a part that may be missing; the rest must not fail with its server.
             log = logging.getLogger("orbiter.memory")
-            log.warning("a context goes without recent activity: %s", type(exc).__name__)
+            log.warning("the context is built without recent activity: %s", type(exc).__name__)
             return []
 
     async def _recalled(
@@ -383,13 +383,13 @@ def _is_too_old(dropped: "Dropped") -> bool:
 def _last_question(items: Sequence[MemoryItem]) -> str:
     if items and role_of(items[-1]) == "ai" and not calls_of(items[-1]):
         raise QueryError(
-            "the last message is the model's answer; add what comes next, or give the task: "
+            "the last message is the model's answer; add the next message, or give the task: "
             '`chat.context("…")`'
         )
     for item in reversed(items):
         if role_of(item) == "human" and item.content.strip():
             return item.content
-    raise QueryError('nobody has said anything here yet; give the task: `chat.context("…")`')
+    raise QueryError('this chat has no messages yet; give the task: `chat.context("…")`')
 
 
 def check_messages(items: Sequence[MemoryItem], scope: MemoryMetadata) -> None:
@@ -397,8 +397,8 @@ def check_messages(items: Sequence[MemoryItem], scope: MemoryMetadata) -> None:
     for item in items:
         if role_of(item) is None:
             raise QueryError(
-                f"a `{item.memory_type}` is not a message; a conversation takes what has a role, "
-                "such as `HumanMemory`; `remember` takes anything"
+                f"a `{item.memory_type}` is not a message; a chat stores items with a role, such "
+                "as `HumanMemory`; use `remember` for other items"
             )
         for name in SCOPE_FIELDS:
             if getattr(item.metadata, name) != getattr(scope, name):

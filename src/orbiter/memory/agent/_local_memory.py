@@ -47,7 +47,10 @@ class LocalMemory(MemoryEngine):
             _check_only_store(url, settings.audit)
             store, self._url = _adapted(own_store), store_label(own_store)
         if settings.row_security and not hasattr(store, "acting_for"):
-            raise QueryError("`row_security=True` is Postgres's; other stores are held by handles")
+            raise QueryError(
+                "`row_security=True` works only with Postgres; other stores separate users by "
+                "their handles"
+            )
         episodic = settings.episodic
         if episodic is None and str(address).startswith("redis"):
             episodic = str(address)

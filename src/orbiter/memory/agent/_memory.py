@@ -226,7 +226,7 @@ class AgentMemory(Handle):
         """
         await self.init()
         with track(progress):
-            return await self._maintained("checking").verify(repair=repair)
+            return await self._maintained("`verify`").verify(repair=repair)
 
     @operation("store.reindex")
     async def reindex(self, *, progress: Progress | None = None) -> int:
@@ -236,7 +236,7 @@ class AgentMemory(Handle):
         *progress* is called with items done and items in all.
         """
         self._core.enter()
-        store = self._maintained("embedding anew")
+        store = self._maintained("`reindex`")
         done = await store.reindex(progress=progress or advance)
         await self.init()
         return done
@@ -293,12 +293,14 @@ class AgentMemory(Handle):
 
     def _file_store(self, ways: str) -> BackupStore:
         if not isinstance(self.store, BackupStore):
-            raise UnsupportedError(f"{self!r} has no file to copy; there are other means: {ways}")
+            raise UnsupportedError(f"{self!r} has no file to copy; use {ways}")
         return self.store
 
     def _maintained(self, what: str) -> MaintainedStore:
         if not isinstance(self.store, MaintainedStore):
-            raise UnsupportedError(f"{self.store!r} has no {what}; SQLite and Postgres have")
+            raise UnsupportedError(
+                f"{self.store!r} does not support {what}; SQLite and Postgres do"
+            )
         return self.store
 
 
@@ -307,8 +309,8 @@ def _remote_engine(url: str | os.PathLike[str] | None, settings: MemorySettings)
     make = load_scheme("http")
     if make is None:
         raise ModuleNotFoundError(
-            "the entry points of orbiter-memory are not installed, so `http://…` leads nowhere: "
-            "pip install 'orbiter-memory[client]'"
+            "the entry points of orbiter-memory are not installed, so `http://…` cannot be "
+            "opened: pip install 'orbiter-memory[client]'"
         )
     engine: MemoryEngine = make(url, settings)
     return engine

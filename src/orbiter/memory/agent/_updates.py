@@ -84,7 +84,7 @@ async def restore(
     """Bring an item back, or what it was in an earlier *version*; return it as stored."""
     past = await versions(store, scope, item_id, "undoing")
     if not past:
-        raise ItemNotFoundError(item_id, way="history() shows what was")
+        raise ItemNotFoundError(item_id, way="history() shows its versions")
     chosen = next((each.item for each in past if each.item.version == version), None)
     if version is not None and chosen is None:
         known = ", ".join(str(each.item.version) for each in past)
@@ -132,7 +132,7 @@ async def insert_many(
     places = await _places(store, scope, kind, key, len(items))
     if len(items) > len(places):  # the rest would be lost without a word
         raise QueryError(
-            f"the `idempotency_key` `{key}` stands for {len(places)} already, and here are "
+            f"the `idempotency_key` `{key}` was used for {len(places)} items, and this call has "
             f"{len(items)}; nothing was stored: use a new key for these"
         )
     return [_checked(item, scope) for item in places if item is not None], False

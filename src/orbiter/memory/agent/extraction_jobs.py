@@ -67,7 +67,7 @@ async def count_jobs(store: Store, scope: MemoryMetadata | None, *, deleted: boo
     """Return how many there are in *scope*, or how many that are forgotten."""
     search = store.search
     if deleted:
-        search = partial(versioned(store, "counting what was forgotten").search, deleted=True)
+        search = partial(versioned(store, "counting forgotten memories").search, deleted=True)
     count, last = 0, None
     while True:
         page = await search(metadata=scope, memory_type=JOB, limit=_PAGE, before=last)

@@ -174,7 +174,7 @@ class Facts(FactsView):
         store = await self._writable()
         found = await self._find(store, fact_id)
         if found.status is not MemoryStatus.ACCEPTED:
-            raise QueryError(f"`{fact_id}` is not an accepted fact; a draft is for `discard`")
+            raise QueryError(f"`{fact_id}` is not an accepted fact; use `discard` for a draft")
         if found.retracted_at is not None:
             return found
         now = self._after([found])
@@ -250,7 +250,9 @@ class Facts(FactsView):
         said = [source] if isinstance(source, MemoryItem) else list(source)
         ids, extra = await self._provenance(store, said, None)
         if not ids:
-            raise QueryError("a proposal needs the memories that it is taken from: `source=`")
+            raise QueryError(
+                "a proposed fact needs the memories that it comes from: give `source=`"
+            )
         facts = await self._read(require_text("key", key))
         now = self._after(facts)
         made = _proposal(
@@ -300,7 +302,9 @@ class Facts(FactsView):
 
     async def _writable(self) -> Store:
         if self._known_at is not None:
-            raise UnsupportedError("this is the past, which can only be read; use `facts` of today")
+            raise UnsupportedError(
+                "this is a view of the past, which is read-only; use `facts` of the current memory"
+            )
         return await self._store()
 
     def _after(self, facts: Sequence[FactMemory]) -> datetime:
@@ -338,7 +342,7 @@ class Facts(FactsView):
             if not isinstance(item, MemoryItem):
                 raise QueryError(f"`source` must be memories or a label, not {item!r}")
             if not belongs(item, self._scope):
-                raise AccessError(f"the source `{item.id}` is of another scope than {self!r}")
+                raise AccessError(f"the source `{item.id}` belongs to another scope than {self!r}")
         extra = labels(None, importance, None, None)
         worst = lowest_source(items)
         if worst is not None:
@@ -425,9 +429,9 @@ def _nothing_to_end(key: str, at: datetime, span: FactSpan, now: datetime) -> Qu
     shown = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…"
     when = dated(replace(span, end=None), now=now)
     return QueryError(
-        f"nothing is true of `{key}` at {at.isoformat(timespec='seconds')} that could end; it is "
-        f"`{shown}` {when}: give a later `at`, or "
-        f"`retract({span.fact.id!r})` if that was never true"
+        f"`{key}` has no value at {at.isoformat(timespec='seconds')} that could be ended; it is "
+        f"`{shown}` {when}: give a later `at`, or `retract({span.fact.id!r})` if that was never "
+        "true"
     )
 
 

@@ -65,15 +65,15 @@ def check_text(text: object) -> None:
     if not isinstance(text, str):
         raise QueryError(f"a memory must be a string, not {text!r}")
     if not text.strip():
-        raise QueryError("there is nothing to remember: the text is empty")
+        raise QueryError("there is nothing to store: the text is empty")
 
 
 def check_is_free(item: MemoryItem) -> None:
     """Raise `QueryError` for an item whose text follows from something else."""
     if item.memory_type == "fact":
         raise QueryError(
-            f"`{item.id}` is a fact, whose text says its value; "
-            "`facts.put(key, value)` records another, `facts.retract(id)` takes it back"
+            f"`{item.id}` is a fact, whose text is made from its value; `facts.put(key, value)` "
+            "records a new value, `facts.retract(id)` withdraws this one"
         )
 
 
@@ -81,8 +81,8 @@ def check_has_no_review(item: MemoryItem) -> None:
     """Raise `QueryError` for an item whose status is changed by a review."""
     if item.memory_type == "fact":
         raise QueryError(
-            f"`{item.id}` is a fact, whose status changes with what is known: `facts.accept(id)` "
-            "or `facts.discard(id)` for a draft, `facts.retract(id)` for what is accepted"
+            f"`{item.id}` is a fact, whose status is changed by `facts.accept(id)` or "
+            "`facts.discard(id)` for a draft, `facts.retract(id)` for an accepted fact"
         )
 
 
@@ -114,7 +114,7 @@ def labels(
             raise QueryError(f"`{name}` is given twice, by itself and in `extra`")
     if tags is not None:
         if isinstance(tags, str) or not isinstance(tags, Iterable):
-            raise QueryError(f"`tags` must be a list of words, not {tags!r}")
+            raise QueryError(f"`tags` must be a list of strings, not {tags!r}")
         found["tags"] = list(dict.fromkeys(require_text("tags", tag) for tag in tags))
     if importance is not None:
         if isinstance(importance, bool) or not isinstance(importance, int | float):
@@ -165,15 +165,15 @@ def read_end(
         try:
             end = now + expires
         except OverflowError:
-            raise QueryError(f"`expires` is beyond all time: {expires}") from None
+            raise QueryError(f"`expires` is out of range: {expires}") from None
     elif isinstance(expires, datetime):
         end = check_instant("expires", expires)
     else:
         raise QueryError(f"`expires` must be a datetime{ways}, not {expires!r}")
     if end <= now:
         raise QueryError(
-            f"`expires` is in the past: {end.isoformat(timespec='seconds')}; give a time to come, "
-            "or `forget` what is over"
+            f"`expires` is in the past: {end.isoformat(timespec='seconds')}; give a time in the "
+            "future, or `forget` the memory"
         )
     return end
 
@@ -188,8 +188,8 @@ def read(
     found = read_messages([what], scope, extra, format, as_human=False)
     if len(found) != 1:
         raise QueryError(
-            f"this message holds {len(found)} memories, such as several tools' results; "
-            "use `remember_many([message])`"
+            f"this message contains {len(found)} memories, such as several tools' results; use "
+            "`remember_many([message])`"
         )
     return found[0]
 
@@ -321,7 +321,7 @@ def as_message(what: object) -> Mapping[str, Any]:
         kind = type(what)
         name = kind.__name__ if kind.__module__ == "builtins" else _full_name(kind)
         raise QueryError(
-            f"a `{name}` cannot be remembered; give a text, a `MemoryItem`, a provider's message, "
+            f"a `{name}` cannot be stored; give a string, a `MemoryItem`, a provider's message, "
             "or {'role': …, 'content': …}"
         )
     return found
@@ -365,7 +365,7 @@ def _placed(item: MemoryItem, scope: MemoryMetadata, extra: Mapping[str, object]
     own = item.metadata.model_copy(update={"extra": _sourced(item.metadata.extra)})
     for name in SCOPE_FIELDS:
         if getattr(own, name) == "":
-            raise QueryError(f"the item's `{name}` is empty; name somebody, or leave it `None`")
+            raise QueryError(f"the item's `{name}` is empty; give a name, or leave it `None`")
     item.__dict__["metadata"] = within(scope, own, extra)  # it is a copy, and not changed
     return item
 
@@ -414,5 +414,5 @@ def narrowed(scope: MemoryMetadata, chat_id: str) -> MemoryMetadata:
             return MemoryMetadata(**fields)
     raise QueryError(
         f"this handle is already one task of one session, `{scope.task_id}` of "
-        f"`{scope.session_id}`; a chat needs a handle that leaves `task_id` open"
+        f"`{scope.session_id}`; a chat needs a handle without `task_id`"
     )

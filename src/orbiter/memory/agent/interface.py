@@ -189,8 +189,8 @@ def scope_of(
     if given == (None, None, None, None):
         names = "`, `".join(SCOPE_FIELDS)
         raise QueryError(
-            f"a scope names at least one of `{names}`; "
-            "everyone's memories are behind `memory.unscoped()`"
+            f"a scope needs at least one of `{names}`; use `memory.unscoped()` for everyone's "
+            "memories"
         )
     return MemoryMetadata(
         user_id=user_id, session_id=session_id, task_id=task_id, agent_id=agent_id

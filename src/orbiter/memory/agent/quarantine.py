@@ -232,7 +232,7 @@ async def _check_known(store: "SQLMemoryStore", scope: MemoryMetadata, source: s
     async for page in _pages(store, scope, {}):
         known.update(map(source_of, page))
     told = "`, `".join(sorted(known)[:_TOLD])
-    there = f"there are `{told}`" if known else "nothing is remembered here"
+    there = f"there are `{told}`" if known else "there are no memories here"
     more = f" and {len(known) - _TOLD} more" if len(known) > _TOLD else ""
     raise QueryError(f"nothing came from the source `{source}`; {there}{more}")
 

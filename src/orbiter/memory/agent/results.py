@@ -74,9 +74,11 @@ async def check_cursor(
             if name is not None:
                 check_name(name, max_chars=256)
     except (TypeError, ValueError):
-        raise QueryError(f"`cursor` must be `next` of the page before, not {cursor!r}") from None
+        raise QueryError(f"`cursor` must be `next` of the previous page, not {cursor!r}") from None
     if found.created_at is None and not await is_known(found.item_id):
-        raise QueryError(f"`cursor` names `{cursor}`, which is not here; start again without it")
+        raise QueryError(
+            f"`cursor` names `{cursor}`, which does not exist here; start again without it"
+        )
     return found
 
 

@@ -123,7 +123,7 @@ class Core:
             self._prepare()
         except OSError as exc:
             raise StorageError(
-                f"the folder for memories cannot be made: {exc}; name another place, as "
+                f"the folder for memories cannot be created: {exc}; choose another place, as "
                 '`AgentMemory("sqlite:///file.db")` or in `ORBITER_MEMORY_URL`'
             ) from exc
 
@@ -186,7 +186,7 @@ class Core:
         """Return what remembers the last hours of *agent_id*."""
         if self._episodic is None:
             raise QueryError(
-                "there is no place for recent activity; name one, such as "
+                "recent activity needs a store; give one, such as "
                 '`AgentMemory(…, episodic="sqlite:///recent.db")` or `episodic="redis://…"`'
             )
         manager = self._managers.get(agent_id)

@@ -131,7 +131,7 @@ class ScopedMemory(MaintenanceMixin):
         else is for each of them, as in `remember`.
         """
         if isinstance(things, str) or not isinstance(things, Sequence):
-            raise QueryError("`remember_many` takes a list; for one there is `remember`")
+            raise QueryError("`remember_many` takes a list; use `remember` for one")
         more = labels(tags, importance, source, extra)
         is_long = has_many_values([things, more])
         items = await apart(
@@ -251,7 +251,7 @@ class ScopedMemory(MaintenanceMixin):
 
         *extra* is added to what there is. *source* is who writes the new version; without it the
         label stays, as an edit makes nothing more trusted. *expires* is as for `remember`; `never`
-        takes an end away. With *expected_version* it is changed only if nobody changed it since;
+        removes the expiry. With *expected_version* it is changed only if nobody changed it since;
         else `VersionConflict` is raised, and nothing is changed.
         """
         more = labels(tags, importance, source, extra)
@@ -260,7 +260,7 @@ class ScopedMemory(MaintenanceMixin):
         if not more and content is None and status is None and expires is None:
             raise QueryError(
                 "there is nothing to change; give `content`, `tags=` or others; "
-                '`expires="never"` takes an end away'
+                '`expires="never"` removes the expiry'
             )
         end = None if expires == "never" else read_end(expires, ways=", a timedelta or `never`")
 
@@ -360,7 +360,7 @@ class ScopedMemory(MaintenanceMixin):
     @operation("history")
     async def history(self, item_id: str) -> builtins.list[ItemVersion]:
         """Return every version of a memory, oldest first, also of a forgotten one."""
-        return await versions(await self._store(), self._scope, item_id, "looking at the past")
+        return await versions(await self._store(), self._scope, item_id, "reading the past")
 
     @operation("list")
     async def list(  # noqa: PLR0913 - the filters
@@ -386,7 +386,7 @@ class ScopedMemory(MaintenanceMixin):
         last = await check_cursor(cursor, partial(is_known, store, scope=self._scope))
         search = store.search
         if forgotten:
-            search = partial(versioned(store, "listing what was forgotten").search, deleted=True)
+            search = partial(versioned(store, "listing forgotten memories").search, deleted=True)
         found = await search(
             query=query,
             metadata=self._filter,

@@ -133,7 +133,7 @@ class Summaries:
             tally.failures += 1
             tally.not_before = asyncio.get_running_loop().time() + pause
             log = logging.getLogger("orbiter.memory")  # here: importing must touch no logger
-            log.warning("a summary has to wait, nothing is lost: %s", _told(exc))
+            log.warning("a summary was postponed, nothing is lost: %s", _told(exc))
             self._core.events.emit("summary failed", scope, detail=_told(exc))
         finally:
             # At once, not when the loop comes to it: what is said from now on begins a new look.
@@ -165,7 +165,9 @@ class Summaries:
         except VersionConflict:
             found = await self.find(store, scope)  # another process has just made it
             if found is None:
-                raise AccessError(f"the summary `{key}` was forgotten, or is another's") from None
+                raise AccessError(
+                    f"the summary `{key}` was forgotten, or belongs to somebody else"
+                ) from None
             return found
         if not await self._still_holds(store, scope, base, rolled):
             await store.delete_many([key])

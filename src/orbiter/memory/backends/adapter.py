@@ -77,7 +77,8 @@ def _check_store(store: object) -> None:
     missing = next((each for each in _NEEDED if not hasattr(store, each)), None)
     if missing is not None:
         raise QueryError(
-            f"`{name}` is not a store: it has no `{missing}`; `MemoryStore` says what it needs"
+            f"`{name}` is not a store: it has no `{missing}`; see `MemoryStore` for what a store "
+            "needs"
         )
     for each in (*_NEEDED, *_USED):
         method = getattr(store, each, None)

@@ -163,8 +163,8 @@ def open_store(
     address = str(url)
     if is_of_server(address):
         raise QueryError(
-            "`http://…` is a server of memories, not a store; `AgentMemory` itself talks to one, "
-            f"and nothing that is made of it; for a store, {_WAYS}"
+            "`http://…` is the address of a server, not of a store; open it with `AgentMemory`; "
+            f"for a store, {_WAYS}"
         )
     return _made(address.partition("://")[0], address, embeddings, audit)
 
@@ -229,18 +229,20 @@ def _file(url: object) -> str | None:
     if not mark:
         if _HALF_AN_ADDRESS.match(url):
             # It would be a file of that odd name, and hardly anybody means that.
-            raise QueryError(f"an address has `://` behind its first word; {_WAYS}")
+            raise QueryError(f"an address has `://` after its scheme; {_WAYS}")
         if _HALF_A_SERVER.fullmatch(url) and not Path(url).exists():
             raise QueryError(f"`{url}` looks like a server; did you mean `http://{url}`?")
         return url
     if scheme == "memory":
         if rest:
-            raise QueryError(f"`{url}` names something in memory; `memory://` is all there is")
+            raise QueryError(
+                f"`{url}` is not valid; a store in memory has no name: write `memory://`"
+            )
         return ":memory:"
     if scheme != "sqlite":
         return None
     if not rest.startswith("/") or len(rest) == 1:
-        raise QueryError(f"`{url}` names no file; three slashes come before it: `sqlite:///a.db`")
+        raise QueryError(f"`{url}` names no file; write three slashes before it: `sqlite:///a.db`")
     return rest[1:]
 
 

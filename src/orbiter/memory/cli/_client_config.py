@@ -176,8 +176,8 @@ def plan(client: Client, path: Path, name: str, entry: Mapping[str, object]) -> 
     except _json_edit.FileSyntaxError as exc:
         kind = "TOML" if client.is_toml else "JSON"
         raise StorageError(
-            f"`{path}` cannot be read as {kind}: {exc}; nothing was changed. Mend the file, or add "
-            "the server by hand: `--dry-run` on a new file shows how"
+            f"`{path}` cannot be read as {kind}: {exc}; nothing was changed. Fix the file, or "
+            "add the server by hand: `--dry-run` on a new file shows how"
         ) from exc
     return Change(path, None if raw is None else text, mark + made, there)
 
@@ -190,14 +190,14 @@ def _check_place(path: Path) -> None:
     except (OSError, RuntimeError):  # a loop of links; Python 3.13 leaves it in the path
         is_loop = True
     if is_loop:
-        raise StorageError(f"`{path}` leads nowhere: its links form a loop; nothing was changed")
+        raise StorageError(f"`{path}` cannot be opened: its links form a loop; nothing was changed")
     folder = next(each for each in real.parents if each.exists())
     if not folder.is_dir():
         raise StorageError(
-            f"`{folder}` is not a folder, so `{path}` cannot be; nothing was changed"
+            f"`{folder}` is not a folder, so `{path}` cannot be created; nothing was changed"
         )
     if real.is_dir():
-        raise StorageError(f"`{path}` is a folder, and no file; nothing was changed")
+        raise StorageError(f"`{path}` is a folder, not a file; nothing was changed")
 
 
 def write(change: Change) -> Path | None:
@@ -221,7 +221,7 @@ def _write(change: Change) -> Path | None:
         _put(backup, change.before, mode)
     now = path.read_bytes().decode("utf-8", "replace") if path.exists() else None
     if now != change.before:
-        raise StorageError(f"`{path}` was changed by somebody else just now; run this again")
+        raise StorageError(f"`{path}` was changed by another program just now; run this again")
     _put(path, change.after, mode)
     return backup
 

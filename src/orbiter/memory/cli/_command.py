@@ -91,8 +91,8 @@ class Target:
         for name in SCOPES:
             value, origin = self.setting(name)
             if value is None and origin not in (_NOT_SET, "--no-user"):
-                way = "give `--no-user` for nobody's" if name == "user" else "leave it out"
-                raise UsageError(f"`{origin}` is empty; name somebody, or {way}")
+                way = "use `--no-user`" if name == "user" else "leave it out"
+                raise UsageError(f"`{origin}` is empty; give a name, or {way}")
 
     def scope_options(self) -> list[str]:
         """Return the options given that say whose memories; the environment's do not count."""
@@ -111,8 +111,8 @@ class Target:
         found = {f"{name}_id": value for name in SCOPES if (value := self.setting(name)[0])}
         if not found:
             raise UsageError(
-                "whose memories? name them with `--user`, `--session`, `--task` or `--agent`, "
-                "or give `--all` for everyone's"
+                "no scope is given; use `--user`, `--session`, `--task` or `--agent`, or `--all` "
+                "for everyone's memories"
             )
         return found
 
@@ -316,7 +316,7 @@ def _run(
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         if run.target.setting("model")[0] == "none":  # chosen, so nobody needs to be told
-            warnings.filterwarnings("ignore", "recall goes by words")
+            warnings.filterwarnings("ignore", "recall uses words")
         # Commands tell it themselves, in words of a shell.
         warnings.filterwarnings("ignore", "[0-9,]+ memories are not embedded yet")
         warnings.showwarning = lambda message, *_, **__: run.out.note(str(message))
@@ -373,5 +373,5 @@ async def not_there(target: Target, memory: "ScopedMemory", item_id: str) -> Not
             f"the memory `{item_id}` of {target.told()} was forgotten; "
             f"`orbiter-memory restore {item_id}` brings it back"
         )
-    way = "`list` shows some" if target.everyone else "`--all` looks at everyone's"
+    way = "`list` shows some" if target.everyone else "`--all` shows everyone's"
     return NotThereError(f"there is no memory `{item_id}` of {target.told()}; {way}")

@@ -60,7 +60,7 @@ def note_waiting(waiting: int) -> None:
     if waiting:
         are = "is" if waiting == 1 else "are"
         say(
-            f"{counted(waiting)} {are} not yet found by meaning, only by words; each `recall` "
-            "reads some, `orbiter-memory doctor --repair` all",
+            f"{counted(waiting)} {are} not embedded yet, so found by words only; each `recall` "
+            "embeds some, `orbiter-memory doctor --repair` all",
             kind="note",
         )

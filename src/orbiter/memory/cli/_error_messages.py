@@ -53,22 +53,21 @@ _SHELL_WORDS = (
     ("choose it as well, one of", "choose it with `--format`, one of"),
     ("give that name as its format", "give that name with `--format`"),
     ("other formats are read by `import_file`", "`--format auto` reads other formats"),
-    ("nothing of others is read in here", "name its owner with `--user`, or give `--all`"),
+    ("records of others are not imported", "name its owner with `--user`, or give `--all`"),
     ("`history(key)` and `drafts()` show", "`facts history KEY` and `review list` show"),
-    ("a draft is for `discard`", "a draft is for `orbiter-memory review discard`"),
-    ("is accepted; `retract` it", "is accepted; `orbiter-memory facts retract` takes it back"),
+    ("use `discard` for a draft", "use `orbiter-memory review discard` for a draft"),
+    ("is accepted; `retract` it", "is accepted; `orbiter-memory facts retract` withdraws it"),
     ("`valid_from`", "`--valid-from`"),
     ("`valid_to`", "`--valid-to`"),
     ("`source` must be", "`--source` must be"),
     ("was given as `head`", "was given as `--head`"),
     ('open it with `audit="writes"`', "`orbiter-memory audit begin` starts one"),
     ("import it with `memory.scope(user_id=…)` to say whose they are", "say whose with `--user`"),
-    ("`unscoped()` is nobody", "`--all` is nobody"),
-    ("see `verify_audit()`", "`orbiter-memory audit verify` tells more"),
+    ("`unscoped()` names no user", "`--all` names no user"),
+    ("see `verify_audit()`", "`orbiter-memory audit verify` shows more"),
     ("call `erase` again", "run `erase` again"),
     ("call `erase` where", "run `erase` where"),
     ("; call `verify`", "; see `orbiter-memory doctor`"),
-    ("; `verify` it", "; see `orbiter-memory doctor`"),
 )
 """What an error advises a programmer to do, and what that is in a shell."""
 _LIMIT = re.compile(r"(, or|; if you trust the file,) raise the limit with `Limits\(\w+=…\)`")
@@ -181,7 +180,7 @@ def told_of(error: BaseException) -> str:
     if type(error).__name__ == "EmbeddingsMismatchError":
         text = (
             f"{text.partition(';')[0]}; `orbiter-memory reindex` embeds everything again, "
-            "`--model none` goes by words"
+            "`--model none` uses words only"
         )
     is_expected = _is_ours(error) or isinstance(
         error, UsageError | NotThereError | OSError | ValueError | ModuleNotFoundError

@@ -23,8 +23,8 @@ __all__ = [
 ]
 
 _WHY = {
-    "same time": "both are said of the same time",
-    "less trusted": "what took its place comes from a less trusted source",
+    "same time": "both are valid at the same time",
+    "less trusted": "its replacement comes from a less trusted source",
 }
 
 
@@ -53,7 +53,7 @@ def held(each: "FactEntry") -> str:
     if fact.is_end:
         return when(fact)
     if not each.spans:
-        return "never held: others cover it"
+        return "never valid: others cover it"
     return " and ".join(dated(span) or "always" for span in each.spans)
 
 

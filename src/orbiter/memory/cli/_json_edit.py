@@ -140,7 +140,7 @@ def _read(text: str) -> _Object:
     reader = _Reader(text)
     value, end = reader.value(reader.skip(0), 0)
     if reader.skip(end) != len(text):
-        raise reader.broken(end, "there is something behind the end")
+        raise reader.broken(end, "there is text after the end")
     if not isinstance(value, _Object):
         raise FileSyntaxError("it holds no object")
     return value
@@ -166,7 +166,7 @@ class _Reader:
     def value(self, index: int, depth: int) -> tuple[Any, int]:
         """Return the value at *index*, and where it ends."""
         if depth > _DEEPEST:
-            raise self.broken(index, "it nests too deeply")
+            raise self.broken(index, "it is nested too deeply")
         mark = self._text[index : index + 1]
         if mark == "{":
             return self._object(index, depth)

@@ -34,13 +34,15 @@ Id = Annotated[str, typer.Argument(help="The memory's id.", show_default=False)]
 Since = Annotated[
     str | None,
     typer.Option(
-        "--since", help="Not older: `2026-11-01`, `2026-11-01T10:00`, `3d`, `12h`, `today`."
+        "--since", help="From this time on: `2026-11-01`, `2026-11-01T10:00`, `3d`, `12h`, `today`."
     ),
 ]
-Until = Annotated[str | None, typer.Option("--until", help="Older than this; as `--since`.")]
+Until = Annotated[
+    str | None, typer.Option("--until", help="Before this time; written as for `--since`.")
+]
 AsOf = Annotated[
     str | None,
-    typer.Option("--as-of", help="As it was stored then: `2026-11-01`, `3d`, `yesterday`."),
+    typer.Option("--as-of", help="As of this time: `2026-11-01`, `3d`, `yesterday`."),
 ]
 Where = Annotated[
     str | None,
@@ -50,10 +52,11 @@ Kind = Annotated[
     str | None, typer.Option("--type", help="Only this kind: item, human, ai, tool, system, …")
 ]
 Tagged = Annotated[
-    list[str] | None, typer.Option("--tag", help="Has this tag; may be repeated: has them all.")
+    list[str] | None,
+    typer.Option("--tag", help="With this tag; may be repeated: with all of them."),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Tags = Annotated[list[str] | None, typer.Option("--tag", help="A tag; may be repeated.")]
 
 
@@ -85,7 +88,9 @@ def read_end(name: str, text: str | None) -> datetime | None:
             "or `2027-01-31`"
         ) from None
     if end <= now:
-        raise UsageError(f"`--{name}`: `{text}` is over already; write `30d`, or a day to come")
+        raise UsageError(
+            f"`--{name}`: `{text}` is in the past; write `30d`, or a date in the future"
+        )
     return end
 
 
@@ -135,6 +140,6 @@ def check_past(**given: object) -> None:
     for name, value in given.items():
         if value not in (None, False):
             raise UsageError(
-                f"`--as-of` and `--{name.replace('_', '-')}` exclude each other; the past is "
-                "looked through by words, `--type`, `--tag` and `--where`"
+                f"`--as-of` and `--{name.replace('_', '-')}` exclude each other; the past can be "
+                "searched by words, `--type`, `--tag` and `--where`"
             )

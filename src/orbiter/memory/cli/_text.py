@@ -122,7 +122,7 @@ def parse_when(text: str, *, clock: Callable[[], datetime] | None = None) -> dat
         try:
             return now - timedelta(**{_UNITS[past[2]]: float(past[1])})
         except OverflowError:
-            raise ValueError(f"`{text}` is before all time") from None
+            raise ValueError(f"`{text}` is too far in the past") from None
     try:
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):

@@ -76,7 +76,7 @@ def _one_file(path: Path, folder: Path) -> Path:
                 packed.write(file, file.relative_to(path))
         return made
     if not path.is_file():
-        what = "is no file and no folder" if path.exists() else "is not there"
+        what = "is neither a file nor a folder" if path.exists() else "does not exist"
         raise TransferError(f"`{path}` {what}; give the path of an export")
     return path
 
@@ -109,7 +109,7 @@ def _said(line: bytes, where: str) -> ImportResult | Exception | tuple[int, int]
     except UNREADABLE as exc:
         raise MemoryConnectionError(
             f"`{where}` sent a report of the import that cannot be read ({type(exc).__name__}); "
-            "is it another version?"
+            "is it of another version?"
         ) from exc
 
 
@@ -182,7 +182,7 @@ def _unpack(packed: Path, folder: Path) -> None:
             for piece in zip_chunks(packed, member.filename, lambda _: None):
                 left -= len(piece)
                 if left < 0:
-                    raise TransferError(f"`{packed.name}` holds more than it says")
+                    raise TransferError(f"`{packed.name}` contains more than it declares")
                 opened.write(piece)
 
 

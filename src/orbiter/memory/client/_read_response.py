@@ -67,7 +67,7 @@ def loaded(text: str | bytes) -> Any:
     try:
         return json.loads(text)
     except RecursionError:
-        raise ValueError("it is nested too deep") from None
+        raise ValueError("it is nested too deeply") from None
 
 
 async def read_whole(
@@ -109,8 +109,8 @@ async def lines_of(answer: httpx.Response, *, most: int = MOST_BYTES) -> AsyncIt
 
 def _too_long(answer: httpx.Response, most: int) -> MemoryConnectionError:
     return MemoryConnectionError(
-        f"the answer to `{answer.request.method}` has more than {most:,} bytes, as no server of "
-        "memories sends; ask for less at a time"
+        f"the answer to `{answer.request.method}` has more than {most:,} bytes, more than "
+        "`orbiter-memory serve` ever sends; ask for less at a time"
     )
 
 
@@ -135,12 +135,11 @@ def _not_ours(status: int, where: str) -> Exception:
     if status in (401, 403, 407):
         return AccessError(f"{where} refuses ({status}); is `token` a key of this server?")
     if status == 413:
-        return QueryError(f"{where} takes nothing so long; send it in parts")
+        return QueryError(f"{where} refuses a request of this size; send it in parts")
     if status == 504:
         return MemoryTimeoutError(f"{where} did not answer in time ({status})")
     return MemoryConnectionError(
-        f"{where} answers with {status}, as no server of memories does; is it the address of "
-        "`orbiter-memory serve`?"
+        f"{where} answers with {status}, which `orbiter-memory serve` never does; check the address"
     )
 
 
@@ -148,20 +147,23 @@ def no_answer(exc: Exception, url: str, timeout: float) -> Exception:
     """Return the error for no answer; it does not name what was sent."""
     where, kind = f"`{url}`", type(exc).__name__
     if isinstance(exc, httpx.InvalidURL):
-        return QueryError(f"what was asked is too long for an address ({exc})")
+        return QueryError(f"the request is too long for a URL ({exc})")
     if isinstance(exc, httpx.TimeoutException | MemoryTimeoutError) and not is_unsent(exc):
         return MemoryTimeoutError(f"{where} did not answer in {timeout:g} seconds ({kind})")
     if isinstance(exc, MemoryConnectionError):
         return MemoryConnectionError(f"{where}: {exc}")
     fault = _tls_fault(exc)
     if fault is not None:
-        return MemoryConnectionError(f"`{url}` cannot be trusted, or speaks no TLS: {fault}")
+        return MemoryConnectionError(
+            f"`{url}` has no trusted certificate, or does not use TLS: {fault}"
+        )
     if is_unsent(exc):
         return MemoryConnectionError(
             f"{where} cannot be reached ({kind}); does `orbiter-memory serve` run there?"
         )
     return MemoryConnectionError(
-        f"{where} broke off before it answered ({kind}); what was asked may be done or not"
+        f"{where} closed the connection before it answered ({kind}); the call may or may not "
+        "have been carried out"
     )
 
 
@@ -172,8 +174,8 @@ def _tls_fault(exc: BaseException) -> str | None:
         seen = seen.__cause__ or seen.__context__
     if isinstance(seen, ssl.SSLCertVerificationError):
         return (
-            f"{seen.verify_message}; if your own authority has signed its certificate, name that "
-            "one's file in `SSL_CERT_FILE`"
+            f"{seen.verify_message}; if your own certificate authority signed it, give the "
+            "authority's file in `SSL_CERT_FILE`"
         )
     if seen is None:
         return None

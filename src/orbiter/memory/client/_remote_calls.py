@@ -119,7 +119,7 @@ class Caller:
             call = write_call(operation, sent, target=self.names)
         except UnicodeEncodeError as exc:
             raise QueryError(
-                f"{exc.object!r} holds half a character; nothing is called so"
+                f"{exc.object!r} contains half of a surrogate pair, which is not allowed in a name"
             ) from None
         body = None if call.body is None else _written(operation, call.body)
         return Request(
@@ -141,7 +141,7 @@ def _written(operation: Operation, body: Mapping[str, Any]) -> bytes:
     except UnicodeEncodeError:  # half a character: the server says where
         return json.dumps(body).encode()
     except (TypeError, ValueError, RecursionError) as exc:
-        raise QueryError(f"what `{operation.id}` was given cannot be sent: {exc}") from None
+        raise QueryError(f"an argument of `{operation.id}` cannot be sent: {exc}") from None
 
 
 def _once(operation: Operation, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,13 +207,11 @@ def _read(answer: Answer, link: HTTPTransport) -> dict[str, Any]:
         is_job = False
     if not is_job:
         raise MemoryConnectionError(
-            f"`{link.address.url}` answered with something else than a job; is it of another "
-            "version?"
+            f"`{link.address.url}` did not answer with a job; is it of another version?"
         )
     if job["state"] == "done" and job["report"] is None:
         raise MemoryConnectionError(
-            f"`{link.address.url}` has done this and was started again since, so that its report "
-            "is gone"
+            f"`{link.address.url}` has done this, but was restarted since, so the report is lost"
         )
     return dict(job)
 

@@ -38,13 +38,13 @@ def read_address(url: str, *, token: str | None, insecure: bool = False) -> Addr
     parts = _parts(url)
     if parts.username is not None or parts.password is not None:
         raise QueryError(
-            "the address of a server holds no name or password; give its key as `token=` or in "
-            f"`{TOKEN_VARIABLE}`"
+            "the URL of a server must not contain a name or password; give its key as `token=` "
+            f"or in `{TOKEN_VARIABLE}`"
         )
     if parts.query or parts.fragment:
         raise QueryError(
-            "the address of a server ends before `?` and `#`: `http://127.0.0.1:8765`; its key is "
-            f"`token=` or `{TOKEN_VARIABLE}`"
+            "the URL of a server must not contain `?` or `#`: `http://127.0.0.1:8765`; its key "
+            f"is `token=` or `{TOKEN_VARIABLE}`"
         )
     key = os.environ.get(TOKEN_VARIABLE) if token is None else token
     found = Address(
@@ -55,9 +55,9 @@ def read_address(url: str, *, token: str | None, insecure: bool = False) -> Addr
     )
     if found.token and not (found.is_encrypted or found.is_local or insecure):
         raise QueryError(
-            f"`{found.url}` is another computer, and over `http` everybody on the way could read "
-            "the key; use `https://…`, a tunnel to `http://127.0.0.1:…`, or, in a network that "
-            "is safe by other means, `AgentMemory(url, token=…, insecure=True)`"
+            f"`{found.url}` is another computer, and over `http` anyone on the network could "
+            "read the key; use `https://…`, a tunnel to `http://127.0.0.1:…`, or, in a network "
+            "that is safe by other means, `AgentMemory(url, token=…, insecure=True)`"
         )
     return found
 
@@ -70,7 +70,7 @@ def _parts(url: str) -> SplitResult:
         is_whole = False
     if not is_whole or parts.scheme.lower() not in ("http", "https"):
         # It is not shown: what cannot be read may hold a password anywhere.
-        raise QueryError("this is no address of a server; write `http://127.0.0.1:8765`")
+        raise QueryError("this is not a valid server URL; write `http://127.0.0.1:8765`")
     return parts
 
 
@@ -78,8 +78,8 @@ def _checked(token: object) -> str:
     """Return a key that a header can carry; one that is none is not shown either."""
     if not isinstance(token, str) or not token.isascii() or not token.isprintable() or " " in token:
         raise QueryError(
-            "`token` is no key: it holds something beside letters, digits and signs; "
-            "`orbiter-memory keys create` makes one"
+            "`token` is not a valid key: it contains other characters than letters, digits and "
+            "signs; `orbiter-memory keys create` makes one"
         )
     return token
 

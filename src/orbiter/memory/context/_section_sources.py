@@ -61,8 +61,8 @@ class SoulFile:
                 self._soul, self._seen = soul, before if before == self._state() else None
         except FileNotFoundError as exc:
             raise SoulNotFoundError(
-                f"no persona at `{self.path}`; write one there, Markdown will do, "
-                "or give its place as `soul_path`"
+                f"no persona at `{self.path}`; write one there, in Markdown, or give its path as "
+                "`soul_path`"
             ) from exc
         except OSError as exc:
             raise StorageError(f"the persona `{self.path}` cannot be read: {exc}") from exc
@@ -146,8 +146,8 @@ def check_scope(scope: MemoryMetadata | None, what: str) -> MemoryMetadata:
     """Return *scope* if it names somebody; otherwise every user's memories would be shown."""
     if scope is None or not Query(metadata=scope).wanted:
         raise QueryError(
-            f"{what} holds the memories of many users and no `scope` says whose are meant; "
-            "pass `scope=MemoryMetadata(user_id=...)`, or another of its four fields"
+            f"{what} holds the memories of many users, and `scope` does not say which; pass "
+            "`scope=MemoryMetadata(user_id=...)`, or another of its four fields"
         )
     return scope
 

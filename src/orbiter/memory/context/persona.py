@@ -143,7 +143,7 @@ class _Lines:
     def _spend(self, count: int) -> None:
         self._room -= count
         if self._room < 0:
-            raise ValueError(f"stands for more than {_MAX_BYTES:,} characters")
+            raise ValueError(f"expands to more than {_MAX_BYTES:,} characters")
 
 
 _CONTAINERS = (Mapping, list, tuple, set)
@@ -204,7 +204,7 @@ class _FrontMatter:
             self._refuse(0, "it is not made of `key: value` lines")
         for key, _ in root.value:
             if str(key.value) in self._lines:  # YAML itself would keep the last without a word
-                self._refuse(key.start_mark.line, f"`{key.value}` stands there twice; keep one")
+                self._refuse(key.start_mark.line, f"`{key.value}` is given twice; keep one")
             self._lines[str(key.value)] = key.start_mark.line
         self.values = {str(key): value for key, value in values.items()}
 

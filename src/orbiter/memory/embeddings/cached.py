@@ -129,8 +129,8 @@ class CachedEmbeddings(Embeddings):
             return self._file.forget(texts)
         except (sqlite3.Error, OSError) as exc:
             raise StorageError(
-                f"the cache `{self._file.path}` still has the vectors of these texts: {exc}; "
-                "try again, or remove the file: it can be made anew"
+                f"the cache `{self._file.path}` still has the vectors of these texts: {exc}; try "
+                "again, or delete the file: it will be rebuilt"
             ) from exc
 
     def close(self) -> None:
@@ -205,7 +205,7 @@ class CachedEmbeddings(Embeddings):
         if not self._has_warned:
             self._has_warned = True
             warnings.warn(
-                f"the cache `{self._file.path}` is passed over: {error}",
+                f"the cache `{self._file.path}` is not used: {error}",
                 RuntimeWarning,
                 stacklevel=4,
             )

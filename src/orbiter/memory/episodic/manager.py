@@ -145,8 +145,8 @@ class ShortTermMemoryManager:
         left = memory.expires_at - self._clock()
         if left <= timedelta(0):
             raise QueryError(
-                f"it would be forgotten already, at {memory.expires_at.isoformat()}; "
-                "give it a longer `ttl_hours`"
+                f"it would have expired already, at {memory.expires_at.isoformat()}; give it a "
+                "longer `ttl_hours`"
             )
         return await self._put(memory, math.ceil(left / timedelta(milliseconds=1)))
 
@@ -197,7 +197,9 @@ class ShortTermMemoryManager:
         `*` stands for any characters. It is the place that is meant, not this agent alone.
         """
         if not patterns or not all(str(each).strip("*") for each in patterns):
-            raise QueryError("name agents, as `nova` or `scope-*`; `*` alone would be everyone's")
+            raise QueryError(
+                "name agents, such as `nova` or `scope-*`; `*` alone would be everyone's"
+            )
         return await self._episodes.erase(patterns)
 
     # Reading
@@ -413,7 +415,9 @@ def _memory(body: str) -> list[EpisodicMemory]:
     except (ValueError, AttributeError):
         # Written by hand, or by another program: no reason to lose sight of all others. What it
         # says stays where it is.
-        message = f"left out {len(body):,} characters that are no memory; `forget` takes them, too"
+        message = (
+            f"left out {len(body):,} characters that are not a memory; `forget` removes them, too"
+        )
         warnings.warn(message, RuntimeWarning, stacklevel=4)
         return []
 

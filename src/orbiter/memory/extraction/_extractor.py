@@ -43,7 +43,9 @@ class ProposedFact:
                 if moment is not None:
                     object.__setattr__(self, name, check_instant(name, moment))
         except ValueError as exc:
-            raise ExtractionError(f"the proposed fact `{self.key[:40]}` is none: {exc}") from exc
+            raise ExtractionError(
+                f"the proposed fact `{self.key[:40]}` is not valid: {exc}"
+            ) from exc
         self._check_span()
         ids: object = self.message_ids
         if isinstance(ids, str) or not isinstance(ids, Sequence) or not ids:
@@ -98,7 +100,9 @@ def _is_async(method: object) -> bool:
 def check_proposals(found: object, messages: Sequence[MemoryItem]) -> list[ProposedFact]:
     """Return what an extractor found, or raise `ExtractionError` if that is not usable."""
     if isinstance(found, str) or not isinstance(found, Sequence):
-        raise ExtractionError(f"the extractor gave no list of facts, but {type(found).__name__}")
+        raise ExtractionError(
+            f"the extractor must return a list of facts, not {type(found).__name__}"
+        )
     if len(found) > MAX_PROPOSALS:
         raise ExtractionError(
             f"the extractor proposed {len(found)} facts at once, at most {MAX_PROPOSALS} are "
@@ -111,7 +115,7 @@ def check_proposals(found: object, messages: Sequence[MemoryItem]) -> list[Propo
         unknown = [name for name in each.message_ids if name not in ids]
         if unknown:
             raise ExtractionError(
-                f"the proposed fact `{each.key}` names the message {unknown[0]!r}, which is none "
-                "of those that were given"
+                f"the proposed fact `{each.key}` names the message {unknown[0]!r}, which was not "
+                "among the messages given"
             )
     return list(found)

@@ -166,7 +166,7 @@ def text_of(answer: object, model: str) -> str:
         raise ExtractionError(f"{model} refused: {_excerpt(refusal)}")
     reason = getattr(choices[0], "finish_reason", None)
     if reason == "content_filter":
-        raise ExtractionError(f"{model} refused: its filter held the answer back")
+        raise ExtractionError(f"{model} refused: its filter blocked the answer")
     if reason == "length":
         raise ExtractionError(f"{model} was cut off in its answer; give it fewer messages")
     text = getattr(message, "content", None)
@@ -203,14 +203,14 @@ def _json(text: str, model: str) -> object:
     except (ValueError, RecursionError) as exc:
         what = "JSON with something around it" if "{" in stripped[1:] else "no JSON"
         if stripped.startswith("{"):
-            what = "JSON that is not sound"
+            what = "damaged JSON"
         raise ExtractionError(f"{model} answered {what} ({exc}): {_excerpt(text)}") from exc
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a name stands twice in one object")
+        raise ValueError("a key appears twice in one object")
     return found
 
 

@@ -74,7 +74,7 @@ class LongTermMemory:
             if not isinstance(message, MemoryItem):
                 raise QueryError(f"`messages` must be stored items, not {message!r}")
             if not belongs(message, self._handle.scope):
-                raise AccessError(f"the message `{message.id}` is not of {self._handle!r}")
+                raise AccessError(f"the message `{message.id}` does not belong to {self._handle!r}")
         if not said:
             return []
         found = await self._ask(said, await self._facts.all())
@@ -266,7 +266,7 @@ class MemoryOrchestrator:
                 await self.run(until_empty=False)
             except (MemoryError, OSError) as exc:
                 log = logging.getLogger("orbiter.memory")  # here: importing must touch no logger
-                log.warning("extraction has to wait, nothing is lost: %s", type(exc).__name__)
+                log.warning("extraction was postponed, nothing is lost: %s", type(exc).__name__)
                 await self._pause(self._poll)
 
     async def _work(self, *, until_empty: bool) -> None:

@@ -239,7 +239,7 @@ class Queue:
 
     async def _take(self, store: Store, job: ExtractionMemory) -> ExtractionMemory | None:
         if job.attempts >= self._max_attempts:  # each time it took its worker with it
-            error = job.error or "whoever worked on it was killed each time"
+            error = job.error or "its worker was killed each time"
             await _added(store, job.moved(FAILED, worker="", error=error), over=job)
             return None
         until = self.now() + self._lease
@@ -385,7 +385,7 @@ async def _own(store: Store, item_id: str, conversation: MemoryMetadata) -> Extr
         getattr(found.metadata, name) == getattr(conversation, name) for name in SCOPE_FIELDS
     ):
         return found
-    raise AccessError(f"`{item_id}` is taken by something else than an extraction; remove that")
+    raise AccessError(f"`{item_id}` is the id of something other than an extraction; remove it")
 
 
 async def _added(

@@ -82,17 +82,17 @@ class GraphTools:
     def definitions(self) -> list[Definition]:
         """Return the tools in the order of the reference server."""
         told = (
-            (self.create_entities, "Create entities", "Make new entities.", "adds"),
+            (self.create_entities, "Create entities", "Create new entities.", "adds"),
             (
                 self.create_relations,
                 "Create relations",
-                "Make relations between entities, in active voice.",
+                "Create relations between entities, in active voice.",
                 "adds",
             ),
             (
                 self.add_observations,
                 "Add observations",
-                "Add to what is known of entities.",
+                "Add observations to entities.",
                 "adds",
             ),
             (
@@ -112,7 +112,7 @@ class GraphTools:
             (
                 self.search_nodes,
                 "Search nodes",
-                "Find entities whose name, type or observations hold the query, or answer it.",
+                "Find entities whose name, type or observations contain the query, or answer it.",
                 "reads",
             ),
             (self.open_nodes, "Open nodes", "Read entities by their names.", "reads"),

@@ -142,20 +142,20 @@ class MemoryTools:
             Definition(
                 self.memory_list,
                 "List memories",
-                "List memories, newest first; `cursor` is `next` of the page before.",
+                "List memories, newest first; `cursor` is `next` of the previous page.",
                 reads=True,
             ),
             Definition(
                 self.memory_add,
                 "Remember",
                 "Store what will matter later: preferences, decisions, facts, lessons. Each text "
-                "one statement that is clear by itself. The same again is stored once.",
+                "one statement that is clear by itself. A repeated text is stored once.",
             ),
             Definition(
                 self.memory_update,
                 "Correct a memory",
-                "Change what is given of a memory; the old version is kept. With expected_version "
-                "it fails if somebody else changed it since you read it.",
+                "Change the given fields of a memory; the old version is kept. With "
+                "expected_version it fails if somebody else changed it since you read it.",
                 destroys=True,
             ),
             Definition(
@@ -191,7 +191,7 @@ class MemoryTools:
                 fields["text"] = entry_of(hit.shown).content  # a fact says until when it held
             hits.append(Hit(**fields, score=round(hit.score, 3), why=str(hit.why)))
         if not hits:
-            return answer(Hits(results=[]), "nothing is remembered that answers this")
+            return answer(Hits(results=[]), "no memory answers this")
         entries = [
             entry_of(each.item, text=f"{hit.text} ({hit.why})")
             for each, hit in zip(found, hits, strict=True)
@@ -207,7 +207,7 @@ class MemoryTools:
         """Return what is known about a task."""
         handle = self._handle_of_call(ctx)
         if not task.strip():
-            raise QueryError("`task` must say what is to be done")
+            raise QueryError("`task` must say what the agent should do")
         found = await handle.recall(task, k=min(_MOST_HITS, max(8, budget // 40)))
         entries = [known(hit, names_id=False) for hit in found]
         text, tokens, kept = within_budget(entries, budget)
@@ -217,9 +217,9 @@ class MemoryTools:
             ids=[found[place].item.id for place in kept],
             left_out=len(found) - len(kept),
         )
-        nothing = "nothing is remembered about this"
+        nothing = "there are no memories about this"
         if found:
-            nothing = f"nothing fits in {budget} tokens; ask with more, or use `memory_search`"
+            nothing = f"nothing fits in {budget} tokens; raise `budget`, or use `memory_search`"
         return answer(told, text or nothing)
 
     async def memory_get(
@@ -230,7 +230,9 @@ class MemoryTools:
         end = offset + _PART
         text = item.content[offset:end]
         if offset and not text:
-            raise QueryError(f"the memory has {len(item.content)} characters; `offset` is beyond")
+            raise QueryError(
+                f"the memory has {len(item.content)} characters; `offset` is past the end"
+            )
         is_more = end < len(item.content)
         fields = {**shown(item, text=text).model_dump(), "text": text, "is_cut": is_more or None}
         part = Part(**fields, next_offset=end if is_more else None)

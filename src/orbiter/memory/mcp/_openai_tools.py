@@ -60,14 +60,17 @@ class OpenAITools:
             Definition(
                 self.search,
                 "Search memory",
-                "Find memories that answer a query, best first; `fetch` returns one whole.",
+                (
+                    "Find memories that answer a query, best first; `fetch` returns the full "
+                    "text of one."
+                ),
                 reads=True,
                 is_strict=False,
             ),
             Definition(
                 self.fetch,
                 "Fetch a memory",
-                "Return one memory whole, by the id that `search` gave.",
+                "Return the full text of one memory, by the id that `search` gave.",
                 reads=True,
                 is_strict=False,
             ),

@@ -49,7 +49,7 @@ RESOURCES = (
         uri=f"{_SCHEME}profile",
         name="profile",
         title="Profile",
-        description="The facts that hold now.",
+        description="The facts that are valid now.",
         mime_type=MIME,
     ),
 )
@@ -67,7 +67,7 @@ TEMPLATES = (
         uri_template=f"{_SCHEME}item/{{id}}",
         name="item",
         title="A memory",
-        description="One memory, whole.",
+        description="One memory, with its full text.",
         mime_type=MIME,
     ),
     ResourceTemplate(
@@ -178,7 +178,7 @@ def prompts(handle_of_call: "HandleOfCall") -> list[Prompt]:
         told, _, _ = within_budget([known(hit) for hit in hits], _BUDGET)
         asked = escape(query)
         if not told:
-            return f"Nothing is remembered about: {asked}\nSay so, and answer what you can."
+            return f"There are no memories about: {asked}\nSay so, and answer what you can."
         return (
             f"Answer this question from the memories below: {asked}\n"
             "Name the ids you relied on. Where they contradict each other, the newer one counts; "
@@ -199,7 +199,7 @@ def prompts(handle_of_call: "HandleOfCall") -> list[Prompt]:
         found = await handle.recall(about, k=_HITS)
         shown, _, _ = within_budget([*entries, *(known(hit) for hit in found)], _BUDGET)
         if not shown:
-            return "Nothing is remembered about this work. Say so, and ask what is to be done."
+            return "There are no memories about this work. Say so, and ask what is to be done."
         return (
             "You take over work that another agent began. What it left is below: the summary and "
             "the newest messages of the conversation, newest first, then memories.\n"

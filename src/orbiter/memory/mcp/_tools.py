@@ -29,17 +29,17 @@ _MISTAKES = (*range(400, 500), 501)
 _MOST_NAME = 256
 _MOST_TOLD = 4_000
 _TOOL_WORDS = (
-    ("list() shows what there is", "`memory_list` shows what there is"),
+    ("list() shows the memories here", "`memory_list` shows the memories here"),
     ("start again without it", "call again without `cursor`"),
     (
-        "; `facts.put(key, value)` records another, `facts.retract(id)` takes it back",
+        "; `facts.put(key, value)` records a new value, `facts.retract(id)` withdraws this one",
         "; it cannot be changed here: add a memory that says what is true now",
     ),
 )
 """What an error advises a programmer to do, and what that is for a model."""
 
 _SCOPES = ("user", "session", "task", "agent", "scope", "everyone", "owner")
-_SETTLED = "there is no such argument; leave it out. Whose memories these are is settled elsewhere"
+_SETTLED = "there is no such argument; leave it out. The server decides whose memories these are"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def told_of(error: BaseException, *, is_far: bool = False, takes: Iterable[str] 
     if isinstance(error, ItemNotFoundError):
         return (
             f"there is no memory `{plain(error.item_id)}` here; `memory_search` and `memory_list` "
-            "show what there is"
+            "list the memories"
         )
     if isinstance(error, ValidationError):
         return "; ".join(
@@ -144,9 +144,12 @@ def told_of(error: BaseException, *, is_far: bool = False, takes: Iterable[str] 
         return _one_line(text, _MOST_TOLD)
     # Never its words: they may be a memory's.
     logging.getLogger("orbiter.memory").error("a call failed: %s", place_of(error))
-    is_stores = isinstance(error, MemoryError)
-    what = "store failed; try" if is_stores else "memory failed inside; nobody needs to try"
-    return f"the {what} it again. The server's log says where"
+    what = (
+        "the store failed; try again"
+        if isinstance(error, MemoryError)
+        else ("internal error; do not try again")
+    )
+    return f"{what}. The log of the server has the details"
 
 
 def _changed(error: VersionConflict) -> str:

@@ -304,7 +304,7 @@ def _check_results(
 ) -> Iterator[Problem]:
     results = [block for block in blocks if _is_result(block)]
     if results != list(blocks[: len(results)]):
-        yield Problem(index, "tool results must come before all else")
+        yield Problem(index, "tool results must come first")
     found = [str(block.get("tool_use_id")) for block in results]
     if sorted(found) != sorted(waiting):
         yield Problem(index, f"calls of the message before: {waiting}, results here: {found}")

@@ -256,8 +256,8 @@ def claims(message: Mapping[str, object]) -> bool:
     unknown = sorted(str(kind) for kind in block_types(message) - _PARTS)
     if unknown:
         raise MessageError(
-            f"message 0: a block of type `{unknown[0]}` is of no provider known here; give its "
-            "words as text and its calls as `tool_calls`, or say `format=`"
+            f"message 0: a block of type `{unknown[0]}` does not belong to a known provider; "
+            "give its text and its `tool_calls`, or set `format=`"
         )
     return True
 

@@ -477,8 +477,9 @@ def claims(message: Mapping[str, object]) -> bool:
         return False
     if not is_known(message):
         raise MessageError(
-            f"message 0: a message of type `{message['type']}`, with the keys {keys_of(message)}, "
-            "is of no provider known here; give it as {'role': …, 'content': …}, or say `format=`"
+            f"message 0: a message of type `{message['type']}`, with the keys "
+            f"{keys_of(message)}, does not belong to a known provider; give it as "
+            "{'role': …, 'content': …}, or set `format=`"
         )
     return True
 

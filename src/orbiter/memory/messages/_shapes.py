@@ -107,7 +107,7 @@ def join_parts(parts: Sequence[Any], index: int) -> Message:
     is_model = any(getattr(part, name, None) for part in others for name in _MODEL_PARTS)
     if is_model and results:
         raise MessageError(
-            f"message {index}: parts of the model and function responses stand in one list; "
+            f"message {index}: parts of the model and function responses are mixed in one list; "
             "give each as a `Content` with its role"
         )
     return {"role": "model" if is_model else "user", "parts": [as_plain(part) for part in parts]}

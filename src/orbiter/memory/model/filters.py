@@ -263,7 +263,7 @@ class _Parser:
 
     def filter(self, where: object, depth: int) -> Condition:
         if not isinstance(where, Mapping):
-            raise QueryError(f"`where` holds {where!r} in place of a filter; use a dict")
+            raise QueryError(f"`where` has {where!r} in place of a filter; use a dict")
         if depth > MAX_DEPTH:
             raise QueryError(f"`where` is nested deeper than {MAX_DEPTH} levels; flatten it")
         if not where:
@@ -415,7 +415,7 @@ def _ordered(place: Place, sign: str, operand: object) -> Condition:
 
 def _contains(place: Place, operand: object) -> Condition:
     if place.name in TIMES and not place.is_extra:
-        raise QueryError(f"`{place.name}` is a time and holds nothing; use `$gte` and `$lt`")
+        raise QueryError(f"`{place.name}` is a time, and contains no text; use `$gte` and `$lt`")
     value = _scalar(place, operand)
     assert not isinstance(value, datetime)  # noqa: S101 - only times are compared with times
     if not place.is_extra and (place.name == "version" or not isinstance(value, str)):

@@ -99,8 +99,9 @@ class Record:
         for past in self.versions:
             if past.item.id != item.id or not last < past.item.version < item.version:
                 raise InvalidItemError(
-                    f"version {past.item.version} of `{past.item.id}` is none of `{item.id}`, "
-                    f"which is at {item.version}; versions are of one item, and in their order"
+                    f"version {past.item.version} of `{past.item.id}` is not an earlier version "
+                    f"of `{item.id}`, which is at {item.version}; give the versions of one item, "
+                    "in order"
                 )
             last = past.item.version
 
@@ -172,7 +173,7 @@ class Record:
                 f"this is not a valid record: `{where}`: {first['msg']}"
             ) from None
         except RecursionError:
-            raise InvalidItemError("this is not a valid record: it is nested too deep") from None
+            raise InvalidItemError("this is not a valid record: it is nested too deeply") from None
         except (ValueError, TypeError) as exc:
             raise InvalidItemError(f"this is not a valid record: {exc}") from None
 
@@ -298,7 +299,7 @@ def _name(fields: Mapping[str, Any], name: str) -> str | None:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise InvalidItemError("this is not a valid record: a key stands twice in one object")
+        raise InvalidItemError("this is not a valid record: a key appears twice in one object")
     return found
 
 

@@ -42,7 +42,9 @@ def check_text(value: str, *, max_bytes: int) -> str:
                 "decode the text with errors='replace' first"
             ) from None
     if "\0" in value:
-        raise ValueError(f"U+0000 at position {value.index(chr(0))}; remove it, no store keeps it")
+        raise ValueError(
+            f"U+0000 at position {value.index(chr(0))}; remove it, no store can keep it"
+        )
     if size > max_bytes:
         raise ValueError(f"{size:,} bytes of text, at most {max_bytes:,} are allowed; split it")
     return value
@@ -66,7 +68,9 @@ def check_tag(field: str, value: object) -> str:
     except ValueError as exc:
         raise ValueError(f"`{field}`: {exc}") from None
     if "{" in value or "}" in value:
-        raise ValueError(f"`{field}` {value!r} holds a brace, which Redis Cluster reads; drop it")
+        raise ValueError(
+            f"`{field}` {value!r} contains a brace, which Redis Cluster treats specially; remove it"
+        )
     return value
 
 

@@ -183,8 +183,9 @@ async def _meaning(
         if left >= _MANY:
             warn_once(
                 "not embedded",
-                f"{left:,} memories are not embedded yet, and are found by their words only; it "
-                "goes on in the background, and `await store.catch_up()` waits for it",
+                f"{left:,} memories are not embedded yet, and are found by their words only; "
+                "embedding continues in the background, and `await store.catch_up()` waits for "
+                "it",
             )
         # They are many, or with another process, which may be dead: not every question waits.
         if id(store) not in _stuck:
@@ -223,8 +224,8 @@ async def _embedded(
             ) from exc
         warn_once(
             "no vector",
-            f"recall goes by words and structure only: {embeddings!r} could not embed the "
-            f"question ({type(exc).__name__}: {exc})",
+            f"recall uses words and structure only: {embeddings!r} could not embed the question "
+            f"({type(exc).__name__}: {exc})",
         )
         return None, b""
     return vector, asked_words

@@ -82,7 +82,9 @@ def in_words(question: Question) -> str:
     as_asked = written(question.text)
     listed = [as_asked.get(term, term) for term in question.terms]
     more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
-    parts = [f"looks for {', '.join(listed[:_LISTED])}{more}" if listed else "has no telling word"]
+    parts = [
+        f"looks for {', '.join(listed[:_LISTED])}{more}" if listed else "has no word to search for"
+    ]
     if question.people:
         parts.append(f"about {' and '.join(name.title() for name in sorted(question.people))}")
     if question.times:

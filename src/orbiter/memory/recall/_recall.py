@@ -23,8 +23,8 @@ from orbiter.memory.text.words import tokens
 __all__ = ["RecallOptions", "check_scope", "recall"]
 
 _NO_MODEL = (
-    "recall goes by words and structure only: the store has no `embeddings`; "
-    "pip install 'orbiter-memory[local]' and give it `LocalEmbeddings()`"
+    "recall uses words and structure only: the store has no `embeddings`; pip install "
+    "'orbiter-memory[local]' and give it `LocalEmbeddings()`"
 )
 
 

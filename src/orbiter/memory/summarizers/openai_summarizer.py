@@ -153,7 +153,7 @@ class OpenAISummarizer(ChatService):
         if not is_whole:
             raise MemoryConnectionError(
                 f"`{self.model}` at {self._where()} was cut off in its answer, twice; let it "
-                "answer at greater length, or sum up fewer messages at a time"
+                "answer at greater length, or summarize fewer messages at a time"
             )
         return text
 
@@ -170,6 +170,6 @@ class OpenAISummarizer(ChatService):
         reason = choices[0].finish_reason if choices else None
         if reason == "content_filter":
             raise MemoryConnectionError(
-                f"`{self.model}` at {self._where()} refused: its filter held the answer back"
+                f"`{self.model}` at {self._where()} refused: its filter blocked the answer"
             )
         return without_thoughts(text), reason != "length"

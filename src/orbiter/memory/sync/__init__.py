@@ -100,8 +100,8 @@ class AgentMemory(Blocking[agent.AgentMemory]):
     def _other(self) -> agent.AgentMemory:
         if self._process != os.getpid() and self._used and self._twin.url == "memory://":
             raise UnsupportedError(
-                "what `memory://` holds stayed in the process that was forked; make a memory "
-                "here, or use a file"
+                "the contents of `memory://` stayed in the parent process; make a memory here, "
+                "or use a file"
             )
         twin = super()._other()
         if self._used is not twin:

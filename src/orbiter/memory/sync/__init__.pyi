@@ -290,7 +290,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
 
         *extra* is added to what there is. *source* is who writes the new version; without it the
         label stays, as an edit makes nothing more trusted. *expires* is as for `remember`; `never`
-        takes an end away. With *expected_version* it is changed only if nobody changed it since;
+        removes the expiry. With *expected_version* it is changed only if nobody changed it since;
         else `VersionConflict` is raised, and nothing is changed.
         """
     def forget(

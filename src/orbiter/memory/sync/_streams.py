@@ -64,7 +64,7 @@ class Stream(Iterator[_T], Generic[_T]):
 
     def _check(self) -> None:
         if self._process != os.getpid():
-            raise UnsupportedError("a stream ends where the process forks; begin another one here")
+            raise UnsupportedError("a stream ends when the process forks; start another one here")
 
     def __enter__(self) -> Self:
         return self

@@ -155,7 +155,7 @@ async def _store(
     report.skipped += plan.forgotten + len(plan.twice)
     report.forgotten += plan.forgotten
     for one in plan.twice:
-        report.complain(f"`{one.key}`", "something else stands under the same name")
+        report.complain(f"`{one.key}`", "another memory has the same name")
     return written, updated
 
 
@@ -244,7 +244,7 @@ def session_for(handle: object, *, call: str) -> ScopeSession:
     if isinstance(handle, AgentMemory):
         raise QueryError(
             f"`{call}` needs to know whose memories: give it `memory.scope(user_id=…)`, not the "
-            "`AgentMemory`; everyone's are behind `memory.unscoped()`"
+            "`AgentMemory`; use `memory.unscoped()` for everyone's"
         )
     if getattr(handle, "is_blocking", False):
         return session_of(handle)  # type: ignore[arg-type]  # which says who takes a blocking one

@@ -284,12 +284,12 @@ def _stores(source_url: str, target_url: str) -> tuple[AgentStore, AgentStore]:
     for url in (source_url, target_url):
         if str(url).startswith("memory://") or url == ":memory:":
             raise QueryError(
-                "`memory://` is gone with this process, so nothing can be moved from or to it"
+                "`memory://` is gone with this process, so nothing can be copied from or to it"
             )
     source, target = open_store(source_url), open_store(target_url)
     path = getattr(source, "db_path", None)
     if path is not None and not Path(path).is_file():
-        raise StorageError(f"there is no `{path}` to be moved")
+        raise StorageError(f"there is no `{path}` to copy")
     return source, target
 
 
@@ -309,7 +309,7 @@ def _as_allowed(store: AgentStore, scope: MemoryMetadata | None) -> AgentStore:
     if user is None:
         raise AccessError(
             f"{store!r} shows each user's rows to that user only; name one in `scope`, or connect "
-            "by a role that bypasses row-level security"
+            "as a role that bypasses row-level security"
         )
     return held
 

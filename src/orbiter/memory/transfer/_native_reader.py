@@ -146,8 +146,8 @@ def _records(
             for item in record.items if wanted else ():
                 if any(getattr(item.metadata, name) != value for name, value in wanted.items()):
                     raise AccessError(
-                        f"line {number}: `{record.id}` is not of this scope; nothing of others "
-                        "is read in here"
+                        f"line {number}: `{record.id}` does not belong to this scope; records of "
+                        "others are not imported"
                     )
             seen += 1
             yield record, len(line)
@@ -185,12 +185,12 @@ def _check_header(line: bytes) -> None:
 def _check_end(line: bytes, seen: int, digest: str, number: int) -> None:
     stated = _loaded(line).get("end")
     if not isinstance(stated, dict):
-        raise TransferError(f"line {number} is not the end of a file")
+        raise TransferError(f"line {number} is not a valid last line")
     if stated.get("records") != seen or stated.get("sha256") != digest:
         raise TransferError(
             f"line {number}: the file was changed since it was written: it holds {seen} records, "
             f"{stated.get('records')} are stated, and the digest "
-            + ("is right" if stated.get("sha256") == digest else "is another")
+            + ("matches" if stated.get("sha256") == digest else "differs")
         )
 
 

@@ -371,7 +371,9 @@ def format_for(
     if format == AUTO:
         return _named(name, ending, is_packed=is_packed, known=known)
     if format == "markdown" and is_packed:
-        raise TransferError(f"`{name}` ends in `.gz`, and `markdown` is a folder, which is not")
+        raise TransferError(
+            f"`{name}` ends in `.gz`, and `markdown` is a folder, which is not compressed"
+        )
     fitting = _ENDINGS.get(ending)
     if fitting is not None and format not in fitting:
         raise TransferError(

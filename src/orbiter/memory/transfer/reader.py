@@ -159,7 +159,7 @@ class Reader:
         left = [each for each in self.tally.unread if PurePosixPath(each).name not in known]
         if left:
             formats = "`, `".join(dict.fromkeys(report.formats))
-            report.complain(_listed(left), f"not read: no part of `{formats}`")
+            report.complain(_listed(left), f"not read: not part of `{formats}`")
 
     def batch(self) -> list[ReadItem]:
         """Return the next items; none at the end."""
@@ -175,7 +175,7 @@ class Reader:
                     break
                 raise
             except UNREADABLE as exc:
-                raise TransferError(f"the file cannot be read on: {reason(exc)}") from exc
+                raise TransferError(f"the rest of the file cannot be read: {reason(exc)}") from exc
             place = f"`{found.key[:80]}`"
             end = found.item.expires_at
             if end is not None and end <= datetime.now(UTC):
@@ -359,21 +359,24 @@ class Owners:
         if self._unowned and not self._is_any_taken:
             raise needs_a_user(name)
         if self._unowned:
-            why = f"{self._unowned:,} memories that name nobody; not taken: {_WAY}"
+            why = f"{self._unowned:,} memories without an owner were not imported; {_WAY}"
             complain(f"`{name}`", why)
         if self._others and not self._is_any_taken:
             names = "`, `".join(list(self._others)[:_SHOWN_OWNERS])
             more = ", …" if len(self._others) > _SHOWN_OWNERS else ""
             raise TransferError(
-                f"`{name}` holds nothing of `{self._wanted}`, only of `{names}`{more}; say whose "
-                "memories to take, with `owner=…`"
+                f"`{name}` has no memories of `{self._wanted}`, only of `{names}`{more}; choose "
+                "whose memories to import with `owner=…`"
             )
         for other, count in self._others.items():
-            complain(f"`{other}`", f"{count:,} memories that are not `{self._wanted}`'s; not taken")
+            complain(
+                f"`{other}`",
+                f"{count:,} memories of others than `{self._wanted}` were not imported",
+            )
 
 
 def needs_a_user(name: str) -> TransferError:
     """Return the error for a file that does not say whose it is, where the handle does not."""
     return TransferError(
-        f"`{name}` does not say whose memories it holds, and `unscoped()` is nobody; {_WAY}"
+        f"`{name}` does not say whose memories it has, and `unscoped()` names no user; {_WAY}"
     )

@@ -50,7 +50,7 @@ class ImportResult:
         lines = [f"{self.format}: {self.found:,} found, {', '.join(parts)}"]
         if self.forgotten:
             ways = "`list(forgotten=True)` shows them, `restore` brings one back"
-            lines.append(f"  {self.forgotten:,} were forgotten here and stay so; {ways}")
+            lines.append(f"  {self.forgotten:,} were forgotten here and stay forgotten; {ways}")
         lines += [f"  {problem}" for problem in self.problems[:_SHOWN]]
         more = self.problem_count - min(len(self.problems), _SHOWN)
         return "\n".join(lines + ([f"  and {more:,} more problems"] if more else []))

@@ -46,9 +46,7 @@ def _load_where(value: Any) -> Any:
         parts = inner.values() if isinstance(inner, dict) else inner
         count += len(inner)
         if count > _MOST_VALUES:
-            raise QueryError(
-                f"`where` holds more than {_MOST_VALUES:,} values; ask in several calls"
-            )
+            raise QueryError(f"`where` has more than {_MOST_VALUES:,} values; ask in several calls")
         waiting.extend(part for part in parts if isinstance(part, dict | list))
     return found
 
@@ -59,7 +57,9 @@ WHERE: Codec[Any] = Codec(
     lambda: {
         "type": "object",
         "title": "Where",
-        "description": 'Names, and what must hold of them: `{"lang": "en", "stars": {"$gte": 4}}`.',
+        "description": (
+            'Field names, each with a value or a condition: `{"lang": "en", "stars": {"$gte": 4}}`.'
+        ),
     },
 )
 
@@ -95,7 +95,7 @@ EXPIRES: Codec[Any] = Codec(
     _dump_expires,
     _load_expires,
     lambda: {
-        "description": "When it ends: a time, seconds from now, or, in an update, `never`.",
+        "description": "When it expires: a time, seconds from now, or, in an update, `never`.",
         "anyOf": [
             {"type": "string", "format": "date-time"},
             {"type": "number", "exclusiveMinimum": 0, "maximum": _MOST_SECONDS},

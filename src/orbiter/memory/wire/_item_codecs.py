@@ -150,7 +150,7 @@ def _load_given(value: Any) -> Any:
 def _given_schema() -> dict[str, Any]:
     return {
         "title": "Given",
-        "description": "A text, a provider's message, or a memory, which has a `memory_type`.",
+        "description": "A string, a provider's message, or a memory, which has a `memory_type`.",
         "anyOf": [
             {"type": "string", "minLength": 1},
             {"type": "object", "minProperties": 1},
@@ -163,7 +163,7 @@ GIVEN: Codec[Any] = Codec(_dump_given, _load_given, _given_schema)
 
 def _dump_things(value: Any) -> Any:
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise QueryError("`remember_many` takes a list; for one there is `remember`")
+        raise QueryError("`remember_many` takes a list; use `remember` for one")
     return _dump_list(value)
 
 
@@ -221,7 +221,7 @@ ITEM_OR_ID: Codec[Any] = Codec(
 
 def _dump_tags(value: Any) -> Any:
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise QueryError(f"`tags` must be a list of words, not {told(value)}")
+        raise QueryError(f"`tags` must be a list of strings, not {told(value)}")
     return _TEXTS.dump(list(value))
 
 

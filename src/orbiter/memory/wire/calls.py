@@ -181,12 +181,12 @@ def _is_too_deep(value: Any) -> bool:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"`{name}` is no JSON")
+    raise ValueError(f"`{name}` is not valid JSON")
 
 
 def _whole(digits: str) -> int:
     if len(digits) > 20:
-        raise ValueError("an integer is beyond 64 bits; send it as a text")
+        raise ValueError("an integer is beyond 64 bits; send it as a string")
     return int(digits)
 
 
@@ -195,5 +195,5 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]  # adds
-        raise ValueError(f"`{twice[:100]}` stands in it twice")
+        raise ValueError(f"`{twice[:100]}` appears in it twice")
     return found

@@ -234,7 +234,7 @@ def _at(place: int, codec: Codec[T], value: Any) -> T:
         # pydantic's says itself what is wrong, and must stay what it is.
         if type(exc) is not ValueError:
             raise
-        raise ValueError(f"is wrong at place {place}: it {exc}") from None
+        raise ValueError(f"is wrong at index {place}: it {exc}") from None
 
 
 def map_of(codec: Codec[T]) -> Codec[dict[str, T]]:

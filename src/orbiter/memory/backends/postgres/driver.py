@@ -77,7 +77,7 @@ class Driver:
             pool.terminate()
             raise MemoryConnectionError(
                 f"{self.store} gave no connection within {self._pool_settings['timeout']:g} s; "
-                "see its address, or raise `connect_timeout`"
+                "check its address, or raise `connect_timeout`"
             ) from exc
         except BaseException:  # cancellation, too, must leave no connection
             pool.terminate()
@@ -211,8 +211,8 @@ class Driver:
             return StorageError(f"{self.store} cannot be used: {text}; check {what}")
         if state in ("40001", "40P01"):
             return MemoryConnectionError(
-                f"{self.store} let others write first for {self._retry_for:g} s: {text}; nothing "
-                "was written: try again"
+                f"{self.store} was blocked by other writers for {self._retry_for:g} s: {text}; "
+                "nothing was written: try again"
             )
         if state == "22003":
             text += "; an item cannot have more versions: add it under another id"
@@ -220,8 +220,8 @@ class Driver:
             text += "; raise `max_locks_per_transaction` of the server, or make fewer partitions"
         if not state or state.startswith(_PASSING):
             return MemoryConnectionError(
-                f"{self.store} could not be reached for {self._retry_for:g} s: {text}; see that it "
-                "runs there. A write may or may not have been carried out: if in doubt, add again"
+                f"{self.store} could not be reached for {self._retry_for:g} s: {text}; check that "
+                "it runs. A write may or may not have been carried out: if in doubt, add again"
             )
         return StorageError(f"{self.store}: {text}")
 

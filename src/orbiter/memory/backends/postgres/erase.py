@@ -261,11 +261,11 @@ def look(
         if table.has_owner and "user_id" in wanted:
             left = yield from owned(table, wanted["user_id"])
             problems += (
-                [f"{left} rows of `{table.name}` are of nobody; `verify` it"] if left else []
+                [f"{left} rows of `{table.name}` belong to no user; call `verify`"] if left else []
             )
         is_beside = table.has_id and table.name != "memory_items"
         if is_beside and (left := (yield from orphans(table, item_ids))):
-            problems.append(f"{left} rows of `{table.name}` belong to nothing; `verify` it")
+            problems.append(f"{left} rows of `{table.name}` belong to nothing; call `verify`")
     for name, left in (yield from orphan_rows.count(dialect)).items():
         if left and not any(f"`{name}`" in problem for problem in problems):
             problems.append(f"{left} rows of `{name}` belong to nothing; call `erase` again")
@@ -300,12 +300,12 @@ RENEWING = 0x6F72626974657202
 PAUSE = 0.05
 
 _NOT_OURS = (
-    "the rows are dead but still on disk: only the owner of the tables can clean them; have it "
-    "call `erase`, too, or `optimize()`"
+    "the rows are dead but still on disk: only the owner of the tables can remove them; call "
+    "`erase` or `optimize()` as that role"
 )
 _STILL_SEEN = (
     "a transaction that began before may still see what was erased, so it is still on disk; call "
-    "`erase` again when that is over"
+    "`erase` again when it has ended"
 )
 
 

@@ -119,9 +119,9 @@ def compare(rows: Rows) -> list[Wrong]:
         if is_waiting:
             continue
         if (kept or []) != expected(owner, content):
-            wrong.append((owner, item_id, "has no terms, or those of another text"))
+            wrong.append((owner, item_id, "has no terms, or the terms of another text"))
         elif is_unembedded and content.strip():
-            wrong.append((owner, item_id, "has no vectors and does not wait for them"))
+            wrong.append((owner, item_id, "has no vectors and is not queued for embedding"))
     return wrong
 
 
@@ -144,8 +144,8 @@ def orphans(dialect: PostgresDialect) -> Steps[list[Wrong]]:
         " WHERE p.user_key = d.user_key AND p.id = d.id) ORDER BY 1, 2"
     )
     return [
-        (owner, item_id, "is not there, its terms or vectors are") for owner, item_id in rows
-    ] + [(owner, item_id, "has details of vectors that are not there") for owner, item_id in stray]
+        (owner, item_id, "does not exist, but its terms or vectors do") for owner, item_id in rows
+    ] + [(owner, item_id, "has details of vectors that do not exist") for owner, item_id in stray]
 
 
 _COUNTED = (

@@ -40,8 +40,8 @@ class Lease:
         except TimeoutError as exc:
             if self._pool.get_size() < self._pool.get_max_size():
                 raise MemoryConnectionError(
-                    f"{self._store!r} gave no new connection within {self._timeout:g} s; see its "
-                    "address, or raise `acquire_timeout`"
+                    f"{self._store!r} gave no new connection within {self._timeout:g} s; check "
+                    "its address, or raise `acquire_timeout`"
                 ) from exc
             raise MemoryTimeoutError(
                 f"{self._store!r} had no free connection for {self._timeout:g} s; raise `max_size` "

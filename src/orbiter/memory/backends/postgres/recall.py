@@ -167,7 +167,7 @@ class PostgresRecall(SQLRecall):
     async def _begin_model(self, name: str, dimension: int) -> Model:
         if self._layout.is_held:
             raise AccessError(
-                f"{self!r} does not see everybody's items; embed them again by a role that "
+                f"{self!r} does not see everybody's items; embed them again as a role that "
                 "bypasses row-level security"
             )
         await self._register(name, dimension, anew=True)

@@ -157,7 +157,7 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
         if not self._layout.is_held:
             raise AccessError(
                 f"{self!r} would not be restricted to `{user_id}`: make the tables with "
-                "init(row_security=True), and connect by a role that is not a superuser"
+                "init(row_security=True), and connect as a role that is not a superuser"
             )
         bound = object.__new__(type(self))
         bound.__dict__.update(self.__dict__)
@@ -393,7 +393,7 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
         user_id = Query(metadata=metadata).wanted.get("user_id")
         if self._principal is not None and user_id not in (None, self._principal):
             raise AccessError(
-                f"{self!r} sees nothing of `{user_id}`; erase it by `acting_for({user_id!r})`"
+                f"{self!r} sees nothing of `{user_id}`; erase it with `acting_for({user_id!r})`"
             )
         if self._layout.is_held and self._principal is None:
             if user_id is None:
@@ -461,8 +461,8 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
     async def _check(self, repair: bool) -> list[str]:  # noqa: FBT001
         if self._layout.is_held and self._principal is None:
             raise AccessError(
-                f"{self!r} acts for no user and sees nothing, so all would seem well; verify by a "
-                "role that bypasses row-level security"
+                f"{self!r} acts for no user and sees nothing, so it would find no problems; "
+                "verify as a role that bypasses row-level security"
             )
         if repair:
             await self._maintain("REINDEX TABLE {}")

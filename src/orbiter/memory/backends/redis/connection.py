@@ -70,8 +70,8 @@ _TLS_REFUSALS = re.compile(
 )
 
 _TLS_HINT = (
-    "see whether it speaks TLS under this name, whom `?ssl_ca_certs=` trusts, and whether it wants "
-    "`ssl_certfile=` and `ssl_keyfile=`"
+    "check that it speaks TLS under this name, which authorities `?ssl_ca_certs=` trusts, and "
+    "whether it needs `ssl_certfile=` and `ssl_keyfile=`"
 )
 
 
@@ -81,7 +81,7 @@ def translated(error: Exception, address: RedisAddress) -> Exception:
     told = scrubbed(re.sub("<redis.*?> - ", "", str(error)), address.url)
     ours: Exception
     if _is_refusal(error):
-        ours = AccessError(f"`{address}` refuses: {told}; see its user, password and rights")
+        ours = AccessError(f"`{address}` refuses: {told}; check its user, password and permissions")
     elif isinstance(error, exceptions.OutOfMemoryError):
         ours = StorageError(f"`{address}` is full, so nothing was written: {told}")
     elif address.kind != "cluster" and _is_redirection(error):

@@ -90,7 +90,7 @@ async def put(
         given = {item_id: given[item_id] for item_id in given if item_id in met}
         if not given:
             return Written(written, conflicts)
-    raise StorageError(f"`{next(iter(given))}` is written again and again; try it later")
+    raise StorageError(f"`{next(iter(given))}` is changed by others all the time; try again later")
 
 
 async def _stamped(

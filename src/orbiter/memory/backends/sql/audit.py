@@ -261,8 +261,8 @@ class SQLAudit(SQLDatabase):
         self._must_be_unbound()
         if not self._sees_all:
             raise AccessError(
-                f"{self!r} sees no items, so all would seem to be gone; verify by a role that "
-                "bypasses row-level security"
+                f"{self!r} sees no items, so every item would seem to be missing; verify as a "
+                "role that bypasses row-level security"
             )
         findings = audit_verify.Findings()
         check = audit_verify.ChainCheck(findings, head)

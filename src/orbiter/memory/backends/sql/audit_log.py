@@ -121,7 +121,9 @@ class Log(AuditTables):
     def _chain(self, dialect: Dialect) -> Steps[Chain]:
         head = yield from self.head()
         if not head.is_begun or head.key is None:
-            raise UnsupportedError("the audit log has not begun here; call `init()` of the store")
+            raise UnsupportedError(
+                "the audit log has not been started here; call `init()` of the store"
+            )
         return Chain(head, dialect)
 
     def begin(self, dialect: Dialect, last: str, *, sees_all: bool) -> Steps[str | None]:
@@ -138,8 +140,8 @@ class Log(AuditTables):
             ids = [raw.decode() for raw in (yield from self.unlogged(dialect, last.encode()))]
         elif not (yield Statement(self.audit_dialect.is_untouched))[0][0]:
             raise AccessError(
-                "there are items, and row-level security hides them from the audit log that is to "
-                "begin; open the store once with `audit` by a role that bypasses it"
+                "there are items, and row-level security hides them from the new audit log; open "
+                "the store once with `audit` as a role that bypasses it"
             )
         added = Chain(head, dialect)
         if len(ids) < CHUNK and head.number:

@@ -109,7 +109,7 @@ class Findings:
         if len(self.problems) < MOST_PROBLEMS:
             self.problems.append(AuditProblem(what, entry, item_id))
         elif len(self.problems) == MOST_PROBLEMS:
-            self.problems.append(AuditProblem("there is more that is wrong"))
+            self.problems.append(AuditProblem("there are more problems"))
 
 
 class ChainCheck:
@@ -146,7 +146,7 @@ class ChainCheck:
                 self._tell(number, f"entry {number} begins the log a second time")
             self._key = entry.digest
         elif entry.action == "found" and self._key is not None:
-            self._tell(number, f"entry {number} took in an item after the log had begun")
+            self._tell(number, f"entry {number} records an earlier item after the log had begun")
         # From here on the next one is held to what this one says of itself: each change is told
         # once, where it is.
         self.hash = made
@@ -160,8 +160,8 @@ class ChainCheck:
         if (head.number, head.hash or START) != (self.number, self.hash):
             self._tell(
                 self.number,
-                f"the log ends with entry {self.number}, and should with {head.number}: entries"
-                " at its end were added or removed behind its back",
+                f"the log ends with entry {self.number}, and should end with {head.number}: "
+                "entries at its end were added or removed",
             )
         if head.is_begun != (self._key is not None):
             self._tell(self.number, "where the log began was changed")
@@ -213,13 +213,13 @@ def judge(findings: Findings, item_id: str, found: Logged) -> None:
 
     if not expected:
         if item is not None or past:
-            tell(f"is there, and entry {number} says that it was removed for good")
+            tell(f"exists, but entry {number} says that it was permanently removed")
     elif item is None:
         # Whoever removes what is over tells nobody; that it would end was logged.
         if not ends_at or ends_at > iso(datetime.now(UTC)).encode():
             tell("was removed without the log")
     elif (salt := found.salts.get(item_id)) is None:
-        tell("has lost its salt, so that nobody can tell what it was")
+        tell("has lost its salt, so its content cannot be verified")
     else:
         there = {_number(each): each for each in whole(past, item)}
         newest = max(expected)

@@ -55,8 +55,9 @@ def adopted(row: Sequence[Any]) -> Kept:
         decode((*kept[:8], kept.version))
     except (ValueError, TypeError, StorageError) as exc:
         raise StorageError(
-            f"row `{item_id}` of `memory_items`, written by the original library, cannot be read: "
-            f"{exc}; nothing was changed: mend or delete the row, and open the store again"
+            f"row `{item_id}` of `memory_items`, written by the original library, cannot be "
+            f"read: {exc}; nothing was changed: repair or delete the row, and open the store "
+            "again"
         ) from exc
     return kept
 

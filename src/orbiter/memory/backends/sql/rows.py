@@ -239,8 +239,8 @@ def decode(row: Sequence[Any]) -> MemoryItem:
         return _decode_plain(row) or _decode(row)
     except (ValueError, TypeError, AttributeError, KeyError) as exc:
         raise StorageError(
-            f"row `{row[0]}` of `memory_items` cannot be read: {exc!r}; mend or delete it, or see "
-            "`verify()`"
+            f"row `{row[0]}` of `memory_items` cannot be read: {exc!r}; repair or delete it, or "
+            "see `verify()`"
         ) from exc
 
 

@@ -243,10 +243,10 @@ class SQLiteFile:
                 "`busy_timeout`"
             )
         what = {
-            sqlite3.SQLITE_FULL: "the disk is full, so nothing was written; make room",
-            sqlite3.SQLITE_IOERR: "the disk cannot be read or written; see its health and room",
+            sqlite3.SQLITE_FULL: "the disk is full, so nothing was written; free some space",
+            sqlite3.SQLITE_IOERR: "the disk cannot be read or written; check it and its free space",
             sqlite3.SQLITE_READONLY: "it cannot be written; change the file's or folder's mode",
-            sqlite3.SQLITE_CANTOPEN: "it cannot be opened; see that file and folder exist",
+            sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check that file and folder exist",
             sqlite3.SQLITE_CORRUPT: (
                 "the file is damaged; try `verify(repair=True)`, in a shell `orbiter-memory "
                 "doctor --repair`; if that does not help, restore a backup"

@@ -147,7 +147,7 @@ def unmerged(connection: sqlite3.Connection, before: dict[str, set[int]]) -> lis
     """Return what is wrong with indexes that should be made anew of what they were *before*."""
     now = segments(connection)
     problems = [
-        f"the index `{name}` still has parts from before; call `erase` again"
+        f"the index `{name}` still has old parts; call `erase` again"
         for name, parts in before.items()
         if len(parts & now.get(name, set())) > 1
     ]

@@ -243,17 +243,17 @@ def check(connection: sqlite3.Connection) -> list[str]:
                 continue
             for number, text in enumerate(documents(content, user_id)):
                 if listed.pop(place * PASSAGES + number, None) != _digest(text.split(" ")):
-                    problems.append(f"row {place} is listed under other terms")
+                    problems.append(f"row {place} is indexed under other terms")
                     break
             counts[owner(user_id)] += number + 1
         stray = {document // PASSAGES for document in listed} - known
         if stray:
-            problems.append(f"the terms of {len(stray)} rows are listed that are not theirs")
+            problems.append(f"{len(stray)} rows are indexed under terms that they do not have")
         if not known and not problems:
             counts[EVERYONE] = counts.total()
             have = dict(connection.execute("SELECT * FROM memory_owners WHERE passages <> 0"))
             if have != dict(+counts):
-                problems.append("the numbers of passages are not those of the rows")
+                problems.append("the counts of passages do not match the rows")
     except sqlite3.DatabaseError as exc:
         problems.append(f"the index of terms cannot be read: {exc}")
     return problems

@@ -203,7 +203,7 @@ def check(connection: sqlite3.Connection) -> list[str]:
         known = {place for (place,) in connection.execute("SELECT place FROM memory_unindexed")}
         stray = indexed.keys() - known
         if stray:
-            problems.append(f"{len(stray)} rows are indexed that are not there")
+            problems.append(f"{len(stray)} rows are indexed that do not exist")
     except sqlite3.DatabaseError as exc:
         problems.append(f"the text index cannot be read: {exc}")
     finally:

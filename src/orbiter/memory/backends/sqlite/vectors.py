@@ -253,13 +253,13 @@ def check(connection: sqlite3.Connection) -> list[str]:
     problems = []
     wrong = len(connection.execute(_WRONG).fetchall())
     if wrong:
-        problems.append(f"the vectors or details of {wrong} rows are not those of their texts")
+        problems.append(f"the vectors or details of {wrong} rows do not match their texts")
     stray = len(connection.execute(STRAY_DETAILS).fetchall())
     if stray:
         problems.append(f"{stray} rows of details belong to no vectors")
     missing = len(connection.execute(_MISSING).fetchall())
     if missing:
-        problems.append(f"{missing} rows have no vectors and do not wait for any")
+        problems.append(f"{missing} rows have no vectors and are not queued for embedding")
     return problems
 
 

@@ -59,7 +59,7 @@ def directions(vectors: npt.ArrayLike, dimension: int) -> npt.NDArray[np.float32
     largest = np.abs(rows).max(axis=1, initial=0.0)
     for place in np.flatnonzero(~((largest > 0) & np.isfinite(largest))).tolist():
         what = "only zeros" if largest[place] == 0 else "a NaN or an infinity"
-        raise ValueError(f"vector {place} of {len(rows)} has {what} and points nowhere")
+        raise ValueError(f"vector {place} of {len(rows)} has {what} and no direction")
     rows /= largest[:, None]
     rows /= np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
     return rows.astype(np.float32, copy=False)

@@ -36,7 +36,7 @@ def _has_log(memory: "AgentMemory") -> bool:
     if is_served(memory):  # and says so itself if it keeps none
         return True
     if not hasattr(memory.store, "verify_audit"):
-        raise UnsupportedError(f"`{memory.url}` can keep no audit log; SQLite and Postgres can")
+        raise UnsupportedError(f"`{memory.url}` cannot keep an audit log; SQLite and Postgres can")
     return getattr(memory.store, "audit", None) is not None
 
 
@@ -54,8 +54,7 @@ async def begin_audit(run: CommandContext) -> None:
     async with run.memory(meaning=False) as memory:
         if is_served(memory):
             raise UsageError(
-                f"whether `{memory.url}` keeps a record is decided there; run `orbiter-memory "
-                "audit begin` on its store"
+                f"`{memory.url}` is a server; run `orbiter-memory audit begin` there, on its store"
             )
         is_begun = _has_log(memory)
         there = await memory.unscoped().stats()
@@ -66,9 +65,9 @@ async def begin_audit(run: CommandContext) -> None:
     if run.out.is_json:
         run.out.data({"began": not is_begun, "items": taken})
     elif is_begun:
-        run.out.show(styled("the log exists already, and continues"))
+        run.out.show(styled("the log has been started already"))
     else:
-        told = f"{counted(taken)} taken in; what is written from now on is logged"
+        told = f"{counted(taken)} recorded; every write from now on is logged"
         run.out.show(styled(("✓ ", "green"), told))
 
 
@@ -114,7 +113,7 @@ async def list_audit(
         for each in found:
             _show_entry(run, each)
     if not found:
-        run.out.note(f"nothing is logged of {run.target.told()}; `--all` looks at everyone's")
+        run.out.note(f"nothing is logged for {run.target.told()}; `--all` shows everyone's")
 
 
 def _show_entry(run: CommandContext, each: "AuditEntry") -> None:

@@ -60,7 +60,7 @@ async def list_chats(
             told = f"{count} · {ago(each.last_at)} · {whose(each.metadata)}"
             run.out.show(styled((one_line(_name(each)), "bold"), (f"  {one_line(told)}", "dim")))
     if not found:
-        run.out.note("no conversations here; `--all` looks at everyone's")
+        run.out.note("no conversations here; `--all` shows everyone's")
 
 
 def _name(info: "ConversationInfo") -> str:
@@ -105,8 +105,8 @@ async def show_chat(
 
 def _no_chat(run: CommandContext, chat_id: str) -> NotThereError:
     return NotThereError(
-        f"there is no conversation `{chat_id}` of {run.target.told()}; "
-        "`orbiter-memory chat list` shows them, `--user` looks at another's"
+        f"there is no conversation `{chat_id}` of {run.target.told()}; `orbiter-memory chat "
+        "list` lists them, `--user` chooses another user"
     )
 
 
@@ -163,7 +163,7 @@ async def context(
         if not await conversation.items(rounds=1):
             if asked is None:
                 raise _no_chat(run, chat_id)
-            run.out.note(f"nothing was said in `{chat_id}` of {run.target.told()} yet")
+            run.out.note(f"the conversation `{chat_id}` of {run.target.told()} has no messages yet")
         if memories:
             waiting = await embed_waiting(run.out, store, within=PATIENCE)
         try:

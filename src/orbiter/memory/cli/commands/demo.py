@@ -192,7 +192,7 @@ async def _assemble(stage: Stage, alice: "ScopedMemory") -> None:
         faults = validate(context.messages(format).messages, format)
         legal.append_text(styled((" ✗ " if faults else " ✓ ", "bold green"), f"{format}  "))
     stage.show(legal)
-    stage.say(" Legal for each of them: no tool call is ever cut from its result.")
+    stage.say(" Valid for each of them: no tool call is ever cut from its result.")
 
 
 async def _undo(stage: Stage, alice: "ScopedMemory") -> None:
@@ -211,13 +211,13 @@ async def _undo(stage: Stage, alice: "ScopedMemory") -> None:
 
 
 async def _isolate(stage: Stage, memory: "AgentMemory") -> None:
-    stage.scene("Two users never meet", 'memory.scope(user_id="bob").recall("door code")')
+    stage.scene("Users are kept apart", 'memory.scope(user_id="bob").recall("door code")')
     await memory.scope(user_id="alice").remember(SECRET)
     for name in ("alice", "bob"):
         hits = await memory.scope(user_id=name).recall("door code", k=1)
         told = (hits[0].item.content, "green") if hits else ("nothing", "red")
         stage.show(styled((f"{name:<6} finds  ", "bold"), told), seconds=0.8)
-    stage.say("The scope is bound to the handle, below whatever is asked.")
+    stage.say("The scope is bound to the handle; no question can leave it.")
 
 
 async def _elsewhere(stage: Stage, path: Path) -> None:
@@ -258,7 +258,7 @@ def _close(stage: Stage) -> None:
     for words, why in (
         ('remember "I love hiking"', "keep something"),
         ('recall "outdoor activities"', "find it again, with reasons"),
-        ("doctor", "see that all is well"),
+        ("doctor", "check that everything works"),
         ("demo --dashboard", "look at it in a browser"),
     ):
         text = f"{program} {words}"

@@ -63,8 +63,8 @@ async def examine(run: CommandContext, *, repair: bool) -> AsyncIterator[Check]:
         yield Check("store", "wrong", without_passwords(str(exc)), "give another `--url`")
         return
     if is_missing(memory):
-        cure = "orbiter-memory remember makes it"
-        yield Check("store", "note", f"{memory.url} is not there yet", cure)
+        cure = "orbiter-memory remember creates it"
+        yield Check("store", "note", f"{memory.url} does not exist yet", cure)
         return
     try:
         try:
@@ -109,7 +109,7 @@ async def _inside(
         yield check_contents(None, cure="")
         return
     except AccessError:
-        yield Check("contents", "note", "not looked at: that takes the key of an administrator")
+        yield Check("contents", "note", "not checked: this needs the key of an administrator")
         return
     except StorageError as exc:  # so damaged that it cannot even be looked at
         yield Check("contents", "wrong", _way(exc).partition(";")[0], _cure(repair=repair))

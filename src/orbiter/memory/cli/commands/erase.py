@@ -50,7 +50,7 @@ async def evict(
 ) -> int:
     """Limit size: forget the least valuable memories first."""
     if max_items is None and max_bytes is None and not duplicates:
-        raise UsageError("say how much may stay: `--max-items`, `--max-bytes` or `--duplicates`")
+        raise UsageError("set a budget: `--max-items`, `--max-bytes` or `--duplicates`")
     asked: dict[str, Any] = {
         "max_items": max_items,
         "max_bytes": max_bytes,
@@ -78,7 +78,10 @@ async def evict(
         undo = "; `restore ID` undoes it" if is_kept else ""
         run.out.note(f"{len(found):,} forgotten, {left} stay{undo}")
     if not found.is_met:
-        say("the budget is not kept: what is pinned, holds or instructs the model stays")
+        say(
+            "still over the budget: pinned memories, current facts and instructions are never "
+            "forgotten"
+        )
         return ERROR
     return 0
 
@@ -108,7 +111,7 @@ def _print_evicted(
         run.out.rows((each.id, f"{each.worth:.3f}", each.reason, text(each)) for each in found)
     else:
         for each in found:
-            why = "says what another says" if each.reason == "duplicate" else size(each.bytes)
+            why = "duplicate" if each.reason == "duplicate" else size(each.bytes)
             lines = [styled(text(each)), styled((f"{each.id} · {why}", "dim"))]
             run.out.show(entry(styled((f"{each.worth:.3f}", "yellow")), lines))
 
@@ -118,7 +121,7 @@ async def erase(run: CommandContext, *, dry_run: DryRun = False, yes: Yes = Fals
     """Erase everything in a scope permanently, and verify it."""
     scope: dict[str, Any] = run.target.scope() or {}
     if not any(getattr(run.target, name) for name in SCOPES):
-        raise UsageError("say whose, with `--user` or another; nothing is erased by default")
+        raise UsageError("give a scope, such as `--user`; nothing is erased by default")
     async with run.memory(meaning=False) as memory:
         there = await memory.scope(**scope).stats()
         forgotten = f" and {there.forgotten:,} forgotten" if there.forgotten else ""
@@ -155,4 +158,4 @@ def _is_meant(run: CommandContext, what: str, scope: dict[str, str]) -> bool:
     if not can_ask(run.out):
         raise UsageError(f"this would erase {what} for good; give `--yes`, or try `--dry-run`")
     run.out.draw(styled(("!", "bold red"), f" This erases {what} for good."))
-    return ask(f"Type `{one_line(name)}` to go on:") == name
+    return ask(f"Type `{one_line(name)}` to continue:") == name

@@ -42,7 +42,10 @@ async def export(
             metavar=f"<{'|'.join((AUTO, *WRITTEN))}>",
             callback=_check_format,
             autocompletion=lambda: [AUTO, *WRITTEN],
-            help="`auto` goes by the name; `jsonl` holds everything, and comes back exactly.",
+            help=(
+                "`auto` goes by the file name; `jsonl` keeps everything, to be imported without "
+                "loss."
+            ),
         ),
     ] = AUTO,
 ) -> None:
@@ -74,7 +77,7 @@ async def export(
     elif path != "-":
         run.out.show(styled((one_line(path), "bold"), f"  {counted(done.records)}"))
     if not done.records:
-        run.out.note(f"nothing is remembered of {run.target.told()}; `--all` takes everyone's")
+        run.out.note(f"there are no memories of {run.target.told()}; `--all` exports everyone's")
 
 
 @command(app, "migrate", url=False)
@@ -124,7 +127,7 @@ def _tell_migration(run: CommandContext, done: "Migration") -> None:
     run.out.show(styled(told + left))
     if done.kept:
         some = ", ".join(map(one_line, done.conflicts[:5]))
-        kept = f"{counted(done.kept)} went on by itself in DST and stayed: {some}"
+        kept = f"{counted(done.kept)} changed in DST and was kept: {some}"
         run.out.show(styled(("! ", "yellow"), f"{kept}; `--overwrite` replaces it"))
     mark = ("✓ ", "green") if done.verified else ("✗ ", "bold red")
     word = "verified" if done.verified else "and they are not the same: run it again"

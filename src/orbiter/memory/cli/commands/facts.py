@@ -38,9 +38,9 @@ app.add_typer(
 
 Key = Annotated[str, typer.Argument(help="Key of the fact, such as `home_city`.")]
 AsOf = Annotated[
-    str | None, typer.Option("--as-of", help="What was true then: `2026-11-01`, `3d`, …")
+    str | None, typer.Option("--as-of", help="What was valid at this time: `2026-11-01`, `3d`, …")
 ]
-KnownAt = Annotated[str | None, typer.Option("--known-at", help="As it was known then.")]
+KnownAt = Annotated[str | None, typer.Option("--known-at", help="As it was known at this time.")]
 Origin = Annotated[
     str | None, typer.Option("--source", help="Source: `user`, `web:example.com`, …")
 ]
@@ -95,12 +95,12 @@ async def _unknown(run: CommandContext, known: "Facts", key: str) -> NotThereErr
     keys = await known.keys()
     if key in keys:
         return NotThereError(
-            f"nothing holds of `{key}` for {run.target.told()}; "
-            f"`orbiter-memory facts history {key}` shows what was said"
+            f"`{key}` has no current value for {run.target.told()}; `orbiter-memory facts "
+            f"history {key}` shows its history"
         )
     names = ", ".join(f"`{one_line(each)}`" for each in keys[:10])
     there = f"; there is {names}" if names else "; `orbiter-memory facts put` records something"
-    return NotThereError(f"nothing is known of `{key}` for {run.target.told()}{there}")
+    return NotThereError(f"there is no fact `{key}` for {run.target.told()}{there}")
 
 
 async def _must_know(run: CommandContext, known: "Facts", key: str) -> None:
@@ -115,11 +115,9 @@ async def put_fact(
     value: Annotated[str, typer.Argument(help="The value; `-` reads stdin.")],
     *,
     valid_from: Annotated[
-        str | None, typer.Option("--valid-from", help="Since when it is true; else now.")
+        str | None, typer.Option("--valid-from", help="Valid from; by default now.")
     ] = None,
-    valid_to: Annotated[
-        str | None, typer.Option("--valid-to", help="Until when it is, or was, true.")
-    ] = None,
+    valid_to: Annotated[str | None, typer.Option("--valid-to", help="Valid until.")] = None,
     parse: Annotated[bool, typer.Option("--parse", help="Read VALUE as JSON.")] = False,
     source: Origin = None,
 ) -> None:
@@ -146,7 +144,7 @@ async def end_fact(
     run: CommandContext,
     key: Key,
     *,
-    at: Annotated[str | None, typer.Option(help="Since when; else now.")] = None,
+    at: Annotated[str | None, typer.Option(help="When it ended; by default now.")] = None,
     source: Origin = None,
 ) -> None:
     """Record that a fact no longer holds."""
@@ -156,7 +154,7 @@ async def end_fact(
         fact = await memory.facts.end(key, at=moment, source=source)
     _print(run, fact)
     if fact is None:
-        run.out.note(f"nothing was true of `{key}` anyway")
+        run.out.note(f"`{key}` has no value then, so nothing ended")
 
 
 @command(facts, "history", everyone=False, makers=_MAKERS)
@@ -180,7 +178,7 @@ async def revert_fact(run: CommandContext, key: Key) -> None:
         fact = await memory.facts.revert(key)
     _print(run, fact)
     if fact is None:
-        run.out.note(f"nothing is true of `{key}` now")
+        run.out.note(f"`{key}` has no value now")
 
 
 @command(facts, "retract", everyone=False, makers=_MAKERS)
@@ -211,7 +209,7 @@ async def fact_conflicts(run: CommandContext) -> None:
     if found:
         run.out.note("`orbiter-memory facts retract ID` takes back what is wrong")
     else:
-        run.out.note("nothing contradicts anything")
+        run.out.note("there are no conflicts")
 
 
 def _side(fact: "FactMemory") -> tuple[str, str]:

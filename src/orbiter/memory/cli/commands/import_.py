@@ -127,7 +127,7 @@ def _brought(paths: Sequence[str], format: str) -> Iterator[tuple[list[Path], st
 
 def _is_note(problem: "Problem") -> bool:
     """Tell whether nothing is wrong: it is somebody else's, and was left where it is."""
-    return problem.why.endswith("; not taken")
+    return problem.why.endswith(" were not imported")
 
 
 def _tell(run: CommandContext, done: "Sequence[tuple[str, ImportResult]]") -> None:
@@ -148,8 +148,8 @@ def _tell(run: CommandContext, done: "Sequence[tuple[str, ImportResult]]") -> No
         if found.forgotten:
             told = counted(found.forgotten, "memory that was", "memories that were")
             run.out.note(
-                f"{told} forgotten here stay so; `orbiter-memory list --forgotten` shows what, "
-                "`restore ID` brings it back"
+                f"{told} forgotten here stay forgotten; `orbiter-memory list --forgotten` shows "
+                "what, `restore ID` brings it back"
             )
 
 

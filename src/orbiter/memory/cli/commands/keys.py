@@ -120,12 +120,12 @@ def create(  # noqa: PLR0913 - whose it is, and what it may do
     given = {"user": user, "session": session, "task": task, "agent": agent}
     for each, value in given.items():
         if value == "":
-            raise UsageError(f"`--{each}` is empty; name somebody, or leave it out")
+            raise UsageError(f"`--{each}` is empty; give a name, or leave it out")
     named = {f"{each}_id": value for each, value in given.items() if value is not None}
     if role is not Role.ADMIN and not named:
         raise UsageError(
-            f"whose memories is the key to {role.value}? name them with `--user`, `--session`, "
-            "`--task` or `--agent`; only one with `--role admin` may be for everyone's"
+            f"a key with the role `{role.value}` needs a scope: use `--user`, `--session`, "
+            "`--task` or `--agent`; only `--role admin` covers everyone's memories"
         )
     file = key_file(run.target, keys)
     is_first = not file.has_keys
@@ -151,7 +151,7 @@ def create(  # noqa: PLR0913 - whose it is, and what it may do
     say(f"its hash is in `{file.path}`, for the server that uses this file", kind="note")
     run.out.note("save it now: only its hash is stored, and it is not shown again")
     if is_first:
-        run.out.note("it is the first there: from now on, that server asks everybody for a key")
+        run.out.note("it is the first key: from now on, that server asks everybody for a key")
 
 
 @command(keys, "list", scope=False)
@@ -170,7 +170,10 @@ def list_keys(run: CommandContext, *, keys: Keys = None) -> None:
             head = styled((key.id, "bold" if is_open else "dim"), f"  {one_line(key.name)}")
             run.out.show(entry(mark, [head, styled((_told(key), "dim"))]))
     if not found:
-        told = f"there are no keys in `{file.path}`; the server answers this computer only"
+        told = (
+            f"there are no keys in `{file.path}`; the server accepts requests from this computer "
+            "only"
+        )
         say(told, kind="note")
 
 
@@ -192,7 +195,7 @@ def revoke(
     except ItemNotFoundError:
         raise NotThereError(
             f"there is no key `{wanted}` in `{file.path}`; "
-            f"`{keys_command(run.target, keys, 'list')}` shows those there are"
+            f"`{keys_command(run.target, keys, 'list')}` lists the keys"
         ) from None
     if run.out.is_json:
         run.out.data(_json(key))

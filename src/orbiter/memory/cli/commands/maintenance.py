@@ -45,8 +45,8 @@ async def stats(run: CommandContext) -> None:
             ("  memories", f"{whole['items']:,}"),
             ("  forgotten", f"{whole['deleted']:,}"),
             ("  earlier versions", f"{whole['versions']:,}"),
-            ("  newest, not in the index yet", f"{whole['unindexed']:,} (found all the same)"),
-            ("  not yet found by meaning", f"{whole['unembedded']:,}"),
+            ("  not indexed yet", f"{whole['unindexed']:,} (search finds them too)"),
+            ("  not embedded yet", f"{whole['unembedded']:,}"),
             ("  size", size(whole["bytes"])),
         ]
     _table(run, rows)

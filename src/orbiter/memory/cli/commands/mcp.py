@@ -64,7 +64,7 @@ async def mcp(
             await _take_in(handle, import_file, is_graph=tools is Tools.KG)
         server = build(lambda _: handle, tools=tools.value, read_only=read_only)
         if sys.stdin.isatty():
-            say("an agent's program starts this; Ctrl-C ends it", kind="note")
+            say("this command is started by an agent's program; Ctrl-C stops it", kind="note")
         with _ended_by_ctrl_c():
             await server.run_stdio_async()
 
@@ -79,7 +79,7 @@ async def _take_in(handle: "ScopedMemory", path: Path | None, *, is_graph: bool)
         if path is None or not await is_empty(handle):
             return
     done = await import_file(handle, path, format="mcp")
-    say(f"{done.stored + done.updated} memories taken in from `{path}`", kind="note")
+    say(f"{done.stored + done.updated} memories imported from `{path}`", kind="note")
     for problem in done.problems[:10]:
         say(str(problem), kind="note")
 
@@ -158,7 +158,7 @@ def install(
         run.out.text(_hidden(change.diff(), env))
         return
     backup = write(change)
-    run.out.text(f"wrote {path}" + (f", what it was is in {backup.name}" if backup else ""))
+    run.out.text(f"wrote {path}" + (f", the old file is {backup.name}" if backup else ""))
     run.out.text(found.then)
     if project and env:
         run.out.text(
@@ -182,7 +182,9 @@ def _file_of(client: Client, *, project: bool) -> Path:
     if not project:
         return client.user_file()
     if client.project_file is None:
-        raise UsageError(f"{client.title} has no configuration for one project; no `--project`")
+        raise UsageError(
+            f"{client.title} has no configuration for one project; leave `--project` out"
+        )
     return Path.cwd() / client.project_file
 
 

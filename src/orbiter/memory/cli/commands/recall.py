@@ -123,7 +123,7 @@ async def recall(  # noqa: PLR0913 - the filters
         for each in found.left_out[:_MOST_LEFT_OUT]:
             run.out.show(entry(styled((" –", "dim")), left_out_lines(each)))
     if not found:
-        run.out.note("nothing found; `--all` looks at everyone's, `list` shows what there is")
+        run.out.note("nothing found; `--all` searches everyone's, `list` shows all memories")
 
 
 def _check_model(run: CommandContext) -> None:

@@ -45,7 +45,7 @@ async def quarantine(
                 return ERROR
             with run.out.progress("hiding", unit="memories") as advance:
                 found = (await memory.quarantine(source, progress=advance)).items
-    way = f"hidden; `orbiter-memory release {one_line(source)}` brings back what is"
+    way = f"hidden; `orbiter-memory release {one_line(source)}` shows it again"
     _tell(run, found, dry_run=dry_run, done=way, would="would be hidden")
     return 0
 
@@ -54,12 +54,12 @@ async def quarantine(
 async def release(run: CommandContext, source: Origin) -> None:
     """Show again what was hidden of a source."""
     async with run.scoped(meaning=False) as memory:
-        with run.out.progress("bringing back", unit="memories") as advance:
+        with run.out.progress("releasing", unit="memories") as advance:
             count = await memory.release(source, progress=advance)
     if run.out.is_json:
         run.out.data({"released": count})
     else:
-        run.out.show(styled(f"{counted(count)} brought back"))
+        run.out.show(styled(f"{counted(count)} released"))
 
 
 @command(app, "undo")
@@ -78,13 +78,13 @@ async def undo(
             work = memory.undo(source, since=start, dry_run=dry_run or not yes, progress=advance)
             found = (await work).items
         if found and not dry_run and not yes:
-            if not _is_agreed(run, "take back", source, found):
-                run.out.note("nothing was taken back")
+            if not _is_agreed(run, "undo", source, found):
+                run.out.note("nothing was undone")
                 return ERROR
-            with run.out.progress("taking back", unit="memories") as advance:
+            with run.out.progress("undoing", unit="memories") as advance:
                 found = (await memory.undo(source, since=start, progress=advance)).items
-    way = "taken back; `history ID` shows what was, `restore ID` brings it back"
-    _tell(run, found, dry_run=dry_run, done=way, would="would be taken back")
+    way = "undone; `history ID` shows the versions, `restore ID` brings one back"
+    _tell(run, found, dry_run=dry_run, done=way, would="would be undone")
     return 0
 
 
@@ -126,4 +126,4 @@ async def duplicates(run: CommandContext) -> None:
     if groups:
         run.out.note("`orbiter-memory evict --duplicates` keeps the first of each")
     else:
-        run.out.note("no memory says what another says")
+        run.out.note("there are no duplicates")

@@ -39,7 +39,7 @@ _TAGS: dict[Target, str] = {
 }
 _SUMMARIES = {
     ("DELETE", "memories/{item_id}"): "Forget one memory; `restore` brings it back.",
-    ("POST", "context"): "Return what a model should see: of a chat, or of memories alone.",
+    ("POST", "context"): "Return the context for a model: of a chat, or of memories alone.",
 }
 _EXAMPLES: dict[str, dict[str, Any]] = {
     "scope.remember": {"what": "Ann is allergic to nuts", "tags": ["health"]},
@@ -55,20 +55,20 @@ _EXAMPLES: dict[str, dict[str, Any]] = {
 }
 _PROBLEMS = {
     400: "The request cannot be read.",
-    401: "There is no key, or one that is not known.",
-    403: "The key may not do this, or the server only reads.",
-    404: "There is no such thing here; perhaps it is another's.",
-    405: "The path takes other methods.",
-    408: "The body came too slowly.",
+    401: "The key is missing or not valid.",
+    403: "The key does not allow this, or the server is read-only.",
+    404: "It does not exist, or it belongs to somebody else.",
+    405: "The path does not allow this method.",
+    408: "The body arrived too slowly.",
     409: "It has changed meanwhile, or is in a state that does not allow this.",
     412: "It is not the version that `If-Match` names.",
     413: "The body is too large.",
-    415: "The body is no JSON.",
-    422: "What is asked means nothing; `detail` says what to ask.",
-    429: "Too many requests; `Retry-After` says when to go on.",
-    501: "This kind of store cannot do that.",
-    502: "A model that the server asks has failed.",
-    503: "The store does not answer.",
+    415: "The body is not JSON.",
+    422: "The request is not valid; `detail` says why.",
+    429: "Too many requests; `Retry-After` says when to try again.",
+    501: "The store does not support this.",
+    502: "A model that the server uses has failed.",
+    503: "The store does not respond.",
     504: "It took too long.",
 }
 _SCOPE = ("user_id", "session_id", "task_id", "agent_id")
@@ -78,7 +78,7 @@ _STATUS = {"type": "object", "required": ["status"], "properties": {"status": {"
 JOB: dict[str, Any] = {
     "type": "object",
     "title": "Job",
-    "description": "Long work: how far it is, and in the end what it returned or raised.",
+    "description": "A long-running call: its progress, and at the end its result or error.",
     "required": ["id", "call", "state", "progress", "created_at", "ended_at", "problem"],
     "properties": {
         "id": {"type": "string"},
@@ -94,10 +94,10 @@ JOB: dict[str, Any] = {
         },
         "created_at": {"type": "string", "format": "date-time"},
         "ended_at": {"type": ["string", "null"], "format": "date-time"},
-        "report": {"description": "What the call returns, once it is done."},
+        "report": {"description": "The result of the call, once it is done."},
         "problem": {
             "anyOf": [{"$ref": "#/components/schemas/Problem"}, {"type": "null"}],
-            "description": "What the call raised, if it failed.",
+            "description": "The error of the call, if it failed.",
         },
     },
 }
@@ -112,7 +112,7 @@ PREFER: dict[str, Any] = {
     "name": "Prefer",
     "in": "header",
     "required": False,
-    "description": "RFC 7240: `respond-async` to wait for nothing, `wait=10` for ten seconds.",
+    "description": "RFC 7240: `respond-async` returns at once, `wait=10` waits up to ten seconds.",
     "schema": {"type": "string"},
 }
 
@@ -135,9 +135,9 @@ def document() -> dict[str, Any]:
             "title": "orbiter-memory",
             "version": __version__,
             "description": (
-                "Memory for agents. Whose memories are meant stands in the query of every request: "
-                "`user_id`, `session_id`, `task_id`, `agent_id`; a key that names some of these "
-                "overrides them."
+                "Memory for agents. The scope is in the query of every request: `user_id`, "
+                "`session_id`, `task_id`, `agent_id`; a key that names some of these overrides "
+                "them."
             ),
         },
         "servers": [{"url": "/"}],
@@ -197,7 +197,7 @@ def _unless() -> dict[str, Any]:
         "name": "If-None-Match",
         "in": "header",
         "required": False,
-        "description": "The `ETag` that is known; if it still holds, the answer is 304.",
+        "description": "The `ETag` that the client has; if it is still current, the answer is 304.",
         "schema": {"type": "string"},
     }
 
@@ -287,12 +287,12 @@ def _responses(operation: Operation) -> dict[str, Any]:
     found: dict[str, Any] = {str(operation.status): good}
     if operation.is_long:
         found["202"] = {
-            "description": "It is not done yet; `Location` says where it can be followed.",
+            "description": "It is not done yet; `Location` is the URL of the job.",
             "headers": {"Location": {"schema": {"type": "string"}}},
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Job"}}},
         }
     if operation.id == "scope.get":
-        found["304"] = {"description": "It is the version that `If-None-Match` names."}
+        found["304"] = {"description": "It is still the version that `If-None-Match` names."}
     return found | _problem_refs(*_PROBLEMS)
 
 
@@ -318,7 +318,7 @@ def _problem_schema() -> dict[str, Any]:
     return {
         "type": "object",
         "title": "Problem",
-        "description": "RFC 9457; `attributes` and `errors` are what a client raises again.",
+        "description": "RFC 9457; `attributes` and `errors` let a client raise the same error.",
         "required": ["type", "title", "status", "detail"],
         "properties": {
             "type": {"type": "string"},
@@ -336,7 +336,10 @@ def _once() -> dict[str, Any]:
         "name": "Idempotency-Key",
         "in": "header",
         "required": False,
-        "description": "Done once under this key; another request under it is a 422.",
+        "description": (
+            "The request is carried out once for this key; a different request with the same key "
+            "is a 422."
+        ),
         "schema": {"type": "string", "minLength": 1},
     }
 
@@ -349,13 +352,13 @@ def _scope_parameters() -> list[dict[str, Any]]:
     everyone = {
         "name": "everyone",
         "in": "query",
-        "description": "Everyone's memories, for the key of an administrator.",
+        "description": "Everyone's memories; needs an administrator's key.",
         "schema": {"type": "boolean"},
     }
     by = {
         "name": "by",
         "in": "query",
-        "description": "Who acts, for `history` and the audit log; an administrator may say.",
+        "description": "The actor, for `history` and the audit log; needs an administrator's key.",
         "schema": {"type": "string", "minLength": 1},
     }
     return [*named, everyone, by]
@@ -416,9 +419,9 @@ JOB_PATHS: dict[str, dict[str, Any]] = {
         },
         "delete": {
             "operationId": "job_drop",
-            "summary": "Stop a job if it is under way, and forget it; what it did stays done.",
+            "summary": "Stop a job if it is running, and delete it; what it has done is kept.",
             "parameters": [_JOB_ID],
-            "responses": {"204": {"description": "There is no such job any more."}},
+            "responses": {"204": {"description": "The job is deleted."}},
         },
     },
     "/v1/jobs/{job_id}/events": {
@@ -426,7 +429,7 @@ JOB_PATHS: dict[str, dict[str, Any]] = {
             "operationId": "job_events",
             "summary": "Progress of one job as server-sent events; the last one has its report.",
             "parameters": [_JOB_ID],
-            "responses": {"200": _told("Events until it is over.", "text/event-stream")},
+            "responses": {"200": _told("Events until the job ends.", "text/event-stream")},
         }
     },
 }
@@ -437,18 +440,18 @@ OTHER_PATHS: dict[str, dict[str, Any]] = {
     "/v1/events": {
         "get": {
             "operationId": "events",
-            "summary": "What happens from now on, as server-sent events; none holds content.",
-            "responses": {"200": _told("Events until one side ends it.", "text/event-stream")},
+            "summary": "New events, as server-sent events; none has the content of a memory.",
+            "responses": {"200": _told("Events until one side closes it.", "text/event-stream")},
         }
     },
     "/v1/import": {
         "post": {
             "operationId": "import",
-            "summary": "Store what a file holds; the body is the file.",
+            "summary": "Import a file; the body is the file.",
             "parameters": [
-                _text("format", "Whose file it is; without it, that is found out."),
-                _text("name", "What the file is called, which tells some formats what it holds."),
-                _text("owner", "Whose memories are taken of a file that holds several people's."),
+                _text("format", "The format of the file; detected if it is left out."),
+                _text("name", "The name of the file, which some formats need."),
+                _text("owner", "Whose memories to import, if the file has several people's."),
             ],
             "requestBody": {"required": True, "content": {"application/octet-stream": {}}},
             "responses": {
@@ -459,7 +462,7 @@ OTHER_PATHS: dict[str, dict[str, Any]] = {
     "/v1/export": {
         "get": {
             "operationId": "export",
-            "summary": "Everything of the scope, as a file.",
+            "summary": "Export everything in the scope, as a file.",
             "parameters": [_text("format", "`jsonl`, `csv`, `openai`, `mcp` or `markdown`.")],
             "responses": {"200": _told("The file.", "application/x-ndjson")},
         }
@@ -474,25 +477,25 @@ OTHER_PATHS: dict[str, dict[str, Any]] = {
     "/healthz": {
         "get": {
             "operationId": "healthz",
-            "summary": "Whether the server lives.",
-            "responses": {"200": _told("It does.", "application/json", _STATUS)},
+            "summary": "Liveness of the server.",
+            "responses": {"200": _told("The server is running.", "application/json", _STATUS)},
         }
     },
     "/readyz": {
         "get": {
             "operationId": "readyz",
-            "summary": "Whether the store answers.",
+            "summary": "Readiness of the store.",
             "responses": {
-                "200": _told("It does.", "application/json", _STATUS),
-                "503": _told("It does not.", "application/problem+json"),
+                "200": _told("The store responds.", "application/json", _STATUS),
+                "503": _told("The store does not respond.", "application/problem+json"),
             },
         }
     },
     "/metrics": {
         "get": {
             "operationId": "metrics",
-            "summary": "Counts, in Prometheus' format, for an administrator.",
-            "responses": {"200": _told("The counts.", "text/plain")},
+            "summary": "Metrics in Prometheus format; needs an administrator's key.",
+            "responses": {"200": _told("The metrics.", "text/plain")},
         }
     },
 }  # fmt: skip

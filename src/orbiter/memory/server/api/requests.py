@@ -101,7 +101,7 @@ def _refuse_unknown(
             all_known = [*known, *(SCOPE_PARAMETERS if is_scoped and place == "query" else ())]
             way = f"it takes `{'`, `'.join(all_known)}`" if all_known else "it takes none"
             if place == "body" and unknown in SCOPE_FIELDS:
-                way = f"whose memories are meant stands in the query: `?{unknown}=…`"
+                way = f"the scope belongs in the query: `?{unknown}=…`"
             raise QueryError(f"the {place} has an unknown field {told(unknown)}; {way}")
 
 

@@ -83,7 +83,9 @@ async def _stats(ask: Ask) -> StoreStats | None:
 
 def _waiting(stats: StoreStats) -> Check:
     # The cure is a button of this page, not a command.
-    return check_waiting(stats, cure="each recall reads some; “Process now” on this page does all")
+    return check_waiting(
+        stats, cure="each recall embeds some; “Process now” on this page embeds all"
+    )
 
 
 def _server(ask: Ask) -> list[Check]:

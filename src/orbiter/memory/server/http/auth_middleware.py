@@ -107,7 +107,7 @@ class AuthMiddleware:
             # are is for the log alone, once, however often somebody without a key asks.
             if str(exc) != self._told:
                 self._told = str(exc)
-                _LOG.error("nobody is let in: %s", exc)
+                _LOG.error("all requests are refused: %s", exc)
             raise HTTPProblem(
                 503, "the key file cannot be read; the log of the server has the details"
             ) from None

@@ -132,7 +132,7 @@ class _Conversation:
         seen: set[str] = set()
         while isinstance(at, str) and at in self._nodes:
             if at in seen:
-                self._complain(self._place, f"its tree goes round in a circle at `{at[:40]}`")
+                self._complain(self._place, f"its tree has a cycle at `{at[:40]}`")
                 break
             seen.add(at)
             node = as_object(self._nodes[at])
@@ -140,7 +140,7 @@ class _Conversation:
                 path.append((at, message))
             at = node.get("parent")
         if isinstance(at, str) and at not in self._nodes:
-            why = f"its branch breaks off: `{at[:40]}` and what was before it are not in the file"
+            why = f"its branch is incomplete: `{at[:40]}` and earlier messages are not in the file"
             self._complain(self._place, why)
         return path[::-1]
 

@@ -96,9 +96,9 @@ def safely(make: Callable[[], _T], complain: ReportProblem, place: str) -> _T | 
 def reason(error: Exception) -> str:
     """Return why something cannot be made an item, in one line."""
     if isinstance(error, RecursionError):
-        return "it nests too deep"
+        return "it is nested too deeply"
     if not isinstance(error, ValueError):
-        return f"it has no shape that is known ({type(error).__name__}: {error})"
+        return f"it has an unknown structure ({type(error).__name__}: {error})"
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]

@@ -49,7 +49,7 @@ class LangGraphStore:
                 for name in ("created_at", "updated_at", "expires_at")
             ]
             if columns(connection, "checkpoints"):
-                why = "what a checkpointer keeps of its threads is not read, only the store"
+                why = "checkpoints of threads are not imported, only the store"
                 complain("table `checkpoints`", why)
             rows = connection.execute(
                 f"SELECT {', '.join(wanted)} FROM store ORDER BY {wanted[3]}, prefix, key"  # noqa: S608 - names of our own

@@ -92,7 +92,9 @@ def front_matter(text: str) -> tuple[Mapping[str, object], str]:
 
     head = "".join(lines[1:close])
     if len(head) > _MAX_FRONT:
-        raise TransferError(f"its front matter has {len(head):,} characters; {_MAX_FRONT:,} may be")
+        raise TransferError(
+            f"its front matter has {len(head):,} characters, at most {_MAX_FRONT:,} are allowed"
+        )
     try:
         _check_front(yaml.parse(head, Loader=yaml.SafeLoader))
         found = yaml.safe_load(head)
@@ -119,7 +121,7 @@ def _check_front(events: "Iterator[yaml.Event]") -> None:
         kind = type(event).__name__
         depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
         if depth > _MAX_DEPTH:
-            raise TransferError(f"its front matter nests deeper than {_MAX_DEPTH} levels")
+            raise TransferError(f"its front matter is nested deeper than {_MAX_DEPTH} levels")
 
 
 def _plain(value: object) -> object:

@@ -56,7 +56,10 @@ class Mem0:
             record, place = as_object(value), f"relation {number}"
             whose = _name(record, "user_id") or owner
             if whose is None and owners:
-                complain(place, "the file is of several people and does not say whose it is")
+                complain(
+                    place,
+                    "the file has memories of several people and does not say whose this one is",
+                )
                 continue
             found = safely(partial(_relation, record, whose), complain, place)
             if found is not None:

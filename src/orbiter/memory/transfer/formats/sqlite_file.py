@@ -113,8 +113,8 @@ def _why(error: sqlite3.Error, source: SourceFile) -> str:
     name = getattr(error, "sqlite_errorname", "")
     if name == "SQLITE_INTERRUPT":
         if source.is_stopped:
-            return "the import was given up"
-        return "it takes no end, as if it held more than it can; it is damaged, or made to do harm"
+            return "the import was cancelled"
+        return "reading it does not end; it is damaged or malicious"
     if name == "SQLITE_TOOBIG":
         most = f"{source.limits.value:,} bytes"
         return f"a cell is longer than {most}; if you trust it, raise it with `Limits(value=…)`"

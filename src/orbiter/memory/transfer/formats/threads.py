@@ -64,7 +64,7 @@ def made(
                 complain(place, f"it cannot be stored: {what}")
                 return None
             if first["loc"][0] == "native":
-                complain(place, f"what it holds beside its text was left out: {what}")
+                complain(place, f"everything except its text was left out: {what}")
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ def looks_like(source: OpenedFile) -> str:
     """Return what is not known: `it is empty`, `it looks like CSV`."""
     if source.is_container:
         is_any = next(source.opened_members(), None) is not None
-        return "it holds no file of a known format" if is_any else "it holds no files"
+        return "it contains no file of a known format" if is_any else "it contains no files"
     head = source.head()
     if not head.strip():
         return "it is empty"
@@ -38,9 +38,9 @@ def looks_like(source: OpenedFile) -> str:
         text = head.decode()
     except UnicodeDecodeError as exc:
         if exc.start < len(head) - 3:  # a character that is cut off at the end is none of its
-            return "it is binary, or no UTF-8 text"
+            return "it is binary, or not UTF-8 text"
         text = head[: exc.start].decode()
-    return "it is binary, no text" if "\0" in text else _text(source.name, text)
+    return "it is binary, not text" if "\0" in text else _text(source.name, text)
 
 
 def _tables(source: OpenedFile) -> str:
@@ -61,7 +61,10 @@ def _text(name: str, text: str) -> str:
         is_even = len(counts) == 1 and min(counts) >= _COLUMNS - 1 and len(lines) > 1
         if name.lower().endswith(ending) or is_even:
             kind = ending[1:].upper()
-            return f"it looks like {kind}, which is not read; turn its rows into `remember_many`"
+            return (
+                f"it looks like {kind}, which cannot be imported; read its rows and store them "
+                "with `remember_many`"
+            )
     return "it is plain text; name it `.md` to take it as a note"
 
 
@@ -74,14 +77,14 @@ def _json(text: str, first: str) -> str:
             if isinstance(found, dict) and found:
                 keys = "`, `".join(str(key)[:40] for key in list(found)[:_SHOWN])
                 return f"it is JSON with `{keys}`, which no known format has"
-            return "it is JSON that holds no objects"
-    return "it looks like JSON, but of no known format, or damaged"
+            return "it is JSON that contains no objects"
+    return "it looks like JSON, but it is of an unknown format, or damaged"
 
 
 def unknown(source: OpenedFile) -> TransferError:
     """Return the error for a file of no known format."""
     names = "`, `".join(import_formats())
     return TransferError(
-        f"`{source.name}` is of no known format: {looks_like(source)}. Known are `{names}`; "
-        "if it is one of these, give that name as its format"
+        f"`{source.name}` is of an unknown format: {looks_like(source)}. The known ones are "
+        f"`{names}`; if it is one of these, give that name as its format"
     )

@@ -163,7 +163,7 @@ def _trick(info: zipfile.ZipInfo, seen: set[str]) -> str | None:
     tricks = {
         "names an absolute path": is_absolute or "\0" in name,
         "names a path outside of the archive": ".." in PurePosixPath(name).parts,
-        "is there twice": info.filename in seen,
+        "appears twice": info.filename in seen,
         "is a symbolic link": stat.S_ISLNK(info.external_attr >> 16),
         "is encrypted; unpack it first": bool(info.flag_bits & 0x1),
         "is packed by a method other than deflate; unpack it first": (

@@ -82,7 +82,7 @@ def check_shape(raw: bytes, limits: Limits) -> None:
             "if you trust the file, raise the limit with `Limits(nodes=…)`"
         )
     if bare.count(b"[") + bare.count(b"{") > limits.depth and depth_of(bare) > limits.depth:
-        raise ValueError(f"it nests deeper than {limits.depth} levels")
+        raise ValueError(f"it is nested deeper than {limits.depth} levels")
 
 
 def _nodes(raw: bytes) -> int:
@@ -114,7 +114,7 @@ def _decoder(digits: int) -> json.JSONDecoder:
                 raise ValueError(f"a number of {len(text):,} digits; at most {digits} are read")
             found = float(text)
             if not math.isfinite(found):
-                raise ValueError(f"`{text[:_SHOWN]}` is beyond what a number can be")
+                raise ValueError(f"`{text[:_SHOWN]}` is out of range for a number")
             return found
 
         decoder = _decoders[digits] = json.JSONDecoder(
@@ -137,7 +137,7 @@ def _object(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise ValueError(f"the key {twice[:_SHOWN]!r} stands twice in one object")
+        raise ValueError(f"the key {twice[:_SHOWN]!r} appears twice in one object")
     return found
 
 
@@ -392,7 +392,7 @@ class JsonStream:
             if first == b"[":
                 yield from self._array()
                 if scanner.peek():
-                    self._complain(f"line {scanner.line}", "something stands behind the array")
+                    self._complain(f"line {scanner.line}", "there is text after the array")
             elif first == b"{" and keys:
                 if not (yield from self._under(keys)) and document is not None:
                     yield document()
@@ -411,7 +411,7 @@ class JsonStream:
             if name != keys[0]:
                 scanner.pass_over()
             elif is_found:
-                self._complain(f"line {line}", f"the key `{name}` stands twice in one object")
+                self._complain(f"line {line}", f"the key `{name}` appears twice in one object")
                 scanner.pass_over()
             elif len(keys) > 1 and scanner.peek() == b"{":
                 is_found = yield from self._under(keys[1:])

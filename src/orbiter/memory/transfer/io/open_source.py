@@ -43,7 +43,7 @@ class Tally:
     def add(self, count: int) -> None:
         """Count *count* bytes more; a `TransferError` if nobody waits for them any more."""
         if self.is_stopped:
-            raise TransferError("the import was given up")
+            raise TransferError("the import was cancelled")
         self.done = min(self.done + count, self.total)
 
 
@@ -93,7 +93,7 @@ class _Opening:
         except OSError as exc:
             raise TransferError(f"`{path}` cannot be read: {exc.strerror}") from exc
         if head is None:
-            what = "is neither a file nor a folder" if path.exists() else "is not there"
+            what = "is neither a file nor a folder" if path.exists() else "does not exist"
             raise TransferError(f"`{path}` {what}; give the path of an export")
         if head.startswith(ZIP):
             found = zip_members(path, self._limits)

@@ -66,7 +66,7 @@ def _name(part: Path, path: Path) -> None:
     try:
         os.link(part, path)
     except FileExistsError:
-        raise TransferError(f"`{path}` was made meanwhile; choose another name") from None
+        raise TransferError(f"`{path}` was created meanwhile; choose another name") from None
     except OSError:  # a file system without hard links
         if os.path.lexists(path):
             raise
