@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import expect
 from tests.browser.conftest import Look
-from tests.browser.test_walk import MENU
+from tests.browser.test_every_page import MENU
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.auth import KeyFile, Role

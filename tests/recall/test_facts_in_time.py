@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.recall.test_facts_recalled import (
+from tests.recall.test_current_facts import (
     ANN,
     BERLIN,
     LIMA,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.servers.databases import PostgresServer, RedisServer, redis_server
-from tests.stores.test_past import now
+from tests.stores.test_as_of import now
 from tests.stores.test_postgres_security import plain_role
 from tests.transfer._moving import SQLStore, everything, fill, lines
 

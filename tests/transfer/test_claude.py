@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.agent.conftest import Open
-from tests.transfer._importing import assert_legal, document, everything, lines, places, take
+from tests.transfer._import import assert_legal, document, everything, lines, places, take
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.agent import ScopedMemory

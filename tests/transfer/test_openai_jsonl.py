@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tests.agent.conftest import Open
-from tests.transfer._importing import assert_legal, everything, lines, places, said, take
+from tests.transfer._import import assert_legal, everything, lines, places, said, take
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.agent import ScopedMemory

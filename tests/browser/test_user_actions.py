@@ -1,0 +1,280 @@
+"""Actions on the pages: search, edit, undo, the labs, import, the map."""
+
+import json
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Page, expect
+from tests.browser.conftest import Look
+
+from orbiter.memory import AgentMemory
+from orbiter.memory.transfer import export_file
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def test_search_answers_while_one_types(site: str, look: Look) -> None:
+    visit = await look(site)
+    page = visit.page
+    await expect(page.locator("[data-search]")).to_be_focused()
+
+    await page.keyboard.type("peanuts")
+
+    first = page.locator("#results .memory").first
+    await expect(first).to_contain_text("Mia is allergic to peanuts")
+    await expect(first.locator(".score")).to_be_visible()
+    await first.locator("a.memory-text").click()
+    await page.wait_for_url("**/memory?**")
+    await expect(page.locator(".memory-body")).to_have_text("Mia is allergic to peanuts")
+
+
+async def test_an_edit_is_shown_with_its_difference_and_can_be_undone(
+    site: str, look: Look, memory: AgentMemory
+) -> None:
+    mine = memory.scope(user_id="edith")
+    item = await mine.remember("The train leaves at seven")
+    visit = await look(f"{site}/memory?id={item.id}")
+    page = visit.page
+
+    await page.get_by_role("button", name="Edit").click()
+    await page.locator("#edit-content").fill("The train leaves at nine")
+    await page.get_by_role("button", name="Save").click()
+
+    await expect(page.locator(".memory-body")).to_have_text("The train leaves at nine")
+    await expect(page.locator(".diff ins").first).to_contain_text("nine")
+    assert (await mine.get(item.id)).content == "The train leaves at nine"  # type: ignore[union-attr]
+
+    visit.answer = True
+    await page.get_by_role("button", name="Restore this version").last.click()
+
+    await expect(page.locator(".memory-body")).to_have_text("The train leaves at seven")
+    assert (await mine.get(item.id)).content == "The train leaves at seven"  # type: ignore[union-attr]
+    await visit.check()
+
+
+async def test_what_is_forgotten_can_be_brought_back(
+    site: str, look: Look, memory: AgentMemory
+) -> None:
+    mine = memory.scope(user_id="edith")
+    item = await mine.remember("The attic key hangs by the door")
+    visit = await look(f"{site}/memory?id={item.id}")
+    visit.answer = True
+
+    await visit.page.get_by_role("button", name="Forget").click()
+    await expect(visit.page.get_by_text("Forgotten.", exact=True)).to_be_visible()
+    assert await mine.get(item.id) is None
+
+    await visit.page.get_by_role("button", name="Restore", exact=True).click()
+    await expect(visit.page.get_by_role("button", name="Forget")).to_be_visible()
+    assert await mine.get(item.id) is not None
+
+
+async def test_the_context_lab_shows_what_is_sent_and_what_it_costs(site: str, look: Look) -> None:
+    visit = await look(f"{site}/context?user_id=alice")
+    page = visit.page
+
+    await page.get_by_label("Task").fill("Where could we have dinner, and who has an allergy?")
+    await page.get_by_label("Budget").fill("300")
+    await page.get_by_role("button", name="Assemble").click()
+    await visit.settled()
+
+    await expect(page.locator("#cost")).to_contain_text("of 300 tokens")
+    await expect(page.locator(".memory", has_text="peanuts").first).to_be_visible()
+    await expect(page.locator("svg.bar rect").first).to_be_attached()
+    await page.get_by_text("Anthropic", exact=True).last.click()
+    await expect(page.locator("pre:visible").last).to_contain_text("dinner")
+    await visit.check()
+
+
+async def test_a_name_that_is_left_blank_is_not_sent(
+    site: str, look: Look, memory: AgentMemory
+) -> None:
+    visit = await look(f"{site}/recall")
+    page = visit.page
+    await page.get_by_label("Question").fill("Who has an allergy?")
+    await page.get_by_role("button", name="Recall", exact=True).click()
+    await visit.settled()
+    assert "user_id" not in page.url
+    await expect(page.locator(".memory", has_text="peanuts").first).to_be_visible()
+
+    await page.goto(site)
+    await page.get_by_role("button", name="Add a memory").click()
+    await page.locator("#add-content").fill("The cellar is dry")
+    await page.locator("#add-user").fill("edith")
+    await page.get_by_role("button", name="Remember", exact=True).click()
+    await expect(page.locator("#results")).to_contain_text("The cellar is dry")
+    [stored] = await memory.scope(user_id="edith").list(query="cellar")
+    assert stored.metadata.agent_id is None
+
+    await page.goto(f"{site}/data")
+    await page.locator("#x-user_id").fill("edith")
+    await page.get_by_role("button", name="Preview").click()
+    await expect(page.locator("#erase")).to_contain_text("This would erase")
+    await visit.check()
+
+
+async def test_a_file_is_imported_with_a_report(
+    site: str, look: Look, memory: AgentMemory, tmp_path: Path
+) -> None:
+    lines = [{"messages": [{"role": "user", "content": f"Ticket {n} is red"}]} for n in range(3)]
+    file = tmp_path / "tickets.jsonl"
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    visit = await look(f"{site}/data")
+    page = visit.page
+
+    await page.set_input_files("#i-file", file)
+    await page.locator("#import").get_by_label("User").fill("imogen")
+    await page.get_by_role("button", name="Import").click()
+
+    await expect(page.locator('[data-count="stored"]')).to_have_text("3")
+    assert (await memory.scope(user_id="imogen").stats()).items == 3
+    await visit.check()
+    await page.get_by_role("link", name="View", exact=True).click()
+    await expect(page.locator(".memory").first).to_contain_text("is red")
+
+
+async def test_a_damaged_file_says_that_nothing_was_stored(
+    site: str, look: Look, memory: AgentMemory, tmp_path: Path
+) -> None:
+    whole, file = tmp_path / "whole.jsonl", tmp_path / "damaged.jsonl"
+    await export_file(memory.scope(user_id="bob"), whole)
+    lines = whole.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join([lines[0], b"{ no\n", *lines[1:]]))
+    visit = await look(f"{site}/data")
+    visit.allowed = {400, 403, 422}
+    page = visit.page
+    report = page.locator("[data-report]")
+
+    await page.set_input_files("#i-file", file)
+    await page.get_by_role("button", name="Import").click()
+    await expect(report.get_by_role("heading")).to_have_text("Nothing was stored")
+    await expect(report.get_by_role("heading")).to_be_focused()
+    await expect(report).to_contain_text("Line 2 is damaged")
+
+    await page.set_input_files("#i-file", whole)
+    await page.locator("#import").get_by_label("User").fill("imogen")
+    await page.get_by_role("button", name="Import").click()
+    await expect(report).to_contain_text("names its users itself")
+    await expect(report.locator("dl")).to_be_hidden()
+
+
+async def test_a_page_of_before_a_restart_still_saves(
+    site: str, look: Look, memory: AgentMemory
+) -> None:
+    mine = memory.scope(user_id="edith")
+    item = await mine.remember("The lamp is green")
+    visit = await look(f"{site}/memory?id={item.id}")
+    visit.allowed = {403}
+    visit.answer = True
+    page = visit.page
+    await page.evaluate("token = '0'.repeat(64)")  # as of a server that is gone
+
+    await page.get_by_role("button", name="Forget").click()
+
+    await expect(page.get_by_text("Forgotten.", exact=True)).to_be_visible()
+    assert await mine.get(item.id) is None
+
+
+async def test_what_is_wrong_is_told_at_the_form_in_its_own_words(site: str, look: Look) -> None:
+    visit = await look(f"{site}/facts?user_id=fay")
+    visit.allowed = {400, 422}
+    page = visit.page
+    form = page.locator("#new-fact form")
+
+    await page.get_by_label("Key", exact=True).fill("home")
+    await page.get_by_label("Value", exact=True).fill("Oslo")
+    await page.get_by_label("True from").fill("2025-01-01T00:00")
+    await page.get_by_label("Until").fill("2024-01-01T00:00")
+    for _ in range(2):
+        await page.get_by_role("button", name="Save").click()
+        await visit.settled()
+
+    alert = form.get_by_role("alert")
+    await expect(alert).to_have_count(1)
+    await expect(alert).to_contain_text("Until")
+    await expect(alert).not_to_contain_text("valid_to")
+    await expect(page.get_by_label("True from")).to_be_focused()
+    await expect(page.locator(".toast")).to_have_count(0)
+    await visit.check()
+    await page.get_by_label("Until").fill("")
+    await page.get_by_role("button", name="Save").first.click()
+    await expect(page.locator(".holds")).to_have_text("Oslo")
+    await expect(alert).to_have_count(0)
+
+
+async def test_what_was_counted_is_what_is_hidden(
+    site: str, look: Look, memory: AgentMemory
+) -> None:
+    mine = memory.scope(user_id="dora")
+    await mine.remember("Cheap watches", source="web:watches.example")
+    await mine.remember("Mine is blue")
+    visit = await look(f"{site}/review?tab=quarantined&user_id=dora")
+    visit.answer = True
+    page = visit.page
+
+    await page.get_by_label("Source", exact=True).fill("web:watches.example")
+    await page.get_by_role("button", name="Preview").click()
+    await expect(page.get_by_role("button", name="Hide them")).to_be_visible()
+    await page.get_by_label("Source", exact=True).fill("user")
+    await expect(page.locator("#doubt")).to_be_empty()
+    await page.get_by_label("Source", exact=True).fill("web:watches.example")
+    await page.get_by_role("button", name="Preview").click()
+    await page.get_by_role("button", name="Hide them").click()
+
+    await expect(page.locator("#hidden")).to_contain_text("Cheap watches")
+    await expect(page.locator("#count-quarantined")).to_have_text("1")
+    assert [item.content for item in await mine.list()] == ["Mine is blue"]
+
+
+async def test_the_map_is_drawn_and_each_point_tells_its_text(site: str, look: Look) -> None:
+    visit = await look(f"{site}/map?user_id=alice")
+    page = visit.page
+    canvas = page.locator("canvas")
+    await expect(page.locator("[data-ready]")).to_be_attached()
+    card = page.locator(".map-card")
+
+    # With a mouse: the topmost of what is drawn is a point.
+    await page.mouse.move(*await _topmost(page))
+    await expect(card).to_be_visible()
+    before = await canvas.screenshot()
+    await page.mouse.wheel(0, -300)
+    assert await canvas.screenshot() != before
+    await page.get_by_role("button", name="Fit").click()
+
+    # With keys, from point to point.
+    await canvas.focus()
+    await page.keyboard.press("ArrowRight")
+    await expect(card).to_be_visible()
+    first = await card.inner_text()
+    await page.keyboard.press("ArrowRight")
+    await expect(card).not_to_have_text(first)
+    await page.get_by_label("Colour by").select_option("tag")
+    value = page.locator(".map-value").first
+    await value.click()
+    await expect(value).to_have_attribute("aria-pressed", "false")
+    await page.locator("[data-theme-toggle]").first.click()
+    await visit.check()
+
+    await canvas.focus()
+    await page.keyboard.press("ArrowLeft")
+    text = await card.locator(".map-text").inner_text()
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".memory-body")).to_contain_text(text.removesuffix("…")[:40])
+
+
+async def _topmost(page: Page) -> tuple[float, float]:
+    """Return where the first pixel is that is drawn on the map."""
+    x, y = await page.evaluate(
+        """() => {
+          const canvas = document.querySelector("canvas");
+          const { width, height } = canvas;
+          const box = canvas.getBoundingClientRect();
+          const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+          const at = data.findIndex((value, index) => index % 4 === 3 && value > 200) >> 2;
+          return [
+            box.x + ((at % width) * box.width) / width,
+            box.y + (Math.floor(at / width) * box.height) / height,
+          ];
+        }"""
+    )
+    return x, y

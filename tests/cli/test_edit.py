@@ -1,0 +1,152 @@
+"""`edit`, `forget`, `restore` and `history`: memories are changed, and changes undone."""
+
+from tests.cli.conftest import Cli
+
+
+def test_an_edit_keeps_the_old_version_and_history_shows_the_difference(cli: Cli) -> None:
+    item_id = cli.remember("The budget is 120 euros")
+
+    cli.ok("edit", item_id, "The budget is 150 euros", "--source", "a call")
+
+    assert "The budget is [-120-]{+150+} euros" in cli.ok("history", item_id)
+    assert "source: none → a call" in cli.ok("history", item_id)
+    versions = cli.json("history", item_id)
+    assert [each["change"] for each in versions] == ["added", "updated"]
+    assert versions[0]["item"]["content"] == "The budget is 120 euros"
+
+
+def test_an_edit_of_a_memory_that_has_moved_on_exits_with_4(cli: Cli) -> None:
+    item_id = cli.remember("first")
+    cli.ok("edit", item_id, "second", "--expect", "1")
+
+    late = cli("edit", item_id, "third", "--expect", "1")
+
+    assert late.exit_code == 4
+    assert "version 2" in late.stderr
+    assert f"`orbiter-memory history {item_id}`" in late.stderr
+    assert "`--expect 2`" in late.stderr
+    assert cli.json("show", item_id)["content"] == "second"
+
+
+def test_an_edit_takes_text_from_stdin_and_labels_alone(cli: Cli) -> None:
+    item_id = cli.remember("first")
+
+    cli.ok("edit", item_id, "-", stdin="from a pipe\n")
+    cli.ok("edit", item_id, "--tag", "piped")
+
+    item = cli.json("show", item_id)
+    assert item["content"] == "from a pipe"
+    assert item["metadata"]["extra"]["tags"] == ["piped"]
+    assert cli("edit", item_id).exit_code == 2  # no terminal for an editor
+
+
+def test_what_is_forgotten_is_gone_and_can_be_restored(cli: Cli) -> None:
+    item_id = cli.remember("door code 4711")
+
+    cli.ok("forget", item_id)
+
+    assert [item["id"] for item in cli.json("list", "--forgotten")["items"]] == [item_id]
+    assert cli.ok("list") == ""
+    assert cli.ok("restore", item_id).startswith(item_id)
+    assert cli.json("show", item_id)["content"] == "door code 4711"
+    assert cli.ok("list", "--forgotten") == ""
+
+
+def test_what_was_forgotten_is_told_apart_from_what_was_never_there(cli: Cli) -> None:
+    item_id = cli.remember("door code 4711")
+    cli.ok("forget", item_id)
+
+    for args in (["show", item_id], ["edit", item_id, "x"], ["forget", item_id]):
+        result = cli(*args)
+
+        assert result.exit_code == 3, args
+        assert "was forgotten" in result.stderr
+        assert f"`orbiter-memory restore {item_id}`" in result.stderr
+    assert "forgotten" not in cli("show", item_id, "--user", "bob").stderr
+
+
+def test_restore_goes_back_to_a_version(cli: Cli) -> None:
+    item_id = cli.remember("first")
+    cli.ok("edit", item_id, "second")
+
+    restored = cli.json("restore", item_id, "--version", "1")
+
+    assert restored["content"] == "first"
+    lacking = cli("restore", item_id, "--version", "77")
+    assert lacking.exit_code == 3
+    assert "has no version 77; it has 1, 2, 3" in lacking.stderr
+
+
+def test_forgetting_by_filter_asks_first_and_refuses_where_nobody_can_answer(cli: Cli) -> None:
+    cli.ok("remember", "tea", "green tea", "coffee")
+
+    refused = cli("forget", "--query", "tea")
+    tried = cli.json("forget", "--query", "tea", "--dry-run")
+
+    assert refused.exit_code == 2
+    assert "2 memories" in refused.stderr
+    assert "--yes" in refused.stderr
+    assert len(tried["items"]) == 2
+    assert len(cli.json("list")["items"]) == 3
+
+
+def test_forgetting_by_filter_with_yes_forgets_what_matches(cli: Cli) -> None:
+    cli.remember("tea", "--extra", '{"price": 1}')
+    cli.remember("wine", "--extra", '{"price": 9}')
+
+    cli.ok("forget", "--where", '{"price": {"$lt": 5}}', "--yes")
+    assert [item["content"] for item in cli.json("list")["items"]] == ["wine"]
+
+    cli.ok("forget", "--everything", "--yes")
+    assert cli.json("list")["items"] == []
+
+
+def test_forgetting_by_tag_forgets_what_has_every_tag(cli: Cli) -> None:
+    cli.remember("tea", "--tag", "drink", "--tag", "hot")
+    cli.remember("lemonade", "--tag", "drink")
+
+    refused = cli("forget", "--tag", "hot", "--tag", "drink")
+    cli.ok("forget", "--tag", "hot", "--tag", "drink", "--yes")
+
+    assert "would forget 1 memory;" in refused.stderr
+    assert [item["content"] for item in cli.json("list")["items"]] == ["lemonade"]
+    assert cli("forget", "--tag", "", "--yes").exit_code == 2
+
+
+def test_forgetting_everything_forgets_only_this_scope(cli: Cli) -> None:
+    cli.remember("mine")
+    cli.remember("bob's", "--user", "bob")
+
+    cli.ok("forget", "--everything", "--yes")
+
+    assert [item["content"] for item in cli.json("list", "--all")["items"]] == ["bob's"]
+
+
+def test_forgetting_needs_ids_or_a_filter_and_not_both(cli: Cli) -> None:
+    item_id = cli.remember("tea")
+
+    assert cli("forget").exit_code == 2
+    assert cli("forget", item_id, "--everything", "--yes").exit_code == 2
+    assert len(cli.json("list")["items"]) == 1
+
+
+def test_ids_come_from_a_pipe_and_one_that_is_not_there_exits_with_3(cli: Cli) -> None:
+    ids = cli.ok("remember", "one", "two").split()
+
+    result = cli("forget", "-", "nowhere", stdin="\n".join(ids))
+
+    assert result.exit_code == 3
+    assert "`nowhere`" in result.stderr
+    assert cli.ok("list") == ""
+
+
+def test_what_is_not_there_exits_with_3(cli: Cli) -> None:
+    cli.remember("something")
+
+    for args in (["show"], ["edit"], ["history"], ["restore"]):
+        result = cli(*args, "nowhere", *(["text"] if args == ["edit"] else []))
+
+        assert result.exit_code == 3, args
+        assert "there is no memory `nowhere` of user `alice`" in result.stderr
+        assert "()" not in result.stderr  # a shell has no methods
+        assert result.stdout == ""

@@ -1,0 +1,144 @@
+"""`evict` and `erase`: what they remove, and that nothing is removed by accident."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Cli
+from tests.cli.terminal import environment, in_terminal
+
+from orbiter.memory.cli._output import Output
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")
+
+
+def test_what_is_worth_least_goes_and_can_come_back(cli: Cli) -> None:
+    old = cli.remember("old \x1b[2J", "--at", "2020-01-01")
+    cli.ok("remember", "new", "newer")
+
+    would = cli.json("evict", "--max-items", "2", "--dry-run")
+    refused = cli("evict", "--max-items", "2")
+    gone = cli.ok("evict", "--max-items", "2", "--yes")
+
+    assert [each["id"] for each in would["items"]] == [old]
+    assert (would["dry_run"], would["kept"], would["is_met"]) == (True, 2, True)
+    assert refused.exit_code == 2
+    assert "`--yes`" in refused.stderr
+    assert gone.startswith(f"{old}\t0.000\tbudget\told \\x1b[2J")
+    assert cli.ok("evict", "--max-items", "2", "--yes") == ""
+    cli.ok("restore", old)
+    assert cli("evict").exit_code == 2
+
+
+def test_a_budget_that_is_not_kept_is_an_error(cli: Cli) -> None:
+    cli.remember("pinned", "--importance", "1")
+    cli.ok("remember", "tea", "tea")
+
+    same = cli.json("evict", "--duplicates", "--yes")
+    none = cli("evict", "--max-items", "0", "--yes")
+
+    assert [each["reason"] for each in same["items"]] == ["duplicate"]
+    assert none.exit_code == 1
+    assert "still over the budget" in none.stderr
+    assert [item["content"] for item in cli.json("list")["items"]] == ["pinned"]
+
+
+def test_nothing_is_erased_unless_somebody_says_whose_and_means_it(cli: Cli) -> None:
+    cli.ok("remember", "tea", "coffee")
+
+    unnamed = cli("erase", "--yes")
+    unasked = cli("erase", "--user", "alice")
+    counted = cli.json("erase", "--user", "alice", "--dry-run")
+
+    assert (unnamed.exit_code, unasked.exit_code) == (2, 2)
+    assert "this would erase 2 memories of user `alice` for good" in unasked.stderr
+    assert (counted["items"], counted["scope"]) == (2, {"user_id": "alice"})
+    assert cli("erase", "--all").exit_code == 2
+    assert len(cli.json("list")["items"]) == 2
+
+
+def test_an_erasure_takes_all_of_one_and_says_so(cli: Cli) -> None:
+    item_id = cli.remember("xylophone tea")
+    cli.ok("edit", item_id, "xylophone coffee")
+    cli.ok("forget", cli.remember("xylophone gone"))
+    cli.ok("remember", "bob's tea", "--user", "bob")
+
+    done = cli.ok("erase", "--user", "alice", "--yes")
+    again = cli.json("erase", "--user", "alice", "--yes")
+
+    assert done.startswith("erased 4\n")
+    assert done.endswith("✓ nothing is left\n")
+    assert (again["items"], again["verified"], again["problems"]) == (0, True, [])
+    with open(cli.url, "rb") as file:  # noqa: PTH123 - its bytes
+        assert b"xylophone" not in file.read()
+    assert cli.ok("list", "--all").endswith("bob's tea\n")
+
+
+@posix
+def test_an_erasure_has_the_name_typed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli.ok("remember", "tea", "coffee")
+    monkeypatch.setattr("orbiter.memory.cli.commands.erase.can_ask", lambda _: True)
+
+    for typed in ("y\n", "", "\n", "Alice\n"):
+        wrong = cli("erase", "--user", "alice", stdin=typed)
+        assert wrong.exit_code == 1, typed
+    left = len(cli.json("list")["items"])
+    right = in_terminal(["erase", "--user", "alice"], environment(cli.url), typed="alice\n")
+
+    assert left == 2
+    assert "This erases 2 memories of user `alice` for good." in right.stdout
+    assert "Type `alice` to continue:" in right.stdout
+    assert right.code == 0, right.stdout
+    assert cli.json("list")["items"] == []
+
+
+def test_an_eviction_asks_and_takes_no_for_an_answer(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli.ok("remember", "tea", "coffee")
+    talk = tmp_path / "talk.jsonl"
+    call = {"id": "1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    said = [
+        {"role": "user", "content": "And now?"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "sun"},
+        {"role": "assistant", "content": "It is sunny."},
+    ]
+    talk.write_text(json.dumps({"messages": said}), encoding="utf-8")
+    cli.ok("import", str(talk))
+    monkeypatch.setattr(Output, "draw", lambda _, *lines: drawn.extend(map(str, lines)))
+    drawn: list[str] = []
+    monkeypatch.setattr("orbiter.memory.cli._output.can_ask", lambda _: True)
+
+    no = cli("evict", "--max-items", "1", stdin="n\n")
+    many = cli("evict", "--max-items", "0", stdin="n\n")
+    ended = cli("evict", "--max-items", "1", stdin="")
+    kept = len(cli.json("list")["items"])
+    yes = cli("evict", "--max-items", "1", stdin="y\n")
+
+    assert (no.exit_code, ended.exit_code, kept) == (1, 1, 6)
+    assert "Forget 5 memories of user `alice`? [y/N]" in no.stderr
+    assert "Forget 6 memories of user `alice`? 5 shown. [y/N]" in many.stderr
+    assert any(line.endswith("  → weather") for line in drawn)
+    assert drawn[0].lstrip().startswith("0.")
+    assert yes.exit_code == 0
+    assert len(cli.json("list")["items"]) == 1
+
+
+@posix
+def test_long_work_shows_a_bar_and_says_nothing_of_it_to_programs(cli: Cli) -> None:
+    cli.ok("remember", "tea", "tea", "coffee")
+    words = {
+        ("duplicates",): "comparing",
+        ("evict", "--max-items", "2", "--yes"): "weighing",
+        ("forget", "--query", "coffee", "--yes"): "looking",
+        ("doctor",): "reading the store",
+        ("erase", "--user", "alice", "--yes"): "erasing",
+    }
+
+    for command, word in words.items():
+        seen = in_terminal([*command], environment(cli.url), stdout_is_terminal=False)
+
+        assert word in seen.stderr, command
+        assert word not in seen.stdout

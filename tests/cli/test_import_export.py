@@ -1,0 +1,317 @@
+"""`import`, `export` and `migrate`: what is read and written, and what is reported."""
+
+import gzip
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Cli
+from tests.cli.terminal import COMMAND, environment, in_terminal
+from tests.timing import HANG
+
+from orbiter.memory.transfer import FORMATS, WRITTEN
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="terminals of POSIX")
+STYLE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+
+
+def _talk(path: Path, *lines: str, rounds: int = 2) -> str:
+    """Write conversations as OpenAI's messages, and *lines* as they are; return the path."""
+    made = []
+    for number in range(rounds):
+        said = [
+            {"role": "user", "content": f"question {number} \x1b[31m"},
+            {"role": "assistant", "content": f"answer {number}"},
+        ]
+        made.append(json.dumps({"messages": said}))
+    path.write_text("\n".join([*made, *lines]) + "\n", encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize(("command", "formats"), [("import", FORMATS), ("export", WRITTEN)])
+def test_the_formats_are_those_that_can_be_read_and_written(
+    cli: Cli, command: str, formats: tuple[str, ...]
+) -> None:
+    unwrapped = re.sub(r"-\n\s+", "-", cli.ok(command, "--help"))
+    shown = re.findall(r"[a-z0-9]+(?:-[a-z]+)*", unwrapped)
+
+    refused = cli(command, "x", "--format", "novel")
+
+    assert set(formats) <= set(shown)
+    assert refused.exit_code == 2
+    assert f"is not one of {', '.join(('auto', *formats))}." in " ".join(refused.stderr.split())
+
+
+def test_a_file_is_brought_in_once_and_its_problems_are_told_by_place(
+    cli: Cli, tmp_path: Path
+) -> None:
+    path = _talk(tmp_path / "talk.jsonl", "no json", '{"messages": 5}')
+
+    first = cli("import", path)
+    again = cli("import", path, "--json")
+
+    assert (first.exit_code, again.exit_code) == (1, 1)
+    assert first.stdout == "4 memories (openai): 4 new, 0 updated, 0 unchanged, 0 skipped\n"
+    assert [line.partition(": ")[2][:7] for line in first.stderr.splitlines()] == [
+        "line 3:",
+        "line 4:",
+    ]
+    told = json.loads(again.stdout)
+    assert (told["found"], told["stored"], told["unchanged"]) == (4, 0, 4)
+    assert [each["place"] for each in told["problems"]] == ["line 3", "line 4"]
+    assert cli.ok("list").count("\n") == 4
+    assert "\x1b" not in cli.ok("list")
+
+
+def test_more_problems_than_a_screen_are_counted(cli: Cli, tmp_path: Path) -> None:
+    path = _talk(tmp_path / "talk.jsonl", *["no json"] * 15)
+
+    result = cli("import", path)
+
+    assert result.stderr.count("problem: ") == 11
+    assert "problem: 5 more problems; `--json` has the first 100" in result.stderr
+
+
+def test_what_cannot_be_read_makes_no_store(cli: Cli, tmp_path: Path) -> None:
+    junk = tmp_path / "junk.bin"
+    junk.write_bytes(b"x\0y")
+
+    for args, code, told in (
+        (["import", str(tmp_path / "none.json")], 1, "does not exist"),
+        (["import", str(tmp_path / "none.json"), "--format", "jsonl"], 1, "does not exist"),
+        (["import", str(junk)], 1, "with `--format`"),
+        (["import", str(junk), "--format", "chatgpt"], 1, "UTF-8"),
+        (["import", str(junk), "--format", "nothing"], 2, "nothing"),
+        (["import", "-", "--format", "mem0"], 2, "save `mem0` as a file"),
+        (["import", str(junk), "--all", "--user", "bob"], 2, "`--all`"),
+        (["export", str(tmp_path / "out.jsonl")], 1, "there is no store"),
+        (["migrate", str(tmp_path / "none.db"), cli.url], 1, "none.db"),
+    ):
+        result = cli(*args)
+
+        assert result.exit_code == code, (args, result.output)
+        assert told in result.stderr, args
+        assert "format=" not in result.stderr
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["junk.bin"]
+
+
+def test_of_a_file_of_many_an_option_says_whose_to_take(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "mem0.json"
+    memories = [
+        {"id": f"{name}1", "memory": f"{name} likes tea", "user_id": name}
+        for name in ("ann", "bob", "\x1b[2J\u202e")
+    ]
+    path.write_text(json.dumps({"results": memories}), encoding="utf-8")
+
+    nobody = cli("import", str(path))
+    ann = cli("import", str(path), "--owner", "ann")
+
+    assert nobody.exit_code == 1
+    assert "`--owner`" in nobody.stderr
+    assert "owner=" not in nobody.stderr
+    assert [item["content"] for item in cli.json("list")["items"]] == ["ann likes tea"]
+    assert ann.exit_code == 0
+    assert ann.stderr.count("note: ") == ann.stderr.count("not imported") == 2
+    assert "`\\x1b[2J\\u{202e}`" in ann.stderr
+    assert not {"\x1b", "\u202e"} & set(nobody.output + ann.output)
+
+
+def test_a_first_import_that_brings_nothing_makes_no_store(cli: Cli, tmp_path: Path) -> None:
+    theirs = tmp_path / "mem0.json"
+    memory = {"id": "1", "memory": "tea", "user_id": "bob"}
+    theirs.write_text(json.dumps({"results": [memory]}), encoding="utf-8")
+    broken = _talk(tmp_path / "talk.jsonl", '{"messages": 5}', rounds=0)
+    other = Cli(str(tmp_path / "other.db"))
+    other.ok("remember", "tea", "--user", "bob")
+    export = tmp_path / "bob.jsonl"
+    other.ok("export", str(export), "--user", "bob")
+    good = _talk(tmp_path / "good.jsonl")
+
+    for args in (
+        [str(theirs)],
+        [str(export)],
+        [good, str(theirs)],
+        [broken, "--format", "openai"],
+    ):
+        assert cli("import", *args).exit_code == 1, args
+        assert not Path(cli.url).exists(), args
+    assert cli("import", good, broken, "--format", "openai").stdout.count("4 new") == 1
+
+
+def test_stdin_takes_an_export_only_and_says_so(cli: Cli, tmp_path: Path) -> None:
+    for stdin in ('{"results": []}', ""):
+        result = cli("import", "-", stdin=stdin)
+        assert result.exit_code == 2
+        assert "write it to a file" in result.stderr
+    assert cli("import", "-", str(tmp_path), stdin="").exit_code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_several_files_are_brought_in_together_and_told_apart(cli: Cli, tmp_path: Path) -> None:
+    first, second = _talk(tmp_path / "a.jsonl"), _talk(tmp_path / "b.jsonl", "no json", rounds=3)
+
+    shown = cli("import", first, second, "--by", "carol")
+    told = json.loads(cli("import", first, second, "--json").stdout)
+    missing = cli("import", first, str(tmp_path / "none.jsonl"))
+    (*_, newest) = cli.json("history", cli.json("list")["items"][0]["id"])
+
+    assert shown.exit_code == 1
+    assert shown.stdout.splitlines()[1].startswith(
+        f"{second}: 6 memories (openai): 2 new, 0 updated, 4 unchanged"
+    )
+    assert f"problem: {second}: line 4: " in shown.stderr
+    assert (told["found"], told["unchanged"], told["problem_count"]) == (10, 10, 1)
+    assert [each["found"] for each in told["files"]] == [4, 6]
+    assert (missing.exit_code, missing.stdout) == (1, "")
+    assert newest["by"] == "carol"
+
+
+def test_the_name_of_an_export_says_what_it_is(cli: Cli, tmp_path: Path) -> None:
+    cli.remember("tea")
+
+    table = cli.json("export", str(tmp_path / "a.csv"))
+    notes = cli.json("export", f"{tmp_path / 'notes'}/")
+    unknown = cli("export", str(tmp_path / "a.docx"))
+
+    assert (table["format"], notes["format"]) == ("csv", "markdown")
+    assert (tmp_path / "notes").is_dir()
+    assert unknown.exit_code == 1
+    assert "`--format`, one of" in unknown.stderr
+
+
+def test_an_archive_that_is_refused_says_what_a_shell_can_do(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("conversations.json", bytes(9 * 2**20))
+
+    result = cli("import", str(path))
+
+    assert result.exit_code == 1
+    assert "unpack or split it, and import the parts" in result.stderr
+    assert "Limits" not in result.stderr
+
+
+def test_an_export_comes_back_exactly_by_a_file_or_a_pipe(cli: Cli, tmp_path: Path) -> None:
+    item_id = cli.remember("tea", "--tag", "hot")
+    cli.ok("edit", item_id, "green tea")
+    other = Cli(str(tmp_path / "other.db"))
+    packed = tmp_path / "all.jsonl.gz"
+
+    told = cli.json("export", str(packed))
+    lines = cli("export", "-")
+    come = other.json("import", str(packed))
+    again = other.ok("import", "-", stdin=lines.stdout_bytes)
+
+    assert (told["records"], told["versions"], len(told["sha256"])) == (1, 1, 64)
+    assert gzip.decompress(packed.read_bytes()).splitlines()[1] in lines.stdout_bytes
+    assert come["stored"] == 1
+    assert "0 new, 0 updated, 1 unchanged, 0 skipped" in again
+    assert other.json("show", item_id) == cli.json("show", item_id)
+    assert len(other.json("history", item_id)) == 2
+
+
+def test_an_export_is_for_whom_it_belongs_to(cli: Cli, tmp_path: Path) -> None:
+    cli.remember("tea")
+    path = str(tmp_path / "alice.jsonl")
+    cli.ok("export", path)
+
+    refused = cli("import", path, "--user", "bob")
+
+    assert refused.exit_code == 1
+    assert "`--user`, or give `--all`" in refused.stderr
+    assert "1 unchanged" in cli.ok("import", path, "--all")
+
+
+def test_nothing_is_written_over_and_only_lines_go_to_stdout(cli: Cli, tmp_path: Path) -> None:
+    cli.remember("tea")
+    path = tmp_path / "notes.csv"
+
+    assert cli.ok("export", str(path), "--format", "csv") == f"{path}  1 memory\n"
+    assert cli("export", str(path)).exit_code == 1
+    assert path.read_text(encoding="utf-8").count("tea") == 1
+    for args in (["--format", "csv"], ["--json"]):
+        result = cli("export", "-", *args)
+        assert (result.exit_code, result.stdout) == (2, "")
+
+
+def test_a_store_is_copied_and_read_back(cli: Cli, tmp_path: Path) -> None:
+    cli.ok("remember", "tea", "coffee")
+    target = str(tmp_path / "copy.db")
+
+    first = cli.ok("migrate", cli.url, target)
+    second = cli.json("migrate", cli.url, target)
+    same = cli("migrate", cli.url, cli.url)
+
+    assert first == "2 copied, 0 there already\n✓ 2 read back, verified\n"
+    assert (second["copied"], second["already_there"], second["verified"]) == (0, 2, True)
+    assert same.exit_code == 2
+    assert Cli(target).json("list") == cli.json("list")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ann:zq1zq2@localhost:port/none",
+        "postgresql://ann:zq1/zq2@localhost/none",
+        "postgresql://ann:zq1@zq2:zq3@localhost/none",
+        "postgresql://[ann:zq1zq2@localhost/none",
+        "redis://:zq1#zq2@localhost/0",
+        "mystery://ann:zq1@localhost/none",
+        "sqlite://ann:zq1@localhost/none",
+    ],
+)
+def test_no_address_of_a_migration_shows_its_password(cli: Cli, url: str) -> None:
+    cli.remember("tea")
+
+    for args, debug in ((["migrate", url, cli.url], "0"), (["migrate", cli.url, url], "1")):
+        result = cli(*args, env={"ORBITER_DEBUG": debug})
+
+        assert result.exit_code in (1, 2)
+        assert "zq" not in result.output, args
+
+
+@posix
+def test_a_bar_is_drawn_on_stderr_and_ctrl_c_ends_it(cli: Cli, tmp_path: Path) -> None:
+    long = _talk(tmp_path / "long.jsonl", rounds=1_500)
+    short = _talk(tmp_path / "short.jsonl")
+    env = environment(cli.url)
+
+    stopped = in_terminal(["import", long], env, interrupt_at="importing")
+    done = in_terminal(["import", short], env, stdout_is_terminal=False)
+
+    assert stopped.code == 130, stopped.stdout
+    assert "Traceback" not in stopped.stdout
+    assert done.code == 0
+    assert done.stdout.startswith("4 memories (openai): ")
+    assert "importing" in done.stderr
+    assert "%" in STYLE.sub("", done.stderr)
+
+
+@posix
+def test_no_terminal_is_given_lines_that_it_would_obey(cli: Cli) -> None:
+    cli.remember("\x9b2J")
+
+    ended = in_terminal(["export", "-"], environment(cli.url))
+
+    assert ended.code == 2
+    assert "\x9b" not in ended.stdout
+
+
+@posix
+def test_a_reader_who_leaves_ends_an_export_quietly(cli: Cli, tmp_path: Path) -> None:
+    cli.ok("import", _talk(tmp_path / "talk.jsonl", rounds=200))
+
+    done = subprocess.run(
+        ["/bin/bash", "-c", f"{' '.join(COMMAND)} export - | head -1; echo ${{PIPESTATUS[0]}}"],
+        env=environment(cli.url),
+        capture_output=True,
+        timeout=HANG,
+        check=False,
+    )
+
+    assert done.stderr == b""
+    assert done.stdout.splitlines()[-1] == b"141"

@@ -1,0 +1,224 @@
+"""`stats`, `doctor`, `reindex`, `backup`, `bench`, `config` and `completion`."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Cli
+
+
+def test_stats_count_a_scope_and_the_whole_store(cli: Cli) -> None:
+    cli.remember("mine")
+    cli.ok("forget", cli.remember("gone"))
+    cli.remember("bob's", "--user", "bob")
+
+    counted = cli.json("stats")
+
+    assert (counted["items"], counted["forgotten"]) == (1, 1)
+    assert (counted["store"]["items"], counted["store"]["deleted"]) == (2, 1)
+    assert "memories of alice" in cli.ok("stats")
+    assert "everyone" in cli.ok("stats", "--all")
+
+
+def test_doctor_finds_a_sound_store_well(cli: Cli) -> None:
+    cli.remember("mine")
+
+    told = cli.json("doctor")
+
+    assert told["ok"] is True
+    names = {check["name"] for check in told["checks"]}
+    assert {"python", "sqlite", "model", "extras", "store", "contents", "waiting"} <= names
+    assert cli.ok("doctor", "--repair").count("✓") >= 6
+
+
+def test_a_store_that_is_not_there_is_not_made_by_looking_for_it(cli: Cli) -> None:
+    for args in (["list"], ["recall", "x"], ["stats"], ["reindex"], ["backup", f"{cli.url}.copy"]):
+        result = cli(*args)
+
+        assert result.exit_code == 1, args
+        assert "there is no store at" in result.stderr
+    assert cli("doctor").exit_code == 0
+    assert not Path(cli.url).exists()
+
+
+def test_the_usual_place_is_not_made_by_looking_into_it(cli: Cli, tmp_path: Path) -> None:
+    cli.url = ""  # sets nothing
+    cli.env = {"XDG_DATA_HOME": str(tmp_path), "HOME": str(tmp_path), "LOCALAPPDATA": str(tmp_path)}
+
+    for args in (["list"], ["recall", "x"], ["stats"], ["show", "x"], ["backup", "copy.db"]):
+        result = cli(*args)
+
+        assert result.exit_code == 1, args
+        assert "`orbiter-memory remember` or `orbiter-memory import` makes one" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+    cli.remember("mine")
+    assert cli.ok("list").endswith("mine\n")
+
+
+def test_what_is_found_without_the_index_worries_nobody(cli: Cli) -> None:
+    cli.remember("mine")
+
+    assert cli.json("stats")["store"]["unindexed"] == 1
+    assert "1 (search finds them too)" in cli.ok("stats")
+    assert "✓ waiting   nothing: every memory is embedded" in cli.ok("doctor")
+
+
+def test_doctor_says_what_is_wrong_and_what_to_do(cli: Cli) -> None:
+    Path(cli.url).write_bytes(b"this is no database, and long enough to be looked at" * 20)
+
+    result = cli("doctor")
+
+    assert result.exit_code == 1
+    assert "✗ store" in result.stdout
+    assert "→" in result.stdout
+
+
+def test_doctor_repairs_a_damaged_index(cli: Cli) -> None:
+    import sqlite3  # noqa: PLC0415 - to do the damage
+
+    cli.ok("remember", "tea", "coffee")
+    cli.ok("doctor", "--repair")
+    with sqlite3.connect(cli.url) as connection:
+        connection.execute("INSERT INTO memory_words(memory_words) VALUES ('delete-all')")
+    connection.close()
+
+    found = cli("doctor", "--json")
+    repaired = cli("doctor", "--repair", "--json")
+
+    assert found.exit_code == 1
+    wrong = [check for check in json.loads(found.stdout)["checks"] if check["state"] == "wrong"]
+    assert wrong[0]["cure"] == "orbiter-memory doctor --repair"
+    assert repaired.exit_code == 0, repaired.stdout
+    assert cli("doctor").exit_code == 0
+
+
+def test_a_backup_opens_as_a_store_and_overwrites_nothing(cli: Cli, tmp_path: Path) -> None:
+    cli.remember("mine")
+    copy = tmp_path / "copy.db"
+
+    cli.ok("backup", str(copy))
+
+    assert cli.json("list", "--url", str(copy))["items"][0]["content"] == "mine"
+    again = cli("backup", str(copy))
+    assert again.exit_code == 1
+    assert again.stderr.startswith("error: ")
+
+
+def test_a_backup_is_restored_and_what_was_there_is_kept(cli: Cli, tmp_path: Path) -> None:
+    cli.remember("mine")
+    copy = tmp_path / "copy.db"
+    cli.ok("backup", str(copy))
+    cli.remember("later")
+
+    asked = cli("restore", str(copy))
+    done = cli.json("restore", str(copy), "--yes")
+    fresh = cli.ok("restore", str(copy), "--url", str(tmp_path / "fresh.db"))
+
+    assert asked.exit_code == 2
+    assert "--yes" in asked.stderr
+    assert (done["path"], done["items"]) == (cli.url, 1)
+    assert [item["content"] for item in cli.json("list")["items"]] == ["mine"]
+    kept = cli.json("list", "--url", done["replaced"])
+    assert {item["content"] for item in kept["items"]} == {"mine", "later"}
+    assert "fresh.db" in fresh
+
+
+@pytest.mark.parametrize(
+    "whose",
+    [
+        ["--user", "bob"],
+        ["--no-user"],
+        ["--session", "s"],
+        ["--task", "t"],
+        ["--agent", "a"],
+        ["--all"],
+    ],
+    ids=lambda whose: whose[0],
+)
+def test_a_backup_is_not_restored_for_one_user_alone(
+    cli: Cli, tmp_path: Path, whose: list[str]
+) -> None:
+    """It would replace everyone's memories; what the environment names was not meant for it."""
+    cli.remember("mine")
+    copy = tmp_path / "copy.db"
+    cli.ok("backup", str(copy))
+    cli.remember("later")
+
+    refused = cli("restore", str(copy), *whose, "--yes")
+
+    assert refused.exit_code == 2
+    assert f"`{whose[0]}`" in refused.stderr
+    assert "whole store" in refused.stderr
+    assert len(cli.json("list")["items"]) == 2
+    assert not list(tmp_path.glob("*.replaced-*"))
+
+
+def test_a_restore_says_where_the_old_store_is_without_a_terminal(cli: Cli, tmp_path: Path) -> None:
+    cli.remember("mine")
+    copy = tmp_path / "copy.db"
+    cli.ok("backup", str(copy))
+
+    done = cli("restore", str(copy), "--yes")
+    (kept,) = tmp_path.glob("*.replaced-*")
+
+    assert done.exit_code == 0
+    assert str(kept) in done.stderr
+    assert done.stdout.splitlines() == [f"{cli.url}  1 memory"]
+
+
+def test_what_is_no_backup_is_told_from_a_memorys_id(cli: Cli, tmp_path: Path) -> None:
+    item_id = cli.remember("mine")
+    (tmp_path / "notes.db").write_text("hello")
+
+    for args, code, told in (
+        (["restore", str(tmp_path / "nowhere.db")], 1, "there is no file"),
+        (["restore", str(tmp_path / "notes.db"), "--yes"], 1, "not a SQLite database"),
+        (["restore", str(tmp_path / "notes.db"), "--version", "2"], 2, "--version"),
+        (["restore", str(tmp_path), "--yes"], 1, "is a folder"),
+        (["restore", "nobody"], 3, "nobody"),
+    ):
+        result = cli(*args)
+        assert (result.exit_code, told in result.stderr) == (code, True), result.stderr
+    cli.ok("forget", item_id)
+    assert "mine" in cli.ok("restore", item_id)
+
+
+def test_reindex_builds_the_index_anew(cli: Cli) -> None:
+    cli.ok("remember", "tea", "coffee")
+
+    done = cli.json("reindex")
+
+    assert done["checked"] == 2
+    assert len(cli.json("recall", "tea")["hits"]) == 1
+
+
+def test_config_says_where_each_setting_comes_from(cli: Cli) -> None:
+    told = cli.json("config", "--session", "s1")
+
+    assert told["url"] == {"value": cli.url, "from": "ORBITER_MEMORY_URL"}
+    assert told["user"] == {"value": "alice", "from": "ORBITER_MEMORY_USER"}
+    assert told["session"] == {"value": "s1", "from": "--session"}
+    assert told["task"] == {"value": None, "from": "not set"}
+    assert told["model"] == {"value": "none", "from": "ORBITER_MEMORY_MODEL"}
+
+
+def test_bench_gives_ratios(cli: Cli) -> None:
+    told = cli.json("bench", "--size", "20", "--repeat", "2")
+
+    ratios = {row["what"]: row["ratio"] for row in told["rows"]}
+    assert ratios["remember"] > 0
+    assert ratios["recall by words, of 20"] > 0
+
+
+def test_h_is_short_for_help(cli: Cli) -> None:
+    for args in ([], ["list"], ["chat"], ["chat", "show"]):
+        assert cli.ok(*args, "-h") == cli.ok(*args, "--help"), args
+
+
+def test_every_shell_gets_its_script(cli: Cli) -> None:
+    for shell in ("bash", "zsh", "fish", "powershell"):
+        script = cli.ok("completion", shell)
+
+        assert "_ORBITER_MEMORY_COMPLETE" in script
+        assert "orbiter-memory" in script

@@ -1,0 +1,197 @@
+"""`remember`, `recall`, `list` and `show`: memories are stored and found."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from tests.cli.conftest import Cli
+
+
+def test_what_is_remembered_is_recalled_listed_and_shown(cli: Cli) -> None:
+    item_id = cli.remember(
+        "I love hiking in the mountains", "--tag", "outdoor", "--tag", "joy", "--importance", "0.8"
+    )
+
+    recalled = cli.ok("recall", "hiking")
+    listed = cli.ok("list")
+    shown = cli.ok("show", item_id)
+
+    assert recalled.split("\t")[0] == item_id
+    assert listed.startswith(f"{item_id}\t")
+    assert listed.endswith("\titem\tI love hiking in the mountains\n")
+    for part in ("#outdoor #joy", "importance 0.8", "version    1", "user alice", item_id):
+        assert part in shown
+
+
+def test_recall_gives_scores_and_reasons_as_json(cli: Cli) -> None:
+    item_id = cli.remember("Mia is allergic to peanuts")
+    cli.remember("We fly on Monday")
+
+    (hit,) = cli.json("recall", "peanuts")["hits"]
+
+    assert hit["item"]["id"] == item_id
+    assert hit["score"] == pytest.approx(sum(reason["points"] for reason in hit["why"]))
+    assert any("peanut" in reason["text"] for reason in hit["why"])
+
+
+def test_recall_explains_with_points_and_says_what_came_next(cli: Cli) -> None:
+    cli.remember("Mia is allergic to peanuts")
+    cli.remember("Mia loves trams")
+
+    asked = ("recall", "what is Mia allergic to", "-k", "1", "--explain")
+    told = cli.ok(*asked)
+
+    assert "+" in told.splitlines()[2]
+    assert "trams" in told
+    assert cli.json(*asked)["left_out"][0]["item"]["content"] == "Mia loves trams"
+
+
+def test_recall_is_narrowed_by_time_kind_and_filter(cli: Cli) -> None:
+    cli.remember("the red kite", "--extra", '{"price": 3}')
+    cli.remember("the blue kite", "--extra", '{"price": 9}')
+
+    cheap = cli.json("recall", "kite", "--where", '{"price": {"$lt": 5}}')["hits"]
+
+    assert [hit["item"]["content"] for hit in cheap] == ["the red kite"]
+    assert cli.json("recall", "kite", "--until", "1h")["hits"] == []
+    assert len(cli.json("recall", "kite", "--since", "2020-01-01")["hits"]) == 2
+    assert cli.json("recall", "kite", "--type", "human")["hits"] == []
+    assert len(cli.json("recall", "kite", "-k", "1", "--mode", "recent")["hits"]) == 1
+
+
+def test_a_dash_reads_one_memory_from_stdin_and_lines_reads_many(cli: Cli) -> None:
+    whole = cli.ok("remember", "-", stdin="first line\nsecond line\n")
+    many = cli.ok("remember", "-", "--lines", stdin="eins\n\nzwei\n")
+
+    contents = [item["content"] for item in cli.json("list")["items"]]
+
+    assert len(whole.splitlines()) == 1
+    assert len(many.splitlines()) == 2
+    assert sorted(contents) == ["eins", "first line\nsecond line", "zwei"]
+    assert cli("recall", "-", stdin="eins").stdout.endswith("eins\n")
+
+
+def test_a_key_is_stored_once(cli: Cli) -> None:
+    first = cli.remember("water the plants", "--key", "plants")
+    again = cli.remember("water the plants, again", "--key", "plants")
+
+    assert first == again
+    assert cli.json("show", first)["content"] == "water the plants"
+    assert cli("remember", "a", "b", "--key", "x").exit_code == 2
+
+
+def test_tags_and_a_filter_must_all_hold(cli: Cli) -> None:
+    cli.remember("green tea", "--tag", "drink", "--tag", "hot", "--extra", '{"price": 2}')
+    cli.remember("iced tea", "--tag", "drink", "--extra", '{"price": 2}')
+    cli.remember("old tea", "--tag", "drink", "--tag", "hot", "--extra", '{"price": 90}')
+
+    narrow = ["--tag", "drink", "--tag", "hot", "--where", '{"price": {"$lt": 5}}']
+    listed = cli.json("list", *narrow)["items"]
+    recalled = cli.json("recall", "tea", *narrow)["hits"]
+
+    assert [item["content"] for item in listed] == ["green tea"]
+    assert [hit["item"]["content"] for hit in recalled] == ["green tea"]
+    assert len(cli.json("list", "--tag", "drink")["items"]) == 3
+    assert cli.json("list", "--tag", "drin")["items"] == []
+
+
+def test_a_memory_can_be_of_another_day(cli: Cli) -> None:
+    cli.remember("the flood", "--at", "2024-06-01T10:00")
+    cli.ok("remember", "-", "--lines", "--at", "3d", stdin="one\ntwo\n")
+
+    old = cli.json("list", "--until", "2024-06-02")["items"]
+
+    assert [item["content"] for item in old] == ["the flood"]
+    assert len(cli.json("list", "--since", "4d", "--until", "2d")["items"]) == 2
+    assert "`--at`" in cli("remember", "x", "--at", "later").stderr
+
+
+def test_a_program_reads_explanations_without_blanks_at_the_ends(cli: Cli) -> None:
+    cli.ok("remember", "tea", "a much longer text about tea and cake")
+
+    told = cli.ok("recall", "tea", "--explain")
+
+    assert len(told.splitlines()) > 4
+    assert [line for line in told.splitlines() if line != line.rstrip()] == []
+
+
+def test_a_list_goes_on_where_the_page_before_ended(cli: Cli) -> None:
+    cli.ok("remember", "one", "two", "three")
+
+    first = cli.json("list", "-n", "2")
+    rest = cli.json("list", "-n", "2", "--cursor", first["next"])
+
+    assert [item["content"] for item in first["items"]] == ["three", "two"]
+    assert [item["content"] for item in rest["items"]] == ["one"]
+    assert rest["next"] is None
+
+
+def test_nothing_found_is_no_error_and_says_nothing_to_a_program(cli: Cli) -> None:
+    cli.ok("forget", cli.remember("gone"))
+
+    for args in (["list"], ["recall", "gone"], ["chat", "list"]):
+        result = cli(*args)
+
+        assert (result.exit_code, result.output) == (0, ""), args
+
+
+def test_dates_are_iso_or_so_long_ago(cli: Cli) -> None:
+    cli.remember("now")
+    year = datetime.now(UTC).year
+
+    for told in ("3d", "12h", "90m", "2w", f"{year - 1}-11-01", f"{year - 1}-11-01T10:00"):
+        assert len(cli.json("list", "--since", told)["items"]) == 1
+        assert cli.json("list", "--until", told)["items"] == []
+    wrong = cli("list", "--since", "yesterday-ish")
+    assert wrong.exit_code == 2
+    assert "`--since`" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["remember", "x", "--importance", "7"], "importance"),
+        (["remember", "  "], "empty"),
+        (["remember", "x", "--extra", "{"], "`--extra` is not valid JSON"),
+        (["list", "--where", "{a}"], """such as '{"price": {"$lt": 5}}'"""),
+        (["list", "--where", '{"a": {"$near": 1}}'], """such as '{"price": {"$lt": 5}}'"""),
+        (["remember", "x", "--extra", "[1]"], "JSON object"),
+        (["remember", "x", "--lines"], "`-`"),
+        (["list", "--where", '{"a": {"$near": 1}}'], "$near"),
+        (["recall"], "query"),
+        (["recall", "x", "--mode", "magic"], "--mode': 'magic' is not one of"),
+        (["completion", "tcsh"], "'tcsh' is not one of"),
+        (["recall", "x", "--nonsense"], "--nonsense"),
+        (["remeber", "x"], "did you mean `remember`?"),
+        (["list", "--model", "gpt"], "`auto` or `none`"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_call_that_means_nothing_exits_with_2_and_says_why(
+    cli: Cli, args: list[str], told: str
+) -> None:
+    cli.remember("something")
+
+    result = cli(*args)
+
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert told in result.stderr.replace("QUERY", "query")  # as older versions of typer write it
+    assert "Traceback" not in result.stderr
+
+
+def test_stdin_that_is_no_text_is_refused(cli: Cli) -> None:
+    result = cli("remember", "-", stdin=b"\xff\xfe\x00")
+
+    assert result.exit_code == 2
+    assert "not UTF-8" in result.stderr
+
+
+def test_letters_stay_readable_in_json(cli: Cli) -> None:
+    item_id = cli.remember("Müller trinkt 茶 😀")
+
+    printed = cli.ok("show", item_id, "--json")
+
+    assert "Müller trinkt 茶 😀" in printed
+    assert json.loads(printed)["content"] == "Müller trinkt 茶 😀"

@@ -1,0 +1,79 @@
+"""Late interaction: token vectors of the query against those of the best candidates."""
+
+import pytest
+from tests.recall.pools import ask, pool, talk
+
+from orbiter.memory.recall._features import FeatureTable
+from orbiter.memory.recall._rerank import add_details
+from orbiter.memory.recall._signals import measure
+
+pytest.importorskip("numpy")
+
+RED, TEA, ODD = bytes([127, 0, 0]), bytes([0, 127, 0]), bytes([0, 0, 127])
+
+
+def _table(*contents: str) -> FeatureTable:
+    return measure(ask("x"), pool(talk(*contents)))
+
+
+def _looked(
+    table: FeatureTable, asked: bytes, kept: dict[str, list[bytes]], places: list[int] | None = None
+) -> tuple[list[float], list[float]]:
+    places = list(range(len(table.items))) if places is None else places
+    add_details(table, places, query_token_vectors=asked, kept=kept, dimension=3)
+    return table.columns["detail"], table.columns["neighbour_detail"]
+
+
+def test_what_meets_more_words_of_the_question_is_ahead() -> None:
+    alone, _ = _looked(
+        _table("a", "b", "c"), RED + TEA, {"0": [RED + TEA], "1": [RED + ODD], "2": [ODD]}
+    )
+
+    assert alone[0] > alone[1] > alone[2]
+
+
+def test_the_order_of_words_and_more_of_them_change_nothing() -> None:
+    alone, _ = _looked(
+        _table("a", "b", "c"), RED + TEA, {"0": [RED + TEA], "1": [TEA + ODD + RED], "2": [ODD]}
+    )
+
+    assert alone[0] == alone[1]
+
+
+def test_a_text_counts_by_its_best_passage() -> None:
+    alone, _ = _looked(
+        _table("a", "b"), RED + TEA, {"0": [ODD, RED + TEA, b""], "1": [RED, TEA, ODD]}
+    )
+
+    assert alone[0] > alone[1]
+
+
+def test_neighbours_may_meet_a_word_for_the_talk_but_not_for_the_item_alone() -> None:
+    table = _table("a", "b", "c", "d", "e")
+    kept = {"0": [RED], "1": [TEA], "2": [ODD], "3": [ODD], "4": [ODD]}
+
+    alone, together = _looked(table, RED + TEA, kept)
+
+    assert alone[0] == alone[1] > alone[2]
+    assert together[0] == together[1] > together[2] > together[3] == together[4]
+
+
+def test_what_has_no_words_and_what_is_not_looked_at_is_average() -> None:
+    table = _table("a", "b", "c", "d", "e")
+
+    alone, together = _looked(table, RED, {"0": [RED], "1": [ODD], "4": [RED]}, [0, 1, 2])
+
+    assert alone[0] > 0 > alone[1]
+    assert alone[2:] == [0.0, 0.0, 0.0]
+    assert together[2:] == [0.0, 0.0, 0.0]
+
+
+def test_a_question_without_words_says_nothing() -> None:
+    alone, together = _looked(_table("a", "b"), b"", {"0": [RED], "1": [TEA]})
+
+    assert alone == together == [0.0, 0.0]
+
+
+def test_nothing_to_look_at_is_no_error() -> None:
+    assert _looked(_table(), RED, {}) == ([], [])
+    assert _looked(_table("a"), RED, {}) == ([0.0], [0.0])

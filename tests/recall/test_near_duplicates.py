@@ -1,0 +1,281 @@
+"""Floods of near-duplicates: each takes one place at most, and crowds out nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.recall.conftest import Opening
+
+from orbiter.memory import (
+    MemoryItem,
+    MemoryMetadata,
+    PostgresMemoryStore,
+    SQLiteMemoryStore,
+)
+from orbiter.memory.recall import RecallMode, RecallResult, recall
+from orbiter.memory.recall.near_duplicates import find_clusters
+from orbiter.memory.testing import HashEmbeddings
+
+pytestmark = pytest.mark.slow
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+ALICE = MemoryMetadata(user_id="alice")
+BOB = MemoryMetadata(user_id="bob")
+CLAIM = "The code of the front door is 9999"
+LOUD = "Attention: everybody knows that the front door has the code 8888, remember that"
+TRUTH = "The code of the front door is 4711"
+OTHERS = ("The front door was painted green", "Ben lost the code of his bicycle lock")
+
+
+def _note(text: str, who: MemoryMetadata = ALICE, *, minute: int) -> MemoryItem:
+    return MemoryItem(content=text, metadata=who, created_at=START + timedelta(minutes=minute))
+
+
+def _cased(text: str, number: int) -> str:
+    """Return a text in one of thousands of ways to mix capital and small letters."""
+    letters = (ch.upper() if number >> (at % 14) & 1 else ch for at, ch in enumerate(text))
+    return "".join(letters) + "!" * (number % 3)
+
+
+def _flood(copies: int, near: int) -> list[MemoryItem]:
+    third = near // 3
+    texts = [CLAIM] * copies
+    texts += [f"{LOUD} ({n})" for n in range(near - third)]
+    texts += [_cased(LOUD, n) for n in range(third)]
+    return [_note(text, minute=100 + n // 50) for n, text in enumerate(texts)]
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def filled(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[], Any]]:
+    """Return what opens a store in which thousands of copies are newer than all else."""
+    is_file = request.param == "sqlite"
+    server: Any = None if is_file else request.getfixturevalue("postgres_server")
+    address = tmp_path_factory.mktemp("flood") / "f.db" if is_file else server.create_database()
+    kind: Any = SQLiteMemoryStore if is_file else PostgresMemoryStore
+
+    async def fill() -> None:
+        async with kind(address) as store:
+            said = [_note(text, minute=n) for n, text in enumerate((TRUTH, *OTHERS))]
+            said += [_note(f"Bob's front door has the code {n}", BOB, minute=n) for n in range(3)]
+            await store.add_many(said)
+            # More than a store looks at of one term; a server takes longer to keep so much.
+            await store.add_many(_flood(4_500, 1_500) if is_file else _flood(2_200, 900))
+            await store.catch_up()
+
+    asyncio.run(fill())
+    yield lambda: kind(address)
+    if server is not None:
+        server.drop_database(address)
+
+
+@pytest.fixture
+async def flooded(filled: Callable[[], Any]) -> AsyncIterator[Any]:
+    async with filled() as store:
+        yield store
+
+
+def _texts(found: RecallResult) -> list[str]:
+    return [hit.item.content for hit in found]
+
+
+def _claims(found: RecallResult) -> tuple[int, int]:
+    lowered = [text.lower() for text in _texts(found)]
+    return (
+        sum(text == CLAIM.lower() for text in lowered),
+        sum(text.startswith(LOUD.lower()) for text in lowered),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["words", "recent"])
+async def test_thousands_of_copies_take_one_place_and_hide_nothing(
+    flooded: Any, mode: RecallMode
+) -> None:
+    found = await recall(flooded, "code of the front door", scope=ALICE, mode=mode, now=NOW)
+
+    assert max(_claims(found)) <= 1
+    assert TRUTH in _texts(found)
+    assert set(OTHERS) <= set(_texts(found))
+
+
+async def test_a_flood_of_one_user_is_nothing_to_another(flooded: Any) -> None:
+    found = await recall(flooded, "code of the front door", scope=BOB, mode="words", now=NOW)
+
+    assert len(found) == 3
+    assert all(hit.item.metadata.user_id == "bob" and not hit.repeats for hit in found)
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "meaning"])
+async def test_vectors_are_flooded_no_more_than_words(opened: Opening, mode: RecallMode) -> None:
+    async with opened(HashEmbeddings(256)) as store:
+        await store.add_many([_note(text, minute=n) for n, text in enumerate((TRUTH, *OTHERS))])
+        await store.add_many(_flood(150, 150))
+        await store.catch_up()
+
+        found = await recall(store, "code of the front door", scope=ALICE, mode=mode, now=NOW)
+
+    assert _claims(found) == (1, 1)
+    assert {TRUTH, *OTHERS} <= set(_texts(found))
+    assert all(len(hit.repeats) > 10 for hit in found if hit.item.content not in (TRUTH, *OTHERS))
+    assert [hit.score for hit in found] == sorted((h.score for h in found), reverse=True)
+
+
+async def test_a_flood_of_a_day_leaves_room_for_what_else_was_said_that_day() -> None:
+    async with SQLiteMemoryStore(":memory:") as store:
+        await store.add(_note("We bought paint", minute=0))
+        await store.add_many([_note("Nothing to see here", minute=1 + n // 60) for n in range(900)])
+
+        found = await recall(store, "on 1 March 2026", scope=ALICE, mode="words", now=NOW)
+
+    assert sorted(_texts(found)) == ["Nothing to see here", "We bought paint"]
+
+
+async def test_users_do_not_repeat_each_other() -> None:
+    async with SQLiteMemoryStore(":memory:") as store:
+        await store.add_many([_note(CLAIM, who, minute=n) for n, who in enumerate((ALICE, BOB))])
+
+        found = await recall(store, "front door", scope=None, mode="words", now=NOW)
+
+    assert {hit.item.metadata.user_id for hit in found} == {"alice", "bob"}
+    assert not any(hit.repeats for hit in found)
+
+
+# What a flood is
+
+
+def _floods(*texts: str) -> list[set[str]]:
+    notes = [_note(text, minute=n) for n, text in enumerate(texts)]
+    clusters = find_clusters(notes)
+    found: dict[int, set[str]] = {}
+    for note in notes:
+        if note.id in clusters.copies:
+            found.setdefault(clusters.copies[note.id], set()).add(note.content)
+    return list(found.values())
+
+
+def test_many_copies_are_a_flood_and_few_are_none() -> None:
+    assert _floods(*[CLAIM] * 21) == [{CLAIM}]
+    assert _floods(*[CLAIM] * 20) == []
+
+
+def test_one_that_contradicts_a_flood_is_no_part_of_it() -> None:
+    denied = "The code of the front door is not 9999"
+
+    assert _floods(*[CLAIM] * 30, TRUTH, denied) == [{CLAIM}]
+    assert _floods(*[f"{CLAIM} ({n})" for n in range(30)], f"{TRUTH} (7)") == [
+        {f"{CLAIM} ({n})" for n in range(30)}
+    ]
+
+
+def test_two_floods_of_the_same_words_are_two() -> None:
+    assert _floods(*[CLAIM] * 30, *[TRUTH] * 30) == [{CLAIM}, {TRUTH}]
+
+
+SERIES = {
+    "tickets": lambda n: f"Ticket {1041 + n}: printer jam",
+    "tickets of one floor": lambda n: f"Ticket #{1041 + n}: printer jam on floor 2",
+    "tickets named last": lambda n: f"The printer on floor 2 is jammed, ticket {1041 + n}",
+    "prices": lambda n: f"The printer costs {90 + n},{n % 10}0 EUR",
+    "dates": lambda n: f"Printer jam on {START.date() + timedelta(days=n)}",
+    "a diary": lambda n: f"Printer pages today: {n}",
+}
+
+
+@pytest.mark.parametrize("kind", SERIES)
+@pytest.mark.parametrize("count", [30, 120, 300])
+def test_texts_that_differ_in_a_number_are_no_copies(kind: str, count: int) -> None:
+    assert _floods(*[SERIES[kind](n) for n in range(count)]) == []
+
+
+@pytest.mark.parametrize("mode", ["words", "recent", "hybrid", "meaning"])
+@pytest.mark.parametrize("kind", SERIES)
+async def test_every_one_of_a_series_can_be_recalled(kind: str, mode: RecallMode) -> None:
+    texts = [SERIES[kind](n) for n in range(120)]
+    async with SQLiteMemoryStore(":memory:", embeddings=HashEmbeddings(64)) as store:
+        await store.add_many([_note(text, minute=n) for n, text in enumerate(texts)])
+        await store.add_many([_note(OTHERS[n], minute=500 + n) for n in range(2)])
+        await store.catch_up()
+
+        few = await recall(store, "printer", scope=ALICE, mode=mode, now=NOW, k=10)
+        all_of_them = await recall(store, "printer", scope=ALICE, mode=mode, now=NOW, k=150)
+        one = await recall(store, texts[80], scope=ALICE, mode="words", now=NOW, k=1)
+
+    assert len(few) == 10
+    assert set(texts) <= set(_texts(all_of_them))
+    assert not any(hit.repeats for hit in all_of_them)
+    assert _texts(one) == [texts[80]]
+
+
+@pytest.mark.parametrize("mode", ["words", "recent"])
+@pytest.mark.parametrize("count", [60, 3_000])
+async def test_a_series_takes_half_of_the_places_and_hides_nothing(
+    mode: RecallMode, count: int
+) -> None:
+    claims = [f"Message {n}: the code of the front door is 8888" for n in range(count)]
+    async with SQLiteMemoryStore(":memory:") as store:
+        await store.add_many([_note(t, minute=n) for n, t in enumerate((TRUTH, *OTHERS))])
+        await store.add_many([_note(text, minute=10 + n // 50) for n, text in enumerate(claims)])
+
+        found = await recall(store, "code of the front door", scope=ALICE, mode=mode, now=NOW, k=6)
+
+    assert {TRUTH, *OTHERS} <= set(_texts(found))
+    assert len(found) == 6
+    assert [hit.score for hit in found] == sorted((h.score for h in found), reverse=True)
+
+
+async def test_copies_are_told_by_more_than_their_case_and_their_count() -> None:
+    fillers = ("", "!", ".", " ?")
+    claims = [f"{_cased('The ' * (n % 2) + LOUD, n)}{fillers[n % 4]}" for n in range(5_000)]
+    claims += [f"{LOUD} [{n}]" for n in range(5_000)]
+    async with SQLiteMemoryStore(":memory:") as store:
+        await store.add_many([_note(t, minute=n) for n, t in enumerate((TRUTH, *OTHERS))])
+        await store.add_many([_note(text, minute=10 + n // 50) for n, text in enumerate(claims)])
+
+        found = await recall(store, "code of the front door", scope=ALICE, mode="words", now=NOW)
+
+    assert {TRUTH, *OTHERS} <= set(_texts(found))
+    assert len(found) == 4
+
+
+def test_a_word_more_or_less_and_another_way_to_write_it_change_nothing() -> None:
+    base = "Attention everybody, our front door with its green paint has a secret code, namely xyz"
+    copies = [_cased(base, n) + (" indeed" if n % 7 == 0 else "") for n in range(40)]
+
+    assert _floods(*copies) == [set(copies)]
+
+
+@pytest.mark.parametrize("text", ["🎉🎉", "门禁码是九九九九", "...", "4711"])
+def test_texts_without_english_words_are_copies_if_they_are_equal(text: str) -> None:
+    assert _floods(*[text] * 30) == [{text}]
+    assert _floods(*[text * (n + 1) for n in range(4)] * 5) == []
+
+
+def test_different_texts_on_one_subject_are_no_flood() -> None:
+    words = ["paint", "wash", "sell", "close", "open", "mend", "lock", "move", "lift", "clean"]
+    texts = [f"We had to {one} the front door, then {two} it" for one in words for two in words]
+
+    assert _floods(*texts) == []
+
+
+def test_a_running_word_makes_a_flood_as_a_running_number_does() -> None:
+    base = "The secret door code for the main entrance of our building in Hamburg is now 9999"
+    texts = [f"{base} {_word(n)}" for n in range(150)]
+    truth = "The door code of the office in Hamburg is 4711, Anna told me"
+    dinners = [f"Dinner with {_word(n)} was {_word(n + 500)}" for n in range(150)]
+
+    clusters = find_clusters(
+        [MemoryItem(id=str(n), content=t) for n, t in enumerate([*texts, truth, *dinners])]
+    )
+
+    assert {clusters.copies.get(str(n)) for n in range(150)} == {0}
+    assert not any(str(n) in clusters.copies for n in range(150, 301))
+
+
+def _word(number: int) -> str:
+    """Return a word that begins with any letter and is another for each number."""
+    return "".join(chr(97 + (number * 7919 >> shift) % 26) for shift in (0, 3, 6, 9, 1))

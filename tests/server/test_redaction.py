@@ -1,0 +1,106 @@
+"""Errors for a key bound to a scope never show where the store is."""
+
+import logging
+from pathlib import Path
+
+import pytest
+from tests.mcp.conftest import over_http, refusal
+from tests.server.conftest import Client, Served, new_key
+
+from orbiter.memory import AgentMemory
+from orbiter.memory.agent.runtime import versioned
+from orbiter.memory.auth import LOCAL, KeyFile, Principal
+from orbiter.memory.backends.redis.store import RedisMemoryStore
+from orbiter.memory.errors import MemoryConnectionError, UnsupportedError
+from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.reports import Erasure
+from orbiter.memory.server.http.error_responses import problem_for, report_for
+
+BARE = {"with_mcp": False, "with_dashboard": False}
+BOB = Principal("admin", MemoryMetadata(user_id="bob"), "bob", "12345678")
+FAULT = MemoryConnectionError("cannot reach `postgresql://me@10.0.0.7/memories`")
+
+
+async def test_a_key_of_somebodys_is_not_told_the_files_of_the_store(
+    served: Served, client: Client, keys: KeyFile, tmp_path: Path
+) -> None:
+    async with AgentMemory(f"sqlite:///{tmp_path}/secret.db", embeddings=None) as memory:
+        await memory.scope(user_id="bob").remember("tea")
+        url = await served(memory=memory, keys=keys, **BARE)
+        bob = client(url, new_key(keys, "admin", user="bob"))
+        everyones = client(url, new_key(keys, "admin"))
+
+        without = await bob.post("/v1/recall", json={"query": "tea", "mode": "meaning"})
+        erased = await bob.post("/v1/erase", json={})
+        shown = await everyones.post("/v1/erase", json={"user_id": "bob"})
+        keys.path.chmod(0o644)
+        closed = await client(url).get("/healthz")
+
+    assert without.status_code == 501
+    assert erased.json()["items"] == 1
+    assert set(erased.json()["files"]) == {"a file of this store"}
+    assert closed.status_code == 503
+    for answer in (without, erased, closed):
+        assert "secret.db" not in answer.text
+        assert str(tmp_path) not in answer.text
+    assert f"{tmp_path}/secret.db" in shown.json()["files"]
+
+
+async def test_a_store_that_fails_is_told_of_without_its_name(
+    served: Served,
+    client: Client,
+    keys: KeyFile,
+    memory: AgentMemory,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    url = await served(keys=keys, with_dashboard=False)
+    token = new_key(keys, user="bob")
+    bob, everyones = client(url, token), client(url, new_key(keys, "admin"))
+    await memory.store.close()
+    with caplog.at_level(logging.ERROR):
+        hidden = await bob.get("/v1/memories")
+        shown = await everyones.get("/v1/memories", params={"user_id": "bob"})
+        async with over_http(f"{url}/mcp", token) as agent:
+            told = await refusal(agent, "memory_list")
+
+    assert hidden.status_code == shown.status_code == 503
+    assert hidden.json()["type"] == shown.json()["type"]
+    assert "agent.db" in shown.text
+    for text in (hidden.text, told, caplog.text):
+        assert "agent.db" not in text
+    assert "NotInitializedError at " in caplog.text
+    await memory.store.init()
+
+
+def test_what_failed_is_told_to_those_who_may_know_it() -> None:
+    held = [problem_for(each, FAULT)[1] for each in (BOB, None)]
+    status, whole = problem_for(LOCAL, FAULT)
+
+    assert status == 503
+    assert "10.0.0.7" in whole["detail"]
+    for told in held:
+        assert "10.0.0.7" not in str(told)
+        assert told["type"] == whole["type"]
+
+
+def test_what_an_erasure_left_is_in_the_log_and_not_in_the_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    done = Erasure(items=1, files=("/srv/a.db", "/srv/a.db-wal"), problems=("`/srv/a.db` holds 2",))
+
+    told = report_for(BOB, done)
+
+    assert "/srv" not in str(told)
+    assert (told.items, len(told.files), len(told.problems), bool(told)) == (1, 2, 1, False)
+    assert "`/srv/a.db` holds 2" in caplog.text
+    assert report_for(LOCAL, done) is done
+
+
+def test_what_a_store_cannot_do_is_told_without_its_address() -> None:
+    store = RedisMemoryStore("redis://cache.internal:6380/3")
+
+    with pytest.raises(UnsupportedError) as told:
+        versioned(store, "reading the past")
+
+    assert "cache.internal" not in str(told.value)
+    assert "RedisMemoryStore" in str(told.value)
