@@ -136,8 +136,7 @@ def document() -> dict[str, Any]:
             "version": __version__,
             "description": (
                 "Memory for agents. The scope is in the query of every request: `user_id`, "
-                "`session_id`, `task_id`, `agent_id`; a key that names some of these overrides "
-                "them."
+                "`session_id`, `task_id`, `agent_id`; what a key is bound to overrides it."
             ),
         },
         "servers": [{"url": "/"}],
@@ -336,10 +335,7 @@ def _once() -> dict[str, Any]:
         "name": "Idempotency-Key",
         "in": "header",
         "required": False,
-        "description": (
-            "The request is carried out once for this key; a different request with the same key "
-            "is a 422."
-        ),
+        "description": "Carried out once for each key; another request with the same key is a 422.",
         "schema": {"type": "string", "minLength": 1},
     }
 
