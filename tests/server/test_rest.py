@@ -18,6 +18,7 @@ from tests.servers.databases import (
 
 from orbiter.memory.agent import AgentMemory, ScopedMemory
 from orbiter.memory.auth import KeyFile
+from orbiter.memory.server.http.error_responses import problem_response
 from orbiter.memory.wire import OPERATIONS, REST_ONLY, Operation
 
 __all__ = ["postgres_server", "redis_server"]
@@ -653,3 +654,21 @@ async def test_a_change_takes_no_condition_of_a_read(api: httpx.AsyncClient) -> 
     )
 
     assert "a change takes `If-Match`" in detail(answer, 400)
+
+
+async def test_the_types_of_problems_are_those_that_clients_know(api: httpx.AsyncClient) -> None:
+    known = {
+        400: "BadRequest", 401: "KeyNeeded", 403: "Refused", 404: "NotFound",
+        405: "MethodNotAllowed", 408: "RequestTooSlow", 413: "TooLarge",
+        415: "UnsupportedMediaType", 418: "Refused", 421: "UnknownHost", 429: "TooManyRequests",
+        431: "HeadTooLarge", 500: "InternalError", 503: "Unavailable", 504: "OutofTime",
+    }  # fmt: skip
+    made = {status: json.loads(problem_response(status, "no").body) for status in known}
+
+    assert {status: problem["type"] for status, problem in made.items()} == {
+        status: f"urn:orbiter-memory:error:{name}" for status, name in known.items()
+    }
+    from_elsewhere = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
+    refused = await api.post("memories", json={"what": "x"}, headers=from_elsewhere)
+    assert detail(refused, 403)
+    assert refused.json()["type"] == "urn:orbiter-memory:error:Refused"
