@@ -20,7 +20,7 @@ from orbiter.memory import (
 )
 from orbiter.memory.backends.adapter import StoreAdapter, as_agent_store
 from orbiter.memory.backends.sqlite import SQLiteMemoryStore
-from orbiter.memory.errors import QueryError
+from orbiter.memory.errors import NotInitializedError, QueryError, UnsupportedError
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.testing import HashEmbeddings
 
@@ -190,3 +190,134 @@ def test_our_stores_say_where_they_are(tmp_path: Path) -> None:
 
     for store, url in urls.items():
         assert AgentMemory(store=store, embeddings=None).url == url
+
+
+# Opening and closing
+
+
+class Opened(OldestFirst):
+    """A store of another package with a life of its own, which says of itself only errors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._get, self.get = self.get, self._get_if_open  # type: ignore[method-assign]
+        self.calls: list[str] = []
+        self._is_there = False
+
+    async def init(self) -> None:
+        self.calls.append("init")
+        self._is_there = True
+
+    async def close(self) -> None:
+        self.calls.append("close")
+        self._is_there = False
+
+    async def _get_if_open(self, item_id: str) -> MemoryItem | None:
+        if not self._is_there:
+            raise ValueError("no active connection")
+        return await self._get(item_id)
+
+
+@pytest.mark.parametrize("kind", ["toy", "sqlite", "sqlite in memory"])
+async def test_a_store_that_the_caller_opened_stays_open(kind: str, tmp_path: Path) -> None:
+    path = ":memory:" if kind == "sqlite in memory" else tmp_path / "a.db"
+    made = STORES["toy"](tmp_path) if kind == "toy" else SQLiteMemoryStore(path)
+    async with as_agent_store(made) as store:
+        for _ in range(2):
+            async with AgentMemory(store=made, embeddings=None) as memory:
+                await memory.scope(user_id="ann").remember("tea")
+
+        assert await store.count() == 2
+
+
+@pytest.mark.parametrize("kind", ["toy", "sqlite"])
+async def test_a_store_that_nobody_opened_is_opened_and_closed(kind: str, tmp_path: Path) -> None:
+    store = STORES["toy"](tmp_path) if kind == "toy" else SQLiteMemoryStore(tmp_path / "a.db")
+    memory = AgentMemory(store=store, embeddings=None)
+    for number in range(2):
+        async with memory:
+            await memory.scope(user_id="ann").remember("tea")
+            assert (await memory.scope(user_id="ann").stats()).items == number + 1
+
+        with pytest.raises(NotInitializedError):
+            await store.get("a")
+
+
+async def test_who_opened_a_store_is_seen_by_its_errors() -> None:
+    ours, theirs = Opened(), Opened()
+    await theirs.init()
+    for store in (ours, theirs):
+        async with AgentMemory(store=store, embeddings=None) as memory:
+            await memory.scope(user_id="ann").remember("tea")
+
+    assert ours.calls == ["init", "close"]
+    assert theirs.calls == ["init", "init"]
+
+
+async def test_a_store_that_is_embedded_anew_is_closed_by_who_opened_it(tmp_path: Path) -> None:
+    store = SQLiteMemoryStore(tmp_path / "a.db", embeddings=HashEmbeddings(8))
+    async with AgentMemory(store=store) as memory:
+        await memory.scope(user_id="ann").remember("tea")
+    other = SQLiteMemoryStore(tmp_path / "a.db", embeddings=HashEmbeddings(16))
+    memory = AgentMemory(store=other)
+
+    assert await memory.reindex() == 1
+    await memory.close()
+
+    with pytest.raises(NotInitializedError):
+        await other.get("a")
+
+
+async def test_looking_whether_a_store_is_open_is_not_logged(tmp_path: Path) -> None:
+    async with SQLiteMemoryStore(tmp_path / "a.db", audit="all") as store:
+        async with AgentMemory(store=store) as memory:
+            before = await memory.audit.entries()
+        async with AgentMemory(store=store) as memory:
+            assert len(await memory.audit.entries()) - len(before) <= 1
+
+
+# Refusals
+
+
+async def test_recall_by_meaning_without_a_model_names_the_store(tmp_path: Path) -> None:
+    async with AgentMemory(store=STORES["toy"](tmp_path), embeddings=None) as memory:
+        with pytest.raises(UnsupportedError, match="this `ToyStore` has no `embeddings`"):
+            await memory.scope(user_id="ann").recall("tea", mode="meaning")
+
+
+async def test_what_a_store_cannot_do_is_refused_by_its_own_name(tmp_path: Path) -> None:
+    async with AgentMemory(store=STORES["toy"](tmp_path), embeddings=None) as memory:
+        ann = memory.scope(user_id="ann")
+        item = await ann.remember("tea")
+        for call, what in {
+            memory.stats: "does not support `stats`",
+            memory.verify: "does not support `verify`",
+            memory.reindex: "does not support `reindex`",
+            memory.audit.entries: "keeps no audit log",
+            lambda: memory.backup(tmp_path / "copy.db"): "has no file to copy",
+            lambda: ann.history(item.id): "keeps no earlier versions",
+        }.items():
+            with pytest.raises(UnsupportedError) as caught:
+                await call()
+            told = str(caught.value)
+            assert told.startswith(f"`ToyStore` {what}"), told
+            assert "SQLite" in told
+            assert "StoreAdapter" not in told
+
+
+def test_a_model_for_a_store_that_would_not_use_it_is_refused(tmp_path: Path) -> None:
+    store = SQLiteMemoryStore(tmp_path / "a.db")
+
+    with pytest.raises(QueryError, match="`SQLiteMemoryStore` .*; give `embeddings` to the store"):
+        AgentMemory(store=store, embeddings=HashEmbeddings(8))
+
+
+async def test_a_model_for_a_plain_store_is_used(tmp_path: Path) -> None:
+    model = HashEmbeddings(8)
+    async with AgentMemory(store=STORES["toy"](tmp_path), embeddings=model) as memory:
+        ann = memory.scope(user_id="ann")
+        tea = await ann.remember("green tea")
+
+        found = await ann.recall("green tea", mode="meaning")
+
+        assert [hit.item.id for hit in found] == [tea.id]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeGuard, TypeVar
 from orbiter.memory.agent.interface import Handle, MemoryEngine, operation
 from orbiter.memory.agent.runtime import Core, Store
 from orbiter.memory.errors import UnsupportedError
+from orbiter.memory.model.agent_store import store_name
 from orbiter.memory.model.audit import AuditEntry, AuditVerification, silently
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, require_text
@@ -41,8 +42,9 @@ class AuditLog(Handle):
         await self._core.init()
         store = self._core.store
         if not _keeps_log(store):
-            kind = type(store).__name__
-            raise UnsupportedError(f"a `{kind}` keeps no audit log; SQLite and Postgres do")
+            raise UnsupportedError(
+                f"`{store_name(store)}` keeps no audit log; SQLite and Postgres do"
+            )
         return store
 
     @operation("audit.entries")

@@ -21,7 +21,7 @@ from orbiter.memory.backends.registry import (
 from orbiter.memory.backends.urls import redacted
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.agent_store import AgentStore, store_label, store_name
-from orbiter.memory.model.protocols import Embeddings, MemoryStore
+from orbiter.memory.model.protocols import Embeddings, LexicalStore, MemoryStore
 
 __all__ = ["LocalMemory"]
 
@@ -62,6 +62,7 @@ class LocalMemory(MemoryEngine):
             episodic=episodic,
             row_security=settings.row_security,
             prepare=partial(make_folder, str(address)) if is_ours else _nothing,
+            is_given=own_store is not None,
         )
         self._chats = Chats(self._core, settings)
 
@@ -125,6 +126,13 @@ def _model_of(
                 f"`{store_name(store)}` has a model; give `embeddings` to the store itself"
             )
         return own
+    if isinstance(store, LexicalStore):  # which is asked itself, without an index beside it
+        if embeddings not in ("auto", None):
+            raise QueryError(
+                f"`{store_name(store)}` was made without a model; give `embeddings` to the store "
+                "itself"
+            )
+        return None
     return _local_model() if embeddings == "auto" else embeddings
 
 

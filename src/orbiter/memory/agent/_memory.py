@@ -20,7 +20,7 @@ from orbiter.memory.agent.scope import ScopedMemory
 from orbiter.memory.backends.registry import URL_VARIABLE, is_of_server, load_scheme
 from orbiter.memory.deprecation import warn
 from orbiter.memory.errors import UnsupportedError
-from orbiter.memory.model.agent_store import AgentStore
+from orbiter.memory.model.agent_store import AgentStore, store_name
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.protocols import (
     BackupStore,
@@ -55,8 +55,9 @@ class AgentMemory(Handle):
     options are then the server's own. Without *url* it is `ORBITER_MEMORY_URL`, or a file in the
     user's data directory.
 
-    With *store*, memories are kept in that object instead: any `MemoryStore`, which is opened and
-    closed with this one. What it cannot do itself is done here or refused by name.
+    With *store*, memories are kept in that object instead: any `MemoryStore`. If it is not open
+    yet, it is opened and closed with this one; a store that you have opened stays open. What it
+    cannot do itself is done here or refused by name.
 
     *embeddings* are the local model if the extra `[local]` is installed, none with `None`, or your
     own. *episodic* names the place of `ScopedMemory.activity`. *persona* is a `Soul` or the path
@@ -214,7 +215,7 @@ class AgentMemory(Handle):
     async def stats(self) -> StoreStats:
         """Return how much the store holds, and what waits to be indexed."""
         await self.init()
-        return await self._maintained("statistics").stats()
+        return await self._maintained("`stats`").stats()
 
     @operation("store.verify")
     async def verify(
@@ -235,7 +236,7 @@ class AgentMemory(Handle):
         Where the stored vectors are of another model, this opens the memory, which `init` refuses.
         *progress* is called with items done and items in all.
         """
-        self._core.enter()
+        await self._core.claim()
         store = self._maintained("`reindex`")
         done = await store.reindex(progress=progress or advance)
         await self.init()
@@ -249,7 +250,7 @@ class AgentMemory(Handle):
         progress: Progress | None = None,
     ) -> None:
         """Copy a SQLite memory to a new file while it is in use; `restore` brings it back."""
-        store = self._file_store("`pg_dump` for Postgres, a snapshot for Redis")
+        store = self._file_store("`pg_dump` for Postgres, a dump for Redis, or `export_file`")
         await self.init()
         await store.backup(path, progress=progress)
 
@@ -266,7 +267,7 @@ class AgentMemory(Handle):
         the backup is damaged, not ours or too new, or if another process, or another object here,
         has the memory open; then nothing is changed. What was there is kept beside it.
         """
-        store = self._file_store("`pg_restore` for Postgres, its own file for Redis")
+        store = self._file_store("`pg_restore` for Postgres, a dump for Redis, or `import_file`")
         await self.close()
         self._core.prepare()
         return await store.restore_backup(path, progress=progress)
@@ -293,13 +294,15 @@ class AgentMemory(Handle):
 
     def _file_store(self, ways: str) -> BackupStore:
         if not isinstance(self.store, BackupStore):
-            raise UnsupportedError(f"{self!r} has no file to copy; use {ways}")
+            raise UnsupportedError(
+                f"`{store_name(self.store)}` has no file to copy, as SQLite has; use {ways}"
+            )
         return self.store
 
     def _maintained(self, what: str) -> MaintainedStore:
         if not isinstance(self.store, MaintainedStore):
             raise UnsupportedError(
-                f"{self.store!r} does not support {what}; SQLite and Postgres do"
+                f"`{store_name(self.store)}` does not support {what}; SQLite and Postgres do"
             )
         return self.store
 

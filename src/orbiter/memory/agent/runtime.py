@@ -15,7 +15,7 @@ from orbiter.memory.errors import (
     StorageError,
     UnsupportedError,
 )
-from orbiter.memory.model.agent_store import AgentStore
+from orbiter.memory.model.agent_store import AgentStore, store_name
 from orbiter.memory.model.items import RESERVED, MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import Embeddings, HistoryStore, LexicalStore
 from orbiter.memory.tasks.event_loop import OneLoop
@@ -58,8 +58,12 @@ class Core:
         episodic: str | None,
         row_security: bool,
         prepare: Callable[[], None],
+        is_given: bool = False,
     ) -> None:
         self.store = store
+        self._is_given = is_given
+        self._is_ours = not is_given
+        """Whether this opened the store, and so closes it."""
         self._loop = OneLoop(owner)
         self.events = Events(self.enter)
         self.embeddings = embeddings
@@ -104,6 +108,12 @@ class Core:
             return None
         return self._held(scope) if self._row_security else self.store
 
+    async def claim(self) -> None:
+        """Note, before anything opens the store, whether somebody else has: they close it."""
+        self.enter()
+        if not self._is_ours:
+            self._is_ours = not await _is_open(self.store)
+
     async def init(self) -> None:
         """Open the store. May be repeated."""
         self.enter()
@@ -111,6 +121,7 @@ class Core:
             if self._is_open:
                 return
             self.prepare()
+            await self.claim()
             if self._row_security:
                 await self.store.init(row_security=True)  # type: ignore[call-arg]  # only Postgres gets here
             else:
@@ -145,7 +156,9 @@ class Core:
             if mirror is not None:
                 await mirror.close()
             self._is_open = False
-            await self.store.close()
+            if self._is_ours:
+                await self.store.close()
+                self._is_ours = not self._is_given
 
     def on_close(self, closer: Callable[[], Awaitable[None]]) -> None:
         """Have *closer* awaited before the store is closed."""
@@ -203,6 +216,19 @@ class Core:
         return manager
 
 
+async def _is_open(store: Store) -> bool:
+    """Tell whether *store* is open: as it says by `is_open`, or else by an answer."""
+    inner = getattr(store, "store", store)  # what an adapter stands for
+    says = getattr(inner, "is_open", None)
+    if isinstance(says, bool):
+        return says
+    try:
+        await inner.get(f"{RESERVED}open")
+    except Exception:  # noqa: BLE001 - however a store of others says so; what is wrong, `init` says
+        return False
+    return True
+
+
 def keeps_versions(store: Store) -> "TypeGuard[SQLMemoryStore]":
     """Tell whether *store* keeps what items were."""
     return isinstance(store, HistoryStore)
@@ -212,9 +238,9 @@ def versioned(store: Store, what: str) -> "SQLMemoryStore":
     """Return *store* if it keeps what items were, else raise `UnsupportedError`."""
     if keeps_versions(store):
         return store
-    kind = type(getattr(store, "store", store)).__name__  # what an adapter stands for
     raise UnsupportedError(
-        f"a `{kind}` keeps no earlier versions, so {what} is not possible; SQLite and Postgres do"
+        f"`{store_name(store)}` keeps no earlier versions, so {what} is not possible; "
+        "SQLite and Postgres keep them"
     )
 
 

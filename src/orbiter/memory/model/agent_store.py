@@ -145,8 +145,9 @@ class AgentStore(Protocol):
 
 
 def store_name(store: object) -> str:
-    """Return how errors call *store*: by its class, or by that of the store behind an adapter."""
-    return type(getattr(store, "store", store)).__name__
+    """Return how errors call *store*: by its class, or that of the store behind an adapter."""
+    inner = getattr(store, "store", None) if _is_ours(store) else None
+    return type(store).__name__ if inner is None else store_name(inner)
 
 
 def store_label(store: object) -> str:
@@ -154,6 +155,9 @@ def store_label(store: object) -> str:
 
     No more of another package's store is shown: its repr or its URL may hold a password.
     """
-    kind = type(store)
-    url = getattr(store, "url", None) if kind.__module__.startswith("orbiter.memory.") else None
-    return str(url or f"<{kind.__name__}>")
+    url = getattr(store, "url", None) if _is_ours(store) else None
+    return str(url or f"<{type(store).__name__}>")
+
+
+def _is_ours(store: object) -> bool:
+    return type(store).__module__.startswith("orbiter.memory.")

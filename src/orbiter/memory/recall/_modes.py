@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import Literal, get_args
 
 from orbiter.memory.errors import QueryError, UnsupportedError
+from orbiter.memory.model.agent_store import store_name
 from orbiter.memory.model.protocols import LexicalStore, MemoryStore, VectorStore
 
 __all__ = [
@@ -34,12 +35,12 @@ def check_store(store: MemoryStore, mode: RecallMode) -> None:
     """Raise `QueryError` or `UnsupportedError` if *store* cannot find in this way."""
     if not isinstance(store, LexicalStore | VectorStore):
         raise QueryError(
-            f"a `{type(store).__name__}` can neither find by words nor by meaning; recall from a "
+            f"a `{store_name(store)}` can neither find by words nor by meaning; recall from a "
             "`SQLiteMemoryStore` or a `PostgresMemoryStore`, or from an `InMemoryIndex` of it"
         )
     if mode == "words" and not isinstance(store, LexicalStore):
         raise UnsupportedError(
-            f"a `{type(store).__name__}` cannot find by words; use mode `meaning`, or a "
+            f"a `{store_name(store)}` cannot find by words; use mode `meaning`, or a "
             "`SQLiteMemoryStore` or a `PostgresMemoryStore`"
         )
     if mode == "meaning" and (not isinstance(store, VectorStore) or store.embeddings is None):
@@ -49,7 +50,7 @@ def check_store(store: MemoryStore, mode: RecallMode) -> None:
 def no_meaning(store: MemoryStore) -> UnsupportedError:
     """Return the error of a store without vectors that is asked for meaning."""
     return UnsupportedError(
-        f"mode `meaning` needs a model, and this `{type(store).__name__}` has no `embeddings`; "
+        f"mode `meaning` needs a model, and this `{store_name(store)}` has no `embeddings`; "
         "pip install 'orbiter-memory[local]' and give it `LocalEmbeddings()`, or use mode `words`"
     )
 

@@ -78,8 +78,9 @@ class AgentMemory(Blocking[agent.AgentMemory]):
     options are then the server's own. Without *url* it is `ORBITER_MEMORY_URL`, or a file in the
     user's data directory.
 
-    With *store*, memories are kept in that object instead: any `MemoryStore`, which is opened and
-    closed with this one. What it cannot do itself is done here or refused by name.
+    With *store*, memories are kept in that object instead: any `MemoryStore`. If it is not open
+    yet, it is opened and closed with this one; a store that you have opened stays open. What it
+    cannot do itself is done here or refused by name.
 
     *embeddings* are the local model if the extra `[local]` is installed, none with `None`, or your
     own. *episodic* names the place of `ScopedMemory.activity`. *persona* is a `Soul` or the path

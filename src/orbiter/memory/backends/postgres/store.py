@@ -143,6 +143,11 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
         """The URL of the database, without a password; `None` of one over a given pool."""
         return redacted(self._dsn) if self._has_address else None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there are connections of the running event loop."""
+        return self._pool is not None and self._is_at_home()
+
     def acting_for(self, user_id: str) -> "PostgresMemoryStore":
         """Return this opened store, bound to one user by the server's row-level security.
 

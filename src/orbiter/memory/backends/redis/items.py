@@ -78,6 +78,10 @@ class RedisItems:
 
     # Opening and closing
 
+    @property
+    def is_open(self) -> bool:
+        return self._is_open
+
     async def open(self) -> None:
         if self._is_open:
             return

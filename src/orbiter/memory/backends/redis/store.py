@@ -81,6 +81,11 @@ class RedisMemoryStore:
         """The URL of the server, without a password."""
         return redacted(self._url)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether `init` has connected it."""
+        return self._items.is_open
+
     # Opening and closing
 
     async def init(self) -> None:

@@ -78,6 +78,11 @@ class SQLiteFile:
         """Where it is, from the root on; or `:memory:`."""
         return self._path
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it is open in this process."""
+        return self._writer is not None and self._process == os.getpid()
+
     # Opening and closing
 
     async def init(self) -> None:

@@ -123,6 +123,11 @@ class SQLiteMemoryStore(SQLMemoryStore):
         """The URL of the file."""
         return "memory://" if self.db_path == ":memory:" else f"sqlite:///{self.db_path}"
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the file is open."""
+        return self._file.is_open
+
     # Opening and closing
 
     async def init(self) -> None:
