@@ -200,7 +200,7 @@ class Opened(OldestFirst):
 
     def __init__(self) -> None:
         super().__init__()
-        self._get, self.get = self.get, self._get_if_open  # type: ignore[method-assign]
+        self._get, self.get = self.get, self._get_if_open
         self.calls: list[str] = []
         self._is_there = False
 
@@ -289,14 +289,15 @@ async def test_what_a_store_cannot_do_is_refused_by_its_own_name(tmp_path: Path)
     async with AgentMemory(store=STORES["toy"](tmp_path), embeddings=None) as memory:
         ann = memory.scope(user_id="ann")
         item = await ann.remember("tea")
-        for call, what in {
+        refusals: dict[Callable[[], Any], str] = {
             memory.stats: "does not support `stats`",
             memory.verify: "does not support `verify`",
             memory.reindex: "does not support `reindex`",
             memory.audit.entries: "keeps no audit log",
             lambda: memory.backup(tmp_path / "copy.db"): "has no file to copy",
             lambda: ann.history(item.id): "keeps no earlier versions",
-        }.items():
+        }
+        for call, what in refusals.items():
             with pytest.raises(UnsupportedError) as caught:
                 await call()
             told = str(caught.value)

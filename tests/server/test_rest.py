@@ -663,7 +663,7 @@ async def test_the_types_of_problems_are_those_that_clients_know(api: httpx.Asyn
         415: "UnsupportedMediaType", 418: "Refused", 421: "UnknownHost", 429: "TooManyRequests",
         431: "HeadTooLarge", 500: "InternalError", 503: "Unavailable", 504: "OutofTime",
     }  # fmt: skip
-    made = {status: json.loads(problem_response(status, "no").body) for status in known}
+    made = {status: json.loads(bytes(problem_response(status, "no").body)) for status in known}
 
     assert {status: problem["type"] for status, problem in made.items()} == {
         status: f"urn:orbiter-memory:error:{name}" for status, name in known.items()
