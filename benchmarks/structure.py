@@ -3,7 +3,8 @@
     python -m benchmarks.structure [--list]
 
 Imports are counted however they are written: at the top, inside a function, for type checkers
-alone, and as the full name of a module in a string. `--list` names what each figure counts.
+alone, and as the name of a module in a string: in full, with a class as `module:Class`, or in a
+table from which names are put together. `--list` names what each figure counts.
 """
 
 import argparse
@@ -13,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 from benchmarks._timing import Table, exit_code
@@ -46,8 +48,15 @@ class House:
     def __init__(self, source: Path) -> None:
         self._source = source
         self.paths = {self._module(path): path for path in sorted(source.rglob("*.py"))}
+        trees = {name: ast.parse(path.read_text()) for name, path in self.paths.items()}
+        self.statements: Graph = {
+            name: self._known(name, _imported(tree)) for name, tree in trees.items()
+        }
+        self.strings: Graph = {
+            name: self._known(name, _named(tree, name)) for name, tree in trees.items()
+        }
         self.imports: Graph = {
-            name: set(self._imports_of(name, path)) for name, path in self.paths.items()
+            name: self.statements[name] | self.strings[name] for name in self.paths
         }
         self.lines = {name: len(path.read_text().splitlines()) for name, path in self.paths.items()}
 
@@ -55,17 +64,10 @@ class House:
         parts = path.relative_to(self._source).with_suffix("").parts
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
-    def _imports_of(self, name: str, path: Path) -> Iterable[str]:
-        for node in ast.walk(ast.parse(path.read_text())):
-            found: Iterable[str] = ()
-            if isinstance(node, ast.Import):
-                found = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                below = [f"{node.module}.{alias.name}" for alias in node.names]
-                found = [each if each in self.paths else node.module for each in below]
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found = [node.value] if node.value.startswith(f"{PACKAGE}.") else ()
-            yield from (each for each in found if each in self.paths and each != name)
+    def _known(self, name: str, imported: Iterable[Sequence[str]]) -> set[str]:
+        """Return the first of each of *imported* that is a module here, but for *name* itself."""
+        found = (next((each for each in names if each in self.paths), name) for names in imported)
+        return set(found) - {name}
 
     @cached_property
     def rooms(self) -> Graph:
@@ -78,9 +80,9 @@ class House:
 
     @cached_property
     def importers(self) -> Graph:
-        """Which modules import each module."""
+        """Which modules import each module by a statement."""
         importers: dict[str, set[str]] = defaultdict(set)
-        for name, imported in self.imports.items():
+        for name, imported in self.statements.items():
             for each in imported:
                 importers[each].add(name)
         return importers
@@ -95,7 +97,10 @@ class House:
         return [f"{name} ({count})" for name, count in self.lines.items() if count > LONGEST]
 
     def lonely_files(self) -> list[str]:
-        """Return the small files whose only importer lies beside them."""
+        """Return the small files whose only importer lies beside them.
+
+        A file that is loaded by a string is not counted: it is one to be loaded on first use.
+        """
         return [
             f"{name} <- {importer}"
             for name, path in self.paths.items()
@@ -128,6 +133,55 @@ class House:
             if isinstance(node, ast.Assign) and "__all__" in ast.unparse(node.targets[0]):
                 return list(ast.literal_eval(node.value))
         return []
+
+
+def _imported(tree: ast.Module) -> Iterable[Sequence[str]]:
+    """Return what the statements of a module import; of a name, also the module that has it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ([alias.name] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from ((f"{node.module}.{alias.name}", node.module) for alias in node.names)
+
+
+def _named(tree: ast.Module, module: str) -> Iterable[Sequence[str]]:
+    """Return the names of modules that stand in the strings of *module*.
+
+    They may end in `:` and what is taken from there. Where *module* puts names together to import
+    them, a string is also the end of a name.
+    """
+    starts = set(_starts(tree, module))
+    started = _programs(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in started:
+            name = node.value.partition(":")[0]
+            if name.startswith(f"{PACKAGE}."):
+                yield [name]
+            yield from ([start + name] for start in starts)
+
+
+def _programs(tree: ast.Module) -> list[ast.expr]:
+    """Return what stands after `-m` in the arguments of a process: it is imported there."""
+    lines = [node.elts for node in ast.walk(tree) if isinstance(node, ast.List | ast.Tuple)]
+    pairs = (pair for line in lines for pair in pairwise(line))
+    return [named for before, named in pairs if ast.unparse(before) == "'-m'"]
+
+
+def _starts(tree: ast.Module, module: str) -> Iterable[str]:
+    """Return how the names begin that *module* puts together to import modules.
+
+    That is the text before the name in `import_module(f"{__name__}.{name}")`, and the package of
+    `lazy_names`.
+    """
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        function = ast.unparse(node.func)
+        if function == "lazy_names":
+            yield f"{module}."
+        elif function == "import_module" and isinstance(node.args[0], ast.JoinedStr):
+            text = ast.unparse(node.args[0]).strip("f'\"").replace("{__name__}", module)
+            yield text.partition("{")[0]
 
 
 def _room(name: str) -> str:

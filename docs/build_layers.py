@@ -16,6 +16,7 @@ PACKAGE = "orbiter.memory."
 BEGIN, END = "<!-- layers, by docs/build_layers.py -->\n", "<!-- end of layers -->"
 
 PURPOSES = {
+    "deprecation": "where old names and modules are now",
     "cli": "the command orbiter-memory",
     "server": "REST, MCP over HTTP, and the dashboard",
     "client": "an AgentMemory behind a server",
@@ -42,8 +43,7 @@ PURPOSES = {
     "text": "words, stemming, ranking, personal data",
     "model": "items, queries, protocols: values without I/O",
     "tasks": "event loops, threads, progress",
-    "_lazy": "names that load on first use",
-    "deprecation": "old names, with a warning",
+    "_lazy": "names that load on first use, or with a warning",
     "errors": "every error of the library",
 }
 """What each package or module at the top is for."""

@@ -1,4 +1,4 @@
-"""What loads on first use, so that importing costs nothing: names of packages, and plug-ins."""
+"""What loads on first use, so that importing costs nothing: names, old names, and plug-ins."""
 
 import sys
 from importlib import import_module
@@ -9,7 +9,35 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
     from typing import Any
 
-__all__ = ["lazy_names", "load_plugin", "plugins"]
+__all__ = [
+    "RENAMED",
+    "OrbiterDeprecationWarning",
+    "lazy_names",
+    "load_plugin",
+    "old_names",
+    "plugins",
+    "warn",
+]
+
+
+class OrbiterDeprecationWarning(UserWarning):
+    """Something of this library goes in a later version; the text says what replaces it."""
+
+
+RENAMED = {
+    "agent": {"Evicted": "EvictionResult", "Forgotten": "ForgetResult"},
+    "backends.registry": {"store_at": "open_store"},
+    "conversation": {"trim_to": "trim_to_budget", "whole_groups": "complete_tool_groups"},
+    "recall": {
+        "LeftOut": "Excluded",
+        "LeftOutReason": "ExcludedReason",
+        "Mirror": "InMemoryIndex",
+        "Recalled": "RecallResult",
+        "Why": "Explanation",
+    },
+    "transfer": {"Exported": "ExportResult", "Imported": "ImportResult"},
+}
+"""The names that modules had, and what each is called now."""
 
 
 def lazy_names(
@@ -31,6 +59,32 @@ def lazy_names(
         return value
 
     return load, lambda: sorted(vars(sys.modules[package])["__all__"])
+
+
+def old_names(
+    module: str, load_name: "Callable[[str], object] | None" = None
+) -> "Callable[[str], object]":
+    """Return the `__getattr__` of *module*: its old names, then those that *load_name* loads."""
+    renamed = RENAMED[module.removeprefix("orbiter.memory.")]
+
+    def load_old(name: str) -> object:
+        new = renamed.get(name)
+        if new is not None:
+            warn(f"{module}.{name}", f"{module}.{new}", stacklevel=2)
+            return getattr(sys.modules[module], new)
+        if load_name is not None:
+            return load_name(name)
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    return load_old
+
+
+def warn(old: str, new: str, *, stacklevel: int) -> None:
+    """Warn that *old* is now *new*; a *stacklevel* of 1 is the caller of this function."""
+    import warnings  # noqa: PLC0415 - most programs never need it
+
+    text = f"`{old}` is now `{new}`; the old name will be removed in version 1.0"
+    warnings.warn(text, OrbiterDeprecationWarning, stacklevel=stacklevel + 1)
 
 
 def plugins(group: str) -> "dict[str, list[EntryPoint]]":

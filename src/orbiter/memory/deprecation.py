@@ -1,18 +1,14 @@
-"""Deprecated names: they still load, with a warning that says what replaces them."""
+"""Names of before: they still load, with a warning that says where they are.
 
-import sys
+This knows where everything is, so that nothing but `orbiter.memory` itself loads it, and only for
+a name that is not found. Modules whose own names changed have them from `_lazy`.
+"""
+
 from importlib import import_module
 
-TYPE_CHECKING = False  # type checkers take it for true; importing `typing` costs more than this
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from orbiter.memory._lazy import RENAMED, OrbiterDeprecationWarning, warn
 
-__all__ = ["MOVED", "RENAMED", "OrbiterDeprecationWarning", "load", "old_names", "warn"]
-
-
-class OrbiterDeprecationWarning(UserWarning):
-    """Something of this library goes in a later version; the text says what replaces it."""
-
+__all__ = ["MOVED", "RENAMED", "OrbiterDeprecationWarning", "load"]
 
 MOVED = {
     "AccessError": "errors",
@@ -119,29 +115,6 @@ MOVED = {
 }
 """The names that `orbiter.memory` itself had, and the module that has each now."""
 
-RENAMED = {
-    "agent": {"Evicted": "EvictionResult", "Forgotten": "ForgetResult"},
-    "backends.registry": {"store_at": "open_store"},
-    "conversation": {"trim_to": "trim_to_budget", "whole_groups": "complete_tool_groups"},
-    "recall": {
-        "LeftOut": "Excluded",
-        "LeftOutReason": "ExcludedReason",
-        "Mirror": "InMemoryIndex",
-        "Recalled": "RecallResult",
-        "Why": "Explanation",
-    },
-    "transfer": {"Exported": "ExportResult", "Imported": "ImportResult"},
-}
-"""The names that modules had, and what each is called now."""
-
-
-def warn(old: str, new: str, *, stacklevel: int) -> None:
-    """Warn that *old* is now *new*; a *stacklevel* of 1 is the caller of this function."""
-    import warnings  # noqa: PLC0415 - most programs never need it
-
-    text = f"`{old}` is now `{new}`; the old name will be removed in version 1.0"
-    warnings.warn(text, OrbiterDeprecationWarning, stacklevel=stacklevel + 1)
-
 
 def load(name: str) -> object:
     """Return what *name* of `orbiter.memory` stands for, with a warning.
@@ -151,25 +124,7 @@ def load(name: str) -> object:
     if name not in MOVED:
         raise AttributeError(f"module 'orbiter.memory' has no attribute {name!r}")
     new = RENAMED.get(MOVED[name], {}).get(name, name)
-    module = f"orbiter.memory.{MOVED[name]}"
-    warn(f"orbiter.memory.{name}", f"{module}.{new}", stacklevel=3)
-    value: object = getattr(import_module(module), new)
+    module = import_module(f"orbiter.memory.{MOVED[name]}")
+    warn(f"orbiter.memory.{name}", f"{module.__name__}.{new}", stacklevel=3)
+    value: object = getattr(module, new)
     return value
-
-
-def old_names(
-    module: str, load_name: "Callable[[str], object] | None" = None
-) -> "Callable[[str], object]":
-    """Return the `__getattr__` of *module*: its old names, then those that *load_name* loads."""
-    renamed = RENAMED[module.removeprefix("orbiter.memory.")]
-
-    def load_old(name: str) -> object:
-        new = renamed.get(name)
-        if new is not None:
-            warn(f"{module}.{name}", f"{module}.{new}", stacklevel=2)
-            return getattr(sys.modules[module], new)
-        if load_name is not None:
-            return load_name(name)
-        raise AttributeError(f"module {module!r} has no attribute {name!r}")
-
-    return load_old

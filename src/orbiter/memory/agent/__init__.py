@@ -6,13 +6,12 @@
 
 from typing import TYPE_CHECKING
 
-from orbiter.memory._lazy import lazy_names
+from orbiter.memory._lazy import lazy_names, old_names
 from orbiter.memory.agent._memory import AgentMemory
 from orbiter.memory.agent.events import EventStream
 from orbiter.memory.agent.inputs import Given
 from orbiter.memory.agent.results import EventKind, ForgetResult, MemoryEvent, Page, ScopeStats
 from orbiter.memory.agent.scope import ScopedMemory
-from orbiter.memory.deprecation import old_names
 
 if TYPE_CHECKING:
     from orbiter.memory.agent._audit import AuditLog

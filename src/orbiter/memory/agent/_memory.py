@@ -5,6 +5,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
+from orbiter.memory._lazy import warn
 from orbiter.memory.agent._local_memory import LocalMemory
 from orbiter.memory.agent.events import EventStream
 from orbiter.memory.agent.interface import (
@@ -18,7 +19,6 @@ from orbiter.memory.agent.interface import (
 from orbiter.memory.agent.memory_settings import MemorySettings
 from orbiter.memory.agent.scope import ScopedMemory
 from orbiter.memory.backends.registry import URL_VARIABLE, is_of_server, load_scheme
-from orbiter.memory.deprecation import warn
 from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.model.agent_store import AgentStore, store_name
 from orbiter.memory.model.items import MemoryMetadata

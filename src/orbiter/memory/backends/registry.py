@@ -13,9 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orbiter.memory._lazy import load_plugin, plugins
+from orbiter.memory._lazy import load_plugin, old_names, plugins
 from orbiter.memory.backends.urls import identity
-from orbiter.memory.deprecation import old_names
 from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.agent_store import AgentStore
 from orbiter.memory.model.audit import AuditMode

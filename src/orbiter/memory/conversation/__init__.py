@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from orbiter.memory._lazy import lazy_names
-from orbiter.memory.deprecation import old_names
+from orbiter.memory._lazy import lazy_names, old_names
 
 if TYPE_CHECKING:
     from orbiter.memory.conversation.history import History, Memory, ResponseMem, UserMem

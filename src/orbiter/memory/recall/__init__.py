@@ -9,7 +9,7 @@ give the same answer.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from orbiter.memory.deprecation import old_names
+from orbiter.memory._lazy import old_names
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.model.trust import Trust

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
-from orbiter.memory.deprecation import warn
+from orbiter.memory._lazy import warn
 from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import Embeddings, MemoryStore

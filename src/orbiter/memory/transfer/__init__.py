@@ -5,8 +5,7 @@ Everything is loaded on first use: most programs move their data once.
 
 from typing import TYPE_CHECKING
 
-from orbiter.memory._lazy import lazy_names
-from orbiter.memory.deprecation import old_names
+from orbiter.memory._lazy import lazy_names, old_names
 
 if TYPE_CHECKING:
     from orbiter.memory.transfer._migrate import Migration, migrate

@@ -293,7 +293,7 @@ ENTRIES = enveloped("entries", list_of(Codec(_dump_entry, _load_entry, _entry_sc
 
 # What was recalled
 
-_REASONS = list_of(record("recall._explanation", "Reason"))
+_REASONS = list_of(record("recall", "Reason"))
 
 
 def _dump_hit(hit: "Hit") -> dict[str, Any]:

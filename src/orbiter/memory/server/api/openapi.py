@@ -2,10 +2,9 @@
 
 import inspect
 from functools import cache
-from importlib import import_module
 from typing import Any
 
-from orbiter.memory import __version__
+from orbiter.memory import __version__, agent
 from orbiter.memory.wire import (
     OPERATIONS,
     REQUIRED,
@@ -19,14 +18,14 @@ from orbiter.memory.wire import (
 __all__ = ["OTHER_PATHS", "document"]
 
 
-_CLASSES: dict[Target, tuple[str, str]] = {
-    "memory": ("_memory", "AgentMemory"),
-    "scope": ("scope", "ScopedMemory"),
-    "chat": ("_chat", "Chat"),
-    "facts": ("facts", "Facts"),
-    "past": ("_past", "PastMemory"),
-    "past_facts": ("_facts_view", "FactsView"),
-    "audit": ("_audit", "AuditLog"),
+_CLASSES: dict[Target, str] = {
+    "memory": "AgentMemory",
+    "scope": "ScopedMemory",
+    "chat": "Chat",
+    "facts": "Facts",
+    "past": "PastMemory",
+    "past_facts": "FactsView",
+    "audit": "AuditLog",
 }
 _TAGS: dict[Target, str] = {
     "memory": "store",
@@ -212,8 +211,7 @@ def _docs(operation: Operation) -> dict[str, str]:
     told = _SUMMARIES.get((operation.verb, operation.path))
     if told is not None:
         return {"summary": told}
-    module, name = _CLASSES[operation.target]
-    kind = getattr(import_module(f"orbiter.memory.agent.{module}"), name)
+    kind = getattr(agent, _CLASSES[operation.target])
     first, _, rest = (inspect.getdoc(getattr(kind, operation.name)) or "").partition("\n\n")
     return {"summary": first, "description": rest} if rest else {"summary": first}
 
