@@ -5,6 +5,7 @@ needs none of the extras. Type checkers read `__init__.pyi`, which `docs/build_n
 Everything else is imported from its own package, as `orbiter.memory.recall` or `.errors`.
 """
 
+import sys
 from importlib import import_module
 
 _NAMES = {
@@ -65,3 +66,17 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+class _OldModules:
+    """Finds modules by the paths of before. Python asks it last, for what nobody else has found."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> object:
+        del path, target
+        if not name.startswith(f"{__name__}."):
+            return None
+        return import_module(f"{__name__}.deprecation").find_spec(name)
+
+
+sys.meta_path.append(_OldModules)  # type: ignore[arg-type]  # the spec is made where it is needed

@@ -8,5 +8,7 @@ from orbiter.memory.model.protocols import *  # noqa: F403
 from orbiter.memory.model.protocols import __all__ as _protocols
 from orbiter.memory.model.query import *  # noqa: F403
 from orbiter.memory.model.query import __all__ as _query
+from orbiter.memory.model.serialization import *  # noqa: F403
+from orbiter.memory.model.serialization import __all__ as _serialization
 
-__all__ = sorted({*_errors, *_items, *_protocols, *_query})  # noqa: PLE0605 - a list of strings
+__all__ = sorted({*_errors, *_items, *_protocols, *_query, *_serialization})  # noqa: PLE0605 - a list of strings

@@ -1,14 +1,17 @@
-"""Names of before: they still load, with a warning that says where they are.
+"""Paths of before: old names and old modules still load, with a warning that says where they are.
 
 This knows where everything is, so that nothing but `orbiter.memory` itself loads it, and only for
-a name that is not found. Modules whose own names changed have them from `_lazy`.
+a name or a module that is not found. Modules whose own names changed have them from `_lazy`.
 """
 
 from importlib import import_module
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 from orbiter.memory._lazy import RENAMED, OrbiterDeprecationWarning, warn
 
-__all__ = ["MOVED", "RENAMED", "OrbiterDeprecationWarning", "load"]
+__all__ = ["MOVED", "OLD_MODULES", "RENAMED", "OrbiterDeprecationWarning", "find_spec", "load"]
 
 MOVED = {
     "AccessError": "errors",
@@ -115,6 +118,59 @@ MOVED = {
 }
 """The names that `orbiter.memory` itself had, and the module that has each now."""
 
+OLD_MODULES = {
+    "agent.results": ("agent._results",),
+    "auth": ("keys",),
+    "backends.registry": ("stores",),
+    "cli.commands.audit": ("cli.auditing",),
+    "cli.commands.bench": ("cli.bench",),
+    "cli.commands.chat": ("cli.chats",),
+    "cli.commands.config": ("cli.setup",),
+    "cli.commands.demo": ("cli.demo",),
+    "cli.commands.edit": ("cli.changes",),
+    "cli.commands.erase": ("cli.going",),
+    "cli.commands.export": ("cli.moving",),
+    "cli.commands.facts": ("cli.knowing",),
+    "cli.commands.import_": ("cli.importing",),
+    "cli.commands.keys": ("cli.unlocking",),
+    "cli.commands.maintenance": ("cli.care",),
+    "cli.commands.mcp": ("cli.connecting",),
+    "cli.commands.memories": ("cli.memories",),
+    "cli.commands.serve": ("cli.serving",),
+    "cli.commands.sources": ("cli.doubting",),
+    "cli.commands.tail": ("cli.watch",),
+    "context.persona": ("soul",),
+    "context.prompt_fence": ("fencing",),
+    "conversation.history": ("_history_entries", "history"),
+    "conversation.tokens": ("tokens",),
+    "messages.costs": ("costs",),
+    "model.audit": ("audit",),
+    "model.copying": ("copies",),
+    "model.derived": ("agent._summaries", "extraction._jobs"),
+    "model.episode": ("episodes",),
+    "model.facts": ("facts", "facts._assertion", "facts._conflicts", "facts._spans"),
+    "model.filters": ("_conditions", "filters"),
+    "model.items": ("items",),
+    "model.protocols": ("protocols",),
+    "model.query": ("matches", "query"),
+    "model.records": ("records",),
+    "model.reports": ("erasure", "reports"),
+    "model.serialization": ("items",),
+    "model.tool_calls": ("calls",),
+    "model.trust": ("trust",),
+    "summarizers.openai_summarizer": ("summarizers.openai",),
+    "text.pii": ("pii",),
+    "text.ranking": ("ranking",),
+    "text.words": ("words",),
+}
+"""The old modules whose names each module has now.
+
+Those that were private are here because pickles of public classes name them.
+"""
+
+_OLD = {name for names in OLD_MODULES.values() for name in names}
+_OLD_PACKAGES = {name.rpartition(".")[0] for name in _OLD}
+
 
 def load(name: str) -> object:
     """Return what *name* of `orbiter.memory` stands for, with a warning.
@@ -128,3 +184,31 @@ def load(name: str) -> object:
     warn(f"orbiter.memory.{name}", f"{module.__name__}.{new}", stacklevel=3)
     value: object = getattr(module, new)
     return value
+
+
+def find_spec(name: str) -> ModuleSpec | None:
+    """Return how to load the old module *name*, or `None` if there never was one."""
+    short = name.removeprefix("orbiter.memory.")
+    if short not in _OLD:
+        return None
+    return ModuleSpec(name, _OldModuleLoader(), is_package=short in _OLD_PACKAGES)
+
+
+class _OldModuleLoader(Loader):
+    """Gives an old module the names of those that took its place."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Fill *module*, and say at the line that imports it where its names are now."""
+        short = module.__name__.removeprefix("orbiter.memory.")
+        homes = [home for home, names in OLD_MODULES.items() if short in names]
+        listed: list[str] = []
+        for home in homes:
+            source = import_module(f"orbiter.memory.{home}")
+            renamed = {old: getattr(source, new) for old, new in RENAMED.get(home, {}).items()}
+            # Private names, too: a pickle may name them.
+            private = {name: value for name, value in vars(source).items() if name[:2] != "__"}
+            vars(module).update(private | renamed)
+            listed += [*source.__all__, *renamed]
+        vars(module)["__all__"] = listed
+        new = "` and `".join(f"orbiter.memory.{home}" for home in homes)
+        warn(module.__name__, new, stacklevel=2)  # Python's own frames of an import do not count
