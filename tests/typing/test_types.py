@@ -1,6 +1,9 @@
 """What type checkers are told: checked by mypy with everything else, and run once as well."""
 
+from collections.abc import Callable
 from typing import Any, assert_type
+
+import pytest
 
 from orbiter.memory import (
     AIMemory,
@@ -13,14 +16,27 @@ from orbiter.memory import (
     SummaryConfig,
     SummaryResult,
     TriggerResult,
+    agent,
     check_trigger,
+    conversation,
+    episodic,
+    errors,
     from_messages,
     generate_summary,
+    messages,
+    model,
+    recall,
+    server,
+    summarizers,
+    sync,
     to_messages,
+    transfer,
     validate,
 )
+from orbiter.memory.backends import postgres, redis, registry, sqlite, vector
 from orbiter.memory.conversation import rounds, trim_to_budget
 from orbiter.memory.conversation.history import History, Memory
+from orbiter.memory.deprecation import OrbiterDeprecationWarning
 from orbiter.memory.messages import Problem, ProviderMessages
 from orbiter.memory.summarizers import ExtractiveSummarizer
 
@@ -47,3 +63,39 @@ async def test_the_public_names_have_the_types_they_claim() -> None:
         await generate_summary(items, SummaryConfig(keep_recent=0), summarizer), SummaryResult
     )
     assert_type(History().window(3), list[Memory])
+
+
+# Were a name that is not there no error for mypy, the comments would be: they were of no use.
+@pytest.mark.parametrize(
+    "load",
+    [
+        lambda: agent.Typo,  # type: ignore[attr-defined]
+        lambda: postgres.Typo,  # type: ignore[attr-defined]
+        lambda: redis.Typo,  # type: ignore[attr-defined]
+        lambda: registry.Typo,  # type: ignore[attr-defined]
+        lambda: sqlite.Typo,  # type: ignore[attr-defined]
+        lambda: vector.Typo,  # type: ignore[attr-defined]
+        lambda: conversation.Typo,  # type: ignore[attr-defined]
+        lambda: episodic.Typo,  # type: ignore[attr-defined]
+        lambda: messages.Typo,  # type: ignore[attr-defined]
+        lambda: model.Typo,  # type: ignore[attr-defined]
+        lambda: recall.Typo,  # type: ignore[attr-defined]
+        lambda: server.Typo,  # type: ignore[attr-defined]
+        lambda: summarizers.Typo,  # type: ignore[attr-defined]
+        lambda: sync.Typo,  # type: ignore[attr-defined]
+        lambda: transfer.Typo,  # type: ignore[attr-defined]
+    ],
+)
+def test_a_misspelt_name_is_an_error_for_type_checkers_as_for_python(
+    load: Callable[[], object],
+) -> None:
+    with pytest.raises(AttributeError, match="no attribute .Typo"):
+        load()
+
+
+def test_old_names_have_the_types_of_the_new_ones() -> None:
+    with pytest.warns(OrbiterDeprecationWarning):
+        from orbiter.memory import Evicted, QueryError  # noqa: PLC0415 - the line that warns
+
+    assert_type(Evicted, type[agent.EvictionResult])
+    assert_type(QueryError, type[errors.QueryError])

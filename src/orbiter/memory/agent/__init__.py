@@ -56,4 +56,5 @@ _load_name, __dir__ = lazy_names(
         "SummaryMemory": "orbiter.memory.model.derived",
     },
 )
-__getattr__ = old_names(__name__, _load_name)
+if not TYPE_CHECKING:  # a type checker would take any name for one of these
+    __getattr__ = old_names(__name__, _load_name)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EpisodicMemory", "ShortTermMemoryManager", "get_short_term_memory"]
 
-__getattr__, __dir__ = lazy_names(
+_load_name, __dir__ = lazy_names(
     __name__,
     {
         "EpisodicMemory": "orbiter.memory.model.episode",
@@ -18,3 +18,5 @@ __getattr__, __dir__ = lazy_names(
         "get_short_term_memory": "manager",
     },
 )
+if not TYPE_CHECKING:  # a type checker would take any name for one of these
+    __getattr__ = _load_name

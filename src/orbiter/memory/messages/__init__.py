@@ -51,7 +51,7 @@ __all__ = [
     "validate",
 ]
 
-__getattr__, __dir__ = lazy_names(
+_load_name, __dir__ = lazy_names(
     __name__,
     {
         "FORMATS": "codec",
@@ -75,3 +75,5 @@ __getattr__, __dir__ = lazy_names(
         "validate": "convert",
     },
 )
+if not TYPE_CHECKING:  # a type checker would take any name for one of these
+    __getattr__ = _load_name

@@ -101,7 +101,7 @@ __all__ = [
     "trust_of",
 ]
 
-__getattr__, __dir__ = lazy_names(
+_load_name, __dir__ = lazy_names(
     __name__,
     {
         "AIMemory": "items",
@@ -153,3 +153,5 @@ __getattr__, __dir__ = lazy_names(
         "trust_of": "trust",
     },
 )
+if not TYPE_CHECKING:  # a type checker would take any name for one of these
+    __getattr__ = _load_name

@@ -19,17 +19,19 @@ _NEEDED = ("jinja2", "markupsafe", "mcp", "starlette", "uvicorn")
 """What the extra brings."""
 
 
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
-    try:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    except ModuleNotFoundError as exc:
-        if exc.name and exc.name.partition(".")[0] in _NEEDED:
-            raise ModuleNotFoundError(
-                f"a server needs {exc.name}: pip install 'orbiter-memory[server]'"
-            ) from exc
-        raise
+if not TYPE_CHECKING:  # a type checker would take any name for one of these
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
+        try:
+            return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        except ModuleNotFoundError as exc:
+            if exc.name and exc.name.partition(".")[0] in _NEEDED:
+                raise ModuleNotFoundError(
+                    f"a server needs {exc.name}: pip install 'orbiter-memory[server]'"
+                ) from exc
+            raise
 
 
 def __dir__() -> list[str]:

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ExtractiveSummarizer", "OpenAISummarizer"]
 
-__getattr__, __dir__ = lazy_names(
+_load_name, __dir__ = lazy_names(
     __name__, {"ExtractiveSummarizer": "extractive", "OpenAISummarizer": "openai_summarizer"}
 )
+if not TYPE_CHECKING:  # a type checker would take any name for one of these
+    __getattr__ = _load_name

@@ -9,9 +9,11 @@ if TYPE_CHECKING:
 
 __all__ = ["PostgresMemoryStore"]
 
-__getattr__, __dir__ = lazy_names(
+_load_name, __dir__ = lazy_names(
     __name__,
     {
         "PostgresMemoryStore": "store",
     },
 )
+if not TYPE_CHECKING:  # a type checker would take any name for one of these
+    __getattr__ = _load_name

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Embeddings", "OpenAIEmbeddings", "VectorMemoryStore"]
 
-__getattr__, __dir__ = lazy_names(
+_load_name, __dir__ = lazy_names(
     __name__,
     {
         "Embeddings": "orbiter.memory.model.protocols",
@@ -19,3 +19,5 @@ __getattr__, __dir__ = lazy_names(
         "VectorMemoryStore": "store",
     },
 )
+if not TYPE_CHECKING:  # a type checker would take any name for one of these
+    __getattr__ = _load_name
