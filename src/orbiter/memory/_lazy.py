@@ -21,7 +21,7 @@ __all__ = [
 
 
 class OrbiterDeprecationWarning(UserWarning):
-    """Something of this library goes in a later version; the text says what replaces it."""
+    """Something of this library will be removed in a later version; the text says what to use."""
 
 
 RENAMED = {
