@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING
 
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import UnsupportedError
@@ -101,11 +101,11 @@ async def export_file(
     store = await session.store()
     own = session.filter
     total = await store.count(metadata=own)
-    path = Path(target) if isinstance(target, str | os.PathLike) else None
-    if format == NATIVE or path is None:  # only that takes a stream
+    place = Path(target) if isinstance(target, str | os.PathLike) else target
+    if format == NATIVE or not isinstance(place, Path):  # only that takes a stream
         return await export_records(
             store,
-            path or cast("IO[bytes]", target),
+            place,
             metadata=own,
             embedding_model=session.core.embeddings,
             total=total,
@@ -120,7 +120,7 @@ async def export_file(
             progress(written, max(total, written))
 
     write = getattr(export_formats, EXPORTS[format].writer)
-    await write(store, own, path, tell)
+    await write(store, own, place, tell)
     if progress is not None:
         progress(written, written)  # what is left out will not come any more
-    return ExportResult(written, 0, "", path)
+    return ExportResult(written, 0, "", place)
