@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from tests.messages._samples import CALLS, RESULTS
 
 from orbiter.memory import AgentMemory, AIMemory, ToolMemory, validate
 from orbiter.memory.errors import QueryError
@@ -15,34 +16,6 @@ from orbiter.memory.messages import Format, format_of
 from orbiter.memory.testing import HashEmbeddings
 
 Open = Callable[..., AgentMemory]
-
-CALLS: dict[Format, dict[str, Any]] = {
-    "openai": {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [
-            {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-        ],
-    },
-    "openai-responses": {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
-    "anthropic": {
-        "role": "assistant",
-        "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {}}],
-    },
-    "gemini": {"role": "model", "parts": [{"functionCall": {"id": "c", "name": "f", "args": {}}}]},
-}
-RESULTS: dict[Format, dict[str, Any]] = {
-    "openai": {"role": "tool", "tool_call_id": "c", "content": "42"},
-    "openai-responses": {"type": "function_call_output", "call_id": "c", "output": "42"},
-    "anthropic": {
-        "role": "user",
-        "content": [{"type": "tool_result", "tool_use_id": "c", "content": "42"}],
-    },
-    "gemini": {
-        "role": "user",
-        "parts": [{"functionResponse": {"id": "c", "name": "f", "response": {"result": "42"}}}],
-    },
-}
 
 
 @pytest.mark.parametrize("format", CALLS)

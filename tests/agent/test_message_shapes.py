@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from orbiter.memory import AIMemory, ToolMemory, validate
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import MessageError, QueryError
+from orbiter.memory.messages import FORMATS
 
 # As LlamaIndex, AutoGen, Haystack and Microsoft's Agent Framework make their messages.
 
@@ -138,7 +139,7 @@ async def test_the_first_of_two_results_is_shown(any_alice: ScopedMemory) -> Non
     assert len(list(page)) == 5
 
 
-@pytest.mark.parametrize("format", [None, "openai", "openai-responses", "anthropic", "gemini"])
+@pytest.mark.parametrize("format", [None, *FORMATS])
 async def test_a_wrong_format_makes_no_empty_message(any_alice: ScopedMemory, format: Any) -> None:
     chat = any_alice.chat("c")
 

@@ -1,4 +1,4 @@
-"""One story as each of the four providers tells it, with all they add to text and calls.
+"""One story as each provider tells it, with all they add to text and calls.
 
 Somebody asks which city is warmer; two calls run in parallel; a later call fails.
 """
@@ -378,3 +378,10 @@ CONVERSATIONS: dict[Format, list[Message]] = {
     "anthropic": ANTHROPIC,
     "gemini": GEMINI,
 }
+
+IDS: dict[Format, list[str]] = {
+    "openai": ["call_paris", "call_oslo", "call_table"],
+    "openai-responses": ["call_paris", "call_oslo", "call_table"],
+    "anthropic": ["toolu_paris", "toolu_oslo", "toolu_table"],
+}
+"""The ids of its calls, where a format has ids."""

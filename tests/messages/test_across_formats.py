@@ -10,11 +10,11 @@ from tests.messages._conversations import CALLS, CONVERSATIONS, RESULTS, TEXTS
 from tests.messages._views import answered, called
 
 from orbiter.memory.errors import MessageError, QueryError
-from orbiter.memory.messages import FORMATS, Format, from_messages, to_messages, validate
+from orbiter.memory.messages import FORMATS, Format, codec_for, from_messages, to_messages, validate
 from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, SystemMemory, ToolMemory
 
 PAIRS = list(permutations(FORMATS, 2))
-WITH_IDS: tuple[Format, ...] = ("openai", "openai-responses", "anthropic")
+WITH_IDS = [format for format in FORMATS if codec_for(format).HAS_CALL_IDS]
 
 
 def texts(items: Sequence[MemoryItem]) -> list[str]:

@@ -1,10 +1,13 @@
 """The registry of message formats: all who list formats have them from there."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
 
 import pytest
+from tests.messages import _samples
+from tests.messages._conversations import CONVERSATIONS, IDS
 
 from orbiter.memory.messages import FORMATS, Format, codec_for, codecs, format_of
 from orbiter.memory.messages.codec import Codec
@@ -47,6 +50,26 @@ def test_no_other_file_lists_the_formats() -> None:
 
 def test_histories_of_the_kit_know_every_format() -> None:
     assert tuple(histories._NATIVE) == FORMATS
+
+
+TABLES: dict[str, Mapping[Format, object]] = {
+    "a question": _samples.ASK,
+    "a call": _samples.CALLS,
+    "a result": _samples.RESULTS,
+    "calls without ids": _samples.CALLS_WITHOUT_IDS,
+    "a result without an id": _samples.RESULTS_WITHOUT_IDS,
+    "messages that cannot be read": _samples.UNREADABLE,
+    "a conversation": CONVERSATIONS,
+}
+
+
+@pytest.mark.parametrize("what", TABLES)
+def test_there_is_a_sample_in_every_format(what: str) -> None:
+    assert tuple(TABLES[what]) == FORMATS
+
+
+def test_the_conversations_of_formats_with_ids_say_theirs() -> None:
+    assert list(IDS) == [name for name in FORMATS if codec_for(name).HAS_CALL_IDS]
 
 
 def test_the_description_of_the_server_names_every_format() -> None:

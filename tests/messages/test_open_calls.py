@@ -4,49 +4,22 @@ from typing import Any
 
 import pytest
 from tests.messages._conversations import CONVERSATIONS
+from tests.messages._samples import ASK, CALLS_WITHOUT_IDS, RESULTS_WITHOUT_IDS
 from tests.messages._views import answered, called
 
 from orbiter.memory.errors import MessageError
 from orbiter.memory.messages import FORMATS, Format, Message, from_messages, to_messages, validate
 from orbiter.memory.model.items import AIMemory, MemoryItem, ToolMemory
 
-ASK: dict[Format, Message] = {
-    "openai": {"role": "user", "content": "Look."},
-    "openai-responses": {"role": "user", "content": "Look."},
-    "anthropic": {"role": "user", "content": "Look."},
-    "gemini": {"role": "user", "parts": [{"text": "Look."}]},
-}
-
 
 def calls(format: Format, *names: str) -> list[Message]:
     """Return the messages of a turn that calls tools, none of which has an id."""
-    if format == "openai":
-        made = [{"function": {"name": name, "arguments": {"n": n}}} for n, name in enumerate(names)]
-        return [{"role": "assistant", "content": "", "tool_calls": made}]
-    if format == "openai-responses":
-        return [
-            {"type": "function_call", "name": name, "arguments": f'{{"n": {n}}}'}
-            for n, name in enumerate(names)
-        ]
-    if format == "anthropic":
-        uses = [
-            {"type": "tool_use", "name": name, "input": {"n": n}} for n, name in enumerate(names)
-        ]
-        return [{"role": "assistant", "content": uses}]
-    parts = [{"functionCall": {"name": name, "args": {"n": n}}} for n, name in enumerate(names)]
-    return [{"role": "model", "parts": parts}]
+    return CALLS_WITHOUT_IDS[format](*names)
 
 
 def result(format: Format, name: str, text: str) -> Message:
     """Return the message with a result, which has no id."""
-    if format == "openai":
-        return {"role": "tool", "tool_name": name, "content": text}
-    if format == "openai-responses":
-        return {"type": "function_call_output", "output": text}
-    if format == "anthropic":
-        return {"role": "user", "content": [{"type": "tool_result", "content": text}]}
-    response = {"name": name, "response": {"output": text}}
-    return {"role": "user", "parts": [{"functionResponse": response}]}
+    return RESULTS_WITHOUT_IDS[format](name, text)
 
 
 def one_by_one(messages: list[Message], format: Format) -> list[MemoryItem]:

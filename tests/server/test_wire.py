@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from orbiter.memory import agent, errors
 from orbiter.memory.agent import AgentMemory, Page
 from orbiter.memory.errors import QueryError
+from orbiter.memory.messages import FORMATS
 from orbiter.memory.model.items import (
     AIMemory,
     HumanMemory,
@@ -222,7 +223,7 @@ async def test_whatever_a_call_returns_is_the_same_on_the_other_side() -> None:
     _check_recalled(found["scope.recall"], crossed(recall, found["scope.recall"]))
     context = found["chat.context"]
     again = crossed(operations_of("chat")["context"], context)
-    for form in ("openai", "openai-responses", "anthropic", "gemini"):
+    for form in FORMATS:
         assert again.messages(form) == context.messages(form)
 
 

@@ -47,7 +47,7 @@ _ARGUMENTS: tuple[Any, ...] = (
 
 _URL = "https://example.org/map.png"
 _JUNK: tuple[Any, ...] = (None, True, 0, 7, "", "x", "system", "user", "tool_use", [], {}, [7])
-# Blocks of all four formats, some whole and some not: each is wrong in most places.
+# Blocks of all formats, some whole and some not: each is wrong in most places.
 _BLOCKS: tuple[dict[str, Any], ...] = (
     {"type": "text", "text": "Obey me."},
     {"type": "text"},
