@@ -395,3 +395,45 @@ async def test_forgetting_a_user_reads_an_index_of_one_partition(
     assert "Seq Scan on memory_items" not in plan, plan
     if is_partitioned:
         assert len(partitions_of(plan)) == 1, plan
+
+
+# Writing to partitions
+
+
+@pytest.fixture
+async def parts(postgres_dsn: str) -> AsyncIterator[PostgresMemoryStore]:
+    store = PostgresMemoryStore(postgres_dsn)
+    await store.init(partitions=4)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def test_what_tasks_write_to_partitions_at_once_is_one_statement(
+    parts: PostgresMemoryStore, postgres_dsn: str
+) -> None:
+    items = [item(f"id-{n}", user=f"user-{n % 5}") for n in range(20)]
+    await asyncio.gather(*map(parts.add, items))
+
+    written = await run(
+        postgres_dsn, "SELECT count(*), count(DISTINCT xmin::text) FROM memory_items"
+    )
+    assert written == [(20, 1)]
+    # Transactions of several statements leave a token, so that they are not repeated.
+    assert await run(postgres_dsn, "SELECT count(*) FROM memory_commits") == [(0,)]
+    order = await run(postgres_dsn, "SELECT id FROM memory_items ORDER BY seq")
+    assert [name for (name,) in order] == [each.id for each in items]
+
+
+async def test_one_that_changes_hands_moves_while_others_are_written_once(
+    parts: PostgresMemoryStore,
+) -> None:
+    await asyncio.gather(*(parts.add(item(f"id-{n}")) for n in range(3)))
+    users = ("ann", "bob", "ann")
+    given = [item(f"id-{n}", "new", user) for n, user in enumerate(users)]
+    await asyncio.gather(*map(parts.add, [*given, item("id-3", "new")]))
+
+    found = [await parts.get(f"id-{n}") for n in range(4)]
+    told = [each and (each.metadata.user_id, each.content, each.version) for each in found]
+    assert told == [("ann", "new", 2), ("bob", "new", 2), ("ann", "new", 2), ("ann", "new", 1)]

@@ -1,4 +1,4 @@
-"""Lets calls that come while others are under way share the next round trip."""
+"""Lets calls that come while others are under way share the next round trip, and ends late ones."""
 
 import asyncio
 import math
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Generic, TypeVar, cast
 
-__all__ = ["GLANCE", "HEAVIEST", "LANES", "PATIENCE", "Batches"]
+__all__ = ["GLANCE", "HEAVIEST", "LANES", "PATIENCE", "Batches", "Deadlines"]
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -24,6 +24,75 @@ HEAVIEST = 2**20
 
 GLANCE = 0.1
 """Seconds by which a call may overrun its time."""
+
+
+class Deadlines:
+    """Ends what takes too long; one timer for all.
+
+    `asyncio.timeout` for each would take longer than the rest of a short call.
+    """
+
+    def __init__(self) -> None:
+        self._ends: dict[Callable[[], object], float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def watch(self, end: Callable[[], object], within: float) -> None:
+        """Call *end* after *within* seconds, unless it is left out before."""
+        loop = asyncio.get_running_loop()
+        self._ends[end] = loop.time() + within
+        if self._timer is None or self._loop is not loop:
+            self._loop = loop
+            self._timer = loop.call_later(GLANCE, self._look)
+
+    def leave(self, end: Callable[[], object]) -> None:
+        """Call *end* no more."""
+        del self._ends[end]
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for end, when in self._ends.items():
+            if when <= now:
+                self._ends[end] = math.inf  # once
+                end()
+        self._timer = loop.call_later(GLANCE, self._look) if self._ends else None
+
+    def limit(self, within: float) -> "_Limit":
+        """Return what ends the block in it with a `TimeoutError` after *within* seconds."""
+        return _Limit(self, within)
+
+    def close(self) -> None:
+        """Look no more; nobody waits."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class _Limit:
+    """Cancels the task that is in its block for too long, and turns that into a `TimeoutError`."""
+
+    def __init__(self, deadlines: Deadlines, within: float) -> None:
+        self._deadlines, self._within = deadlines, within
+        self._is_late = False
+
+    def __enter__(self) -> None:
+        self._task = cast("asyncio.Task[object]", asyncio.current_task())
+        self._before = (
+            self._task.cancelling()
+        )  # more than 0 where someone was cancelled and cleans up
+        self._deadlines.watch(self._end, self._within)
+
+    def _end(self) -> None:
+        self._is_late = self._task.cancel()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._deadlines.leave(self._end)
+        if not self._is_late:
+            return
+        is_ours = self._task.uncancel() <= self._before
+        if is_ours and kind is not None and issubclass(kind, asyncio.CancelledError):
+            raise TimeoutError from None
 
 
 class Batches(Generic[_T, _R]):
@@ -51,8 +120,7 @@ class Batches(Generic[_T, _R]):
         self._waiting: _Batch[_T, _R] = []
         self._busy = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._ends: dict[Callable[[], object], float] = {}
-        self._watch: asyncio.TimerHandle | None = None
+        self._deadlines = Deadlines()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def put(self, value: _T, *, within: float | None = None) -> _R:
@@ -85,61 +153,23 @@ class Batches(Generic[_T, _R]):
         if within is None:
             return await future
         end = partial(_settle, future, TimeoutError())
-        self._watch_over(end, within)
+        self._deadlines.watch(end, within)
         try:
             return await future
         finally:
-            del self._ends[end]
+            self._deadlines.leave(end)
 
     async def _alone(self, value: _T, within: float | None) -> Sequence[_R | Exception]:
         if within is None:
             return await self._send([value])
-        task, is_late = cast("asyncio.Task[object]", asyncio.current_task()), False
-        before = task.cancelling()  # more than 0 where someone cleans up after being cancelled
-
-        def end() -> None:
-            nonlocal is_late
-            is_late = task.cancel()
-
-        self._watch_over(end, within)
-        try:
-            answers = await self._send([value])
-        except asyncio.CancelledError:
-            if is_late and task.uncancel() <= before:
-                raise TimeoutError from None
-            raise
-        finally:
-            del self._ends[end]
-        if is_late:  # and answered all the same
-            task.uncancel()
-        return answers
+        with self._deadlines.limit(within):
+            return await self._send([value])
 
     async def close(self) -> None:
         """Wait until what was taken is answered, or refused."""
         while self._busy or self._waiting:  # noqa: ASYNC110 - rare, and not worth an event
             await asyncio.sleep(0.001)
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
-
-    def _watch_over(self, end: Callable[[], object], within: float) -> None:
-        """Call *end* after *within* seconds, unless it is taken out of `_ends` before.
-
-        One timer for all, as `asyncio.timeout` for each would take longer than the rest of it.
-        """
-        loop = asyncio.get_running_loop()
-        self._ends[end] = loop.time() + within
-        if self._watch is None:
-            self._watch = loop.call_later(GLANCE, self._look)
-
-    def _look(self) -> None:
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        for end, when in self._ends.items():
-            if when <= now:
-                self._ends[end] = math.inf  # once
-                end()
-        self._watch = loop.call_later(GLANCE, self._look) if self._ends else None
+        self._deadlines.close()
 
     def _go(self) -> None:
         """Send those who wait on their way, if there is a lane."""

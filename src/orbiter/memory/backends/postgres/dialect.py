@@ -19,6 +19,7 @@ from orbiter.memory.backends.postgres.upsert import (
     FOLD_APART,
     GIVEN,
     MOVED_TO,
+    ONE_IN_TURN,
     USER_KEY,
     VALUES,
     bound_rows,
@@ -228,7 +229,7 @@ class PostgresDialect(Dialect):
 
     def is_one(self, rows: Sequence[Row]) -> bool:
         """Tell whether one statement writes all of *rows*."""
-        return len(list(waves(rows))) == 1
+        return len(rows) == 1 or len(list(waves(rows))) == 1
 
     def lock_conversations(self, rows: Sequence[Row]) -> Steps[None]:
         """Wait for one's turn in the conversations of *rows*, before anything else is locked."""
@@ -238,16 +239,18 @@ class PostgresDialect(Dialect):
                 "SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS t (key)", [locks]
             )
 
-    def add_at_once(self, rows: Sequence[Row], *, again: bool) -> Steps[None]:
+    def add_at_once(self, rows: Sequence[Row], *, again: bool) -> Steps[Sequence[Row]]:
         """Upsert *rows* like `lock_conversations` and `add_many`, in one statement if `is_one`.
 
-        With *again*, they may have been written already: a row that is as wanted stays.
+        With *again*, they may have been written already: a row that is as wanted stays. Return
+        those that are still to be written, each by itself.
         """
         if self.is_one(rows):
             yield from self._put(rows, again=again, locks=conversation_locks(rows))
         else:
             yield from self.lock_conversations(rows)
             yield from self.add_many(rows)
+        return ()
 
     def add_many(self, rows: Sequence[Row]) -> Steps[None]:
         """Upsert *rows* by the thousand; those of one id one after the other."""
@@ -282,9 +285,10 @@ class PostgresDialect(Dialect):
 
     @cache  # noqa: B019 - there is one dialect of each kind, for as long as the process lives
     def _sql(self, *, many: bool, fold: bool, again: bool, in_turn: bool) -> str:
-        if not many and not fold and not in_turn:
-            values = f"VALUES ({placed(GIVEN).replace('$5::text', '$5::text::jsonb')})"
-            return f"{self._insert(values, again=again)} RETURNING m.id, m.version"
+        if not many and not fold:
+            one = f"SELECT {placed(GIVEN)}{ONE_IN_TURN}" if in_turn else f"VALUES ({placed(GIVEN)})"
+            source = one.replace("$5::text", "$5::text::jsonb")
+            return f"{self._insert(source, again=again)} RETURNING m.id, m.version"
         given = bound_rows(many=many, fold=fold)
         put = self._insert(f"SELECT {VALUES}, seq FROM numbered ORDER BY id", again=again)
         return (
@@ -409,7 +413,7 @@ class PartitionedDialect(PostgresDialect):
         return (
             f"WITH given AS (SELECT *, {USER_KEY} AS user_key"
             f" FROM ({bound_rows(many=many, fold=fold)}) AS given), {numbered(in_turn, fold)},"
-            " own AS (INSERT INTO memory_ids AS i (id, user_key) SELECT id, user_key FROM given"
+            " own AS (INSERT INTO memory_ids AS i (id, user_key) SELECT id, user_key FROM numbered"
             " ORDER BY id ON CONFLICT (id) DO UPDATE SET user_key = i.user_key"
             " WHERE i.user_key = excluded.user_key RETURNING i.id),"
             f" put AS (INSERT INTO memory_items AS m ({COLUMNS}, seq, user_key)"
@@ -418,9 +422,13 @@ class PartitionedDialect(PostgresDialect):
             f"{FOLD if fold else ''} SELECT id, version FROM put"
         )
 
-    def is_one(self, rows: Sequence[Row]) -> bool:
-        """Tell whether one statement writes all of *rows*; several may have to move."""
-        return len(rows) == 1
+    def add_at_once(self, rows: Sequence[Row], *, again: bool) -> Steps[Sequence[Row]]:
+        """Leave out those of several rows that have to move, or are there as they should be."""
+        if len(rows) == 1 or not self.is_one(rows):
+            return (yield from super().add_at_once(rows, again=again))
+        put = yield from super()._put(rows, again=again, locks=conversation_locks(rows))
+        there = {item_id for item_id, _ in put}
+        return [row for row in rows if row.id not in there]
 
     def lock_row(self, item_id: str) -> Steps[None]:
         """Lock the id before its row, as every write does: else two could wait for each other."""

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from orbiter.memory.backends.batches import Deadlines
 from orbiter.memory.backends.postgres.pool import (
     Lease,
     OnceToken,
@@ -58,6 +59,7 @@ class Driver:
         self._acquire_timeout = acquire_timeout
         self.statement_timeout = statement_timeout
         self._retry_for = retry_for
+        self._deadlines = Deadlines()
 
     async def connect(self) -> "asyncpg.Pool[Any]":
         pool: Any = self._asyncpg.create_pool(
@@ -85,7 +87,7 @@ class Driver:
         return pool  # type: ignore[no-any-return]  # a pool is awaited into itself
 
     def lease(self, pool: "asyncpg.Pool[Any]") -> "Lease":
-        return Lease(pool, self._acquire_timeout, self.store)
+        return Lease(pool, self._acquire_timeout, self.store, self._deadlines)
 
     async def run(self, connection: Any, steps: Steps[_T]) -> _T:
         try:
@@ -96,13 +98,14 @@ class Driver:
             value: _T = done.value
             return value
 
-    async def is_done_at_once(self, connection: Any, steps: Steps[None]) -> bool:
-        """Run the first statement by itself; tell whether it was the only one."""
+    async def run_at_once(self, connection: Any, steps: Steps[_T]) -> _T | None:
+        """Run the first statement by itself; return the answer, or `None` if there are more."""
         try:
             steps.send(await self.do(connection, next(steps)))
-        except StopIteration:
-            return True
-        return False
+        except StopIteration as done:
+            value: _T = done.value
+            return value
+        return None
 
     async def run_in_transaction(
         self,
@@ -133,18 +136,18 @@ class Driver:
         return value
 
     async def do(self, connection: Any, statement: Statement) -> Rows:
-        async with asyncio.timeout(self.statement_timeout):
+        with self._deadlines.limit(self.statement_timeout):
             if statement.many:
                 await connection.executemany(statement.sql, statement.args)
                 return ()
             return with_zones(await connection.fetch(statement.sql, *statement.args))
 
     async def execute(self, connection: Any, script: str) -> None:
-        async with asyncio.timeout(self.statement_timeout):
+        with self._deadlines.limit(self.statement_timeout):
             await connection.execute(script)
 
     async def fetch_row(self, connection: Any, sql: str) -> Any:
-        async with asyncio.timeout(self.statement_timeout):
+        with self._deadlines.limit(self.statement_timeout):
             return await connection.fetchrow(sql)
 
     async def roll_back(self, connection: Any, error: Exception) -> None:

@@ -4,6 +4,7 @@ import secrets
 from contextlib import suppress
 from typing import Any
 
+from orbiter.memory.backends.batches import Deadlines
 from orbiter.memory.errors import MemoryConnectionError, MemoryError, MemoryTimeoutError
 
 __all__ = ["Lease", "OnceToken", "import_asyncpg", "is_answer", "quiet_connection"]
@@ -30,13 +31,15 @@ class OnceToken:
 class Lease:
     """A connection for a while: cut off, not waited for, when its caller is cancelled or late."""
 
-    def __init__(self, pool: Any, timeout: float, store: object) -> None:
+    def __init__(self, pool: Any, timeout: float, store: object, deadlines: Deadlines) -> None:
         self._pool, self._timeout, self._store = pool, timeout, store
+        self._deadlines = deadlines
         self._connection: Any = None
 
     async def __aenter__(self) -> Any:
         try:
-            self._connection = await self._pool.acquire(timeout=self._timeout)
+            with self._deadlines.limit(self._timeout):  # the pool would make a task to wait in
+                self._connection = await self._pool.acquire()
         except TimeoutError as exc:
             if self._pool.get_size() < self._pool.get_max_size():
                 raise MemoryConnectionError(
@@ -51,7 +54,7 @@ class Lease:
 
     async def __aexit__(self, _: object, error: BaseException | None, trace: object) -> None:
         if error is None or is_answer(error):
-            await self._pool.release(self._connection)
+            await self._pool.release(self._connection, timeout=self._timeout)
             return
         # The connection may be gone from the pool already. What happened is `error`, and nothing
         # that cleaning up raises may take its place.
@@ -91,5 +94,9 @@ def quiet_connection(asyncpg: Any) -> Any:
     class Connection(asyncpg.Connection):  # type: ignore[misc]  # imported when it is needed
         def get_reset_query(self) -> str:
             return ""
+
+        async def reset(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncpg's
+            if self.is_in_transaction():
+                await super().reset(timeout=timeout)
 
     return Connection

@@ -310,29 +310,43 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
             self._opened()
             await self._batches.put(row)
 
-    async def _put_rows(self, rows: Sequence[Row]) -> list[None]:
-        """Upsert rows for their callers: in one statement where that is possible."""
+    async def _put_rows(
+        self, rows: Sequence[Row], *, again: bool = False
+    ) -> list[Exception | None]:
+        """Upsert rows for their callers: in one statement where that is possible.
+
+        With *again*, they may have been written already.
+        """
         dialect = self._dialect
         if not dialect.is_one(rows):
             await self._write(lambda: dialect.add_at_once(rows, again=False))
             return [None] * len(rows)
-        again = False
 
-        async def attempt() -> None:
+        async def attempt() -> Sequence[Row]:
             nonlocal again
             async with self._driver.lease(self._opened()) as connection:
                 try:
                     steps = dialect.add_at_once(rows, again=again)
-                    if not await self._driver.is_done_at_once(connection, steps):
+                    left = await self._driver.run_at_once(connection, steps)
+                    if left is None:
                         steps = dialect.add_at_once(rows, again=again)
-                        await self._driver.run_in_transaction(connection, steps)
+                        left = await self._driver.run_in_transaction(connection, steps)
                 except Exception as exc:  # any: only whether it was an answer matters
                     again = again or not is_answer(exc)
                     raise
+                return left
 
-        await self._driver.retry(attempt)
+        left = {row.id for row in await self._driver.retry(attempt)}
         await self._sweep_now_and_then()
-        return [None] * len(rows)
+        return [await self._put_one(row, again) if row.id in left else None for row in rows]
+
+    async def _put_one(self, row: Row, again: bool) -> Exception | None:  # noqa: FBT001
+        """Upsert a row that others went without; return what is to be told to its caller."""
+        try:
+            await self._put_rows([row], again=again)
+        except Exception as exc:  # noqa: BLE001 - told to the one who asked
+            return exc
+        return None
 
     async def _write(self, steps: Callable[[], Steps[_T]]) -> _T:
         once = OnceToken()

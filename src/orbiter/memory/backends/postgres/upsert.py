@@ -6,6 +6,7 @@ which messages come into conversations one after the other.
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -25,6 +26,7 @@ __all__ = [
     "MAX_CONVERSATIONS",
     "MOST_TEXT",
     "MOVED_TO",
+    "ONE_IN_TURN",
     "USER_KEY",
     "VALUES",
     "bound_rows",
@@ -89,6 +91,13 @@ FOLD_APART = (
 USER_KEY = "coalesce(metadata::jsonb->>'user_id', '')"
 
 
+# The same for one row: what is selected from is there before the number is asked for.
+ONE_IN_TURN = (
+    ", nextval('memory_items_seq') FROM (SELECT pg_advisory_xact_lock(key) FROM"
+    f" unnest(${len(GIVEN) + 1}::bigint[]) AS t (key) OFFSET 0) AS held"
+)
+
+
 def numbered(in_turn: bool, fold: bool) -> str:  # noqa: FBT001
     last = len(GIVEN) + (2 if fold else 1)
     return _IN_TURN.replace("<locks>", f"${last}") if in_turn else _NUMBERED
@@ -151,8 +160,7 @@ MAX_CONVERSATIONS = 500
 
 def conversation_locks(rows: Sequence[Row]) -> list[int]:
     """Return the locks of the conversations of *rows*, in an order that is the same for all."""
-    found = {row.metadata for row in rows if '_id":' in row.metadata}
-    locks = {_lock(json.loads(metadata)) for metadata in found}
+    locks = {_lock(row.metadata) for row in rows if '_id":' in row.metadata}
     locks.discard(None)
     return (
         sorted(lock for lock in locks if lock is not None)
@@ -161,8 +169,17 @@ def conversation_locks(rows: Sequence[Row]) -> list[int]:
     )
 
 
-def _lock(metadata: dict[str, Any]) -> int | None:
-    if metadata.get("session_id") is None and metadata.get("task_id") is None:
+def _lock(metadata: str) -> int | None:
+    # Long metadata is seldom the same twice, and would only fill the cache.
+    return _known_lock(metadata) if len(metadata) < 512 else _new_lock(metadata)
+
+
+def _new_lock(metadata: str) -> int | None:
+    scope: dict[str, Any] = json.loads(metadata)
+    if scope.get("session_id") is None and scope.get("task_id") is None:
         return None
-    whose = json.dumps([metadata.get(name) for name in SCOPE_FIELDS]).encode()
+    whose = json.dumps([scope.get(name) for name in SCOPE_FIELDS]).encode()
     return int.from_bytes(blake2b(whose, digest_size=8).digest(), "big", signed=True)
+
+
+_known_lock = lru_cache(maxsize=1024)(_new_lock)
