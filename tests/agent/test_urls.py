@@ -339,3 +339,24 @@ def test_a_server_without_its_scheme_is_no_file(address: str, tmp_path: Path) ->
         AgentMemory(address)
 
     assert AgentMemory(tmp_path / "a.b:12").url.endswith("a.b:12")
+
+
+class Counted(AgentMemory):
+    """A memory of a program's own class, which counts how often it is opened."""
+
+    opened = 0
+
+    async def init(self) -> None:
+        self.opened += 1
+        await super().init()
+
+
+async def test_whatever_opens_a_store_calls_the_init_of_an_own_class(tmp_path: Path) -> None:
+    memory = Counted(tmp_path / "a.db", embeddings=None)
+
+    await memory.stats()
+    await memory.verify()
+    await memory.backup(tmp_path / "copy.db")
+    await memory.close()
+
+    assert memory.opened == 3

@@ -21,6 +21,8 @@ async def test_settle_does_what_flush_does() -> None:
 
 
 def test_a_blocking_memory_has_the_old_name_as_well() -> None:
-    warns = pytest.warns(OrbiterDeprecationWarning, match="`settle` is now `flush`")
-    with BlockingMemory("memory://", embeddings=None) as memory, warns:
-        memory.settle()
+    with BlockingMemory("memory://", embeddings=None) as memory:
+        with pytest.warns(OrbiterDeprecationWarning, match="`settle` is now `flush`") as caught:
+            memory.settle()
+
+        assert [each.filename for each in caught] == [__file__]

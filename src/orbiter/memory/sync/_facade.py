@@ -82,14 +82,14 @@ class Blocking(Generic[_T]):
 
 
 def blocking_class(twin: type) -> Callable[[_Class], _Class]:
-    """Give the decorated class every public name of the async class *twin*."""
+    """Give the decorated class every public name of the async class *twin* that it lacks."""
 
     def fill(form: _Class) -> _Class:
         _forms[twin] = form
         form.__doc__ = _told(twin.__doc__)
         form.__module__ = __package__
         for name in dir(twin):
-            if not name.startswith("_"):
+            if not name.startswith("_") and name not in vars(form):
                 setattr(form, name, _member(name, inspect.getattr_static(twin, name)))
         if "__init__" in vars(form):
             vars(form)["__init__"].__signature__ = _signature(twin.__init__)  # type: ignore[misc]
