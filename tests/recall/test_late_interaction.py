@@ -1,13 +1,16 @@
 """Late interaction: token vectors of the query against those of the best candidates."""
 
+from typing import Any, ClassVar
+
 import pytest
 from tests.recall.pools import ask, pool, talk
 
+from orbiter.memory.recall import _rerank
 from orbiter.memory.recall._features import FeatureTable
 from orbiter.memory.recall._rerank import add_details
 from orbiter.memory.recall._signals import measure
 
-pytest.importorskip("numpy")
+np = pytest.importorskip("numpy")
 
 RED, TEA, ODD = bytes([127, 0, 0]), bytes([0, 127, 0]), bytes([0, 0, 127])
 
@@ -77,3 +80,28 @@ def test_a_question_without_words_says_nothing() -> None:
 def test_nothing_to_look_at_is_no_error() -> None:
     assert _looked(_table(), RED, {}) == ([], [])
     assert _looked(_table("a"), RED, {}) == ([0.0], [0.0])
+
+
+class Noting(np.ndarray):  # type: ignore[misc,name-defined,unused-ignore]  # numpy may be absent
+    """A matrix that notes how many multiplications each product takes."""
+
+    sizes: ClassVar[list[int]] = []
+
+    def __matmul__(self, other: Any) -> Any:
+        self.sizes.append(self.size * other.shape[1])
+        return np.asarray(self) @ other
+
+
+@pytest.mark.parametrize("count", [1, 20, 256])
+@pytest.mark.parametrize("length", [1, 8, 100, 256])
+def test_no_product_is_large_enough_for_threads(count: int, length: int) -> None:
+    dice = np.random.default_rng(count)
+    question, words = (
+        dice.random((rows, 64), np.float32) - np.float32(0.5) for rows in (count, length)
+    )
+    Noting.sizes.clear()
+
+    found = _rerank._nearest(question.view(Noting), words)
+
+    assert found == pytest.approx((question @ words.T).max(axis=1), abs=1e-6)
+    assert max(Noting.sizes) <= 2**18

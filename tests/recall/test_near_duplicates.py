@@ -3,9 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from difflib import SequenceMatcher
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.recall.conftest import Opening
 
 from orbiter.memory import (
@@ -14,7 +17,7 @@ from orbiter.memory import (
     PostgresMemoryStore,
     SQLiteMemoryStore,
 )
-from orbiter.memory.recall import RecallMode, RecallResult, recall
+from orbiter.memory.recall import RecallMode, RecallResult, _dedupe_query, recall
 from orbiter.memory.recall.near_duplicates import find_clusters
 from orbiter.memory.testing import HashEmbeddings
 
@@ -279,3 +282,12 @@ def test_a_running_word_makes_a_flood_as_a_running_number_does() -> None:
 def _word(number: int) -> str:
     """Return a word that begins with any letter and is another for each number."""
     return "".join(chr(97 + (number * 7919 >> shift) % 26) for shift in (0, 3, 6, 9, 1))
+
+
+@given(st.text("ab1 ", max_size=30), st.text("ab1 ", max_size=30))
+def test_the_longest_common_text_is_that_of_difflib(one: str, other: str) -> None:
+    match = SequenceMatcher(None, one, other, autojunk=False).find_longest_match()
+
+    found = _dedupe_query._longest_common(one, other)
+
+    assert found == one[match.a : match.a + match.size]

@@ -6,6 +6,8 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.server.conftest import Client, Served
 
 from orbiter.memory import AgentMemory
@@ -327,3 +329,38 @@ def test_an_answer_with_many_labels_is_not_small() -> None:
 
     assert json_body.is_small(MemoryItem(content="tea"))
     assert not json_body.is_small(MemoryItem(content="tea", metadata=MemoryMetadata(extra=labels)))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=8,
+)
+
+
+@given(JSON)
+def test_an_answer_in_pieces_is_the_same_json(value: object) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_body, "SMALL", 2)
+        pieces = json_body.write_json(value)
+
+    assert b"".join(pieces) == json_body.compact_json(value).encode("utf-8")
+
+
+def test_a_long_text_is_never_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = 'tea "harbour" ' * 10_000
+    hit = {"item": {"content": long, "id": "1"}, "repeats": [{"content": long}]}
+    written: list[int] = []
+    write = json_body.compact_json
+
+    def noted(value: object) -> str:
+        found = write(value)
+        written.append(len(found))
+        return found
+
+    monkeypatch.setattr(json_body, "compact_json", noted)
+
+    pieces = json_body.write_json({"hits": [hit, hit], "text": long})
+
+    assert json.loads(b"".join(pieces)) == {"hits": [hit, hit], "text": long}
+    assert max(written) <= 2 * json_body.SMALL

@@ -76,6 +76,11 @@ def test_plain_sentences_are_cut_as_word_by_word(text: str) -> None:
     assert at_once == word_by_word
 
 
+@given(TEXTS | st.text(st.sampled_from("a\t\n\r\v\f\x1c\x1f\x85\xa0\u2028 ")))
+def test_rare_white_space_is_found_in_any_text(text: str) -> None:
+    assert words._has_rare_space(text) == (words._RARE_SPACE.search(text) is not None)
+
+
 @given(TEXTS)
 def test_a_long_text_is_escaped_as_a_short_one(text: str) -> None:
     whole = prompt_fence.escape(text, marks=[MARK])
@@ -134,7 +139,7 @@ def test_a_pattern_reads_little_of_a_long_text_at_once(
     pattern = Recording(getattr(module, name))
     monkeypatch.setattr(module, name, pattern)
 
-    for text in ("tea harbour ", "tea\n", "a,b"):
+    for text in ("tea harbour ", "tea\n", "a,b", "té "):
         read(text * 10_000)
 
     assert pattern.sizes

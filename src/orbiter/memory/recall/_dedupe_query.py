@@ -7,7 +7,6 @@ what says something else, a bounded number of times.
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import SequenceMatcher
 
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.filters import Where
@@ -161,6 +160,24 @@ def _common(texts: Sequence[str]) -> str:
     common = some[0]
     for text in some[1:]:
         if common not in text:
-            match = SequenceMatcher(None, common, text, autojunk=False).find_longest_match()
-            common = common[match.a : match.a + match.size]
+            common = _longest_common(common, text)
     return common if len(common) >= _SHARE * len(some[len(some) // 2]) else ""
+
+
+def _longest_common(one: str, other: str) -> str:
+    """Return the longest text that both hold, the first such of *one*.
+
+    What both hold of some length, they hold of every smaller one: so few lengths are tried, and
+    texts of ever the same words take no longer than others.
+    """
+    longest, least, most = "", 0, min(len(one), len(other))
+    while least < most:
+        size = (least + most + 1) // 2
+        held = {other[at : at + size] for at in range(len(other) - size + 1)}
+        parts = (one[at : at + size] for at in range(len(one) - size + 1))
+        part = next((part for part in parts if part in held), None)
+        if part is None:
+            most = size - 1
+        else:
+            longest, least = part, size
+    return longest

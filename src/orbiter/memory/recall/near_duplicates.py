@@ -86,14 +86,20 @@ def are_alike(one: frozenset[str], other: frozenset[str], share: float = _ALIKE)
 @text_cache(max_bytes=_MOST_BYTES)
 def hinges(content: str) -> tuple[str, ...]:
     """Return what makes two texts differ that have all other words in common: numbers and noes."""
-    return tuple(
-        "not" if is_denial else word
-        for word in words.tokens(content)
-        if (is_denial := word in _DENIALS or word.endswith("n't")) or _has_digit(word)
-    )
+    tokens = words.tokens(content)
+    by_word = {word: hinge for word in set(tokens) if (hinge := _hinge(word))}
+    return tuple(by_word[word] for word in tokens if word in by_word) if by_word else ()
+
+
+def _hinge(word: str) -> str:
+    if word in _DENIALS or word.endswith("n't"):
+        return "not"
+    return word if _has_digit(word) else ""
 
 
 def _has_digit(word: str) -> bool:
+    if word.isalpha():
+        return False
     if len(word) <= SLICE:
         return any(map(str.isdigit, word))
     return any(any(map(str.isdigit, word[at : at + SLICE])) for at in range(0, len(word), SLICE))
@@ -224,8 +230,8 @@ class _Wording(NamedTuple):
 
 @text_cache(max_bytes=_MOST_BYTES)
 def _wording(content: str) -> tuple[frozenset[str], str, int]:
-    terms = frozenset(term for term in words.terms(content) if not _has_digit(term))
-    noes = sum(hinge == "not" for hinge in hinges(content))
+    terms = frozenset(term for term in set(words.terms(content)) if not _has_digit(term))
+    noes = hinges(content).count("not")
     return terms, "" if terms else without_numbers(content), noes
 
 

@@ -5,7 +5,7 @@ must not stay in the process because somebody searched.
 """
 
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from functools import _lru_cache_wrapper, update_wrapper
 from itertools import chain
 from threading import Lock
@@ -89,8 +89,8 @@ def clear_all() -> None:
 def _size_of(value: object) -> int:
     """Return the bytes that an answer takes, with all that is in it."""
     size = sys.getsizeof(value)
-    if isinstance(value, Mapping):
-        return size + sum(map(_size_of, chain(value.keys(), value.values())))
-    if isinstance(value, Collection) and not isinstance(value, str | bytes):
+    if isinstance(value, dict):
+        return size + sum(map(_size_of, chain(value, value.values())))
+    if isinstance(value, tuple | list | set | frozenset):
         return size + sum(map(_size_of, value))
     return size

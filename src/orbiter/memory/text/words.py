@@ -163,7 +163,8 @@ _STOP = re.compile(r"[.!?…。！？\n](?:(?<=[。！？\n])|(?=\s))\s*")
 _SPACED = re.compile(r"\S+\s*")
 _HANDFUL = re.compile(rf"(?:\S+\s*+){{1,{PASSAGE_WORDS}}}")
 _STEP = PASSAGE_WORDS * 2
-_LONG_RUN = re.compile(rf"\S{{{2 * _WORD_LENGTH}}}|\s{{{_STEP - 2 * _WORD_LENGTH}}}")
+_LONG_SPACE = _STEP - 2 * _WORD_LENGTH
+_LONG_RUN = re.compile(rf"\s{{{_LONG_SPACE}}}")
 # Without a space to cut at, after a comma or the like; without any, anywhere.
 _CHUNK = re.compile(rf".{{1,{_STEP}}}(?<=\W)|.{{1,{_STEP}}}", re.DOTALL)
 # Of an indented or Windows line end, only the line end.
@@ -199,7 +200,14 @@ def _is_plain(sentence: str) -> bool:
     unspaced = None if sentence.isascii() else _compiled(f"[{_UNSPACED}]")
     if unspaced is not None and search(unspaced, sentence, reach=0):
         return False
-    return search(_LONG_RUN, sentence, reach=_STEP) is None
+    spaces = 0
+    for piece in cut_at_spaces(sentence):
+        lengths = [len(word) for word in piece.split()]
+        if max(lengths, default=0) >= 2 * _WORD_LENGTH:
+            return False
+        spaces += len(piece) - sum(lengths) - len(lengths)
+    # Most words have one space beside them, so that there is no long run of it.
+    return spaces < _LONG_SPACE - 2 or search(_LONG_RUN, sentence, reach=_STEP) is None
 
 
 def _sentences(text: str) -> Iterator[str]:
@@ -235,7 +243,7 @@ def _size(text: str) -> int:
 
     What has hardly any spaces, such as a table or an encoded file, has words of some length.
     """
-    if search(_RARE_SPACE, text, reach=0):
+    if _has_rare_space(text):
         words = sum(1 for _ in find_all(_SPACE, text, reach=1)) + 1
     else:
         words = text.count(" ") + text.count("\n") + 1
@@ -244,3 +252,9 @@ def _size(text: str) -> int:
         starts = range(0, len(text), SLICE)
         words += sum(len(unspaced.findall(text, at, at + SLICE)) for at in starts) // 2
     return max(words, len(text) // _WORD_LENGTH)
+
+
+def _has_rare_space(text: str) -> bool:
+    if text.isascii():  # a search for each takes a tenth of one for all
+        return any(map(text.__contains__, "\t\r\v\f\x1c\x1d\x1e\x1f"))
+    return search(_RARE_SPACE, text, reach=0) is not None

@@ -96,7 +96,7 @@ def is_small(value: object) -> bool:
 def write_json(value: Any, *, most: int | None = None, way: str = "") -> list[bytes]:
     """Return *value* as JSON in pieces; `QueryError` with the *way* out beyond *most* bytes.
 
-    Lists directly in an object are written entry by entry.
+    Lists directly in an object are written entry by entry, and long texts in slices.
     """
     pieces: list[bytes] = []
     size, waiting = 0, bytearray()
@@ -112,21 +112,46 @@ def write_json(value: Any, *, most: int | None = None, way: str = "") -> list[by
 
 
 def _written(value: Any) -> Iterator[str]:
-    if not isinstance(value, dict) or not value:
-        yield compact_json(value)
-        return
-    before = "{"
-    for name, inner in value.items():
-        yield f"{before}{compact_json(name)}:"
+    if isinstance(value, dict) and value:
+        before = "{"
+        for name, inner in value.items():
+            yield f"{before}{compact_json(name)}:"
+            before = ","
+            yield from _entries(inner) if isinstance(inner, list) else _pieces(inner)
+        yield "}"
+    else:
+        yield from _pieces(value)
+
+
+def _entries(values: list[Any]) -> Iterator[str]:
+    before = "["
+    for each in values:
+        yield before
         before = ","
-        if isinstance(inner, list) and inner:
-            yield f"[{compact_json(inner[0])}"
-            for each in inner[1:]:
-                yield f",{compact_json(each)}"
-            yield "]"
-        else:
-            yield compact_json(inner)
-    yield "}"
+        yield from _pieces(each)
+    yield "]" if values else "[]"
+
+
+def _pieces(value: Any) -> Iterator[str]:
+    if not _has_long_text(value):
+        yield compact_json(value)
+    elif isinstance(value, str):
+        yield '"'
+        for start in range(0, len(value), SMALL):
+            yield compact_json(value[start : start + SMALL])[1:-1]
+        yield '"'
+    elif isinstance(value, dict):
+        yield from _written(value)
+    else:
+        yield from _entries(list(value))
+
+
+def _has_long_text(value: Any) -> bool:
+    if isinstance(value, str):
+        return len(value) > SMALL
+    if isinstance(value, dict):
+        return any(map(_has_long_text, value.values()))
+    return isinstance(value, list | tuple) and any(map(_has_long_text, value))
 
 
 def compact_json(value: Any) -> str:
