@@ -1,5 +1,7 @@
 """What the library keeps for itself among the memories is in nobody's way, and is not lost."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from tests.extraction._extractors import LineExtractor
 
@@ -32,6 +34,17 @@ async def test_jobs_are_no_memories_unless_they_are_asked_for(any_alice: ScopedM
     assert len(jobs) == len(asked) == 4
     assert (await any_alice.stats()).items == 2
     assert not await any_alice.forget(query="extraction")
+
+
+async def test_who_walks_the_past_meets_no_jobs(here: ScopedMemory) -> None:
+    await _talked(here)
+    past = here.as_of(datetime.now(UTC) + timedelta(seconds=1))
+
+    walked = [item async for item in past]
+
+    assert [item.memory_type for item in walked] == ["human", "human"]
+    assert walked == list(await past.list())
+    assert len(await past.list(memory_type="extraction")) == 4
 
 
 async def test_jobs_are_no_duplicates(here: ScopedMemory) -> None:
