@@ -10,8 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import Any, Self, TypeGuard
+from typing import Any, TypeGuard
 
 from orbiter.memory.backends.arguments import (
     check_cursor,
@@ -29,7 +28,7 @@ from orbiter.memory.errors import (
     UnsupportedError,
     VersionConflict,
 )
-from orbiter.memory.model.agent_store import AgentStore, store_label, store_name
+from orbiter.memory.model.agent_store import AgentStore, AsyncContextStore, store_label, store_name
 from orbiter.memory.model.copying import take_in
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
@@ -106,7 +105,7 @@ def _takes(method: Callable[..., Any], *names: str) -> bool:
     return takes_any or all(name in parameters for name in names)
 
 
-class StoreAdapter:
+class StoreAdapter(AsyncContextStore):
     """An `AgentStore` over *store*, which needs no more than `MemoryStore` has.
 
     One process at a time may write through it: what takes a look and a write, such as `insert` and
@@ -142,18 +141,6 @@ class StoreAdapter:
         """Close the store, if it is one that is closed."""
         if isinstance(self.store, Lifecycle):
             await self.store.close()
-
-    async def __aenter__(self) -> Self:
-        await self.init()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     # Writing
 

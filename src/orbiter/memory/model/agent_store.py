@@ -1,5 +1,6 @@
-"""`AgentStore`: the protocol of the store that `AgentMemory` works with."""
+"""`AgentStore`: the protocol of the store that `AgentMemory` works with, and how it is named."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from datetime import datetime
 from types import TracebackType
@@ -13,7 +14,7 @@ from orbiter.memory.model.reports import ConversationInfo, Erasure
 if TYPE_CHECKING:
     from orbiter.memory.model.records import Record, Written
 
-__all__ = ["AgentStore", "store_label", "store_name"]
+__all__ = ["AgentStore", "AsyncContextStore", "store_label", "store_name"]
 
 
 @runtime_checkable
@@ -142,6 +143,30 @@ class AgentStore(Protocol):
         What went on by itself here stays, unless *overwrite*, and is named in the answer.
         """
         ...
+
+
+class AsyncContextStore(ABC):
+    """A store for `async with`: it is opened on entering, and closed on leaving."""
+
+    @abstractmethod
+    async def init(self) -> None:
+        """Open it. May be repeated."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close what `init` opened. May be repeated; `init` opens again."""
+
+    async def __aenter__(self) -> Self:
+        await self.init()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
 
 
 def store_name(store: object) -> str:

@@ -7,8 +7,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from types import TracebackType
-from typing import Self
 
 from orbiter.memory.backends.arguments import (
     check_cursor,
@@ -21,6 +19,7 @@ from orbiter.memory.backends.arguments import (
 from orbiter.memory.backends.sql.rows import Row, encode_all
 from orbiter.memory.backends.urls import redacted
 from orbiter.memory.errors import EmptyFilterError, InvalidItemError
+from orbiter.memory.model.agent_store import AsyncContextStore
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.query import SCOPE_FIELDS, Cursor, Order, Query, check_order, check_size
@@ -35,7 +34,7 @@ MAX_BATCH = 100_000
 """Most items that `add_many` takes: Redis refuses a command of more than a million words."""
 
 
-class RedisMemoryStore:
+class RedisMemoryStore(AsyncContextStore):
     """Keeps items in Redis; all stores of one *name*, anywhere, are one store.
 
     With *ttl_hours*, which may be a fraction, an item is gone so long after it was last written;
@@ -95,18 +94,6 @@ class RedisMemoryStore:
     async def close(self) -> None:
         """Finish what is under way and close the connections; `init` opens them again."""
         await self._items.close()
-
-    async def __aenter__(self) -> Self:
-        await self.init()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     # Writing
 

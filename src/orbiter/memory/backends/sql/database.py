@@ -1,34 +1,26 @@
 """`SQLDatabase`: how the steps of an operation get to a database, for all parts of a SQL store."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from orbiter.memory.backends.sql.dialect import Steps
 from orbiter.memory.backends.sql.operations import Operations
+from orbiter.memory.model.agent_store import AsyncContextStore
 
 __all__ = ["SQLDatabase"]
 
 _T = TypeVar("_T")
 
 
-class SQLDatabase(ABC):
+class SQLDatabase(AsyncContextStore):
     """What a driver does; each part of a store stands on this and on nothing else."""
 
     _operations: Operations
 
     @abstractmethod
-    async def init(self) -> None:
-        """Open the store and bring its tables up to date. May be repeated."""
-
-    @abstractmethod
     async def _open(self) -> None:
         """Open the store and bring its tables up to date, whatever model its vectors are of."""
-
-    @abstractmethod
-    async def close(self) -> None:
-        """Close what `init` opened. May be repeated; `init` opens again."""
 
     @abstractmethod
     async def _read(self, steps: Callable[[], Steps[_T]], *, alone: bool = False) -> _T:
@@ -51,15 +43,3 @@ class SQLDatabase(ABC):
     def _is_bound(self) -> bool:
         """Whether this store acts for one user."""
         return False
-
-    async def __aenter__(self) -> Self:
-        await self.init()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
