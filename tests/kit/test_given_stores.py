@@ -1,12 +1,15 @@
 """Stores of other packages under `AgentMemory(store=…)`: order, errors, opening and closing."""
 
 import re
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from examples.toy_store import ToyStore
+from tests.servers.databases import RedisServer, postgres_server, redis_server
+from tests.stores.conftest import postgres_dsn
 
 from orbiter.memory import (
     AgentMemory,
@@ -23,6 +26,8 @@ from orbiter.memory.backends.sqlite import SQLiteMemoryStore
 from orbiter.memory.errors import NotInitializedError, QueryError, UnsupportedError
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.testing import HashEmbeddings
+
+__all__ = ["postgres_dsn", "postgres_server", "redis_server"]
 
 ANN = MemoryMetadata(user_id="ann")
 TALK = MemoryMetadata(user_id="ann", session_id="monday")
@@ -322,3 +327,22 @@ async def test_a_model_for_a_plain_store_is_used(tmp_path: Path) -> None:
         found = await ann.recall("green tea", mode="meaning")
 
         assert [hit.item.id for hit in found] == [tea.id]
+
+
+async def _check_closed_by_who_opened_it(store: PostgresMemoryStore | RedisMemoryStore) -> None:
+    user = MemoryMetadata(user_id=secrets.token_hex(8))
+    async with AgentMemory(store=store, embeddings=None) as memory:
+        await memory.scope(user_id=user.user_id).remember("tea")
+    assert not store.is_open
+    async with store:
+        async with AgentMemory(store=store, embeddings=None) as memory:
+            await memory.scope(user_id=user.user_id).remember("cake")
+        assert await store.count(metadata=user) == 2
+
+
+async def test_a_database_is_closed_by_who_opened_it(postgres_dsn: str) -> None:
+    await _check_closed_by_who_opened_it(PostgresMemoryStore(postgres_dsn))
+
+
+async def test_a_redis_is_closed_by_who_opened_it(redis_server: RedisServer) -> None:
+    await _check_closed_by_who_opened_it(RedisMemoryStore(redis_server.url()))
