@@ -295,7 +295,7 @@ async def test_a_file_is_restored_and_servers_have_their_own_ways(
     assert [item.content for item in await alice.list()] == ["tea"]
     assert done.items == 1
     assert len(await open_memory(done.replaced).scope(user_id="alice").list()) == 2
-    for url, way in ((postgres_url, "pg_restore"), (redis_server.url(), "its own file")):
+    for url, way in ((postgres_url, "pg_restore"), (redis_server.url(), "a dump for Redis")):
         with pytest.raises(UnsupportedError, match=way):
             await open_memory(url).restore(tmp_path / "copy.db")
     with pytest.raises(UnsupportedError, match="open the backup by its own path"):
