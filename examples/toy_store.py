@@ -13,7 +13,7 @@ from pathlib import Path
 from orbiter.memory import MemoryItem, MemoryMetadata
 from orbiter.memory.backends.arguments import check_several_ids
 from orbiter.memory.errors import EmptyFilterError, NotInitializedError
-from orbiter.memory.model.copying import copy_item, take_in
+from orbiter.memory.model.copying import copy_item, validated_copy
 from orbiter.memory.model.items import MemoryStatus
 from orbiter.memory.model.query import Query
 from orbiter.memory.model.serialization import dump_item, load_item
@@ -40,7 +40,7 @@ class ToyStore:
 
     async def add_many(self, items: Sequence[MemoryItem]) -> None:
         held = self._held()
-        for item in [take_in(each) for each in items]:
+        for item in [validated_copy(each) for each in items]:
             old = held.get(item.id)
             if old is None or is_expired(old):
                 item.__dict__["version"] = 1

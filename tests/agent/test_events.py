@@ -133,7 +133,7 @@ async def test_no_event_holds_content(url: str, open_memory: Open, who: str) -> 
 async def test_a_slow_listener_is_told_how_much_it_missed(
     open_memory: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "MOST_WAITING", 3)
+    monkeypatch.setattr(events, "MAX_WAITING", 3)
     alice = open_memory("memory://").scope(user_id="alice")
     slow, quick = alice.events(), alice.events()
     items, seen = [], []

@@ -49,7 +49,7 @@ async def test_the_page_draws_a_time_line_for_each_key(
 async def test_keys_are_in_natural_order_and_in_pages(
     memory: AgentMemory, served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(facts_page, "_MOST_KEYS", 2)
+    monkeypatch.setattr(facts_page, "_MAX_KEYS", 2)
     for key in ("city_10", "city_2", "City_1", "abc"):
         await memory.scope(**ANN).facts.put(key, "here")
     visitor = Visitor(client(await served()))

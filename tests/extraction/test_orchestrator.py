@@ -232,7 +232,7 @@ async def test_a_worker_that_is_killed_loses_no_job_and_makes_no_fact_twice(
     assert await drafts(alice) == ["a=1"]
 
     pauses.clock.now = datetime.now(UTC)
-    assert await work._queue.claim() is None  # it is still the dead one's
+    assert await work._queue.reserve() is None  # it is still the dead one's
     assert (await work.report()).running == 1
     pauses.clock.advance(hours=1)
     await work.run()
@@ -254,7 +254,7 @@ async def test_a_job_that_kills_its_workers_is_given_up(here: ScopedMemory) -> N
     await here.chat("c").add("a is 1")
     await work.enqueue_new()
     for _ in range(2):
-        assert await work._queue.claim() is not None  # and no more is heard of it
+        assert await work._queue.reserve() is not None  # and no more is heard of it
         pauses.clock.advance(hours=1)
 
     await work.run()
@@ -327,14 +327,14 @@ async def test_a_store_that_fails_for_a_moment_is_told_and_outlived(
     done = asyncio.Event()
     work = MemoryOrchestrator(here, LineExtractor(lambda _: done.set()), poll=0.01)
     await work.enqueue_new()
-    claim, failures = work._queue.claim, [StorageError("secret")] * 3
+    reserve, failures = work._queue.reserve, [StorageError("secret")] * 3
 
     async def failing() -> ExtractionMemory | None:
         if failures:
             raise failures.pop()
-        return await claim()
+        return await reserve()
 
-    monkeypatch.setattr(work._queue, "claim", failing)
+    monkeypatch.setattr(work._queue, "reserve", failing)
     with pytest.raises(StorageError):
         await work.run()
     failures[:] = [StorageError("secret")] * 3

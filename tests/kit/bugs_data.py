@@ -106,7 +106,7 @@ DATA_BUGS = {
         "            item.__dict__['created_at'] = item.created_at.replace(microsecond=0)\n",
     ),
     "takes in what was never checked": Bug(
-        "an_item_that_was_never_checked", "map(take_in, items)", "map(copy_item, items)"
+        "an_item_that_was_never_checked", "map(validated_copy, items)", "map(copy_item, items)"
     ),
     "breaks after it has refused an item": Bug(
         "an_item_that_was_never_checked",

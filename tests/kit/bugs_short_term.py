@@ -2,10 +2,10 @@
 
 from tests.kit.bugs import Bug
 
-_ADD = "self._keep(take_in(item))"
+_ADD = "self._keep(validated_copy(item))"
 _GET = "return None if item is None else copy_item(item)"
 _SEARCH = "return [copy_item(item) for _, unit in reversed(list(found)) for item in unit]"
-_BATCH = "for item in [take_in(item) for item in items]:\n            self._keep(item)"
+_BATCH = "for item in [validated_copy(item) for item in items]:\n            self._keep(item)"
 _FIELD = "if (value := getattr(item.metadata, name)) is not None"
 _ORDER = "return self._arrival[item.id]"
 _UPDATE = "item.__dict__.update(version=old.version + 1, created_at=old.created_at)"
@@ -14,7 +14,9 @@ SHORT_TERM_BUGS = {
     # What comes in.
     "keeps the caller's object": Bug("changing_an_added_item", _ADD, "self._keep(item)"),
     "keeps the caller's objects of a batch": Bug(
-        "changing_an_item_of_a_batch", _BATCH, _BATCH.replace("take_in(item) for", "item for")
+        "changing_an_item_of_a_batch",
+        _BATCH,
+        _BATCH.replace("validated_copy(item) for", "item for"),
     ),
     "shares the caller's metadata of a batch": Bug(
         "changing_an_item_of_a_batch",
@@ -40,17 +42,18 @@ SHORT_TERM_BUGS = {
         "an_item_that_was_never_checked", _ADD, "self._keep(copy_item(item))"
     ),
     "takes in a batch that was never checked": Bug(
-        "a_batch_with_one_bad_item", _BATCH, _BATCH.replace("take_in(", "copy_item(")
+        "a_batch_with_one_bad_item", _BATCH, _BATCH.replace("validated_copy(", "copy_item(")
     ),
     "a batch is kept item by item": Bug(
         "add_many_keeps_all_or_none",
         _BATCH,
-        "for item in items:\n            self._keep(take_in(item))",
+        "for item in items:\n            self._keep(validated_copy(item))",
     ),
     "text is trimmed": Bug(
         "text_is_kept_code_point",
         _ADD,
-        "item = take_in(item); item.__dict__['content'] = item.content.strip(); self._keep(item)",
+        "item = validated_copy(item); item.__dict__['content'] = item.content.strip(); "
+        "self._keep(item)",
     ),
     # What goes out.
     "hands out its own object": Bug("changing_a_returned_item", _GET, "return item"),
@@ -186,13 +189,13 @@ SHORT_TERM_BUGS = {
         _ADD,
         "old = self._items.get(item.id)\n"
         "        await __import__('asyncio').sleep(0)\n"
-        "        self._keep(take_in(item))\n"
+        "        self._keep(validated_copy(item))\n"
         "        self._items[item.id].__dict__['version'] = old.version + 1 if old else 1",
     ),
     "a cancelled add leaves half an item": Bug(
         "a_cancelled_add_leaves",
         _ADD,
-        "item = take_in(item)\n"
+        "item = validated_copy(item)\n"
         "        self._items[item.id] = item\n"
         "        await __import__('asyncio').sleep(0)\n"
         "        del self._items[item.id]\n"

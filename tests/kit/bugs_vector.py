@@ -5,7 +5,7 @@ from tests.kit.bugs import Bug
 _NEAR = "snapshots = self._index.snapshot(asked)"
 _HERE = "return snapshots.nearest(vector, asked.limit)"
 _FOUND = "return [copy_item(item) for item, _ in await self._nearest(vector, asked)]"
-_ADD = "await self._add([take_in(item)], self._called())"
+_ADD = "await self._add([validated_copy(item)], self._called())"
 _MANY = "await self._add(taken, call)"
 _WAIT = "vectors = await self._vectors(items)"
 _CHECKED = "return check()"
@@ -74,13 +74,14 @@ VECTOR_BUGS = {
     "keeps the item of a text that cannot be embedded": Bug(
         "cannot_be_embedded_changes_nothing",
         _ADD,
-        "item = take_in(item)\n        try:\n            await self._add([item], self._called())\n"
+        "item = validated_copy(item)\n        try:\n"
+        "            await self._add([item], self._called())\n"
         "        except OSError:\n            self._index.keep(item, None, 2); raise",
     ),
     "removes the old item first": Bug(
         "cannot_be_embedded_changes_nothing",
         _ADD,
-        f"self._index.remove(take_in(item).id)\n        {_ADD}",
+        f"self._index.remove(validated_copy(item).id)\n        {_ADD}",
     ),
     "hides that a text cannot be embedded": Bug(
         "cannot_be_embedded_changes_nothing",

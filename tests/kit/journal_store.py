@@ -13,7 +13,7 @@ from typing import Any, TextIO
 from orbiter.memory import MemoryError, MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.errors import EmptyFilterError
 from orbiter.memory.model import Query, dump_item, load_item
-from orbiter.memory.model.copying import copy_item, take_in
+from orbiter.memory.model.copying import copy_item, validated_copy
 from orbiter.memory.model.filters import Where
 
 
@@ -50,9 +50,9 @@ class JournalStore:
     async def add_many(self, items: list[MemoryItem]) -> None:
         self._opened()
         kept: dict[str, MemoryItem] = {}
-        for item in map(take_in, items):
+        for item in map(validated_copy, items):
             old = kept.get(item.id) or self._items.get(item.id)
-            if old is None or _is_over(old):
+            if old is None or _is_expired(old):
                 item.__dict__["version"] = 1
             else:
                 item.__dict__.update(version=old.version + 1, created_at=old.created_at)
@@ -92,7 +92,7 @@ class JournalStore:
     def _opened(self) -> TextIO:
         if self._file is None:
             raise NotInitializedError("the journal is not initialized; call init() first")
-        for item in filter(_is_over, list(self._items.values())):
+        for item in filter(_is_expired, list(self._items.values())):
             del self._items[item.id]
         return self._file
 
@@ -111,5 +111,5 @@ class JournalStore:
             self._items[item.id] = item
 
 
-def _is_over(item: MemoryItem) -> bool:
+def _is_expired(item: MemoryItem) -> bool:
     return item.expires_at is not None and item.expires_at <= datetime.now(UTC)

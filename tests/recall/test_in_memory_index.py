@@ -270,7 +270,7 @@ async def test_few_scopes_of_many_items_are_forgotten_too(
 async def test_scopes_of_long_items_are_forgotten_too(
     store: RedisMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_in_memory_index, "_MOST_CHARS", 10_000)
+    monkeypatch.setattr(_in_memory_index, "_MAX_CHARS", 10_000)
     users = [MemoryMetadata(user_id=f"u{n}") for n in range(3)]
     await store.add_many([_note(f"i{n}", "door code " * 400, users[n]) for n in range(3)])
     mirror = InMemoryIndex(store)

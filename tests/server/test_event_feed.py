@@ -81,7 +81,7 @@ async def test_what_the_store_told_first_is_not_told_again_but_what_is_written_a
     ann = memory.scope(user_id="ann")
     item = MemoryItem(content="tea", metadata=ANN)
     async with live.listen(ANN) as stream:
-        live._tell([item])  # as if a look at the store were quicker than the memory itself
+        live._emit([item])  # as if a look at the store were quicker than the memory itself
         await ann.remember(item)
         await ann.remember(item.model_copy(update={"content": "green tea"}))
         await ann.forget(item.id)

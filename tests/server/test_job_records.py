@@ -48,7 +48,7 @@ async def do(http: httpx.AsyncClient, served: Served, **headers: str) -> str:
 async def test_only_the_newest_jobs_that_ended_are_kept(
     served: Served, client: Client, keys: KeyFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_jobs, "_MOST_ENDED", 3)
+    monkeypatch.setattr(_jobs, "_MAX_ENDED", 3)
     url = await served(keys=keys, **BARE)
     one, two = (client(url, new_key(keys, "admin")) for _ in range(2))
     other = await do(two, served)
@@ -71,7 +71,7 @@ async def test_only_the_newest_jobs_that_ended_are_kept(
 async def test_a_key_of_a_job_that_is_kept_no_longer_counts_as_new(
     served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_jobs, "_MOST_ENDED", 2)
+    monkeypatch.setattr(_jobs, "_MAX_ENDED", 2)
     calls = []
 
     async def counts(_: AgentMemory) -> int:
@@ -95,7 +95,7 @@ async def test_a_server_keeps_no_more_of_what_it_finds(
     path = tmp_path / "a.db"
     http = client(await served(AgentMemory(path, embeddings=None), **BARE))
     done = [await do(http, served) for _ in range(5)]
-    monkeypatch.setattr(_jobs, "_MOST_ENDED", 3)
+    monkeypatch.setattr(_jobs, "_MAX_ENDED", 3)
 
     listing = listed(await http.get("/v1/jobs"))
     other = client(await served(AgentMemory(path, embeddings=None), **BARE))
@@ -107,7 +107,7 @@ async def test_a_server_keeps_no_more_of_what_it_finds(
 async def test_records_that_another_server_writes_are_counted(
     served: Served, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_jobs, "_MOST_ENDED", 3)
+    monkeypatch.setattr(_jobs, "_MAX_ENDED", 3)
     path = tmp_path / "a.db"
     one = client(await served(AgentMemory(path, embeddings=None), **BARE))
     first = served.app.state.orbiter.jobs  # type: ignore[attr-defined]

@@ -510,7 +510,7 @@ async def test_reports_are_forgotten_in_time(
     http = client(await served(pair[0], job_kept=0.0, **BARE))
     job = (await http.post("/v1/store/verify", headers=NOW)).json()
     jobs = served.app.state.orbiter.jobs  # type: ignore[attr-defined]
-    await until(lambda: jobs._jobs[job["id"]].is_over)
+    await until(lambda: jobs._jobs[job["id"]].is_finished)
 
     await http.post("/v1/store/settle", headers=NOW)
 

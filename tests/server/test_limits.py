@@ -435,10 +435,10 @@ async def test_an_import_that_comes_by_drops_is_ended(served: Served) -> None:
             break
         writer.write(b"x" * 250)
         await asyncio.sleep(0.05)
-    is_over = reading.done()
+    is_finished = reading.done()
     writer.close()
 
-    assert is_over
+    assert is_finished
     told = await reading
     assert not told or told.startswith(b"HTTP/1.1 408 ")
 

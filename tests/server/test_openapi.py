@@ -41,7 +41,7 @@ STREAMS = ("/v1/events", "/v1/import", "/v1/export")
 def url() -> Iterator[str]:
     """Return the address of a server of this module, in a thread of its own."""
     found: list[str] = []
-    is_up, is_over = threading.Event(), threading.Event()
+    is_up, is_finished = threading.Event(), threading.Event()
 
     async def run() -> None:
         wanted = Settings(port=0, rate=100_000, burst=100_000)
@@ -49,13 +49,13 @@ def url() -> Iterator[str]:
         async with serving(create_app(memory, settings=wanted), settings=wanted) as address:
             found.append(address)
             is_up.set()
-            await asyncio.to_thread(is_over.wait)
+            await asyncio.to_thread(is_finished.wait)
 
     thread = threading.Thread(target=asyncio.run, args=(run(),))
     thread.start()
     is_up.wait(30)
     yield found[0]
-    is_over.set()
+    is_finished.set()
     thread.join(30)
 
 

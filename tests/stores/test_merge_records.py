@@ -26,7 +26,7 @@ from orbiter.memory.backends.registry import open_store
 from orbiter.memory.episodic.manager import ShortTermMemoryManager
 from orbiter.memory.errors import InvalidItemError, QueryError, StorageError
 from orbiter.memory.model.activity_keys import activity_name
-from orbiter.memory.model.records import MOST_VERSIONS, PastVersion, Record
+from orbiter.memory.model.records import MAX_VERSIONS, PastVersion, Record
 from orbiter.memory.transfer import export_records, import_records, migrate
 
 __all__ = ["redis_server"]
@@ -287,25 +287,25 @@ async def test_what_was_deleted_elsewhere_is_purged_by_its_age(
 
 
 async def test_versions_that_no_store_can_count_on_from_are_refused(target: Store) -> None:
-    top = HumanMemory(id="x", content="top", metadata=ANN, version=MOST_VERSIONS)
+    top = HumanMemory(id="x", content="top", metadata=ANN, version=MAX_VERSIONS)
     await target.put_records([Record(top)])
     assert (await the(target)).item == top
     assert await target.get("x") == top
     await target.add(said("one more"))
     found = await target.get("x")
     assert found is not None
-    assert found.version == MOST_VERSIONS + 1
+    assert found.version == MAX_VERSIONS + 1
 
     line = Record(top).to_line()
-    for version in (MOST_VERSIONS + 1, 2**32, 2**63, 10**30):
+    for version in (MAX_VERSIONS + 1, 2**32, 2**63, 10**30):
         with pytest.raises(InvalidItemError, match="versions are from 1 to 2,147,483,646"):
-            Record.from_line(line.replace(str(MOST_VERSIONS), str(version)))
+            Record.from_line(line.replace(str(MAX_VERSIONS), str(version)))
     with pytest.raises(InvalidItemError, match="versions are from 1"):
         await target.put_records(await target.records())
     if isinstance(target, PostgresMemoryStore):
         with pytest.raises(StorageError, match="more versions: add it under another id"):
             await target.add(said("one too many"))
-    assert await target.put_records([Record(said("anew"))], overwrite=True) == 1
+    assert await target.put_records([Record(said("rebuild"))], overwrite=True) == 1
     past = PastVersion(said("past"), deleted=False, ended_at=LONG_AGO)
     assert Record(top, versions=[past]).items[-1] == top
 

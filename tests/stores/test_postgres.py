@@ -12,7 +12,7 @@ import pytest
 from orbiter.memory import HumanMemory, MemoryItem, MemoryMetadata, PostgresMemoryStore
 from orbiter.memory.backends.postgres import schema
 from orbiter.memory.backends.postgres.pool import OnceToken
-from orbiter.memory.backends.postgres.upsert import MOST_TEXT
+from orbiter.memory.backends.postgres.upsert import MAX_TEXT
 from orbiter.memory.errors import NotInitializedError
 
 ANN = MemoryMetadata(user_id="ann", extra={"k": 1e16})
@@ -183,7 +183,7 @@ async def test_concurrent_adds_keep_the_order_they_were_made_in(store: PostgresM
 
 
 async def test_a_batch_of_large_items_is_cut_into_statements(store: PostgresMemoryStore) -> None:
-    text = "Ä" * (MOST_TEXT // 9)
+    text = "Ä" * (MAX_TEXT // 9)
     await store.add_many([HumanMemory(id=f"i{n}", content=f"{text}{n}") for n in range(10)])
     await asyncio.gather(
         *(store.add(HumanMemory(id=f"j{n}", content=f"{text}{n}")) for n in range(10))

@@ -106,7 +106,7 @@ async def test_a_file_removed_under_an_open_store_takes_no_more_writes(tmp_path:
         assert not path.exists()
 
     async with SQLiteMemoryStore(path) as store:
-        await store.add(HumanMemory(content="anew"))
+        await store.add(HumanMemory(content="rebuild"))
         assert await store.count() == 1
 
 

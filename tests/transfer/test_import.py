@@ -320,7 +320,7 @@ async def test_what_is_stored_stays_when_the_file_turns_out_damaged(
 async def test_a_cancelled_import_closes_its_file_and_can_go_on(
     simple: AgentMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "_MOST_ITEMS", 10)
+    monkeypatch.setattr(reader, "_MAX_ITEMS", 10)
     alice = simple.scope(user_id="alice")
     path = _talk(tmp_path / "tea.jsonl", *(str(n) for n in range(200)))
     begun = asyncio.Event()

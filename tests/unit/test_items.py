@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from orbiter.memory import base
 from orbiter.memory.errors import InvalidItemError, ItemTypeError, MemoryError
-from orbiter.memory.model.copying import copy_item, item_of_text, take_in
+from orbiter.memory.model.copying import copy_item, item_of_text, validated_copy
 from orbiter.memory.model.items import (
     AIMemory,
     HumanMemory,
@@ -342,7 +342,7 @@ def test_a_users_own_field_is_checked_on_the_way_into_a_store() -> None:
         value: float
 
     with pytest.raises(MemoryError, match=r"value"):
-        take_in(Gauge(content="", value=float("nan")))
+        validated_copy(Gauge(content="", value=float("nan")))
 
 
 @pytest.mark.parametrize(
@@ -365,7 +365,7 @@ def test_a_store_refuses_what_was_slipped_past_the_checks(update: dict[str, Any]
     spoilt = HumanMemory(content="hi").model_copy(update=update)
 
     with pytest.raises(InvalidItemError, match="cannot be stored"):
-        take_in(spoilt)
+        validated_copy(spoilt)
 
 
 def test_a_store_takes_a_naive_time_as_utc() -> None:
@@ -374,16 +374,16 @@ def test_a_store_takes_a_naive_time_as_utc() -> None:
 
     note = MemoryItem(content="hi").model_copy(update={"created_at": naive})
 
-    assert take_in(item).created_at == naive.replace(tzinfo=UTC)
-    assert take_in(note).created_at == naive.replace(tzinfo=UTC)
+    assert validated_copy(item).created_at == naive.replace(tzinfo=UTC)
+    assert validated_copy(note).created_at == naive.replace(tzinfo=UTC)
 
 
 def test_a_plain_item_that_names_a_known_kind_becomes_one() -> None:
-    taken = take_in(MemoryItem(content="hi", memory_type="human"))
+    taken = validated_copy(MemoryItem(content="hi", memory_type="human"))
 
     assert type(taken) is HumanMemory
     with pytest.raises(InvalidItemError, match="Remark|test-remark|mood|come back"):
-        take_in(MemoryItem(content="hi", memory_type="test-remark"))
+        validated_copy(MemoryItem(content="hi", memory_type="test-remark"))
 
 
 def test_a_kind_that_would_not_come_back_is_refused() -> None:
@@ -395,14 +395,14 @@ def test_a_kind_that_would_not_come_back_is_refused() -> None:
         registered: ClassVar[bool] = False
         tone: str = "flat"
 
-    assert take_in(Loose(content="", value={"a": [1.5, None]})).model_dump()["value"] == {
+    assert validated_copy(Loose(content="", value={"a": [1.5, None]})).model_dump()["value"] == {
         "a": [1.5, None]
     }
     for value in (float("nan"), (1, 2), {1: 2}):
         with pytest.raises(InvalidItemError, match="value"):
-            take_in(Loose(content="", value=value))
+            validated_copy(Loose(content="", value=value))
     with pytest.raises(InvalidItemError, match="`Unregistered` would come back"):
-        take_in(Unregistered(content="hi"))
+        validated_copy(Unregistered(content="hi"))
 
 
 def test_a_record_its_class_no_longer_accepts_stays_readable() -> None:

@@ -38,7 +38,7 @@ def test_an_item_of_our_own_kinds_is_written_and_read_without_being_validated_ag
     kind: type[MemoryItem], metadata: MemoryMetadata, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     item = kind(content="Likes oolong.", metadata=metadata)
-    monkeypatch.setattr(rows, "take_in", refused)
+    monkeypatch.setattr(rows, "validated_copy", refused)
     monkeypatch.setattr(rows, "load_item", refused)
     assert decode(as_read(encode(item))) == item
 

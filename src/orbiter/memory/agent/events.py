@@ -14,7 +14,7 @@ from orbiter.memory.model.query import SCOPE_FIELDS, Query
 
 __all__ = ["EventStream", "Events"]
 
-MOST_WAITING = 10_000
+MAX_WAITING = 10_000
 """Events kept for a listener that does not come for them; then the oldest are dropped."""
 
 
@@ -41,7 +41,7 @@ class EventStream:
     def _hear(self, event: MemoryEvent) -> None:
         if any(getattr(event.scope, name) != value for name, value in self._wanted.items()):
             return
-        if len(self._waiting) >= MOST_WAITING:
+        if len(self._waiting) >= MAX_WAITING:
             self._waiting.popleft()
             self._missed += 1
         self._waiting.append(event)

@@ -38,8 +38,8 @@ __all__ = [
     "versioned",
 ]
 
-_MOST_MANAGERS = 256
-_MOST_BOUND = 1_024
+_MAX_MANAGERS = 256
+_MAX_BOUND = 1_024
 
 
 Store = AgentStore
@@ -175,7 +175,7 @@ class Core:
         if bound is None:
             store: PostgresMemoryStore = self.store  # type: ignore[assignment]  # checked when made
             bound = self._bound[scope.user_id] = store.acting_for(scope.user_id)
-            if len(self._bound) > _MOST_BOUND:
+            if len(self._bound) > _MAX_BOUND:
                 self._bound.popitem(last=False)
         self._bound.move_to_end(scope.user_id)
         return bound
@@ -207,7 +207,7 @@ class Core:
             from orbiter.memory.episodic.manager import ShortTermMemoryManager  # noqa: PLC0415
 
             manager = self._managers[agent_id] = ShortTermMemoryManager(self._episodic, agent_id)
-            if len(self._managers) > _MOST_MANAGERS:
+            if len(self._managers) > _MAX_MANAGERS:
                 _, oldest = self._managers.popitem(last=False)
                 leaving = asyncio.ensure_future(oldest.disconnect())  # its next use connects again
                 self._leaving.add(leaving)

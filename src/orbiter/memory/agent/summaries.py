@@ -28,7 +28,7 @@ from orbiter.memory.summary import SummaryConfig, check_trigger, roll_summary
 __all__ = ["Summaries"]
 
 _TICK = timedelta(microseconds=1)
-_MOST_COUNTED = 10_000
+_MAX_COUNTED = 10_000
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 300.0
 _PIECES = 4
@@ -231,7 +231,7 @@ class Summaries:
     def _tally(self, key: str) -> _Tally:
         tally = self._tallies.setdefault(key, _Tally())
         self._tallies.move_to_end(key)
-        if len(self._tallies) > _MOST_COUNTED:
+        if len(self._tallies) > _MAX_COUNTED:
             self._tallies.popitem(last=False)
         return tally
 

@@ -106,7 +106,7 @@ def _watched(
         began = perf_counter()
         error: str | None = None
         try:
-            yield lambda value: _tell(span, value)
+            yield lambda value: _record_result(span, value)
         except BaseException as exc:  # counted, and raised again
             error = type(exc).__name__  # its words may hold what must not be told
             raise
@@ -136,7 +136,7 @@ def _span(tracer: "Tracer", operation: str, attributes: _Attributes) -> Iterator
             opened.__exit__(None, None, None)
 
 
-def _tell(span: "Span | None", value: object) -> None:
+def _record_result(span: "Span | None", value: object) -> None:
     if span is not None:
         with _unharmed():
             span.set_attributes(_answered(value))

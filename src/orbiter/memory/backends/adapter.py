@@ -29,7 +29,7 @@ from orbiter.memory.errors import (
     VersionConflict,
 )
 from orbiter.memory.model.agent_store import AgentStore, AsyncContextStore, store_label, store_name
-from orbiter.memory.model.copying import take_in
+from orbiter.memory.model.copying import validated_copy
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.protocols import (
@@ -156,7 +156,7 @@ class StoreAdapter(AsyncContextStore):
             await self.add_many([item], within=within)
             return
         check_size("expected_version", expected_version)
-        taken = take_in(item)
+        taken = validated_copy(item)
         async with self._loop.turn:
             there = await self._check(taken, within)
             version = 0 if there is None else there.version
@@ -169,7 +169,7 @@ class StoreAdapter(AsyncContextStore):
     ) -> None:
         """Store or update every item of *items*; without `add_many`, one after the other."""
         check_several(items)
-        taken = [take_in(item) for item in items]
+        taken = [validated_copy(item) for item in items]
         async with self._loop.turn:
             if within is not None:
                 for item in taken:
@@ -184,7 +184,7 @@ class StoreAdapter(AsyncContextStore):
         if isinstance(self.store, InsertStore):
             return await self.store.insert(items)
         check_several(items)
-        taken = [take_in(item) for item in items]
+        taken = [validated_copy(item) for item in items]
         ids = check_different([item.id for item in taken])
         async with self._loop.turn:
             if await self._used(ids):
@@ -398,7 +398,7 @@ class StoreAdapter(AsyncContextStore):
                 f"{_MAX_REPEATS:,}"
             )
         for _ in range(version, item.version):
-            await self.store.add(take_in(item))
+            await self.store.add(validated_copy(item))
 
 
 def page_of(

@@ -28,8 +28,8 @@ __all__ = [
     "URL_VARIABLE",
     "StoreFactory",
     "default_url",
+    "is_http_url",
     "is_of_package",
-    "is_of_server",
     "known_schemes",
     "load_scheme",
     "make_folder",
@@ -136,7 +136,7 @@ def default_url() -> str:
     return f"sqlite:///{user_data_path('orbiter-memory', appauthor=False) / 'memory.db'}"
 
 
-def is_of_server(url: object) -> bool:
+def is_http_url(url: object) -> bool:
     """Tell whether *url* names a server of memories, which `AgentMemory` talks to."""
     return isinstance(url, str) and url.lower().startswith(_SERVERS)
 
@@ -160,7 +160,7 @@ def open_store(
     if path is not None:
         return _made("sqlite", path, embeddings, audit)
     address = str(url)
-    if is_of_server(address):
+    if is_http_url(address):
         raise QueryError(
             "`http://…` is the address of a server, not of a store; open it with `AgentMemory`; "
             f"for a store, {_WAYS}"

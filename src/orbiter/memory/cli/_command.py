@@ -169,11 +169,11 @@ class CommandContext:
     ) -> "AgentMemory":
         """Return the memory that the options name, not yet opened."""
         from orbiter.memory.agent import AgentMemory  # noqa: PLC0415
-        from orbiter.memory.backends.registry import is_of_server  # noqa: PLC0415
+        from orbiter.memory.backends.registry import is_http_url  # noqa: PLC0415
 
         url = self.target.setting("url")[0]
         is_wanted = self.target.has_model() and meaning
-        if url is not None and is_of_server(url):  # which has its own model
+        if url is not None and is_http_url(url):  # which has its own model
             token = self.target.setting("token")[0]
             return AgentMemory(url, token=token, persona=persona, audit=audit)
         if self.target.token:
@@ -210,9 +210,9 @@ def is_missing(memory: "AgentMemory") -> bool:
 
 def is_served(memory: "AgentMemory") -> bool:
     """Tell whether *memory* is behind a server, which has a store and a model of its own."""
-    from orbiter.memory.backends.registry import is_of_server  # noqa: PLC0415
+    from orbiter.memory.backends.registry import is_http_url  # noqa: PLC0415
 
-    return is_of_server(memory.url)
+    return is_http_url(memory.url)
 
 
 def os_user() -> str | None:

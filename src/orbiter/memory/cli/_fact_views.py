@@ -70,8 +70,8 @@ def print_facts(out: Output, found: Sequence["FactMemory"], told: Sequence[str])
 
 
 def _lines(fact: "FactMemory", told: str, width: int) -> "list[Text]":
-    is_over = fact.retracted_at is not None
-    value = (shortened(value_of(fact), width), "dim strike" if is_over else "")
+    is_retracted = fact.retracted_at is not None
+    value = (shortened(value_of(fact), width), "dim strike" if is_retracted else "")
     head = styled((one_line(fact.key), "bold"), "  ", value, (f"  {told}".rstrip(), "cyan"))
     source = fact.metadata.extra.get("source")
     origin = f" · {one_line(source)}" if source else ""

@@ -36,24 +36,24 @@ async def look(
     path: Path, scope: Mapping[str, str] | None, *, format: str, owner: str | None
 ) -> Looked:
     """Read the beginning of a file, and an export whole; `TransferError` if it cannot be."""
-    whose = MemoryMetadata(**(scope or {}))
+    names = MemoryMetadata(**(scope or {}))
     has_our_name = is_ours(path)  # or `TransferError`, if it is not there
     if format == NATIVE or (format == AUTO and has_our_name):
-        found = await import_records(_Nowhere(), path, scope=whose if scope else None)
+        found = await import_records(_Nowhere(), path, scope=names if scope else None)
         return Looked(found, has_more=bool(found.found))
-    return await asyncio.to_thread(_beginning, path, whose, format, owner)
+    return await asyncio.to_thread(_beginning, path, names, format, owner)
 
 
-def _beginning(path: Path, whose: MemoryMetadata, format: str, owner: str | None) -> Looked:
+def _beginning(path: Path, names: MemoryMetadata, format: str, owner: str | None) -> Looked:
     report = Report()
     reader = Reader(
         path,
-        whose,
+        names,
         format=format,
         owner=owner,
         limits=None,
         report=report,
-        needs_owner=whose == MemoryMetadata(),
+        needs_owner=names == MemoryMetadata(),
     )
     try:
         reader.open()

@@ -138,8 +138,8 @@ async def fill(memory: "AgentMemory") -> None:
     now = datetime.now(UTC)
     alice = memory.scope(user_id="alice", agent_id="planner")
     bob = memory.scope(user_id="bob", agent_id="coder")
-    await _tell(alice, _PLANNER, now)
-    await _tell(bob, _CODER, now)
+    await _store_chat(alice, _PLANNER, now)
+    await _store_chat(bob, _CODER, now)
     for text, tags in FACTS:
         await alice.remember(text, tags=list(tags), created_at=now - timedelta(days=30))
     await alice.chat("lisbon").add(list(CHAT))
@@ -151,7 +151,7 @@ async def fill(memory: "AgentMemory") -> None:
     await memory.flush()
 
 
-async def _tell(handle: "ScopedMemory", said: Sequence[_Said], now: datetime) -> None:
+async def _store_chat(handle: "ScopedMemory", said: Sequence[_Said], now: datetime) -> None:
     for text, tags, days in said:
         when = now - timedelta(days=days)
         await handle.remember(text, tags=tags.split(), importance=0.6, created_at=when)

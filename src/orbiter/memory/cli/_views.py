@@ -28,9 +28,9 @@ __all__ = [
     "print_item",
     "print_items",
     "said",
+    "scope_label",
     "source_of",
     "state_of",
-    "whose",
 ]
 
 _STYLES = {"human": "green", "ai": "cyan", "tool": "yellow", "system": "magenta"}
@@ -44,7 +44,7 @@ def as_json(item: "MemoryItem") -> dict[str, Any]:
     return dump_item(item)
 
 
-def whose(scope: "MemoryMetadata") -> str:
+def scope_label(scope: "MemoryMetadata") -> str:
     """Return a scope in words, its widest part first."""
     found = ((name[:-3], getattr(scope, name)) for name in _SCOPES)
     return " ".join(f"{name} {value}" for name, value in found if value is not None)
@@ -147,7 +147,7 @@ def parts_of(item: "MemoryItem") -> list[tuple[str, str]]:
         ("kind", item.memory_type),
         ("status", str(item.status.value)),
         ("version", str(item.version)),
-        ("scope", whose(item.metadata) or "none"),
+        ("scope", scope_label(item.metadata) or "none"),
         ("created", moment(item.created_at)),
         ("changed", moment(item.updated_at) if item.updated_at != item.created_at else ""),
         ("expires", "" if item.expires_at is None else moment(item.expires_at)),

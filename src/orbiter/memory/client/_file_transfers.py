@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
-from orbiter.memory.client._read_response import MOST_BYTES, UNREADABLE, lines_of, loaded
+from orbiter.memory.client._read_response import MAX_BYTES, UNREADABLE, lines_of, loaded
 from orbiter.memory.client._transport import HTTPTransport, Request
 from orbiter.memory.errors import MemoryConnectionError, MemoryError, TransferError
 from orbiter.memory.transfer import ExportResult, ImportResult, Limits, Problem
@@ -208,7 +208,7 @@ class _Lines:
             lines[0] = bytes(self._rest) + lines[0]
             self._rest.clear()
         self._rest += last
-        if len(self._rest) > MOST_BYTES:
+        if len(self._rest) > MAX_BYTES:
             raise self._not_ours("a line without end")
         for line in lines:
             self._read_line(line)

@@ -20,7 +20,7 @@ from orbiter.memory.errors import (
 from orbiter.memory.wire import load_error
 
 __all__ = [
-    "MOST_BYTES",
+    "MAX_BYTES",
     "UNREADABLE",
     "Answer",
     "is_cut",
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-MOST_BYTES = 256 * 2**20
+MAX_BYTES = 256 * 2**20
 """Most bytes of an answer, or of a line of one, unpacked: what is in memory at a time."""
 
 UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
@@ -71,7 +71,7 @@ def loaded(text: str | bytes) -> Any:
 
 
 async def read_whole(
-    answer: httpx.Response, *, most: int = MOST_BYTES, until: float = math.inf
+    answer: httpx.Response, *, most: int = MAX_BYTES, until: float = math.inf
 ) -> Answer:
     """Return an answer once all of it is here; `MemoryConnectionError` if it is too long.
 
@@ -90,7 +90,7 @@ async def read_whole(
     return Answer(answer.status_code, answer.headers, b"".join(pieces))
 
 
-async def lines_of(answer: httpx.Response, *, most: int = MOST_BYTES) -> AsyncIterator[bytes]:
+async def lines_of(answer: httpx.Response, *, most: int = MAX_BYTES) -> AsyncIterator[bytes]:
     """Yield the lines of an answer as they come, without their ends; the last may have none."""
     rest = bytearray()
     async for piece in answer.aiter_bytes():

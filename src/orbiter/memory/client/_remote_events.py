@@ -124,7 +124,7 @@ async def _feed(
         tried, began = tried + 1, 0.0
         try:
             async with link.stream(request, silence=_SILENCE) as answer:
-                if not _tell_begun(listener, is_new=is_new):
+                if not _emit_connected(listener, is_new=is_new):
                     return
                 is_new, began = False, monotonic()
                 async for event in _events_of(answer):
@@ -148,11 +148,11 @@ async def _feed(
         if pause is None:
             _end_with(listener, error)
             return
-        _tell_lost(listener, was_there=bool(began))
+        _emit_lost(listener, was_there=bool(began))
         await asyncio.sleep(pause)
 
 
-def _tell_begun(listener: ReferenceType[RemoteEvents], *, is_new: bool) -> bool:
+def _emit_connected(listener: ReferenceType[RemoteEvents], *, is_new: bool) -> bool:
     """Tell that the server listens, if anybody still does."""
     stream = listener()
     if stream is None:
@@ -163,7 +163,7 @@ def _tell_begun(listener: ReferenceType[RemoteEvents], *, is_new: bool) -> bool:
     return True
 
 
-def _tell_lost(listener: ReferenceType[RemoteEvents], *, was_there: bool) -> None:
+def _emit_lost(listener: ReferenceType[RemoteEvents], *, was_there: bool) -> None:
     """Have calls wait for the next try if the server was just there; not for one that is away."""
     stream = listener()
     if stream is not None and not stream._is_closed:  # noqa: SLF001

@@ -104,7 +104,7 @@ class RemoteEngine(MemoryEngine):
     def events(self, session: ScopeSession) -> EventStream:
         """Return what happens on the server from now on, for `async for`."""
         return RemoteEvents(
-            self._link, Request("GET", "/v1/events", _whose(session)), session.scope
+            self._link, Request("GET", "/v1/events", _scope_query(session)), session.scope
         )
 
     @traced("store.init")
@@ -145,7 +145,7 @@ class RemoteEngine(MemoryEngine):
             raise self._link.not_here(f"`{name}`")
         arguments = inspect.signature(method).bind(handle, *args, **kwargs).arguments
         del arguments["self"]
-        whose = _whose(session_of(handle)) if isinstance(handle, ScopedHandle) else {}
+        whose = _scope_query(session_of(handle)) if isinstance(handle, ScopedHandle) else {}
         return await Caller(self._link, whose, names).call(operation, arguments)
 
     # Files, which `import_file` and `export_file` leave to the engine
@@ -162,7 +162,9 @@ class RemoteEngine(MemoryEngine):
         """Send a file to the server, which stores what it holds."""
         from orbiter.memory.client._file_transfers import import_there  # noqa: PLC0415 - seldom needed
 
-        query = {**_whose(session), "format": format} | ({} if owner is None else {"owner": owner})
+        query = {**_scope_query(session), "format": format} | (
+            {} if owner is None else {"owner": owner}
+        )
         return await import_there(self._link, query, path, progress=progress)
 
     async def export_file(
@@ -176,11 +178,11 @@ class RemoteEngine(MemoryEngine):
         """Write what the server sends."""
         from orbiter.memory.client._file_transfers import export_there  # noqa: PLC0415
 
-        query = {**_whose(session), "format": format}
+        query = {**_scope_query(session), "format": format}
         return await export_there(self._link, query, target, progress=progress)
 
 
-def _whose(session: ScopeSession) -> dict[str, str]:
+def _scope_query(session: ScopeSession) -> dict[str, str]:
     """Return what a request says of whose memories it is about, and who acts."""
     named: dict[str, str] = {
         name: value for name in SCOPE_FIELDS if (value := getattr(session.scope, name))

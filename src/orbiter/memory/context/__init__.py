@@ -65,7 +65,7 @@ __all__ = [
 
 _MANY = 100
 """Memories that are made into entries in a thread: some milliseconds."""
-_MOST_COSTS = 100_000
+_MAX_COSTS = 100_000
 """Messages whose cost is remembered; some 20 MB."""
 
 
@@ -248,7 +248,7 @@ class ContextManager:
 
         count = len(episodes) + len(found) + len(foreign)
         parts = await apart(count > _MANY, collected)
-        if len(self._costs) > _MOST_COSTS:
+        if len(self._costs) > _MAX_COSTS:
             self._costs.clear()
 
         def assembled() -> Context:

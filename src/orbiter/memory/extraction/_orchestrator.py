@@ -272,7 +272,7 @@ class MemoryOrchestrator:
     async def _work(self, *, until_empty: bool) -> None:
         idle = _SHORTEST_PAUSE
         while True:
-            job = await self._queue.claim()
+            job = await self._queue.reserve()
             if job is not None:
                 await self._do(job)
                 idle = _SHORTEST_PAUSE

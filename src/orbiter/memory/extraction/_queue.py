@@ -137,7 +137,7 @@ def home_of(conversation: MemoryMetadata) -> MemoryMetadata:
 _PAGE = 1_000
 _BACKLOG = 200
 _CURSORS = 200
-_MOST_CONVERSATIONS = 1_000_000
+_MAX_CONVERSATIONS = 1_000_000
 _HIDDEN = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]+")
 
 
@@ -207,7 +207,7 @@ class Queue:
     async def add_new(self) -> int:
         """Queue every conversation that has gone on since the last time."""
         store = await self._store()
-        found = await store.conversations(metadata=self._filter, limit=_MOST_CONVERSATIONS)
+        found = await store.conversations(metadata=self._filter, limit=_MAX_CONVERSATIONS)
         made = 0
         for start in range(0, len(found), _CURSORS):
             part = {cursor_id(info.metadata): info for info in found[start : start + _CURSORS]}
@@ -222,7 +222,7 @@ class Queue:
 
     # Working
 
-    async def claim(self) -> ExtractionMemory | None:
+    async def reserve(self) -> ExtractionMemory | None:
         """Take a job that is due, and nobody else's from then on; `None` if there is none."""
         store = await self._store()
         is_fresh = False

@@ -35,7 +35,7 @@ def source_of_call(ctx: "Context") -> str:
     return f"agent:{name}" if name else "agent"
 
 
-_MOST_LIVES = 64
+_MAX_LIVES = 64
 """How often a text may be changed and said again before it is simply stored."""
 
 
@@ -57,7 +57,7 @@ async def remember_once(
     """
     given = json.dumps([text, sorted(tags or ()), importance, extra], sort_keys=True)
     digest = blake2b(given.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-    for life in range(_MOST_LIVES):
+    for life in range(_MAX_LIVES):
         item = await handle.remember(
             text,
             tags=tags,

@@ -37,7 +37,7 @@ _MOST = 50
 Importance = Annotated[float | None, Field(ge=0, le=1)]
 # Plain texts with no default but "": the SDK reads a text that may be `null` as JSON first.
 Kind = Annotated[str, Field(description="item, human, ai, tool, fact, summary")]
-_MOST_HITS = 50
+_MAX_HITS = 50
 _PART = 12_000
 """Characters that `memory_get` returns at a time."""
 
@@ -170,7 +170,7 @@ class MemoryTools:
         self,
         ctx: Context,
         query: str,
-        k: Annotated[int, Field(ge=1, le=_MOST_HITS)] = 8,
+        k: Annotated[int, Field(ge=1, le=_MAX_HITS)] = 8,
         type: Kind = "",
         tags: Tags = None,
         since: Since = None,
@@ -208,7 +208,7 @@ class MemoryTools:
         handle = self._handle_of_call(ctx)
         if not task.strip():
             raise QueryError("`task` must say what the agent should do")
-        found = await handle.recall(task, k=min(_MOST_HITS, max(8, budget // 40)))
+        found = await handle.recall(task, k=min(_MAX_HITS, max(8, budget // 40)))
         entries = [known(hit, names_id=False) for hit in found]
         text, tokens, kept = within_budget(entries, budget)
         told = ContextText(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Memory", "cut", "entry_of", "fenced", "known", "share", "shown", "within_budget"]
 
-MOST_SHOWN = 20_000
+MAX_SHOWN = 20_000
 """Characters of memories in one answer; a model's window is for more than this."""
 _LEAST_EACH = 200
 _LONG = 2_000
@@ -54,7 +54,7 @@ class Memory(BaseModel):
     """Whether `text` is a part only; `memory_get` has the rest."""
 
 
-def shown(item: MemoryItem, *, text: str | None = None, most: int = MOST_SHOWN) -> Memory:
+def shown(item: MemoryItem, *, text: str | None = None, most: int = MAX_SHOWN) -> Memory:
     """Return *item* with at most *most* characters of its text, or of *text* in its place."""
     whole = item.content
     part = cut(whole if text is None else text, most)
@@ -77,7 +77,7 @@ def shown(item: MemoryItem, *, text: str | None = None, most: int = MOST_SHOWN) 
 
 def share(count: int) -> int:
     """Return how many characters each of *count* memories may have in one answer."""
-    return max(_LEAST_EACH, MOST_SHOWN // max(count, 10))
+    return max(_LEAST_EACH, MAX_SHOWN // max(count, 10))
 
 
 def cut(text: str, most: int) -> str:

@@ -34,7 +34,7 @@ __all__ = ["GRAPH", "MIME", "RESOURCES", "TEMPLATES", "item_uri", "prompts", "re
 MIME = "application/json"
 _SCHEME = "memory://"
 _RECENT = 20
-_MOST_FACTS = 200
+_MAX_FACTS = 200
 _ROUNDS = 20
 
 RESOURCES = (
@@ -130,9 +130,9 @@ async def _profile(handle: "ScopedMemory") -> str:
             "since": None if fact.valid_from == ALWAYS else fact.valid_from.isoformat(),
             "id": fact.id,
         }
-        for key, fact in list(facts.items())[:_MOST_FACTS]
+        for key, fact in list(facts.items())[:_MAX_FACTS]
     }
-    return _dumped({"facts": told, "left_out": max(0, len(facts) - _MOST_FACTS)})
+    return _dumped({"facts": told, "left_out": max(0, len(facts) - _MAX_FACTS)})
 
 
 async def _graph(handle: "ScopedMemory") -> str:

@@ -26,8 +26,8 @@ _Schema = dict[str, Any]
 _MISTAKES = (*range(400, 500), 501)
 """The statuses of what a caller can mend; the rest are faults of the store or what it needs."""
 
-_MOST_NAME = 256
-_MOST_TOLD = 4_000
+_MAX_NAME = 256
+_MAX_TOLD = 4_000
 _TOOL_WORDS = (
     ("list() shows the memories here", "`memory_list` shows the memories here"),
     ("start again without it", "call again without `cursor`"),
@@ -141,7 +141,7 @@ def told_of(error: BaseException, *, is_far: bool = False, takes: Iterable[str] 
         text = str(error)
         for said, way in _TOOL_WORDS:
             text = text.replace(said, way)
-        return _one_line(text, _MOST_TOLD)
+        return _one_line(text, _MAX_TOLD)
     # Never its words: they may be a memory's.
     logging.getLogger("orbiter.memory").error("a call failed: %s", place_of(error))
     what = (
@@ -163,7 +163,7 @@ def _changed(error: VersionConflict) -> str:
     )
 
 
-def plain(name: str, *, most: int = _MOST_NAME) -> str:
+def plain(name: str, *, most: int = _MAX_NAME) -> str:
     """Return a name that somebody gave as it may stand between backticks.
 
     An id is free text: it must not look like words of this server, nor steer a terminal.

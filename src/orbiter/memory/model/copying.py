@@ -2,10 +2,11 @@
 
 import copy
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
 
+from orbiter.memory._lazy import old_names
 from orbiter.memory.errors import InvalidItemError
 from orbiter.memory.model.items import (
     MAX_NATIVE,
@@ -21,7 +22,10 @@ from orbiter.memory.model.items import (
 from orbiter.memory.model.serialization import dump_item, load_item
 from orbiter.memory.model.validation import check_json, check_text
 
-__all__ = ["copy_item", "copy_metadata", "copy_value", "item_of_text", "take_in"]
+__all__ = ["copy_item", "copy_metadata", "copy_value", "item_of_text", "validated_copy"]
+
+if not TYPE_CHECKING:  # a type checker would take any name for one of these
+    __getattr__ = old_names(__name__)
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -88,7 +92,7 @@ def copy_metadata(metadata: MemoryMetadata) -> MemoryMetadata:
     return _copy_model(metadata)
 
 
-def take_in(item: MemoryItem) -> MemoryItem:
+def validated_copy(item: MemoryItem) -> MemoryItem:
     """Return a checked copy of *item* for a store to keep.
 
     An item checks its fields when they are set, but `model_copy(update=…)` and changes inside a
@@ -103,7 +107,7 @@ def take_in(item: MemoryItem) -> MemoryItem:
         if type(item) in _OPEN_FIELDS and not names_kind:
             metadata = MemoryMetadata.model_validate(item.metadata.__dict__)
             return type(item).model_validate({**item.__dict__, "metadata": metadata})
-        return _come_back(item)
+        return _round_trip(item)
     except (AttributeError, TypeError, ValueError) as exc:
         raise InvalidItemError(f"item `{item.__dict__.get('id')}` cannot be stored: {exc}") from exc
 
@@ -113,7 +117,7 @@ def _no_item(value: object) -> InvalidItemError:
     return InvalidItemError(f"`{type(value).__name__}` is not a memory item; {way}")
 
 
-def _come_back(item: MemoryItem) -> MemoryItem:
+def _round_trip(item: MemoryItem) -> MemoryItem:
     """Return what a store that writes items down would give back, if that is the same."""
     # An object also holds what a `cached_property` returned, which is no field.
     fields = {

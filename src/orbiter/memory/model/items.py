@@ -1,7 +1,7 @@
 """Memory items: what is remembered, by whom, in which state.
 
 An item checks itself when made and when a field is set, so a store never meets a bad one unless
-a list or dict inside it was changed behind its back; stores take `take_in` for that.
+a list or dict inside it was changed behind its back; stores take `validated_copy` for that.
 """
 
 import os

@@ -18,9 +18,9 @@ from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, System
 from orbiter.memory.model.serialization import dump_item, load_item
 from orbiter.memory.model.validation import check_name, to_utc
 
-__all__ = ["MOST_VERSIONS", "PastVersion", "Record", "Written"]
+__all__ = ["MAX_VERSIONS", "PastVersion", "Record", "Written"]
 
-MOST_VERSIONS = 2**31 - 2
+MAX_VERSIONS = 2**31 - 2
 """The highest version that a record may have: every store can count on from there."""
 
 _KNOWN = (SystemMemory, HumanMemory, AIMemory, ToolMemory)
@@ -48,9 +48,9 @@ class Written(int):
 
 def check_version(item_id: str, version: int) -> None:
     """Raise `InvalidItemError` if no store can count on from *version*."""
-    if not 1 <= version <= MOST_VERSIONS:
+    if not 1 <= version <= MAX_VERSIONS:
         raise InvalidItemError(
-            f"`{item_id}` has version {version}; versions are from 1 to {MOST_VERSIONS:,}"
+            f"`{item_id}` has version {version}; versions are from 1 to {MAX_VERSIONS:,}"
         )
 
 

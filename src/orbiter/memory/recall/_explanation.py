@@ -56,7 +56,7 @@ class Explanation(tuple[Reason, ...]):
         told = [reason.text for reason in self if reason.part == FACT and reason.text != HOLDS]
         others = (reason for reason in self if reason.points >= least and reason.text not in told)
         for text in _kinds(others):
-            if len(told) < _MOST_TOLD and len("; ".join((*told, text))) <= _LONGEST:
+            if len(told) < _MAX_TOLD and len("; ".join((*told, text))) <= _LONGEST:
                 told.append(text)
             elif not told:
                 told.append(f"{text[: _LONGEST - 1]}…")
@@ -71,7 +71,7 @@ FACT = "fact"
 HOLDS = "holds"
 """What it tells of a fact without dates."""
 _LONGEST = 100
-_MOST_TOLD = 3
+_MAX_TOLD = 3
 _SHOWN = 0.005
 _WEAK = 0.1
 """Share of the strongest reason's points below which another is not worth the room."""

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _K1, _B = 1.2, 0.4  # of BM25; turns are short, so their length says little
-_MOST_BYTES = 32 * 2**20
+_MAX_BYTES = 32 * 2**20
 """How much is remembered of the texts that one function was asked about."""
 _SPAN = 2
 _FEW = 20
@@ -59,16 +59,16 @@ class FeatureTable:
     rarity: dict[str, float]
 
 
-_passages = text_cache(max_bytes=_MOST_BYTES)(words.passages)
+_passages = text_cache(max_bytes=_MAX_BYTES)(words.passages)
 
 
-@text_cache(max_bytes=_MOST_BYTES)
+@text_cache(max_bytes=_MAX_BYTES)
 def _passage_terms(content: str) -> tuple[tuple[Counter[str], int], ...]:
     counted = (Counter(words.terms(passage)) for passage in _passages(content))
     return tuple((terms, terms.total()) for terms in counted)
 
 
-says_when = text_cache(max_bytes=_MOST_BYTES)(has_time)
+says_when = text_cache(max_bytes=_MAX_BYTES)(has_time)
 
 
 def terms_of(item: MemoryItem) -> frozenset[str]:

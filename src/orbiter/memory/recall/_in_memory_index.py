@@ -29,7 +29,7 @@ _SCOPES = 64
 """How many scopes are held; those asked for last."""
 _ROOM = 4
 """How many times `max_items` items are held at most, whoever's they are."""
-_MOST_CHARS = 64 * 2**20
+_MAX_CHARS = 64 * 2**20
 """Characters of all that is held for scopes other than the one asked for last."""
 
 _Owner = tuple[str | None, ...]
@@ -160,7 +160,7 @@ class InMemoryIndex:
     def _is_full(self) -> bool:
         if len(self._scopes) > _SCOPES or len(self._held) > _ROOM * self._max_items:
             return True
-        return sum(len(item.content) for item in self._held.values()) > _MOST_CHARS
+        return sum(len(item.content) for item in self._held.values()) > _MAX_CHARS
 
     async def _forget(self, index: "SQLiteMemoryStore", scope: _Owner) -> None:
         """Remove what is held for the sake of one scope only."""

@@ -77,8 +77,8 @@ def without_repeats(
             series = clusters.series.get(one.item.id)
             if series is not None:
                 of_series[series] += 1
-            is_over = series is not None and of_series[series] > (limit + 1) // 2
-            (waiting if is_over else chosen).append((one, same))
+            is_too_many = series is not None and of_series[series] > (limit + 1) // 2
+            (waiting if is_too_many else chosen).append((one, same))
         if cluster is not None:
             by_cluster[cluster] = same
     if len(chosen) == limit or not waiting or not is_all:

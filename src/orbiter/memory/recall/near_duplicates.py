@@ -36,7 +36,7 @@ __all__ = [
     "without_numbers",
 ]
 
-_MOST_BYTES = 16 * 2**20
+_MAX_BYTES = 16 * 2**20
 """How much is remembered of the texts that one function was asked about."""
 
 CLUSTER = 20
@@ -57,7 +57,7 @@ _MIXED = 0x9E3779B1
 _DENIALS = frozenset(("cannot", "never", "no", "none", "nobody", "nor", "not", "nothing"))
 _SKETCHED = 200
 """Characters of a text that are enough to see that two may be alike."""
-_MOST_KINDS = 64
+_MAX_KINDS = 64
 """Different texts of one sketch that others are compared with."""
 _CENTRES = 3
 """How many of them are tried as the middle of a flood of words that vary."""
@@ -83,7 +83,7 @@ def are_alike(one: frozenset[str], other: frozenset[str], share: float = _ALIKE)
     return len(one & other) >= share * len(one | other)
 
 
-@text_cache(max_bytes=_MOST_BYTES)
+@text_cache(max_bytes=_MAX_BYTES)
 def hinges(content: str) -> tuple[str, ...]:
     """Return what makes two texts differ that have all other words in common: numbers and noes."""
     tokens = words.tokens(content)
@@ -105,7 +105,7 @@ def _has_digit(word: str) -> bool:
     return any(any(map(str.isdigit, word[at : at + SLICE])) for at in range(0, len(word), SLICE))
 
 
-@text_cache(max_bytes=_MOST_BYTES)
+@text_cache(max_bytes=_MAX_BYTES)
 def text_tokens(content: str) -> tuple[str, ...]:
     """Return what a text says, in order: its words, numbers and signs.
 
@@ -161,7 +161,7 @@ def _numbered(item: MemoryItem, known: "list[_Wording]") -> int:
     return len(known) - 1
 
 
-@text_cache(max_bytes=_MOST_BYTES)
+@text_cache(max_bytes=_MAX_BYTES)
 def _sketches(content: str) -> tuple[int, ...]:
     """Return marks, each of which nearly all copies of a text share, and few other texts do.
 
@@ -183,7 +183,7 @@ def _same_words(items: Sequence[MemoryItem]) -> list[list[MemoryItem]]:
         if copies not in exact:
             wording = _of(item)
             exact[copies] = next((each for known, each in kinds if known.is_like(wording)), [])
-            if not exact[copies] and len(kinds) < _MOST_KINDS:
+            if not exact[copies] and len(kinds) < _MAX_KINDS:
                 kinds.append((wording, exact[copies]))
         exact[copies].append(item)
     return [group for _, group in kinds if len(group) > CLUSTER]
@@ -228,7 +228,7 @@ class _Wording(NamedTuple):
         return is_same and (self.terms == other.terms or are_alike(self.terms, other.terms, share))
 
 
-@text_cache(max_bytes=_MOST_BYTES)
+@text_cache(max_bytes=_MAX_BYTES)
 def _wording(content: str) -> tuple[frozenset[str], str, int]:
     terms = frozenset(term for term in set(words.terms(content)) if not _has_digit(term))
     noes = hinges(content).count("not")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["ChatService", "OpenAISummarizer"]
 
 
-_MOST_REASON = 300
+_MAX_REASON = 300
 _KEY = re.compile(r"\b(?:sk|pk|key|gsk|xai)-[\w*.-]{4,}|(?<=Bearer )\S+", re.IGNORECASE)
 """What looks like a key, hidden in part or not: services tell which one they refuse."""
 
@@ -87,7 +87,7 @@ class ChatService:
             if secret:
                 text = text.replace(secret, "[key]")
         text = _KEY.sub("[key]", text)
-        return f": {text[:_MOST_REASON]}{'…' if len(text) > _MOST_REASON else ''}" if text else ""
+        return f": {text[:_MAX_REASON]}{'…' if len(text) > _MAX_REASON else ''}" if text else ""
 
     def _where(self) -> str:
         """Return the endpoint for people to read: a password in it is not shown."""

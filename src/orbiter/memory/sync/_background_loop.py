@@ -82,7 +82,7 @@ class _Background:
 _current: _Background | None = None
 _starting = Lock()
 _is_watching = False
-_is_over = False
+_is_exiting = False
 _left_behind: list[_Background] = []
 _forks: list[Event] = []
 _here = local()
@@ -92,7 +92,7 @@ def _background() -> _Background:
     """Return the loop of this process, starting it if there is none."""
     global _current  # noqa: PLW0603 - there is one for each process
     with _starting:
-        if _is_over:
+        if _is_exiting:
             raise _over()
         if _current is None or not _current.thread.is_alive():
             _watch()
@@ -112,8 +112,8 @@ def _watch() -> None:
 
 
 def _end() -> None:
-    global _is_over  # noqa: PLW0603
-    _is_over = True
+    global _is_exiting  # noqa: PLW0603
+    _is_exiting = True
     if _current is not None:
         _current.end()
 
@@ -219,7 +219,7 @@ def call(work: Callable[[], Awaitable[_T]]) -> _T:
             raise _over() from None
         return outcome.result()
     except asyncio.CancelledError:
-        if _is_over:
+        if _is_exiting:
             raise _over() from None
         raise
     except BaseException:  # Ctrl-C, or what the work raised

@@ -113,7 +113,7 @@ class _Terms(dict[str, tuple[str, ...]]):
     """The terms of each word met so far: looking one up costs a tenth of making it."""
 
     def __missing__(self, word: str) -> tuple[str, ...]:
-        if len(self) >= _MOST_WORDS:
+        if len(self) >= _MAX_WORDS:
             self.clear()
         found = _terms(word)
         if len(word) <= 2 * _WORD_LENGTH:
@@ -121,7 +121,7 @@ class _Terms(dict[str, tuple[str, ...]]):
         return found
 
 
-_MOST_WORDS = 50_000
+_MAX_WORDS = 50_000
 _TERMS = _Terms()
 
 

@@ -22,7 +22,7 @@ from orbiter.memory.model.agent_store import AgentStore
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.protocols import HistoryStore
 from orbiter.memory.model.records import Record, Written
-from orbiter.memory.transfer.native import MOST_TOLD, pages_of
+from orbiter.memory.transfer.native import MAX_TOLD, pages_of
 
 if TYPE_CHECKING:
     from orbiter.memory.backends.postgres.store import PostgresMemoryStore
@@ -145,7 +145,7 @@ class _Move:
                     written = await self._target.put_records(fitting, overwrite=self._overwrite)
                     copied += written
                     self._leave_out(fitting, written, given)
-                self._tell(len(fitting) + others)
+                self._report_progress(len(fitting) + others)
         count_anew = getattr(self._target, "_count_anew", None)
         if count_anew is not None and copied >= BATCH:
             await count_anew()  # or each page that is read back would be sorted out of all
@@ -155,7 +155,7 @@ class _Move:
         ended = given.take_out_ended(found)
         return Migration(
             copied, present, left_out, found.records, given.digest, found.digest,
-            unchanged, len(self._kept), tuple(sorted(self._kept)[:MOST_TOLD]), ended,
+            unchanged, len(self._kept), tuple(sorted(self._kept)[:MAX_TOLD]), ended,
         )  # fmt: skip
 
     async def _is_complete(self, seen: int) -> bool:
@@ -203,7 +203,7 @@ class _Move:
         async with aclosing(_ahead(pages)) as ahead:
             async for page in ahead:
                 found.add([record for record in page if record.id not in self._kept])
-                self._tell(len(page))
+                self._report_progress(len(page))
         return found
 
     async def _asked_for(self) -> AsyncGenerator[list[Record], None]:
@@ -213,7 +213,7 @@ class _Move:
                 ids = [record.id for record in self._fitting(page)]
                 yield await self._target.records(item_ids=ids, limit=len(ids), metadata=self._scope)
 
-    def _tell(self, records: int) -> None:
+    def _report_progress(self, records: int) -> None:
         self._done += records
         if self._progress is not None:
             self._progress(self._done, max(self._total, self._done))

@@ -21,14 +21,14 @@ from orbiter.memory.transfer.io.archives import GZIP, Limits, gzip_chunks
 from orbiter.memory.transfer.io.json_stream import check_shape
 from orbiter.memory.transfer.io.open_source import Tally
 
-__all__ = ["FORMAT", "FORMAT_VERSION", "MOST_LINE", "is_native", "record_pages"]
+__all__ = ["FORMAT", "FORMAT_VERSION", "MAX_LINE", "is_native", "record_pages"]
 
 FORMAT = "orbiter-memory records"
 """What the first line of a file calls it."""
 
 FORMAT_VERSION = 1
 
-MOST_LINE = 256 * 2**20
+MAX_LINE = 256 * 2**20
 """Bytes of the longest line that is read: an item of a megabyte with some hundred versions."""
 
 _CHUNK = 2**18
@@ -51,12 +51,12 @@ def record_pages(
     """Yield the records of a file, so many, or so many bytes of them, at a time.
 
     *path* is that of a file; without, *source* is a stream. Without *limits* a line may be as long
-    as `MOST_LINE`.
+    as `MAX_LINE`.
     """
     most, length = page
     batch: list[Record] = []
     size = 0
-    allowed = limits or Limits(value=MOST_LINE)
+    allowed = limits or Limits(value=MAX_LINE)
     with _chunks(source, path, allowed, tally) as chunks:
         for record, bytes_read in _records(_lines(chunks, allowed), scope, allowed):
             batch.append(record)

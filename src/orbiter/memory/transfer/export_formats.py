@@ -182,7 +182,7 @@ _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 async def write_markdown(
-    store: RecordStore, scope: MemoryMetadata | None, path: Path, tell: Callable[[], None]
+    store: RecordStore, scope: MemoryMetadata | None, path: Path, on_progress: Callable[[], None]
 ) -> None:
     """Write a note for each memory, and one for each conversation."""
     with new_folder(path) as folder:
@@ -192,7 +192,7 @@ async def write_markdown(
             if _is_said(each.item, scopes):
                 continue
             _write(folder / _file_name(each.item), _note(each))
-            tell()
+            on_progress()
         for number, told in enumerate(talks, 1):
             items, _ = await read_back(store, told.metadata)
             title = _title(items)
@@ -202,7 +202,7 @@ async def write_markdown(
             text = _talk(told, title, items)
             _write(inside / f"{told.first_at:%Y-%m-%d}-{name}-{number}.md", text)
             for _ in items:
-                tell()
+                on_progress()
 
 
 def _is_said(item: MemoryItem, scopes: set[str]) -> bool:
@@ -297,7 +297,7 @@ def safe_cell(text: str) -> str:
 
 
 async def write_csv(
-    store: RecordStore, scope: MemoryMetadata | None, path: Path, tell: Callable[[], None]
+    store: RecordStore, scope: MemoryMetadata | None, path: Path, on_progress: Callable[[], None]
 ) -> None:
     """Write a table with a row for each memory."""
     with new_file(path, may_pack=True) as file:
@@ -307,7 +307,7 @@ async def write_csv(
         async for each in current_states(store, scope):
             cells = _cells(each)
             rows.writerow([safe_cell(str(cells.get(name, ""))) for name in _COLUMNS])
-            tell()
+            on_progress()
         text.detach()
 
 
@@ -406,7 +406,7 @@ _RELATION = ("from", "to", "relationType")
 
 
 async def write_openai(
-    store: RecordStore, scope: MemoryMetadata | None, path: Path, tell: Callable[[], None]
+    store: RecordStore, scope: MemoryMetadata | None, path: Path, on_progress: Callable[[], None]
 ) -> None:
     """Write a line for each conversation, `{"messages": […]}`; memories that are none are left."""
     with new_file(path, may_pack=True) as file:
@@ -417,11 +417,11 @@ async def write_openai(
                 continue
             file.write(_line({"messages": sent}))
             for _ in sent:
-                tell()
+                on_progress()
 
 
 async def write_mcp(
-    store: RecordStore, scope: MemoryMetadata | None, path: Path, tell: Callable[[], None]
+    store: RecordStore, scope: MemoryMetadata | None, path: Path, on_progress: Callable[[], None]
 ) -> None:
     """Write an entity for whatever memories are about, with them as its observations."""
     with new_file(path, may_pack=True) as file:
@@ -430,7 +430,7 @@ async def write_mcp(
         async for each in current_states(store, scope):
             if relation := _relation(each.item):
                 relations.append(relation)
-                tell()
+                on_progress()
                 continue
             name, kind, text = observation_of(each.item)
             if not text and "entity" not in each.item.metadata.extra:  # a call without words
@@ -438,7 +438,7 @@ async def write_mcp(
             _, observations = entities.setdefault(name, (kind, []))
             if text:
                 observations.append(each.text if each.span else text)
-            tell()
+            on_progress()
         for name, (kind, observations) in entities.items():
             told = {"name": name, "entityType": kind, "observations": observations}
             file.write(_line({"type": "entity", **told}))

@@ -113,14 +113,14 @@ async def export_file(
         )
     written = 0
 
-    def tell() -> None:
+    def on_progress() -> None:
         nonlocal written
         written += 1
         if progress is not None:
             progress(written, max(total, written))
 
     write = getattr(export_formats, EXPORTS[format].writer)
-    await write(store, own, place, tell)
+    await write(store, own, place, on_progress)
     if progress is not None:
         progress(written, written)  # what is left out will not come any more
     return ExportResult(written, 0, "", place)

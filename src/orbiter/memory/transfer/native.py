@@ -40,7 +40,7 @@ __all__ = [
     "import_records",
     "is_native",
     "pages_of",
-    "take_in",
+    "store_records",
 ]
 
 PAGE = 500
@@ -49,7 +49,7 @@ PAGE = 500
 PAGE_LENGTH = 4 * 2**20
 """Characters that are in memory at a time, unless a single record is longer."""
 
-MOST_TOLD = 100
+MAX_TOLD = 100
 """Items that a report names of those that stayed as they were."""
 
 _WENT_ON = "it has changed here since, and stays as it is; `overwrite=True` replaces it"
@@ -286,12 +286,12 @@ async def import_records(
     stored, and importing the whole file later is safe. *limits* says how much of it is read before
     it counts as hostile; without, a line may have 256 MB.
     """
-    return await take_in(
+    return await store_records(
         store, source, scope=scope, progress=progress, overwrite=overwrite, limits=limits
     )
 
 
-async def take_in(
+async def store_records(
     store: MovableStore,
     source: str | Path | IO[bytes],
     *,
@@ -326,7 +326,7 @@ async def take_in(
         stored=stored,
         unchanged=seen - stored - len(kept),
         skipped=len(kept),
-        problems=tuple(Problem(f"item `{item_id}`", _WENT_ON) for item_id in kept[:MOST_TOLD]),
+        problems=tuple(Problem(f"item `{item_id}`", _WENT_ON) for item_id in kept[:MAX_TOLD]),
         problem_count=len(kept),
     )
 

@@ -46,9 +46,9 @@ __all__ = ["IMPORTED", "ReadItem", "Reader"]
 _OURS = frozenset(("id", "metadata", "created_at", "updated_at", "version"))
 """Fields that a file does not decide; time and whose it is are looked at apart."""
 _PLAIN = ("content", "created_at", "updated_at", "expires_at", "status")
-_MOST_ITEMS = 400
-_MOST_BYTES = 4 * 2**20
-_MOST_NAMES = 50
+_MAX_ITEMS = 400
+_MAX_BYTES = 4 * 2**20
+_MAX_NAMES = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Reader:
                 if len(sources) == 1:
                     raise
                 report.complain(source.name, str(exc))
-        self._owners.tell(report.complain, name)
+        self._owners.report_left_out(report.complain, name)
         known = {each for _, format in sources for each in companions(format)}
         left = [each for each in self.tally.unread if PurePosixPath(each).name not in known]
         if left:
@@ -165,7 +165,7 @@ class Reader:
         """Return the next items; none at the end."""
         ready: list[ReadItem] = []
         size = 0
-        while not self.tally.is_stopped and len(ready) < _MOST_ITEMS and size < _MOST_BYTES:
+        while not self.tally.is_stopped and len(ready) < _MAX_ITEMS and size < _MAX_BYTES:
             try:
                 format, found = next(self._found)
             except StopIteration:
@@ -257,8 +257,8 @@ def _unsaid(item: SystemMemory, whose: MemoryMetadata) -> MemoryItem:
 
 
 def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMES:,} others" if len(names) > _MOST_NAMES else ""
-    return ", ".join(f"`{name}`" for name in names[:_MOST_NAMES]) + more
+    more = f" and {len(names) - _MAX_NAMES:,} others" if len(names) > _MAX_NAMES else ""
+    return ", ".join(f"`{name}`" for name in names[:_MAX_NAMES]) + more
 
 
 IMPORTED = "imported"
@@ -354,7 +354,7 @@ class Owners:
             return self._wanted if self._wanted in found.owners else None
         return found.owners[0] if len(found.owners) == 1 else None
 
-    def tell(self, complain: ReportProblem, name: str) -> None:
+    def report_left_out(self, complain: ReportProblem, name: str) -> None:
         """Say what was left out; `TransferError` if that is all there is."""
         if self._unowned and not self._is_any_taken:
             raise needs_a_user(name)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 __all__ = ["ImportResult", "Problem", "Report"]
 
-_MOST_PROBLEMS = 100
+_MAX_PROBLEMS = 100
 _SHOWN = 5
 
 
@@ -78,7 +78,7 @@ class Report:
         if self.is_muted or problem in self._problems:  # a folder is looked through twice
             return
         self._count += 1
-        if len(self._problems) < _MOST_PROBLEMS:
+        if len(self._problems) < _MAX_PROBLEMS:
             self._problems.append(problem)
 
     def finished(self) -> ImportResult:

@@ -12,9 +12,9 @@ from orbiter.memory.wire.codecs import INSTANT, Codec, must_be_object, optional,
 
 __all__ = ["EXPIRES", "EXTRA", "STATUS", "TRUST", "WHERE"]
 
-_MOST_VALUES = 2_000
+_MAX_VALUES = 2_000
 
-_MOST_SECONDS = 100 * 366 * 86_400.0
+_MAX_SECONDS = 100 * 366 * 86_400.0
 """A hundred years."""
 
 
@@ -45,8 +45,8 @@ def _load_where(value: Any) -> Any:
         inner = waiting.pop()
         parts = inner.values() if isinstance(inner, dict) else inner
         count += len(inner)
-        if count > _MOST_VALUES:
-            raise QueryError(f"`where` has more than {_MOST_VALUES:,} values; ask in several calls")
+        if count > _MAX_VALUES:
+            raise QueryError(f"`where` has more than {_MAX_VALUES:,} values; ask in several calls")
         waiting.extend(part for part in parts if isinstance(part, dict | list))
     return found
 
@@ -67,7 +67,7 @@ WHERE: Codec[Any] = Codec(
 def _dump_expires(value: Any) -> Any:
     if isinstance(value, timedelta):
         seconds = value.total_seconds()
-        if abs(seconds) <= _MOST_SECONDS:
+        if abs(seconds) <= _MAX_SECONDS:
             return seconds
         from orbiter.memory.agent.inputs import read_end  # noqa: PLC0415 - hardly ever
 
@@ -83,7 +83,7 @@ def _load_expires(value: Any) -> Any:
     if value == "never":
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if not abs(value) <= _MOST_SECONDS:
+        if not abs(value) <= _MAX_SECONDS:
             raise QueryError(f"`expires` is out of range: {told(value)} seconds")
         return timedelta(seconds=value)
     if isinstance(value, str):
@@ -98,7 +98,7 @@ EXPIRES: Codec[Any] = Codec(
         "description": "When it expires: a time, seconds from now, or, in an update, `never`.",
         "anyOf": [
             {"type": "string", "format": "date-time"},
-            {"type": "number", "exclusiveMinimum": 0, "maximum": _MOST_SECONDS},
+            {"type": "number", "exclusiveMinimum": 0, "maximum": _MAX_SECONDS},
             {"type": "string", "const": "never"},
         ],
     },

@@ -21,7 +21,7 @@ __all__ = ["TYPE", "dump_error", "load_error", "place_of", "problem", "status_of
 
 
 TYPE = "urn:orbiter-memory:error:"
-_MOST_DETAIL = 4_000
+_MAX_DETAIL = 4_000
 
 _STATUS: dict[str, int] = {
     "StatusError": 409,
@@ -68,7 +68,7 @@ def problem(status: int, detail: str, *, kind: str, **more: Any) -> dict[str, An
         "type": f"{TYPE}{kind}",
         "title": HTTPStatus(status).phrase,
         "status": status,
-        "detail": _clean(detail if len(detail) <= _MOST_DETAIL else f"{detail[:_MOST_DETAIL]}…"),
+        "detail": _clean(detail if len(detail) <= _MAX_DETAIL else f"{detail[:_MAX_DETAIL]}…"),
         **more,
     }
 
@@ -105,7 +105,7 @@ def _is_json(value: object) -> bool:
 
 def _is_short(value: object) -> bool:
     """Tell whether *value* may be told whole; a long one is not even written to find out."""
-    left, waiting = _MOST_DETAIL, [value]
+    left, waiting = _MAX_DETAIL, [value]
     while waiting and left > 0:
         inner = waiting.pop()
         left -= len(inner) + 2 if isinstance(inner, str | bytes) else 8

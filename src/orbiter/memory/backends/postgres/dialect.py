@@ -314,7 +314,7 @@ class PostgresDialect(Dialect):
         Rows are locked in the order of ids, as they are written, and then their owners: what
         somebody is making of these rows is there, and seen, before they go.
         """
-        rows = yield from self._hold(condition, args)
+        rows = yield from self._lock_rows(condition, args)
         if not rows:
             return 0
         yield Statement(LOCKED, [sorted({owner for owner, _ in rows})])
@@ -322,7 +322,7 @@ class PostgresDialect(Dialect):
         where = self.by_ids(there, [item_id for _, item_id in rows])
         return (yield from self.changes(f"DELETE FROM memory_items WHERE {where}", there))
 
-    def _hold(self, condition: str, args: Sequence[Any]) -> Steps[Rows]:
+    def _lock_rows(self, condition: str, args: Sequence[Any]) -> Steps[Rows]:
         """Lock the rows of which *condition* holds; return their owners and ids."""
         return (
             yield Statement(
@@ -395,7 +395,7 @@ class PartitionedDialect(PostgresDialect):
             [list(item_ids)],
         )
 
-    def _hold(self, condition: str, args: Sequence[Any]) -> Steps[Rows]:
+    def _lock_rows(self, condition: str, args: Sequence[Any]) -> Steps[Rows]:
         """Lock ids before their rows: whoever moves a row does, too."""
         ids = yield Statement(
             "SELECT id FROM memory_ids WHERE id IN"
@@ -404,7 +404,7 @@ class PartitionedDialect(PostgresDialect):
         )
         held = Args(self, args)
         where = self.by_ids(held, [row[0] for row in ids])
-        return (yield from super()._hold(f"({condition}) AND {where}", held)) if ids else ()
+        return (yield from super()._lock_rows(f"({condition}) AND {where}", held)) if ids else ()
 
     @cache  # noqa: B019 - there is one dialect of each kind, for as long as the process lives
     def _sql(self, *, many: bool, fold: bool, again: bool, in_turn: bool) -> str:

@@ -80,12 +80,12 @@ def models() -> Steps[tuple[list[Model], Kind]]:
 
 
 async def register(
-    driver: Driver, pool: Any, layout: schema.Layout, model: tuple[str, int], *, anew: bool
+    driver: Driver, pool: Any, layout: schema.Layout, model: tuple[str, int], *, rebuild: bool
 ) -> None:
     """Register a model under the lock of the tables, unless it is there.
 
-    The first one is current. With *anew* another is begun beside the current one, or goes on, and
-    what else was begun is dropped; without, a store that has a model is left as it is.
+    The first one is current. With *rebuild* another is begun beside the current one, or
+    goes on, and what else was begun is dropped; without, a store that has a model stays as it is.
     """
     async with driver.lease(pool) as connection:
         await driver.execute(connection, "BEGIN")
@@ -94,7 +94,7 @@ async def register(
             rows = await connection.fetch(_MODELS)
             begun = [row for row in rows if not row["is_current"]]
             goes_on = any((row["name"], row["dimension"]) == model for row in begun)
-            if not rows or (anew and not goes_on):
+            if not rows or (rebuild and not goes_on):
                 for row in begun:
                     await _drop(driver, connection, row["number"])
                 await _begin(driver, connection, layout, model, rows)

@@ -148,16 +148,18 @@ class PostgresRecall(SQLRecall):
     async def _start_embedding(self) -> None:
         if self._embeddings is not None:
             # Of processes that open an empty store at once, one registers its model.
-            await self._register(self._embeddings.name, self._embeddings.dimension, anew=False)
+            await self._register(self._embeddings.name, self._embeddings.dimension, rebuild=False)
         await super()._start_embedding()
 
-    async def _register(self, name: str, dimension: int, *, anew: bool) -> None:
+    async def _register(self, name: str, dimension: int, *, rebuild: bool) -> None:
         found = await self._models()
-        if found and not anew:
+        if found and not rebuild:
             return
         pool = self._opened()
         await self._driver.retry(
-            lambda: models.register(self._driver, pool, self._layout, (name, dimension), anew=anew)
+            lambda: models.register(
+                self._driver, pool, self._layout, (name, dimension), rebuild=rebuild
+            )
         )
 
     async def _models(self) -> list[Model]:
@@ -170,7 +172,7 @@ class PostgresRecall(SQLRecall):
                 f"{self!r} does not see everybody's items; embed them again as a role that "
                 "bypasses row-level security"
             )
-        await self._register(name, dimension, anew=True)
+        await self._register(name, dimension, rebuild=True)
         found = await self._models()
         return next(
             model

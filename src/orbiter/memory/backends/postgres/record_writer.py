@@ -12,14 +12,14 @@ from orbiter.memory.backends.sql.rows import READ, Row, iso
 from orbiter.memory.backends.sql.stored_records import Kept, KeptVersion, Note, moment
 from orbiter.memory.errors import AccessError
 
-__all__ = ["BATCH", "MOST_TEXT", "MOVING", "PartitionedRecordWriter", "PostgresRecordWriter"]
+__all__ = ["BATCH", "MAX_TEXT", "MOVING", "PartitionedRecordWriter", "PostgresRecordWriter"]
 
 _Row = TypeVar("_Row", bound=tuple[Any, ...])
 
 BATCH = 2000
 """Rows in one statement."""
 
-MOST_TEXT = 4 * 2**20
+MAX_TEXT = 4 * 2**20
 """Characters in one statement."""
 
 MOVING = "SELECT set_config('orbiter.moving', 'on', true)"
@@ -252,7 +252,7 @@ def _cut(rows: Sequence[_Row]) -> Iterator[list[_Row]]:
     for row in rows:
         batch.append(row)
         size += sum([len(value) for value in row if type(value) is str])
-        if len(batch) >= BATCH or size >= MOST_TEXT:
+        if len(batch) >= BATCH or size >= MAX_TEXT:
             yield batch
             batch, size = [], 0
     if batch:

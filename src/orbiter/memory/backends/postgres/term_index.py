@@ -10,7 +10,7 @@ from orbiter.memory.text import words
 __all__ = [
     "CHUNK",
     "LONGEST",
-    "MOST_PASSAGES",
+    "MAX_PASSAGES",
     "Seen",
     "derive",
     "expected",
@@ -22,7 +22,7 @@ __all__ = [
 CHUNK = 1024
 """Items whose terms are made at a time: counting what they have in common pays."""
 
-MOST_PASSAGES = 64
+MAX_PASSAGES = 64
 """Passages of an item; the last takes the rest."""
 
 LONGEST = 64
@@ -50,8 +50,8 @@ def _terms(text: str) -> list[str]:
 
 def _passages(content: str) -> list[str]:
     found = words.passages(content)
-    if len(found) > MOST_PASSAGES:
-        found[MOST_PASSAGES - 1 :] = ["\n".join(found[MOST_PASSAGES - 1 :])]
+    if len(found) > MAX_PASSAGES:
+        found[MAX_PASSAGES - 1 :] = ["\n".join(found[MAX_PASSAGES - 1 :])]
     return found
 
 

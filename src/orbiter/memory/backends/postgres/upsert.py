@@ -24,7 +24,7 @@ __all__ = [
     "FOLD_APART",
     "GIVEN",
     "MAX_CONVERSATIONS",
-    "MOST_TEXT",
+    "MAX_TEXT",
     "MOVED_TO",
     "ONE_IN_TURN",
     "USER_KEY",
@@ -48,7 +48,7 @@ CHANGED = ("content", "memory_type", "status", "metadata", "extra_json", "update
 BATCH = 2000
 """Rows in one statement of `add_many`."""
 
-MOST_TEXT = 4 * 2**20
+MAX_TEXT = 4 * 2**20
 """Characters in one statement of `add_many`."""
 
 _LIVES = not_expired("m.")
@@ -139,7 +139,7 @@ def _cut(rows: Sequence[Row]) -> Iterator[list[Row]]:
     for row in rows:
         batch.append(row)
         size += len(row.content) + len(row.extra_json) + len(row.metadata)
-        if len(batch) >= BATCH or size >= MOST_TEXT:
+        if len(batch) >= BATCH or size >= MAX_TEXT:
             yield batch
             batch, size = [], 0
     yield batch

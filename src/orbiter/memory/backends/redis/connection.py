@@ -339,8 +339,8 @@ class RedisConnection:
                     is_error = isinstance(answer, Exception)
                     answers[place] = translated(answer, self.address) if is_error else answer
             left = again
-            is_over = line.is_closed or (loop.time() + wait >= end and not is_taught)
-            if not left or is_over:
+            is_last = line.is_closed or (loop.time() + wait >= end and not is_taught)
+            if not left or is_last:
                 return answers
             if any(isinstance(answer, exceptions.ReadOnlyError) for answer in got):
                 await line.hang_up()  # a new connection may lead to the new master

@@ -31,11 +31,11 @@ from orbiter.memory.model.audit import (
 )
 from orbiter.memory.model.query import SCOPE_FIELDS
 
-__all__ = ["MOST_IDS", "Chain", "Ids", "Log", "Note", "State"]
+__all__ = ["MAX_IDS", "Chain", "Ids", "Log", "Note", "State"]
 
 _T = TypeVar("_T")
 
-MOST_IDS = 100
+MAX_IDS = 100
 """Ids that an entry of a read names."""
 
 _METADATA, _EXTRA, _DELETED, _VERSION = (
@@ -217,7 +217,7 @@ class Log(AuditTables):
             action,
             by=by,
             whose=scope_digest(added.key, scope),
-            item_ids=tuple(ids[:MOST_IDS]),
+            item_ids=tuple(ids[:MAX_IDS]),
             count=len(ids) if count is None else count,
             call=call,
         )
@@ -261,7 +261,7 @@ class Log(AuditTables):
         after = yield from self._states(dialect, ids, is_deep=note.is_deep, before=before)
         removed = 0
         known: dict[str, int] = {}
-        anew: list[str] = []
+        added_again: list[str] = []
         for item_id in ids:
             was, now = before.get(item_id), after.get(item_id)
             if was == now:
@@ -274,9 +274,9 @@ class Log(AuditTables):
                 continue
             # It is gone, with all it was; perhaps there is another of its id by now.
             whose = scope_digest(added.key, note.scope or _scope(was.metadata))
-            is_over = now is not None and not note.is_deep  # else none can begin again
+            is_expired = now is not None and not note.is_deep  # else none can begin again
             added.add(
-                "expired" if is_over else note.removal,
+                "expired" if is_expired else note.removal,
                 by=note.by,
                 whose=whose,
                 item_ids=(item_id,),
@@ -284,10 +284,10 @@ class Log(AuditTables):
             )
             removed += now is None
             if now is not None:
-                anew.append(item_id)
+                added_again.append(item_id)
                 known[item_id] = 0
         if known:
-            yield from self._note_versions(added, dialect, known, before, anew, note)
+            yield from self._note_versions(added, dialect, known, before, added_again, note)
         return removed
 
     def _note_versions(
@@ -296,14 +296,14 @@ class Log(AuditTables):
         dialect: Dialect,
         known: dict[str, int],
         before: dict[str, State],
-        anew: list[str],
+        added_again: list[str],
         note: Note,
     ) -> Steps[None]:
-        """Log every version of items after the one that is *known*; those *anew* from the start."""
-        if anew:
+        """Log versions of items after the *known* one; of those *added_again*, all of them."""
+        if added_again:
             # What is no longer among the versions must not be told by a salt that stays.
             args = Args(dialect)
-            where = self.audit_dialect.among("id", args, anew)
+            where = self.audit_dialect.among("id", args, added_again)
             yield Statement(f"DELETE FROM memory_audit_salts WHERE {where}", args)
         ids = list(known)
         items = yield from self.items(dialect, ids)
@@ -317,10 +317,10 @@ class Log(AuditTables):
             since = min(known[item_id] for item_id in changed)
             past |= yield from self.versions(dialect, changed, since=since)
         for item_id in ids:
-            was = None if item_id in anew else before.get(item_id)
+            was = None if item_id in added_again else before.get(item_id)
             was_deleted = None if was is None else was.is_deleted
             arrival = note.arrival
-            if item_id in anew and note.removal == "erased":
+            if item_id in added_again and note.removal == "erased":
                 arrival = "kept"
             for fields in whole(past.get(item_id, ()), items[item_id]):
                 if _number(fields) <= known[item_id]:

@@ -18,7 +18,7 @@ from orbiter.memory.backends.sql.rows import iso
 from orbiter.memory.model.audit import REMOVALS, START, AuditProblem, chain, item_digest
 
 __all__ = [
-    "MOST_PROBLEMS",
+    "MAX_PROBLEMS",
     "ChainCheck",
     "Findings",
     "Known",
@@ -31,7 +31,7 @@ __all__ = [
     "some_ids",
 ]
 
-MOST_PROBLEMS = 1000
+MAX_PROBLEMS = 1000
 """Problems that are told; whoever has more of them has one."""
 
 _MADE = COLUMNS.index("hash")
@@ -106,9 +106,9 @@ class Findings:
 
     def add(self, what: str, *, entry: int | None = None, item_id: str | None = None) -> None:
         """Add a problem."""
-        if len(self.problems) < MOST_PROBLEMS:
+        if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(AuditProblem(what, entry, item_id))
-        elif len(self.problems) == MOST_PROBLEMS:
+        elif len(self.problems) == MAX_PROBLEMS:
             self.problems.append(AuditProblem("there are more problems"))
 
 
@@ -134,42 +134,44 @@ class ChainCheck:
         except (ValueError, TypeError, KeyError):
             entry = None
         if number != self.number + 1:
-            self._tell(number, f"entries {self.number + 1} to {number - 1} are missing")
+            self._report(number, f"entries {self.number + 1} to {number - 1} are missing")
         self.number = number
         made = _text(fields[_MADE])
         if entry is None:
-            self._tell(number, f"entry {number} cannot be read: it was changed")
+            self._report(number, f"entry {number} cannot be read: it was changed")
         elif chain(self.hash, entry) != made:
-            self._tell(number, f"entry {number} was changed, or does not follow the one before it")
+            self._report(
+                number, f"entry {number} was changed, or does not follow the one before it"
+            )
         elif entry.action == "began":
             if self._key is not None:
-                self._tell(number, f"entry {number} begins the log a second time")
+                self._report(number, f"entry {number} begins the log a second time")
             self._key = entry.digest
         elif entry.action == "found" and self._key is not None:
-            self._tell(number, f"entry {number} records an earlier item after the log had begun")
+            self._report(number, f"entry {number} records an earlier item after the log had begun")
         # From here on the next one is held to what this one says of itself: each change is told
         # once, where it is.
         self.hash = made
         self._is_met = self._is_met or made == self._noted
 
-    def _tell(self, number: int, what: str) -> None:
+    def _report(self, number: int, what: str) -> None:
         self._findings.add(what, entry=number)
 
     def end(self, head: Head) -> None:
         """Compare the end of the chain with what is noted of it."""
         if (head.number, head.hash or START) != (self.number, self.hash):
-            self._tell(
+            self._report(
                 self.number,
                 f"the log ends with entry {self.number}, and should end with {head.number}: "
                 "entries at its end were added or removed",
             )
         if head.is_begun != (self._key is not None):
-            self._tell(self.number, "where the log began was changed")
+            self._report(self.number, "where the log began was changed")
         key = hashlib.sha256((head.key or "").encode()).hexdigest()
         if self._key is not None and key != self._key:
-            self._tell(self.number, "the key of the digests of scopes was changed")
+            self._report(self.number, "the key of the digests of scopes was changed")
         if not self._is_met:
-            self._tell(
+            self._report(
                 self.number,
                 "no entry has the hash that was given as `head`: entries were removed, or the"
                 " whole log was rewritten",
@@ -208,32 +210,32 @@ def judge(findings: Findings, item_id: str, found: Logged) -> None:
     expected, number, ends_at = known(found.entries.get(item_id.encode(), ()))
     item, past = found.items.get(item_id), found.versions.get(item_id, [])
 
-    def tell(what: str, entry: int = number) -> None:
+    def report(what: str, entry: int = number) -> None:
         findings.add(f"item `{item_id}` {what}", entry=entry, item_id=item_id)
 
     if not expected:
         if item is not None or past:
-            tell(f"exists, but entry {number} says that it was permanently removed")
+            report(f"exists, but entry {number} says that it was permanently removed")
     elif item is None:
         # Whoever removes what is over tells nobody; that it would end was logged.
         if not ends_at or ends_at > iso(datetime.now(UTC)).encode():
-            tell("was removed without the log")
+            report("was removed without the log")
     elif (salt := found.salts.get(item_id)) is None:
-        tell("has lost its salt, so its content cannot be verified")
+        report("has lost its salt, so its content cannot be verified")
     else:
         there = {_number(each): each for each in whole(past, item)}
         newest = max(expected)
         if _number(item) != newest:
-            tell(
+            report(
                 f"is at version {_number(item)}, the log says {newest}: it was changed without the"
                 " log"
             )
         for place, fields in there.items():
             digest, entry = expected.get(place, ("", number))
             if item_digest(salt, fields) != digest:
-                tell(f"was changed without the log, in version {place}", entry)
+                report(f"was changed without the log, in version {place}", entry)
         for place in expected.keys() - there.keys():
-            tell(f"has lost version {place}", expected[place][1])
+            report(f"has lost version {place}", expected[place][1])
 
 
 def _text(value: bytes | None) -> str:

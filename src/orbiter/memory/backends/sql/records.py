@@ -20,7 +20,7 @@ from orbiter.memory.backends.sql.stored_records import (
     KeptVersion,
     Note,
     StoredRecord,
-    whose_row,
+    user_of_row,
 )
 from orbiter.memory.errors import AccessError, InvalidItemError, QueryError
 from orbiter.memory.model.items import MemoryItem
@@ -310,7 +310,7 @@ def _ended(
 
 def _keep_version(past: PastVersion, older: Row, newer: Row) -> KeptVersion:
     # Another user's version may be erased by somebody who does not see this one: it stays whole.
-    is_whole = whose_row(older.metadata) != whose_row(newer.metadata)
+    is_whole = user_of_row(older.metadata) != user_of_row(newer.metadata)
     return KeptVersion(
         older.id,
         past.item.version,

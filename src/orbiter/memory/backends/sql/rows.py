@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel
 
 from orbiter.memory.errors import StorageError
-from orbiter.memory.model.copying import take_in
+from orbiter.memory.model.copying import validated_copy
 from orbiter.memory.model.items import (
     MAX_JSON,
     MAX_NATIVE,
@@ -129,10 +129,10 @@ def encode(item: MemoryItem, *, exact_extra: bool = False) -> Row:
         try:
             row = _encode_known(item, own, exact_extra=exact_extra)
         except (ValueError, KeyError, AttributeError, TypeError):
-            row = None  # `take_in` says what is wrong with it, or puts it right
+            row = None  # `validated_copy` says what is wrong with it, or puts it right
         if row is not None:
             return row
-    item = take_in(item)
+    item = validated_copy(item)
     dumped = dump_item(item)
     extra = {key: value for key, value in dumped.items() if key not in _COMMON}
     if own is not None:  # what is empty need not be said
@@ -159,7 +159,7 @@ def encode(item: MemoryItem, *, exact_extra: bool = False) -> Row:
 def _encode_known(item: MemoryItem, own: dict[str, type], *, exact_extra: bool) -> Row | None:
     """Check and write down an item of a known kind whose fields are what they should be.
 
-    It accepts nothing that `take_in` would not, in a third of the time; most items pass.
+    It accepts nothing that `validated_copy` would not, in a third of the time; most items pass.
     """
     fields = item.__dict__
     who = fields["metadata"].__dict__

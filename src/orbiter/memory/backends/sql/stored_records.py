@@ -26,7 +26,7 @@ __all__ = [
     "StoredRecord",
     "moment",
     "spell_instant",
-    "whose_row",
+    "user_of_row",
 ]
 
 VERSION = READ.index("version")
@@ -174,7 +174,7 @@ class StoredRecord(Record):
             who = _plain_scope(row)
             if who is None:
                 return None
-            is_whole = whose_row(row[4]) != whose_row(newer[4])
+            is_whole = user_of_row(row[4]) != user_of_row(newer[4])
             content = None if row[1] == newer[1] and not is_whole else row[1]
             extra = "{}" if is_whole else None
             found.append(
@@ -195,7 +195,7 @@ def _plain_scope(row: Sequence[Any]) -> tuple[str, str] | None:
 
 
 @lru_cache(maxsize=1024)
-def whose_row(metadata: str) -> str | None:
+def user_of_row(metadata: str) -> str | None:
     """Return the user whom the metadata of a row names."""
     owner = json.loads(metadata).get("user_id")
     return owner if isinstance(owner, str) else None

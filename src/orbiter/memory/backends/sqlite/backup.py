@@ -65,7 +65,7 @@ def copy_pages(
         # One moment of the store: without it, SQLite starts anew after every write of others.
         connection.execute("BEGIN")
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
-        connection.backup(copy, pages=1024, progress=_telling(progress), sleep=0.001)
+        connection.backup(copy, pages=1024, progress=_progress_hook(progress), sleep=0.001)
         copy.execute("PRAGMA journal_mode = DELETE").fetchall()
     finally:
         copy.close()
@@ -93,7 +93,7 @@ def _name(part: Path, target: Path) -> None:
         part.rename(target)
 
 
-def _telling(
+def _progress_hook(
     progress: Callable[[int, int], None] | None,
 ) -> Callable[[int, int, int], None] | None:
     if progress is None:

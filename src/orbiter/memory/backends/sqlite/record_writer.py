@@ -11,7 +11,7 @@ from orbiter.memory.backends.sql.rows import COLUMNS, Row, iso
 from orbiter.memory.backends.sql.stored_records import Kept, KeptVersion, Note, spell_instant
 from orbiter.memory.backends.sqlite.migrations import NOW
 
-__all__ = ["MOST_TEXT", "SLACK", "TOGETHER", "SQLiteRecordWriter", "dated", "note"]
+__all__ = ["MAX_TEXT", "SLACK", "TOGETHER", "SQLiteRecordWriter", "dated", "note"]
 
 SLACK = timedelta(seconds=1)
 """An item that says it was created so long before it is written counts as written then."""
@@ -20,7 +20,7 @@ TOGETHER = (1000, 100, 10)
 """Rows in one statement. Python's lock is given away for each statement and waited for after it,
 so that a busy thread beside this one would hold up every row that is written by itself."""
 
-MOST_TEXT = 2**20
+MAX_TEXT = 2**20
 """Characters in such a statement, of which SQLite makes a copy."""
 
 _INSERT = f"INSERT INTO memory_items ({', '.join(COLUMNS)}) VALUES "
@@ -73,7 +73,7 @@ def _together(head: str, one: str, rows: Sequence[Sequence[Any]]) -> Steps[None]
     for size in TOGETHER:
         while len(rows) - done >= size:
             values = list(chain.from_iterable(rows[done : done + size]))
-            if sum([len(value) for value in values if type(value) is str]) > MOST_TEXT:
+            if sum([len(value) for value in values if type(value) is str]) > MAX_TEXT:
                 break
             yield Statement(head + ", ".join([one] * size), values)
             done += size

@@ -80,10 +80,10 @@ def make_words(connection: sqlite3.Connection) -> None:
     _make_index(connection, migrations.WORDS)
 
 
-def make_terms(connection: sqlite3.Connection, *, anew: bool = False) -> None:
+def make_terms(connection: sqlite3.Connection, *, rebuild: bool = False) -> None:
     """Make the index of terms, where this SQLite can; anew if terms are now made differently."""
     made_by = connection.execute("SELECT value FROM memory_meta WHERE key = 'terms'").fetchone()
-    if anew or made_by != (words.VERSION,):
+    if rebuild or made_by != (words.VERSION,):
         connection.execute("DROP TABLE IF EXISTS memory_terms")
         connection.execute("DELETE FROM memory_unlisted")
         connection.execute("DELETE FROM memory_owners")

@@ -165,7 +165,7 @@ def rebuild(connection: sqlite3.Connection) -> None:
     connection.execute("UPDATE memory_meta SET value = ? WHERE key = 'unicode'", [unidata_version])
     connection.execute("REINDEX")
     schema.make_words(connection)
-    schema.make_terms(connection, anew=True)
+    schema.make_terms(connection, rebuild=True)
 
 
 def check(connection: sqlite3.Connection) -> list[str]:

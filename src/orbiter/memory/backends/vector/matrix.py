@@ -134,7 +134,7 @@ class VectorMatrix:
         key = int(np.int64(key))  # refused here if it is too large
         with self._lock:
             start = self._append(rows)
-            self._claim(key, start, len(rows), rank)
+            self._reserve(key, start, len(rows), rank)
             self._places.put(key, start)
             self._tidy()
 
@@ -168,7 +168,7 @@ class VectorMatrix:
             for key, start, length in zip(
                 given[starts].tolist(), (starts + offset).tolist(), lengths.tolist(), strict=True
             ):
-                self._claim(key, start, length)
+                self._reserve(key, start, length)
             if order_by is not None:
                 self._ranks[offset : offset + len(rows)] = order_by
             self._places.put_many(given[starts], starts + offset)
@@ -193,7 +193,7 @@ class VectorMatrix:
         self._used = needed
         return start
 
-    def _claim(self, key: int, start: int, length: int, rank: int | None = None) -> None:
+    def _reserve(self, key: int, start: int, length: int, rank: int | None = None) -> None:
         """Make rows those of *key*, in place of the ones it had."""
         old = self._places.get(key)
         if old is not None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from orbiter.memory.backends.arguments import check_several, is_item_id
 from orbiter.memory.errors import EmbeddingError, EmptyFilterError, QueryError
-from orbiter.memory.model.copying import copy_item, take_in
+from orbiter.memory.model.copying import copy_item, validated_copy
 from orbiter.memory.model.expiry_heap import ExpiryHeap
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
@@ -82,14 +82,14 @@ class VectorMemoryStore:
         If its text cannot be embedded, `EmbeddingError` or the model's own error is raised and
         nothing has changed. A text that is stored already is not embedded again.
         """
-        await self._add([take_in(item)], self._called())
+        await self._add([validated_copy(item)], self._called())
 
     async def add_many(self, items: Sequence[MemoryItem]) -> None:
         """Keep or update every item of *items*, in order, all or none; equal texts count once."""
         check_several(items)
         call, taken = self._called(), []
         for item in tuple(items):
-            taken.append(take_in(item))
+            taken.append(validated_copy(item))
             if not len(taken) % 1000:
                 await asyncio.sleep(0)  # others may go on while a large batch is prepared
         await self._add(taken, call)

@@ -84,7 +84,7 @@ _GATHERED = 256
 """How many scattered rows are copied at a time: they stay in the cache of one core."""
 _WORTH = 256
 """Subsets of fewer rows are never kept: copying them takes microseconds."""
-_MOST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 """Larger subsets are never kept."""
 
 
@@ -119,7 +119,7 @@ class SubsetProduct:
             return np.asarray(vectors[rows[0] : rows[-1] + 1] @ towards)
         kept = self._last
         if kept is not None and kept.begins(rows):
-            if kept.vectors is None and count * vectors[0].nbytes <= _MOST_BYTES:
+            if kept.vectors is None and count * vectors[0].nbytes <= _MAX_BYTES:
                 kept = self._last = _Subset(rows, vectors[rows])
             if kept.vectors is not None:
                 return _with_rest(kept.vectors, vectors, rows, towards)

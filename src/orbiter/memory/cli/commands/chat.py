@@ -14,7 +14,7 @@ from orbiter.memory.cli._embed_progress import PATIENCE, embed_waiting, note_wai
 from orbiter.memory.cli._error_messages import NotThereError, UsageError
 from orbiter.memory.cli._output import console_for, styled
 from orbiter.memory.cli._text import ago, clean, counted, moment, one_line
-from orbiter.memory.cli._views import as_json, entry, whose
+from orbiter.memory.cli._views import as_json, entry, scope_label
 from orbiter.memory.messages.codec import Format
 
 if TYPE_CHECKING:
@@ -52,12 +52,13 @@ async def list_chats(
         run.out.data([_chat_json(each) for each in found])
     elif run.out.is_plain():
         run.out.rows(
-            (_name(each), each.items, moment(each.last_at), whose(each.metadata)) for each in found
+            (_name(each), each.items, moment(each.last_at), scope_label(each.metadata))
+            for each in found
         )
     else:
         for each in found:
             count = counted(each.items, "message", "messages")
-            told = f"{count} · {ago(each.last_at)} · {whose(each.metadata)}"
+            told = f"{count} · {ago(each.last_at)} · {scope_label(each.metadata)}"
             run.out.show(styled((one_line(_name(each)), "bold"), (f"  {one_line(told)}", "dim")))
     if not found:
         run.out.note("no conversations here; `--all` shows everyone's")
@@ -238,7 +239,7 @@ _WHY = {
     "kind": "not a message",
     "incomplete": "its tool group is incomplete",
 }
-_MOST_DROPPED = 6
+_MAX_DROPPED = 6
 
 
 def token_bar(context: "Context", *, width: int) -> "list[Text]":
@@ -289,8 +290,8 @@ def _left_out(dropped: Sequence["Dropped"]) -> "list[Text]":
             f"{count[key]} × {key[0]}, {one_line(key[1])}: {cost:,} tokens",
             (f"  {_WHY.get(key[2], key[2])}", "yellow"),
         )
-        for key, cost in tokens.most_common(_MOST_DROPPED)
+        for key, cost in tokens.most_common(_MAX_DROPPED)
     ]
-    if len(tokens) > _MOST_DROPPED:
-        lines.append(styled((f"           and {len(tokens) - _MOST_DROPPED} other kinds", "dim")))
+    if len(tokens) > _MAX_DROPPED:
+        lines.append(styled((f"           and {len(tokens) - _MAX_DROPPED} other kinds", "dim")))
     return lines

@@ -97,7 +97,7 @@ async def migrate(
         _check_address(name, url)
     with run.out.progress("copying", unit="") as advance:
         done = await copy(source, target, progress=advance, overwrite=overwrite)
-    _tell_migration(run, done)
+    _print_migration(run, done)
     return 0 if done else ERROR
 
 
@@ -118,7 +118,7 @@ def _check_address(name: str, url: str) -> None:
         )
 
 
-def _tell_migration(run: CommandContext, done: "Migration") -> None:
+def _print_migration(run: CommandContext, done: "Migration") -> None:
     if run.out.is_json:
         run.out.data({**asdict(done), "verified": done.verified})
         return

@@ -94,9 +94,9 @@ async def import_(
                     if sum(each.stored + each.updated for _, each in done) > _FEW:
                         waiting = await embed_waiting(run.out, store)
                 except BaseException:  # Ctrl-C, too: it is told, and goes on
-                    _tell(run, done)  # what is stored stays, whatever became of the rest
+                    _print_results(run, done)  # what is stored stays, whatever became of the rest
                     raise
-    _tell(run, done)
+    _print_results(run, done)
     note_waiting(waiting)
     return ERROR if any(not _is_note(one) for _, each in done for one in each.problems) else 0
 
@@ -130,7 +130,7 @@ def _is_note(problem: "Problem") -> bool:
     return problem.why.endswith(" were not imported")
 
 
-def _tell(run: CommandContext, done: "Sequence[tuple[str, ImportResult]]") -> None:
+def _print_results(run: CommandContext, done: "Sequence[tuple[str, ImportResult]]") -> None:
     if run.out.is_json:
         if done:
             run.out.data(_json(done))
@@ -144,7 +144,7 @@ def _tell(run: CommandContext, done: "Sequence[tuple[str, ImportResult]]") -> No
         format = f" ({one_line(found.format)})" if found.format else ""
         head = (counted(found.found), "bold")
         run.out.show(styled(name, head, f"{format}: {counts}"))
-        _tell_problems(name, found)
+        _print_problems(name, found)
         if found.forgotten:
             told = counted(found.forgotten, "memory that was", "memories that were")
             run.out.note(
@@ -153,7 +153,7 @@ def _tell(run: CommandContext, done: "Sequence[tuple[str, ImportResult]]") -> No
             )
 
 
-def _tell_problems(name: str, found: "ImportResult") -> None:
+def _print_problems(name: str, found: "ImportResult") -> None:
     # What is wrong comes first: others of whom a file tells may be many.
     told = sorted(found.problems, key=_is_note)
     for problem in told[:_SHOWN]:

@@ -13,7 +13,7 @@ from orbiter.memory.cli._error_messages import NotThereError, UsageError, say, w
 from orbiter.memory.cli._options import read_end
 from orbiter.memory.cli._output import styled
 from orbiter.memory.cli._text import ago, moment, one_line
-from orbiter.memory.cli._views import entry, whose
+from orbiter.memory.cli._views import entry, scope_label
 
 if TYPE_CHECKING:
     from orbiter.memory.auth import Key, KeyFile
@@ -162,7 +162,9 @@ def list_keys(run: CommandContext, *, keys: Keys = None) -> None:
     if run.out.is_json:
         run.out.data([_json(key) for key in found])
     elif run.out.is_plain():
-        run.out.rows((key.id, _state(key), key.role, whose(key.scope), key.name) for key in found)
+        run.out.rows(
+            (key.id, _state(key), key.role, scope_label(key.scope), key.name) for key in found
+        )
     else:
         for key in found:
             is_open = key.is_open(datetime.now(UTC))
@@ -210,7 +212,7 @@ def _state(key: "Key") -> str:
 
 
 def _told(key: "Key") -> str:
-    parts = [key.role, whose(key.scope) or "everyone", f"made {ago(key.created_at)}"]
+    parts = [key.role, scope_label(key.scope) or "everyone", f"made {ago(key.created_at)}"]
     if key.revoked_at is not None:
         parts.append(f"revoked {ago(key.revoked_at)}")
     elif key.expires_at is not None:

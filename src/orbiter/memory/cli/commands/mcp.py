@@ -61,7 +61,7 @@ async def mcp(
         raise UsageError("`--import` writes, and `--read-only` forbids it; leave one of them out")
     async with run.scoped(creates=True) as handle:
         if not read_only:
-            await _take_in(handle, import_file, is_graph=tools is Tools.KG)
+            await _import_first(handle, import_file, is_graph=tools is Tools.KG)
         server = build(lambda _: handle, tools=tools.value, read_only=read_only)
         if sys.stdin.isatty():
             say("this command is started by an agent's program; Ctrl-C stops it", kind="note")
@@ -69,7 +69,7 @@ async def mcp(
             await server.run_stdio_async()
 
 
-async def _take_in(handle: "ScopedMemory", path: Path | None, *, is_graph: bool) -> None:
+async def _import_first(handle: "ScopedMemory", path: Path | None, *, is_graph: bool) -> None:
     """Import a graph: the one that was named, or the reference server's, if there is none yet."""
     from orbiter.memory.mcp.graph import is_empty  # noqa: PLC0415
     from orbiter.memory.transfer import import_file  # noqa: PLC0415
@@ -195,7 +195,7 @@ def _settings(target: Target, *, is_shared: bool) -> tuple[list[str], dict[str, 
     The key of a server goes to the environment, which other users of the computer cannot see; so
     does an address with a password, if the file is shared.
     """
-    from orbiter.memory.backends.registry import is_of_server  # noqa: PLC0415 - `--help` needs it not
+    from orbiter.memory.backends.registry import is_http_url  # noqa: PLC0415 - `--help` needs it not
 
     options: list[str] = []
     env: dict[str, str] = {}
@@ -210,7 +210,7 @@ def _settings(target: Target, *, is_shared: bool) -> tuple[list[str], dict[str, 
         elif origin == "--no-user":
             options.append(origin)
     token = target.setting("token")[0]
-    if token is not None and is_of_server(target.setting("url")[0]):
+    if token is not None and is_http_url(target.setting("url")[0]):
         env["ORBITER_MEMORY_TOKEN"] = token
     return options, env
 

@@ -35,7 +35,7 @@ __all__ = ["app"]
 
 app = new_app()
 
-_MOST_LEFT_OUT = 5
+_MAX_LEFT_OUT = 5
 """Candidates that came next and are told to a person; JSON has all."""
 
 
@@ -120,7 +120,7 @@ async def recall(  # noqa: PLR0913 - the filters
         for rank, hit in enumerate(found, 1):
             mark = styled((f"{rank:>2}", "bold green"))
             run.out.show(entry(mark, hit_lines(hit, run.out.console.width, full=explain)))
-        for each in found.left_out[:_MOST_LEFT_OUT]:
+        for each in found.left_out[:_MAX_LEFT_OUT]:
             run.out.show(entry(styled((" –", "dim")), left_out_lines(each)))
     if not found:
         run.out.note("nothing found; `--all` searches everyone's, `list` shows all memories")
@@ -128,10 +128,10 @@ async def recall(  # noqa: PLR0913 - the filters
 
 def _check_model(run: CommandContext) -> None:
     """Raise `UsageError` if there is no model to find by meaning with; a server has its own."""
-    from orbiter.memory.backends.registry import is_of_server  # noqa: PLC0415 - `--help` needs it not
+    from orbiter.memory.backends.registry import is_http_url  # noqa: PLC0415 - `--help` needs it not
     from orbiter.memory.diagnostics import is_installed  # noqa: PLC0415
 
-    if is_of_server(run.target.setting("url")[0]):
+    if is_http_url(run.target.setting("url")[0]):
         return
     if not run.target.has_model():
         origin = run.target.setting("model")[1]

@@ -109,7 +109,7 @@ async def until_stopped(
         async with serving(application, settings=settings) as url:
             stop = stack.enter_context(_on_signals())
             stack.enter_context(_prompt())
-            _tell(run, url, application.state.orbiter)
+            _print_start(run, url, application.state.orbiter)
             if open_page and settings.with_dashboard:
                 await asyncio.to_thread(_open, url)
             await stop.wait()
@@ -196,7 +196,7 @@ def _open(url: str) -> None:
         say(f"there is no browser to open here; the dashboard is at {url}/", kind="note")
 
 
-def _tell(run: CommandContext, url: str, server: "ServerState") -> None:
+def _print_start(run: CommandContext, url: str, server: "ServerState") -> None:
     memory, settings, keys = server.memory, server.settings, server.keys
     open_keys = _open_keys(keys)
     needs_key = keys is not None and keys.has_keys

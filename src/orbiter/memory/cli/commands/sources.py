@@ -46,7 +46,7 @@ async def quarantine(
             with run.out.progress("hiding", unit="memories") as advance:
                 found = (await memory.quarantine(source, progress=advance)).items
     way = f"hidden; `orbiter-memory release {one_line(source)}` shows it again"
-    _tell(run, found, dry_run=dry_run, done=way, would="would be hidden")
+    _print_result(run, found, dry_run=dry_run, done=way, would="would be hidden")
     return 0
 
 
@@ -84,17 +84,17 @@ async def undo(
             with run.out.progress("undoing", unit="memories") as advance:
                 found = (await memory.undo(source, since=start, progress=advance)).items
     way = "undone; `history ID` shows the versions, `restore ID` brings one back"
-    _tell(run, found, dry_run=dry_run, done=way, would="would be undone")
+    _print_result(run, found, dry_run=dry_run, done=way, would="would be undone")
     return 0
 
 
 def _is_agreed(run: CommandContext, what: str, source: str, found: "Sequence[MemoryItem]") -> bool:
-    whose = f"`{one_line(source)}` of {run.target.told()}"
+    origin = f"`{one_line(source)}` of {run.target.told()}"
     lines = [shortened(said(item), 200) for item in found]
-    return is_agreed(run.out, f"{what} {counted(len(found))} from {whose}", lines)
+    return is_agreed(run.out, f"{what} {counted(len(found))} from {origin}", lines)
 
 
-def _tell(
+def _print_result(
     run: CommandContext, found: "Sequence[MemoryItem]", *, dry_run: bool, done: str, would: str
 ) -> None:
     if run.out.is_json:

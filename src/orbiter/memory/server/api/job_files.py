@@ -23,7 +23,7 @@ from orbiter.memory.errors import QueryError, StorageError
 
 __all__ = ["JobFiles", "folder_for"]
 
-_MOST_BYTES = 64 * 2**20
+_MAX_BYTES = 64 * 2**20
 _ENDING = ".json"
 _LOCK = ".lock"
 _NEW = ".new"
@@ -57,7 +57,7 @@ class JobFiles:
     def write(self, record: Record) -> None:
         """Put *record* in the place of the one of its id, and wipe that; it is durable then."""
         try:
-            self._hold()
+            self._lock_file()
             place = self._path / f"{record['id']}{_ENDING}"
             number = secrets.token_hex(4)
             fresh = self._path / f"{record['id']}.{number}.{self._server}{_NEW}"
@@ -81,7 +81,7 @@ class JobFiles:
         """Return the record of a job; `None` if there is none, or it cannot be read."""
         try:
             with (self._path / f"{job_id}{_ENDING}").open("rb") as file:
-                found = json.loads(file.read(_MOST_BYTES))
+                found = json.loads(file.read(_MAX_BYTES))
         except (OSError, ValueError, RecursionError):
             return None
         is_record = isinstance(found, dict) and found.get("format") == 1
@@ -109,7 +109,7 @@ class JobFiles:
                 if newer >= most or at < oldest:
                     self.remove(job_id)
 
-    def claim(self, record: Record) -> Record | None:
+    def reserve(self, record: Record) -> Record | None:
         """Take over a job of a server that is gone; `None` if it lives, or another was faster."""
         server = str(record.get("server"))
         if server == self._server:
@@ -134,7 +134,7 @@ class JobFiles:
         finally:
             os.close(handle)
 
-    def _hold(self) -> None:
+    def _lock_file(self) -> None:
         """Make the folder, and hold the lock of this server until `close`."""
         with self._locking:  # the first records may be written by several threads at once
             if self._lock is not None:

@@ -64,7 +64,7 @@ class Job:
     """Held while its record is written or removed, which so come one after the other."""
 
     @property
-    def is_over(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether it is done or has failed."""
         return self.state in ("done", "failed")
 
@@ -110,7 +110,7 @@ def dump_job(job: Job, server: str) -> dict[str, Any]:
         "attempts": job.attempts,
         "server": server,
         "report": json.loads(job.report) if job.report is not None and is_safe else None,
-        **({} if job.is_over else asked),
+        **({} if job.is_finished else asked),
     }
 
 

@@ -61,7 +61,7 @@ async def answer_job(
     wait, applied = _preferred(request, default=server.settings.job_wait)
     await server.jobs.wait(job, wait)
     headers = {"Preference-Applied": applied} if applied else {}
-    if not job.is_over:
+    if not job.is_finished:
         headers |= {"Location": f"{_JOBS}/{job.id}", "Retry-After": "1"}
         return Response(job.to_json(), 202, headers, media_type="application/json")
     if job.problem is not None:
@@ -112,7 +112,7 @@ async def _get(request: Request) -> Response:
     wait, applied = _preferred(request, default=0.0)
     await state_of(request).jobs.wait(job, wait)
     headers = {"Preference-Applied": applied} if applied else {}
-    if not job.is_over:
+    if not job.is_finished:
         headers["Retry-After"] = "1"
     return Response(job.to_json(), 200, headers, media_type="application/json")
 
@@ -146,16 +146,16 @@ class _JobEvents:
             gone = asyncio.ensure_future(until_gone(receive))
             try:
                 await begin_stream(send)
-                await self._tell(send, gone)
+                await self._send_events(send, gone)
             finally:
                 gone.cancel()
 
-    async def _tell(self, send: Send, gone: "asyncio.Future[None]") -> None:
+    async def _send_events(self, send: Send, gone: "asyncio.Future[None]") -> None:
         async def write(data: bytes, *, more: bool = True) -> None:
             await send({"type": "http.response.body", "body": data, "more_body": more})
 
         job, jobs, number = self._job, self._state.jobs, 0
-        while not job.is_over and self._state.still_holds(self._principal):
+        while not job.is_finished and self._state.still_holds(self._principal):
             number += 1
             shown = compact_json(job.shown()).encode()
             await write(b"id: %d\nevent: progress\ndata: %b\n\n" % (number, shown))
@@ -163,12 +163,12 @@ class _JobEvents:
             await jobs.wait(job, _QUIET, is_news=True)
             if jobs.is_leaving or gone.done():
                 break
-            if before == (job.state, job.done, job.total) and not job.is_over:
+            if before == (job.state, job.done, job.total) and not job.is_finished:
                 await write(b": still here\n\n")
             await jobs.wait(job, _OFTEN)
         if gone.done():
             return
-        if job.is_over:
+        if job.is_finished:
             state = job.state.encode()
             await write(b"id: %d\nevent: %b\ndata: %b\n\n" % (number + 1, state, job.to_json()))
         await write(b"", more=False)

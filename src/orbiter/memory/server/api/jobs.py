@@ -44,7 +44,7 @@ _AT_ONCE = 4
 _MOST = 32
 """Jobs of one key that may be under way, queued ones included."""
 
-_MOST_ENDED = 100
+_MAX_ENDED = 100
 """Jobs of one key that are kept after their end: the newest."""
 
 _AGAIN = timedelta(minutes=10)
@@ -60,7 +60,7 @@ _LOOK = 0.5
 _ATTEMPTS = 3
 """How often a job begins anew after its server was killed: it may be what kills it."""
 
-_MOST_BYTES = 64 * 2**20
+_MAX_BYTES = 64 * 2**20
 """Bytes of reports that are held in memory, those of all keys together."""
 
 
@@ -116,9 +116,9 @@ class Jobs:
             job.digest = request_digest(job, job.id)
             if job.once in self._once:
                 return require_same(self.find(self._once[job.once], principal), job)
-        if Counter(each.owner for each in self._jobs.values() if not each.is_over)[job.owner] >= (
-            _MOST
-        ):
+        if Counter(each.owner for each in self._jobs.values() if not each.is_finished)[
+            job.owner
+        ] >= (_MOST):
             raise HTTPProblem(
                 429, f"a key may have at most {_MOST} running jobs", headers={"Retry-After": "5"}
             )
@@ -155,12 +155,12 @@ class Jobs:
         await asyncio.to_thread(self._files.sweep)
         for record in await asyncio.to_thread(lambda: list(self._files.every())):  # type: ignore[union-attr]
             job = load_job(record)
-            if job is None or (self._read_only and job.operation.is_change and not job.is_over):
+            if job is None or (self._read_only and job.operation.is_change and not job.is_finished):
                 continue
-            if job.is_over:
+            if job.is_finished:
                 self._keep(job)
                 continue
-            if await asyncio.to_thread(self._files.claim, record) is None:
+            if await asyncio.to_thread(self._files.reserve, record) is None:
                 continue
             self._keep(job)
             job.attempts += 1
@@ -247,7 +247,7 @@ class Jobs:
             is_others = any(
                 erased.get(name) not in (None, value) for name, value in job.scope.items()
             )
-            if job.is_over and not job.operation.has_safe_report and not is_others:
+            if job.is_finished and not job.operation.has_safe_report and not is_others:
                 job.report = None
 
     # Knowing
@@ -279,7 +279,7 @@ class Jobs:
         """Wait until a job is over, or with *is_news* has changed; not longer than *seconds*."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
-        while not job.is_over and not self.is_leaving:
+        while not job.is_finished and not self.is_leaving:
             left = until - loop.time()
             if left <= 0:
                 return
@@ -297,7 +297,7 @@ class Jobs:
 
     async def result(self, job: Job) -> Any:
         """Return what a job returns once it is done, or raise what it raises."""
-        while not job.is_over:
+        while not job.is_finished:
             if self.is_leaving:
                 raise MemoryConnectionError(
                     "the server is stopping; the job resumes after the restart"
@@ -406,19 +406,19 @@ class Jobs:
         size = 0
         for job in sorted(over, key=lambda job: job.ended_at or now, reverse=True):
             size += len(job.report or b"")
-            if size > _MOST_BYTES and not job.operation.has_safe_report:
+            if size > _MAX_BYTES and not job.operation.has_safe_report:
                 job.report = None
             if self._is_old(job):
                 self._forget(job)
         if self._files is not None and now - self._pruned > _EVERY:
             self._pruned = now
-            await asyncio.to_thread(self._files.prune, now - self._kept, most=_MOST_ENDED)
+            await asyncio.to_thread(self._files.prune, now - self._kept, most=_MAX_ENDED)
 
 
 def _older(jobs: list[Job]) -> list[Job]:
     """Return which of the jobs of one key have ended and are too many, the newest left out."""
     over = [(job.ended_at, job.id, job) for job in jobs if job.ended_at is not None]
-    return [job for *_, job in sorted(over, reverse=True)[_MOST_ENDED:]]
+    return [job for *_, job in sorted(over, reverse=True)[_MAX_ENDED:]]
 
 
 def _principal(job: Job) -> Principal:

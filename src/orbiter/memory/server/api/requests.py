@@ -21,7 +21,7 @@ from orbiter.memory.wire.codecs import told
 
 __all__ = ["ParsedRequest", "check_query", "parse_request"]
 
-_MOST_FIELDS = 100
+_MAX_FIELDS = 100
 _UNSCOPED = ("memory", "audit")
 
 
@@ -114,7 +114,7 @@ def _read_query(request: Request) -> dict[str, str]:
             strict_parsing=bool(raw),
             encoding="utf-8",
             errors="strict",
-            max_num_fields=_MOST_FIELDS,
+            max_num_fields=_MAX_FIELDS,
         )
     except ValueError:
         raise HTTPProblem(

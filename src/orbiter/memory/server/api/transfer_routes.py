@@ -87,7 +87,7 @@ async def _import(request: Request) -> "_Answer":
     async def begin() -> AsyncIterator[Tell]:
         with _turn(request, "import"), _own_folder() as folder:
             file = folder / _file_name(asked.get("name", ""))
-            await _take_in(request, file)
+            await _receive_file(request, file)
             given = (asked.get("format") or "auto", asked.get("owner"))
             reading = _Reading(handle, file, *given, principal_of(request))
             try:
@@ -170,7 +170,7 @@ def _sender(principal: Principal, by: str | None) -> Sender | None:
     return Sender(by, may_sign_for_others=principal.may("admin"))
 
 
-async def _take_in(request: Request, file: Path) -> None:
+async def _receive_file(request: Request, file: Path) -> None:
     """Write the body to *file* as it comes."""
     with _new_file(file) as copy:
         async for piece in request.stream():

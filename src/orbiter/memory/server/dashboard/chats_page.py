@@ -54,7 +54,7 @@ async def chats(ask: Ask) -> Data:
                 "title": title,
                 "name": name_of(each.metadata),
                 "address": address_of(each.metadata, ask.principal.scope),
-                **_whose(each),
+                **_scope_of(each),
             }
             for each, title in zip(shown, titles, strict=True)
         ],
@@ -65,7 +65,7 @@ async def chats(ask: Ask) -> Data:
     }
 
 
-def _whose(info: ConversationInfo) -> Data:
+def _scope_of(info: ConversationInfo) -> Data:
     fields: Data = {str(name): getattr(info.metadata, name) for name in SCOPE_FIELDS}
     return {**fields, "messages": info.items, "first_at": info.first_at, "last_at": info.last_at}
 

@@ -23,9 +23,9 @@ __all__ = ["pages"]
 pages = Pages()
 
 _BUDGET = 1_000
-_MOST_BUDGET = 1_000_000
+_MAX_BUDGET = 1_000_000
 _MEMORIES = 5
-_MOST_MEMORIES = 50
+_MAX_MEMORIES = 50
 _CHATS = 50
 _LISTED = 20
 """Ids of what was left out that are listed for one reason."""
@@ -114,10 +114,10 @@ def _task(ask: Ask) -> Task:
     return Task(
         query=ask.text("q").strip(),
         chat=ask.text("chat").strip(),
-        budget=as_number("budget", ask.text("budget"), _BUDGET, least=1, most=_MOST_BUDGET),
+        budget=as_number("budget", ask.text("budget"), _BUDGET, least=1, most=_MAX_BUDGET),
         format=format,  # type: ignore[arg-type]  # told above
         memory_limit=as_number(
-            "memory_limit", ask.text("memory_limit"), _MEMORIES, least=0, most=_MOST_MEMORIES
+            "memory_limit", ask.text("memory_limit"), _MEMORIES, least=0, most=_MAX_MEMORIES
         ),
         min_trust=trust,
     )

@@ -54,12 +54,12 @@ async def _jobs(ask: Ask) -> Data:
                 "done": job.done,
                 "total": job.total,
                 "created_at": job.created_at,
-                "is_over": job.is_over,
+                "is_finished": job.is_finished,
                 "problem": "" if job.problem is None else job.problem.get("detail", ""),
             }
             for job in found
         ],
-        "is_under_way": any(not job.is_over for job in found),
+        "is_under_way": any(not job.is_finished for job in found),
     }
 
 
@@ -69,7 +69,7 @@ async def _jobs(ask: Ask) -> Data:
 @pages.part("GET", "/ui/data/erase", role="admin")
 async def would_erase(ask: Ask) -> Response:
     """Count what erasing a scope would remove."""
-    scope = _whose(ask)
+    scope = _scope_of(ask)
 
     async def work() -> Data:
         counted = await ask.server.memory.erase(
@@ -87,7 +87,7 @@ async def would_erase(ask: Ask) -> Response:
 @pages.part("POST", "/ui/data/erase", role="admin")
 async def erase(ask: Ask) -> Response:
     """Erase a scope, whose name was typed."""
-    scope = _whose(ask)
+    scope = _scope_of(ask)
     typed = (await ask.form()).get("typed", "").strip()
     if typed != _name(scope).strip():
         raise QueryError(f"type `{_name(scope)}` to erase it; nothing was erased")
@@ -101,7 +101,7 @@ async def erase(ask: Ask) -> Response:
     return await slow_part(ask, "parts/erased.html", work)
 
 
-def _whose(ask: Ask) -> dict[str, str]:
+def _scope_of(ask: Ask) -> dict[str, str]:
     """Return the scope that the form names, which must be one that the key opens."""
     asked = {name: ask.text(name) for name in SCOPE_FIELDS if ask.text(name)}
     if not asked:

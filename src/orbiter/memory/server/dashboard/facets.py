@@ -32,7 +32,7 @@ FORGOTTEN = "forgotten"
 _STATUSES = {"accepted": "Accepted", "draft": "Draft", "discard": "Discarded"}
 _SHOWN = 7
 """Values of a facet that are listed: the most frequent ones."""
-_MOST_TAGS = 50
+_MAX_TAGS = 50
 """Tags of one memory that are counted: nothing stops a client from writing very many."""
 
 
@@ -136,7 +136,7 @@ def tags_of(item: MemoryItem) -> list[str]:
 
 def _first_tags(item: MemoryItem) -> dict[str, None]:
     tags = item.metadata.extra.get("tags")
-    first = islice(tags, _MOST_TAGS) if isinstance(tags, list) else ()
+    first = islice(tags, _MAX_TAGS) if isinstance(tags, list) else ()
     return dict.fromkeys(tag for tag in first if isinstance(tag, str))
 
 

@@ -28,7 +28,7 @@ Kind = Literal["now", "past", "future", "rival", "retracted"]
 
 LANE = 26
 """How high a lane is, in pixels."""
-_MOST_LANES = 6
+_MAX_LANES = 6
 _LEAST = 0.6
 """How wide a span is at least, in percent, so that it can be seen."""
 _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
@@ -185,7 +185,7 @@ def row_of(
         for shape in _shape(axis, kind, fact.valid_from, fact.valid_to, 0, told, why):
             free = (lane for lane, last in enumerate(ends) if lane and last <= shape.left)
             lane = next(free, len(ends))
-            if lane >= _MOST_LANES:
+            if lane >= _MAX_LANES:
                 undrawn += 1
                 continue
             ends[lane:] = [shape.left + shape.width, *ends[lane + 1 :]]

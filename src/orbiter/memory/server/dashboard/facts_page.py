@@ -25,7 +25,7 @@ pages = Pages()
 PAGE = 1_000
 MOST = 5_000
 """Assertions that are read at most; a scope of more is told so."""
-_MOST_KEYS = 100
+_MAX_KEYS = 100
 _SPANS = {"5y": 1_826, "1y": 365, "30d": 30, "1d": 1}
 
 
@@ -65,11 +65,11 @@ async def facts(ask: Ask) -> Data:
     """Show what is true of one scope, or whose facts there are."""
     names_somebody = bool(scope_of(ask.handle.scope))
     if not names_somebody:
-        return {"whose": await _whose(ask.handle), "sample": PAGE, "rows": None}
+        return {"whose": await _scopes_of(ask.handle), "sample": PAGE, "rows": None}
     return await _told(ask)
 
 
-async def _whose(handle: ScopedMemory) -> list[Data]:
+async def _scopes_of(handle: ScopedMemory) -> list[Data]:
     """Return which scopes have facts, among the newest of them."""
     page = await handle.list(memory_type="fact", limit=PAGE)
     scopes = [tuple(scope_of(item.metadata).items()) for item in page]
@@ -100,7 +100,7 @@ async def _told(ask: Ask, *, opened: str = "") -> Data:
     named = [key for key in keyed if wanted.lower() in key.lower() and only in ("", key)]
     named.sort(key=_natural)
     skip = min(ask.number("skip", 0, most=MOST), len(named))
-    shown = {key: keyed[key] for key in named[skip : skip + _MOST_KEYS]}
+    shown = {key: keyed[key] for key in named[skip : skip + _MAX_KEYS]}
     axis = axis_of(
         (fact for of_key in shown.values() for fact in of_key),
         now=now,
@@ -119,7 +119,7 @@ async def _told(ask: Ask, *, opened: str = "") -> Data:
         "axis": axis,
         "scrub": scrub_of(axis, as_of=as_of or now),
         "skip": skip,
-        "page_size": _MOST_KEYS,
+        "page_size": _MAX_KEYS,
         "view": view | {"key": only},
         "is_past": as_of is not None or known_at is not None,
         "keys": len(named),

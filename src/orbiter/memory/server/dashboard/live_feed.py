@@ -51,7 +51,7 @@ _TELLING = frozenset({"remembered", "updated", "restored", "said"})
 """What is told with the words of its memory."""
 _NEW = frozenset({"remembered", "restored", "said"})
 """What a list that was read before does not show."""
-_MOST_NEW = 100
+_MAX_NEW = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class Strip(EventsResponse):
         while waiting:
             row = as_row(waiting.popleft())
             if row.kind in _NEW:
-                self._new = [*self._new, *row.item_ids][:_MOST_NEW]
+                self._new = [*self._new, *row.item_ids][:_MAX_NEW]
             self._rows = merged(self._rows, row)
         self._rows = [row if row.text else await self._told(row) for row in self._rows]
 

@@ -21,7 +21,7 @@ __all__ = ["can_draw", "pages"]
 
 pages = Pages()
 
-_MOST_KEPT = 8
+_MAX_KEPT = 8
 _KEPT_FOR = 60.0
 """Seconds until a map is drawn anew even if it looks unchanged: an edit leaves no other mark."""
 
@@ -80,7 +80,7 @@ async def _drawn(ask: Ask) -> Drawn:
     found = kept.get(key)
     if found is None or found[0] < now:
         found = kept[key] = (now + _KEPT_FOR, asyncio.ensure_future(draw(handle, total=total)))
-        while len(kept) > _MOST_KEPT:
+        while len(kept) > _MAX_KEPT:
             kept.popitem(last=False)
     try:
         return await asyncio.shield(found[1])  # whoever leaves takes it from nobody else

@@ -158,7 +158,7 @@ def _mean_directions(raw: Sequence[bytes], dimension: int) -> "Floats":
 def _named_groups(items: Sequence[MemoryItem], layout: "Layout") -> tuple[Group, ...]:
     import numpy as np  # noqa: PLC0415
 
-    words = [{word for word in tokens(item.content[:400]) if _tells(word)} for item in items]
+    words = [{word for word in tokens(item.content[:400]) if _is_label(word)} for item in items]
     everywhere = Counter(word for each in words for word in each)
     found = []
     for number in range(int(layout.groups.max()) + 1):
@@ -188,7 +188,7 @@ def _unlike(items: Sequence[MemoryItem]) -> tuple[tuple[str, str], ...]:
     return tuple(found.values())[:_SHOWN]
 
 
-def _tells(word: str) -> bool:
+def _is_label(word: str) -> bool:
     return word not in COMMON and not word.isdigit() and (len(word) > 2 or not word.isascii())
 
 

@@ -29,7 +29,7 @@ __all__ = ["as_edited", "pages"]
 
 
 pages = Pages()
-_MOST_RAW = 50_000
+_MAX_RAW = 50_000
 """Letters of raw JSON that are on the page; more is behind the link to its twin."""
 
 
@@ -39,10 +39,10 @@ _ASKED = 600
 """Letters of a memory that are asked with to find what is like it."""
 
 
-MOST_VERSIONS = 30
+MAX_VERSIONS = 30
 """Versions that are shown, the newest; all of them are in the history that REST gives."""
 
-_MOST_SOURCES = 12
+_MAX_SOURCES = 12
 _GROUP = timedelta(hours=1)
 _NEAR = 200
 """Messages around a call among which its answers are looked for."""
@@ -77,7 +77,10 @@ async def why(ask: Ask) -> Data:
     """Return how a memory does for a question."""
     item, _, _ = await _found(ask)
     query = ask.text("q").strip()
-    return {"item": item, "rank": await rank_of(_whose(ask, item), item, query) if query else None}
+    return {
+        "item": item,
+        "rank": await rank_of(_handle_of(ask, item), item, query) if query else None,
+    }
 
 
 @pages.part("POST", "/ui/memory", "parts/memory_saved.html", role="write")
@@ -149,7 +152,7 @@ async def _told_whole(ask: Ask, *, query: str = "") -> Data:
     item = told["item"]
     assert isinstance(item, MemoryItem)  # noqa: S101 - `_told` has put it there
     is_forgotten = bool(told["is_forgotten"])
-    whose = _whose(ask, item)
+    whose = _handle_of(ask, item)
     return {
         **told,
         "related": [] if is_forgotten else await related_to(whose, item),
@@ -170,7 +173,7 @@ async def _told(ask: Ask) -> Data:
         "origin": await origin_of(ask.handle, item),
         "chat": address_of(item.metadata, ask.principal.scope),
         "group": [] if is_forgotten else await tool_group(ask.handle, item),
-        "is_raw_here": raw_size <= _MOST_RAW,
+        "is_raw_here": raw_size <= _MAX_RAW,
     }
 
 
@@ -187,7 +190,7 @@ async def _conflict(ask: Ask, form: dict[str, str]) -> Data:
     }
 
 
-def _whose(ask: Ask, item: MemoryItem) -> ScopedMemory:
+def _handle_of(ask: Ask, item: MemoryItem) -> ScopedMemory:
     """Return the memories that *item* is compared with: those of its own user or agent."""
     own = item.metadata
     if own.user_id:
@@ -337,7 +340,7 @@ def changes(versions: Sequence[ItemVersion]) -> list[Change]:
     """Return the newest versions, newest first, each with what it changed in the one before."""
     found: list[Change] = []
     now = versions[-1].item if versions else None
-    for place in range(len(versions) - 1, max(-1, len(versions) - 1 - MOST_VERSIONS), -1):
+    for place in range(len(versions) - 1, max(-1, len(versions) - 1 - MAX_VERSIONS), -1):
         each = versions[place]
         before = versions[place - 1].item if place else None
         is_now = place == len(versions) - 1
@@ -388,7 +391,7 @@ def _said(value: object) -> str:
 async def origin_of(handle: ScopedMemory, item: MemoryItem) -> Origin:
     """Return where *item* came from."""
     ids = list(getattr(item, "source_ids", []))
-    there = [await handle.get(each) for each in ids[:_MOST_SOURCES] if isinstance(each, str)]
+    there = [await handle.get(each) for each in ids[:_MAX_SOURCES] if isinstance(each, str)]
     extra = item.metadata.extra
     forked = extra.get("forked_from")
     return Origin(
@@ -396,7 +399,7 @@ async def origin_of(handle: ScopedMemory, item: MemoryItem) -> Origin:
         trust=trust_of(item).name.lower(),
         is_edited=bool(extra.get("edited")),
         sources=[each for each in there if each is not None],
-        more_sources=max(0, len(ids) - _MOST_SOURCES),
+        more_sources=max(0, len(ids) - _MAX_SOURCES),
         forked_from=forked if isinstance(forked, str) else "",
         extra={name: value for name, value in extra.items() if name not in _OWN},
     )

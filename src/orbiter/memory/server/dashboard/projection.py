@@ -21,7 +21,7 @@ Numbers = npt.NDArray[np.intp]
 _DIRECTIONS = 16
 """Main directions that groups are told apart by."""
 
-_MOST_GROUPS = 14
+_MAX_GROUPS = 14
 _WORD_SLOTS = 512
 _GOLDEN = 2.399963
 """An angle by which turns never meet, as seeds stand in a sunflower."""
@@ -42,7 +42,7 @@ def lay_out(vectors: Floats) -> Layout:
         nowhere = np.zeros((count, 2), np.float32)
         return Layout(nowhere, np.zeros(count, np.intp), nowhere[:, 0])
     main = _main_directions(vectors)
-    groups = _by_size(_groups(main, max(1, min(_MOST_GROUPS, round(count**0.5 / 2)))))
+    groups = _by_size(_groups(main, max(1, min(_MAX_GROUPS, round(count**0.5 / 2)))))
     middles = np.stack([main[groups == each].mean(axis=0) for each in range(groups.max() + 1)])
     places = _places(main, groups, middles)
     places -= (places.max(axis=0) + places.min(axis=0)) / 2

@@ -29,7 +29,7 @@ pages = Pages()
 TABS = ("duplicates", "contradictions", "drafts", "quarantined")
 SAMPLE = 1_000
 """Memories that are compared with each other unless all are asked for."""
-_MOST_SHOWN = 50
+_MAX_SHOWN = 50
 _APART = (*SPOKEN, "fact", "summary")
 """What may say the same twice: a turn of a conversation has its place there, a fact its time."""
 
@@ -37,7 +37,7 @@ _APART = (*SPOKEN, "fact", "summary")
 HIDDEN_SAMPLE = 200
 """Forgotten memories whose history is looked at; each takes a question of its own."""
 
-_MOST_SOURCES = 12
+_MAX_SOURCES = 12
 
 
 @pages.page("/review", "review.html", title="Review")
@@ -67,12 +67,12 @@ async def review(ask: Ask) -> Data:
         "most_facts": MOST,
     }
     if tab == "duplicates":
-        data |= {"groups": groups[:_MOST_SHOWN], "compared": compared, "sample": SAMPLE}
+        data |= {"groups": groups[:_MAX_SHOWN], "compared": compared, "sample": SAMPLE}
     elif tab == "contradictions":
-        data["conflicts"] = [sides_of(each) for each in conflicts[:_MOST_SHOWN]]
+        data["conflicts"] = [sides_of(each) for each in conflicts[:_MAX_SHOWN]]
     elif tab == "drafts":
         drafts.sort(key=lambda fact: (fact.created_at, fact.id))
-        data["drafts"] = [await draft_of(ask, fact, found) for fact in drafts[:_MOST_SHOWN]]
+        data["drafts"] = [await draft_of(ask, fact, found) for fact in drafts[:_MAX_SHOWN]]
         data["can_undo"] = hidden is not None
     else:
         data |= {
@@ -108,7 +108,7 @@ async def look_through(ask: Ask) -> Response:
         found = await ask.handle.duplicates()
         apart = [[item for item in group if item.memory_type not in _APART] for group in found]
         groups = [group for group in apart if len(group) > 1]
-        return {"groups": groups[:_MOST_SHOWN], "compared": None, "found": len(groups)}
+        return {"groups": groups[:_MAX_SHOWN], "compared": None, "found": len(groups)}
 
     return await slow_part(ask, "parts/duplicates.html", work)
 
@@ -238,4 +238,4 @@ async def hidden_in(handle: ScopedMemory) -> dict[str, list[MemoryItem]] | None:
 async def sources_of(handle: ScopedMemory) -> list[tuple[str, int]]:
     """Return the sources of the newest memories, the most frequent first, and how many."""
     page = await handle.list(limit=1_000)
-    return Counter(map(source_of, page)).most_common(_MOST_SOURCES)
+    return Counter(map(source_of, page)).most_common(_MAX_SOURCES)

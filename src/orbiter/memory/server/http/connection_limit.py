@@ -159,7 +159,7 @@ class Acceptor:
                 except OSError as exc:  # of one connection, or of all
                     is_full = exc.errno in _NO_ROOM
                     if is_full:
-                        self._tell(exc, loop.time())
+                        self._log_error(exc, loop.time())
                         self._limiter.evict_oldest()
                     await asyncio.sleep(_PAUSE if is_full else 0)
                 else:
@@ -190,7 +190,7 @@ class Acceptor:
 
         handshake.add_done_callback(over)
 
-    def _tell(self, error: OSError, now: float) -> None:
+    def _log_error(self, error: OSError, now: float) -> None:
         if now - self._told_at >= _OFTEN:
             self._told_at = now
             _LOG.error("the system has no room for more connections: %s", error.strerror)

@@ -24,7 +24,7 @@ __all__ = ["EventFeed"]
 _EVERY = 0.5
 """Seconds between two looks at the store while somebody listens."""
 
-_MOST_TOLD = 20_000
+_MAX_TOLD = 20_000
 _SOON = 10.0
 """Seconds within which this process tells of what it wrote; later, it has written it anew."""
 
@@ -154,10 +154,10 @@ class EventFeed:
                 took = monotonic() - began
             known.add(fresh)
             # A turn later: what this process wrote was told by then, as what it was.
-            self._tell(held)
+            self._emit(held)
             held = fresh
 
-    def _tell(self, items: list[MemoryItem]) -> None:
+    def _emit(self, items: list[MemoryItem]) -> None:
         fresh = [item for item in items if item.id not in self._heard]
         _note(self._found, (item.id for item in fresh))
         self._out.emit_items("remembered", fresh)
@@ -168,5 +168,5 @@ def _note(ids: OrderedDict[str, float], item_ids: Iterable[str]) -> None:
     for item_id in item_ids:
         ids[item_id] = monotonic()
         ids.move_to_end(item_id)
-    while len(ids) > _MOST_TOLD:
+    while len(ids) > _MAX_TOLD:
         ids.popitem(last=False)

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orbiter.memory.server.http.error_responses import ConnectionCut, HTTPProblem
 from orbiter.memory.server.http.json_body import check_values
-from orbiter.memory.server.http.settings import Settings, most_bytes
+from orbiter.memory.server.http.settings import Settings, max_body_bytes
 from orbiter.memory.server.http.worker_thread import KeyedSemaphore
 
 __all__ = ["LONGEST_HEAD", "UPLOADS", "RateLimiter", "RequestLimitsMiddleware", "check_head"]
@@ -71,7 +71,7 @@ class RequestLimitsMiddleware:
         most = (
             self._settings.max_import
             if is_upload
-            else most_bytes(self._settings, scope["method"], scope["path"])
+            else max_body_bytes(self._settings, scope["method"], scope["path"])
         )
         _check_length(scope, most)
         body = _Body(receive, most=most, patience=self._settings.patience)
@@ -141,11 +141,11 @@ class _Body:
         self._count = 0
         self._now: Callable[[], float] = asyncio.get_running_loop().time
         self._waited = 0.0
-        self._is_over = False
+        self._is_complete = False
 
     async def piece(self) -> Message:
         """Return the next message, for handlers that read as it comes."""
-        if self._is_over:
+        if self._is_complete:
             return await self._receive()  # which tells when the client leaves
         # Only what we wait counts, not how long we take to put it away.
         left = self._patience + self._count / _SLOWEST - self._waited
@@ -159,7 +159,7 @@ class _Body:
             ) from None
         self._waited += self._now() - begun
         self._count += len(message.get("body", b""))
-        self._is_over = not message.get("more_body", False)
+        self._is_complete = not message.get("more_body", False)
         if self._count > self._most:
             raise _too_large(self._most)
         return message
@@ -167,7 +167,7 @@ class _Body:
     async def whole(self) -> bytes:
         """Read all of it."""
         pieces: list[bytes] = []
-        while not self._is_over:
+        while not self._is_complete:
             message = await self.piece()
             if message["type"] == "http.disconnect":
                 raise ConnectionCut

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-__all__ = ["DEFAULT_PORT", "Settings", "most_bytes"]
+__all__ = ["DEFAULT_PORT", "Settings", "max_body_bytes"]
 
 DEFAULT_PORT = 8765
 """Where a server listens unless told otherwise."""
@@ -25,7 +25,7 @@ class Settings:
     max_body: int = _BODY
     """Most bytes of a request, those of an import aside.
 
-    Left as it is, requests that bring memories may have 16 MiB: see `most_bytes`.
+    Left as it is, requests that bring memories may have 16 MiB: see `max_body_bytes`.
     """
     max_import: int = 2**30
     max_page: int = 1_000
@@ -55,7 +55,7 @@ class Settings:
     tls_key: str | None = None
 
 
-def most_bytes(settings: Settings, verb: str, path: str) -> int:
+def max_body_bytes(settings: Settings, verb: str, path: str) -> int:
     """Return how many bytes a request to *path* may have, imports aside.
 
     What every store takes must be taken here, too; whoever says `max_body` says it for all.

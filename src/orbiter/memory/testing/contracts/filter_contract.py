@@ -252,7 +252,7 @@ def confusable_items(seed: int, count: int = 64) -> list[MemoryItem]:
     return items
 
 
-def telling_filters() -> list[Where]:
+def distinguishing_filters() -> list[Where]:
     """Return filters in which one careless step of a store shows."""
     return [
         *({"k": value} for value in VALUES),
@@ -352,7 +352,7 @@ class WhereContract(Contract):
         items = await store.search(limit=1000)
         dice = random.Random(1)  # noqa: S311 - to be repeated, not to be secret
 
-        for where in (*telling_filters(), *(random_where(dice) for _ in range(90))):
+        for where in (*distinguishing_filters(), *(random_where(dice) for _ in range(90))):
             found = await store.search(where=where, limit=1000)
 
             asked = Query(where=where)

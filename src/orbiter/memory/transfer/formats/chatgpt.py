@@ -30,7 +30,7 @@ _THOUGHTS = ("thoughts", "reasoning_recap")
 _CONTEXTS = ("user_editable_context", "model_editable_context")
 _KINDS = {"image_asset_pointer": "image", "audio_asset_pointer": "audio"}
 
-_MOST_OPEN = 100
+_MAX_OPEN = 100
 _KINDS_OF: Mapping[str, type[MemoryItem]] = {"user": HumanMemory, "system": SystemMemory}
 
 Record = Mapping[str, object]
@@ -92,7 +92,7 @@ class _Conversation:
         self._nodes = as_object(record["mapping"])
         self._place = f"conversation {number}"
         self._complain = complain
-        self._open: deque[tuple[str, str]] = deque(maxlen=_MOST_OPEN)
+        self._open: deque[tuple[str, str]] = deque(maxlen=_MAX_OPEN)
         """The last calls without a result, as id and tool."""
         self._thoughts: list[str] = []
 

@@ -22,7 +22,7 @@ from orbiter.memory.transfer.formats.threads import Thread, digest, made, start_
 
 __all__ = ["ClaudeAI"]
 
-_MOST_OPEN = 100
+_MAX_OPEN = 100
 _PROJECT = (b'"docs"', b'"prompt_template"')
 
 Record = Mapping[str, object]
@@ -200,7 +200,7 @@ def _result(
     """Return a result; older exports name no call, then it is that of the same tool."""
     id, name = first_text(block, "tool_use_id"), first_text(block, "name")
     if not id:
-        some = islice(waiting.items(), _MOST_OPEN)
+        some = islice(waiting.items(), _MAX_OPEN)
         id = next((call for call, tool in some if name in ("", tool)), "")
     name = waiting.pop(id, name)
     return made(

@@ -26,7 +26,7 @@ _NOTES = ("isMeta", "isCompactSummary", "isVisibleInTranscriptOnly", "isApiError
 _COMMANDS = ("<command-", "<local-command-", "<bash-")
 """How the lines begin that a command of the program wrote in the user's name."""
 
-_MOST_KNOWN = 20_000
+_MAX_KNOWN = 20_000
 
 Record = Mapping[str, object]
 _Value = TypeVar("_Value")
@@ -182,7 +182,7 @@ class _Transcript:
 
 def _forget_oldest(known: dict[str, _Value]) -> None:
     """Keep what is known of a file from growing with it."""
-    if len(known) > _MOST_KNOWN:
+    if len(known) > _MAX_KNOWN:
         del known[next(iter(known))]
 
 

@@ -29,7 +29,7 @@ _TIMES = ("created_at", "timestamp", "create_time", "created")
 _TRAINING = ("weight", *_TIMES)
 """Keys of a message that no API takes."""
 
-_MOST_OPEN = 100
+_MAX_OPEN = 100
 
 Record = Mapping[str, object]
 
@@ -132,7 +132,7 @@ class _Reading:
         for call in calls_of(item):
             body = as_object(call.get("function")) or as_object(call.get("custom"))
             self._tools[str(call.get("id"))] = first_text(body, "name")[:256]
-            if len(self._tools) > _MOST_OPEN:
+            if len(self._tools) > _MAX_OPEN:
                 del self._tools[next(iter(self._tools))]
 
 

@@ -183,7 +183,7 @@ class Scanner:
         self._most = most
         self._data = b""
         self._at = 0
-        self._is_over = False
+        self._is_at_end = False
         self.line = line
 
     def peek(self) -> bytes:
@@ -224,12 +224,12 @@ class Scanner:
             if not is_kept:
                 self._go(at)
             seen = at - self._at
-            is_over = not self._grow()
+            is_at_end = not self._grow()
             at = self._at + seen
-            if is_over and not walk.is_scalar:
+            if is_at_end and not walk.is_scalar:
                 raise JSONSyntaxError(line, "the file ends within the value that begins here")
             at, is_done = walk.on(self._data, at)
-            is_done = is_done or is_over
+            is_done = is_done or is_at_end
         raw = self._data[self._at : at] if is_kept and at - self._at <= self._most else None
         self._go(at)
         return raw
@@ -240,7 +240,7 @@ class Scanner:
 
     def _grow(self) -> bool:
         """Read on, as much again as is held: adding chunk to chunk would copy all each time."""
-        if self._is_over:
+        if self._is_at_end:
             return False
         held = self._data[self._at :]
         parts, more = [held], 0
@@ -250,7 +250,7 @@ class Scanner:
             if more >= max(_CHUNK, len(held)):
                 break
         else:
-            self._is_over = True
+            self._is_at_end = True
         self._data, self._at = b"".join(parts), 0
         return more > 0
 

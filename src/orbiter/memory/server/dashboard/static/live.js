@@ -37,7 +37,7 @@ setInterval(() => {
 // What came since the list was read is told above it, and shown when somebody asks for it.
 const fresh = document.querySelector("[data-fresh]");
 const unseen = new Set();
-const MOST_NEW = 100; // as many as one message of the strip tells
+const MAX_NEW = 100; // as many as one message of the strip tells
 
 function isListed(id) {
   return document.querySelector(`#results [data-id="${CSS.escape(id)}"]`) !== null;
@@ -46,12 +46,12 @@ function tellFresh() {
   for (const id of unseen) if (isListed(id)) unseen.delete(id);
   // While nothing is there, the list looks for itself.
   fresh.hidden = !unseen.size || !document.querySelector("#results .memories");
-  const count = unseen.size < MOST_NEW ? unseen.size : `${MOST_NEW} or more`;
+  const count = unseen.size < MAX_NEW ? unseen.size : `${MAX_NEW} or more`;
   fresh.textContent = fresh.hidden ? "" : `Show ${count} new`;
 }
 live.addEventListener("htmx:sseMessage", () => {
   const told = live.querySelector("[data-new]")?.dataset.new ?? "";
-  for (const id of told.split(" ")) if (id && unseen.size < MOST_NEW) unseen.add(id);
+  for (const id of told.split(" ")) if (id && unseen.size < MAX_NEW) unseen.add(id);
   tellFresh();
 });
 fresh.addEventListener("click", (event) => {

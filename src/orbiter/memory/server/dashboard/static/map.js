@@ -17,7 +17,7 @@
 
   const NEAR = 14; // pixels from a point within which it is meant
   const CELLS = 64;
-  const MOST_ZOOM = 60;
+  const MAX_ZOOM = 60;
   const MANY = 1500; // points from which on a picture of them is moved, rather than each of them
   const RESTS = 140; // milliseconds after which what was moved is painted anew
 
@@ -374,7 +374,7 @@
     cancelAnimationFrame(moving);
     isMoved = true;
     rest();
-    const scale = Math.min(fitScale() * MOST_ZOOM, Math.max(fitScale() * 0.6, next.scale));
+    const scale = Math.min(fitScale() * MAX_ZOOM, Math.max(fitScale() * 0.6, next.scale));
     const goal = { scale, x: within(next.x, wide * 1.1), y: within(next.y, high * 1.1) };
     if (!softly || calm.matches) {
       view = goal;
@@ -403,7 +403,7 @@
 
   function zoom(factor, px = size.width / 2, py = size.height / 2, softly = true) {
     const [wx, wy] = world(px, py);
-    const scale = Math.min(fitScale() * MOST_ZOOM, Math.max(fitScale() * 0.6, view.scale * factor));
+    const scale = Math.min(fitScale() * MAX_ZOOM, Math.max(fitScale() * 0.6, view.scale * factor));
     // What is under the pointer stays under it.
     go({ scale, x: wx - (px - size.width / 2) / scale, y: wy - (py - size.height / 2) / scale }, softly);
   }
