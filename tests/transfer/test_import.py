@@ -343,7 +343,7 @@ from orbiter.memory import AgentMemory
 from orbiter.memory.transfer import reader as _reading
 from orbiter.memory.transfer._import import import_into
 
-_reading._MOST_ITEMS = 10
+_reading._MAX_ITEMS = 10
 left = 3
 
 def stop(done, total):
