@@ -26,7 +26,7 @@ class OrbiterDeprecationWarning(UserWarning):
 
 RENAMED = {
     "agent": {"Evicted": "EvictionResult", "Forgotten": "ForgetResult"},
-    "backends.registry": {"is_http_url": "is_http_url", "store_at": "open_store"},
+    "backends.registry": {"is_of_server": "is_http_url", "store_at": "open_store"},
     "conversation": {"trim_to": "trim_to_budget", "whole_groups": "complete_tool_groups"},
     "model.copying": {"take_in": "validated_copy"},
     "recall": {
