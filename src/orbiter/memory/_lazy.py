@@ -29,6 +29,7 @@ RENAMED = {
     "backends.registry": {"is_of_server": "is_http_url", "store_at": "open_store"},
     "conversation": {"trim_to": "trim_to_budget", "whole_groups": "complete_tool_groups"},
     "model.copying": {"take_in": "validated_copy"},
+    "model.records": {"MOST_VERSIONS": "MAX_VERSIONS"},
     "recall": {
         "LeftOut": "Excluded",
         "LeftOutReason": "ExcludedReason",
