@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.agent.test_chat import CALLS, turn
@@ -17,7 +18,7 @@ from orbiter.memory import (
     ToolMemory,
     from_messages,
 )
-from orbiter.memory.agent import Chat, ScopedMemory
+from orbiter.memory.agent import Chat, ScopedMemory, _chat
 from orbiter.memory.context import Context
 from orbiter.memory.conversation import estimate_tokens
 from orbiter.memory.errors import QueryError
@@ -262,3 +263,31 @@ async def test_what_happened_lately_is_shown_and_may_be_missing(
 
     assert "recent" not in context.parts
     assert "without recent activity" in caplog.text
+
+
+@pytest.mark.parametrize("most_named", [1_000, 10])
+async def test_what_the_conversation_shows_is_not_weighed_to_find_memories_elsewhere(
+    most_named: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_chat, "_MOST_NAMED", most_named)
+    asked: list[int] = []
+
+    async with AgentMemory(":memory:", embeddings=None) as memory:
+        alice = memory.scope(user_id="alice")
+        recall = alice.recall
+
+        async def noted(query: str = "", *, k: int = 10, **given: Any) -> Any:
+            asked.append(k)
+            return await recall(query, k=k, **given)
+
+        monkeypatch.setattr(alice, "recall", noted)
+        await alice.remember("Oolong is tea of some kind, as somebody said long ago.")
+        await alice.chat("yesterday").add("The tea was cold.")
+        chat = alice.chat("today")
+        await chat.add([f"tea {name}" for name in map("word{}".format, range(300))])
+        context = await chat.context("tea")
+
+    memories = next(section for section in context.sections if section.name == "memories")
+    assert "Oolong is tea" in memories.text
+    assert "tea was cold" in memories.text
+    assert max(asked) <= 5 + 40

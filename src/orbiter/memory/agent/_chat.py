@@ -1,7 +1,7 @@
 """`Chat`: one conversation, from its messages to what a model is shown of it."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from orbiter.memory.agent._updates import insert_many
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from orbiter.memory.agent.interface import ScopeSession
     from orbiter.memory.context import Context, Dropped, Interaction, RecentActivity
     from orbiter.memory.model.derived import SummaryMemory
+    from orbiter.memory.model.filters import Where
     from orbiter.memory.model.trust import Trust
     from orbiter.memory.recall import Hit
 
@@ -40,6 +41,8 @@ _HOURS = 2.0
 _MAX_RECENT = 10
 _SHOWN = 40
 """Messages of a conversation that may be found before its memories at the same price."""
+_MOST_NAMED = 1_000
+"""Messages that are left out of a search one by one."""
 
 
 class Home(Protocol):
@@ -60,7 +63,12 @@ class Home(Protocol):
         ...
 
     async def recall(
-        self, query: str, *, k: int, min_trust: "Trust | str | None" = None
+        self,
+        query: str,
+        *,
+        k: int,
+        min_trust: "Trust | str | None" = None,
+        where: "Where | None" = None,
     ) -> "Sequence[Hit]":
         """Return the memories that answer *query*."""
         ...
@@ -302,9 +310,12 @@ class Chat(ScopedHandle):
         here = {item.id for item in said}
         some = min(len(here), _SHOWN)
         hits = await self._handle.recall(task, k=limit + some, min_trust=min_trust)
-        found = sum(hit.item.id not in here for hit in hits)
-        if found < limit and len(hits) == limit + some:  # all but these are what it shows
-            hits = await self._handle.recall(task, k=limit + len(here), min_trust=min_trust)
+        elsewhere = sum(hit.item.id not in here for hit in hits)
+        if elsewhere < limit and len(hits) == limit + some:  # all but these are what it shows
+            where = _without(here, self._scope)
+            more = await self._handle.recall(task, k=limit, min_trust=min_trust, where=where)
+            known = {hit.item.id for hit in hits}
+            return [*hits, *(hit for hit in more if hit.item.id not in known)]
         return hits
 
     @operation("chat.summary")
@@ -356,6 +367,13 @@ class Chat(ScopedHandle):
         if [item.metadata.extra.get("forked_from") for item in there] != [i.id for i in items]:
             raise QueryError(f"there is a chat `{self._id}` already; give the branch another name")
         return there
+
+
+def _without(ids: Collection[str], scope: MemoryMetadata) -> "Where":
+    """Return the filter that leaves messages out: each by its id, or all of their conversation."""
+    if len(ids) <= _MOST_NAMED:
+        return {"id": {"$nin": sorted(ids)}}
+    return {"$not": {name: getattr(scope, name) for name in SCOPE_FIELDS}}
 
 
 def _has_items(what: Given | Sequence[Given]) -> bool:

@@ -99,7 +99,7 @@ def _slices(text: str) -> Iterator[str]:
 def _estimate(text: str) -> int:
     piece = _ASCII_PIECE if text.isascii() else _PIECE
     count = len(piece.findall(text))
-    if len(text) >= 32:
+    if len(text) >= 32 and _DIGIT.search(text):
         # Hashes and base64 split into far shorter pieces than words do.
         count += sum(
             len(blob) * 3 // 4 - len(_ASCII_PIECE.findall(blob))

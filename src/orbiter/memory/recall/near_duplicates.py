@@ -83,12 +83,20 @@ def are_alike(one: frozenset[str], other: frozenset[str], share: float = _ALIKE)
     return len(one & other) >= share * len(one | other)
 
 
-@text_cache(max_bytes=_MAX_BYTES)
 def hinges(content: str) -> tuple[str, ...]:
     """Return what makes two texts differ that have all other words in common: numbers and noes."""
+    return _terms_and_hinges(content)[1]
+
+
+@text_cache(max_bytes=_MAX_BYTES)
+def _terms_and_hinges(content: str) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the terms without digits and the hinges of a text, from one reading of it."""
     tokens = words.tokens(content)
-    by_word = {word: hinge for word in set(tokens) if (hinge := _hinge(word))}
-    return tuple(by_word[word] for word in tokens if word in by_word) if by_word else ()
+    distinct = set(tokens)
+    terms = frozenset(term for term in set(words.terms_of(distinct)) if not _has_digit(term))
+    by_word = {word: hinge for word in distinct if (hinge := _hinge(word))}
+    in_order = (by_word[word] for word in tokens if word in by_word) if by_word else ()
+    return terms, tuple(in_order)
 
 
 def _hinge(word: str) -> str:
@@ -228,11 +236,9 @@ class _Wording(NamedTuple):
         return is_same and (self.terms == other.terms or are_alike(self.terms, other.terms, share))
 
 
-@text_cache(max_bytes=_MAX_BYTES)
 def _wording(content: str) -> tuple[frozenset[str], str, int]:
-    terms = frozenset(term for term in set(words.terms(content)) if not _has_digit(term))
-    noes = hinges(content).count("not")
-    return terms, "" if terms else without_numbers(content), noes
+    terms, in_order = _terms_and_hinges(content)
+    return terms, "" if terms else without_numbers(content), in_order.count("not")
 
 
 def _by_numbers(

@@ -7,13 +7,13 @@ index to notice that it has to be built anew.
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 
 from orbiter.memory.tasks.offload import SLICE, cut_at_spaces, cut_before, find_all, search
 from orbiter.memory.text.stemming import stem
 
-__all__ = ["VERSION", "passages", "stem", "terms", "tokens"]
+__all__ = ["VERSION", "passages", "stem", "terms", "terms_of", "tokens"]
 
 VERSION = 1
 """Changes whenever `terms` or `passages` return something else for the same text."""
@@ -106,7 +106,12 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def terms(text: str) -> list[str]:
     """Return the terms of *text*, repeats included: stems, without what tells nothing."""
-    return [term for word in tokens(text) for term in _TERMS[word]]
+    return terms_of(tokens(text))
+
+
+def terms_of(tokens: Iterable[str]) -> list[str]:
+    """Return the terms of words that `tokens` returned."""
+    return [term for word in tokens for term in _TERMS[word]]
 
 
 class _Terms(dict[str, tuple[str, ...]]):

@@ -22,6 +22,7 @@ from orbiter.memory.server.dashboard.page import Ask
 if TYPE_CHECKING:
     from orbiter.memory.conversation.tokens import TokenCounter
     from orbiter.memory.episodic.manager import ShortTermMemoryManager
+    from orbiter.memory.model.filters import Where
     from orbiter.memory.model.trust import Trust
     from orbiter.memory.recall import RecallResult
 
@@ -54,11 +55,20 @@ class Watched:
         return self.handle.chat(chat_id)
 
     async def recall(
-        self, query: str, *, k: int, min_trust: "Trust | str | None" = None
+        self,
+        query: str,
+        *,
+        k: int,
+        min_trust: "Trust | str | None" = None,
+        where: "Where | None" = None,
     ) -> "RecallResult":
         """Return the memories that answer *query*, and keep them with what was left out."""
-        self.recalled = await self.handle.recall(query, k=k, min_trust=min_trust, explain=True)
-        return self.recalled
+        hits = await self.handle.recall(query, k=k, min_trust=min_trust, where=where, explain=True)
+        before = [] if self.recalled is None else list(self.recalled)
+        known = {hit.item.id for hit in before}
+        hits[:] = [*before, *(hit for hit in hits if hit.item.id not in known)]
+        self.recalled = hits
+        return hits
 
 
 @dataclass(frozen=True)
