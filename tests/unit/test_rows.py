@@ -9,6 +9,7 @@ import pytest
 from orbiter.memory.backends.sql import rows
 from orbiter.memory.backends.sql.rows import Row, decode, encode, iso
 from orbiter.memory.backends.sql.stored_records import StoredRecord
+from orbiter.memory.model.facts import FactMemory
 from orbiter.memory.model.items import (
     AIMemory,
     HumanMemory,
@@ -18,6 +19,7 @@ from orbiter.memory.model.items import (
     ToolMemory,
 )
 from orbiter.memory.model.records import Record
+from orbiter.memory.model.serialization import load_item
 
 KINDS = (MemoryItem, SystemMemory, HumanMemory, AIMemory, ToolMemory)
 WHO = MemoryMetadata(user_id="ann", session_id="s1")
@@ -41,6 +43,53 @@ def test_an_item_of_our_own_kinds_is_written_and_read_without_being_validated_ag
     monkeypatch.setattr(rows, "validated_copy", refused)
     monkeypatch.setattr(rows, "load_item", refused)
     assert decode(as_read(encode(item))) == item
+
+
+MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+FACTS = [
+    FactMemory(key="home", value="Oslo"),
+    FactMemory(key="home", value={"city": ["Oslo", None]}, metadata=TOLD, source_ids=["one"]),
+    FactMemory(key="home", is_end=True, valid_from=MOMENT, valid_to=MOMENT + timedelta(days=1)),
+    FactMemory(key="home", value=1, recorded_at=MOMENT, retracted_at=MOMENT),
+]
+
+
+@pytest.mark.parametrize("fact", FACTS)
+def test_a_fact_is_read_without_being_validated_again(
+    fact: FactMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = as_read(encode(fact))
+    monkeypatch.setattr(rows, "load_item", refused)
+    read = decode(row)
+    assert read == fact
+    assert read.model_dump(mode="json") == fact.model_dump(mode="json")
+
+
+@pytest.mark.parametrize(("stored", "changed"), [
+    ('"is_end":false', '"is_end":0'),
+    ('"source_ids":[]', '"source_ids":[1]'),
+    ('"valid_to":null', '"valid_to":"0001-01-01T00:00:00.000000+00:00"'),
+    ('"valid_to":null', '"valid_to":"some day"'),
+    ('"valid_to":null', '"valid_to":1'),
+    ('"valid_from":"0001-01-01T00:00:00.000000+00:00"', '"valid_from":null'),
+    ('"key":"home"', '"key":"work"'),
+    ('"key":"home"', '"key":"home","more":1'),
+])  # fmt: skip
+def test_a_fact_that_was_changed_by_hand_is_looked_at_again(
+    stored: str, changed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = encode(FactMemory(key="home", value="Oslo"))
+    assert stored in row.extra_json
+    by_hand = row._replace(extra_json=row.extra_json.replace(stored, changed))
+    thorough: list[object] = []
+
+    def look(record: dict[str, Any]) -> MemoryItem:
+        thorough.append(record)
+        return load_item(record)
+
+    monkeypatch.setattr(rows, "load_item", look)
+    assert decode(as_read(by_hand)).id == row.id
+    assert thorough
 
 
 @pytest.mark.parametrize("change", [None, {"native": {"openai": {"name": "Ann"}}}])

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, ConfigDict, PlainSerializer, ValidationErr
 from orbiter.memory.model.items import MemoryItem, _iso, _registry
 from orbiter.memory.model.validation import to_utc
 
-__all__ = ["dump_item", "load_item"]
+__all__ = ["dump_item", "kind_of", "load_item"]
 
 _HOMES = {
     "extraction": "orbiter.memory.model.derived",
@@ -56,9 +56,14 @@ def dump_item(item: MemoryItem) -> dict[str, Any]:
 
 def _kind(name: str) -> type[MemoryItem] | None:
     """Return the class of a kind; ours that few programs need are loaded when one is read."""
-    if name not in _registry and name in _HOMES:
+    return kind_of(name) if name in _registry or name in _HOMES else None
+
+
+def kind_of(name: str) -> type[MemoryItem]:
+    """Return the class of one of our own kinds, or of one that was registered."""
+    if name not in _registry:
         import_module(_HOMES[name])
-    return _registry.get(name)
+    return _registry[name]
 
 
 def load_item(record: Mapping[str, Any]) -> MemoryItem:

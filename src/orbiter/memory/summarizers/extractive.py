@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from orbiter.memory.model.query import check_size
 from orbiter.memory.tasks.offload import SLICE, cut_at_spaces
@@ -61,8 +62,9 @@ class ExtractiveSummarizer:
         return "\n".join(s.text for s in sorted(chosen, key=lambda s: s.place))
 
     def _choose(self, sentences: list[_Sentence]) -> list[_Sentence]:
-        spread = Counter(word for sentence in sentences for word in sentence.words)
-        rarity = {word: math.log(1 + len(sentences) / count) for word, count in spread.items()}
+        spread = Counter(chain.from_iterable(sentence.words for sentence in sentences))
+        rare = {n: math.log(1 + len(sentences) / n) for n in set(spread.values())}
+        rarity = {word: rare[count] for word, count in spread.items()}
         scores = {s.place: _score(s, rarity) for s in sentences}
         left = sentences[:]
         chosen: list[_Sentence] = []
@@ -85,7 +87,7 @@ def _sentences(prompt: str) -> Iterable[_Sentence]:
     for speaker, line in lines:
         for found in _split(line):
             text = found.strip()
-            words = frozenset(word.casefold() for word in _WORD.findall(text) or [text])
+            words = frozenset(map(str.casefold, _WORD.findall(text) or [text]))
             if text:
                 yield _Sentence(place, _ended(text), words, _weight(speaker, text))
                 place += 1
@@ -108,7 +110,7 @@ def _weight(speaker: str, text: str) -> float:
 
 
 def _score(sentence: _Sentence, rarity: dict[str, float]) -> float:
-    said = sum(rarity[word] for word in sentence.words)
+    said = sum(map(rarity.__getitem__, sentence.words))
     specific = len(_SPECIFIC.findall(sentence.text))
     # The root keeps long sentences from winning by length alone.
     return sentence.weight * (said + 3 * min(specific, 4)) / math.sqrt(len(sentence.words) + 4)

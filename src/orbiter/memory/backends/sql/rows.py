@@ -28,7 +28,7 @@ from orbiter.memory.model.items import (
     ToolMemory,
 )
 from orbiter.memory.model.query import SCOPE_FIELDS
-from orbiter.memory.model.serialization import dump_item, load_item
+from orbiter.memory.model.serialization import dump_item, kind_of, load_item
 from orbiter.memory.model.validation import check_json, check_text, to_utc
 from orbiter.memory.tasks.offload import apart, has_many_values
 
@@ -119,6 +119,9 @@ _OWN: dict[type[MemoryItem], dict[str, Any]] = {
 }
 """What the known kinds have of their own, and how to make it when it is not written down."""
 _KINDS = {kind.model_fields["memory_type"].default: kind for kind in _OWN}
+_FACT_TIMES = ("valid_from", "valid_to", "recorded_at", "retracted_at")
+_FACT = {"key", "value", *_FACT_TIMES, "is_end", "source_ids"}
+_FACT_SET = _ITEM_FIELDS | _FACT
 _FIELDS_SET = {kind: _ITEM_FIELDS | own.keys() for kind, own in _OWN.items()}
 
 
@@ -345,6 +348,9 @@ def _decode(row: Sequence[Any]) -> MemoryItem:
     if kind is not None and type(content) is str and type(version) is int:  # noqa: SIM102
         if _fill(fields, _OWN[kind], extra):
             return _build(kind, fields, _FIELDS_SET[kind])
+    if memory_type == "fact" and type(content) is str and type(version) is int:  # noqa: SIM102
+        if (own := _fact_fields(fields, extra)) is not None:
+            return _build(kind_of("fact"), {**fields, **own}, _FACT_SET)
     if fields["expires_at"] is None:
         del fields["expires_at"]  # what a record does not say
     return load_item({**fields, **extra, "status": status})
@@ -374,6 +380,34 @@ def _fill(fields: dict[str, Any], own: dict[str, Any], extra: dict[str, Any]) ->
     return not extra and type(fields["native"]) is dict
 
 
+def _fact_fields(fields: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what a fact has of its own, if the row says all of it and nothing else.
+
+    Whoever asks what is true of a key reads all that was ever said of it.
+    """
+    if extra.keys() != _FACT or type(fields["native"]) is not dict or not fields["content"]:
+        return None
+    is_whole = (
+        type(extra["key"]) is str
+        and fields["metadata"].extra.get("fact") == extra["key"]
+        and type(extra["is_end"]) is bool
+        and type(extra["source_ids"]) is list
+        and all(type(each) is str for each in extra["source_ids"])
+        and type(extra["valid_from"]) is str
+        and type(extra["recorded_at"]) is str
+    )
+    if not is_whole:
+        return None
+    try:
+        times: dict[str, Any] = {
+            name: None if extra[name] is None else _instant(extra[name]) for name in _FACT_TIMES
+        }
+        is_whole = times["valid_to"] is None or times["valid_to"] > times["valid_from"]
+    except (ValueError, TypeError):
+        return None
+    return {**extra, **times} if is_whole else None
+
+
 def _are_dicts(values: list[Any]) -> bool:
     return all(type(value) is dict for value in values)
 
@@ -392,10 +426,16 @@ def _metadata(text: str, exact: Any) -> MemoryMetadata:
     scope = _scope(text) if len(text) < 512 else None
     if scope is not None:
         return _build(MemoryMetadata, {**scope, "extra": {}}, _SCOPE_SET)
-    found = json.loads(text)
-    if exact is not None and _is_same(exact, found.get("extra")):
-        found["extra"] = exact
-    return MemoryMetadata.model_validate(found)
+    fields = json.loads(text)
+    if exact is not None and _is_same(exact, fields.get("extra")):
+        fields["extra"] = exact
+    extra = fields.get("extra")
+    if fields.keys() <= _SCOPE_SET and type(extra) is dict:
+        scope = {name: fields.get(name) for name in SCOPE_FIELDS}
+        if all(value is None or type(value) is str for value in scope.values()):
+            checked = check_json(extra, max_bytes=MAX_JSON)
+            return _build(MemoryMetadata, {**scope, "extra": checked}, _SCOPE_SET)
+    return MemoryMetadata.model_validate(fields)
 
 
 def _is_same(exact: Any, found: Any) -> bool:
