@@ -27,7 +27,7 @@ from orbiter.memory.errors import (
 if TYPE_CHECKING:
     import asyncpg
 
-__all__ = ["Driver", "with_zones"]
+__all__ = ["Driver", "outcome", "with_zones"]
 
 _T = TypeVar("_T")
 
@@ -36,6 +36,15 @@ _MARK = "INSERT INTO memory_commits (token) VALUES ($1) ON CONFLICT DO NOTHING R
 # Broken connections, servers that stop, start, fail over or are full, and lost races between
 # transactions: by the next attempt all of them may be over.
 _PASSING = ("08", "57P", "25006", "40001", "40P01", "53300")
+
+
+async def outcome(call: Awaitable[object]) -> Exception | None:
+    """Return the error of *call*, for whoever asked for it; `None` if there is none."""
+    try:
+        await call
+    except Exception as exc:  # noqa: BLE001 - told to the one who asked
+        return exc
+    return None
 
 
 class Driver:

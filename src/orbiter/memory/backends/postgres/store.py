@@ -15,7 +15,7 @@ from orbiter.memory.backends.batches import Batches
 from orbiter.memory.backends.postgres import erase as postgres_erase
 from orbiter.memory.backends.postgres import maintenance, orphan_rows, schema
 from orbiter.memory.backends.postgres.dialect import PartitionedDialect, PostgresDialect
-from orbiter.memory.backends.postgres.driver import Driver
+from orbiter.memory.backends.postgres.driver import Driver, outcome
 from orbiter.memory.backends.postgres.erase import Scrubbing
 from orbiter.memory.backends.postgres.pool import (
     OnceToken,
@@ -313,10 +313,7 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
     async def _put_rows(
         self, rows: Sequence[Row], *, again: bool = False
     ) -> list[Exception | None]:
-        """Upsert rows for their callers: in one statement where that is possible.
-
-        With *again*, they may have been written already.
-        """
+        """Upsert rows for their callers, in one statement if possible; *again*, if perhaps done."""
         dialect = self._dialect
         if not dialect.is_one(rows):
             await self._write(lambda: dialect.add_at_once(rows, again=False))
@@ -338,15 +335,8 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
 
         left = {row.id for row in await self._driver.retry(attempt)}
         await self._sweep_now_and_then()
-        return [await self._put_one(row, again) if row.id in left else None for row in rows]
-
-    async def _put_one(self, row: Row, again: bool) -> Exception | None:  # noqa: FBT001
-        """Upsert a row that others went without; return what is to be told to its caller."""
-        try:
-            await self._put_rows([row], again=again)
-        except Exception as exc:  # noqa: BLE001 - told to the one who asked
-            return exc
-        return None
+        alone = (row.id in left and self._put_rows([row], again=again) for row in rows)
+        return [await outcome(call) if call else None for call in alone]
 
     async def _write(self, steps: Callable[[], Steps[_T]]) -> _T:
         once = OnceToken()
