@@ -363,7 +363,7 @@ async def test_what_cannot_be_read_hides_nothing_and_can_be_forgotten(
     for episode_id, text in ((spoilt.id, newer), (spoilt.id + "z", "no JSON SECRET \x1e at all")):
         await memory._episodes.put(Episode(episode_id, spoilt.timestamp, text, 60_000))
 
-    with pytest.warns(RuntimeWarning, match="no memory") as told:
+    with pytest.warns(RuntimeWarning, match="not a memory") as told:
         found = [await memory.get_recent(limit=limit) for limit in (None, 1, 2)]
     assert found == [[spoilt, *reversed(kept)], [spoilt], [spoilt, kept[2]]]
     assert "SECRET" not in str([each.message for each in told])

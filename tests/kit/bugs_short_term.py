@@ -128,7 +128,7 @@ SHORT_TERM_BUGS = {
         "neither_ids_nor_changes", _ORDER, "return item.updated_at, self._arrival[item.id]"
     ),
     "a limit keeps the oldest": Bug(
-        "a_limit_keeps_the_newest",
+        "a_limit_keeps_what_was_added_last",
         "newest = newest_first(shelf.items)",
         "newest = newest_first(shelf.items[:limit])",
     ),
