@@ -1,7 +1,8 @@
 """Rankings of today are those that were recorded: what makes recall faster may not change them.
 
-`recorded_rankings.json` has the hits and scores of each question, in hybrid mode with the local
-model and by words. To record them anew, after a change that is meant to change them:
+`recorded_rankings.json` has the hits and scores of each question, in hybrid mode and by words. The
+vectors are those of hashes, as a model's differ a little from processor to processor. To record
+them again, after a change that is meant to change them:
 
     python -m tests.recall.test_recorded_ranking
 """
@@ -17,8 +18,8 @@ import pytest
 
 from orbiter.memory import AIMemory, HumanMemory, MemoryItem, MemoryMetadata
 from orbiter.memory.backends.sqlite import SQLiteMemoryStore
-from orbiter.memory.embeddings import LocalEmbeddings
 from orbiter.memory.recall import RecallMode, recall
+from orbiter.memory.testing import HashEmbeddings
 
 FILE = Path(__file__).with_name("recorded_rankings.json")
 START = datetime(2026, 3, 2, 9, tzinfo=UTC)
@@ -96,7 +97,7 @@ async def rankings() -> dict[str, dict[str, list[tuple[str, float]]]]:
     """Return the hits of each question with their scores, by mode."""
     found: dict[str, dict[str, list[tuple[str, float]]]] = {}
     ann = MemoryMetadata(user_id="ann")
-    async with SQLiteMemoryStore(":memory:", embeddings=LocalEmbeddings()) as store:
+    async with SQLiteMemoryStore(":memory:", embeddings=HashEmbeddings()) as store:
         await store.add_many(corpus())
         await store.catch_up()
         for mode in MODES:
