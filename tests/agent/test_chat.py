@@ -95,8 +95,8 @@ async def test_what_is_added_is_there_for_others_before_the_call_returns(
 @pytest.mark.parametrize(
     ("bad", "told"),
     [
-        (7, "text"),
-        (None, "text"),
+        (7, "a string"),
+        (None, "a string"),
         ([7], "int"),
         (MemoryItem(content="a note"), "role"),
         ([HumanMemory(content="fine"), MemoryItem(content="a note")], "role"),
