@@ -74,3 +74,25 @@ async def test_what_is_written_while_the_store_is_closed_is_kept_or_refused(tmp_
     assert all(outcome is None or isinstance(outcome, NotInitializedError) for outcome in outcomes)
     async with store:
         assert sorted(item.id for item in await store.search(limit=MANY)) == sorted(kept)
+
+
+def test_what_a_loop_left_behind_when_it_ended_overwrites_nothing(tmp_path: Path) -> None:
+    old = HumanMemory(content="old")
+    new = old.model_copy(update={"content": "new"})
+    store = SQLiteMemoryStore(tmp_path / "m.db")
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(store.init())
+    abandoned = loop.create_task(store.add(old))
+    abandoned._log_destroy_pending = False  # type: ignore[attr-defined]  # it is meant to be
+    loop.call_soon(loop.stop)  # between the write and its being handed over
+    loop.run_forever()
+    loop.close()
+
+    async def write_again() -> str:
+        await store.add(new)
+        await store.close()
+        async with SQLiteMemoryStore(tmp_path / "m.db") as again:
+            found = await again.get(old.id)
+        return "" if found is None else found.content
+
+    assert asyncio.run(write_again()) == "new"

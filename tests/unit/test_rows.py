@@ -74,6 +74,8 @@ def test_a_fact_is_read_without_being_validated_again(
     ('"valid_from":"0001-01-01T00:00:00.000000+00:00"', '"valid_from":null'),
     ('"key":"home"', '"key":"work"'),
     ('"key":"home"', '"key":"home","more":1'),
+    ('"source_ids":[]', '"source_ids":[""]'),
+    ('"value":"Oslo"', f'"value":"{"x" * 2**17}"'),
 ])  # fmt: skip
 def test_a_fact_that_was_changed_by_hand_is_looked_at_again(
     stored: str, changed: str, monkeypatch: pytest.MonkeyPatch
@@ -90,6 +92,19 @@ def test_a_fact_that_was_changed_by_hand_is_looked_at_again(
     monkeypatch.setattr(rows, "load_item", look)
     assert decode(as_read(by_hand)).id == row.id
     assert thorough
+
+
+def test_a_fact_whose_key_was_made_invalid_by_hand_is_no_fact() -> None:
+    row = encode(FactMemory(key="home", value="Oslo"))
+    by_hand = row._replace(
+        **{
+            name: value.replace('"home"', r'"ho\nme"')
+            for name, value in row._asdict().items()
+            if isinstance(value, str)
+        }
+    )
+    assert by_hand != row
+    assert not isinstance(decode(as_read(by_hand)), FactMemory)
 
 
 @pytest.mark.parametrize("change", [None, {"native": {"openai": {"name": "Ann"}}}])

@@ -403,9 +403,24 @@ def _fact_fields(fields: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any
             name: None if extra[name] is None else _instant(extra[name]) for name in _FACT_TIMES
         }
         is_whole = times["valid_to"] is None or times["valid_to"] > times["valid_from"]
+        _check_fact(extra)
     except (ValueError, TypeError):
         return None
     return {**extra, **times} if is_whole else None
+
+
+def _check_fact(extra: dict[str, Any]) -> None:
+    """Raise `ValueError` if somebody has written what no fact can be."""
+    from orbiter.memory.model.facts.assertion import (  # noqa: PLC0415 - few rows are facts
+        check_key,
+        check_source_id,
+        check_value,
+    )
+
+    check_key(extra["key"])
+    check_value(extra["value"])
+    for source_id in extra["source_ids"]:
+        check_source_id(source_id)
 
 
 def _are_dicts(values: list[Any]) -> bool:

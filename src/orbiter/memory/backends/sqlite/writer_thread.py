@@ -193,6 +193,7 @@ class Writer:
             if loop in self._gathered:
                 self._gathered[loop].append(job)
             else:
+                self._drop_abandoned()
                 # Not at once: the thread would begin, and sync, before the next task has its turn.
                 self._gathered[loop] = [job]
                 loop.call_soon(self._hand_over, loop)
@@ -203,11 +204,20 @@ class Writer:
             if jobs := self._gathered.pop(loop, None):
                 self._queue.put(jobs)
 
+    def _drop_abandoned(self) -> None:
+        """Drop the writes of event loops that ended before they handed them over.
+
+        Nobody waits for them, and later they would overwrite what others have written since.
+        """
+        for loop in [loop for loop in self._gathered if loop.is_closed()]:
+            del self._gathered[loop]
+
     def stop(self) -> None:
         """Take no more work; end when what was taken is done."""
         with self._lock:
             if self._is_open:
                 self._is_open = False
+                self._drop_abandoned()
                 for jobs in self._gathered.values():
                     self._queue.put(jobs)
                 self._gathered.clear()

@@ -22,6 +22,8 @@ __all__ = [
     "MAX_VALUE",
     "FactMemory",
     "check_key",
+    "check_source_id",
+    "check_value",
     "same_value",
     "show_value",
     "told",
@@ -46,7 +48,8 @@ def check_key(value: str) -> str:
     return value
 
 
-def _check_value(value: object) -> Json:
+def check_value(value: object) -> Json:
+    """Return *value* if it is JSON, and short enough for a fact."""
     return check_json(_with_lists(value, MAX_DEPTH), max_bytes=MAX_VALUE)
 
 
@@ -59,7 +62,8 @@ def _with_lists(value: object, deep: int) -> object:
     return value
 
 
-def _check_id(value: str) -> str:
+def check_source_id(value: str) -> str:
+    """Return *value* if it can be the id of a memory that says a fact."""
     return check_name(value, max_chars=256)
 
 
@@ -71,7 +75,7 @@ def _iso(value: datetime) -> str:
 _Instant = Annotated[
     datetime, AfterValidator(to_utc), PlainSerializer(_iso, return_type=str, when_used="json")
 ]
-_Id = Annotated[StrictStr, AfterValidator(_check_id)]
+_Id = Annotated[StrictStr, AfterValidator(check_source_id)]
 
 
 class FactMemory(MemoryItem):
@@ -84,7 +88,7 @@ class FactMemory(MemoryItem):
     memory_type: str = "fact"
     content: StrictStr = ""
     key: Annotated[StrictStr, AfterValidator(check_key)]
-    value: Annotated[Any, BeforeValidator(_check_value)] = None
+    value: Annotated[Any, BeforeValidator(check_value)] = None
     """Any JSON value."""
     valid_from: _Instant = ALWAYS
     valid_to: _Instant | None = None
