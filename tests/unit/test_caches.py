@@ -12,6 +12,7 @@ from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.recall import _features, near_duplicates
 from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall.near_duplicates import find_clusters, text_tokens
+from orbiter.memory.text import words
 from orbiter.memory.text.text_caches import TextCache, clear_all, text_cache
 
 
@@ -53,6 +54,15 @@ def test_long_texts_fill_no_cache_beyond_its_bytes() -> None:
         assert info.max_bytes <= 32 * 2**20
     clear_all()
     assert all(cache.cache_info().bytes == 0 for cache in _caches())
+
+
+def test_words_that_were_met_are_forgotten_with_the_caches() -> None:
+    words.terms_of(["zanzibar"])
+    assert "zanzibar" in words._TERMS
+
+    clear_all()
+
+    assert "zanzibar" not in words._TERMS
 
 
 def test_a_cache_counts_what_it_holds_and_gives_up_the_oldest() -> None:

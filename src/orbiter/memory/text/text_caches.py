@@ -6,7 +6,7 @@ must not stay in the process because somebody searched.
 
 import sys
 from collections.abc import Callable
-from functools import _lru_cache_wrapper, update_wrapper
+from functools import update_wrapper
 from itertools import chain
 from threading import Lock
 from typing import Generic, NamedTuple, TypeVar
@@ -78,12 +78,12 @@ def text_cache(*, max_bytes: int) -> Callable[[Callable[[str], _T]], TextCache[_
 
 
 def clear_all() -> None:
-    """Empty the cache of every function of a module of ours; what it held is worked out anew."""
+    """Empty every cache of a module of ours, all that has a `cache_clear`."""
     for name, module in list(sys.modules.items()):
         if name.startswith("orbiter.memory"):
             for value in list(vars(module).values()):
-                if isinstance(value, _lru_cache_wrapper | TextCache):
-                    value.cache_clear()
+                if clear := getattr(type(value), "cache_clear", None):
+                    clear(value)
 
 
 def _size_of(value: object) -> int:

@@ -117,6 +117,8 @@ def terms_of(tokens: Iterable[str]) -> list[str]:
 class _Terms(dict[str, tuple[str, ...]]):
     """The terms of each word met so far: looking one up costs a tenth of making it."""
 
+    cache_clear = dict.clear
+
     def __missing__(self, word: str) -> tuple[str, ...]:
         if len(self) >= _MAX_WORDS:
             self.clear()
