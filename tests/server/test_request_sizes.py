@@ -296,6 +296,24 @@ async def test_an_answer_that_is_too_long_is_refused_with_the_way_out(
     assert len(short.json()["items"]) == 5
 
 
+async def test_a_context_has_a_budget_even_if_none_is_named(
+    served: Served, client: Client, memory: AgentMemory
+) -> None:
+    http = client(await served(max_context=500, **BARE))
+    chat = memory.scope(user_id="ann").chat("c")
+    await chat.add([f"{n} " + "tea " * 50 for n in range(60)])
+
+    for path in ("context", "chats/c/context"):
+        context = await http.post(f"/v1/{path}?user_id=ann", json={"task": "tea"})
+        assert context.status_code == 200
+        assert context.json()["budget"] == 500
+        assert 0 < context.json()["tokens"] <= 500
+
+        larger = await http.post(f"/v1/{path}?user_id=ann", json={"task": "tea", "budget": 501})
+        assert larger.status_code == 422
+        assert "`budget` must be at most 500 here, not 501" in larger.json()["detail"]
+
+
 async def test_what_was_changed_is_told_however_long_it_is(served: Served, client: Client) -> None:
     http = client(await served(max_answer=1_000, **BARE))
 

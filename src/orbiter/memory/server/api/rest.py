@@ -83,7 +83,7 @@ async def answer(request: Request) -> Response:
     operation = matched.operation
     _check_role(operation, principal, server.settings)
     asked = await parse_request(request, operation, matched.named)
-    _check_sizes(asked, server.settings)
+    _check_sizes(operation, asked, server.settings)
     target = _target(operation, server.memory, principal, asked)
     key = _read_key(request, operation, asked)
     await _read_if_match(request, operation, asked, target)
@@ -108,11 +108,16 @@ def _check_role(operation: Operation, principal: Principal, settings: Settings) 
         raise AccessError("this server is read-only; it was started with `--read-only`")
 
 
-def _check_sizes(asked: ParsedRequest, settings: Settings) -> None:
-    for name in _PAGE_SIZES:
+def _check_sizes(operation: Operation, asked: ParsedRequest, settings: Settings) -> None:
+    largest = dict.fromkeys(_PAGE_SIZES, settings.max_page)
+    if operation.name == "context":
+        largest["budget"] = settings.max_context
+        if asked.given.get("budget") is None:
+            asked.given["budget"] = settings.max_context
+    for name, limit in largest.items():
         size = asked.given.get(name)
-        if isinstance(size, int) and size > settings.max_page:
-            raise QueryError(f"`{name}` must be at most {settings.max_page:,} here, not {size:,}")
+        if isinstance(size, int) and size > limit:
+            raise QueryError(f"`{name}` must be at most {limit:,} here, not {size:,}")
 
 
 def _target(

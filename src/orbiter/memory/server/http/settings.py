@@ -33,6 +33,11 @@ class Settings:
     """Most bytes of a page, about; one memory is always there, however long it is."""
     max_answer: int = 2**26
     """Most bytes of an answer that has no pages."""
+    max_context: int = 1_000_000
+    """Most tokens of a context, and its budget where a request names none.
+
+    Nearly no model takes more, and what is counted, weighed and sent keeps others waiting.
+    """
     max_connections: int = 1_000
     max_connections_per_key: int = 400
     """Most connections of one key, and never more than half of all."""
