@@ -139,7 +139,7 @@ def test_a_pattern_reads_little_of_a_long_text_at_once(
     pattern = Recording(getattr(module, name))
     monkeypatch.setattr(module, name, pattern)
 
-    for text in ("tea harbour ", "tea\n", "a,b", "té "):
+    for text in ("tea harbour ", "tea\n", "a,b", "té ", "tea 7 harbour "):
         read(text * 10_000)
 
     assert pattern.sizes
