@@ -23,7 +23,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="a shell of POSIX")
 
 @pytest.mark.parametrize(
     ("editor", "told"),
-    [('vi "', "no shell can read"), ("/tmp", "cannot be run"), ("/no/editor", "no editor")],
+    [('vi "', "is not a valid command"), ("/tmp", "cannot be run"), ("/no/editor", "no editor")],
 )
 def test_an_editor_that_cannot_be_run_is_told(
     monkeypatch: pytest.MonkeyPatch, editor: str, told: str

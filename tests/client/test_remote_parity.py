@@ -188,12 +188,12 @@ async def test_what_needs_the_store_says_why_and_what_to_do(
 ) -> None:
     alice = remote.scope(user_id="alice")
 
-    for reach in (
-        lambda: remote.store,
-        lambda: alice.activity,
-        lambda: MemoryOrchestrator(alice, _Nothing()),
+    for name, reach in (
+        ("store", lambda: remote.store),
+        ("activity", lambda: alice.activity),
+        ("MemoryOrchestrator", lambda: MemoryOrchestrator(alice, _Nothing())),
     ):
-        with pytest.raises(UnsupportedError, match="behind a server; do it there"):
+        with pytest.raises(UnsupportedError, match=f"`{name}` .* behind a server; do it there"):
             reach()
     with pytest.raises(UnsupportedError, match="orbiter-memory backup"):
         await remote.backup(tmp_path / "copy.db")

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -88,6 +89,26 @@ def test_every_call_is_in_the_document_and_every_reference_leads_somewhere() -> 
     assert len(names) == len(set(names))
     assert len(_found) == len(names), "schemathesis cannot read some"
     assert parts["securitySchemes"].keys() == {"bearer", "basic"}
+
+
+def test_descriptions_speak_of_requests_not_of_python() -> None:
+    for path, verbs in document()["paths"].items():
+        for each in verbs.values():
+            text = f"{each['summary']} {each.get('description', '')}"
+            assert "progress*" not in text, "a request has no callback"
+            assert "`None`" not in text
+            assert not re.search(r"\*\w+\*", text), "Markdown shows a name in backticks as code"
+            for parameter in each["parameters"]:
+                assert "$ref" in parameter or parameter["description"], (path, parameter["name"])
+    assert all(each["description"] for each in document()["components"]["parameters"].values())
+
+
+def test_a_call_that_answers_404_says_so() -> None:
+    get = document()["paths"]["/v1/memories/{item_id}"]["get"]
+    end = document()["paths"]["/v1/facts/{key}/end"]["post"]
+
+    assert get["summary"] == "Return the memory of that id; 404 if there is none in this scope."
+    assert "Returns `null` if nothing is true" in end["description"]
 
 
 def test_every_schema_is_one_and_its_examples_are_what_it_says() -> None:

@@ -87,7 +87,7 @@ class FactsView(ScopedHandle):
 
     @operation("facts.history")
     async def history(self, key: str) -> list[FactEntry]:
-        """Return every assertion, the one recorded first first, with the time for which it held.
+        """Return every assertion in the order of recording, with the time for which it held.
 
         Retracted ones are among them; what waits for a review, or did not pass it, is not.
         """

@@ -89,7 +89,8 @@ class MaintenanceMixin(ScopedHandle):
     ) -> ForgetResult:
         """Hide everything that came from *source*, such as `web:example.com`, or all of `web`.
 
-        `release` brings back what was hidden, `undo` removes what it did for good reasons.
+        `release` brings back what was hidden; `undo` forgets what it added and restores what it
+        changed.
         *progress* is called with memories found so far, and 0.
         """
         from orbiter.memory.agent.quarantine import quarantine  # noqa: PLC0415

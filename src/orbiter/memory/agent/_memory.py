@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
 from orbiter.memory._lazy import warn
-from orbiter.memory.agent._local_memory import LocalMemory
+from orbiter.memory.agent._local_engine import LocalEngine
 from orbiter.memory.agent.events import EventStream
 from orbiter.memory.agent.interface import (
     Handle,
@@ -105,7 +105,7 @@ class AgentMemory(Handle):
             row_security=row_security,
             audit=audit,
         )
-        make = _remote_engine if is_http_url(address) else LocalMemory
+        make = _remote_engine if is_http_url(address) else LocalEngine
         self._engine: MemoryEngine = make(url, settings)
 
     def _address(self) -> tuple[str, dict[str, object]]:
@@ -125,7 +125,7 @@ class AgentMemory(Handle):
 
         One that was given and lacks something of an `AgentStore` is `store.store`.
         """
-        return self._core.store
+        return self._engine.core_for("store").store
 
     # Opening and closing
 
@@ -221,7 +221,7 @@ class AgentMemory(Handle):
     async def verify(
         self, *, repair: bool = False, progress: Progress | None = None
     ) -> Verification:
-        """Read everything and check the search structures; with *repair*, build them anew.
+        """Read everything and check the search structures; with *repair*, rebuild them.
 
         *progress* is called with rows read and rows in all.
         """
@@ -231,9 +231,9 @@ class AgentMemory(Handle):
 
     @operation("store.reindex")
     async def reindex(self, *, progress: Progress | None = None) -> int:
-        """Embed everything anew, as after a change of `embeddings`; return how many items.
+        """Embed everything again, as after a change of `embeddings`; return how many items.
 
-        Where the stored vectors are of another model, this opens the memory, which `init` refuses.
+        It also opens a memory that is refused because its vectors are of another model.
         *progress* is called with items done and items in all.
         """
         await self._core.claim()

@@ -110,7 +110,7 @@ class Facts(FactsView):
     async def end(
         self, key: str, *, at: datetime | None = None, source: Source | None = None
     ) -> FactMemory | None:
-        """Say that what is true of *key* now, or at *at*, is over from then on.
+        """Say that what is true of *key* now, or at *at*, ends then.
 
         A value that begins later is still true from its time on. Returns `None` if nothing is true
         of the key then or later; where something is true only later, it is a `QueryError`.

@@ -1,7 +1,7 @@
 """What an `AgentMemory` and its handles are made of: an engine, a scope, and calls.
 
 There is one class for each handle, whether its store is in this process or behind a server. A call
-of it is an `operation`, which the engine carries out: `LocalMemory` runs the method as it is
+of it is an `operation`, which the engine carries out: `LocalEngine` runs the method as it is
 written, the client's `RemoteEngine` sends its name and arguments. What is no operation and needs
 the store gets it from the engine, and one without a store refuses.
 """
@@ -55,6 +55,11 @@ class MemoryEngine(ABC):
     def core(self) -> "Core":
         """The opened store, and what is closed with it; `UnsupportedError` on a server."""
         return self.chats.core
+
+    def core_for(self, name: str) -> "Core":
+        """Return `core` for what users know as *name*, which an `UnsupportedError` says."""
+        del name
+        return self.core
 
     @abstractmethod
     async def init(self) -> None:

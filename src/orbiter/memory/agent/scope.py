@@ -186,7 +186,7 @@ class ScopedMemory(MaintenanceMixin):
         bound the time, *where* filters by fields and by keys of `metadata.extra`, with operators
         such as `{"price": {"$lt": 5}}`. With *min_trust*, only what comes from such a source or a
         better one: `user`, `agent`, `tool`, `import`, `web`. With *explain*, `left_out` of the
-        result says what came next, and why it is not among them. See `docs/recall.md`.
+        result lists the best that were left out, and why. See `docs/recall.md`.
         """
         # Here, as writing needs none of it.
         from orbiter.memory.recall import no_model_by_choice, recall  # noqa: PLC0415
@@ -302,7 +302,7 @@ class ScopedMemory(MaintenanceMixin):
 
         `restore` brings it back. *query* is a text that it holds. Without any filter,
         *everything* must be said. With *dry_run* nothing is forgotten. The summary of a chat that
-        loses a message is forgotten, too, and made anew from what is left. *progress* is called
+        loses a message is forgotten, too, and made again from what is left. *progress* is called
         with memories found so far, and 0.
         """
         filters = (query, where, memory_type, since, until)
@@ -429,14 +429,14 @@ class ScopedMemory(MaintenanceMixin):
 
     @operation("chats")
     async def chats(self, *, limit: int = 50) -> "builtins.list[ConversationInfo]":
-        """Return the conversations of this scope, that of the newest message first."""
+        """Return the conversations of this scope, most recent first."""
         store = await self._store()
         return await store.conversations(metadata=self._filter, limit=check_size("limit", limit))
 
     @property
     def activity(self) -> "ShortTermMemoryManager":
         """What was done and met in this scope lately; needs `AgentMemory(episodic=…)`."""
-        return self._core.activity(activity_name(self._scope))
+        return self._engine.core_for("activity").activity(activity_name(self._scope))
 
     # mem0's names
 

@@ -55,7 +55,7 @@ Tagged = Annotated[
     list[str] | None,
     typer.Option("--tag", help="With this tag; may be repeated: with all of them."),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Tags = Annotated[list[str] | None, typer.Option("--tag", help="A tag; may be repeated.")]
 

@@ -54,7 +54,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Trust": {
         "quarantine": ("commands.sources", "Hide everything from a source."),
-        "release": ("commands.sources", "Show again what was hidden of a source."),
+        "release": ("commands.sources", "Show hidden memories of a source again."),
         "undo": ("commands.sources", "Undo everything that a source added or changed."),
         "duplicates": ("commands.sources", "Show memories that say the same thing."),
     },

@@ -101,6 +101,10 @@ class RemoteEngine(MemoryEngine):
         """Refuse: what works below a handle does so where the store is."""
         raise self._link.not_here("this call")
 
+    def core_for(self, name: str) -> NoReturn:
+        """Refuse, and say what needs the store."""
+        raise self._link.not_here(f"`{name}`")
+
     def events(self, session: ScopeSession) -> EventStream:
         """Return what happens on the server from now on, for `async for`."""
         return RemoteEvents(

@@ -176,7 +176,7 @@ class MemoryOrchestrator:
                 f"`memory.scope(user_id=…)`, not {handle!r}"
             )
         self._session = session_of(handle)  # it works below the handle, on its store
-        self._core = self._session.core
+        self._core = self._session.engine.core_for("MemoryOrchestrator")
         self._scope = handle.scope
         self._extractor = extractor
         self._concurrency = concurrency

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["PROFILES", "HandleOfCall", "Profile", "build"]
 
 Profile = Literal["memory", "kg", "openai"]
-"""Which tools a model is given: those of this library, a knowledge graph's, or OpenAI's two."""
+"""The tools of the server: `memory`, `kg` (knowledge graph) or `openai` (search and fetch)."""
 
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 """All of them."""

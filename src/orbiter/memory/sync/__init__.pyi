@@ -173,14 +173,14 @@ class AgentMemory(Blocking[agent.AgentMemory]):
     def stats(self) -> StoreStats:
         """Return how much the store holds, and what waits to be indexed."""
     def verify(self, *, repair: bool = False, progress: Progress | None = None) -> Verification:
-        """Read everything and check the search structures; with *repair*, build them anew.
+        """Read everything and check the search structures; with *repair*, rebuild them.
 
         *progress* is called with rows read and rows in all.
         """
     def reindex(self, *, progress: Progress | None = None) -> int:
-        """Embed everything anew, as after a change of `embeddings`; return how many items.
+        """Embed everything again, as after a change of `embeddings`; return how many items.
 
-        Where the stored vectors are of another model, this opens the memory, which `init` refuses.
+        It also opens a memory that is refused because its vectors are of another model.
         *progress* is called with items done and items in all.
         """
     def backup(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> None:
@@ -270,7 +270,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         bound the time, *where* filters by fields and by keys of `metadata.extra`, with operators
         such as `{"price": {"$lt": 5}}`. With *min_trust*, only what comes from such a source or a
         better one: `user`, `agent`, `tool`, `import`, `web`. With *explain*, `left_out` of the
-        result says what came next, and why it is not among them. See `docs/recall.md`.
+        result lists the best that were left out, and why. See `docs/recall.md`.
         """
     def get(self, item_id: str) -> MemoryItem | None:
         """Return the memory of that id, or `None` if there is none in this scope."""
@@ -311,7 +311,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
 
         `restore` brings it back. *query* is a text that it holds. Without any filter,
         *everything* must be said. With *dry_run* nothing is forgotten. The summary of a chat that
-        loses a message is forgotten, too, and made anew from what is left. *progress* is called
+        loses a message is forgotten, too, and made again from what is left. *progress* is called
         with memories found so far, and 0.
         """
     def restore(self, item_id: str, *, version: int | None = None) -> MemoryItem:
@@ -347,7 +347,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         session, a task of that session.
         """
     def chats(self, *, limit: int = 50) -> builtins.list[ConversationInfo]:
-        """Return the conversations of this scope, that of the newest message first."""
+        """Return the conversations of this scope, most recent first."""
     @property
     def activity(self) -> ShortTermMemoryManager:
         """What was done and met in this scope lately; needs `AgentMemory(episodic=…)`."""
@@ -403,7 +403,8 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
     ) -> ForgetResult:
         """Hide everything that came from *source*, such as `web:example.com`, or all of `web`.
 
-        `release` brings back what was hidden, `undo` removes what it did for good reasons.
+        `release` brings back what was hidden; `undo` forgets what it added and restores what it
+        changed.
         *progress* is called with memories found so far, and 0.
         """
     def release(self, source: str, *, progress: Progress | None = None) -> int:
@@ -523,7 +524,7 @@ class Facts(Blocking[agent.Facts]):
     def end(
         self, key: str, *, at: datetime | None = None, source: Source | None = None
     ) -> FactMemory | None:
-        """Say that what is true of *key* now, or at *at*, is over from then on.
+        """Say that what is true of *key* now, or at *at*, ends then.
 
         A value that begins later is still true from its time on. Returns `None` if nothing is true
         of the key then or later; where something is true only later, it is a `QueryError`.
@@ -570,7 +571,7 @@ class Facts(Blocking[agent.Facts]):
     def keys(self) -> list[str]:
         """Return the keys that anything was ever said of, also those whose facts have ended."""
     def history(self, key: str) -> list[FactEntry]:
-        """Return every assertion, the one recorded first first, with the time for which it held.
+        """Return every assertion in the order of recording, with the time for which it held.
 
         Retracted ones are among them; what waits for a review, or did not pass it, is not.
         """
@@ -600,7 +601,7 @@ class FactsView(Blocking[agent.FactsView]):
     def keys(self) -> list[str]:
         """Return the keys that anything was ever said of, also those whose facts have ended."""
     def history(self, key: str) -> list[FactEntry]:
-        """Return every assertion, the one recorded first first, with the time for which it held.
+        """Return every assertion in the order of recording, with the time for which it held.
 
         Retracted ones are among them; what waits for a review, or did not pass it, is not.
         """

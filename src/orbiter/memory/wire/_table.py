@@ -57,6 +57,38 @@ REQUIRED: Any = object()
 """The default of a parameter that has none."""
 
 
+_DESCRIPTIONS = {
+    "If-Match": "The `ETag` that the memory must still have, or `*`.",
+    "action": "Only entries of this action, such as `add` or `erase`.",
+    "agent_id": "Only entries of this agent.",
+    "as_of": "Valid at this time; now if left out.",
+    "before": "The number of the last entry of a page, to get older ones.",
+    "budget": "At most this many tokens.",
+    "chat_id": "The id of the conversation.",
+    "cursor": "The `next` of the page before.",
+    "dry_run": "Report what would be forgotten, and change nothing.",
+    "fact_id": "The id of the assertion or draft.",
+    "forgotten": "List forgotten memories instead, which `restore` can bring back.",
+    "format": "The provider whose messages to return.",
+    "item_id": "The id of the memory.",
+    "key": "The key of the fact, such as `home.city`.",
+    "known_at": "As known at this time; now if left out.",
+    "limit": "At most this many results.",
+    "memory_type": "Only memories of this type, such as `human` or `fact`.",
+    "moment": "The time in the past to read.",
+    "open_group": "What to do with tool calls that have no results yet.",
+    "query": "Only memories that contain this text.",
+    "rounds": "Only the last rounds; each starts at a message of the user.",
+    "session_id": "Only entries of this session.",
+    "since": "Not before this time.",
+    "status": "Only memories with this status.",
+    "task_id": "Only entries of this task.",
+    "until": "Before this time.",
+    "user_id": "Only entries of this user.",
+    "where": 'A filter on fields and `metadata.extra`, such as `{"price": {"$lt": 5}}`.',
+}
+"""What the parameters of paths, queries and headers mean: the same in every call."""
+
 _MODE = choice("hybrid", "words", "meaning", "recent")
 _GROUP = choice("drop", "keep", "complete")
 _NO = False
@@ -80,6 +112,11 @@ class Param:
     def wire_name(self) -> str:
         """What it is called on the wire."""
         return self.header or self.wire or self.name
+
+    @property
+    def description(self) -> str:
+        """What it means, for readers of the OpenAPI document; of a body, the call's text says it."""
+        return "" if self.place == "body" else _DESCRIPTIONS[self.wire_name]
 
 
 @dataclass(frozen=True, slots=True)

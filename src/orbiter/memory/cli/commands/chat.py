@@ -45,7 +45,7 @@ async def list_chats(
     *,
     limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="At most this many.")] = 20,
 ) -> None:
-    """List conversations, that of the newest message first."""
+    """List conversations, most recent first."""
     async with run.scoped(meaning=False) as memory:
         found = await memory.chats(limit=limit)
     if run.out.is_json:

@@ -190,7 +190,7 @@ def in_editor(text: str) -> str:
     try:
         words = shlex.split(editor) or ["vi"]
     except ValueError as exc:
-        raise UsageError(f"EDITOR is `{editor}`, which no shell can read: {exc}") from None
+        raise UsageError(f"EDITOR (`{editor}`) is not a valid command: {exc}") from None
     with TemporaryDirectory(prefix="orbiter-memory-") as folder:
         path = Path(folder) / "memory.txt"
         path.write_text(text, encoding="utf-8")

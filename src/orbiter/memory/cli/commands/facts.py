@@ -59,7 +59,7 @@ def _print(run: CommandContext, found: "FactMemory | None", told: str = "") -> N
 
 @command(facts, "list", everyone=False, makers=_MAKERS)
 async def list_facts(run: CommandContext, *, as_of: AsOf = None, known_at: KnownAt = None) -> None:
-    """List what holds, or held at a moment."""
+    """List facts that are valid now, or were at a time."""
     moment, known = read_when("as-of", as_of), read_when("known-at", known_at)
     async with run.scoped(meaning=False) as memory:
         found = list((await memory.facts.all(as_of=moment, known_at=known)).values())
@@ -172,7 +172,7 @@ async def fact_history(run: CommandContext, key: Key) -> None:
 
 @command(facts, "revert", everyone=False, makers=_MAKERS)
 async def revert_fact(run: CommandContext, key: Key) -> None:
-    """Take back what was recorded last of a fact."""
+    """Undo the last assertion about a fact."""
     async with run.scoped(meaning=False) as memory:
         await _must_know(run, memory.facts, key)
         fact = await memory.facts.revert(key)
@@ -191,7 +191,7 @@ async def retract_fact(run: CommandContext, item_id: Id) -> None:
 
 @command(facts, "conflicts", everyone=False, makers=_MAKERS)
 async def fact_conflicts(run: CommandContext) -> None:
-    """Show what contradicts what."""
+    """List contradicting facts."""
     async with run.scoped(meaning=False) as memory:
         found = await memory.facts.conflicts()
     if run.out.is_json:

@@ -36,9 +36,7 @@ class Tools(StrEnum):
 
 Chosen = Annotated[
     Tools,
-    typer.Option(
-        "--tools", help="`memory`, `kg`: a knowledge graph's, or `openai`: search and fetch."
-    ),
+    typer.Option("--tools", help="`memory`; `kg` (knowledge graph); `openai` (search and fetch)."),
 ]
 ReadOnly = Annotated[bool, typer.Option("--read-only", help="Only tools that change nothing.")]
 

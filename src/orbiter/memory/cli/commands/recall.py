@@ -76,7 +76,10 @@ async def recall(  # noqa: PLR0913 - the filters
     ] = None,
     as_of: AsOf = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="All reasons with their points, and what came next.")
+        bool,
+        typer.Option(
+            "--explain", help="All reasons with their points, and the best that were left out."
+        ),
     ] = False,
 ) -> None:
     """Find memories that answer a question, with reasons."""

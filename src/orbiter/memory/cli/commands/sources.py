@@ -52,7 +52,7 @@ async def quarantine(
 
 @command(app, "release")
 async def release(run: CommandContext, source: Origin) -> None:
-    """Show again what was hidden of a source."""
+    """Show hidden memories of a source again."""
     async with run.scoped(meaning=False) as memory:
         with run.out.progress("releasing", unit="memories") as advance:
             count = await memory.release(source, progress=advance)

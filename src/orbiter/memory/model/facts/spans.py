@@ -179,7 +179,7 @@ def timeline(facts: Iterable[FactMemory], *, known_at: datetime) -> list[FactSpa
 
 
 def entries(facts: Iterable[FactMemory], *, known_at: datetime) -> list[FactEntry]:
-    """Return the history of one key: each accepted assertion, the one recorded first first.
+    """Return the history of one key: each accepted assertion, in the order of recording.
 
     Those retracted by *known_at* are among them.
     """

@@ -1,6 +1,7 @@
-"""The OpenAPI 3.1 document, written from the table of calls: it cannot say what is not so."""
+"""The OpenAPI 3.1 document, generated from the table of calls."""
 
 import inspect
+import re
 from functools import cache
 from typing import Any
 
@@ -105,6 +106,7 @@ _JOB_ID = {
     "name": "job_id",
     "in": "path",
     "required": True,
+    "description": "The id of the job.",
     "schema": {"type": "string", "minLength": 1},
 }
 PREFER: dict[str, Any] = {
@@ -124,10 +126,10 @@ def document() -> dict[str, Any]:
     for operation in (*OPERATIONS, *REST_ONLY):
         described = paths.setdefault(f"/v1/{operation.path}", {})
         described[operation.verb.lower()] = _hoist(_operation(operation), schemas)
-    for path, doors in OTHER_PATHS.items():
+    for path, verbs in OTHER_PATHS.items():
         has_scope = path.startswith("/v1/") and not path.endswith(".json")
         has_scope = has_scope and path not in JOB_PATHS
-        paths[path] = {verb: _door(door, has_scope=has_scope) for verb, door in doors.items()}
+        paths[path] = {verb: _other(each, has_scope=has_scope) for verb, each in verbs.items()}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -158,12 +160,12 @@ def document() -> dict[str, Any]:
     }
 
 
-def _door(door: dict[str, Any], *, has_scope: bool) -> dict[str, Any]:
-    params = [*door.get("parameters", []), *(_scope_refs() if has_scope else [])]
+def _other(call: dict[str, Any], *, has_scope: bool) -> dict[str, Any]:
+    params = [*call.get("parameters", []), *(_scope_refs() if has_scope else [])]
     codes = (400, 401, 403, 413, 422, 429) if has_scope else (401, 403, 429)
-    codes = (*codes, 400, 404, 422) if door["operationId"].startswith("job") else codes
-    responses = {**door["responses"], **_problem_refs(*codes)}
-    return {**door, "parameters": params, "responses": responses}
+    codes = (*codes, 400, 404, 422) if call["operationId"].startswith("job") else codes
+    responses = {**call["responses"], **_problem_refs(*codes)}
+    return {**call, "parameters": params, "responses": responses}
 
 
 def _operation(operation: Operation) -> dict[str, Any]:
@@ -208,28 +210,30 @@ def _id(operation: Operation) -> str:
 
 
 def _docs(operation: Operation) -> dict[str, str]:
-    told = _SUMMARIES.get((operation.verb, operation.path))
-    if told is not None:
-        return {"summary": told}
-    kind = getattr(agent, _CLASSES[operation.target])
-    first, _, rest = (inspect.getdoc(getattr(kind, operation.name)) or "").partition("\n\n")
-    return {"summary": first, "description": rest} if rest else {"summary": first}
+    summary = _SUMMARIES.get((operation.verb, operation.path))
+    if summary is not None:
+        return {"summary": summary}
+    method = getattr(getattr(agent, _CLASSES[operation.target]), operation.name)
+    text = re.sub(r"\s*\*progress\* [^.]*\.", "", inspect.getdoc(method) or "")  # no callbacks here
+    if operation.is_absent_404:
+        text = text.replace(", or `None` if", "; 404 if")
+    text = re.sub(r"\*(\w+)\*", r"`\1`", text.replace("`None`", "`null`"))
+    summary, _, rest = text.partition("\n\n")
+    return {"summary": summary, "description": rest} if rest else {"summary": summary}
 
 
 def _parameter(param: Param) -> dict[str, Any]:
-    is_needed = param.default is REQUIRED
     schema = param.codec.schema()
     described: dict[str, Any] = {
         "name": param.wire_name,
         "in": param.place,
-        "required": is_needed,
+        "required": param.default is REQUIRED,
+        "description": param.description,
     }
     # A query has no `null`: what is not said is left out.
     schema = _not_null(schema)
     if param.place == "path":
         schema = {**schema, "minLength": 1}
-    if param.header == "If-Match":
-        described["description"] = "The `ETag` that the memory must still have, or `*`."
     if param.place == "query" and schema.get("type") in (None, "object"):
         # An object is JSON in one parameter.
         return {**described, "content": {"application/json": {"schema": schema}}}
@@ -301,10 +305,10 @@ def _problem_responses() -> dict[str, Any]:
     schema = {"$ref": "#/components/schemas/Problem"}
     found: dict[str, Any] = {
         str(code): {
-            "description": told,
+            "description": text,
             "content": {"application/problem+json": {"schema": schema}},
         }
-        for code, told in _PROBLEMS.items()
+        for code, text in _PROBLEMS.items()
     }
     found["429"]["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
     found["405"]["headers"] = {"Allow": {"schema": {"type": "string"}}}
@@ -339,8 +343,9 @@ def _once() -> dict[str, Any]:
 
 
 def _scope_parameters() -> list[dict[str, Any]]:
+    some = {"type": "string", "minLength": 1}
     named = [
-        {"name": name, "in": "query", "schema": {"type": "string", "minLength": 1}}
+        {**_text(name, f"The {name.removesuffix('_id')} of the scope."), "schema": some}
         for name in _SCOPE
     ]
     everyone = {
@@ -353,7 +358,7 @@ def _scope_parameters() -> list[dict[str, Any]]:
         "name": "by",
         "in": "query",
         "description": "The actor, for `history` and the audit log; needs an administrator's key.",
-        "schema": {"type": "string", "minLength": 1},
+        "schema": some,
     }
     return [*named, everyone, by]
 
@@ -378,7 +383,7 @@ def _hoist(value: Any, schemas: dict[str, Any]) -> Any:
     return {"$ref": f"#/components/schemas/{title}"}
 
 
-def _told(description: str, media: str, schema: dict[str, Any] | None = None) -> dict[str, Any]:
+def _response(description: str, media: str, schema: dict[str, Any] | None = None) -> dict[str, Any]:
     return {"description": description, "content": {media: {"schema": schema or {}}}}
 
 
@@ -392,7 +397,7 @@ JOB_PATHS: dict[str, dict[str, Any]] = {
             "operationId": "jobs",
             "summary": "The jobs of this key, newest first, without their reports.",
             "responses": {
-                "200": _told(
+                "200": _response(
                     "The jobs.",
                     "application/json",
                     {
@@ -409,7 +414,7 @@ JOB_PATHS: dict[str, dict[str, Any]] = {
             "operationId": "job",
             "summary": "One job, with its report once it is done; `Prefer: wait=10` waits for it.",
             "parameters": [_JOB_ID, PREFER],
-            "responses": {"200": _told("The job.", "application/json", _JOB_REF)},
+            "responses": {"200": _response("The job.", "application/json", _JOB_REF)},
         },
         "delete": {
             "operationId": "job_drop",
@@ -423,11 +428,11 @@ JOB_PATHS: dict[str, dict[str, Any]] = {
             "operationId": "job_events",
             "summary": "Progress of one job as server-sent events; the last one has its report.",
             "parameters": [_JOB_ID],
-            "responses": {"200": _told("Events until the job ends.", "text/event-stream")},
+            "responses": {"200": _response("Events until the job ends.", "text/event-stream")},
         }
     },
 }
-"""Where jobs are followed; whose memories they are about, the key says."""
+"""The paths of jobs; a key has its own jobs, so they take no scope."""
 
 OTHER_PATHS: dict[str, dict[str, Any]] = {
     **JOB_PATHS,
@@ -435,7 +440,7 @@ OTHER_PATHS: dict[str, dict[str, Any]] = {
         "get": {
             "operationId": "events",
             "summary": "New events, as server-sent events; none has the content of a memory.",
-            "responses": {"200": _told("Events until one side closes it.", "text/event-stream")},
+            "responses": {"200": _response("Events until one side closes it.", "text/event-stream")},
         }
     },
     "/v1/import": {
@@ -449,7 +454,7 @@ OTHER_PATHS: dict[str, dict[str, Any]] = {
             ],
             "requestBody": {"required": True, "content": {"application/octet-stream": {}}},
             "responses": {
-                "200": _told("Lines of JSON; the last has the report.", "application/x-ndjson")
+                "200": _response("Lines of JSON; the last has the report.", "application/x-ndjson")
             },
         }
     },
@@ -458,21 +463,21 @@ OTHER_PATHS: dict[str, dict[str, Any]] = {
             "operationId": "export",
             "summary": "Export everything in the scope, as a file.",
             "parameters": [_text("format", "`jsonl`, `csv`, `openai`, `mcp` or `markdown`.")],
-            "responses": {"200": _told("The file.", "application/x-ndjson")},
+            "responses": {"200": _response("The file.", "application/x-ndjson")},
         }
     },
     "/v1/openapi.json": {
         "get": {
             "operationId": "openapi",
             "summary": "This document.",
-            "responses": {"200": _told("The document.", "application/json", {"type": "object"})},
+            "responses": {"200": _response("The document.", "application/json", {"type": "object"})},
         }
     },
     "/healthz": {
         "get": {
             "operationId": "healthz",
             "summary": "Liveness of the server.",
-            "responses": {"200": _told("The server is running.", "application/json", _STATUS)},
+            "responses": {"200": _response("The server is running.", "application/json", _STATUS)},
         }
     },
     "/readyz": {
@@ -480,8 +485,8 @@ OTHER_PATHS: dict[str, dict[str, Any]] = {
             "operationId": "readyz",
             "summary": "Readiness of the store.",
             "responses": {
-                "200": _told("The store responds.", "application/json", _STATUS),
-                "503": _told("The store does not respond.", "application/problem+json"),
+                "200": _response("The store responds.", "application/json", _STATUS),
+                "503": _response("The store does not respond.", "application/problem+json"),
             },
         }
     },
@@ -489,7 +494,7 @@ OTHER_PATHS: dict[str, dict[str, Any]] = {
         "get": {
             "operationId": "metrics",
             "summary": "Metrics in Prometheus format; needs an administrator's key.",
-            "responses": {"200": _told("The metrics.", "text/plain")},
+            "responses": {"200": _response("The metrics.", "text/plain")},
         }
     },
 }  # fmt: skip

@@ -122,9 +122,9 @@ def read_filters(asked: Callable[[str], str], scope: dict[str, str]) -> Filters:
     """Return what an address asks for, or raise `QueryError`; *asked* gives what it says."""
     status, age = asked("status"), asked("age")
     if status and status not in (*_STATUSES, FORGOTTEN):
-        raise QueryError(f"`status` is one of `{'`, `'.join((*_STATUSES, FORGOTTEN))}`, not that")
+        raise QueryError(f"`status` is one of `{'`, `'.join((*_STATUSES, FORGOTTEN))}`")
     if age and age not in AGES:
-        raise QueryError(f"`age` is one of `{'`, `'.join(AGES)}`, not that")
+        raise QueryError(f"`age` is one of `{'`, `'.join(AGES)}`")
     return Filters(asked("q"), asked("type"), asked("tag"), status, age, scope)
 
 

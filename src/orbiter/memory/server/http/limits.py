@@ -42,7 +42,7 @@ _MAX_BUCKETS = 10_000
 
 
 def check_head(scope: Scope) -> None:
-    """Refuse a head that is too long, or whose body has two ends."""
+    """Refuse a head that is too long, or that gives the length of its body in two ways."""
     line = len(scope.get("raw_path") or scope["path"]) + len(scope["query_string"])
     if line + sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > LONGEST_HEAD:
         raise HTTPProblem(431, f"request line and headers may have at most {LONGEST_HEAD:,} bytes")
@@ -51,7 +51,7 @@ def check_head(scope: Scope) -> None:
         b"content-length" in names or scope["http_version"] == "1.0"
     ):
         # A proxy may have read the other one: what we take for a body, it took for a request.
-        raise HTTPProblem(400, "`Transfer-Encoding` stands alone, and in HTTP/1.1; leave one out")
+        raise HTTPProblem(400, "`Transfer-Encoding` needs HTTP/1.1 and no `Content-Length`")
 
 
 class RequestLimitsMiddleware:

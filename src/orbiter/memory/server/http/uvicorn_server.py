@@ -55,7 +55,7 @@ class _StrictConnection(h11.Connection):
         if self.their_state is h11.IDLE:  # a head is what comes
             head = self.trailing_data[0].partition(b"\r\n\r\n")[0]
             if _LOOSE.search(head):
-                raise h11.RemoteProtocolError("a line of the head does not end as it must")
+                raise h11.RemoteProtocolError("a header line must end in CRLF")
         return super().next_event()
 
 

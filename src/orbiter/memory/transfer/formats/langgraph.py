@@ -87,7 +87,7 @@ def _object(value: object, parse: Callable[[object], object]) -> Mapping[str, ob
     except ValueError as exc:
         raise ValueError(f"its value is not valid JSON: {exc}") from None
     if not isinstance(found, Mapping):
-        raise ValueError("its value is not valid JSON object")  # noqa: TRY004 - of the file, not the caller
+        raise ValueError("its value is not a JSON object")  # noqa: TRY004 - of the file, not the caller
     return found
 
 

@@ -98,8 +98,8 @@ def gzip_chunks(path: Path, limits: Limits, tell: Callable[[int], None]) -> Iter
             before = packed
             if total > _SMALL and total > limits.ratio * packed:
                 raise TransferError(
-                    f"`{path.name}` unpacks to more than {limits.ratio} times its size, as bombs "
-                    f"do; {_RAISE.format('ratio')}"
+                    f"`{path.name}` unpacks to more than {limits.ratio} times its size, like a "
+                    f"zip bomb; {_RAISE.format('ratio')}"
                 )
             if total > limits.total:
                 raise _too_large(path, limits)
@@ -118,7 +118,7 @@ class _Careful(io.BufferedReader):
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size > _DIRECTORY:
             raise TransferError(
-                f"the zip is refused: its table of contents takes {size:,} bytes, as bombs' do"
+                f"the zip is refused: its table of contents takes {size:,} bytes, like a zip bomb's"
             )
         return super().read(size)
 
@@ -147,12 +147,12 @@ def zip_members(path: Path, limits: Limits) -> list[zipfile.ZipInfo]:
         if info.file_size > _SMALL and info.file_size > limits.ratio * info.compress_size:
             raise TransferError(
                 f"`{path.name}` is refused: its member {info.filename!r} unpacks to more than "
-                f"{limits.ratio} times its size, as bombs do; {_RAISE.format('ratio')}"
+                f"{limits.ratio} times its size, like a zip bomb; {_RAISE.format('ratio')}"
             )
     if sum(info.file_size for info in found) > limits.total:
         raise _too_large(path, limits)
     if sum(info.compress_size for info in found) > path.stat().st_size:
-        raise TransferError(f"`{path.name}` is refused: its members overlap, as in bombs")
+        raise TransferError(f"`{path.name}` is refused: its members overlap, like in a zip bomb")
     return sorted(found, key=lambda info: info.filename)
 
 

@@ -1,4 +1,4 @@
-"""`LocalMemory`: the engine of an `AgentMemory` whose store is in this process."""
+"""`LocalEngine`: the engine of an `AgentMemory` whose store is in this process."""
 
 import os
 from collections.abc import Callable, Coroutine, Mapping
@@ -23,13 +23,13 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.model.agent_store import AgentStore, store_label, store_name
 from orbiter.memory.model.protocols import Embeddings, LexicalStore, MemoryStore
 
-__all__ = ["LocalMemory"]
+__all__ = ["LocalEngine"]
 
 _SERVERS = ("postgres", "redis")
 _FILES = ("memory", "sqlite")
 
 
-class LocalMemory(MemoryEngine):
+class LocalEngine(MemoryEngine):
     """A store, opened when it is first used, with all that stands beside it."""
 
     def __init__(self, url: str | os.PathLike[str] | None, settings: MemorySettings) -> None:
