@@ -316,7 +316,7 @@ class ShortTermMemory:
     def _cost(self, counter: TokenCounter, item: MemoryItem) -> int:
         try:
             counts = self._counts.get(counter)
-        except TypeError:  # not hashable: counted anew each time
+        except TypeError:  # not hashable: counted each time
             return item_tokens(item, counter=counter)
         if counts is None:
             if len(self._counts) >= _COUNTERS:  # a new lambda for each call must not pile up

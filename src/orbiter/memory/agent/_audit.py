@@ -86,7 +86,7 @@ class AuditLog(Handle):
         """Follow the chain, and compare every item with what its entries say of it.
 
         *head* is what `head()` returned at some time, and was kept elsewhere: without it nobody
-        can tell whether somebody has written the whole log anew. *progress* is called with steps
+        can tell whether somebody has rewritten the whole log. *progress* is called with steps
         done and steps in all.
         """
         with track(progress):

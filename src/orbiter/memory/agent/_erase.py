@@ -85,7 +85,7 @@ async def _forget_cached(core: Core, store: Store, scope: MemoryMetadata) -> int
 
 
 def _forget_here(chats: "Chats") -> None:
-    """Forget what this process knows of messages; it is counted anew."""
+    """Forget what this process knows of messages; it is counted again."""
     clear_all()
     if "summaries" in chats.__dict__:
         chats.summaries._tallies.clear()  # noqa: SLF001 - nothing but counts

@@ -20,7 +20,7 @@ __all__ = ["change", "insert_many", "insert_one", "pages", "restore", "versions"
 
 _PAGE = 1_000
 _TRIES = 100
-"""How often a change is made anew when others were faster; so many may change one item at once."""
+"""How often a change is retried when others were faster; so many may change one item at once."""
 
 
 async def change(

@@ -58,7 +58,7 @@ __all__ = ["Facts"]
 _TICK = timedelta(microseconds=1)
 _LIKE_ID = re.compile(r"~?[0-9a-f]{32}")
 _TRIES = 100
-"""How often a change is made anew when others were faster."""
+"""How often a change is retried when others were faster."""
 
 Source = MemoryItem | Sequence[MemoryItem] | str
 """What a fact is taken from: memories, the id of one, or a label such as `web:example.com`."""
@@ -385,7 +385,7 @@ class Facts(FactsView):
             fact.source_ids = [*fact.source_ids, *more][:MAX_SOURCES]
             fact.metadata = self._labelled({**fact.metadata.extra, **news})
 
-        with suppress(_RetractedError, ItemNotFoundError):  # just now: then it is to be said anew
+        with suppress(_RetractedError, ItemNotFoundError):  # just now: then it is to be said again
             return await self._change(store, held.id, edit)
         return None
 

@@ -212,7 +212,7 @@ class Summaries:
             await store.add(made, expected_version=0)
 
     async def forget(self, store: Store, items: Sequence[MemoryItem]) -> None:
-        """Forget the summaries of what changed: they are made anew from what is left."""
+        """Forget the summaries of what changed: they are made again from what is left."""
         scopes = {
             tuple(getattr(item.metadata, name) for name in SCOPE_FIELDS)
             for item in items

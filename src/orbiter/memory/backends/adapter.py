@@ -383,14 +383,14 @@ class StoreAdapter(AsyncContextStore):
 
     async def _put(self, record: Record, there: MemoryItem | None) -> None:
         item = record.item
-        begins_anew = there is not None and (
+        restarts = there is not None and (
             there.version >= item.version or there.created_at != item.created_at or record.deleted
         )
-        if begins_anew:
+        if restarts:
             await self._delete([item.id])
         if record.deleted:
             return
-        version = 0 if there is None or begins_anew else there.version
+        version = 0 if there is None or restarts else there.version
         if item.version - version > _MAX_REPEATS:
             raise UnsupportedError(
                 f"`{item.id}` is at version {item.version:,}, and `{store_name(self)}` "

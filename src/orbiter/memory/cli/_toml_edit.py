@@ -58,7 +58,7 @@ def _value(value: object) -> str:
 
 
 def _replaced(text: str, path: tuple[str, str], table: str) -> str:
-    """Return *text* with the table, and what lies below it, written anew."""
+    """Return *text* with the table, and what lies below it, replaced."""
     name = re.escape(path[1])
     own = re.compile(
         rf"""[ \t]*\[[ \t]*{path[0]}[ \t]*\.[ \t]*(?:{name}|"{name}"|'{name}')[ \t]*[.\]]"""

@@ -23,7 +23,7 @@ from orbiter.memory.wire import EVENT
 __all__ = ["RemoteEvents"]
 
 _PATIENCE = RetryPolicy(tries=30, timeout=600.0)
-"""How long a server may be away before whoever listens is told; each answer begins it anew."""
+"""How long a server may be away before listeners get an error; each answer resets it."""
 
 _QUIET = 0.005
 _PROMPT = 10.0

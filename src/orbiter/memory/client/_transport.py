@@ -199,7 +199,7 @@ class Connections:
             raise MemoryConnectionError(f"an answer cannot be read ({exc!r})") from exc
 
     def _renew(self, client: httpx.AsyncClient) -> None:
-        """Begin anew: a pool that has no place for one whose turn it is has lost some."""
+        """Open a new pool: one without a place for a request whose turn it is leaks."""
         if self._calls is client:
             self._old.append(client)  # what is on its way there may still arrive
             self._calls = self._new_calls()

@@ -17,7 +17,7 @@ class Forkable:
         """Go on."""
 
     def after_in_child(self) -> None:
-        """Make anew what is the parent's."""
+        """Replace what is the parent's."""
 
 
 _alive: WeakSet[Forkable] = WeakSet()

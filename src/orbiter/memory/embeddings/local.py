@@ -138,7 +138,7 @@ class _Engine(Forkable):
         return model
 
     def after_in_child(self) -> None:
-        """Load the model anew; the parent's may be in the midst of a text, and is never freed."""
+        """Load the model again; the parent's may be in the midst of a text, and is never freed."""
         self._parents = (self._model, self._pool)
         self._begin()
 

@@ -229,7 +229,7 @@ def _register(cls: type[MemoryItem]) -> None:
             f'as itself; add: memory_type: str = "{cls.__name__.lower()}"'
         )
     taken = _registry.get(name)
-    # A class made anew, in a notebook cell or inside a function, replaces its former self.
+    # A class defined again, in a notebook cell or inside a function, replaces its former self.
     renewed = taken is not None and (
         (taken.__module__, taken.__qualname__) == (cls.__module__, cls.__qualname__)
         or ("<locals>" in taken.__qualname__ and "<locals>" in cls.__qualname__)

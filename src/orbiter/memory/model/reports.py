@@ -91,7 +91,7 @@ class Verification:
     """Rows that were read."""
     problems: tuple[str, ...]
     repaired: bool
-    """Whether the search structures were built anew."""
+    """Whether the search structures were rebuilt."""
 
     def __bool__(self) -> bool:
         return not self.problems

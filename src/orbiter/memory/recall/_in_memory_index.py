@@ -91,7 +91,7 @@ class InMemoryIndex:
         return _as_stored(found, there)
 
     async def close(self) -> None:
-        """Drop the index; the store stays open. May be repeated; the next answer begins anew."""
+        """Drop the index; the store stays open. May be repeated; the next answer rebuilds it."""
         async with self._loop.turn:
             await self._close()
 

@@ -679,7 +679,7 @@ class AuditLog(Blocking[agent.AuditLog]):
         """Follow the chain, and compare every item with what its entries say of it.
 
         *head* is what `head()` returned at some time, and was kept elsewhere: without it nobody
-        can tell whether somebody has written the whole log anew. *progress* is called with steps
+        can tell whether somebody has rewritten the whole log. *progress* is called with steps
         done and steps in all.
         """
     def head(self) -> str:

@@ -55,7 +55,7 @@ class Blocking(Generic[_T]):
         return self._twin
 
     def _again(self, value: object) -> Callable[[], Any]:
-        """Return what makes *value*, the result of an async method, anew after a fork.
+        """Return what makes *value*, the result of an async method, again after a fork.
 
         Only a chat has a method that makes another, and says how.
         """

@@ -2,7 +2,7 @@
 
 Stores index by these functions and recall asks by them, so both always agree. Pure and
 deterministic; a change to what they return must raise `VERSION`, which stores keep with their
-index to notice that it has to be built anew.
+index to notice that it has to be rebuilt.
 """
 
 import re

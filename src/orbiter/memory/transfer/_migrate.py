@@ -146,9 +146,9 @@ class _Move:
                     copied += written
                     self._leave_out(fitting, written, given)
                 self._report_progress(len(fitting) + others)
-        count_anew = getattr(self._target, "_count_anew", None)
-        if count_anew is not None and copied >= BATCH:
-            await count_anew()  # or each page that is read back would be sorted out of all
+        analyze = getattr(self._target, "_analyze", None)
+        if analyze is not None and copied >= BATCH:
+            await analyze()  # or each page that is read back would be sorted out of all
         found = await self._read_back(given.records)
         unchanged = await self._is_complete(given.records + len(self._kept) + left_out)
         present = given.records - copied

@@ -48,7 +48,7 @@ __all__ = [
 _PAGE = 1_000
 _MANY = 10**6
 _BOOKKEEPING = ("extraction", "summary")
-"""The types of what we note for ourselves, and can make anew."""
+"""The types of what we derive for ourselves, and can make again."""
 _SAID_OTHERWISE = {"key", "value", "valid_from", "valid_to", "retracted_at", "is_end"}
 """Of a fact: what its span tells, or what is so of every fact that holds."""
 

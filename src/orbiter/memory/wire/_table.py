@@ -115,7 +115,7 @@ class Param:
 
     @property
     def description(self) -> str:
-        """What it means, for readers of the OpenAPI document; of a body, the call's text says it."""
+        """What it means, for the OpenAPI document; a body is described with its call."""
         return "" if self.place == "body" else _DESCRIPTIONS[self.wire_name]
 
 

@@ -1,7 +1,7 @@
 """The tables of what is derived from items, version 2 of the schema, and what is pending.
 
 Nothing here is the only copy of anything. Terms and vectors stand beside live items only; an item
-whose text, user or deletion changes waits in `memory_pending` until they are made anew. Whoever
+whose text, user or deletion changes waits in `memory_pending` until they are rebuilt. Whoever
 makes or removes them holds the advisory lock of the user (`LOCKED`), so that the counts in
 `memory_terms` and what was read of an item stay true until the end of the transaction.
 """
@@ -175,7 +175,7 @@ AWAIT_ALL = f"""
 INSERT INTO memory_pending (user_key, id)
     SELECT {OWNER.format("")}, id FROM memory_items WHERE deleted = 0 ORDER BY 1, seq;
 """
-"""Has the terms of every item made anew."""
+"""Has the terms of every item rebuilt."""
 
 QUEUE_ALL = """
 INSERT INTO memory_unembedded (model, user_key, id)

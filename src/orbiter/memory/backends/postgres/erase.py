@@ -70,7 +70,7 @@ SAMPLES = (
 
 KEYED = ("memory_passages_terms", "memory_terms_pkey")
 """Indexes whose keys are words. A key stays in such an index when the last row is gone that had it,
-so they are made anew."""
+so they are rebuilt."""
 
 
 class Ours(NamedTuple):
@@ -99,7 +99,7 @@ def remove(dialect: PostgresDialect, wanted: dict[Any, str], span: Span | None) 
     counts = yield from erase.remove(dialect, wanted, span)
     if (
         span is None and "user_id" in wanted
-    ):  # where a walk over all users has come to; it begins anew
+    ):  # where a walk over all users has come to; it starts over
         yield Statement(
             "UPDATE memory_models SET last_user = '', last_id = '' WHERE last_user = $1",
             [wanted["user_id"]],
@@ -178,7 +178,7 @@ UNFINISHED = (
     " AND c.relnamespace = (SELECT relnamespace FROM pg_class"
     " WHERE oid = to_regclass('memory_items'))"
 )
-"""What is left of making an index anew by someone who was killed."""
+"""What is left of a `REINDEX CONCURRENTLY` that was killed."""
 
 
 # Looking for what is left
@@ -295,7 +295,7 @@ def rows(sql: str, *args: object) -> Steps[Rows]:
 _T = TypeVar("_T")
 
 RENEWING = 0x6F72626974657202
-"""The advisory lock of whoever builds indexes anew: "orbiter" and a two."""
+"""The advisory lock of whoever rebuilds indexes: "orbiter" and a two."""
 
 PAUSE = 0.05
 

@@ -63,7 +63,7 @@ class Lease:
         with suppress(Exception):  # see above
             await self._pool.release(self._connection)
         if getattr(error, "sqlstate", None) == _READ_ONLY:
-            # It may have become a standby: whoever took over is found by connecting anew.
+            # It may have become a standby: whoever took over is found by connecting again.
             with suppress(Exception):  # see above
                 await self._pool.expire_connections()
 

@@ -286,7 +286,7 @@ class PostgresRecall(SQLRecall):
     # Looking after it
 
     async def _check_derived(self, *, repair: bool) -> list[str]:
-        """Return what is wrong with terms and vectors; with *repair*, have them made anew."""
+        """Return what is wrong with terms and vectors; with *repair*, have them rebuilt."""
         await self._index_words()
         wrong: list[maintenance.Wrong] = await self._read(
             lambda: maintenance.orphans(self._dialect)

@@ -84,7 +84,7 @@ async def _make_words(driver: Driver, connection: Any) -> None:
 
 
 async def _renew_words(driver: Driver, connection: Any, layout: schema.Layout) -> None:
-    """Have all terms made anew if they are made in another way than they were."""
+    """Have all terms rebuilt if they are made in another way than they were."""
     (version,) = await driver.fetch_row(connection, "SELECT max(version) FROM memory_words")
     if version < words.VERSION:
         script = derived_tables.AWAIT_ALL

@@ -438,7 +438,7 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
         return StoreStats(items, deleted, versions, size, unindexed=0, schema=self._layout.version)
 
     async def optimize(self) -> None:
-        """Index what waits to be indexed and count the rows anew for the planner."""
+        """Index what waits to be indexed and run `ANALYZE` for the planner."""
         await self._read(maintenance.forget_commits)
         await self.sweep()
         await self._index_words()
@@ -449,7 +449,7 @@ class PostgresMemoryStore(PostgresRecall, SQLMemoryStore):
         """Give the room of what was purged back to the file system; locks the tables meanwhile."""
         await self._maintain("VACUUM (FULL, ANALYZE) {}")
 
-    async def _count_anew(self) -> None:
+    async def _analyze(self) -> None:
         """Tell the planner of many rows that were just written, as it would learn in a while."""
 
         async def attempt() -> None:

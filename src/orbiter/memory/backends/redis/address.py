@@ -146,7 +146,7 @@ def holding(client: Client) -> Client:
     """Return a client that keeps one of *client*'s connections to itself, where it can.
 
     To take one and give it back for each command takes a fifth of the command's time. But with
-    Sentinel only a connection that is taken anew asks who is master.
+    Sentinel only a new connection asks who is master.
     """
     pool = getattr(client, "connection_pool", None)
     if isinstance(pool, BlockingConnectionPool) and pool.max_connections > 2:  # else none is left

@@ -425,7 +425,7 @@ PAGE_ADDED = Script.of(
     + """
 local low, high, is_forward, most = ARGV[1], ARGV[2], ARGV[3] == '1', tonumber(ARGV[4])
 trim(500)
--- The smallest of the sets that there are; one that lacks something is made anew. It was written
+-- The smallest of the sets that there are; one that lacks something is rebuilt. It was written
 -- before there were such sets, or by somebody who does not know of them.
 local key, places, least
 for number = 1, #KEYS do

@@ -182,7 +182,7 @@ class RedisMemoryStore(AsyncContextStore):
         """Remove for good all that *metadata* names, and what names it; return what was done.
 
         What is written for this scope after the call began may stay. A server may still have it in
-        its own files until it writes them anew, see `docs/forgetting.md`.
+        its own files until it rewrites them, see `docs/forgetting.md`.
         """
         asked = Query(metadata=metadata)
         if not asked.wanted:

@@ -254,7 +254,7 @@ class SQLAudit(SQLDatabase):
         """Follow the chain, and compare every item with what its entries say of it.
 
         *head* is what `audit_head` returned at some time: without it, nobody can tell whether
-        somebody who can write everything has written the whole log anew.
+        somebody who can write everything has rewritten the whole log.
         """
         from orbiter.memory.backends.sql import audit_verify  # noqa: PLC0415
 

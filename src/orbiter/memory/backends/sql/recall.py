@@ -288,7 +288,7 @@ class SQLRecall(SQLDatabase):
         return 0 if self._model is None else await self._ask(self._model, self._count_waiting)
 
     async def reindex(self, *, progress: Callable[[int, int], None] | None = None) -> int:
-        """Embed every item anew with the store's embeddings; return how many it embedded.
+        """Embed every item again with the store's embeddings; return how many it embedded.
 
         It may be called instead of `init`, with another model than the stored vectors are of:
         then it opens the store. Reading and writing go on meanwhile; other processes keep the

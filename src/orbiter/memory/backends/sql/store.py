@@ -68,7 +68,7 @@ class SQLMemoryStore(SQLAudit, SQLRecall):
 
     @abstractmethod
     async def _check(self, repair: bool) -> list[str]:  # noqa: FBT001 - private
-        """Return what is wrong beside the rows; with *repair*, build it anew first."""
+        """Return what is wrong beside the rows; with *repair*, rebuild it first."""
 
     @abstractmethod
     async def _stats(self) -> StoreStats:
@@ -352,7 +352,7 @@ class SQLMemoryStore(SQLAudit, SQLRecall):
     async def verify(self, *, repair: bool = False) -> Verification:
         """Read every row and check every search structure against the rows.
 
-        With *repair* the search structures are built anew from the rows first. A row that cannot
+        With *repair* the search structures are rebuilt from the rows first. A row that cannot
         be read is reported, and never changed.
         """
         advance(0)

@@ -62,7 +62,7 @@ def copy_pages(
     """Write what a connection sees into an empty file, as one that needs nothing beside it."""
     copy = sqlite3.connect(part, isolation_level=None)
     try:
-        # One moment of the store: without it, SQLite starts anew after every write of others.
+        # One moment of the store: without it, SQLite starts over after every write of others.
         connection.execute("BEGIN")
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
         connection.backup(copy, pages=1024, progress=_progress_hook(progress), sleep=0.001)

@@ -144,7 +144,7 @@ def segments(connection: sqlite3.Connection) -> dict[str, set[int]]:
 
 
 def unmerged(connection: sqlite3.Connection, before: dict[str, set[int]]) -> list[str]:
-    """Return what is wrong with indexes that should be made anew of what they were *before*."""
+    """Return what is wrong with indexes that should have been rebuilt since *before*."""
     now = segments(connection)
     problems = [
         f"the index `{name}` still has old parts; call `erase` again"
@@ -319,14 +319,14 @@ async def _clean_indexes(file: SQLiteFile, forget: Callable[[], Awaitable[None]]
     parts = await file.read(segments, writing=True)
     for table in INDEXES:
         merge = partial(merge_some, table=table, pages=MERGED)
-        anew = True
-        while await file.read(partial(merge, anew=anew), writing=True):
-            anew = False
+        restart = True
+        while await file.read(partial(merge, restart=restart), writing=True):
+            restart = False
     return await file.read(partial(unmerged, before=parts), writing=True)
 
 
 async def _clean_pages(file: SQLiteFile) -> list[str]:
-    # Pages are written anew from what is there: the room of what was removed earlier, inside of
+    # Pages are rewritten from what is there: the room of what was removed earlier, inside of
     # pages, too, is cleaned by nothing less.
     await file.read(maintenance.vacuum_only, writing=True)
     until = monotonic() + PATIENCE

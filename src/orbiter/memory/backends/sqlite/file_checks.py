@@ -15,7 +15,7 @@ old file is written into the new one. Three things tell:
   where the file ends. A copy from before has an older mark, which the log does not know.
 
 - A file that is whole alone and is not with its log has another's. The log of a process that has
-  written much holds no mark any more, as a log begins anew when all of it is in the file.
+  written much holds no mark any more, as a log starts over when all of it is in the file.
 
 To refuse a file that is whole would be worse than the mistake this finds: what proves nothing is
 taken for what it is.

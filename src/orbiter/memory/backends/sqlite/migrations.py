@@ -145,7 +145,7 @@ WORDS = (
     "CREATE VIRTUAL TABLE IF NOT EXISTS memory_words USING fts5(text, content='', columnsize=0,"
     " detail=none, tokenize='trigram case_sensitive 1')"
 )
-"""The trigrams of the case-folded texts. It can be built anew at any time, and is where SQLite
+"""The trigrams of the case-folded texts. It can be rebuilt at any time, and is where SQLite
 has FTS5 with trigrams; without it text search reads rows."""
 
 # Schema 3: terms, vectors, and what waits for either.

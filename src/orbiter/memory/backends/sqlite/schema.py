@@ -81,7 +81,7 @@ def make_words(connection: sqlite3.Connection) -> None:
 
 
 def make_terms(connection: sqlite3.Connection, *, rebuild: bool = False) -> None:
-    """Make the index of terms, where this SQLite can; anew if terms are now made differently."""
+    """Make the index of terms, where this SQLite can; rebuild it if terms have changed."""
     made_by = connection.execute("SELECT value FROM memory_meta WHERE key = 'terms'").fetchone()
     if rebuild or made_by != (words.VERSION,):
         connection.execute("DROP TABLE IF EXISTS memory_terms")

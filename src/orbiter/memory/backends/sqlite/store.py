@@ -260,9 +260,11 @@ class SQLiteMemoryStore(SQLMemoryStore):
         """Index what is not indexed yet, merge the index, and write the journal back."""
         await self._index_all()
         for table in ("memory_words", "memory_terms"):
-            anew = True
-            while await self._file.read(partial(merge_some, table=table, anew=anew), writing=True):
-                anew = False
+            restart = True
+            while await self._file.read(
+                partial(merge_some, table=table, restart=restart), writing=True
+            ):
+                restart = False
         await self._file.read(maintenance.checkpoint, writing=True)
 
     async def _index_all(self) -> None:

@@ -143,22 +143,22 @@ def index_some(connection: sqlite3.Connection) -> bool:
 
 
 def merge_some(
-    connection: sqlite3.Connection, *, table: str, anew: bool, pages: int = MERGED
+    connection: sqlite3.Connection, *, table: str, restart: bool, pages: int = MERGED
 ) -> bool:
-    """Write some *pages* of a merged index; tell whether there is more. *anew* starts with all."""
+    """Merge some *pages* of an index; return whether there is more. *restart* begins a merge."""
     if not schema.has_index(connection, table):
         return False
     before = connection.total_changes
     # In pieces: others must be able to write in between.
     connection.execute(
         f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)",
-        [-pages if anew else pages],
+        [-pages if restart else pages],
     )
     return connection.total_changes - before >= 2
 
 
 def rebuild(connection: sqlite3.Connection) -> None:
-    """Throw every search structure away, to be made anew from the rows."""
+    """Throw every search structure away, to be rebuilt from the rows."""
     connection.execute("DROP TABLE IF EXISTS memory_words")
     connection.execute("DELETE FROM memory_unindexed")
     connection.execute("UPDATE memory_meta SET value = 0 WHERE key = 'indexed_to'")

@@ -15,7 +15,7 @@ _Floats = npt.NDArray[np.float32]
 _Integers = npt.NDArray[np.int64]
 
 _CHUNK = 4096
-"""How many rows are scored anew at a time: ties of a whole matrix must not copy it at once."""
+"""How many rows are scored again at a time: ties of a whole matrix must not copy it at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def ranked(
     that does not count.
     """
     # A product over a matrix rounds each row by where it stands. So what may be among the best is
-    # scored anew, in one way for all: equal vectors are equal, whatever the filter.
+    # scored again, in one way for all: equal vectors are equal, whatever the filter.
     slack = 2e-6 + 8e-9 * len(towards)
     wanted = min(count, len(scores))
     while wanted:

@@ -114,7 +114,7 @@ class FactMemory(MemoryItem):
     def model_post_init(self, context: Any, /) -> None:
         """Fill in what follows from the rest: content, the key for stores, when it was known."""
         super().model_post_init(context)
-        fields = self.__dict__  # set past the checks, which an assignment would begin anew
+        fields = self.__dict__  # set past the checks, which an assignment would run again
         if "recorded_at" not in self.model_fields_set:
             fields["recorded_at"] = self.created_at
         if not self.content:

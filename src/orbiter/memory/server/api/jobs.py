@@ -58,7 +58,7 @@ _LOOK = 0.5
 """Seconds between two looks at the record of a job that another server does."""
 
 _ATTEMPTS = 3
-"""How often a job begins anew after its server was killed: it may be what kills it."""
+"""How often a job starts over after its server was killed: it may be what kills it."""
 
 _MAX_BYTES = 64 * 2**20
 """Bytes of reports that are held in memory, those of all keys together."""

@@ -383,7 +383,7 @@ def _hoist(value: Any, schemas: dict[str, Any]) -> Any:
     return {"$ref": f"#/components/schemas/{title}"}
 
 
-def _response(description: str, media: str, schema: dict[str, Any] | None = None) -> dict[str, Any]:
+def _answer(description: str, media: str, schema: dict[str, Any] | None = None) -> dict[str, Any]:
     return {"description": description, "content": {media: {"schema": schema or {}}}}
 
 
@@ -397,7 +397,7 @@ JOB_PATHS: dict[str, dict[str, Any]] = {
             "operationId": "jobs",
             "summary": "The jobs of this key, newest first, without their reports.",
             "responses": {
-                "200": _response(
+                "200": _answer(
                     "The jobs.",
                     "application/json",
                     {
@@ -414,7 +414,7 @@ JOB_PATHS: dict[str, dict[str, Any]] = {
             "operationId": "job",
             "summary": "One job, with its report once it is done; `Prefer: wait=10` waits for it.",
             "parameters": [_JOB_ID, PREFER],
-            "responses": {"200": _response("The job.", "application/json", _JOB_REF)},
+            "responses": {"200": _answer("The job.", "application/json", _JOB_REF)},
         },
         "delete": {
             "operationId": "job_drop",
@@ -428,7 +428,7 @@ JOB_PATHS: dict[str, dict[str, Any]] = {
             "operationId": "job_events",
             "summary": "Progress of one job as server-sent events; the last one has its report.",
             "parameters": [_JOB_ID],
-            "responses": {"200": _response("Events until the job ends.", "text/event-stream")},
+            "responses": {"200": _answer("Events until the job ends.", "text/event-stream")},
         }
     },
 }
@@ -440,7 +440,7 @@ OTHER_PATHS: dict[str, dict[str, Any]] = {
         "get": {
             "operationId": "events",
             "summary": "New events, as server-sent events; none has the content of a memory.",
-            "responses": {"200": _response("Events until one side closes it.", "text/event-stream")},
+            "responses": {"200": _answer("Events until one side closes it.", "text/event-stream")},
         }
     },
     "/v1/import": {
@@ -454,7 +454,7 @@ OTHER_PATHS: dict[str, dict[str, Any]] = {
             ],
             "requestBody": {"required": True, "content": {"application/octet-stream": {}}},
             "responses": {
-                "200": _response("Lines of JSON; the last has the report.", "application/x-ndjson")
+                "200": _answer("Lines of JSON; the last has the report.", "application/x-ndjson")
             },
         }
     },
@@ -463,21 +463,21 @@ OTHER_PATHS: dict[str, dict[str, Any]] = {
             "operationId": "export",
             "summary": "Export everything in the scope, as a file.",
             "parameters": [_text("format", "`jsonl`, `csv`, `openai`, `mcp` or `markdown`.")],
-            "responses": {"200": _response("The file.", "application/x-ndjson")},
+            "responses": {"200": _answer("The file.", "application/x-ndjson")},
         }
     },
     "/v1/openapi.json": {
         "get": {
             "operationId": "openapi",
             "summary": "This document.",
-            "responses": {"200": _response("The document.", "application/json", {"type": "object"})},
+            "responses": {"200": _answer("The document.", "application/json", {"type": "object"})},
         }
     },
     "/healthz": {
         "get": {
             "operationId": "healthz",
             "summary": "Liveness of the server.",
-            "responses": {"200": _response("The server is running.", "application/json", _STATUS)},
+            "responses": {"200": _answer("The server is running.", "application/json", _STATUS)},
         }
     },
     "/readyz": {
@@ -485,8 +485,8 @@ OTHER_PATHS: dict[str, dict[str, Any]] = {
             "operationId": "readyz",
             "summary": "Readiness of the store.",
             "responses": {
-                "200": _response("The store responds.", "application/json", _STATUS),
-                "503": _response("The store does not respond.", "application/problem+json"),
+                "200": _answer("The store responds.", "application/json", _STATUS),
+                "503": _answer("The store does not respond.", "application/problem+json"),
             },
         }
     },
@@ -494,7 +494,7 @@ OTHER_PATHS: dict[str, dict[str, Any]] = {
         "get": {
             "operationId": "metrics",
             "summary": "Metrics in Prometheus format; needs an administrator's key.",
-            "responses": {"200": _response("The metrics.", "text/plain")},
+            "responses": {"200": _answer("The metrics.", "text/plain")},
         }
     },
 }  # fmt: skip

@@ -23,7 +23,7 @@ pages = Pages()
 
 _MAX_KEPT = 8
 _KEPT_FOR = 60.0
-"""Seconds until a map is drawn anew even if it looks unchanged: an edit leaves no other mark."""
+"""Seconds until a map is drawn again even if it looks unchanged: an edit leaves no other mark."""
 
 
 @pages.page("/map", "map.html", title="Map")

@@ -26,7 +26,7 @@ _EVERY = 0.5
 
 _MAX_TOLD = 20_000
 _SOON = 10.0
-"""Seconds within which this process tells of what it wrote; later, it has written it anew."""
+"""Seconds within which this process reports what it wrote; after that, it is a new write."""
 
 _NEW = ("remembered", "said")
 

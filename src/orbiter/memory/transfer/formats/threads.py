@@ -102,7 +102,7 @@ class Thread:
         self._last = at
         labels: dict[str, object] = {"title": self.title[:_LONGEST_TITLE]} if self.title else {}
         labels |= {name: text[:_LONGEST_TITLE] for name, text in (extra or {}).items() if text}
-        # Unchecked: whoever places it in a scope makes it anew, and checks that.
+        # Unchecked: whoever places it in a scope makes it again, and checks that.
         whose = MemoryMetadata.model_construct(session_id=self.session, extra=labels)
         item.__dict__["metadata"] = whose
         item.__dict__["created_at"] = item.__dict__["updated_at"] = at

@@ -14,7 +14,7 @@ document.addEventListener("formdata", ({ formData }) => {
   }
 });
 
-// A server that was started anew takes other tokens; its page has one. True if that is another.
+// A server that was restarted takes other tokens; its page has one. True if that is another.
 async function renew() {
   try {
     const page = await (await fetch(location.href, { headers: { Accept: "text/html" } })).text();

@@ -19,7 +19,7 @@
   const CELLS = 64;
   const MAX_ZOOM = 60;
   const MANY = 1500; // points from which on a picture of them is moved, rather than each of them
-  const RESTS = 140; // milliseconds after which what was moved is painted anew
+  const RESTS = 140; // milliseconds after which what was moved is painted again
 
   let told = null; // what the server said, once it is there
   let rawX, rawY, x, y, tint, shown, found; // one number per point
