@@ -93,7 +93,7 @@ async def answer(request: Request) -> Response:
     if key is not None:
         stored = [found] if isinstance(found, MemoryItem) else found
         await check_same(key, operation.name, asked.given, stored, target)
-    return await _told(request, operation, asked, found)
+    return await _response(request, operation, asked, found)
 
 
 # Whether it may be asked
@@ -220,7 +220,7 @@ async def _context(handle: ScopedMemory, asked: ParsedRequest) -> Any:
     return await handle.chat(new_id() if chat_id is None else chat_id).context(**given)
 
 
-async def _told(
+async def _response(
     request: Request, operation: Operation, asked: ParsedRequest, found: Any
 ) -> Response:
     headers: dict[str, str] = {}
