@@ -1,4 +1,4 @@
-"""What callers pass to a store, checked before any database sees it."""
+"""Validation of the arguments of a store, before any database sees them."""
 
 from collections.abc import Iterable, Sequence
 

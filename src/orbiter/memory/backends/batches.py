@@ -1,4 +1,4 @@
-"""Lets calls that come while others are under way share the next round trip, and ends late ones."""
+"""Batching: calls that arrive while others are under way share the next round trip."""
 
 import asyncio
 import math

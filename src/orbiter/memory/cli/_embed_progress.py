@@ -1,4 +1,4 @@
-"""Vectors of what has none yet: a command ends long before the background would get to them."""
+"""Embeds pending items before a command ends, which the background would not get to."""
 
 from time import monotonic
 from typing import TYPE_CHECKING

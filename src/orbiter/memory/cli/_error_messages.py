@@ -1,4 +1,4 @@
-"""What went wrong, in one line, and the exit code that says which kind it was."""
+"""Error messages of the command line, one line each, and the exit code of each kind."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What callers say of memories: filters, ends, states, how far to trust, what else to keep."""
+"""Codecs of arguments: filters, expiry, status, minimum trust, extra fields."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""Memories as they cross the wire, and what is given to become one."""
+"""Codecs of memories, and of what is given to become one."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""A call as the parts of a request, and back: what stands in the path, the query, headers, body."""
+"""Calls as HTTP requests, and back: the path, the query, headers and body."""
 
 import json
 import json.scanner

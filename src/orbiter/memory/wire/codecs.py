@@ -1,4 +1,4 @@
-"""How one kind of value becomes JSON, and what it is again on the other side.
+"""Codecs: how one kind of value becomes JSON, and what it is again on the other side.
 
 What a codec refuses is a `ValueError` whose words follow the name of the argument, as in "must be
 a whole number, not 'x'"; `calls.py` puts the name before it.

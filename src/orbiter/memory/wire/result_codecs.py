@@ -1,4 +1,4 @@
-"""What calls return, as it crosses the wire: pages, versions, facts and their past, reports.
+"""Codecs of results: pages, versions, facts and their past, reports.
 
 On the other side each is the same object again, with the methods and the texts that it has here.
 """

@@ -1,4 +1,4 @@
-"""How statements get to Postgres: connections, time limits, transactions, and what breaks there."""
+"""Driver of Postgres: connections, time limits, transactions, retries, errors."""
 
 import asyncio
 import random

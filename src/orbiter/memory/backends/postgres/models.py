@@ -1,4 +1,4 @@
-"""Models whose vectors are kept: how one is registered, takes over, and goes.
+"""Embedding models in Postgres: how one is registered, takes over, and is removed.
 
 Where the server has pgvector, vectors are its type, and each model has an index of its own.
 """

@@ -1,4 +1,4 @@
-"""What is left beside items that are gone: how `erase` finds it, removes it, and makes sure.
+"""Orphan rows: what is left beside items that are gone, found and removed by `erase`.
 
 Whoever removes an item takes along what was made of it. Where that has failed, because of an
 earlier version of the store or a change made by hand, nobody finds these rows any more, and nobody

@@ -1,4 +1,4 @@
-"""What recall asks of a Postgres store: `SQLRecall` says what each method means."""
+"""`PostgresRecall`: the SQL behind `SQLRecall` on Postgres."""
 
 import asyncio
 import secrets

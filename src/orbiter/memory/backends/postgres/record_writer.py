@@ -1,4 +1,4 @@
-"""How Postgres writes records exactly: by the thousand, past the trigger that notes arrivals."""
+"""`RecordWriter` of Postgres: by the thousand, past the trigger that notes arrivals."""
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Terms: how they get beside the items, and are counted."""
+"""Term index of Postgres: how terms are written beside the items, and counted."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""Finding by words: how a question is answered from the terms of the items.
+"""Term search in Postgres: how a question is answered from the terms of the items.
 
 A term in some thousands of a user's passages tells little and stands everywhere. Such terms find
 only the newest items; the others find everything that holds them.

@@ -1,4 +1,4 @@
-"""The statement by which Postgres writes rows, and what must be known before it is made.
+"""Upsert of Postgres: the statement that writes rows, and what it must know first.
 
 How rows are cut into batches, which texts need a case-folded copy, and the advisory locks under
 which messages come into conversations one after the other.

@@ -1,4 +1,4 @@
-"""Finding by meaning: how the nearest items are found.
+"""Vector search in Postgres: how the nearest items are found.
 
 A filter never loses a row to nearer ones that it rejects: a scope of few items is compared one by
 one, and an index is walked until enough items passed. Cosines are computed from the vectors as

@@ -1,4 +1,4 @@
-"""Filters as Postgres says them, all of it in SQL with bound values.
+"""`WhereCompiler` of Postgres: every filter in SQL, with bound values.
 
 jsonb compares numbers as decimals, text by its bytes under `COLLATE "C"`, and knows that `true` is
 not 1: as Python does. Beyond 2**53 what the item was written with decides: see `EXACT`.

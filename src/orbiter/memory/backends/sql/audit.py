@@ -1,4 +1,4 @@
-"""The audit log of a SQL store: what is added to it, read of it, and verified.
+"""`SQLAudit`: the audit log of a SQL store, how it is written, read and verified.
 
 A write that is logged and its entries are one transaction, so that neither is there without the
 other. A store without `audit` runs not one statement more, and loads nothing of what logs.

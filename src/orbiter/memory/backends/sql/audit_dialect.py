@@ -1,4 +1,4 @@
-"""How each database is asked for the bytes of a column, so that no changed one goes unseen."""
+"""`AuditDialect`: the SQL by which each database returns the exact bytes of a column."""
 
 import json
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""What the audit log reads: where its chain ends, items, their versions and salts, as bytes."""
+"""Reads of the audit log: the head of its chain, and items, versions and salts as bytes."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Whether the chain of the audit log is sound, and the items are as its entries say.
+"""Verification of the audit log: its hash chain, and the items against their entries.
 
 Nothing read here is trusted: a changed byte may have made anything of it. Every column is read as
 bytes, and what cannot be read is a problem like any other.

@@ -1,4 +1,4 @@
-"""`SQLDatabase`: how the steps of an operation get to a database, for all parts of a SQL store."""
+"""`SQLDatabase`: runs the steps of operations, for all parts of a SQL store."""
 
 from abc import abstractmethod
 from collections.abc import Callable

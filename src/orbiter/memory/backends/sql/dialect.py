@@ -1,4 +1,4 @@
-"""`Dialect` and `RecordWriter`: what the two SQL databases say differently; steps of operations.
+"""`Dialect` and `RecordWriter`: the SQL in which the two databases differ, and steps.
 
 An operation is a generator of `Steps`: it yields statements and is sent their rows.
 """

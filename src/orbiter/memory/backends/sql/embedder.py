@@ -1,4 +1,4 @@
-"""Embedding in the background: rows become vectors after they are durable, and none is forgotten.
+"""Background embedding: rows get their vectors after they are durable, and none is missed.
 
 What waits is written down in the database, never here, so a task that is cancelled or a process
 that is killed loses nothing. A task runs only while something waits.

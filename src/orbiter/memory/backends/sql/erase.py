@@ -1,4 +1,4 @@
-"""Erasing in a SQL store, the part that both databases share: what goes, and in which order.
+"""Erasure in a SQL store, the part that both databases share: what goes, in which order.
 
 First the traces are taken and the cached vectors go, a page at a time; then rows and versions, in
 transactions that are short enough for others to write in between, and a last one for what came

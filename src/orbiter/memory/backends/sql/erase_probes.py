@@ -1,4 +1,4 @@
-"""Traces of what is erased, taken before it goes and looked for afterwards.
+"""Samples of erased text, taken before an erasure and searched for afterwards.
 
 They are in memory only, and in the checkpoint of a job until that is done: what a killed process
 has removed can be looked for by nothing else.

@@ -1,4 +1,4 @@
-"""Whether a record goes on from what a store holds of it, so that nothing newer is lost.
+"""Merging a record into a store: whether it continues the history that is stored.
 
 Two histories of one item are one if they tell the same of every version that both have, and the
 newest of the store's is among the record's. Then the record is a continuation: it may take the

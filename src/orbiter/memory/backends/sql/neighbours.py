@@ -1,4 +1,4 @@
-"""Stretches of conversation: what was said before and after an item, and overlaps made one."""
+"""Neighbours in a conversation: what was said before and after an item, overlaps merged."""
 
 from collections.abc import Callable, Sequence
 from operator import itemgetter

@@ -1,4 +1,4 @@
-"""What a SQL store means, once: filters, order, upserts, versions, soft deletes, paging.
+"""Operations of a SQL store as generators: filters, order, upserts, versions, paging.
 
 Every operation is a generator that yields statements and is sent their rows. It does no I/O, so
 SQLite runs it inside one function on a connection's thread and Postgres over an async driver.

@@ -1,4 +1,4 @@
-"""What SQL stores do for recall: find by words, by meaning, and around an item; once for all.
+"""`SQLRecall`: search by words, by meaning, and around an item, for every SQL store.
 
 Nothing derived stands between a caller and a durable write. Terms and vectors are made from the
 rows afterwards, any number of times with the same outcome, and can be thrown away.

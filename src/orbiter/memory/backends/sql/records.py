@@ -1,4 +1,4 @@
-"""Items with all they were, out of a SQL store and into one, exactly and without a second copy.
+"""Records of a SQL store: items with all their versions, for export, import and migration.
 
 Writing leaves alone what is there already, so a move that broke off is simply made again. What
 went on by itself since, here, stays, too.

@@ -1,4 +1,4 @@
-"""The public face of every SQL store: the seed's methods and what is added to them, once."""
+"""`SQLMemoryStore`: the public methods of every SQL store."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Conditions of a filter as SQL, once for every database: what each says of its own is below.
+"""`WhereCompiler`: the conditions of a filter as SQL, shared by both databases.
 
 Every test is wrapped so that it is true or false and never NULL: `NOT` then means what it means
 in Python. `Condition.matches` says what must come out.

@@ -1,4 +1,4 @@
-"""One SQLite file: who opens it, which thread writes, which threads read, what errors mean.
+"""Connections of one SQLite file: who opens it, which threads write and read, errors.
 
 Why a thread of our own and not aiosqlite: it runs one statement per hop, so that a task can be
 cancelled between two statements of a transaction and leave the file locked, and it cannot let

@@ -1,4 +1,4 @@
-"""Looking at a path before SQLite opens it: what is not ours or not whole stays as it is.
+"""Checks of a path before SQLite opens it: what is not ours or not whole is left alone.
 
 Closing any descriptor of a file takes away all locks that the process has on it, those of SQLite's
 connections included; other processes then take its journal away under it. So a file is looked at

@@ -1,4 +1,4 @@
-"""What becomes of SQLite connections when the process forks.
+"""Fork safety: what becomes of SQLite connections when the process forks.
 
 SQLite keeps its locks in the process's memory, and the child gets a copy that says it holds what
 it does not. So no connection may be in use at the moment of the fork, and the child closes its

@@ -1,4 +1,4 @@
-"""What the writer does when there is nothing to write: indexing, and removing what is over."""
+"""Idle tasks of the writer thread: indexing, and removing expired items."""
 
 import sqlite3
 from datetime import UTC, datetime

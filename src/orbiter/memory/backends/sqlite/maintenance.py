@@ -1,4 +1,4 @@
-"""Looking after a SQLite file: what it holds, its room."""
+"""Maintenance of a SQLite file: statistics, checkpoints, size."""
 
 import os
 import sqlite3

@@ -1,4 +1,4 @@
-"""How SQLite writes records exactly, and notes when an item came that is dated otherwise."""
+"""`RecordWriter` of SQLite: writes records exactly, and notes out-of-order arrivals."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Running the steps of an operation on a connection, in the thread that owns it.
+"""Runs the steps of an operation on a connection, in the thread that owns it.
 
 Numbered parameters are bound by name where Python 3.12 would warn of them.
 """

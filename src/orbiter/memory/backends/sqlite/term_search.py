@@ -1,4 +1,4 @@
-"""Finding by terms in SQLite: bounded work, however much a user or the others have."""
+"""Term search in SQLite: bounded work, however much a user or the others have."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Filters as SQLite says them: what it does exactly as Python does, and else a call of Python.
+"""`WhereCompiler` of SQLite: filters in SQL, or by a Python function where SQL differs.
 
 Fields are plain columns. Of keys of `metadata.extra` SQLite compares simple values itself, ten
 times as fast; it rounds fractions differently, and a text may end for it where there is a NUL.

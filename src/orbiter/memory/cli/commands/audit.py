@@ -1,4 +1,4 @@
-"""The record of what was done: `audit`."""
+"""The audit log: `audit`."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any

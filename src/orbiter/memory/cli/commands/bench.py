@@ -1,4 +1,4 @@
-"""What this computer makes of it: `bench`, on a store in a temporary folder."""
+"""Benchmark of this computer: `bench`, on a store in a temporary folder."""
 
 import sqlite3
 from collections.abc import Awaitable, Callable
