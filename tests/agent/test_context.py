@@ -1,6 +1,7 @@
 """What a model is shown of a chat: legal, under its budget, and nothing twice."""
 
 import secrets
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -291,3 +292,23 @@ async def test_what_the_conversation_shows_is_not_weighed_to_find_memories_elsew
     assert "Oolong is tea" in memories.text
     assert "tea was cold" in memories.text
     assert max(asked) <= 5 + 40
+
+
+async def test_much_text_is_counted_beside_the_event_loop(open_memory: Open) -> None:
+    on_the_loop = 0
+
+    def count(text: str) -> int:
+        nonlocal on_the_loop
+        if threading.current_thread() is threading.main_thread():
+            on_the_loop += len(text)
+        return len(text) // 4
+
+    memory = open_memory("memory://", count_tokens=count)
+    chat = memory.scope(user_id="alice").chat("c")
+    await chat.add([f"{number} {'tea ' * 500}" for number in range(900)])
+    on_the_loop = 0
+
+    for budget in (200_000, 1_000_000):
+        await chat.context("tea", budget=budget)
+
+    assert on_the_loop < 200_000  # of 1,800,000: the first, small page of each

@@ -24,7 +24,7 @@ from orbiter.memory.messages.costs import sent_tokens
 from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, calls_of, new_id, role_of
 from orbiter.memory.model.query import SCOPE_FIELDS, check_size
-from orbiter.memory.tasks.offload import MANY, apart, has_many_values
+from orbiter.memory.tasks.offload import MANY, apart, has_many_values, is_much_text
 
 if TYPE_CHECKING:
     from orbiter.memory.agent.interface import ScopeSession
@@ -272,7 +272,7 @@ class Chat(ScopedHandle):
             )
 
         context = None
-        if budget is None or self._fits(said, budget // 2):
+        if budget is None or await apart(is_much_text(said), self._fits, said, budget // 2):
             context = await assemble(said, None)
         if context is None or any(_is_too_old(each) for each in context.dropped):
             kept = await self._chats.summaries.find(store, self._scope)
@@ -284,7 +284,11 @@ class Chat(ScopedHandle):
         return context
 
     def _fits(self, items: Sequence[MemoryItem], room: int) -> bool:
-        return sum(item_tokens(i, counter=self._chats.count_tokens) for i in items) <= room
+        for item in items:
+            room -= item_tokens(item, counter=self._chats.count_tokens)
+            if room < 0:
+                return False
+        return True
 
     async def _recent(self) -> "Sequence[Interaction]":
         if not self._core.has_activity:

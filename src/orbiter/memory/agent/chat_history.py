@@ -10,6 +10,7 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.messages import OpenCalls
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus, new_id, role_of
 from orbiter.memory.model.query import SCOPE_FIELDS, require_text
+from orbiter.memory.tasks.offload import apart, is_much_text
 
 __all__ = [
     "find_calls",
@@ -57,7 +58,9 @@ async def read_back(
     found: list[MemoryItem] = []
     async for page, is_last in _pages_back(store, scope, before, since=since):
         found += (item for item in page if role_of(item) is not None)
-        if not is_last and is_enough is not None and is_enough(found):
+        if is_last or is_enough is None:
+            continue
+        if await apart(is_much_text(page), is_enough, found):
             return found[::-1], False
     return found[::-1], True
 
