@@ -1,9 +1,10 @@
-"""Refuses new names that say nothing: participles as nouns, and modules in -ing.
+"""Refuses new names that say nothing or are not usual: `told`, `whose`, and modules in -ing.
 
     python -m benchmarks.names [--update]
 
 `told`, `shown`, `found`, `given` and `asked` do not say what they hold; `hits`, `reasons`, `rows`
-or `request` do. What is there already is counted for each file in `names.json`, and only ever
+or `request` do. `whose` is a `scope`, `anew` is `rebuild` or `restart`, `_MOST` is `_MAX_…` with
+what it limits. What is there already is counted for each file in `names.json`, and only ever
 shrinks: `--update` writes the list again after files moved, unless there are more than before.
 """
 
@@ -22,7 +23,10 @@ _NO_CODE = re.compile(
     re.DOTALL,
 )
 # An attribute is named where its class is; there it stands without a dot, and is counted.
-_NAME = re.compile(r"(?<![.\w])_*(?:told|shown|found|given|asked)\b(?!\w)", re.IGNORECASE)
+_NAME = re.compile(
+    r"(?<![.\w])_*(?:(?:told|shown|found|given|asked|whose|anew)\b|(?-i:MOST(?![A-Za-z])))",
+    re.IGNORECASE,
+)
 
 
 def vague_names(code: str) -> int:
@@ -43,8 +47,8 @@ def count(source: Path) -> dict[str, int]:
 def problems(counts: Mapping[str, int], allowed: Mapping[str, int]) -> list[str]:
     """Return a line for each file that has more than it may."""
     return [
-        f"{path}: {number} vague names (told, shown, found, given, asked; or a module in -ing), "
-        f"{allowed.get(path, 0)} allowed"
+        f"{path}: {number} vague names (told, shown, found, given, asked, whose, anew, _MOST; "
+        f"or a module in -ing), {allowed.get(path, 0)} allowed"
         for path, number in counts.items()
         if number > allowed.get(path, 0)
     ]

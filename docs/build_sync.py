@@ -95,7 +95,7 @@ def _method(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     arguments.defaults = [_default(each) for each in arguments.defaults]
     arguments.kw_defaults = [each and _default(each) for each in arguments.kw_defaults]
     decorators = [each for each in node.decorator_list if ast.unparse(each) == "property"]
-    doc = _facade._told(ast.get_docstring(node))  # noqa: SLF001 - the same words
+    doc = _facade._sync_doc(ast.get_docstring(node))  # noqa: SLF001 - the same words
     if doc and "\n" in doc:
         doc = textwrap.indent(f"{doc}\n", "    ").strip() + "\n    "
     body: list[ast.stmt] = [ast.Expr(ast.Constant(doc) if doc else ast.Constant(...))]
@@ -130,7 +130,7 @@ def _class(module: object, twin: type) -> str:
     tree = ast.parse(inspect.getsource(module))  # type: ignore[arg-type]  # a module
     node = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == twin.__name__)
     home = twin.__module__.split(".")[2]
-    doc = _facade._told(ast.get_docstring(node, clean=False))  # noqa: SLF001 - the same words
+    doc = _facade._sync_doc(ast.get_docstring(node, clean=False))  # noqa: SLF001 - the same words
     lines = [f"class {node.name}(Blocking[{home}.{node.name}]):", f'    """{doc}"""', ""]
     lines += _attributes(node)
     for each in [*node.body, *_inherited(twin)]:

@@ -270,7 +270,7 @@ async def test_what_happened_lately_is_shown_and_may_be_missing(
 async def test_what_the_conversation_shows_is_not_weighed_to_find_memories_elsewhere(
     most_named: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_chat, "_MOST_NAMED", most_named)
+    monkeypatch.setattr(_chat, "_MAX_NAMED", most_named)
     asked: list[int] = []
 
     async with AgentMemory(":memory:", embeddings=None) as memory:

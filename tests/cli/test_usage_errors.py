@@ -8,7 +8,7 @@ import pytest
 from tests.cli.conftest import Cli
 
 from orbiter.memory.agent import ScopedMemory
-from orbiter.memory.cli._error_messages import in_shell_words, told_of
+from orbiter.memory.cli._error_messages import error_text, in_shell_words
 from orbiter.memory.errors import ItemNotFoundError
 
 
@@ -84,7 +84,7 @@ def test_messages_are_in_the_words_of_a_shell(cli: Cli) -> None:
 
 
 def test_advice_for_programmers_is_translated() -> None:
-    missing = told_of(ItemNotFoundError("x"))
+    missing = error_text(ItemNotFoundError("x"))
 
     assert missing.endswith("here; `orbiter-memory list` shows the memories here")
     assert in_shell_words("try again, or raise `busy_timeout`") == "try again"

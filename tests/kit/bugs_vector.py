@@ -14,7 +14,7 @@ _HAS = "if not asked.limit or not len(self):"
 
 
 def _fixed(vector: str) -> str:
-    return f"return self._checked([{vector} for one in made], EmbeddingError, self._told())"
+    return f"return self._checked([{vector} for one in made], EmbeddingError, self._model_name())"
 
 
 VECTOR_BUGS = {

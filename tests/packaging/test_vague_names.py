@@ -24,7 +24,17 @@ def test_what_is_listed_passes(source: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["told = 1", "def _shown(): ...", "class Asked: ...", "for given in (): ..."]
+    "line",
+    [
+        "told = 1",
+        "def _shown(): ...",
+        "class Asked: ...",
+        "for given in (): ...",
+        "whose = 1",
+        "anew = True",
+        "_MOST = 3",
+        "_MOST_ROWS = 3",
+    ],
 )
 def test_a_planted_name_is_refused(
     source: Path, line: str, capsys: pytest.CaptureFixture[str]

@@ -418,7 +418,7 @@ async def test_only_one_question_waits_for_what_another_process_embeds(
 async def test_the_talk_around_the_nearest_is_measured_too(
     opened: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orbiter.memory.recall._candidates._MOST", 1)
+    monkeypatch.setattr("orbiter.memory.recall._candidates._MAX_CANDIDATES", 1)
     async with opened(HashEmbeddings(64)) as store:
         await store.add_many(CHAT)
 

@@ -192,7 +192,7 @@ async def test_a_silent_stream_shows_that_it_lives_and_a_late_reader_that_it_mis
 async def test_a_key_has_no_more_streams_than_it_needs(
     served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sse, "_MOST", 1)
+    monkeypatch.setattr(sse, "_MAX_STREAMS", 1)
     http = client(await served(**BARE))
     streams = served.app.state.streams  # type: ignore[attr-defined]
 

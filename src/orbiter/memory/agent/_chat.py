@@ -41,7 +41,7 @@ _HOURS = 2.0
 _MAX_RECENT = 10
 _SHOWN = 40
 """Messages of a conversation that may be found before its memories at the same price."""
-_MOST_NAMED = 1_000
+_MAX_NAMED = 1_000
 """Messages that are left out of a search one by one."""
 
 
@@ -375,7 +375,7 @@ class Chat(ScopedHandle):
 
 def _without(ids: Collection[str], scope: MemoryMetadata) -> "Where":
     """Return the filter that leaves messages out: each by its id, or all of their conversation."""
-    if len(ids) <= _MOST_NAMED:
+    if len(ids) <= _MAX_NAMED:
         return {"id": {"$nin": sorted(ids)}}
     return {"$not": {name: getattr(scope, name) for name in SCOPE_FIELDS}}
 

@@ -164,8 +164,8 @@ class AgentMemory(Handle):
 
         *by* is who acts through it, for `history` and the audit log.
         """
-        whose = scope_of(user_id, session_id, task_id, agent_id)
-        return ScopedMemory(ScopeSession(self._engine, whose, check_actor(by)))
+        scope = scope_of(user_id, session_id, task_id, agent_id)
+        return ScopedMemory(ScopeSession(self._engine, scope, check_actor(by)))
 
     def unscoped(self, *, by: str | None = None) -> ScopedMemory:
         """Return a handle on everyone's memories: for administration, never for an agent."""
@@ -193,14 +193,14 @@ class AgentMemory(Handle):
 
         Name at least one. It cannot be undone. The report is true if nothing was found any more,
         neither in a table nor in the bytes of a file; if it is not, it says why, and calling again
-        goes on. With *dry_run* nothing is touched: the items and the forgotten ones are counted.
+        resumes it. With *dry_run* nothing is touched: the items and the forgotten ones are counted.
         *progress* is called with steps done and steps in all.
         """
         from orbiter.memory.agent._erase import erase  # noqa: PLC0415 - seldom needed
 
-        whose = scope_of(user_id, session_id, task_id, agent_id)
+        scope = scope_of(user_id, session_id, task_id, agent_id)
         with track(progress):
-            return await erase(ScopeSession(self._engine, whose, check_actor(by)), dry_run=dry_run)
+            return await erase(ScopeSession(self._engine, scope, check_actor(by)), dry_run=dry_run)
 
     @property
     def audit(self) -> "AuditLog":

@@ -133,8 +133,8 @@ class Summaries:
             tally.failures += 1
             tally.not_before = asyncio.get_running_loop().time() + pause
             log = logging.getLogger("orbiter.memory")  # here: importing must touch no logger
-            log.warning("a summary was postponed, nothing is lost: %s", _told(exc))
-            self._core.events.emit("summary failed", scope, detail=_told(exc))
+            log.warning("a summary was postponed, nothing is lost: %s", _error_text(exc))
+            self._core.events.emit("summary failed", scope, detail=_error_text(exc))
         finally:
             # At once, not when the loop comes to it: what is said from now on begins a new look.
             self._leave(key, asyncio.current_task())
@@ -313,7 +313,7 @@ def _text(summaries: Mapping[str, str]) -> str:
     return "\n\n".join(f"{name}: {text}" for name, text in said.items())
 
 
-def _told(exc: BaseException) -> str:
+def _error_text(exc: BaseException) -> str:
     # The cause's own words may hold what was said; its kind is enough.
     if isinstance(exc, SummaryError):
         return f"the summarizer failed on template `{exc.template}` ({_kind(exc.__cause__)})"

@@ -116,7 +116,7 @@ class Target:
             )
         return found
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return whose memories these are, in words."""
         scope = self.scope()
         if scope is None:
@@ -370,8 +370,8 @@ async def not_there(target: Target, memory: "ScopedMemory", item_id: str) -> Not
     past = await past_of(memory, item_id)
     if past and past[-1].change == "deleted":
         return NotThereError(
-            f"the memory `{item_id}` of {target.told()} was forgotten; "
+            f"the memory `{item_id}` of {target.describe()} was forgotten; "
             f"`orbiter-memory restore {item_id}` brings it back"
         )
     way = "`list` shows some" if target.everyone else "`--all` shows everyone's"
-    return NotThereError(f"there is no memory `{item_id}` of {target.told()}; {way}")
+    return NotThereError(f"there is no memory `{item_id}` of {target.describe()}; {way}")

@@ -17,10 +17,10 @@ __all__ = [
     "USAGE",
     "NotThereError",
     "UsageError",
+    "error_text",
     "in_shell_words",
     "report",
     "say",
-    "told_of",
     "without_passwords",
 ]
 
@@ -125,7 +125,7 @@ def report(error: BaseException) -> int:
         lines = "".join(traceback.format_exception(error))
         sys.stderr.write(clean(without_passwords(lines)))
     else:
-        say(told_of(error))
+        say(error_text(error))
     return _code(error)
 
 
@@ -170,7 +170,7 @@ def _fault(fault: Any) -> str:
     return f"{where}{inner}: {text}" if where else text
 
 
-def told_of(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return what went wrong, in one line for a person."""
     if _is_refused(error):
         return in_shell_words("; ".join(map(_fault, error.errors())))  # type: ignore[attr-defined]  # pydantic's

@@ -45,7 +45,7 @@ class Caller:
     """Sends the calls of one handle."""
 
     link: HTTPTransport
-    whose: Mapping[str, str]
+    scope_query: Mapping[str, str]
     """Whose memories a request is about, and who acts."""
     names: Mapping[str, object]
     """What names the handle beside its scope."""
@@ -125,7 +125,7 @@ class Caller:
         return Request(
             call.verb,
             f"/v1/{call.path}",
-            {**self.whose, **call.query},
+            {**self.scope_query, **call.query},
             {**call.headers, **({} if body is None else {"Content-Type": "application/json"})},
             body,
             may_repeat=operation.is_safe_to_repeat or bool((call.body or {}).get(_ONCE)),

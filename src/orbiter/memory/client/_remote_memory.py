@@ -149,8 +149,8 @@ class RemoteEngine(MemoryEngine):
             raise self._link.not_here(f"`{name}`")
         arguments = inspect.signature(method).bind(handle, *args, **kwargs).arguments
         del arguments["self"]
-        whose = _scope_query(session_of(handle)) if isinstance(handle, ScopedHandle) else {}
-        return await Caller(self._link, whose, names).call(operation, arguments)
+        scope_query = _scope_query(session_of(handle)) if isinstance(handle, ScopedHandle) else {}
+        return await Caller(self._link, scope_query, names).call(operation, arguments)
 
     # Files, which `import_file` and `export_file` leave to the engine
 

@@ -298,7 +298,7 @@ class HTTPTransport:
             pause = self._patience.pause(tried, asked=asked, left=left, is_unsent=is_away)
             if pause is None or not may_repeat:
                 if error is not None:
-                    raise self._told(error) from error
+                    raise self._error_for(error) from error
                 raise refusal(answer, self.address.url)
             await asyncio.sleep(pause)
 
@@ -326,7 +326,7 @@ class HTTPTransport:
                     raise refusal(await read_whole(answer, most=_PROBLEM), self.address.url)
                 yield answer
         except (httpx.HTTPError, httpx.InvalidURL) as exc:
-            raise self._told(exc) from exc
+            raise self._error_for(exc) from exc
 
     async def ping(self) -> None:
         """Wait for any answer at all, once; whatever the server has sent before is here by then."""
@@ -334,7 +334,7 @@ class HTTPTransport:
         try:
             await (await self._here()).exchange(request, request.path, until=self.deadline())
         except _FAILED as exc:
-            raise self._told(exc) from exc
+            raise self._error_for(exc) from exc
 
     # Opening and closing
 
@@ -376,7 +376,7 @@ class HTTPTransport:
         if mine is not None and self._process == os.getpid():
             await mine.life.aclose()
 
-    def _told(self, exc: Exception) -> Exception:
+    def _error_for(self, exc: Exception) -> Exception:
         return no_answer(exc, self.address.url, self._patience.timeout)
 
 

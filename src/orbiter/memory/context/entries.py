@@ -163,12 +163,12 @@ def message_entries(item: MemoryItem, trust: TrustRule) -> Iterator[Entry]:
     who, time, trusted = speaker(item), _minute(item.created_at), trust(item)
     calls: Sequence[dict[str, object]] = calls_of(item)
     if item.content or not calls:
-        yield Entry(_told(item), who, time, trusted)
+        yield Entry(_entry_text(item), who, time, trusted)
     for call in calls:
         yield Entry(call_arguments(call), f"{who} calls {call_name(call)}", time, trusted)
 
 
-def _told(item: MemoryItem) -> str:
+def _entry_text(item: MemoryItem) -> str:
     """Return what an item says; a fact says when it holds."""
     when = dated(item, now=datetime.now(UTC)) if isinstance(item, FactMemory) else ""
     return f"{item.content} ({when})" if when else item.content

@@ -196,8 +196,8 @@ def _written(entry: Memory, metadata: MemoryMetadata, before: datetime) -> tuple
         return tuple(_items(entry, new_id(), metadata, before))
     old = entry.origin[0]
     extra = {key: value for key, value in old.metadata.extra.items() if key != _KEY}
-    whose = old.metadata.model_copy(update={"extra": extra})
-    first, *rest = _items(entry, old.id, whose, before)
+    own_metadata = old.metadata.model_copy(update={"extra": extra})
+    first, *rest = _items(entry, old.id, own_metadata, before)
     first.status, first.native, first.version = old.status, old.native, old.version
     return (first, *rest)
 

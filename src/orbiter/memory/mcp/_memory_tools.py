@@ -17,10 +17,10 @@ from orbiter.memory.mcp._rendering import (
     fenced,
     known,
     share,
-    shown,
+    to_memory,
     within_budget,
 )
-from orbiter.memory.mcp._tools import Definition, answer, plain, told_of
+from orbiter.memory.mcp._tools import Definition, answer, error_text, plain
 from orbiter.memory.model.filters import Where
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["MemoryTools"]
 
 
-_MOST = 50
+_MAX_TEXTS = 50
 
 
 Importance = Annotated[float | None, Field(ge=0, le=1)]
@@ -105,7 +105,7 @@ def _as_instant(value: object) -> object:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-Texts = Annotated[list[str], BeforeValidator(_as_list), Field(min_length=1, max_length=_MOST)]
+Texts = Annotated[list[str], BeforeValidator(_as_list), Field(min_length=1, max_length=_MAX_TEXTS)]
 Tags = Annotated[list[str] | None, BeforeValidator(_as_list)]
 Since = Annotated[datetime | None, BeforeValidator(_as_instant), WithJsonSchema({"type": "string"})]
 
@@ -185,7 +185,7 @@ class MemoryTools:
         for hit in found:
             long = len(hit.item.content) > most
             text = hit.passage if long and hit.passage and len(hit.passage) <= most else None
-            one = shown(hit.item, text=text, most=most)
+            one = to_memory(hit.item, text=text, most=most)
             fields = {**one.model_dump(), "is_cut": True if long else None}
             if hit.span is not None and not long:
                 fields["text"] = entry_of(hit.shown).content  # a fact says until when it held
@@ -234,7 +234,11 @@ class MemoryTools:
                 f"the memory has {len(item.content)} characters; `offset` is past the end"
             )
         is_more = end < len(item.content)
-        fields = {**shown(item, text=text).model_dump(), "text": text, "is_cut": is_more or None}
+        fields = {
+            **to_memory(item, text=text).model_dump(),
+            "text": text,
+            "is_cut": is_more or None,
+        }
         part = Part(**fields, next_offset=end if is_more else None)
         rest = f"\n{len(item.content) - end} characters more: offset {end}" if is_more else ""
         return answer(part, fenced([entry_of(item, text=text)]) + rest)
@@ -257,7 +261,7 @@ class MemoryTools:
             cursor=cursor or None,
         )
         most = share(len(page))
-        listed = [shown(item, most=most) for item in page]
+        listed = [to_memory(item, most=most) for item in page]
         if not listed:
             return answer(Listed(memories=[]), "there are no memories here")
         entries = [entry_of(item, text=one.text) for item, one in zip(page, listed, strict=True)]
@@ -299,7 +303,7 @@ class MemoryTools:
         before = await _must_get(handle, id)
         is_rewritten = bool(text) and text != before.content
         if not is_rewritten and tags is None and importance is None:
-            return answer(shown(before), f"unchanged: {plain(id)} says that already")
+            return answer(to_memory(before), f"unchanged: {plain(id)} says that already")
         item = await handle.update(
             id,
             text if is_rewritten else None,
@@ -308,7 +312,7 @@ class MemoryTools:
             source=source_of_call(ctx) if is_rewritten else None,
             expected_version=expected_version,
         )
-        return answer(shown(item), f"changed; {plain(item.id)} has version {item.version} now")
+        return answer(to_memory(item), f"changed; {plain(item.id)} has version {item.version} now")
 
     async def memory_delete(self, ctx: Context, id: str) -> Annotated[CallToolResult, Deleted]:
         """Forget a memory."""
@@ -326,7 +330,7 @@ def _check_all(handle: "ScopedMemory", texts: list[str], more: dict[str, object]
         try:
             read(text, handle.scope, more, None)
         except ValueError as exc:
-            raise QueryError(f"`texts.{place}`: {told_of(exc)}; nothing was stored") from exc
+            raise QueryError(f"`texts.{place}`: {error_text(exc)}; nothing was stored") from exc
 
 
 async def _must_get(handle: "ScopedMemory", item_id: str) -> "MemoryItem":

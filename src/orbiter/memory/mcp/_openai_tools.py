@@ -10,7 +10,7 @@ from mcp_types import CallToolResult
 from pydantic import BaseModel
 
 from orbiter.memory.errors import ItemNotFoundError
-from orbiter.memory.mcp._rendering import cut, shown
+from orbiter.memory.mcp._rendering import cut, to_memory
 from orbiter.memory.mcp._resources import item_uri
 from orbiter.memory.mcp._tools import Definition, answer
 
@@ -92,7 +92,7 @@ class OpenAITools:
         item = await self._handle_of_call(ctx).get(id)
         if item is None:
             raise ItemNotFoundError(id)
-        told = shown(item, most=_LONGEST)
+        told = to_memory(item, most=_LONGEST)
         document = Document(
             id=item.id,
             title=_title(item.content),

@@ -27,7 +27,7 @@ from orbiter.memory.model.trust import source_of
 if TYPE_CHECKING:
     from orbiter.memory.recall import Hit
 
-__all__ = ["Memory", "cut", "entry_of", "fenced", "known", "share", "shown", "within_budget"]
+__all__ = ["Memory", "cut", "entry_of", "fenced", "known", "share", "to_memory", "within_budget"]
 
 MAX_SHOWN = 20_000
 """Characters of memories in one answer; a model's window is for more than this."""
@@ -54,7 +54,7 @@ class Memory(BaseModel):
     """Whether `text` is a part only; `memory_get` has the rest."""
 
 
-def shown(item: MemoryItem, *, text: str | None = None, most: int = MAX_SHOWN) -> Memory:
+def to_memory(item: MemoryItem, *, text: str | None = None, most: int = MAX_SHOWN) -> Memory:
     """Return *item* with at most *most* characters of its text, or of *text* in its place."""
     whole = item.content
     part = cut(whole if text is None else text, most)

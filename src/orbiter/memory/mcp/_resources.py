@@ -18,8 +18,8 @@ from pydantic import Field
 from orbiter.memory.context.entries import default_trust, message_entries
 from orbiter.memory.context.prompt_fence import Entry, escape
 from orbiter.memory.errors import ItemNotFoundError, MemoryError, QueryError
-from orbiter.memory.mcp._rendering import cut, known, share, shown, within_budget
-from orbiter.memory.mcp._tools import told_of
+from orbiter.memory.mcp._rendering import cut, known, share, to_memory, within_budget
+from orbiter.memory.mcp._tools import error_text
 from orbiter.memory.mcp.graph import Graph
 from orbiter.memory.model.facts import ALWAYS
 from orbiter.memory.model.items import role_of
@@ -118,7 +118,7 @@ def _dumped(value: object) -> str:
 async def _recent(handle: "ScopedMemory") -> str:
     page = await handle.list(limit=_RECENT)
     most = share(len(page))
-    found = [shown(each, most=most).model_dump(mode="json", exclude_none=True) for each in page]
+    found = [to_memory(each, most=most).model_dump(mode="json", exclude_none=True) for each in page]
     return _dumped({"memories": found})
 
 
@@ -146,7 +146,7 @@ async def _item(handle: "ScopedMemory", item_id: str) -> str:
     item = await handle.get(item_id)
     if item is None:
         raise ItemNotFoundError(item_id)
-    return _dumped(shown(item, most=2**30).model_dump(mode="json", exclude_none=True))
+    return _dumped(to_memory(item, most=2**30).model_dump(mode="json", exclude_none=True))
 
 
 async def _chat(handle: "ScopedMemory", chat_id: str) -> str:
@@ -208,7 +208,7 @@ def prompts(handle_of_call: "HandleOfCall") -> list[Prompt]:
             f"with that step.\n\n{shown}"
         )
 
-    return [Prompt.from_function(_told(each)) for each in (recall, handoff)]
+    return [Prompt.from_function(_with_error_text(each)) for each in (recall, handoff)]
 
 
 def _given(name: str, value: str) -> str:
@@ -228,15 +228,15 @@ async def _said(handle: "ScopedMemory", chat_id: str) -> list[Entry]:
     return [Entry(summary, "summary of the conversation"), *said] if summary else said
 
 
-def _told(prompt: Callable[_P, Awaitable[str]]) -> Callable[_P, Awaitable[str]]:
+def _with_error_text(prompt: Callable[_P, Awaitable[str]]) -> Callable[_P, Awaitable[str]]:
     """Have what goes wrong told: the SDK would say only that something did."""
 
     @wraps(prompt)
-    async def told(*args: _P.args, **kwargs: _P.kwargs) -> str:
+    async def wrapper(*args: _P.args, **kwargs: _P.kwargs) -> str:
         try:
             return await prompt(*args, **kwargs)
         except MemoryError as exc:
             # A prompt does not know where it is read.
-            raise MCPError(code=INVALID_PARAMS, message=told_of(exc, is_far=True)) from exc
+            raise MCPError(code=INVALID_PARAMS, message=error_text(exc, is_far=True)) from exc
 
-    return told
+    return wrapper

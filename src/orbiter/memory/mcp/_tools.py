@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from orbiter.memory.errors import ItemNotFoundError, MemoryError, VersionConflict
 from orbiter.memory.wire.problems import place_of, status_of
 
-__all__ = ["Definition", "answer", "make_tool", "plain", "refused", "told_of"]
+__all__ = ["Definition", "answer", "error_text", "make_tool", "plain", "refused"]
 
 
 _Schema = dict[str, Any]
@@ -113,7 +113,7 @@ def _slimmed(name: str, value: Any) -> Any:
     return value
 
 
-def told_of(error: BaseException, *, is_far: bool = False, takes: Iterable[str] = ()) -> str:
+def error_text(error: BaseException, *, is_far: bool = False, takes: Iterable[str] = ()) -> str:
     """Return what went wrong in words that a model can act on.
 
     With *is_far* it goes to another computer, which is not told where the store is. The tool that

@@ -26,7 +26,7 @@ from orbiter.memory.mcp._graph_tools import GraphTools
 from orbiter.memory.mcp._memory_tools import MemoryTools
 from orbiter.memory.mcp._openai_tools import OpenAITools
 from orbiter.memory.mcp._resources import GRAPH, MIME, RESOURCES, TEMPLATES, prompts, read
-from orbiter.memory.mcp._tools import make_tool, plain, refused, told_of
+from orbiter.memory.mcp._tools import error_text, make_tool, plain, refused
 from orbiter.memory.model.audit import acting_as
 
 __all__ = ["MemoryServer", "build_server"]
@@ -96,7 +96,7 @@ class MemoryServer(MCPServer[dict[str, Any]]):
                 return await super().call_tool(name, given, context)
         except ToolError as exc:
             takes = known[name].input_schema.get("properties", {})
-            return refused(told_of(exc.__cause__ or exc, is_far=_is_far(context), takes=takes))
+            return refused(error_text(exc.__cause__ or exc, is_far=_is_far(context), takes=takes))
 
     async def get_prompt(
         self, name: str, arguments: dict[str, Any] | None = None, context: Context | None = None
@@ -134,9 +134,9 @@ class MemoryServer(MCPServer[dict[str, Any]]):
         try:
             text = await read(self._handle_of_call(context), str(uri))
         except (ItemNotFoundError, QueryError) as exc:
-            raise ResourceNotFoundError(told_of(exc)) from exc
+            raise ResourceNotFoundError(error_text(exc)) from exc
         except MemoryError as exc:
-            raise ResourceError(told_of(exc, is_far=_is_far(context))) from exc
+            raise ResourceError(error_text(exc, is_far=_is_far(context))) from exc
         return [ReadResourceContents(content=text, mime_type=MIME)]
 
 

@@ -82,10 +82,10 @@ class OpenCalls:
         self.unmatched.append((id or "", tool))
         is_missing = id is None and not by_name
         if not id and (self._orphans == "refuse" or (self._orphans == "read" and is_missing)):
-            whose = f" of `{tool}`" if tool else ""
+            of_tool = f" of `{tool}`" if tool else ""
             raise MessageError(
-                f"message {index}: the result{whose} has no {field}, and no call{whose} is open "
-                "before it; add the message with the call first, or name its id"
+                f"message {index}: the result{of_tool} has no {field}, and no call{of_tool} is "
+                "open before it; add the message with the call first, or name its id"
             )
         return id or "", tool
 

@@ -141,9 +141,9 @@ def read_on(
     if isinstance(messages, Mapping | str) or not isinstance(messages, Iterable):
         raise MessageError("one message was given where a list is needed; write [message]")
     objects = [must_be_object(message, index, "it") for index, message in enumerate(messages)]
-    whose = metadata or MemoryMetadata()
-    first = [SystemMemory(content=system, metadata=whose)] if system else []
-    return [*first, *codec.decode(objects, whose, open_calls)]
+    scope = metadata or MemoryMetadata()
+    first = [SystemMemory(content=system, metadata=scope)] if system else []
+    return [*first, *codec.decode(objects, scope, open_calls)]
 
 
 def validate(messages: Sequence[Mapping[str, Any]], format: Format) -> list[Problem]:

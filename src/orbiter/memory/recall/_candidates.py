@@ -36,7 +36,7 @@ from orbiter.memory.text.ranking import fuse_ranks
 
 __all__ = ["Found", "gather", "nearest", "newest_of", "newest_that_differ", "newest_that_hold"]
 
-_MOST = 200
+_MAX_CANDIDATES = 200
 """Candidates from words, and as many from meaning."""
 _DIFFERENT = 100
 """How many of them must differ, or a flood of copies would leave no room for anything else."""
@@ -74,7 +74,7 @@ async def gather(
     Without *by_meaning*, no model is asked and no vector read.
     """
     text = shortened(text)
-    some = replace(asked, limit=max(_MOST, asked.limit))
+    some = replace(asked, limit=max(_MAX_CANDIDATES, asked.limit))
     matches = await _by_words(store, text, some)
     newest = await newest_of(store, replace(asked, limit=_NEWEST))
     names = {name for item in (*matches.items, *newest) if (name := speaker_of(item)) is not None}
@@ -154,7 +154,7 @@ async def nearest(
     newest = await newest_of(store, replace(asked, limit=_NEWEST))
     names = {name for item in newest if (name := speaker_of(item)) is not None}
     question = read(shortened(text), speakers=names, now=now)
-    some = replace(asked, limit=max(_MOST, asked.limit))
+    some = replace(asked, limit=max(_MAX_CANDIDATES, asked.limit))
     found = await _meaning(store, question, some, is_all=True)
     return question, [] if found is None else [
         (item, found.similarity[item.id]) for item in found.items

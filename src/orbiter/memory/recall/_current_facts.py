@@ -23,7 +23,7 @@ from orbiter.memory.recall._scoring import Scored
 from orbiter.memory.recall._select import Candidates
 from orbiter.memory.text import words
 
-__all__ = ["asked_about", "judged", "overlap", "told_of"]
+__all__ = ["asked_about", "judged", "overlap", "span_to_report"]
 
 _HELD = 0.1
 """Points by which others stand behind what holds, which has the best place of its key."""
@@ -71,7 +71,7 @@ async def judged(
             return candidates.why(one)
         others = {part: points for part, points in one.points.items() if part != FACT}
         found = () if one.item.id in placed.brought else candidates.why(replace(one, points=others))
-        told = Reason(FACT, one.points.get(FACT, 0.0), _told(one.item, spans, asked.now))
+        told = Reason(FACT, one.points.get(FACT, 0.0), _validity(one.item, spans, asked.now))
         return Explanation(sorted((*found, told), key=lambda reason: -abs(reason.points)))
 
     def has_evidence(one: Scored) -> bool:
@@ -105,7 +105,7 @@ def _of_key(
     spans: dict[str, list[FactSpan]] = {}
     for span in timeline(facts, known_at=NO_END):
         spans.setdefault(span.fact.id, []).append(span)
-    told = {name: told_of(each, times, now) for name, each in spans.items()}
+    told = {name: span_to_report(each, times, now) for name, each in spans.items()}
     then = [span for span in told.values() if overlap(span, times)]
     if holds is not None and any(start <= now <= end for start, end in times):
         then = []  # the present is asked about
@@ -210,7 +210,7 @@ def _with(one: Scored, points: float) -> Scored:
     return replace(one, points={**one.points, FACT: points})
 
 
-def _told(item: FactMemory, spans: dict[str, FactSpan], now: datetime) -> str:
+def _validity(item: FactMemory, spans: dict[str, FactSpan], now: datetime) -> str:
     span = spans.get(item.id)
     if span is None:
         return "is proposed, not accepted"
@@ -260,7 +260,7 @@ def _seconds(span: FactSpan, start: datetime, end: datetime) -> float:
     return max(0.0, both.total_seconds())
 
 
-def told_of(
+def span_to_report(
     spans: Sequence[FactSpan], times: Sequence[tuple[datetime, datetime]], now: datetime
 ) -> FactSpan:
     """Return which span of a fact that held more than once is to be told of.

@@ -19,7 +19,7 @@ __all__ = ["and_where", "fetch_distinct", "limit_per_cluster"]
 
 _TIMES = 8
 """How often a store is asked again for one list."""
-_MOST = 2_000
+_MAX_ITEMS = 2_000
 """Items of one answer, where copies must be told one by one."""
 _COPIES = 3
 """Copies of a text from which it is worth naming the text rather than each copy."""
@@ -147,7 +147,7 @@ class _Excluded:
 
     def room(self, limit: int) -> int:
         """Return how many to ask for: copies that are told one by one need much."""
-        return max(limit, _MOST) if self.ids else limit
+        return max(limit, _MAX_ITEMS) if self.ids else limit
 
 
 def _common(texts: Sequence[str]) -> str:

@@ -125,10 +125,10 @@ async def by_time(store: MemoryStore, asked: RecallRequest) -> Candidates:
         Scored(item, place, {"recency": asked.recency_of(item)}) for place, item in enumerate(found)
     ]
     question = read(text, now=asked.now)
-    told = "the newest" + (f"; {in_words(question)}" if question.terms else "")
+    interpretation = "the newest" + (f"; {in_words(question)}" if question.terms else "")
     return Candidates(
         question,
-        told,
+        interpretation,
         scored,
         lambda one: Explanation([Reason("recency", one.score, is_recent(one.item))]),
         clusters=await apart(is_much_text(found), find_clusters, found),

@@ -27,7 +27,7 @@ class Candidates(NamedTuple):
     """The candidates of one question, as one mode sees them."""
 
     question: Question
-    told: str
+    interpretation: str
     """How the question was read."""
     scored: Sequence[Scored]
     """Best first."""
@@ -60,7 +60,7 @@ def choose(candidates: Candidates, *, k: int, mode: RecallMode, explain: bool) -
         mode=mode,
         considered=len(candidates.scored),
         left_out=_left_out(candidates, worthy, chosen) if explain else (),
-        question=candidates.told,
+        question=candidates.interpretation,
     )
 
 

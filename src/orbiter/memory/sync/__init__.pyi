@@ -164,7 +164,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
 
         Name at least one. It cannot be undone. The report is true if nothing was found any more,
         neither in a table nor in the bytes of a file; if it is not, it says why, and calling again
-        goes on. With *dry_run* nothing is touched: the items and the forgotten ones are counted.
+        resumes it. With *dry_run* nothing is touched: the items and the forgotten ones are counted.
         *progress* is called with steps done and steps in all.
         """
     @property

@@ -86,7 +86,7 @@ def blocking_class(twin: type) -> Callable[[_Class], _Class]:
 
     def fill(form: _Class) -> _Class:
         _forms[twin] = form
-        form.__doc__ = _told(twin.__doc__)
+        form.__doc__ = _sync_doc(twin.__doc__)
         form.__module__ = __package__
         for name in dir(twin):
             if not name.startswith("_") and name not in vars(form):
@@ -227,7 +227,7 @@ def _dressed(method: Callable[..., Any], function: Callable[..., Any]) -> Callab
     named = {name: each.annotation for name, each in signature.parameters.items()}
     known = {name: named.get(name, kind) for name, kind in function.__annotations__.items()}
     method.__annotations__ = {**known, "return": signature.return_annotation}
-    method.__doc__ = _told(function.__doc__)
+    method.__doc__ = _sync_doc(function.__doc__)
     return method
 
 
@@ -251,7 +251,7 @@ def _typed(annotation: Any) -> Any:
     return Stream[arguments[0] if arguments else kind.__anext__.__annotations__["return"]]  # type: ignore[misc]
 
 
-def _told(doc: str | None) -> str | None:
+def _sync_doc(doc: str | None) -> str | None:
     return doc and doc.replace("`async for`", "a `for` loop").replace("async with", "with")
 
 

@@ -74,7 +74,7 @@ def _chunks(
 ) -> Iterator[Iterator[bytes]]:
     if path is None:
         stream = sys.stdin.buffer if source == "-" else cast("IO[bytes]", source)
-        yield _told(stream, tally)
+        yield _counted_chunks(stream, tally)
         return
     try:
         mode = path.stat().st_mode
@@ -85,14 +85,14 @@ def _chunks(
             if file.peek(len(GZIP)).startswith(GZIP):
                 yield gzip_chunks(path, limits, tally.add)
             else:
-                yield _told(file, tally)
+                yield _counted_chunks(file, tally)
     except MemoryError:
         raise
     except OSError as exc:
         raise TransferError(f"`{path}` cannot be read: {exc.strerror or exc}") from exc
 
 
-def _told(file: IO[bytes], tally: Tally) -> Iterator[bytes]:
+def _counted_chunks(file: IO[bytes], tally: Tally) -> Iterator[bytes]:
     # A line at most: more would wait for what has not come yet.
     for chunk in iter(partial(file.readline, _CHUNK), b""):
         tally.add(len(chunk))

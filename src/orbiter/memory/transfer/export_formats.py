@@ -134,8 +134,8 @@ async def _holding(store: RecordStore, scope: MemoryMetadata | None) -> dict[str
         for item in page:
             if isinstance(item, FactMemory):
                 # Those of a session are no facts of its user's: each scope speaks for itself.
-                whose = tuple(getattr(item.metadata, name) for name in SCOPE_FIELDS)
-                scopes.setdefault(whose, []).append(item)
+                own_scope = tuple(getattr(item.metadata, name) for name in SCOPE_FIELDS)
+                scopes.setdefault(own_scope, []).append(item)
         if len(page) < _PAGE:
             break
         before = page[-1]
@@ -207,8 +207,8 @@ async def write_markdown(
 
 def _is_said(item: MemoryItem, scopes: set[str]) -> bool:
     """Tell whether *item* stands in one of the conversations."""
-    whose = item.metadata.model_copy(update={"extra": {}})
-    return role_of(item) is not None and whose.model_dump_json() in scopes
+    metadata = item.metadata.model_copy(update={"extra": {}})
+    return role_of(item) is not None and metadata.model_dump_json() in scopes
 
 
 def _note(each: CurrentState) -> str:
@@ -318,7 +318,7 @@ def _cells(each: CurrentState) -> dict[str, object]:
         fact["value"] = _json(fact["value"])
     more = merged(each.own_fields, {n: v for n, v in labels.items() if n != "importance"})
     ends = {} if item.expires_at is None else {"expires_at": item.expires_at.isoformat()}
-    whose = {name: getattr(item.metadata, name) or "" for name in SCOPE_FIELDS}
+    scope = {name: getattr(item.metadata, name) or "" for name in SCOPE_FIELDS}
     return {
         "id": item.id,
         "created_at": item.created_at.isoformat(),
@@ -326,7 +326,7 @@ def _cells(each: CurrentState) -> dict[str, object]:
         **ends,
         "memory_type": item.memory_type,
         "status": item.status.value,
-        **whose,
+        **scope,
         "source": source_of(item),
         "tags": ", ".join(map(str, tags)) if isinstance(tags, list) else str(tags),
         "importance": labels.get("importance", ""),

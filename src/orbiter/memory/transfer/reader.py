@@ -207,11 +207,11 @@ class Reader:
         digest = blake2b(raw, digest_size=8).hexdigest()
         extra = checked(own.extra, format, self._report.complain, place)
         extra |= {"source": f"import:{format}", "trust": int(Trust.IMPORT), IMPORTED: digest}
-        whose = self._placed(format, found, extra)
-        if isinstance(item, SystemMemory) and not self._is_named(format, whose):
-            item = _unsaid(item, whose)
-        item.__dict__["metadata"] = whose
-        item.__dict__["id"] = derived_id(whose, "import", format, found.key, *found.owners)
+        metadata = self._placed(format, found, extra)
+        if isinstance(item, SystemMemory) and not self._is_named(format, metadata):
+            item = _unsaid(item, metadata)
+        item.__dict__["metadata"] = metadata
+        item.__dict__["id"] = derived_id(metadata, "import", format, found.key, *found.owners)
         item.__dict__["version"] = 1
         return ReadItem(item, digest, found.key[:80]), len(raw)
 
@@ -230,9 +230,9 @@ class Reader:
             extra=extra,
         )
 
-    def _is_named(self, format: str, whose: MemoryMetadata) -> bool:
+    def _is_named(self, format: str, metadata: MemoryMetadata) -> bool:
         """Tell whether an item is in a conversation that the import has named."""
-        chat = whose.session_id if self._scope.session_id is None else whose.task_id
+        chat = metadata.session_id if self._scope.session_id is None else metadata.task_id
         is_own = self._scope.session_id is None or self._scope.task_id is None
         return is_own and chat is not None and chat.startswith(f"{format}:")
 
@@ -249,11 +249,11 @@ def _named(format: str, name: str | None) -> str | None:
     return f"{format}:{name if len(name) <= LONGEST_NAME else digest(name, size=16)}"
 
 
-def _unsaid(item: SystemMemory, whose: MemoryMetadata) -> MemoryItem:
+def _unsaid(item: SystemMemory, metadata: MemoryMetadata) -> MemoryItem:
     """Return what a file would have the system say as a plain item: here it is no system."""
-    whose.extra["role"] = "system"
+    metadata.extra["role"] = "system"
     fields = {name: item.__dict__[name] for name in _PLAIN if name in item.__dict__}
-    return MemoryItem(**fields, metadata=whose)
+    return MemoryItem(**fields, metadata=metadata)
 
 
 def _listed(names: list[str]) -> str:

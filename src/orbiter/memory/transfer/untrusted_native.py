@@ -139,5 +139,5 @@ class UntrustedImport:
 
 def _follows_from_scope(item: MemoryItem) -> bool:
     """Tell whether an id of ours is one that only this item's own scope leads to."""
-    whose = MemoryMetadata(**{name: getattr(item.metadata, name) for name in SCOPE_FIELDS})
-    return item.id in (_summary_id(whose), cursor_id(whose))
+    scope = MemoryMetadata(**{name: getattr(item.metadata, name) for name in SCOPE_FIELDS})
+    return item.id in (_summary_id(scope), cursor_id(scope))

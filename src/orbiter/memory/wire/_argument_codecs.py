@@ -8,7 +8,7 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.model.filters import parse_where
 from orbiter.memory.model.items import MemoryMetadata, MemoryStatus
 from orbiter.memory.wire._item_codecs import status_schema
-from orbiter.memory.wire.codecs import INSTANT, Codec, must_be_object, optional, told
+from orbiter.memory.wire.codecs import INSTANT, Codec, must_be_object, optional, short_repr
 
 __all__ = ["EXPIRES", "EXTRA", "STATUS", "TRUST", "WHERE"]
 
@@ -75,7 +75,7 @@ def _dump_expires(value: Any) -> Any:
     if value == "never":
         return value
     if not isinstance(value, datetime):
-        raise QueryError(f"`expires` must be a datetime or a timedelta, not {told(value)}")
+        raise QueryError(f"`expires` must be a datetime or a timedelta, not {short_repr(value)}")
     return INSTANT.dump(value)
 
 
@@ -84,11 +84,11 @@ def _load_expires(value: Any) -> Any:
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
         if not abs(value) <= _MAX_SECONDS:
-            raise QueryError(f"`expires` is out of range: {told(value)} seconds")
+            raise QueryError(f"`expires` is out of range: {short_repr(value)} seconds")
         return timedelta(seconds=value)
     if isinstance(value, str):
         return INSTANT.load(value)
-    raise ValueError(f"must be a time, or the seconds from now, not {told(value)}")
+    raise ValueError(f"must be a time, or the seconds from now, not {short_repr(value)}")
 
 
 EXPIRES: Codec[Any] = Codec(
@@ -130,7 +130,7 @@ def _dump_trust(value: Any) -> Any:
 
 def _load_trust(value: Any) -> Any:
     if not isinstance(value, str | int):
-        raise ValueError(f"must be one of the kinds of sources, not {told(value)}")  # noqa: TRY004 - one family
+        raise ValueError(f"must be one of the kinds of sources, not {short_repr(value)}")  # noqa: TRY004 - one family
     from orbiter.memory.model.trust import read_trust  # noqa: PLC0415
 
     return read_trust(value)

@@ -8,7 +8,7 @@ from orbiter.memory.model.items import MAX_NATIVE, MemoryItem, MemoryMetadata, M
 from orbiter.memory.model.serialization import _kind as kind_of
 from orbiter.memory.model.serialization import dump_item, load_item
 from orbiter.memory.model.validation import MAX_DEPTH, check_json
-from orbiter.memory.wire.codecs import JSON, TEXT, Codec, list_of, must_be_object, told
+from orbiter.memory.wire.codecs import JSON, TEXT, Codec, list_of, must_be_object, short_repr
 
 if TYPE_CHECKING:
     from orbiter.memory.model.facts import FactMemory
@@ -142,7 +142,7 @@ def _load_given(value: Any) -> Any:
     if isinstance(value, str):
         return value
     if not isinstance(value, dict):
-        raise ValueError(f"must be a string, a message or a memory, not {told(value)}")  # noqa: TRY004 - one family
+        raise ValueError(f"must be a string, a message or a memory, not {short_repr(value)}")  # noqa: TRY004 - one family
     # No provider's message has such a key.
     return _load_new(value) if "memory_type" in value else value
 
@@ -196,7 +196,7 @@ WHAT: Codec[Any] = Codec(
 
 def _load_id(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"must be the id of a memory, not {told(value)}")  # noqa: TRY004 - one family
+        raise ValueError(f"must be the id of a memory, not {short_repr(value)}")  # noqa: TRY004 - one family
     return value
 
 
@@ -204,7 +204,7 @@ def _dump_id(value: Any) -> str:
     if isinstance(value, MemoryItem):
         return value.id
     if not isinstance(value, str):
-        raise QueryError(f"`item_id` must be an item's id, not {told(value)}; pass `item.id`")
+        raise QueryError(f"`item_id` must be an item's id, not {short_repr(value)}; pass `item.id`")
     return value
 
 
@@ -221,7 +221,7 @@ ITEM_OR_ID: Codec[Any] = Codec(
 
 def _dump_tags(value: Any) -> Any:
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise QueryError(f"`tags` must be a list of strings, not {told(value)}")
+        raise QueryError(f"`tags` must be a list of strings, not {short_repr(value)}")
     return _TEXTS.dump(list(value))
 
 

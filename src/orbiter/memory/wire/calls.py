@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from orbiter.memory.errors import MemoryError, QueryError
 from orbiter.memory.wire._table import REQUIRED, TARGET_PARAMS, Operation, Param
-from orbiter.memory.wire.codecs import told
+from orbiter.memory.wire.codecs import short_repr
 
 __all__ = ["MAX_LIST", "Call", "dump_text", "load_param", "load_text", "parse", "write_call"]
 
@@ -122,7 +122,7 @@ def dump_text(param: Param, value: Any) -> str:
     if not param.codec.is_text:
         return json.dumps(value, ensure_ascii=False)
     if not isinstance(value, str):
-        raise QueryError(f"`{param.wire_name}` must be a string, not {told(value)}")
+        raise QueryError(f"`{param.wire_name}` must be a string, not {short_repr(value)}")
     return value
 
 
@@ -138,7 +138,7 @@ def load_text(param: Param, text: str) -> Any:
         if type(exc) is not json.JSONDecodeError and type(exc) is not ValueError:
             raise
         way = param.codec.schema().get("type", "JSON")
-        raise QueryError(f"`{param.wire_name}` must be {way}, not {told(text)}") from None
+        raise QueryError(f"`{param.wire_name}` must be {way}, not {short_repr(text)}") from None
 
 
 def parse(text: str, *, in_steps: bool = False) -> Any:

@@ -31,7 +31,7 @@ __all__ = [
     "map_of",
     "optional",
     "read_tags",
-    "told",
+    "short_repr",
     "tuple_of",
 ]
 
@@ -39,7 +39,7 @@ __all__ = [
 T = TypeVar("T")
 
 _TOO_LONG = 2**24
-_TOLD = 200
+_MAX_REPR = 200
 
 
 _SHORT = reprlib.Repr()  # writes no more of a huge value than is shown
@@ -59,13 +59,13 @@ class Codec(Generic[T]):
     """Whether a query parameter carries it as it is; else it carries JSON, such as `true`."""
 
 
-_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = _TOLD
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = _MAX_REPR
 
 
-def told(value: object) -> str:
+def short_repr(value: object) -> str:
     """Return *value* for an error: not more of it than a line."""
-    shown = _SHORT.repr(value)
-    return shown if len(shown) <= _TOLD else f"{shown[:_TOLD]}…"
+    text = _SHORT.repr(value)
+    return text if len(text) <= _MAX_REPR else f"{text[:_MAX_REPR]}…"
 
 
 def _same(value: Any) -> Any:
@@ -76,7 +76,7 @@ def _must(kind: type | tuple[type, ...], what: str) -> Callable[[Any], Any]:
     def load(value: Any) -> Any:
         kinds = kind if isinstance(kind, tuple) else (kind,)
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            raise ValueError(f"must be {what}, not {told(value)}")
+            raise ValueError(f"must be {what}, not {short_repr(value)}")
         return value
 
     return load
@@ -84,7 +84,7 @@ def _must(kind: type | tuple[type, ...], what: str) -> Callable[[Any], Any]:
 
 def _load_text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"must be a string, not {told(value)}")  # noqa: TRY004 - see above
+        raise ValueError(f"must be a string, not {short_repr(value)}")  # noqa: TRY004 - see above
     return check_text(value, max_bytes=_TOO_LONG)
 
 
@@ -92,7 +92,7 @@ def _dump_text(value: Any) -> Any:
     # Whatever JSON can say is judged where it is used, with the words that a call has there.
     if value is None or isinstance(value, str | int | float):
         return value
-    raise ValueError(f"must be a string, not {told(value)}")
+    raise ValueError(f"must be a string, not {short_repr(value)}")
 
 
 def _load_number(value: Any) -> float:
@@ -108,7 +108,7 @@ _load_whole = _must(int, "a whole number")
 def _load_small(value: Any) -> int:
     found: int = _load_whole(value)
     if abs(found) >= 2**53:
-        raise ValueError(f"must be less than 2**53, not {told(found)}")
+        raise ValueError(f"must be less than 2**53, not {short_repr(found)}")
     return found
 
 
@@ -122,11 +122,11 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, Mapping):
         if odd := [name for name in value if not isinstance(name, str)]:
-            raise ValueError(f"must be JSON, and the key {told(odd[0])} is not a string")
+            raise ValueError(f"must be JSON, and the key {short_repr(odd[0])} is not a string")
         return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes):
         return [_plain(inner) for inner in value]
-    raise ValueError(f"must be JSON, and a `{type(value).__name__}` is not: {told(value)}")
+    raise ValueError(f"must be JSON, and a `{type(value).__name__}` is not: {short_repr(value)}")
 
 
 TEXT: Codec[str] = Codec(_dump_text, _load_text, lambda: {"type": "string"}, is_text=True)
@@ -143,20 +143,20 @@ NOTHING: Codec[None] = Codec(lambda _: {}, lambda _: None, lambda: {"type": "obj
 
 def _dump_instant(value: Any) -> Any:
     if not isinstance(value, datetime):
-        raise ValueError(f"must be a datetime, not {told(value)}")  # noqa: TRY004 - see above
+        raise ValueError(f"must be a datetime, not {short_repr(value)}")  # noqa: TRY004 - see above
     return to_utc(value).isoformat(timespec="microseconds")
 
 
 def _load_instant(value: Any) -> datetime:
     way = "must be a time such as `2024-05-31T12:00:00Z`"
     if not isinstance(value, str) or len(value) < len("2024-05-31T12:00Z") or value[10] not in "Tt":
-        raise ValueError(f"{way}, not {told(value)}")
+        raise ValueError(f"{way}, not {short_repr(value)}")
     try:
         found = datetime.fromisoformat(value)
     except ValueError:
-        raise ValueError(f"{way}, not {told(value)}") from None
+        raise ValueError(f"{way}, not {short_repr(value)}") from None
     if found.tzinfo is None:
-        raise ValueError(f"{way}, with its offset; {told(value)} has none")
+        raise ValueError(f"{way}, with its offset; {short_repr(value)} has none")
     return to_utc(found)
 
 
@@ -173,7 +173,7 @@ def choice(*names: str) -> Codec[Any]:
 
     def load(value: Any) -> str:
         if value not in names or not isinstance(value, str):
-            raise ValueError(f"must be one of `{'`, `'.join(names)}`, not {told(value)}")
+            raise ValueError(f"must be one of `{'`, `'.join(names)}`, not {short_repr(value)}")
         return value
 
     return Codec(_same, load, lambda: {"type": "string", "enum": list(names)}, is_text=True)
@@ -215,13 +215,13 @@ def tuple_of(codec: Codec[T]) -> Codec[tuple[T, ...]]:
 
 def _listed(values: Any) -> Any:
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Sequence):
-        raise ValueError(f"must be a list, not {told(values)}")  # noqa: TRY004 - see above
+        raise ValueError(f"must be a list, not {short_repr(values)}")  # noqa: TRY004 - see above
     return values
 
 
 def _must_list(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise ValueError(f"must be a list, not {told(value)}")  # noqa: TRY004 - see above
+        raise ValueError(f"must be a list, not {short_repr(value)}")  # noqa: TRY004 - see above
     return value
 
 
@@ -253,7 +253,7 @@ def map_of(codec: Codec[T]) -> Codec[dict[str, T]]:
 def must_be_object(value: Any) -> dict[str, Any]:
     """Return *value* if it is a JSON object."""
     if not isinstance(value, dict):
-        raise ValueError(f"must be an object, not {told(value)}")  # noqa: TRY004 - see above
+        raise ValueError(f"must be an object, not {short_repr(value)}")  # noqa: TRY004 - see above
     return value
 
 
@@ -277,29 +277,33 @@ def read_tags(header: str) -> list[int] | None:
     while True:
         tag = _TAG.match(header, place)
         if tag is None:
-            raise ValueError(f'must be the version in quotes, such as `"3"`, not {told(header)}')
+            raise ValueError(
+                f'must be the version in quotes, such as `"3"`, not {short_repr(header)}'
+            )
         if tag[1]:
-            raise ValueError(f'must be a strong tag, such as `"3"`, not {told(header)}')
+            raise ValueError(f'must be a strong tag, such as `"3"`, not {short_repr(header)}')
         if _VERSION.fullmatch(tag[2]):
             found.append(int(tag[2]))
         place = tag.end()
         if place == len(header):
             return found
         if header[place] != ",":
-            raise ValueError(f'must be tags with commas between, such as `"3"`, not {told(header)}')
+            raise ValueError(
+                f'must be tags with commas between, such as `"3"`, not {short_repr(header)}'
+            )
         place += 1
 
 
 def _load(value: Any) -> int:
     tags = read_tags(value) if isinstance(value, str) else [value]
     if tags is None or len(tags) != 1:
-        raise ValueError(f'must be one version in quotes, such as `"3"`, not {told(value)}')
+        raise ValueError(f'must be one version in quotes, such as `"3"`, not {short_repr(value)}')
     return tags[0]
 
 
 def _dump(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"must be a whole number, not {told(value)}")  # noqa: TRY004 - one family
+        raise ValueError(f"must be a whole number, not {short_repr(value)}")  # noqa: TRY004 - one family
     if value < 0:
         raise ValueError(f"must be 0 or more, not {value}")
     return f'"{value}"'

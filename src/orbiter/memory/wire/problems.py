@@ -15,7 +15,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from orbiter.memory import errors
 from orbiter.memory.errors import MemoryError
-from orbiter.memory.wire.codecs import told
+from orbiter.memory.wire.codecs import short_repr
 
 __all__ = ["TYPE", "dump_error", "load_error", "place_of", "problem", "status_of"]
 
@@ -132,7 +132,7 @@ def _dump_line(line: Any) -> dict[str, Any]:
         "type": line["type"],
         "loc": [_clean(each) if isinstance(each, str) else each for each in line["loc"]],
         "msg": _clean(line["msg"]),
-        "input": given if _is_short(given) and _is_json(given) else told(given),
+        "input": given if _is_short(given) and _is_json(given) else short_repr(given),
         "ctx": context if _is_json(context) else {},
     }
 

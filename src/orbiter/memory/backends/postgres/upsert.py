@@ -178,8 +178,8 @@ def _new_lock(metadata: str) -> int | None:
     scope: dict[str, Any] = json.loads(metadata)
     if scope.get("session_id") is None and scope.get("task_id") is None:
         return None
-    whose = json.dumps([scope.get(name) for name in SCOPE_FIELDS]).encode()
-    return int.from_bytes(blake2b(whose, digest_size=8).digest(), "big", signed=True)
+    key = json.dumps([scope.get(name) for name in SCOPE_FIELDS]).encode()
+    return int.from_bytes(blake2b(key, digest_size=8).digest(), "big", signed=True)
 
 
 _known_lock = lru_cache(maxsize=1024)(_new_lock)

@@ -316,8 +316,8 @@ def _count(item: MemoryItem, found: dict[tuple[str | None, ...], ConversationInf
     scope = tuple(getattr(who, name) for name in SCOPE_FIELDS)
     known = found.get(scope)
     if known is None:
-        whose = MemoryMetadata.model_validate(dict(zip(SCOPE_FIELDS, scope, strict=True)))
-        found[scope] = ConversationInfo(whose, 1, item.created_at, item.created_at)
+        metadata = MemoryMetadata.model_validate(dict(zip(SCOPE_FIELDS, scope, strict=True)))
+        found[scope] = ConversationInfo(metadata, 1, item.created_at, item.created_at)
     else:
         found[scope] = replace(known, items=known.items + 1, first_at=item.created_at)
 

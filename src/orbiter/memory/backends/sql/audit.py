@@ -220,11 +220,11 @@ class SQLAudit(SQLDatabase):
         args = Args(self._operations.dialect)
         where = ["number > 0"]
         if wanted:
-            whose = values.scope_digest((head.key or "").encode(), wanted).split()
+            digests = values.scope_digest((head.key or "").encode(), wanted).split()
             if "user_id" in wanted:  # comes first, so that an index serves it
-                first = whose.pop(0)
+                first = digests.pop(0)
                 where.append(f"whose >= {args.bind(first)} AND whose < {args.bind(first + '!')}")
-            where += [f"whose LIKE {args.bind(f'%{each}%')}" for each in whose]
+            where += [f"whose LIKE {args.bind(f'%{each}%')}" for each in digests]
         for column, sign, value in (
             ("action", "=", action),
             ("item_id", "=", item_id),

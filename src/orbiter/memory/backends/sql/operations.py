@@ -132,8 +132,8 @@ class Operations:
         where = f"{self._dialect.by_ids(args, item_ids)} AND {self._dialect.not_expired()}"
         rows = yield self._select(where, args)
         for row in rows:
-            whose = decode(row).metadata
-            if any(getattr(whose, name) != value for name, value in wanted.items()):
+            metadata = decode(row).metadata
+            if any(getattr(metadata, name) != value for name, value in wanted.items()):
                 raise AccessError(f"the id `{row[0]}` is taken; leave it out to get a new one")
 
     def clear(self, metadata: MemoryMetadata | None, by: str | None) -> Steps[int]:

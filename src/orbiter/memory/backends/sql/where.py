@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Test", "WhereCompiler", "is_equality"]
 
-_MOST = 2**62
+_MAX_VERSION = 2**62
 """No version is as high, and no database takes much higher numbers."""
 
 
@@ -74,7 +74,7 @@ class WhereCompiler(ABC):
         given = [
             self._value(name, value)
             for value in values
-            if value is not None and not (isinstance(value, int) and abs(value) >= _MOST)
+            if value is not None and not (isinstance(value, int) and abs(value) >= _MAX_VERSION)
         ]
         said = [f"{column} IS NULL"] if None in values else []
         if len(given) == 1:

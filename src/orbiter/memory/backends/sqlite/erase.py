@@ -81,9 +81,9 @@ def take(connection: sqlite3.Connection, wanted: dict[Any, str], probes: Probes)
         waiting = f"SELECT {column} FROM {table} WHERE typeof({column}) = 'text' LIMIT {_SOME}"
         for (text,) in connection.execute(waiting):
             probes.add_text(text)
-    which, whose = _activity(wanted)
+    which, values = _activity(wanted)
     rows = connection.execute(
-        f"SELECT agent_id, body FROM episodic_memories WHERE {which} LIMIT {_SOME}", whose
+        f"SELECT agent_id, body FROM episodic_memories WHERE {which} LIMIT {_SOME}", values
     )
     for agent_id, body in rows:
         if agent_id != wanted.get("agent_id"):
@@ -109,8 +109,8 @@ def remove(wanted: dict[Any, str], span: Span | None) -> Steps[Erasure]:
     counts = replace(counts, vectors=int(vectors[0][0]))
     if span is not None:
         return counts
-    which, whose = _activity(wanted)
-    yield Statement(f"DELETE FROM episodic_memories WHERE {which}", whose)
+    which, values = _activity(wanted)
+    yield Statement(f"DELETE FROM episodic_memories WHERE {which}", values)
     episodes = yield Statement("SELECT changes()")
     # They name users. Who holds vectors in memory and is behind by these reads all of them again.
     yield Statement("DELETE FROM memory_changes")

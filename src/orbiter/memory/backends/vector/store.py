@@ -238,9 +238,9 @@ class VectorMemoryStore:
             count = len(made) if hasattr(made, "__len__") else 0
             if count != len(texts):
                 raise EmbeddingError(
-                    f"{self._told()} answered {len(texts)} texts with {count} vectors"
+                    f"{self._model_name()} answered {len(texts)} texts with {count} vectors"
                 )
-        check = partial(self._checked, made, EmbeddingError, self._told(), may_be_zero=True)
+        check = partial(self._checked, made, EmbeddingError, self._model_name(), may_be_zero=True)
         if len(made) * self._embeddings.dimension < _OFF_LOOP:
             return check()
         return await asyncio.to_thread(check)
@@ -249,7 +249,7 @@ class VectorMemoryStore:
         self,
         vectors: Sequence[Any],
         error: type[Exception],
-        whose: str,
+        origin: str,
         *,
         may_be_zero: bool = False,
     ) -> Any:
@@ -270,7 +270,7 @@ class VectorMemoryStore:
                 for vector in vectors
             ]
         except (TypeError, ValueError) as exc:
-            raise error(f"{whose} gave no usable vector: {exc}") from exc
+            raise error(f"{origin} gave no usable vector: {exc}") from exc
 
-    def _told(self) -> str:
+    def _model_name(self) -> str:
         return f"the model `{self._embeddings.name}`"

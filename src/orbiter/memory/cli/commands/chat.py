@@ -106,7 +106,7 @@ async def show_chat(
 
 def _no_chat(run: CommandContext, chat_id: str) -> NotThereError:
     return NotThereError(
-        f"there is no conversation `{chat_id}` of {run.target.told()}; `orbiter-memory chat "
+        f"there is no conversation `{chat_id}` of {run.target.describe()}; `orbiter-memory chat "
         "list` lists them, `--user` chooses another user"
     )
 
@@ -164,7 +164,9 @@ async def context(
         if not await conversation.items(rounds=1):
             if asked is None:
                 raise _no_chat(run, chat_id)
-            run.out.note(f"the conversation `{chat_id}` of {run.target.told()} has no messages yet")
+            run.out.note(
+                f"the conversation `{chat_id}` of {run.target.describe()} has no messages yet"
+            )
         if memories:
             waiting = await embed_waiting(run.out, store, within=PATIENCE)
         try:

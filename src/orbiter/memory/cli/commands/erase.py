@@ -61,9 +61,11 @@ async def evict(
         is_kept = (await memory.stats()).forgotten is not None  # not by a Redis
         with run.out.progress("weighing", unit="") as advance:
             found = await memory.evict(**asked, dry_run=dry_run or not yes, progress=advance)
-        told = await _told(memory, found, are_gone=yes and not dry_run and is_kept)
+        told = await _texts(memory, found, are_gone=yes and not dry_run and is_kept)
         if len(found) and not dry_run and not yes:
-            what = f"{counted(len(found))} of {run.target.told()}{'' if is_kept else ' for good'}"
+            what = (
+                f"{counted(len(found))} of {run.target.describe()}{'' if is_kept else ' for good'}"
+            )
             lines = [f"{each.worth:.3f}  {told[each.id]}" for each in found]
             if not is_agreed(run.out, f"forget {what}", lines):
                 run.out.note("nothing was forgotten")
@@ -86,7 +88,7 @@ async def evict(
     return 0
 
 
-async def _told(
+async def _texts(
     memory: "ScopedMemory", found: "EvictionResult", *, are_gone: bool
 ) -> "Mapping[str, str]":
     """Return what each memory says, cut off where it is longer; of a call, which tools."""
@@ -125,7 +127,7 @@ async def erase(run: CommandContext, *, dry_run: DryRun = False, yes: Yes = Fals
     async with run.memory(meaning=False) as memory:
         there = await memory.scope(**scope).stats()
         forgotten = f" and {there.forgotten:,} forgotten" if there.forgotten else ""
-        what = f"{counted(there.items)}{forgotten} of {run.target.told()}"
+        what = f"{counted(there.items)}{forgotten} of {run.target.describe()}"
         if dry_run:
             if run.out.is_json:
                 run.out.data({"dry_run": True, "scope": scope, **asdict(there)})

@@ -77,7 +77,9 @@ async def export(
     elif path != "-":
         run.out.show(styled((one_line(path), "bold"), f"  {counted(done.records)}"))
     if not done.records:
-        run.out.note(f"there are no memories of {run.target.told()}; `--all` exports everyone's")
+        run.out.note(
+            f"there are no memories of {run.target.describe()}; `--all` exports everyone's"
+        )
 
 
 @command(app, "migrate", url=False)

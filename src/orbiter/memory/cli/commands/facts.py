@@ -68,7 +68,7 @@ async def list_facts(run: CommandContext, *, as_of: AsOf = None, known_at: Known
     else:
         print_facts(run.out, found, [when(fact) for fact in found])
     if not found:
-        told = run.target.told()
+        told = run.target.describe()
         run.out.note(f"no facts of {told}; `orbiter-memory facts put KEY VALUE` records one")
 
 
@@ -95,12 +95,12 @@ async def _unknown(run: CommandContext, known: "Facts", key: str) -> NotThereErr
     keys = await known.keys()
     if key in keys:
         return NotThereError(
-            f"`{key}` has no current value for {run.target.told()}; `orbiter-memory facts "
+            f"`{key}` has no current value for {run.target.describe()}; `orbiter-memory facts "
             f"history {key}` shows its history"
         )
     names = ", ".join(f"`{one_line(each)}`" for each in keys[:10])
     there = f"; there is {names}" if names else "; `orbiter-memory facts put` records something"
-    return NotThereError(f"there is no fact `{key}` for {run.target.told()}{there}")
+    return NotThereError(f"there is no fact `{key}` for {run.target.describe()}{there}")
 
 
 async def _must_know(run: CommandContext, known: "Facts", key: str) -> None:

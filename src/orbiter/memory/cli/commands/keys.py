@@ -147,7 +147,7 @@ def create(  # noqa: PLR0913 - whose it is, and what it may do
     else:
         # Not folded: whoever copies it must get it in one piece.
         run.out.console.print(styled((token, "bold green")), soft_wrap=True)
-        run.out.show(styled((_told(key), "dim")))
+        run.out.show(styled((_describe_key(key), "dim")))
     say(f"its hash is in `{file.path}`, for the server that uses this file", kind="note")
     run.out.note("save it now: only its hash is stored, and it is not shown again")
     if is_first:
@@ -170,7 +170,7 @@ def list_keys(run: CommandContext, *, keys: Keys = None) -> None:
             is_open = key.is_open(datetime.now(UTC))
             mark = styled(("●", "green" if is_open else "dim"))
             head = styled((key.id, "bold" if is_open else "dim"), f"  {one_line(key.name)}")
-            run.out.show(entry(mark, [head, styled((_told(key), "dim"))]))
+            run.out.show(entry(mark, [head, styled((_describe_key(key), "dim"))]))
     if not found:
         told = (
             f"there are no keys in `{file.path}`; the server accepts requests from this computer "
@@ -211,7 +211,7 @@ def _state(key: "Key") -> str:
     return "open" if key.is_open(datetime.now(UTC)) else "expired"
 
 
-def _told(key: "Key") -> str:
+def _describe_key(key: "Key") -> str:
     parts = [key.role, scope_label(key.scope) or "everyone", f"made {ago(key.created_at)}"]
     if key.revoked_at is not None:
         parts.append(f"revoked {ago(key.revoked_at)}")

@@ -148,8 +148,8 @@ def install(
         if dry_run:
             run.out.text(_hidden(change.diff(), env))
         raise UsageError(
-            f"`{path}` has another `{name}`, {_told(change.there)}; `--force` replaces it, "
-            "`--name` adds one beside it"
+            f"`{path}` has another `{name}`, {_describe_entry(change.there)}; `--force` replaces "
+            "it, `--name` adds one beside it"
         )
     if dry_run:
         run.out.text(f"would write {path}")
@@ -223,7 +223,7 @@ def _absolute(url: str) -> str:
     return str(Path(url).expanduser().absolute())
 
 
-def _told(entry: object) -> str:
+def _describe_entry(entry: object) -> str:
     """Return what an entry starts, or where it leads; its environment may hold secrets."""
     if not isinstance(entry, Mapping):
         return "which is not an object"

@@ -8,7 +8,7 @@ import typer
 
 from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._embed_progress import embed_waiting, note_waiting
-from orbiter.memory.cli._error_messages import UsageError, told_of
+from orbiter.memory.cli._error_messages import UsageError, error_text
 from orbiter.memory.cli._options import Tags, read_end, read_json, read_stdin, read_when
 from orbiter.memory.cli._output import Output
 from orbiter.memory.cli._views import as_json
@@ -67,7 +67,7 @@ def check_all(things: Sequence[Thing], scope: Mapping[str, str], labels: Mapping
         except ValueError as exc:  # both pydantic's and ours are
             where = f"{thing.origin}: " if thing.origin else ""
             none = "; nothing was stored" if len(things) > 1 else ""
-            raise UsageError(f"{where}{told_of(exc)}{none}") from None
+            raise UsageError(f"{where}{error_text(exc)}{none}") from None
 
 
 async def remember_many(

@@ -67,7 +67,7 @@ async def review_all(run: CommandContext) -> None:
     elif drafts:
         run.out.note(f"{accepted} accepted, {discarded} discarded, {left} left")
     else:
-        run.out.note(f"no drafts to review for {run.target.told()}")
+        run.out.note(f"no drafts to review for {run.target.describe()}")
 
 
 async def _show(
@@ -113,7 +113,7 @@ async def list_drafts(run: CommandContext) -> None:
     else:
         print_facts(run.out, found, [f"from {counted(len(each.source_ids))}" for each in found])
     if not found:
-        run.out.note(f"no drafts to review for {run.target.told()}")
+        run.out.note(f"no drafts to review for {run.target.describe()}")
 
 
 @command(review, "accept", everyone=False, makers=("facts put",))

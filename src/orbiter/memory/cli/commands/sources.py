@@ -89,7 +89,7 @@ async def undo(
 
 
 def _is_agreed(run: CommandContext, what: str, source: str, found: "Sequence[MemoryItem]") -> bool:
-    origin = f"`{one_line(source)}` of {run.target.told()}"
+    origin = f"`{one_line(source)}` of {run.target.describe()}"
     lines = [shortened(said(item), 200) for item in found]
     return is_agreed(run.out, f"{what} {counted(len(found))} from {origin}", lines)
 

@@ -21,12 +21,12 @@ __all__ = [
     "MAX_SOURCES",
     "MAX_VALUE",
     "FactMemory",
+    "assertion_text",
     "check_key",
     "check_source_id",
     "check_value",
     "same_value",
     "show_value",
-    "told",
 ]
 
 MAX_KEY = 200
@@ -118,7 +118,7 @@ class FactMemory(MemoryItem):
         if "recorded_at" not in self.model_fields_set:
             fields["recorded_at"] = self.created_at
         if not self.content:
-            fields["content"] = f"{self.key.replace('_', ' ')}: {told(self)}"
+            fields["content"] = f"{self.key.replace('_', ' ')}: {assertion_text(self)}"
         metadata = self.metadata
         if metadata.extra.get("fact") != self.key:
             extra = {**metadata.extra, "fact": self.key}
@@ -146,7 +146,7 @@ def show_value(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def told(fact: FactMemory) -> str:
+def assertion_text(fact: FactMemory) -> str:
     """Return what an assertion says."""
     return "ended" if fact.is_end else show_value(fact.value)
 

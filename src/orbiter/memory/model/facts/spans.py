@@ -12,7 +12,13 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Literal
 
-from orbiter.memory.model.facts.assertion import ALWAYS, FactMemory, same_value, show_value, told
+from orbiter.memory.model.facts.assertion import (
+    ALWAYS,
+    FactMemory,
+    assertion_text,
+    same_value,
+    show_value,
+)
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryStatus
 from orbiter.memory.model.protocols import LexicalStore, MemoryStore
@@ -68,11 +74,11 @@ class FactEntry:
 
     def __str__(self) -> str:
         if self.fact.retracted_at is not None and not self.spans:
-            return f"{told(self.fact)}, retracted {_date(self.fact.retracted_at)}"
+            return f"{assertion_text(self.fact)}, retracted {_date(self.fact.retracted_at)}"
         if self.fact.is_end:
             return f"ended, {dated(self.fact)}"
         held = " and ".join(dated(span) for span in self.spans) if self.spans else "never held"
-        return f"{told(self.fact)}, {held}".removesuffix(", ")
+        return f"{assertion_text(self.fact)}, {held}".removesuffix(", ")
 
 
 def dated(what: FactMemory | FactSpan, *, now: datetime | None = None) -> str:
@@ -258,7 +264,8 @@ class FactConflict:
     """Both claim the same time, or the later one comes from a less trusted source."""
 
     def __str__(self) -> str:
-        return f"{self.key}: {told(self.earlier)} or {told(self.later)} ({self.reason})"
+        earlier, later = assertion_text(self.earlier), assertion_text(self.later)
+        return f"{self.key}: {earlier} or {later} ({self.reason})"
 
 
 def _agree(one: FactMemory, other: FactMemory) -> bool:

@@ -73,7 +73,7 @@ class Job:
         event, self.changed = self.changed, asyncio.Event()
         event.set()
 
-    def shown(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return the job without its report, as JSON."""
         return {
             "id": self.id,
@@ -87,7 +87,7 @@ class Job:
 
     def to_json(self) -> bytes:
         """Return the job with its report."""
-        head = compact_json(self.shown()).encode()
+        head = compact_json(self.as_json()).encode()
         return head[:-1] + b',"report":' + (self.report or b"null") + b"}"
 
 
@@ -101,7 +101,7 @@ def dump_job(job: Job, server: str) -> dict[str, Any]:
         "saved": dict(job.saved),
     }
     return {
-        **job.shown(),
+        **job.as_json(),
         "problem": job.problem if is_safe else _plain(job.problem),
         "owner": job.owner,
         "is_bound": job.is_bound,

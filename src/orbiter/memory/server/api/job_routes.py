@@ -98,7 +98,7 @@ def _preferred(request: Request, *, default: float) -> tuple[float, str]:
 async def _list(request: Request) -> Response:
     check_query(request)
     found = await asyncio.to_thread(state_of(request).jobs.of, principal_of(request))
-    body = compact_json({"jobs": [job.shown() for job in found]})
+    body = compact_json({"jobs": [job.as_json() for job in found]})
     return Response(body.encode(), media_type="application/json")
 
 
@@ -157,7 +157,7 @@ class _JobEvents:
         job, jobs, number = self._job, self._state.jobs, 0
         while not job.is_finished and self._state.still_holds(self._principal):
             number += 1
-            shown = compact_json(job.shown()).encode()
+            shown = compact_json(job.as_json()).encode()
             await write(b"id: %d\nevent: progress\ndata: %b\n\n" % (number, shown))
             before = (job.state, job.done, job.total)
             await jobs.wait(job, _QUIET, is_news=True)

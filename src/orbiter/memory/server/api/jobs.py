@@ -41,7 +41,7 @@ _LOG = logging.getLogger(__name__)
 _AT_ONCE = 4
 """Jobs of one key that run at a time; of those that read everything, one."""
 
-_MOST = 32
+_MAX_JOBS = 32
 """Jobs of one key that may be under way, queued ones included."""
 
 _MAX_ENDED = 100
@@ -101,11 +101,11 @@ class Jobs:
     ) -> Job:
         """Return the job of a call, under way; of a call that was made *once*, the one there is."""
         is_scoped = isinstance(target, ScopedMemory)
-        whose = Query(metadata=target.scope).wanted if is_scoped else {}
+        scope = Query(metadata=target.scope).wanted if is_scoped else {}
         job = Job(
             operation,
             principal.key_id,
-            {str(name): value for name, value in whose.items()},
+            {str(name): value for name, value in scope.items()},
             target._by if is_scoped else None,  # noqa: SLF001 - who acts signs it after a restart, too
             {p.name: dump_param(p, given[p.name]) for p in operation.params if p.name in given},
             principal.is_bound,
@@ -116,11 +116,14 @@ class Jobs:
             job.digest = request_digest(job, job.id)
             if job.once in self._once:
                 return require_same(self.find(self._once[job.once], principal), job)
-        if Counter(each.owner for each in self._jobs.values() if not each.is_finished)[
-            job.owner
-        ] >= (_MOST):
+        if (
+            Counter(each.owner for each in self._jobs.values() if not each.is_finished)[job.owner]
+            >= _MAX_JOBS
+        ):
             raise HTTPProblem(
-                429, f"a key may have at most {_MOST} running jobs", headers={"Retry-After": "5"}
+                429,
+                f"a key may have at most {_MAX_JOBS} running jobs",
+                headers={"Retry-After": "5"},
             )
         self._keep(job)
         try:
@@ -199,7 +202,7 @@ class Jobs:
                     found = report_for(principal, found)
                 report = await asyncio.to_thread(_encoded, job.operation, found)
             except Exception as exc:  # noqa: BLE001 - told to whoever asked, and logged if it is a fault
-                await self._end(job, problem_=_told(exc, job))
+                await self._end(job, problem_=_problem_of(exc, job))
                 return
             await self._end(job, found=found, report=report)
 
@@ -439,7 +442,7 @@ def _encoded(operation: Operation, found: Any) -> bytes:
     return compact_json(operation.returns.dump(found)).encode()
 
 
-def _told(error: Exception, job: Job) -> dict[str, Any]:
+def _problem_of(error: Exception, job: Job) -> dict[str, Any]:
     status, found = problem_for(_principal(job), error)
     if status >= 500 and not isinstance(error, MemoryError):
         _LOG.error("a job failed: %s", place_of(error))

@@ -17,7 +17,7 @@ from orbiter.memory.server.http.scopes import SCOPE_PARAMETERS, check_names
 from orbiter.memory.server.http.state import principal_of, state_of
 from orbiter.memory.wire import REQUIRED, TARGET_PARAMS, Operation, Param, parse
 from orbiter.memory.wire.calls import load_param, load_text
-from orbiter.memory.wire.codecs import told
+from orbiter.memory.wire.codecs import short_repr
 
 __all__ = ["ParsedRequest", "check_query", "parse_request"]
 
@@ -42,7 +42,7 @@ def check_query(request: Request, *known: str) -> None:
     unknown = next((name for name in _read_query(request) if name not in all_known), None)
     if unknown is not None:
         way = f"it takes `{'`, `'.join(all_known)}`"
-        raise QueryError(f"the query has an unknown field {told(unknown)}; {way}")
+        raise QueryError(f"the query has an unknown field {short_repr(unknown)}; {way}")
 
 
 async def parse_request(
@@ -102,7 +102,7 @@ def _refuse_unknown(
             way = f"it takes `{'`, `'.join(all_known)}`" if all_known else "it takes none"
             if place == "body" and unknown in SCOPE_FIELDS:
                 way = f"the scope belongs in the query: `?{unknown}=…`"
-            raise QueryError(f"the {place} has an unknown field {told(unknown)}; {way}")
+            raise QueryError(f"the {place} has an unknown field {short_repr(unknown)}; {way}")
 
 
 def _read_query(request: Request) -> dict[str, str]:
@@ -124,7 +124,7 @@ def _read_query(request: Request) -> dict[str, str]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise HTTPProblem(400, f"the query has {told(twice)} twice")
+        raise HTTPProblem(400, f"the query has {short_repr(twice)} twice")
     return found
 
 
@@ -138,7 +138,7 @@ async def _read_body(request: Request) -> bytes:
     ):
         raise HTTPProblem(
             415,
-            f"a body must be `Content-Type: application/json`, not {told(kind)}; "
+            f"a body must be `Content-Type: application/json`, not {short_repr(kind)}; "
             "`curl --json` sends it so",
         )
     return raw
@@ -154,5 +154,5 @@ def _parsed(raw: bytes, *, in_steps: bool) -> dict[str, Any]:
     except ValueError as exc:
         raise HTTPProblem(400, f"the body is not valid JSON: {exc}") from None
     if not isinstance(found, dict):
-        raise HTTPProblem(400, f"the body must be a JSON object, not {told(found)[:100]}")
+        raise HTTPProblem(400, f"the body must be a JSON object, not {short_repr(found)[:100]}")
     return found

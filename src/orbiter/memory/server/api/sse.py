@@ -26,7 +26,7 @@ from orbiter.memory.wire import EVENT
 
 __all__ = ["EventsResponse", "begin_stream", "count_stream", "routes", "until_gone"]
 
-_MOST = 100
+_MAX_STREAMS = 100
 _LOOK = 0.5
 """Seconds between two looks at whether the key still holds and the reader is still there."""
 
@@ -84,7 +84,7 @@ class EventsResponse:
         await write("retry: 1000\n\n")
         if self._is_back:
             missed = MemoryEvent("missed", datetime.now(UTC), self._scope, detail="reconnected")
-            await write(_told(missed, 0))
+            await write(_encode_event(missed, 0))
         number, spoken = 0, loop.time()
         while not gone.done() and self._state.still_holds(self._principal):
             event: MemoryEvent | None = None
@@ -96,7 +96,7 @@ class EventsResponse:
                         return
             if event is not None and self._state.still_holds(self._principal):
                 number, spoken = number + 1, loop.time()
-                await write(_told(event, number))
+                await write(_encode_event(event, number))
             elif loop.time() - spoken >= _HEARTBEAT:
                 spoken = loop.time()
                 await write(": still here\n\n")
@@ -105,18 +105,20 @@ class EventsResponse:
 @contextmanager
 def count_stream(streams: "Counter[str | None]", principal: Principal) -> Iterator[None]:
     """Refuse more streams than one key needs: each holds a connection for as long as it is."""
-    whose = principal.key_id
-    if streams[whose] >= _MOST:
+    key_id = principal.key_id
+    if streams[key_id] >= _MAX_STREAMS:
         raise HTTPProblem(
-            429, f"a key may have at most {_MOST} streams at a time", headers={"Retry-After": "5"}
+            429,
+            f"a key may have at most {_MAX_STREAMS} streams at a time",
+            headers={"Retry-After": "5"},
         )
-    streams[whose] += 1
+    streams[key_id] += 1
     try:
         yield
     finally:
-        streams[whose] -= 1
-        if not streams[whose]:
-            del streams[whose]
+        streams[key_id] -= 1
+        if not streams[key_id]:
+            del streams[key_id]
 
 
 async def begin_stream(send: Send) -> None:
@@ -133,7 +135,7 @@ async def begin_stream(send: Send) -> None:
     )
 
 
-def _told(event: MemoryEvent, number: int) -> str:
+def _encode_event(event: MemoryEvent, number: int) -> str:
     data = json.dumps(EVENT.dump(event), ensure_ascii=False, separators=(",", ":"))
     return f"id: {number}\nevent: {event.kind}\ndata: {data}\n\n"
 

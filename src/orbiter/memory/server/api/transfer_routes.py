@@ -223,8 +223,8 @@ async def _export(request: Request) -> "_Answer | Response":
 def _export_name(handle: ScopedMemory, format: str) -> str:
     """Return a name that says whose memories, in which form and of when; it is ASCII."""
     named = [getattr(handle.scope, name) for name in SCOPE_FIELDS]
-    whose = [re.sub(r"[^A-Za-z0-9._]+", "_", name)[:40].strip("._") for name in named if name]
-    parts = [*(each for each in whose if each), format, f"{datetime.now(UTC):%Y-%m-%d}"]
+    names = [re.sub(r"[^A-Za-z0-9._]+", "_", name)[:40].strip("._") for name in named if name]
+    parts = [*(each for each in names if each), format, f"{datetime.now(UTC):%Y-%m-%d}"]
     return "-".join(["memories", *([] if any(named) else ["everyone"]), *parts])
 
 
@@ -313,8 +313,8 @@ def _handle(request: Request) -> ScopedMemory:
 def _turn(request: Request, kind: str) -> Iterator[None]:
     """Refuse more transfers than the disk is to hold, or than one key is to have of them."""
     under_way: Counter[tuple[str | None, str]] = request.app.state.transfers
-    whose = (principal_of(request).key_id, kind)
-    if whose[0] is not None and under_way[whose]:  # without keys, all of them are for this computer
+    slot = (principal_of(request).key_id, kind)
+    if slot[0] is not None and under_way[slot]:  # without keys, all of them are for this computer
         raise HTTPProblem(
             429, f"this key has a running {kind} already", headers={"Retry-After": "5"}
         )
@@ -322,13 +322,13 @@ def _turn(request: Request, kind: str) -> Iterator[None]:
         raise HTTPProblem(
             503, "too many imports and exports are running", headers={"Retry-After": "5"}
         )
-    under_way[whose] += 1
+    under_way[slot] += 1
     try:
         yield
     finally:
-        under_way[whose] -= 1
-        if not under_way[whose]:
-            del under_way[whose]
+        under_way[slot] -= 1
+        if not under_way[slot]:
+            del under_way[slot]
 
 
 @contextmanager

@@ -19,7 +19,7 @@ _FIRST_OUTPUT = 240
 _FIRST_LINES = 5
 """What of a tool's output is shown at once."""
 _ONE_LINE = 70
-_MOST = 20_000
+_MAX_CHARS = 20_000
 """Characters that a page holds of one message; the rest is on the memory's own page."""
 
 
@@ -131,7 +131,7 @@ def without_halves(items: Sequence[MemoryItem], *, is_all: bool) -> list[MemoryI
     return list(items[next(starts, 0) :])
 
 
-def words(text: str, *, first: int = _FIRST, most: int = _MOST) -> Words:
+def words(text: str, *, first: int = _FIRST, most: int = _MAX_CHARS) -> Words:
     """Return *text* as what is seen at once, and what is folded."""
     if len(text) <= first * 3 // 2:
         return Words(text, "", len(text), is_cut=False)
@@ -149,7 +149,9 @@ def _output(item: MemoryItem) -> Words:
     end = len("".join(lines[:_FIRST_LINES]))
     if end > _FIRST_OUTPUT:
         return words(text, first=_FIRST_OUTPUT)
-    return Words(text[:end].rstrip(), text[end:_MOST], len(text), is_cut=len(text) > _MOST)
+    return Words(
+        text[:end].rstrip(), text[end:_MAX_CHARS], len(text), is_cut=len(text) > _MAX_CHARS
+    )
 
 
 def _arguments(text: str) -> str:
@@ -161,7 +163,7 @@ def _arguments(text: str) -> str:
 
 def _readable(text: str) -> str:
     """Return JSON with line ends and spaces; any other text as it is."""
-    if not text.lstrip().startswith(("{", "[")) or len(text) > _MOST:
+    if not text.lstrip().startswith(("{", "[")) or len(text) > _MAX_CHARS:
         return text
     try:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False)

@@ -28,7 +28,7 @@ __all__ = ["pages"]
 pages = Pages()
 
 _SHOWN = 50
-_MOST = 500
+_MAX_CHATS = 500
 _PAGE = 40
 _LOOKED = 500
 """Messages that are looked through for the page after one; beyond, there is a way to the newest."""
@@ -44,7 +44,7 @@ _SIZES = {"tokens": (4_000, 200_000), "rounds": (6, 1_000)}
 @pages.page("/chats", "chats.html", title="Chats")
 async def chats(ask: Ask) -> Data:
     """Show the conversations, most recent first."""
-    limit = ask.number("n", _SHOWN, least=1, most=_MOST)
+    limit = ask.number("n", _SHOWN, least=1, most=_MAX_CHATS)
     found = await ask.handle.chats(limit=limit + 1)
     shown = found[:limit]
     titles = await asyncio.gather(*(_title(ask, each) for each in shown))
@@ -60,7 +60,7 @@ async def chats(ask: Ask) -> Data:
         ],
         "people": _counted(shown, "user_id"),
         "agents": _counted(shown, "agent_id"),
-        "more": min(limit * 2, _MOST) if len(found) > limit and limit < _MOST else None,
+        "more": min(limit * 2, _MAX_CHATS) if len(found) > limit and limit < _MAX_CHATS else None,
         "is_all": len(found) <= limit,
     }
 
@@ -98,7 +98,7 @@ async def _title(ask: Ask, info: ConversationInfo) -> str:
 @pages.page("/chat", "chat.html", title="Chat")
 async def chat(ask: Ask) -> Data:
     """Show one conversation."""
-    return await _shown(ask, conversation_of(ask))
+    return await _chat_data(ask, conversation_of(ask))
 
 
 @pages.part("POST", "/ui/chat/summary", "parts/chat_body.html", role="write")
@@ -116,10 +116,10 @@ async def sum_up(ask: Ask) -> Toast:
         if after is not None and is_new
         else "Nothing to summarize yet: the newest messages stay as they are."
     )
-    return Toast(await _shown(ask, talk), told)
+    return Toast(await _chat_data(ask, talk), told)
 
 
-async def _shown(ask: Ask, talk: Conversation) -> Data:
+async def _chat_data(ask: Ask, talk: Conversation) -> Data:
     before = ask.text("before") or None
     read = await talk.page(limit=_PAGE + 1, before=before)
     found, is_all = read[:_PAGE], len(read) <= _PAGE

@@ -125,12 +125,12 @@ def _task(ask: Ask) -> Task:
 
 async def _names(handle: ScopedMemory) -> list[str]:
     """Return what the chats that can be opened from *handle* are called."""
-    whose = handle.scope
-    is_chat_itself = None not in (whose.session_id, whose.task_id)
-    if is_chat_itself or not Query(metadata=whose).wanted:
+    scope = handle.scope
+    is_chat_itself = None not in (scope.session_id, scope.task_id)
+    if is_chat_itself or not Query(metadata=scope).wanted:
         return []
     found = [each.metadata for each in await handle.chats(limit=_CHATS)]
-    return [name for each in found if narrowed(whose, name := name_of(each)) == each]
+    return [name for each in found if narrowed(scope, name := name_of(each)) == each]
 
 
 async def _missing(chat: Chat, task: Task) -> str | None:

@@ -14,7 +14,7 @@ from orbiter.memory.model.facts import (
     show_value,
 )
 from orbiter.memory.server.dashboard.facts_page import read_facts, scope_of
-from orbiter.memory.server.dashboard.memory_page import _told as told_of
+from orbiter.memory.server.dashboard.memory_page import _page_data as memory_data
 from orbiter.memory.server.dashboard.page import Ask, Data, Pages, Toast
 
 __all__ = ["conflicts_among", "draft_of", "pages", "sides_of"]
@@ -112,7 +112,7 @@ async def decide(ask: Ask) -> Toast:
     else:
         fact = await facts.discard(fact_id)
         told = f"Discarded: {fact.key}. Restore the previous version to make it a draft again."
-    return Toast(await told_of(ask), told)
+    return Toast(await memory_data(ask), told)
 
 
 async def _decided(ask: Ask, fact: FactMemory, how: str) -> Data:

@@ -36,7 +36,7 @@ _AHEAD = timedelta(days=365 * 30)
 _SHORTEST = timedelta(hours=1)
 
 
-_MOST = 6
+_MAX_TICKS = 6
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MINUTES = (10, 30, 60, 180, 360, 720, 1_440, 2_880, 5_760, 11_520)
 _IN_MONTHS = (1, 2, 3, 6, 12, 24, 60, 120, 240, 600)
@@ -245,12 +245,12 @@ def _shape(
 def ticks_of(start: datetime, end: datetime) -> list[Tick]:
     """Return the marks between two moments, at most six."""
     whole = end - start
-    found = _by_minutes(start, end) if whole < _MOST * _MONTH / 2 else _by_months(start, end)
+    found = _by_minutes(start, end) if whole < _MAX_TICKS * _MONTH / 2 else _by_months(start, end)
     return [Tick(round(100 * ((moment - start) / whole), 3), label) for moment, label in found]
 
 
 def _by_minutes(start: datetime, end: datetime) -> Iterator[tuple[datetime, str]]:
-    minutes = next(m for m in _MINUTES if (end - start) / timedelta(minutes=m) <= _MOST + 0.5)
+    minutes = next(m for m in _MINUTES if (end - start) / timedelta(minutes=m) <= _MAX_TICKS + 0.5)
     step = timedelta(minutes=minutes)
     moment = start.replace(hour=0, minute=0, second=0, microsecond=0)
     while moment <= end:
@@ -263,7 +263,7 @@ def _by_minutes(start: datetime, end: datetime) -> Iterator[tuple[datetime, str]
 
 def _by_months(start: datetime, end: datetime) -> Iterator[tuple[datetime, str]]:
     shown = (end - start) / _MONTH
-    step = next((m for m in _IN_MONTHS if shown / m <= _MOST), _IN_MONTHS[-1])
+    step = next((m for m in _IN_MONTHS if shown / m <= _MAX_TICKS), _IN_MONTHS[-1])
     month = start.year * 12 + start.month - 1
     month -= month % step
     while True:

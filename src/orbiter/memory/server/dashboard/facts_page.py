@@ -66,7 +66,7 @@ async def facts(ask: Ask) -> Data:
     names_somebody = bool(scope_of(ask.handle.scope))
     if not names_somebody:
         return {"whose": await _scopes_of(ask.handle), "sample": PAGE, "rows": None}
-    return await _told(ask)
+    return await _page_data(ask)
 
 
 async def _scopes_of(handle: ScopedMemory) -> list[Data]:
@@ -83,7 +83,7 @@ async def _scopes_of(handle: ScopedMemory) -> list[Data]:
     ]
 
 
-async def _told(ask: Ask, *, opened: str = "") -> Data:
+async def _page_data(ask: Ask, *, opened: str = "") -> Data:
     """Return everything that the drawing is made of."""
     handle, now = ask.handle, datetime.now(UTC)
     as_of = as_moment("as_of", ask.text("as_of"))
@@ -169,7 +169,7 @@ async def put(ask: Ask) -> Toast:
         source=form.get("source", "").strip() or None,
     )
     told = f"Saved: {key} is {show_value(made.value)[:80]}. Revert undoes it."
-    return Toast(await _told(ask, opened=key), told)
+    return Toast(await _page_data(ask, opened=key), told)
 
 
 def _value(form: dict[str, str]) -> object:
@@ -197,7 +197,7 @@ async def end(ask: Ask) -> Toast:
         if made is None
         else "Ended. Revert undoes it."
     )
-    return Toast(await _told(ask, opened=key), told)
+    return Toast(await _page_data(ask, opened=key), told)
 
 
 @pages.part("POST", "/ui/facts/revert", "parts/facts.html", role="write")
@@ -206,14 +206,14 @@ async def revert(ask: Ask) -> Toast:
     key = ask.text("of")
     now = await ask.handle.facts.revert(key)
     told = "there is no value now" if now is None else f"it is {show_value(now.value)[:80]} again"
-    return Toast(await _told(ask, opened=key), f"Reverted: {told}.")
+    return Toast(await _page_data(ask, opened=key), f"Reverted: {told}.")
 
 
 @pages.part("POST", "/ui/facts/retract", "parts/facts.html", role="write")
 async def retract(ask: Ask) -> Toast:
     """Say that an assertion was wrong."""
     fact = await ask.handle.facts.retract(ask.text("id"))
-    return Toast(await _told(ask, opened=fact.key), "Retracted: it is never valid.")
+    return Toast(await _page_data(ask, opened=fact.key), "Retracted: it is never valid.")
 
 
 def as_moment(name: str, text: str) -> datetime | None:

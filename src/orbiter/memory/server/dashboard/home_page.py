@@ -94,7 +94,7 @@ async def home(ask: Ask) -> Data:
             needs_key=server.needs_key(),
             with_mcp=server.settings.with_mcp,
             store=_store_here(ask),
-            whose={**ask.scope, **{str(name): value for name, value in held.items()}},
+            scope={**ask.scope, **{str(name): value for name, value in held.items()}},
             **({} if ask.principal.is_bound else {"key_command": server.key_command()}),
         ),
     }
@@ -115,10 +115,10 @@ async def remember(ask: Ask) -> Toast:
     """Keep what somebody typed, and return the list with it."""
     form = await ask.form()
     named = {str(name): form[name].strip() for name in SCOPE_FIELDS if name in form}
-    whose = {**ask.scope, **named}
-    if not whose and not Query(metadata=ask.principal.scope).wanted:
+    scope = {**ask.scope, **named}
+    if not scope and not Query(metadata=ask.principal.scope).wanted:
         raise QueryError("name a user or an agent")
-    item = await ask.handle_for(whose).remember(
+    item = await ask.handle_for(scope).remember(
         form.get("content", ""), tags=read_tags(form.get("tags", "")) or None
     )
     # The page sends along what its list is narrowed to, as box and address still say so.
@@ -247,18 +247,18 @@ def snippets(
     needs_key: bool,
     with_mcp: bool,
     store: str | None = None,
-    whose: Mapping[str, str] | None = None,
+    scope: Mapping[str, str] | None = None,
     key_command: str = "orbiter-memory keys create --url STORE",
 ) -> list[Snippet]:
     """Return what to copy for the server at *url*; with keys, each shows where the key goes.
 
-    Who is on the same computer may go to the *store* itself, and needs no server for it. *whose*
-    is the scope that the reader's key, or the page, names; *key_command* makes a key.
+    Who is on the same computer may go to the *store* itself, and needs no server for it. *scope*
+    is the one that the reader's key, or the page, names; *key_command* makes a key.
     """
-    named = dict(whose or {"user_id": "alice"})
-    scope = ", ".join(f"{name}={json.dumps(value)}" for name, value in named.items())
+    named = dict(scope or {"user_id": "alice"})
+    arguments = ", ".join(f"{name}={json.dumps(value)}" for name, value in named.items())
     where = ["--url", url if needs_key or store is None else store]
-    for name, value in (whose or {}).items():
+    for name, value in (scope or {}).items():
         where += [f"--{name.removesuffix('_id')}", value]
     variable = "ORBITER_MEMORY_TOKEN=om_… " if needs_key else ""
     token = ', token="om_…"' if needs_key else ""
@@ -270,7 +270,7 @@ def snippets(
             "Python",
             "from orbiter.memory.sync import AgentMemory\n"
             f'memory = AgentMemory("{url}"{token})\n'
-            f'memory.scope({scope}).remember("Mia loves trams")',
+            f'memory.scope({arguments}).remember("Mia loves trams")',
             f"Import it from orbiter.memory to use it with await.{key}",
         ),
         Snippet(

@@ -142,9 +142,9 @@ class Strip(EventsResponse):
             if row.kind in _NEW:
                 self._new = [*self._new, *row.item_ids][:_MAX_NEW]
             self._rows = merged(self._rows, row)
-        self._rows = [row if row.text else await self._told(row) for row in self._rows]
+        self._rows = [row if row.text else await self._with_text(row) for row in self._rows]
 
-    async def _told(self, row: Happened) -> Happened:
+    async def _with_text(self, row: Happened) -> Happened:
         if row.kind not in _TELLING or not row.item_ids:
             return row
         with suppress(MemoryError, OSError):  # the row is shown without its words then

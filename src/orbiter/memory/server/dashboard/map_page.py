@@ -73,8 +73,8 @@ async def _drawn(ask: Ask) -> Drawn:
     handle = ask.handle
     total = (await handle.stats()).items
     newest = await handle.list(limit=1)
-    whose = tuple(Query(metadata=handle.scope).wanted.items())
-    key: _Key = (whose, newest[0].id if newest else "", total)
+    scope = tuple(Query(metadata=handle.scope).wanted.items())
+    key: _Key = (scope, newest[0].id if newest else "", total)
     kept = _kept.setdefault(ask.server.memory, OrderedDict())
     now = monotonic()
     found = kept.get(key)

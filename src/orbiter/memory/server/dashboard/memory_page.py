@@ -54,13 +54,13 @@ _OWN = ("tags", "importance", "source", "trust", "edited", "fact", "forked_from"
 @pages.page("/memory", "memory.html", title="Memory")
 async def memory(ask: Ask) -> Data:
     """Return the page of one memory."""
-    return await _told_whole(ask, query=ask.text("q").strip())
+    return await _full_page_data(ask, query=ask.text("q").strip())
 
 
 @pages.part("GET", "/ui/memory", "parts/memory_main.html")
 async def shown(ask: Ask) -> Data:
     """Return a memory to be read, as after an edit that was given up."""
-    return await _told(ask)
+    return await _page_data(ask)
 
 
 @pages.part("GET", "/ui/memory/edit", "parts/memory_edit.html", role="write")
@@ -94,7 +94,7 @@ async def save(ask: Ask) -> Toast | Data:
     weight = _importance(form.get("importance", ""))
     weight = weight if weight != item.metadata.extra.get("importance") else None
     if content is None and new_tags is None and weight is None:
-        return Toast({**await _told_whole(ask), "conflict": None}, "No changes.")
+        return Toast({**await _full_page_data(ask), "conflict": None}, "No changes.")
     try:
         await ask.handle.update(
             item.id, content, tags=new_tags, importance=weight, expected_version=version
@@ -102,7 +102,8 @@ async def save(ask: Ask) -> Toast | Data:
     except VersionConflict:
         return await _conflict(ask, form)
     return Toast(
-        {**await _told_whole(ask), "conflict": None}, "Saved. The previous version can be restored."
+        {**await _full_page_data(ask), "conflict": None},
+        "Saved. The previous version can be restored.",
     )
 
 
@@ -111,7 +112,7 @@ async def forget(ask: Ask) -> Toast | Response:
     """Forget a memory, and show it as forgotten, or go home where the store keeps nothing of it."""
     forgotten = await ask.handle.forget(ask.text("id"))
     try:
-        return Toast(await _told_whole(ask), "Forgotten. Restore undoes it.")
+        return Toast(await _full_page_data(ask), "Forgotten. Restore undoes it.")
     except ItemNotFoundError:
         if not forgotten:
             raise
@@ -126,7 +127,7 @@ async def restore(ask: Ask) -> Toast:
     version = ask.number("version", 0, most=2**31)
     await ask.handle.restore(ask.text("id"), version=version or None)
     said = f"Version {version} is restored." if version else "Restored."
-    return Toast(await _told_whole(ask), said)
+    return Toast(await _full_page_data(ask), said)
 
 
 async def _found(ask: Ask) -> tuple[MemoryItem, list[ItemVersion], bool]:
@@ -146,21 +147,21 @@ async def _found(ask: Ask) -> tuple[MemoryItem, list[ItemVersion], bool]:
     return versions[-1].item, versions, True
 
 
-async def _told_whole(ask: Ask, *, query: str = "") -> Data:
+async def _full_page_data(ask: Ask, *, query: str = "") -> Data:
     """Return all of the page: also what stands beside a memory, and goes when it is forgotten."""
-    told = await _told(ask)
+    told = await _page_data(ask)
     item = told["item"]
-    assert isinstance(item, MemoryItem)  # noqa: S101 - `_told` has put it there
+    assert isinstance(item, MemoryItem)  # noqa: S101 - `_page_data` has put it there
     is_forgotten = bool(told["is_forgotten"])
-    whose = _handle_of(ask, item)
+    handle = _handle_of(ask, item)
     return {
         **told,
-        "related": [] if is_forgotten else await related_to(whose, item),
-        "rank": await rank_of(whose, item, query) if query and not is_forgotten else None,
+        "related": [] if is_forgotten else await related_to(handle, item),
+        "rank": await rank_of(handle, item, query) if query and not is_forgotten else None,
     }
 
 
-async def _told(ask: Ask) -> Data:
+async def _page_data(ask: Ask) -> Data:
     item, versions, is_forgotten = await _found(ask)
     raw_size = len(item.content) + len(str(item.native)) + len(str(item.metadata.extra))
     return {
@@ -179,9 +180,9 @@ async def _told(ask: Ask) -> Data:
 
 async def _conflict(ask: Ask, form: dict[str, str]) -> Data:
     """Return the fields again with what was typed in them, beside what is stored by now."""
-    told = await _told(ask)
+    told = await _page_data(ask)
     item = told["item"]
-    assert isinstance(item, MemoryItem)  # noqa: S101 - `_told` has put it there
+    assert isinstance(item, MemoryItem)  # noqa: S101 - `_page_data` has put it there
     mine = form.get("content", item.content)
     return {
         **told,

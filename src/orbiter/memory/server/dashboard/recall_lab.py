@@ -19,7 +19,7 @@ __all__ = ["pages"]
 pages = Pages()
 
 _FOUND = 8
-_MOST = 50
+_MAX_HITS = 50
 _TYPES = ("item", "fact", "human", "ai", "tool", "system")
 _LANES: "tuple[tuple[RecallMode, str, str], ...]" = (
     ("words", "Words", "By the words of the question; rare words count more."),
@@ -87,7 +87,7 @@ def _question(ask: Ask) -> Question:
         read_trust(trust)
     return Question(
         query=ask.text("q").strip(),
-        k=as_number("k", ask.text("k"), _FOUND, least=1, most=_MOST),
+        k=as_number("k", ask.text("k"), _FOUND, least=1, most=_MAX_HITS),
         memory_type=ask.text("type").strip() or None,
         since=_moment(ask.text("since").strip()),
         where=_where(ask.text("where").strip()),

@@ -26,7 +26,7 @@ pages = Pages()
 _SOON = 1.0
 """Seconds to wait for the part itself, before a bar is shown."""
 
-_MOST = 16
+_MAX_WORKS = 16
 """Works of one key that are under way, or whose part nobody has asked for yet."""
 
 _GONE = (
@@ -70,7 +70,7 @@ class SlowParts:
         owner = ask.principal.key_id
         own = [each for each in self.by_id.values() if each.owner == owner]
         over = [each for each in own if each.task.done()]
-        if len(own) >= _MOST:
+        if len(own) >= _MAX_WORKS:
             if not over:
                 raise HTTPProblem(429, "too many tasks are running; wait until one ends")
             del self.by_id[over[0].id]

@@ -59,7 +59,7 @@ class AuthMiddleware:
         self._settings = settings
         self._asked = RateLimiter(rate=settings.rate, burst=settings.burst)
         self._failed = RateLimiter(rate=1, burst=30)
-        self._told = ""
+        self._logged_error = ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in, or answer it."""
@@ -105,13 +105,13 @@ class AuthMiddleware:
         except MemoryError as exc:
             # Keys that cannot be read open nothing: nobody comes in until they can be. Where they
             # are is for the log alone, once, however often somebody without a key asks.
-            if str(exc) != self._told:
-                self._told = str(exc)
+            if str(exc) != self._logged_error:
+                self._logged_error = str(exc)
                 _LOG.error("all requests are refused: %s", exc)
             raise HTTPProblem(
                 503, "the key file cannot be read; the log of the server has the details"
             ) from None
-        self._told = ""
+        self._logged_error = ""
         return ("", _local(scope, headers)) if found is None else found
 
     def _known(self, scope: Scope, headers: Headers, server: ServerState) -> tuple[str, Principal]:

@@ -87,11 +87,11 @@ class EventFeed:
     async def _hear(self, stream: EventStream) -> None:
         async for event in stream:
             self._metrics.note_event(event.kind)
-            fresh = self._unless_told(event)
+            fresh = self._without_reported(event)
             if fresh is not None:
                 self._out.pass_on(fresh)
 
-    def _unless_told(self, event: MemoryEvent) -> MemoryEvent | None:
+    def _without_reported(self, event: MemoryEvent) -> MemoryEvent | None:
         """Return *event* without what the store has told of already."""
         ids, now = event.item_ids, monotonic()
         if event.kind in _NEW:

@@ -41,8 +41,8 @@ class ServerState:
 
         It is worth nothing without the key, and ends with this process.
         """
-        whose = principal.key_id or "local"
-        return hmac.new(self._secret, whose.encode(), hashlib.sha256).hexdigest()
+        key_id = principal.key_id or "local"
+        return hmac.new(self._secret, key_id.encode(), hashlib.sha256).hexdigest()
 
     def needs_key(self) -> bool:
         """Tell whether anybody must show a key."""

@@ -249,7 +249,7 @@ class _EmbeddedServer(Server):
         self._ready = ready
         self._acceptor = Acceptor(limiter, self._connection, patience=patience, tls=config.ssl)
         self._taking: asyncio.Task[None] | None = None
-        self._told = asyncio.Event()
+        self._stopping = asyncio.Event()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -258,7 +258,7 @@ class _EmbeddedServer(Server):
     def stop(self) -> None:
         """End as soon as what is under way is answered."""
         self.should_exit = True
-        self._told.set()
+        self._stopping.set()
 
     async def main_loop(self) -> None:
         """Look around ten times a second, as uvicorn does, but stop without waiting for that."""
@@ -267,7 +267,7 @@ class _EmbeddedServer(Server):
                 return
             with suppress(TimeoutError):
                 async with asyncio.timeout(0.1):
-                    await self._told.wait()
+                    await self._stopping.wait()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         (bound,) = sockets or []

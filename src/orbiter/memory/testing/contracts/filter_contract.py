@@ -301,18 +301,18 @@ def _asked(dice: random.Random, name: str) -> object:
         sign = dice.choice(("$eq", "$ne", "$in", "$nin", "$exists", "$contains", "$not", *_SIGNS))
         if sign == "$contains" and name in ("created_at", "updated_at"):
             sign = "$exists"
-        operators[sign] = _told(dice, name, sign)
+        operators[sign] = _operator_value(dice, name, sign)
     return operators
 
 
-def _told(dice: random.Random, name: str, sign: str) -> object:
+def _operator_value(dice: random.Random, name: str, sign: str) -> object:
     if sign == "$exists":
         return dice.random() < 0.5
     if sign in ("$in", "$nin"):
         return [_operand(dice, name) for _ in range(dice.choice((0, 1, 2, 5)))]
     if sign == "$not":
         other = dice.choice(("$eq", "$gt", "$in"))
-        return {other: _told(dice, name, other)}
+        return {other: _operator_value(dice, name, other)}
     value = _operand(dice, name)
     while sign in _SIGNS and not _is_ordered(value):
         value = _operand(dice, name)

@@ -201,8 +201,8 @@ def _scope(
     dice: random.Random, pool: Sequence[str], rows: _Rows, fields: Sequence[ScopeField]
 ) -> MemoryMetadata:
     """Return whom to ask about: often a row's own scope, or one that differs in one id."""
-    whose = dice.choice([*rows.items.values()]).metadata if rows.items else MemoryMetadata()
-    given = {name: value for name in fields if (value := getattr(whose, name)) is not None}
+    metadata = dice.choice([*rows.items.values()]).metadata if rows.items else MemoryMetadata()
+    given = {name: value for name in fields if (value := getattr(metadata, name)) is not None}
     names = dice.sample(list(given), min(len(given), dice.choice((1, 1, 2, 3, 4))))
     wanted = {name: given[name] for name in names}
     if not wanted or dice.random() < 0.4:

@@ -109,8 +109,8 @@ def _messages(
         last = at
         place = f"message {number} of `{agent[:_SHOWN]}`"
         try:
-            whose = MemoryMetadata(session_id=agent, agent_id=agent)
-            items = from_messages([_as_chat(message)], "openai", metadata=whose)
+            metadata = MemoryMetadata(session_id=agent, agent_id=agent)
+            items = from_messages([_as_chat(message)], "openai", metadata=metadata)
         except UNREADABLE as exc:  # a message of no known shape, or one that no store can hold
             complain(place, reason(exc))
             continue

@@ -71,8 +71,8 @@ def _note(name: str, text: str, complain: ReportProblem) -> SourceMemory | None:
     extra["note"] = name
     at = next((found for name in _DATES if (found := _moment(fields.get(name)))), None)
     times = {} if at is None else {"created_at": at, "updated_at": at}
-    whose = session if isinstance(session, str) and session else None
-    metadata = MemoryMetadata(session_id=whose, extra=extra)
+    session_id = session if isinstance(session, str) and session else None
+    metadata = MemoryMetadata(session_id=session_id, extra=extra)
     item = MemoryItem(content=body.strip("\n"), metadata=metadata, **times)
     return SourceMemory(item, own_id if isinstance(own_id, str) and own_id else name)
 

@@ -54,14 +54,14 @@ class Mem0:
         owner = owners.pop() if len(owners) == 1 else None
         for number, value in enumerate(relations, 1):
             record, place = as_object(value), f"relation {number}"
-            whose = _name(record, "user_id") or owner
-            if whose is None and owners:
+            user_id = _name(record, "user_id") or owner
+            if user_id is None and owners:
                 complain(
                     place,
                     "the file has memories of several people and does not say whose this one is",
                 )
                 continue
-            found = safely(partial(_relation, record, whose), complain, place)
+            found = safely(partial(_relation, record, user_id), complain, place)
             if found is not None:
                 yield found
 

@@ -54,10 +54,10 @@ class OpenAIAgents:
             )
             for session, those in groupby(rows, key=lambda row: str(row[0])):
                 make = partial(MemoryMetadata, session_id=session)
-                whose = safely(make, complain, f"session `{session[:_SHOWN]}`")
-                if whose is not None:
+                metadata = safely(make, complain, f"session `{session[:_SHOWN]}`")
+                if metadata is not None:
                     for turn in _turns(session[:_SHOWN], those, source.limits, complain):
-                        yield from _found(whose, turn, complain)
+                        yield from _found(metadata, turn, complain)
 
 
 class _Row(NamedTuple):
@@ -93,15 +93,15 @@ def _turns(
 
 
 def _found(
-    whose: MemoryMetadata, turn: Sequence[_Row], complain: ReportProblem
+    metadata: MemoryMetadata, turn: Sequence[_Row], complain: ReportProblem
 ) -> Iterator[SourceMemory]:
-    session = str(whose.session_id)
+    session = str(metadata.session_id)
     try:
-        items = from_messages([row.message for row in turn], "openai-responses", metadata=whose)
+        items = from_messages([row.message for row in turn], "openai-responses", metadata=metadata)
     except UNREADABLE as exc:  # a message of no known shape, or one that no store can hold
         if len(turn) > 1:  # only what cannot be read is left out
             for row in turn:
-                yield from _found(whose, [row], complain)
+                yield from _found(metadata, [row], complain)
         else:
             place = f"message {str(turn[0].number)[:_SHOWN]} of session `{session[:_SHOWN]}`"
             complain(place, reason(exc))

@@ -103,8 +103,8 @@ class Thread:
         labels: dict[str, object] = {"title": self.title[:_LONGEST_TITLE]} if self.title else {}
         labels |= {name: text[:_LONGEST_TITLE] for name, text in (extra or {}).items() if text}
         # Unchecked: whoever places it in a scope makes it again, and checks that.
-        whose = MemoryMetadata.model_construct(session_id=self.session, extra=labels)
-        item.__dict__["metadata"] = whose
+        metadata = MemoryMetadata.model_construct(session_id=self.session, extra=labels)
+        item.__dict__["metadata"] = metadata
         item.__dict__["created_at"] = item.__dict__["updated_at"] = at
         if self._is_dated:
             # Tells the file's time from the clock's, which is another each time it is read.

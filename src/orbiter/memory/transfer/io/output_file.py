@@ -20,7 +20,7 @@ def new_file(path: Path, *, may_pack: bool = False) -> Iterator[IO[bytes]]:
     With *may_pack*, a name that ends in `.gz` gets a packed file.
     """
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    with _told(path):
+    with _transfer_errors(path):
         try:
             _check_free(path)
             flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
@@ -38,7 +38,7 @@ def new_file(path: Path, *, may_pack: bool = False) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _transfer_errors(path: Path) -> Iterator[None]:
     """Turn what goes wrong into a `TransferError` that names the file, and whose fault it is."""
     try:
         yield
@@ -77,7 +77,7 @@ def _name(part: Path, path: Path) -> None:
 def new_folder(path: Path) -> Iterator[Path]:
     """Make a folder that has its name once all is in it."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    with _told(path):
+    with _transfer_errors(path):
         try:
             _check_free(path)
             part.mkdir(mode=0o700)
