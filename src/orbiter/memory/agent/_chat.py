@@ -330,7 +330,7 @@ class Chat(ScopedHandle):
 
     @operation("chat.summarize")
     async def summarize(self) -> str | None:
-        """Sum up all but the newest messages now; return the summary, if there is one.
+        """Summarize all but the newest messages now; return the summary, if there is one.
 
         It happens by itself in the background when `SummaryConfig` says so; here a failing
         summarizer is a `SummaryError`.

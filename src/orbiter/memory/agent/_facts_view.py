@@ -82,14 +82,14 @@ class FactsView(ScopedHandle):
 
     @operation("facts.keys")
     async def keys(self) -> list[str]:
-        """Return the keys that anything was ever said of, also those whose facts have ended."""
+        """Return all keys of facts, also of those that have ended."""
         return list(by_key(f for f in await self._read() if f.is_known(self._latest)))
 
     @operation("facts.history")
     async def history(self, key: str) -> list[FactEntry]:
         """Return every assertion in the order of recording, with the time for which it held.
 
-        Retracted ones are among them; what waits for a review, or did not pass it, is not.
+        Retracted ones are included; drafts and discarded ones are not.
         """
         require_text("key", key)
         return entries(await self._read(key), known_at=self._latest)
@@ -101,7 +101,7 @@ class FactsView(ScopedHandle):
 
     @operation("facts.drafts")
     async def drafts(self) -> list[FactMemory]:
-        """Return what waits for a review, oldest first: `accept` or `discard` each."""
+        """Return the drafts to review, oldest first: `accept` or `discard` each."""
         found = await self._read(status=MemoryStatus.DRAFT)
         return sorted(found, key=lambda fact: (fact.created_at, fact.id))
 

@@ -50,7 +50,7 @@ class MaintenanceMixin(ScopedHandle):
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> "EvictionResult":
-        """Forget what is worth least until the scope keeps its budget; return what, and why.
+        """Forget the least valuable memories until the budget is kept; return which, and why.
 
         The worth of a memory is its importance, halved every *half_life_hours*. What has the
         importance 1, facts that hold and system messages stay; a tool group goes whole. With
@@ -118,7 +118,7 @@ class MaintenanceMixin(ScopedHandle):
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> ForgetResult:
-        """Take back everything that *source* added or changed, or did so *since* then.
+        """Undo everything that *source* added or changed, or did so *since* then.
 
         What it added is forgotten, what it changed is again what it was before. *progress* is
         called with memories found so far, and 0.

@@ -213,7 +213,7 @@ class AgentMemory(Handle):
 
     @operation("store.stats")
     async def stats(self) -> StoreStats:
-        """Return how much the store holds, and what waits to be indexed."""
+        """Return how much the store holds, and how much is not indexed yet."""
         await self.init()
         return await self._maintained("`stats`").stats()
 
@@ -274,9 +274,9 @@ class AgentMemory(Handle):
 
     @operation("store.flush")
     async def flush(self, *, progress: Progress | None = None) -> None:
-        """Wait until what goes on in the background is done: summaries, indexes and vectors.
+        """Wait until background work is done: summaries, indexes and vectors.
 
-        What was remembered a moment ago is then found by meaning, too, however much it was.
+        What was remembered a moment ago is then found by meaning, too.
         *progress* is called once it begins, as nobody knows how much there is.
         """
         self._core.enter()

@@ -80,12 +80,13 @@ class Facts(FactsView):
         source: Source | None = None,
         importance: float | None = None,
     ) -> FactMemory:
-        """Say that *key* is *value*, from now or *valid_from* on; return it as stored.
+        """Record that *key* is *value*, from now or *valid_from* on; return it as stored.
 
-        What held before is kept with its time. *source* is the memory or memories that say so,
-        of which the least trusted counts, the id of one, or a label such as `web:example.com`.
-        What holds already for all that time is not recorded twice: it is returned, with the new
-        source added. What held once, and no more, is recorded, and `conflicts` shows it.
+        What was valid before is kept with its time. *source* is the memory or memories that say
+        so (the least trusted counts), the id of one, or a label such as `web:example.com`. A value
+        that is already valid for all that time is not recorded twice: it is returned, with the new
+        source added. A value that was valid once, and has ended, is recorded, and `conflicts`
+        shows it.
         """
         store = await self._writable()
         ids, extra = await self._provenance(store, source, importance)
@@ -110,7 +111,7 @@ class Facts(FactsView):
     async def end(
         self, key: str, *, at: datetime | None = None, source: Source | None = None
     ) -> FactMemory | None:
-        """Say that what is true of *key* now, or at *at*, ends then.
+        """Record that what is true of *key* now, or at *at*, ends then.
 
         A value that begins later is still true from its time on. Returns `None` if nothing is true
         of the key then or later; where something is true only later, it is a `QueryError`.
@@ -170,7 +171,7 @@ class Facts(FactsView):
 
     @operation("facts.retract")
     async def retract(self, fact_id: str) -> FactMemory:
-        """Say that an assertion was wrong: it holds no more, at any time, as known from now on."""
+        """Retract an assertion that was wrong: as known from now on, it was never valid."""
         store = await self._writable()
         found = await self._find(store, fact_id)
         if found.status is not MemoryStatus.ACCEPTED:
@@ -189,7 +190,7 @@ class Facts(FactsView):
 
     @operation("facts.accept")
     async def accept(self, fact_id: str) -> FactMemory:
-        """Make a draft a fact, known from now on; return it.
+        """Accept a draft as a fact, known from now on; return it.
 
         Where just that holds already, its sources are added there, and the draft is discarded.
         """
@@ -214,7 +215,7 @@ class Facts(FactsView):
 
     @operation("facts.discard")
     async def discard(self, fact_id: str) -> FactMemory:
-        """Turn a draft down; the same messages do not propose it again."""
+        """Discard a draft; the same messages do not propose it again."""
         store = await self._writable()
         found = await self._find(store, fact_id)
         if found.status is MemoryStatus.DISCARD:
@@ -239,7 +240,7 @@ class Facts(FactsView):
         valid_to: datetime | None = None,
         confidence: float | None = None,
     ) -> FactMemory | None:
-        """Keep as a draft what memories seem to say; return it, or `None` if it is known.
+        """Store a draft of a fact that memories seem to say; return it, or `None` if it is known.
 
         It is since the newest of them was said, unless *valid_from* says otherwise. The same
         memories propose the same value for the same time once: not again what was accepted,

@@ -88,12 +88,12 @@ class ScopedMemory(MaintenanceMixin):
         """Keep a text, an item or a provider's message; return it as stored, once it is durable.
 
         *tags*, *importance* (0 to 1) and *source* go to `metadata.extra`, with *extra*.
-        *created_at* is when it was said, if not now. From *expires* on, an instant or a time from
-        now, it is gone for good. A message may be a dict or what a provider's
-        client returns; *format* is whose it is, if it is to be taken for no other. Whatever is
-        remembered under an *idempotency_key* first stays: calling again, after a timeout or a
-        crash, stores nothing and returns that, also if it was changed or forgotten since. An item
-        of an id that is there already replaces it.
+        *created_at* is when it was said, by default now. At *expires*, a time or a duration from
+        now, it is removed for good. A message may be a dict or what a provider's client returns;
+        *format* names the provider, if it should not be detected. With an *idempotency_key*, only
+        the first call stores something: calling again, after a timeout or a crash, returns what
+        was stored, even if it was changed or forgotten since. An item with an id that is already
+        stored replaces it.
         """
         more = labels(tags, importance, source, extra)
         item = await apart(has_many_values([what, more]), read, what, self._scope, more, format)
@@ -126,9 +126,9 @@ class ScopedMemory(MaintenanceMixin):
     ) -> builtins.list[MemoryItem]:
         """Keep texts, items and messages in one step, all or none; return them as stored.
 
-        Whatever is remembered under an *idempotency_key* first stays, all of it: calling again
-        stores nothing, brings nothing back, and returns what is still there of that. Everything
-        else is for each of them, as in `remember`.
+        With an *idempotency_key*, only the first call stores something: calling again brings
+        nothing back, and returns what is still there of it. Everything else applies to each of
+        them, as in `remember`.
         """
         if isinstance(things, str) or not isinstance(things, Sequence):
             raise QueryError("`remember_many` takes a list; use `remember` for one")
@@ -298,10 +298,10 @@ class ScopedMemory(MaintenanceMixin):
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> ForgetResult:
-        """Forget one memory, or all that match the filters; return what.
+        """Forget one memory, or all that match the filters; return which.
 
-        `restore` brings it back. *query* is a text that it holds. Without any filter,
-        *everything* must be said. With *dry_run* nothing is forgotten. The summary of a chat that
+        `restore` brings it back. *query* is a text that it contains. Without any filter,
+        *everything* must be true. With *dry_run* nothing is forgotten. The summary of a chat that
         loses a message is forgotten, too, and made again from what is left. *progress* is called
         with memories found so far, and 0.
         """
@@ -379,7 +379,7 @@ class ScopedMemory(MaintenanceMixin):
         """Return a page of what is remembered, newest first; *cursor* is `next` of the one before.
 
         With *forgotten*, of what `restore` can bring back instead. What is written meanwhile
-        shifts no page. What waits to be extracted is shown only as `memory_type="extraction"`.
+        shifts no page. Pending extractions are listed only with `memory_type="extraction"`.
         """
         check_size("limit", limit)
         store = await self._store()
@@ -402,7 +402,7 @@ class ScopedMemory(MaintenanceMixin):
 
     @operation("stats")
     async def stats(self) -> ScopeStats:
-        """Return how much is remembered here."""
+        """Return how many memories there are in this scope."""
         store = await self._store()
         items = await store.count(metadata=self._filter)
         forgotten = None

@@ -171,7 +171,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
     def audit(self) -> AuditLog:
         """What was done in this memory, if it was made with `audit=`."""
     def stats(self) -> StoreStats:
-        """Return how much the store holds, and what waits to be indexed."""
+        """Return how much the store holds, and how much is not indexed yet."""
     def verify(self, *, repair: bool = False, progress: Progress | None = None) -> Verification:
         """Read everything and check the search structures; with *repair*, rebuild them.
 
@@ -195,9 +195,9 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         has the memory open; then nothing is changed. What was there is kept beside it.
         """
     def flush(self, *, progress: Progress | None = None) -> None:
-        """Wait until what goes on in the background is done: summaries, indexes and vectors.
+        """Wait until background work is done: summaries, indexes and vectors.
 
-        What was remembered a moment ago is then found by meaning, too, however much it was.
+        What was remembered a moment ago is then found by meaning, too.
         *progress* is called once it begins, as nobody knows how much there is.
         """
     def settle(self, *, progress: Progress | None = None) -> None:
@@ -222,12 +222,12 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         """Keep a text, an item or a provider's message; return it as stored, once it is durable.
 
         *tags*, *importance* (0 to 1) and *source* go to `metadata.extra`, with *extra*.
-        *created_at* is when it was said, if not now. From *expires* on, an instant or a time from
-        now, it is gone for good. A message may be a dict or what a provider's
-        client returns; *format* is whose it is, if it is to be taken for no other. Whatever is
-        remembered under an *idempotency_key* first stays: calling again, after a timeout or a
-        crash, stores nothing and returns that, also if it was changed or forgotten since. An item
-        of an id that is there already replaces it.
+        *created_at* is when it was said, by default now. At *expires*, a time or a duration from
+        now, it is removed for good. A message may be a dict or what a provider's client returns;
+        *format* names the provider, if it should not be detected. With an *idempotency_key*, only
+        the first call stores something: calling again, after a timeout or a crash, returns what
+        was stored, even if it was changed or forgotten since. An item with an id that is already
+        stored replaces it.
         """
     def remember_many(
         self,
@@ -244,9 +244,9 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
     ) -> builtins.list[MemoryItem]:
         """Keep texts, items and messages in one step, all or none; return them as stored.
 
-        Whatever is remembered under an *idempotency_key* first stays, all of it: calling again
-        stores nothing, brings nothing back, and returns what is still there of that. Everything
-        else is for each of them, as in `remember`.
+        With an *idempotency_key*, only the first call stores something: calling again brings
+        nothing back, and returns what is still there of it. Everything else applies to each of
+        them, as in `remember`.
         """
     def recall(
         self,
@@ -307,10 +307,10 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> ForgetResult:
-        """Forget one memory, or all that match the filters; return what.
+        """Forget one memory, or all that match the filters; return which.
 
-        `restore` brings it back. *query* is a text that it holds. Without any filter,
-        *everything* must be said. With *dry_run* nothing is forgotten. The summary of a chat that
+        `restore` brings it back. *query* is a text that it contains. Without any filter,
+        *everything* must be true. With *dry_run* nothing is forgotten. The summary of a chat that
         loses a message is forgotten, too, and made again from what is left. *progress* is called
         with memories found so far, and 0.
         """
@@ -334,10 +334,10 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         """Return a page of what is remembered, newest first; *cursor* is `next` of the one before.
 
         With *forgotten*, of what `restore` can bring back instead. What is written meanwhile
-        shifts no page. What waits to be extracted is shown only as `memory_type="extraction"`.
+        shifts no page. Pending extractions are listed only with `memory_type="extraction"`.
         """
     def stats(self) -> ScopeStats:
-        """Return how much is remembered here."""
+        """Return how many memories there are in this scope."""
     def events(self) -> Stream[MemoryEvent]:
         """Return what happens in this scope from now on, for a `for` loop."""
     def chat(self, chat_id: str) -> Chat:
@@ -383,7 +383,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> EvictionResult:
-        """Forget what is worth least until the scope keeps its budget; return what, and why.
+        """Forget the least valuable memories until the budget is kept; return which, and why.
 
         The worth of a memory is its importance, halved every *half_life_hours*. What has the
         importance 1, facts that hold and system messages stay; a tool group goes whole. With
@@ -420,7 +420,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> ForgetResult:
-        """Take back everything that *source* added or changed, or did so *since* then.
+        """Undo everything that *source* added or changed, or did so *since* then.
 
         What it added is forgotten, what it changed is again what it was before. *progress* is
         called with memories found so far, and 0.
@@ -493,7 +493,7 @@ class Chat(Blocking[agent.Chat]):
     def summary(self) -> str | None:
         """Return the rolling summary as it is stored, or `None` if there is none yet."""
     def summarize(self) -> str | None:
-        """Sum up all but the newest messages now; return the summary, if there is one.
+        """Summarize all but the newest messages now; return the summary, if there is one.
 
         It happens by itself in the background when `SummaryConfig` says so; here a failing
         summarizer is a `SummaryError`.
@@ -514,17 +514,18 @@ class Facts(Blocking[agent.Facts]):
         source: Source | None = None,
         importance: float | None = None,
     ) -> FactMemory:
-        """Say that *key* is *value*, from now or *valid_from* on; return it as stored.
+        """Record that *key* is *value*, from now or *valid_from* on; return it as stored.
 
-        What held before is kept with its time. *source* is the memory or memories that say so,
-        of which the least trusted counts, the id of one, or a label such as `web:example.com`.
-        What holds already for all that time is not recorded twice: it is returned, with the new
-        source added. What held once, and no more, is recorded, and `conflicts` shows it.
+        What was valid before is kept with its time. *source* is the memory or memories that say
+        so (the least trusted counts), the id of one, or a label such as `web:example.com`. A value
+        that is already valid for all that time is not recorded twice: it is returned, with the new
+        source added. A value that was valid once, and has ended, is recorded, and `conflicts`
+        shows it.
         """
     def end(
         self, key: str, *, at: datetime | None = None, source: Source | None = None
     ) -> FactMemory | None:
-        """Say that what is true of *key* now, or at *at*, ends then.
+        """Record that what is true of *key* now, or at *at*, ends then.
 
         A value that begins later is still true from its time on. Returns `None` if nothing is true
         of the key then or later; where something is true only later, it is a `QueryError`.
@@ -535,14 +536,14 @@ class Facts(Blocking[agent.Facts]):
         Where several said just the same at once, all of that is retracted.
         """
     def retract(self, fact_id: str) -> FactMemory:
-        """Say that an assertion was wrong: it holds no more, at any time, as known from now on."""
+        """Retract an assertion that was wrong: as known from now on, it was never valid."""
     def accept(self, fact_id: str) -> FactMemory:
-        """Make a draft a fact, known from now on; return it.
+        """Accept a draft as a fact, known from now on; return it.
 
         Where just that holds already, its sources are added there, and the draft is discarded.
         """
     def discard(self, fact_id: str) -> FactMemory:
-        """Turn a draft down; the same messages do not propose it again."""
+        """Discard a draft; the same messages do not propose it again."""
     def propose(
         self,
         key: str,
@@ -553,7 +554,7 @@ class Facts(Blocking[agent.Facts]):
         valid_to: datetime | None = None,
         confidence: float | None = None,
     ) -> FactMemory | None:
-        """Keep as a draft what memories seem to say; return it, or `None` if it is known.
+        """Store a draft of a fact that memories seem to say; return it, or `None` if it is known.
 
         It is since the newest of them was said, unless *valid_from* says otherwise. The same
         memories propose the same value for the same time once: not again what was accepted,
@@ -569,16 +570,16 @@ class Facts(Blocking[agent.Facts]):
     ) -> dict[str, FactMemory]:
         """Return everything that is true, by key: now or at *as_of*, as known then."""
     def keys(self) -> list[str]:
-        """Return the keys that anything was ever said of, also those whose facts have ended."""
+        """Return all keys of facts, also of those that have ended."""
     def history(self, key: str) -> list[FactEntry]:
         """Return every assertion in the order of recording, with the time for which it held.
 
-        Retracted ones are among them; what waits for a review, or did not pass it, is not.
+        Retracted ones are included; drafts and discarded ones are not.
         """
     def conflicts(self) -> list[FactConflict]:
         """Return the contradictions; `retract` one side, and a conflict is settled."""
     def drafts(self) -> list[FactMemory]:
-        """Return what waits for a review, oldest first: `accept` or `discard` each."""
+        """Return the drafts to review, oldest first: `accept` or `discard` each."""
     @property
     def scope(self) -> MemoryMetadata:
         """Whose memories these are."""
@@ -599,16 +600,16 @@ class FactsView(Blocking[agent.FactsView]):
     ) -> dict[str, FactMemory]:
         """Return everything that is true, by key: now or at *as_of*, as known then."""
     def keys(self) -> list[str]:
-        """Return the keys that anything was ever said of, also those whose facts have ended."""
+        """Return all keys of facts, also of those that have ended."""
     def history(self, key: str) -> list[FactEntry]:
         """Return every assertion in the order of recording, with the time for which it held.
 
-        Retracted ones are among them; what waits for a review, or did not pass it, is not.
+        Retracted ones are included; drafts and discarded ones are not.
         """
     def conflicts(self) -> list[FactConflict]:
         """Return the contradictions; `retract` one side, and a conflict is settled."""
     def drafts(self) -> list[FactMemory]:
-        """Return what waits for a review, oldest first: `accept` or `discard` each."""
+        """Return the drafts to review, oldest first: `accept` or `discard` each."""
     @property
     def scope(self) -> MemoryMetadata:
         """Whose memories these are."""

@@ -59,7 +59,7 @@ REQUIRED: Any = object()
 
 _DESCRIPTIONS = {
     "If-Match": "The `ETag` that the memory must still have, or `*`.",
-    "action": "Only entries of this action, such as `add` or `erase`.",
+    "action": "Only entries of this action, such as `added` or `erased`.",
     "agent_id": "Only entries of this agent.",
     "as_of": "Valid at this time; now if left out.",
     "before": "The number of the last entry of a page, to get older ones.",
@@ -71,7 +71,7 @@ _DESCRIPTIONS = {
     "forgotten": "List forgotten memories instead, which `restore` can bring back.",
     "format": "The provider whose messages to return.",
     "item_id": "The id of the memory.",
-    "key": "The key of the fact, such as `home.city`.",
+    "key": "The key of the fact, such as `home_city`.",
     "known_at": "As known at this time; now if left out.",
     "limit": "At most this many results.",
     "memory_type": "Only memories of this type, such as `human` or `fact`.",
