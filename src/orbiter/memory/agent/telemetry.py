@@ -102,7 +102,9 @@ def _watched(
         span: Span | None = None
         if tracer is not None:
             with _unharmed():
-                span = stack.enter_context(_span(tracer, operation, {**about, **_asked(arguments)}))
+                span = stack.enter_context(
+                    _span(tracer, operation, {**about, **_argument_attributes(arguments)})
+                )
         began = perf_counter()
         error: str | None = None
         try:
@@ -161,7 +163,7 @@ def _system(owner: Any) -> str:
     return next(filter(None, names), "other")
 
 
-def _asked(arguments: dict[str, object]) -> _Attributes:
+def _argument_attributes(arguments: dict[str, object]) -> _Attributes:
     """Return what may be told of the arguments: numbers, flags, and words that we know."""
     told: _Attributes = {}
     for name, value in arguments.items():

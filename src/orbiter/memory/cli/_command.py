@@ -239,7 +239,7 @@ _URL = {
     "token": _option("--token", text=f"Key of the server. [env: {_ENV}TOKEN]"),
     "model": _option("--model", text=f"`auto`, or `none` for words only. [env: {_ENV}MODEL]"),
 }
-_WHOSE = {
+_SCOPE = {
     "user": _option("--user", text=f"User. [env: {_ENV}USER]"),
     "no_user": _option("--no-user", text="No user: only what the other options name.", kind=bool),
     "session": _option("--session", text=f"Only this session. [env: {_ENV}SESSION]"),
@@ -273,7 +273,7 @@ def command(
     shared: dict[str, Any] = {}
     for wanted, options in (
         (url, _URL),
-        (url and scope, _WHOSE),
+        (url and scope, _SCOPE),
         (url and scope and everyone, _ALL),
         (json, _JSON),
     ):

@@ -174,7 +174,7 @@ def prompts(handle_of_call: "HandleOfCall") -> list[Prompt]:
         ctx: Context, query: Annotated[str, Field(description="What you want to know.")]
     ) -> str:
         """Answer a question from memory, and say where it comes from."""
-        hits = await handle_of_call(ctx).recall(_given("query", query), k=_HITS)
+        hits = await handle_of_call(ctx).recall(_require_text("query", query), k=_HITS)
         told, _, _ = within_budget([known(hit) for hit in hits], _BUDGET)
         asked = escape(query)
         if not told:
@@ -211,7 +211,7 @@ def prompts(handle_of_call: "HandleOfCall") -> list[Prompt]:
     return [Prompt.from_function(_with_error_text(each)) for each in (recall, handoff)]
 
 
-def _given(name: str, value: str) -> str:
+def _require_text(name: str, value: str) -> str:
     if not value.strip():
         raise QueryError(f"`{name}` is empty")
     return value

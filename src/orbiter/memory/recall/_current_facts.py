@@ -23,7 +23,7 @@ from orbiter.memory.recall._scoring import Scored
 from orbiter.memory.recall._select import Candidates
 from orbiter.memory.text import words
 
-__all__ = ["asked_about", "judged", "overlap", "span_to_report"]
+__all__ = ["judged", "overlap", "periods_asked", "span_to_report"]
 
 _HELD = 0.1
 """Points by which others stand behind what holds, which has the best place of its key."""
@@ -93,7 +93,7 @@ async def _known(
     facts: dict[_Key, list[FactMemory]] = {}
     for fact in await assertions(store, some, keys):
         facts.setdefault(_key(fact), []).append(fact)
-    times = asked_about(question.times)
+    times = periods_asked(question.times)
     return {key: _of_key(each, times, asked.now) for key, each in facts.items()}
 
 
@@ -228,7 +228,7 @@ def _key(fact: MemoryItem) -> _Key:
 _END = datetime.max.replace(tzinfo=UTC)
 
 
-def asked_about(times: Iterable[Span]) -> list[tuple[datetime, datetime]]:
+def periods_asked(times: Iterable[Span]) -> list[tuple[datetime, datetime]]:
     """Return from when to when each time lasts that a question names, if it names the year."""
     found: list[tuple[datetime, datetime]] = []
     for each in times:

@@ -138,7 +138,7 @@ class _Move:
         self._total = 2 * await _count(self._source, self._scope)
         copied = left_out = 0
         given = _Sum()
-        async with aclosing(_ahead(self._given(given))) as pages:
+        async with aclosing(_ahead(self._source_pages(given))) as pages:
             async for fitting, others in pages:
                 left_out += others
                 if fitting:
@@ -175,7 +175,7 @@ class _Move:
             given.take_out([self._held(record) for record in records if record.id in kept])
             self._kept |= kept
 
-    async def _given(self, given: "_Sum") -> AsyncGenerator[tuple[list[Record], int], None]:
+    async def _source_pages(self, given: "_Sum") -> AsyncGenerator[tuple[list[Record], int], None]:
         """Yield what is to be copied, page by page, and how many are left out; add it up."""
         async with aclosing(self._pages(self._source)) as pages:
             async for page in pages:
@@ -199,14 +199,14 @@ class _Move:
         """Read all that was to be moved from the target."""
         found = _Sum()
         is_alone = await _count(self._target, self._scope) == records + len(self._kept)
-        pages = self._pages(self._target) if is_alone else self._asked_for()
+        pages = self._pages(self._target) if is_alone else self._copied_pages()
         async with aclosing(_ahead(pages)) as ahead:
             async for page in ahead:
                 found.add([record for record in page if record.id not in self._kept])
                 self._report_progress(len(page))
         return found
 
-    async def _asked_for(self) -> AsyncGenerator[list[Record], None]:
+    async def _copied_pages(self) -> AsyncGenerator[list[Record], None]:
         """Yield what a target that holds more than that has of the source."""
         async with aclosing(self._pages(self._source)) as pages:
             async for page in pages:

@@ -78,7 +78,7 @@ async def put(
             old, stamp = there.get(record.id, (None, ""))
             if _is_held(record, old):
                 continue
-            if overwrite or _goes_on(record, old):
+            if overwrite or _continues(record, old):
                 version = 0 if record.deleted else record.item.version
                 moved.append((encode(record.item), stamp, version))
             else:
@@ -103,7 +103,7 @@ async def _stamped(
     return found
 
 
-def _goes_on(record: Record, old: Record | None) -> bool:
+def _continues(record: Record, old: Record | None) -> bool:
     if old is None or is_expired(old):
         return True
     return joined(old, record, keeps_versions=False) is not None

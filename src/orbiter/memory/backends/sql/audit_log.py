@@ -269,7 +269,7 @@ class Log(AuditTables):
             if was is None:
                 known[item_id] = 0
                 continue
-            if now is not None and _goes_on(was, now):
+            if now is not None and _continues(was, now):
                 known[item_id] = was.version
                 continue
             # It is gone, with all it was; perhaps there is another of its id by now.
@@ -370,7 +370,7 @@ def _is_deep(state: State | None) -> bool:
     return state is not None and bool(state.whole)
 
 
-def _goes_on(was: State, now: State) -> bool:
+def _continues(was: State, now: State) -> bool:
     """Tell whether an item has newer versions, and all that it had before."""
     return now.version > was.version and now.whole[: len(was.whole)] == was.whole
 

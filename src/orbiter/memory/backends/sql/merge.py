@@ -22,7 +22,7 @@ def joined(there: Record, given: Record, *, keeps_versions: bool = True) -> Reco
     *keeps_versions* tells whether *there* would know an earlier version if there was one.
     """
     old, new = _by_number(there), _by_number(given)
-    if not _goes_on(there, given, new, keeps_versions=keeps_versions):
+    if not _continues(there, given, new, keeps_versions=keeps_versions):
         return None
     versions: dict[int, PastVersion] = {**old, **new}
     for number in old.keys() & new.keys():
@@ -46,7 +46,7 @@ def is_expired(record: Record) -> bool:
     return record.ends_at is not None and record.ends_at <= datetime.now(UTC)
 
 
-def _goes_on(there: Record, given: Record, new: _Versions, *, keeps_versions: bool) -> bool:
+def _continues(there: Record, given: Record, new: _Versions, *, keeps_versions: bool) -> bool:
     """Tell whether what is there is the same version in *given*, or an earlier one of it."""
     number = there.item.version
     if number == given.item.version:

@@ -292,7 +292,7 @@ class VectorIndex:
             return gone
         gone = [
             item.id
-            for index in self._asked(asked)
+            for index in self._indexes_for(asked)
             for slot in index.slots(asked).tolist()
             if (item := index.items[slot]) is not None
         ]
@@ -314,7 +314,7 @@ class VectorIndex:
 
     # Reading
 
-    def _asked(self, asked: Query) -> Iterator[UserIndex]:
+    def _indexes_for(self, asked: Query) -> Iterator[UserIndex]:
         """Yield the indexes that may hold what is asked for."""
         wanted = asked.wanted
         users: Iterable[str | None] = self._indexes
@@ -332,7 +332,7 @@ class VectorIndex:
         """Return the newest items that match *asked*, its text aside."""
         found = [
             (index.created(slot), index.arrival(slot), item)
-            for index in self._asked(asked)
+            for index in self._indexes_for(asked)
             for slot in index.newest(index.slots(asked), asked.limit)
             if (item := index.items[slot]) is not None
         ]
@@ -342,7 +342,7 @@ class VectorIndex:
     def snapshot(self, asked: Query) -> Snapshots:
         """Return what a search by meaning may find."""
         snapshots = []
-        for index in self._asked(asked):
+        for index in self._indexes_for(asked):
             slots = index.slots(asked) if _narrows(asked) else None
             snapshots.append((index, index.items, index.matrix.snapshot(slots)))
         return Snapshots(snapshots)

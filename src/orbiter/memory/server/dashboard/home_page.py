@@ -123,7 +123,7 @@ async def remember(ask: Ask) -> Toast:
     )
     # The page sends along what its list is narrowed to, as box and address still say so.
     filters = read_filters(lambda name: form.get(name, ""), ask.scope)
-    found = await _found(ask, filters)
+    found = await _search(ask, filters)
     is_seen = any(row.item.id == item.id for row in found.rows)
     said = "Saved." if is_seen else "Saved. The current filters hide it."
     return Toast(_as_data(filters, found), said)
@@ -139,10 +139,10 @@ def _filters(ask: Ask) -> Filters:
 
 
 async def _listed(ask: Ask, filters: Filters) -> Data:
-    return _as_data(filters, await _found(ask, filters, cursor=ask.text("cursor")))
+    return _as_data(filters, await _search(ask, filters, cursor=ask.text("cursor")))
 
 
-async def _found(ask: Ask, filters: Filters, *, cursor: str = "") -> Found:
+async def _search(ask: Ask, filters: Filters, *, cursor: str = "") -> Found:
     hits = ask.number("k", _HITS[0], least=1, most=_HITS[-1])
     if _is_search(filters):
         return await _searched(ask.handle, filters, hits)

@@ -66,7 +66,7 @@ async def shown(ask: Ask) -> Data:
 @pages.part("GET", "/ui/memory/edit", "parts/memory_edit.html", role="write")
 async def edit(ask: Ask) -> Data:
     """Return a memory in fields."""
-    item, _, is_forgotten = await _found(ask)
+    item, _, is_forgotten = await _load(ask)
     if is_forgotten:
         raise QueryError("this memory is forgotten; restore it first, then edit it")
     return {"item": item, "tags": ", ".join(tags_of(item)), "conflict": None}
@@ -75,7 +75,7 @@ async def edit(ask: Ask) -> Data:
 @pages.part("GET", "/ui/memory/why", "parts/memory_why.html")
 async def why(ask: Ask) -> Data:
     """Return how a memory does for a question."""
-    item, _, _ = await _found(ask)
+    item, _, _ = await _load(ask)
     query = ask.text("q").strip()
     return {
         "item": item,
@@ -87,7 +87,7 @@ async def why(ask: Ask) -> Data:
 async def save(ask: Ask) -> Toast | Data:
     """Change a memory, unless somebody else has done so since it was read."""
     form = await ask.form()
-    item, _, _ = await _found(ask)
+    item, _, _ = await _load(ask)
     version = as_number("version", form.get("version", ""), 0, least=1, most=2**31)
     content, tags = as_edited(item.content, form.get("content")), read_tags(form.get("tags", ""))
     new_tags = tags if tags != tags_of(item) else None
@@ -130,7 +130,7 @@ async def restore(ask: Ask) -> Toast:
     return Toast(await _full_page_data(ask), said)
 
 
-async def _found(ask: Ask) -> tuple[MemoryItem, list[ItemVersion], bool]:
+async def _load(ask: Ask) -> tuple[MemoryItem, list[ItemVersion], bool]:
     """Return a memory, its versions, and whether it is forgotten; or raise `ItemNotFoundError`."""
     item_id = ask.text("id")
     if not item_id:
@@ -162,7 +162,7 @@ async def _full_page_data(ask: Ask, *, query: str = "") -> Data:
 
 
 async def _page_data(ask: Ask) -> Data:
-    item, versions, is_forgotten = await _found(ask)
+    item, versions, is_forgotten = await _load(ask)
     raw_size = len(item.content) + len(str(item.native)) + len(str(item.metadata.extra))
     return {
         "item": item,

@@ -289,11 +289,11 @@ def random_where(dice: random.Random, depth: int = 3) -> Where:
         name = dice.choice((*KEYS, *KEYS, *_FIELDS, "created_at", "updated_at", "version"))
         if name == "$in" or (name in ("content", "user_id") and dice.random() < 0.5):
             name = f"{dice.choice(('extra', 'metadata.extra'))}.{name}"
-        where[name] = _asked(dice, name)
+        where[name] = _condition(dice, name)
     return where
 
 
-def _asked(dice: random.Random, name: str) -> object:
+def _condition(dice: random.Random, name: str) -> object:
     if dice.random() < 0.3:
         return _operand(dice, name)
     operators = {}

@@ -57,12 +57,12 @@ class LangGraphStore:
             for row in rows:
                 place = f"row `{row[0]}` `{row[1]}`"
                 parse = partial(parsed_text, place=place, limits=source.limits, complain=complain)
-                found = safely(partial(_found, row, parse), complain, place)
+                found = safely(partial(_source_memory, row, parse), complain, place)
                 if found is not None:
                     yield found
 
 
-def _found(
+def _source_memory(
     row: sqlite3.Row | tuple[object, ...], parse: Callable[[object], object]
 ) -> SourceMemory:
     prefix, key, value, created, updated, expires = row

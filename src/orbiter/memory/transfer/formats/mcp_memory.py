@@ -56,11 +56,11 @@ def _entity(record: Mapping[str, object]) -> Iterator[SourceMemory]:
     observations = noted if isinstance(noted, list) else []
     if not observations:
         content = f"{name} ({about['entity_type']})" if kind else name
-        yield _found(content, {**about, "observation": ""}, ["entity", name], record)
+        yield _source_memory(content, {**about, "observation": ""}, ["entity", name], record)
     for observation in observations:
         text = plain_text(observation)
         if text.strip():
-            yield _found(f"{name}: {text}", about, ["observation", name, text], record)
+            yield _source_memory(f"{name}: {text}", about, ["observation", name, text], record)
 
 
 def _relation(record: Mapping[str, object]) -> Iterator[SourceMemory]:
@@ -68,7 +68,7 @@ def _relation(record: Mapping[str, object]) -> Iterator[SourceMemory]:
     if all(isinstance(end, str) and end for end in ends):
         words = [str(end) for end in ends]
         said, extra = relation_of(words[0], words[1], words[2])
-        yield _found(said, extra, ["relation", *words], record)
+        yield _source_memory(said, extra, ["relation", *words], record)
 
 
 def relation_of(begin: str, kind: str, end: str) -> tuple[str, dict[str, object]]:
@@ -77,7 +77,7 @@ def relation_of(begin: str, kind: str, end: str) -> tuple[str, dict[str, object]
     return f"{begin} {kind.replace('_', ' ')} {end}", {"relation": relation}
 
 
-def _found(
+def _source_memory(
     content: str, extra: Mapping[str, object], key: list[str], record: Mapping[str, object]
 ) -> SourceMemory:
     at = instant(record.get("timestamp") or record.get("createdAt"))

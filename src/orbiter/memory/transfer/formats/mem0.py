@@ -95,7 +95,7 @@ def _records(source: SourceFile, relations: list[object]) -> Iterator[object]:
 def _memory(record: Record, place: str, complain: ReportProblem) -> SourceMemory | None:
     text = first_text(record, *_TEXTS)
     if text:
-        return safely(partial(_found, record, text, place, complain), complain, place)
+        return safely(partial(_source_memory, record, text, place, complain), complain, place)
     if any(isinstance(record.get(name), str) for name in _TEXTS):
         complain(place, "it is empty")
     else:
@@ -103,7 +103,7 @@ def _memory(record: Record, place: str, complain: ReportProblem) -> SourceMemory
     return None
 
 
-def _found(record: Record, text: str, place: str, complain: ReportProblem) -> SourceMemory:
+def _source_memory(record: Record, text: str, place: str, complain: ReportProblem) -> SourceMemory:
     extra = dict(as_object(record.get("metadata")))
     extra |= {f"mem0_{name}": record[name] for name in _SHOWN if record.get(name) is not None}
     categories = record.get("categories")

@@ -57,7 +57,7 @@ class OpenAIAgents:
                 metadata = safely(make, complain, f"session `{session[:_SHOWN]}`")
                 if metadata is not None:
                     for turn in _turns(session[:_SHOWN], those, source.limits, complain):
-                        yield from _found(metadata, turn, complain)
+                        yield from _source_memories(metadata, turn, complain)
 
 
 class _Row(NamedTuple):
@@ -92,7 +92,7 @@ def _turns(
         yield turn
 
 
-def _found(
+def _source_memories(
     metadata: MemoryMetadata, turn: Sequence[_Row], complain: ReportProblem
 ) -> Iterator[SourceMemory]:
     session = str(metadata.session_id)
@@ -101,7 +101,7 @@ def _found(
     except UNREADABLE as exc:  # a message of no known shape, or one that no store can hold
         if len(turn) > 1:  # only what cannot be read is left out
             for row in turn:
-                yield from _found(metadata, [row], complain)
+                yield from _source_memories(metadata, [row], complain)
         else:
             place = f"message {str(turn[0].number)[:_SHOWN]} of session `{session[:_SHOWN]}`"
             complain(place, reason(exc))

@@ -78,7 +78,7 @@ class _Opening:
         self._tally.unread.pop(name, None)
         return chunks()
 
-    def _found(self, name: str, path: Callable[[], Path]) -> Path:
+    def _path_on_disk(self, name: str, path: Callable[[], Path]) -> Path:
         self._tally.unread.pop(name, None)
         return path()
 
@@ -123,7 +123,7 @@ class _Opening:
             partial(self._looked, name, partial(_chunks, path, self._tally)),
             limits=self._limits,
             complain=complain,
-            on_disk=partial(self._found, name, lambda: path),
+            on_disk=partial(self._path_on_disk, name, lambda: path),
             is_stopped=self._is_stopped,
         )
 
@@ -135,7 +135,7 @@ class _Opening:
             partial(self._looked, name, chunks),
             limits=self._limits,
             complain=complain,
-            on_disk=partial(self._found, name, partial(self._unpack, key, chunks)),
+            on_disk=partial(self._path_on_disk, name, partial(self._unpack, key, chunks)),
             is_stopped=self._is_stopped,
         )
 
