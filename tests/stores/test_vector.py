@@ -382,10 +382,10 @@ async def test_a_search_without_a_user_looks_only_where_the_session_is() -> None
 
     asked = Query(metadata=MemoryMetadata(session_id="s3"))
 
-    assert len(list(store._index._asked(asked))) == 2
+    assert len(list(store._index._indexes_for(asked))) == 2
     assert len(await store.search(query="n3", metadata=asked.metadata)) == 4
     await store.clear(metadata=MemoryMetadata(session_id="s3"))
-    assert list(store._index._asked(asked)) == []
+    assert list(store._index._indexes_for(asked)) == []
     await store.clear()
     assert (len(store), store._index._users, store._index._indexes) == (0, {}, {})
 
