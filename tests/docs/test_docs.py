@@ -145,3 +145,18 @@ def test_every_make_command_the_documents_name_exists() -> None:
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_no_page_has_a_placeholder_left(path: Path) -> None:
     assert re.findall(r"(?m)^[A-Z]{4,}$", path.read_text(encoding="utf-8")) == []
+
+
+def test_the_guide_of_the_code_names_every_file_of_recall_and_of_the_sql_stores() -> None:
+    guide = (ROOT / "docs/architecture.md").read_text()
+    rows = [line.split("|")[1:-1] for line in guide.splitlines() if line.startswith("| ")]
+    titles = ("`backends/sql`", "`backends/sqlite`", "`backends/postgres`")
+    head = next(n for n, row in enumerate(rows) if tuple(map(str.strip, row[1:])) == titles)
+    table = [row for row in rows[head + 1 :] if len(row) == 4]
+
+    for column, title in enumerate(titles, 1):
+        named = {name for row in table for name in re.findall(r"`(\w+)`", row[column])}
+        folder = ROOT / "src/orbiter/memory" / title.strip("`")
+        assert named == {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    recall = {path.name for path in (ROOT / "src/orbiter/memory/recall").glob("*.py")}
+    assert recall == {row[0].strip(" `") for row in rows if row[0].strip(" `") in recall}
