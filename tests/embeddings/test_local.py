@@ -132,7 +132,8 @@ async def test_the_loop_goes_on_meanwhile(local: LocalEmbeddings) -> None:
         threads.add(threading.current_thread().name)
         return text
 
-    await local._engine.apart(seen, "x")
+    await local._engine.at_once(seen, "x")
+    await local._engine.many(seen, ["x", "y"])
     await local.aembed("x")
 
     assert threads
@@ -140,27 +141,24 @@ async def test_the_loop_goes_on_meanwhile(local: LocalEmbeddings) -> None:
 
 
 async def test_a_query_does_not_stand_behind_a_long_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[str] = []
     first, go_on = threading.Event(), threading.Event()
     local = LocalEmbeddings()
 
     def embed(text: str) -> list[float]:
-        begun.append(text)
-        first.set()
-        go_on.wait(10)
+        if text != "query":
+            first.set()
+            go_on.wait(HANG)
         return [0.0]
 
     monkeypatch.setattr(local, "embed", embed)
     many = asyncio.create_task(local.aembed_many([str(number) for number in range(50)]))
-    await asyncio.to_thread(first.wait, 10)
-    query = asyncio.create_task(local.aembed("query"))
-    await asyncio.sleep(0)
+    await asyncio.to_thread(first.wait, HANG)
+
+    await asyncio.wait_for(local.aembed("query"), HANG)
+    assert not many.done()
 
     go_on.set()
-    await query
     await many
-
-    assert begun.index("query") <= 4
 
 
 async def test_cancelling_begins_no_further_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +180,7 @@ async def test_cancelling_begins_no_further_text(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(asyncio.CancelledError):
         await task
     go_on.set()
-    await local._engine.apart(str, "after those under way")
+    await local._engine.many(str, ["after those under way"])
 
     assert len(begun) <= 2
 

@@ -1,6 +1,7 @@
 """`LocalEmbeddings`: a sentence model on this machine, with no key, no network and no torch."""
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
@@ -18,7 +19,9 @@ __all__ = ["LocalEmbeddings"]
 
 _T = TypeVar("_T")
 
-_WORKERS = 2
+_WORKERS = max(1, min(2, (os.cpu_count() or 1) - 1))
+"""Threads for many texts. One core is left to the program: its event loop would wait for a thread
+that holds the interpreter's lock and has no core to run on."""
 
 
 class LocalEmbeddings(Embeddings):
@@ -66,16 +69,14 @@ class LocalEmbeddings(Embeddings):
 
     async def aembed(self, text: str) -> list[float]:
         """Return the vector of *text*, worked out on a thread of this object's."""
-        return await self._engine.apart(self.embed, text)
+        return await self._engine.at_once(self.embed, text)
 
     async def aembed_many(self, texts: Sequence[str]) -> list[list[float]]:
         """Return the vector of each text, in the order given.
 
         Cancelled, it begins no further text; one under way is finished and thrown away.
         """
-        # One more than can run, so that no thread waits for the loop; no more, so that a query
-        # which comes meanwhile does not stand behind all of them.
-        return await bounded_gather(self.aembed, texts, limit=_WORKERS + 1)
+        return await self._engine.many(self.embed, texts)
 
     @property
     def detail_dimension(self) -> int:
@@ -87,9 +88,7 @@ class LocalEmbeddings(Embeddings):
 
         Cancelled, it does what `aembed_many` does.
         """
-        return await bounded_gather(
-            lambda text: self._engine.apart(self._details, text), texts, limit=_WORKERS + 1
-        )
+        return await self._engine.many(self._details, texts)
 
     def token_vectors(self, text: str) -> "Floats":
         """Return one row of length 1 for each of `tokens(text)`, float32, for late interaction."""
@@ -97,7 +96,7 @@ class LocalEmbeddings(Embeddings):
 
     async def atoken_vectors(self, text: str) -> "Floats":
         """Do what `token_vectors` does, on a thread of this object's."""
-        return await self._engine.apart(self.token_vectors, text)
+        return await self._engine.at_once(self.token_vectors, text)
 
     def tokens(self, text: str) -> list[str]:
         """Return the word pieces that the model reads; inside a word they begin with `##`."""
@@ -115,14 +114,25 @@ class _Engine(Forkable):
 
     _model: "MiniLM | None"
     _pool: ThreadPoolExecutor
+    _queries: ThreadPoolExecutor
 
     def __init__(self) -> None:
         super().__init__()
         self._begin()
 
-    async def apart(self, call: Callable[[str], _T], text: str) -> _T:
-        """Return `call(text)`, made on one of the threads."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, call, text)
+    async def at_once(self, call: Callable[[str], _T], text: str) -> _T:
+        """Return `call(text)`: a query, which does not stand behind many texts."""
+        return await asyncio.get_running_loop().run_in_executor(self._queries, call, text)
+
+    async def many(self, call: Callable[[str], _T], texts: Sequence[str]) -> list[_T]:
+        """Return `call(text)` for each text."""
+        loop = asyncio.get_running_loop()
+
+        async def one(text: str) -> _T:
+            return await loop.run_in_executor(self._pool, call, text)
+
+        # One more than can run, so that no thread waits for the loop.
+        return await bounded_gather(one, texts, limit=_WORKERS + 1)
 
     def model(self) -> "MiniLM":
         """Return the model; the first caller loads it."""
@@ -139,7 +149,7 @@ class _Engine(Forkable):
 
     def after_in_child(self) -> None:
         """Load the model again; the parent's may be in the midst of a text, and is never freed."""
-        self._parents = (self._model, self._pool)
+        self._parents = (self._model, self._pool, self._queries)
         self._begin()
 
     def _begin(self) -> None:
@@ -147,3 +157,4 @@ class _Engine(Forkable):
         self._model = None
         # Starts its threads when they are needed, and lets the interpreter end.
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="orbiter-embed")
+        self._queries = ThreadPoolExecutor(1, thread_name_prefix="orbiter-embed-query")
