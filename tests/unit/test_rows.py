@@ -96,13 +96,12 @@ def test_a_fact_that_was_changed_by_hand_is_looked_at_again(
 
 def test_a_fact_whose_key_was_made_invalid_by_hand_is_no_fact() -> None:
     row = encode(FactMemory(key="home", value="Oslo"))
-    by_hand = row._replace(
-        **{
-            name: value.replace('"home"', r'"ho\nme"')
-            for name, value in row._asdict().items()
-            if isinstance(value, str)
-        }
-    )
+    changed: dict[str, Any] = {
+        name: value.replace('"home"', r'"ho\nme"')
+        for name, value in row._asdict().items()
+        if isinstance(value, str)
+    }
+    by_hand = row._replace(**changed)
     assert by_hand != row
     assert not isinstance(decode(as_read(by_hand)), FactMemory)
 
