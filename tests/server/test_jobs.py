@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.server.conftest import Client, Served, new_key, until
+from tests.timing import scaled
 
 from orbiter.memory.agent import AgentMemory, AuditLog, ScopedMemory
 from orbiter.memory.auth import KeyFile
@@ -190,7 +191,7 @@ async def test_no_deadline_of_a_request_ends_a_job(
     memory: AgentMemory, served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Gate(monkeypatch)
-    http = client(await served(timeout=0.2, **BARE))
+    http = client(await served(timeout=scaled(0.2), **BARE))
 
     answer = await http.post("/v1/store/verify")
 

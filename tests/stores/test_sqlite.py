@@ -13,6 +13,7 @@ from orbiter.memory import HumanMemory, MemoryMetadata, ShortTermMemoryManager, 
 from orbiter.memory.backends.sql.operations import Operations
 from orbiter.memory.backends.sqlite import migrations
 from orbiter.memory.backends.sqlite.dialect import SQLiteDialect
+from orbiter.memory.backends.sqlite.run import FACTORY
 from orbiter.memory.errors import StorageError
 from orbiter.memory.model import Query
 from orbiter.memory.model.query import Cursor
@@ -81,7 +82,7 @@ async def test_no_filtered_read_scans_or_sorts_the_table(
     if cursors:
         is_gone = any(cursor.item_id == "gone" for cursor in cursors.values())
         statement = steps.send([] if is_gone else [("2025", 1, "one")])
-    connection = sqlite3.connect(path)
+    connection = sqlite3.connect(path, factory=FACTORY)
     connection.create_function("orbiter_has", 2, lambda *_: False, deterministic=True)
     connection.create_function("orbiter_where", 2, lambda *_: False, deterministic=True)
     explained = connection.execute(f"EXPLAIN QUERY PLAN {statement.sql}", statement.args)

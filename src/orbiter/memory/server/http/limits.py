@@ -51,7 +51,9 @@ def check_head(scope: Scope) -> None:
         b"content-length" in names or scope["http_version"] == "1.0"
     ):
         # A proxy may have read the other one: what we take for a body, it took for a request.
-        raise HTTPProblem(400, "`Transfer-Encoding` needs HTTP/1.1 and no `Content-Length`")
+        raise HTTPProblem(
+            400, "`Transfer-Encoding` is refused beside `Content-Length`, and in HTTP/1.0"
+        )
 
 
 class RequestLimitsMiddleware:
