@@ -51,9 +51,7 @@ def check_head(scope: Scope) -> None:
         b"content-length" in names or scope["http_version"] == "1.0"
     ):
         # A proxy may have read the other one: what we take for a body, it took for a request.
-        raise HTTPProblem(
-            400, "`Transfer-Encoding` is refused beside `Content-Length`, and in HTTP/1.0"
-        )
+        raise HTTPProblem(400, "`Transfer-Encoding` beside `Content-Length`, or in HTTP/1.0")
 
 
 class RequestLimitsMiddleware:
