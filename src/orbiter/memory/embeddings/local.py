@@ -1,7 +1,6 @@
 """`LocalEmbeddings`: a sentence model on this machine, with no key, no network and no torch."""
 
 import asyncio
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
@@ -19,9 +18,8 @@ __all__ = ["LocalEmbeddings"]
 
 _T = TypeVar("_T")
 
-_WORKERS = max(1, min(2, (os.cpu_count() or 1) - 1))
-"""Threads for many texts. One core is left to the program: its event loop would wait for a thread
-that holds the interpreter's lock and has no core to run on."""
+_WORKERS = 2
+"""Threads for many texts; a query has one of its own."""
 
 
 class LocalEmbeddings(Embeddings):
