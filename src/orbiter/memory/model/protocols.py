@@ -64,7 +64,10 @@ class MemoryStore(Protocol):
         status: MemoryStatus | None = None,
         limit: int = 10,
     ) -> list[MemoryItem]:
-        """Return at most *limit* items that match every given filter."""
+        """Return the items that match every given filter, at most *limit* of them.
+
+        Fewer only if there are no more: a caller takes a shorter list for all there is.
+        """
         ...
 
     async def clear(self, *, metadata: MemoryMetadata | None = None) -> int:
