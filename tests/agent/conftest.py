@@ -4,6 +4,7 @@ The servers' databases are shared by the whole run: making one costs more than m
 """
 
 import secrets
+import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -36,6 +37,8 @@ def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
 
 def _url(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
     if kind == "postgres":
+        # Tests share the database: what another one has just written may not be embedded yet.
+        warnings.filterwarnings("ignore", "[0-9,]+ memories are not embedded yet")
         return str(request.getfixturevalue("postgres_url"))
     if kind == "redis":
         server: RedisServer = request.getfixturevalue("redis_server")
