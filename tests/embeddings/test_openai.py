@@ -20,7 +20,7 @@ from tests.embeddings._server import (
     vector,
 )
 from tests.listening import listening
-from tests.timing import scaled, until
+from tests.timing import scaled
 
 from orbiter.memory import OpenAIEmbeddings
 from orbiter.memory.embeddings._responses import MAX_BATCH_BYTES, batches, retry_after
@@ -334,9 +334,7 @@ async def test_one_failure_ends_the_whole_call(server: EmbeddingServer, make: Ma
 async def test_cancelling_leaves_no_connection_open(server: EmbeddingServer, make: Make) -> None:
     server.script = [HANG] * 4
     task = asyncio.create_task(make(batch_size=1).aembed_many(["a", "b", "c", "d"]))
-    # All have sent theirs: who is cancelled while it connects is left to anyio, which may lose the
-    # connection that it has just made.
-    await until(lambda: len(server.requests) == 4)
+    await server.busy.wait()
 
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
