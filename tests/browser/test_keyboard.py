@@ -148,3 +148,24 @@ async def test_the_menu_of_a_phone_opens_and_goes_somewhere(site: str, look: Loo
 
     await expect(visit.page.get_by_role("heading", level=1)).to_have_text("Facts")
     await visit.check()
+
+
+async def test_a_new_form_has_the_focus_as_soon_as_it_is_there(
+    site: str, look: Look, memory: AgentMemory
+) -> None:
+    # A moment later it would take the focus away from whoever types already: the letters would go to another field.
+    item = await memory.scope(user_id="kim").remember("The ferry leaves at ten")
+    page = (await look(f"{site}/memory?id={item.id}")).page
+
+    focused = await page.evaluate(
+        """() => new Promise((resolve) => {
+          new MutationObserver((_, seen) => {
+            if (!document.getElementById("edit-content")) return;
+            seen.disconnect();
+            resolve(document.activeElement.id);
+          }).observe(document.getElementById("memory"), { childList: true, subtree: true });
+          [...document.querySelectorAll("button")].find((each) => each.innerText.includes("Edit")).click();
+        })"""
+    )
+
+    assert focused == "edit-content"
