@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from orbiter.memory import (
     PostgresMemoryStore,
     SQLiteMemoryStore,
 )
+from orbiter.memory.backends.sql import rows
 from orbiter.memory.errors import StorageError
 
 ANN, BOB = MemoryMetadata(user_id="ann"), MemoryMetadata(user_id="bob")
@@ -140,3 +142,28 @@ async def test_verify_tells_texts_of_as_many_trigrams_apart(tmp_path: Path) -> N
 
         assert not await store.verify()
         assert await store.verify(repair=True)
+
+
+@pytest.mark.parametrize("field", ["metadata", "native"])
+async def test_rows_with_many_values_are_read_beside_the_event_loop(
+    store: Any, field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = {f"key{number}": number for number in range(5_000)}
+    item = (
+        HumanMemory(id="m", content="", metadata=MemoryMetadata(user_id="ann", extra=values))
+        if field == "metadata"
+        else HumanMemory(id="m", content="", native=values)
+    )
+    await store.add(item)
+    read, readers = rows.decode, []
+
+    def decode(row: Any) -> Any:
+        readers.append(threading.current_thread())
+        return read(row)
+
+    monkeypatch.setattr(rows, "decode", decode)
+
+    assert await store.get("m") == item
+    assert await store.search(limit=1) == [item]
+    assert len(readers) == 2
+    assert threading.main_thread() not in readers

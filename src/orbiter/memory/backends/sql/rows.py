@@ -82,11 +82,11 @@ class Row(NamedTuple):
     updated_at: datetime
 
 
-_EXTRA = READ.index("extra_json")
-_LONG = 64 * 1024
-"""Characters of `extra_json` that are read in a thread: the rest of a row costs next to nothing."""
-_ROW, _SLICE = 1_024, 128 * 1024
-"""What a row costs, in characters of `extra_json`, and what is read before others go on."""
+_METADATA, _EXTRA = READ.index("metadata"), READ.index("extra_json")
+_LONG = 16 * 1024
+"""Characters of JSON that are read in a thread: the rest of a row costs next to nothing."""
+_ROW, _SLICE = 256, 32 * 1024
+"""What a row costs, in characters of JSON, and what is read before others go on."""
 _AT_ONCE = 50
 """Items that are made into rows before others go on: some five milliseconds."""
 
@@ -251,7 +251,7 @@ async def decode_all(rows: Sequence[Sequence[Any]]) -> list[MemoryItem]:
     """Return the items of rows of the columns `READ`; others go on while that takes long."""
     items, spent = [], 0
     for row in rows:
-        size = len(row[_EXTRA] or "")
+        size = len(row[_METADATA] or "") + len(row[_EXTRA] or "")
         items.append(decode(row) if size <= _LONG else await asyncio.to_thread(decode, row))
         spent += size + _ROW
         if spent > _SLICE:
