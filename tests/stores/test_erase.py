@@ -554,3 +554,28 @@ def test_functions_forget_what_they_were_asked() -> None:
     ]
     assert len(kept) > 4
     assert not any(size for _, size in kept)
+
+
+@pytest.mark.parametrize(("alices", "bobs"), [(600, 30), (30, 600)])
+async def test_others_are_found_whether_most_of_an_index_goes_or_little(
+    tmp_path: Path, alices: int, bobs: int
+) -> None:
+    """An index of which little would be left is built again from the rows that stay."""
+    store = SQLiteMemoryStore(tmp_path / "memories.db")
+    await store.init()
+    await store.add_many([said(f"alice hums marzipantune {n}", f"a{n}") for n in range(alices)])
+    await store.add_many([said(f"bob hums sparrowtune {n}", f"b{n}", BOB) for n in range(bobs)])
+    await store.optimize()
+    report = await store.erase(metadata=MemoryMetadata(user_id=ALICE.user_id))
+    assert report
+    assert report.items == alices
+    for _ in range(2):
+        last = bobs - 1
+        assert [i.id for i in await store.search(query=f"sparrowtune {last}")] == [f"b{last}"]
+        found = await store.match_words(["sparrowtun", str(last)], Query(metadata=BOB, limit=1))
+        assert [item.id for item in found.items] == [f"b{last}"]
+        assert not await store.search(query="marzipantune")
+        assert await store.verify()
+        await store.optimize()
+    await store.close()
+    assert b"marzipantune" not in bytes_of(tmp_path)

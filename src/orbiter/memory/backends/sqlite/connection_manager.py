@@ -9,8 +9,8 @@ import os
 import sqlite3
 import warnings
 import weakref
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from threading import Lock
 from typing import Any, Literal, TypeVar
@@ -238,6 +238,16 @@ class SQLiteFile:
             raise NotInitializedError(self) from None
         except sqlite3.Error as exc:
             raise self._translate(exc) from exc
+
+    @contextmanager
+    def without_chores(self) -> Iterator[None]:
+        """Have the writer of this process do no chores while the block lasts."""
+        writer = self._opened()
+        writer.held += 1
+        try:
+            yield
+        finally:
+            writer.held -= 1
 
     def _translate(self, error: sqlite3.Error) -> Exception:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -21,6 +21,7 @@ from orbiter.memory.backends.sql.erase_probes import Probe, Probes, found_in
 from orbiter.memory.backends.sqlite import file_checks, maintenance, schema, term_index
 from orbiter.memory.backends.sqlite.connection_manager import SQLiteFile
 from orbiter.memory.backends.sqlite.dialect import SQLiteDialect
+from orbiter.memory.backends.sqlite.idle_tasks import start_over
 from orbiter.memory.backends.sqlite.trigram_index import merge_some
 from orbiter.memory.errors import MemoryTimeoutError, StorageError
 from orbiter.memory.model import activity_keys
@@ -314,6 +315,7 @@ async def scrub(
 
 
 async def _clean_indexes(file: SQLiteFile, forget: Callable[[], Awaitable[None]]) -> list[str]:
+    await file.read(start_over, writing=True)
     await forget()
     await file.write(drop_owners)
     parts = await file.read(segments, writing=True)

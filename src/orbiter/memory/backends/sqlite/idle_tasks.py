@@ -4,7 +4,7 @@ import sqlite3
 from datetime import UTC, datetime
 
 from orbiter.memory.backends.sql.dialect import Statement, Steps
-from orbiter.memory.backends.sqlite import term_index, trigram_index, vectors
+from orbiter.memory.backends.sqlite import schema, term_index, trigram_index, vectors
 from orbiter.memory.backends.sqlite.migrations import end, has_end
 from orbiter.memory.backends.sqlite.schema import EXPIRED
 
@@ -14,6 +14,7 @@ __all__ = [
     "forget_some",
     "is_due",
     "seconds_to_next",
+    "start_over",
     "sweep_some",
     "uncleaned",
 ]
@@ -48,6 +49,35 @@ def forget_some(connection: sqlite3.Connection) -> bool:
     return False
 
 
+def start_over(connection: sqlite3.Connection) -> None:
+    """Empty the indexes of which more has to be taken out than stays, in a transaction each.
+
+    Rows that stay are indexed again like new ones, which is less to do; until then, searches read
+    them.
+    """
+    for table, waiting, reset in (
+        ("memory_words", "memory_unindexed", ("indexed_to", "memory_unindexed")),
+        ("memory_terms", "memory_unlisted", ("listed_to", "memory_unlisted", "memory_owners")),
+    ):
+        if not schema.has_index(connection, table):
+            continue
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            goes, stays = connection.execute(
+                f"SELECT (SELECT count(*) FROM {waiting}), (SELECT count(*) FROM memory_items)"
+            ).fetchone()
+            if goes > stays:
+                mark, *emptied = reset
+                connection.execute(f"INSERT INTO {table} ({table}) VALUES ('delete-all')")
+                for each in emptied:
+                    connection.execute(f"DELETE FROM {each}")
+                connection.execute("UPDATE memory_meta SET value = 0 WHERE key = ?", [mark])
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+
 def uncleaned(connection: sqlite3.Connection) -> int:
     """Return how many rows wait to be brought up to date."""
     sql = "SELECT (SELECT count(*) FROM memory_unlisted) + (SELECT count(*) FROM memory_unindexed)"
@@ -56,8 +86,12 @@ def uncleaned(connection: sqlite3.Connection) -> int:
 
 def _settle() -> Steps[None]:
     sizes = yield Statement(
-        "SELECT place, ifnull(length(indexed), 0) FROM memory_unindexed"
-        f" ORDER BY place <= {_INDEXED_TO}, place LIMIT {trigram_index.CHUNK}"
+        term_index.waiting(
+            "memory_unindexed",
+            "place, ifnull(length(indexed), 0)",
+            _INDEXED_TO,
+            trigram_index.CHUNK,
+        )
     )
     if sizes:
         yield from trigram_index.settle(len(term_index.chunk(sizes)))

@@ -226,6 +226,11 @@ class SQLiteMemoryStore(SQLMemoryStore):
 
     # Erasing
 
+    async def erase(self, *, metadata: MemoryMetadata, by: str | None = None) -> "Erasure":
+        """Remove for good all that *metadata* names: see `SQLMemoryStore.erase`."""
+        with self._file.without_chores():  # nothing is taken out of the indexes twice
+            return await super().erase(metadata=metadata, by=by)
+
     async def _take_beside(self, wanted: dict[Any, str], probes: "Probes") -> None:
         from orbiter.memory.backends.sqlite import erase  # noqa: PLC0415
 

@@ -36,6 +36,7 @@ __all__ = [
     "relist_some",
     "token",
     "tokens",
+    "waiting",
     "waits",
 ]
 
@@ -109,11 +110,8 @@ def documents(content: str, user_id: str | None) -> list[str]:
 def relist_some() -> Steps[None]:
     """Bring at most a chunk of the rows that were changed since they were listed up to date."""
     has_terms = bool((yield Statement(_HAS_TERMS)))
-    # Places beyond the mark first: they were given up, and may have been given out again.
-    sizes = yield Statement(
-        f"SELECT place, ifnull(length(content), 0), place <= {MARK} FROM memory_unlisted"
-        f" ORDER BY place <= {MARK}, place LIMIT {CHUNK}"
-    )
+    columns = f"place, ifnull(length(content), 0), place <= {MARK}"
+    sizes = yield Statement(waiting("memory_unlisted", columns, MARK, CHUNK))
     some = chunk(sizes)
     for place, _, is_listed in some if has_terms else ():
         listed = yield Statement(
@@ -126,6 +124,20 @@ def relist_some() -> Steps[None]:
             yield from _list((yield Statement(_select("rowid = ?1"), [place])))
     places = [(row[0],) for row in some]
     yield Statement("DELETE FROM memory_unlisted WHERE place = ?1", places, many=True)
+
+
+def waiting(table: str, columns: str, mark: str, limit: int) -> str:
+    """Return how the first of the rows are read that wait in a table, by place.
+
+    Places beyond the mark come first: they were given up, and may have been given out again. Each
+    part is read from the key, so that the others, which may be many, are not looked at.
+    """
+    parts = (
+        f"SELECT * FROM (SELECT {columns} FROM {table}"
+        f" WHERE place {sign} {mark} ORDER BY place LIMIT {limit})"
+        for sign in (">", "<=")
+    )
+    return f"{' UNION ALL '.join(parts)} LIMIT {limit}"
 
 
 def chunk(sizes: Rows) -> Rows:

@@ -86,9 +86,7 @@ def _match(needle: str) -> str:
 
 def settle(limit: int = -1) -> Steps[None]:
     """Bring rows that were changed or removed since they were indexed up to date."""
-    # Places beyond the mark first: they were given up, and may have been given out again.
-    order = f"place <= {_MARK}, place"
-    some = f"(SELECT place FROM memory_unindexed ORDER BY {order} LIMIT {limit})"
+    some = f"({term_index.waiting('memory_unindexed', 'place', _MARK, limit)})"
     if (yield Statement(_HAS_WORDS)):
         yield Statement(
             "INSERT INTO memory_words (memory_words, rowid, text)"

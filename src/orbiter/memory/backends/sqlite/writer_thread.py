@@ -20,6 +20,7 @@ from orbiter.memory.backends.sqlite.fork_safety import Guarded
 
 __all__ = [
     "BUSY",
+    "HELD",
     "IDLE",
     "LEAST",
     "MOST",
@@ -121,6 +122,9 @@ BUSY = 32
 NEAR = 0.02
 """Seconds that writes which began to wait at about the same time may differ."""
 
+HELD = 0.2
+"""Seconds between two looks whether chores may be done again."""
+
 LEAST, MOST = 1.0, 86_400.0
 """Seconds that the writer rests at least and at most when it is known when its next chore is."""
 
@@ -172,6 +176,8 @@ class Writer:
         """What each event loop is about to hand over; the lock guards it."""
         self._lock = Lock()
         self._is_open = True
+        self.held = 0
+        """How many want chores left undone for a while, of which they will do more themselves."""
         self._thread = Thread(target=self._main, name=name, daemon=True)
         self._thread.start()
 
@@ -274,6 +280,8 @@ class Writer:
 
     def _do_chore(self, connection: sqlite3.Connection, *, is_idle: bool) -> float | None:
         """Do a chore; return how many seconds it is at most until the next."""
+        if self.held:
+            return HELD
         try:
             with self._guarded.lock, self._patience.spent(connection):
                 if self._chore(connection, is_idle=is_idle):
