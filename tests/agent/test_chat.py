@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from orbiter.memory import (
     ToolMemory,
 )
 from orbiter.memory.agent import Chat, ScopedMemory
+from orbiter.memory.backends.sql.store import SQLMemoryStore
 from orbiter.memory.errors import AccessError, QueryError
 from orbiter.memory.messages import FORMATS, validate
 
@@ -433,3 +435,26 @@ async def test_a_branch_made_twice_at_once_is_one(any_alice: ScopedMemory) -> No
     await asyncio.gather(*(chat.fork(items[1], chat_id="branch") for _ in range(4)))
 
     assert [item.content for item in await any_alice.chat("branch").items()] == ["one", "two"]
+
+
+@pytest.mark.parametrize("asked", [{"rounds": 1}, {"rounds": 3}, {"budget": 60}, {"budget": 400}])
+async def test_a_window_is_the_same_whether_a_store_reads_it_in_one_step_or_not(
+    asked: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AgentMemory("memory://", embeddings=None, summaries=None) as memory:
+        alice = memory.scope(user_id="alice")
+        chat, other = alice.chat("trip"), alice.chat("other")
+        await chat.add({"role": "system", "content": "Be brief."})
+        await other.add({"role": "system", "content": "Be polite."})
+        for number in range(60):
+            await chat.add([f"Question {number}?", {"role": "assistant", "content": "Yes."}])
+            await memory.scope(user_id="alice", session_id="trip").remember(f"Note {number}")
+            if number == 30:
+                await chat.add({"role": "system", "content": "Be briefer still."})
+        found = [item.content for item in await chat.items(**asked)]
+
+        monkeypatch.setattr(SQLMemoryStore, "newest_messages", None)
+
+        assert found == [item.content for item in await chat.items(**asked)]
+        assert found[:2] == ["Be brief.", "Be briefer still."]
+        assert found[-1] == "Yes."

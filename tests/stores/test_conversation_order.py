@@ -66,13 +66,30 @@ async def test_sqlite_reads_a_window_from_the_end_of_an_index(
             explained = Statement(f"EXPLAIN QUERY PLAN {statement.sql}", statement.args)
             plan = str(await store._read(lambda explained=explained: _one(explained)))  # type: ignore[misc]
 
-            index = "memory_items_task_talk" if chat.task_id else "memory_items_talk"
+            what = "talk" if memory_type is None else "system"
+            index = f"memory_items_task_{what}" if chat.task_id else f"memory_items_{what}"
             assert f"USING INDEX {index} (" in plan
             assert "B-TREE" not in plan, "everything is read, and sorted"
 
 
 def _one(statement: Statement) -> Any:
     return [tuple(row) for row in (yield statement)]
+
+
+@every_chat
+async def test_sqlite_reads_the_end_of_a_conversation_from_indexes(chat: MemoryMetadata) -> None:
+    async with SQLiteMemoryStore() as store:
+        await store.add_many([HumanMemory(content="hi", metadata=chat) for _ in range(9)])
+        steps = store._operations.newest(chat, 4, None)
+        messages = next(steps)
+        systems = steps.send([("i", "hi", "human", *[""] * 6, place) for place in (9, 8, 7, 6)])
+        kind = "task_{} (" if chat.task_id else "{} ("
+        for statement, name in ((messages, "talk"), (systems, "system")):
+            explained = Statement(f"EXPLAIN QUERY PLAN {statement.sql}", statement.args)
+            plan = str(await store._read(lambda explained=explained: _one(explained)))  # type: ignore[misc]
+
+            assert f"USING INDEX memory_items_{kind.format(name)}" in plan
+            assert "B-TREE" not in plan, "everything is read, and sorted"
 
 
 @pytest.fixture(scope="module", params=[None, 3], ids=["whole", "partitioned"])
@@ -113,6 +130,22 @@ async def test_postgres_reads_a_window_from_the_end_of_an_index(
     # Partitions are merged in order; within each, nothing is sorted.
     assert "Sort Method" not in told, told
     assert "rows removed" not in told.lower() or chat.task_id is None, told
+
+
+@every_chat
+async def test_postgres_reads_the_end_of_just_one_conversation(
+    chat: MemoryMetadata, filled: str
+) -> None:
+    async with PostgresMemoryStore(filled) as store:
+        asked_before = await store.search(
+            metadata=chat, where=nothing_else(chat) or None, limit=5, order="insertion"
+        )
+        newest, systems, is_all = await store.newest_messages(chat, limit=5, rounds=3)
+        everything, _, ends = await store.newest_messages(chat, limit=5_000)
+
+    assert [item.id for item in newest] == [item.id for item in asked_before[:3]]
+    assert (systems, is_all) == ([], False)
+    assert (len(everything), ends) == (2000, True)
 
 
 async def test_redis_reads_a_window_and_not_the_conversation(redis_server: RedisServer) -> None:

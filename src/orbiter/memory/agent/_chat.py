@@ -10,8 +10,8 @@ from orbiter.memory.agent.chat_history import (
     is_known_key,
     is_of,
     read_back,
+    read_window,
     seed_of,
-    system_messages,
 )
 from orbiter.memory.agent.inputs import Given, derived_id, narrowed, read_messages
 from orbiter.memory.agent.interface import ScopedHandle, operation
@@ -41,6 +41,10 @@ _HOURS = 2.0
 _MAX_RECENT = 10
 _SHOWN = 40
 """Messages of a conversation that may be found before its memories at the same price."""
+_ROUND, _MESSAGE = 3, 32
+"""How many messages a round is likely to have, and how many tokens a message."""
+_FEWEST, _MOST = 8, 500
+"""Messages that are asked for at a time."""
 _MAX_NAMED = 1_000
 """Messages that are left out of a search one by one."""
 
@@ -222,15 +226,16 @@ class Chat(ScopedHandle):
                 if room is not None:
                     tokens += item_tokens(item, counter=self._chats.count_tokens)
             seen = len(found)
-            # One round more than asked for: only its beginning ends the one before.
-            return (most is not None and 0 < most < humans) or (
+            # A round begins with what a person says, so it is whole once that is there.
+            return (most is not None and 0 < most <= humans) or (
                 room is not None and tokens > room and humans > 0
             )
 
-        found, is_all = await read_back(store, self._scope, is_enough=is_enough)
-        if is_all or not found:
-            return found
-        return [*await system_messages(store, self._scope, found[0]), *found]
+        if not most and room is None:
+            return (await read_back(store, self._scope))[0]
+        likely = _ROUND * most + 2 if most else (room or 0) // _MESSAGE
+        limit = min(max(likely, _FEWEST), _MOST)
+        return await read_window(store, self._scope, is_enough=is_enough, limit=limit, rounds=most)
 
     # What a model is shown
 

@@ -19,6 +19,7 @@ __all__ = [
     "nothing_else",
     "read_back",
     "read_on",
+    "read_window",
     "seed_of",
     "system_messages",
 ]
@@ -49,20 +50,51 @@ async def read_back(
     is_enough: Callable[[Sequence[MemoryItem]], bool] | None = None,
     before: MemoryItem | None = None,
     since: datetime | None = None,
+    known: Sequence[MemoryItem] = (),
 ) -> tuple[list[MemoryItem], bool]:
     """Return the messages added last, in order, and whether these are all there are.
 
     Reads until *is_enough* says so of what was read, the last first; without it, to the beginning.
-    With *since*, only what says that it was written then or later.
+    With *since*, only what says that it was written then or later. What is *known*, the last
+    first, was read already, and is not returned again.
     """
     found: list[MemoryItem] = []
-    async for page, is_last in _pages_back(store, scope, before, since=since):
+    async for page, is_last in _pages_back(store, scope, before, known, since=since):
         found += (item for item in page if role_of(item) is not None)
         if is_last or is_enough is None:
             continue
         if await apart(is_much_text(page), is_enough, found):
             return found[::-1], False
     return found[::-1], True
+
+
+async def read_window(
+    store: Store,
+    scope: MemoryMetadata,
+    *,
+    is_enough: Callable[[Sequence[MemoryItem]], bool],
+    limit: int,
+    rounds: int | None,
+) -> list[MemoryItem]:
+    """Return the messages added last, until they are enough, and the system's before these.
+
+    A store that can is asked for both in one step: for *limit* items, or as many as *rounds* take.
+    """
+    newest = getattr(store, "newest_messages", None)
+    if newest is None:
+        messages, is_all = await read_back(store, scope, is_enough=is_enough)
+    else:
+        page, systems, is_all = await newest(scope, limit=limit, rounds=rounds)
+        first = [item for item in page if role_of(item) is not None]
+        if is_all or await apart(is_much_text(page), is_enough, first):
+            return [*systems[::-1], *first[::-1]]
+        messages, is_all = await read_back(
+            store, scope, is_enough=lambda more: is_enough([*first, *more]), known=page
+        )
+        messages += first[::-1]
+    if is_all or not messages:
+        return messages
+    return [*await system_messages(store, scope, messages[0]), *messages]
 
 
 async def read_on(store: Store, scope: MemoryMetadata, after: str) -> list[MemoryItem] | None:
@@ -96,11 +128,15 @@ async def system_messages(
 
 
 async def _pages_back(
-    store: Store, scope: MemoryMetadata, before: MemoryItem | None, **asked: Any
+    store: Store,
+    scope: MemoryMetadata,
+    before: MemoryItem | None,
+    read: Sequence[MemoryItem] = (),
+    **asked: Any,
 ) -> AsyncIterator[tuple[list[MemoryItem], bool]]:
     """Yield pages, the last added first, and whether each is the last there is."""
-    known: list[MemoryItem] = [] if before is None else [before]
-    size = _FIRST_PAGE
+    known: list[MemoryItem] = list(read) if before is None else [before]
+    size = _PAGE if read else _FIRST_PAGE
     while True:
         cursor = known[-1] if known else None
         try:

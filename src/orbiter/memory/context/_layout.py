@@ -29,8 +29,14 @@ from orbiter.memory.conversation.windows import Room, Unit, newest_first, trim_u
 from orbiter.memory.errors import QueryError
 from orbiter.memory.messages import Format
 from orbiter.memory.messages.costs import sent_tokens
-from orbiter.memory.model.copying import copy_item
-from orbiter.memory.model.items import HumanMemory, MemoryItem, SystemMemory, role_of
+from orbiter.memory.model.copying import copy_item, unchecked_item
+from orbiter.memory.model.items import (
+    HumanMemory,
+    MemoryItem,
+    MemoryMetadata,
+    SystemMemory,
+    role_of,
+)
 
 _LEAST = 20
 """Characters of a shortened entry below which it is not worth showing."""
@@ -253,7 +259,7 @@ def compose(
     layout = _Layout(parts, prices, priority=priority, trust=trust, format=format)
     if budget is None:
         return layout.draft(None)
-    least = layout.draft(-1)
+    least = layout.draft(-1, is_trial=True)
     if least.tokens > budget:
         who = f"the persona ({counter(parts.persona):,} tokens), " if parts.persona else ""
         raise QueryError(
@@ -270,7 +276,7 @@ def compose(
         # its items: by about the same part of any room. An eighth at least ends that soon.
         fitting = room * (budget - least.tokens) // (draft.tokens - least.tokens)
         room = min(fitting, room - max(room // 8, 1))
-    return least
+    return layout.draft(-1)
 
 
 class _Layout:
@@ -290,6 +296,7 @@ class _Layout:
         self._priority = priority
         self._trust = trust
         self._format = format
+        self._wants: dict[str, int] = {}
         self._visible = find_visible(parts)
         self._refused = [self._drop_item(*each) for each in self._visible.refused_items]
         self._refused += [
@@ -297,18 +304,21 @@ class _Layout:
             for name, each, reason in self._visible.refused
         ]
 
-    def draft(self, room: int | None) -> Draft:
-        """Return the layout with *room* tokens for all that may shrink; none if it is negative."""
-        items, found, dropped = self._fit(room)
+    def draft(self, room: int | None, *, is_trial: bool = False) -> Draft:
+        """Return the layout with *room* tokens for all that may shrink; none if it is negative.
+
+        A trial tells only what it costs, and not what was dropped.
+        """
+        items, found, dropped = self._fit(room, is_trial=is_trial)
         stable = [_plain("persona", self._parts.persona)] if self._parts.persona else []
         stable.append(_plain("notice", NOTICE))
         # Made without checks: the parts were checked, and no limit on one memory holds for all.
         system = join(block.text for block in stable)
-        sent: list[MemoryItem] = [SystemMemory.model_construct(content=system)]
+        sent: list[MemoryItem] = [unchecked_item(SystemMemory, system, MemoryMetadata())]
         if found["summary"]:
             stable.append(self._block("summary", found["summary"]))
             # Not the system's: what was said does not gain authority by being summed up.
-            sent.append(HumanMemory.model_construct(content=stable[-1].text))
+            sent.append(unchecked_item(HumanMemory, stable[-1].text, MemoryMetadata()))
         prefix = [*stable, _plain("conversation", "")]
         if items:
             lines = [entry for item in items for entry in message_entries(item, self._trust)]
@@ -323,7 +333,7 @@ class _Layout:
         if volatile or not is_asked:
             ending = volatile if is_asked else [*volatile, task]
             last = self._counted(ending)[0] if volatile else self._parts.task
-            sent.append(HumanMemory.model_construct(content=last))
+            sent.append(unchecked_item(HumanMemory, last, MemoryMetadata()))
         blocks = [*stable, *volatile, task]
         sections = tuple(map(self._prices.section, blocks))
         text, tokens = self._counted(blocks)
@@ -349,7 +359,7 @@ class _Layout:
         return self._prices.block(name, [each.entry for each in shown])
 
     def _fit(
-        self, room: int | None
+        self, room: int | None, *, is_trial: bool
     ) -> tuple[list[MemoryItem], dict[str, list[Candidate]], list[Dropped]]:
         """Share *room*: first the summary's part of it, then by priority."""
         items: list[MemoryItem] = []
@@ -363,7 +373,8 @@ class _Layout:
                 share = self._share(room, name, self._priority[place:])
                 share -= self._prices.frame(name)
             if name == "conversation":
-                items, lost = self._fit_conversation(share)
+                items, others = self._fit_conversation(share)
+                lost = [] if is_trial else [self._drop_item(item, "budget") for item in others]
             else:
                 wanted = self._visible.found[name]
                 found[name], lost = fit_entries(name, wanted, share, cost=self._prices.entry)
@@ -416,21 +427,25 @@ class _Layout:
         return most
 
     def _want(self, name: str) -> int:
+        if name not in self._wants:
+            self._wants[name] = self._count_want(name)
+        return self._wants[name]
+
+    def _count_want(self, name: str) -> int:
         if name == "conversation":
             wants = [self._prices.item(item) for unit in self._visible.units for item in unit]
         else:
             wants = [self._prices.entry(each.entry) for each in self._visible.found[name]]
         return sum(wants) + self._prices.frame(name) if wants else 0
 
-    def _fit_conversation(self, room: int | None) -> tuple[list[MemoryItem], list[Dropped]]:
+    def _fit_conversation(self, room: int | None) -> tuple[list[MemoryItem], list[MemoryItem]]:
         units = self._visible.units
         items = [item for unit in units for item in unit]
         if room is None:
             return items, []
         kept = fit_rounds(units, room, cost=self._prices.item) if room >= 0 else []
         held = {id(item) for item in kept}
-        lost = [item for item in items if id(item) not in held]
-        return kept, [self._drop_item(item, "budget") for item in lost]
+        return kept, [item for item in items if id(item) not in held]
 
     def _drop_item(self, item: MemoryItem, reason: Reason) -> Dropped:
         return Dropped("conversation", speaker(item), reason, self._prices.item(item), item.id)

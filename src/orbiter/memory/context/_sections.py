@@ -13,9 +13,14 @@ from orbiter.memory.context.prompt_fence import (
     entry_line,
     new_mark,
 )
-from orbiter.memory.conversation.tokens import TokenCounter, adds_up, item_tokens
+from orbiter.memory.conversation.tokens import (
+    MESSAGE_TOKENS,
+    TokenCounter,
+    adds_up,
+    item_tokens,
+)
 from orbiter.memory.conversation.windows import Unit, newest_first, walk_units
-from orbiter.memory.model.items import HumanMemory, MemoryItem, MemoryStatus, role_of
+from orbiter.memory.model.items import MemoryItem, MemoryStatus, role_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +178,9 @@ class Prices:
         self._adds_up = adds_up(counter)
         self._trust = trust
         self._costs = costs
+        self._own: dict[int, int] = {}
+        """What each item of these parts costs; they live as long as this does."""
+        self._parts = parts
         self._lines: dict[Entry, str] = {}
         self._prices: dict[Entry, int] = {}
         self.stable, volatile = _marks(parts, secret)
@@ -200,6 +208,12 @@ class Prices:
 
     def item(self, item: MemoryItem) -> int:
         """Return what a message costs in the form in which it costs more."""
+        cost = self._own.get(id(item))
+        if cost is None:
+            cost = self._own[id(item)] = self._item_cost(item)
+        return cost
+
+    def _item_cost(self, item: MemoryItem) -> int:
         key = (item.id, item.updated_at, len(item.content))
         cost = self._costs.get(key)
         if cost is None:
@@ -212,8 +226,7 @@ class Prices:
         text = self.block(name, []).text
         cost = self.count(text + "\n\n")
         if name == "summary":  # a message of its own
-            message = HumanMemory.model_construct(content=text)
-            cost = max(cost, item_tokens(message, counter=self.count))
+            cost = max(cost, MESSAGE_TOKENS + self.count(text))
         return cost
 
     def block(self, name: str, entries: Sequence[Entry]) -> Block:

@@ -77,6 +77,9 @@ _LINE = re.compile(
 )
 
 
+_TRUSTS = get_args(Trust)
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One remembered text: what, from whom, when, and how far to trust it."""
@@ -88,7 +91,7 @@ class Entry:
     trust: Trust = "low"
 
     def __post_init__(self) -> None:
-        if self.trust not in get_args(Trust):
+        if self.trust not in _TRUSTS:
             raise FenceError(f"unknown trust {self.trust!r}; use `high`, `medium` or `low`")
         if self.time is not None:
             object.__setattr__(self, "time", to_utc(self.time))

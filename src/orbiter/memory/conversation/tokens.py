@@ -8,6 +8,7 @@ quarter or a third too low. Any callable `text -> int`, such as a real tokenizer
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from orbiter.memory.model.items import MemoryItem, ToolMemory, calls_of
@@ -58,6 +59,8 @@ _BLOB = re.compile(r"[A-Za-z0-9+/_-]{32,}={0,2}")  # of these, those with a digi
 _DIGIT = re.compile(r"[0-9]")
 
 
+_SHORT = 1024
+"""Characters of a text whose count is remembered: 4 MB of texts at most, on average a fifth."""
 _SLICE = 2 * 1024
 _GAP = re.compile(r"(?<=\n)(?!\n)|(?<=\S )(?=[^\s0-9])")
 """Where no piece and no blob goes on: a text can be cut there, and has as many tokens as before."""
@@ -68,6 +71,8 @@ def estimate_tokens(text: str) -> int:
 
     Lines add up: a text has as many tokens as its lines, and one for each run of line ends.
     """
+    if len(text) <= _SHORT:
+        return _remembered(text)
     # A pattern keeps the interpreter's lock until all of its text is read: others go on between.
     return sum(map(_estimate, _slices(text)))
 
@@ -107,6 +112,12 @@ def _estimate(text: str) -> int:
             if _DIGIT.search(blob)
         )
     return count
+
+
+@lru_cache(maxsize=4096)
+def _remembered(text: str) -> int:
+    """Return the tokens of a short text; a conversation is counted again with every turn."""
+    return _estimate(text)
 
 
 def item_tokens(item: MemoryItem, *, counter: TokenCounter = estimate_tokens) -> int:

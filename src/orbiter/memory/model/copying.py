@@ -22,7 +22,14 @@ from orbiter.memory.model.items import (
 from orbiter.memory.model.serialization import dump_item, load_item
 from orbiter.memory.model.validation import check_json, check_text
 
-__all__ = ["copy_item", "copy_metadata", "copy_value", "item_of_text", "validated_copy"]
+__all__ = [
+    "copy_item",
+    "copy_metadata",
+    "copy_value",
+    "item_of_text",
+    "unchecked_item",
+    "validated_copy",
+]
 
 if not TYPE_CHECKING:  # a type checker would take any name for one of these
     __getattr__ = old_names(__name__)
@@ -44,7 +51,7 @@ _PLAIN = MemoryItem.model_fields["memory_type"].default
 _new, _set = object.__new__, object.__setattr__
 
 
-_Plain = TypeVar("_Plain", MemoryItem, HumanMemory)
+_Plain = TypeVar("_Plain", MemoryItem, HumanMemory, SystemMemory)
 
 
 def item_of_text(kind: type[_Plain], content: str, metadata: MemoryMetadata) -> _Plain:
@@ -58,6 +65,11 @@ def item_of_text(kind: type[_Plain], content: str, metadata: MemoryMetadata) -> 
         is_plain = False
     if not is_plain:
         return kind(content=content, metadata=metadata)  # which says what is wrong with it
+    return unchecked_item(kind, content, metadata)
+
+
+def unchecked_item(kind: type[_Plain], content: str, metadata: MemoryMetadata) -> _Plain:
+    """Return `kind(content=…, metadata=…)` without a check, for what no store is given."""
     item = _new(kind)
     now = datetime.now(UTC)
     fields = {

@@ -3,7 +3,7 @@
 Version 3: when items expire, when they came, and the audit log. The log is one table in every
 layout: a chain has one end. Under row-level security whoever acts for a user can add to it and read
 nothing of it; where the chain ends is all they must know. Version 4: conversations as they were
-added, and versions as time goes.
+added, and versions as time goes. Version 5: the system messages of conversations.
 """
 
 from orbiter.memory.backends.postgres.derived_tables import FAMILY, OWNER
@@ -15,8 +15,10 @@ __all__ = [
     "FACTS",
     "GOING",
     "RECORDED",
+    "SYSTEM",
     "VERSION_TIMES",
     "audit",
+    "fifth",
     "fourth",
     "third",
 ]
@@ -251,3 +253,17 @@ $$;
 def fourth(partitions: int, *, row_security: bool) -> str:  # noqa: ARG001 - as for each version
     """Return the script that makes version 4 of version 3."""
     return CONVERSATIONS + VERSION_TIMES
+
+
+SYSTEM = f"""
+CREATE INDEX memory_items_system ON memory_items ({_SESSION}, {_USER}, seq)
+    WHERE deleted = 0 AND memory_type = 'system' AND {_SESSION} IS NOT NULL;
+CREATE INDEX memory_items_task_system ON memory_items ({_TASK}, {_USER}, seq)
+    WHERE deleted = 0 AND memory_type = 'system' AND {_TASK} IS NOT NULL;
+"""
+"""The indexes of the system messages of conversations, which every window has."""
+
+
+def fifth(partitions: int, *, row_security: bool) -> str:  # noqa: ARG001 - as for each version
+    """Return the script that makes version 5 of version 4."""
+    return SYSTEM

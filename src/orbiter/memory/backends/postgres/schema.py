@@ -241,6 +241,7 @@ MIGRATIONS: tuple[Callable[..., str], ...] = (
     derived_tables.second,
     migrations.third,
     migrations.fourth,
+    migrations.fifth,
 )
 """From version 1 on, what makes the script of each version; called like `first`. Only ever add to
 the end."""

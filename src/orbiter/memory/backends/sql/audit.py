@@ -19,6 +19,7 @@ from orbiter.memory.model import audit as values
 from orbiter.memory.model.audit import AuditAction, AuditEntry, AuditMode, AuditVerification
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.query import Query, check_instant, check_size
+from orbiter.memory.model.validation import check_name
 from orbiter.memory.tasks.progress import advance
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from orbiter.memory.backends.sql.audit_log import Ids, Log
     from orbiter.memory.backends.sql.audit_verify import Findings
 
-__all__ = ["SQLAudit", "check_audit"]
+__all__ = ["SQLAudit", "check_audit", "signature"]
 
 _T = TypeVar("_T")
 
@@ -314,3 +315,16 @@ def _is_text(value: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def signature(by: str | None) -> str | None:
+    """Return who is said to act, or who acts; `QueryError` if that is no name."""
+    by = values.actor(by)
+    if by is None:
+        return None
+    if not isinstance(by, str):
+        raise QueryError(f"`by` must be a name, not {by!r}")
+    try:
+        return check_name(by, max_chars=256)
+    except ValueError as exc:
+        raise QueryError(f"`by` must be a name: {exc}") from None

@@ -15,13 +15,12 @@ from orbiter.memory.backends.arguments import (
     cursor_id,
     is_item_id,
 )
-from orbiter.memory.backends.sql.audit import SQLAudit
+from orbiter.memory.backends.sql.audit import SQLAudit, signature
 from orbiter.memory.backends.sql.dialect import Steps
 from orbiter.memory.backends.sql.history import as_of, conversation, versions
 from orbiter.memory.backends.sql.recall import SQLRecall
 from orbiter.memory.backends.sql.rows import Row, decode, decode_all, encode_all, encode_one
 from orbiter.memory.errors import QueryError, StorageError, VersionConflict
-from orbiter.memory.model.audit import actor
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.query import (
@@ -34,7 +33,6 @@ from orbiter.memory.model.query import (
     check_size,
 )
 from orbiter.memory.model.reports import ConversationInfo, ItemVersion, StoreStats, Verification
-from orbiter.memory.model.validation import check_name
 from orbiter.memory.tasks.progress import advance
 
 if TYPE_CHECKING:
@@ -109,7 +107,7 @@ class SQLMemoryStore(SQLAudit, SQLRecall):
         if expected_version is not None:
             check_size("expected_version", expected_version)
         row = await encode_one(item, exact_extra=self._exact_extra)
-        by = _signature(by)
+        by = signature(by)
         wanted = {} if within is None else Query(metadata=within).wanted
         if expected_version is None and by is None and not wanted and self._audit is None:
             await self._put(row)
@@ -127,7 +125,7 @@ class SQLMemoryStore(SQLAudit, SQLRecall):
     ) -> None:
         """Store or update every item of *items*, in order, all or none; *within* as for `add`."""
         rows = await self._encode(items)
-        by, wanted = _signature(by), Query(metadata=within).wanted
+        by, wanted = signature(by), Query(metadata=within).wanted
         if rows:
             steps = partial(self._operations.add_many, rows, by, wanted)
             await self._write(self._audited(steps, ids=[row.id for row in rows], by=by))
@@ -141,7 +139,7 @@ class SQLMemoryStore(SQLAudit, SQLRecall):
         An id is used while its item is there or soft-deleted, so what is deleted stays deleted.
         """
         rows = await self._encode(items)
-        ids, by = check_different([row.id for row in rows]), _signature(by)
+        ids, by = check_different([row.id for row in rows]), signature(by)
         if not rows:
             await self.count()  # a closed store says so for an empty batch, too
             return True
@@ -168,7 +166,7 @@ class SQLMemoryStore(SQLAudit, SQLRecall):
 
         `restore` brings an item back until `purge` removes it for good.
         """
-        by = _signature(by)
+        by = signature(by)
         steps = partial(self._operations.clear, metadata, by)
         return await self._write(self._audited(steps, ids=self._of(metadata, deleted=0), by=by))
 
@@ -182,19 +180,19 @@ class SQLMemoryStore(SQLAudit, SQLRecall):
         """
         if expected_version is not None:
             check_size("expected_version", expected_version)
-        by = _signature(by)
+        by = signature(by)
         steps = partial(self._operations.delete, item_id, by, expected_version)
         return is_item_id(item_id) and await self._write(self._audited(steps, ids=[item_id], by=by))
 
     async def delete_many(self, item_ids: Sequence[str], *, by: str | None = None) -> int:
         """Soft-delete the items of these ids, all or none; return how many were there."""
-        ids, by = check_several_ids(item_ids), _signature(by)
+        ids, by = check_several_ids(item_ids), signature(by)
         steps = partial(self._operations.delete_many, ids, by)
         return await self._write(self._audited(steps, ids=ids, by=by))
 
     async def restore(self, item_id: str, *, by: str | None = None) -> bool:
         """Bring a soft-deleted item back where it was; tell whether there was one."""
-        by = _signature(by)
+        by = signature(by)
         steps = partial(self._operations.restore, item_id, by)
         restored = is_item_id(item_id) and await self._write(
             self._audited(steps, ids=[item_id], by=by)
@@ -280,6 +278,22 @@ class SQLMemoryStore(SQLAudit, SQLRecall):
         if self._audit is not None:
             await self._log_items("search", items, metadata)
         return items
+
+    async def newest_messages(
+        self, scope: MemoryMetadata, *, limit: int, rounds: int | None = None
+    ) -> tuple[list[MemoryItem], list[MemoryItem], bool]:
+        """Return what was added last to just this conversation, in one step; the last is first.
+
+        That is at most *limit* items, and no more than *rounds* take; then the system messages
+        that came before these, and whether there is nothing else. Only what is accepted counts.
+        """
+        newest, systems, is_all = await self._read(
+            lambda: self._operations.newest(scope, limit, rounds), alone=True
+        )
+        items, before = await decode_all(newest), await decode_all(systems)
+        if self._audit is not None:
+            await self._log_items("search", [*items, *before], scope)
+        return items, before, is_all
 
     async def count(
         self, *, include_deleted: bool = False, metadata: MemoryMetadata | None = None
@@ -483,15 +497,3 @@ class SQLMemoryStore(SQLAudit, SQLRecall):
         found = await self._read(lambda: as_of(self._operations.dialect, instant, asked, ids, last))
         await self._log_items("as_of", found, metadata)
         return found
-
-
-def _signature(by: str | None) -> str | None:
-    by = actor(by)
-    if by is None:
-        return None
-    if not isinstance(by, str):
-        raise QueryError(f"`by` must be a name, not {by!r}")
-    try:
-        return check_name(by, max_chars=256)
-    except ValueError as exc:
-        raise QueryError(f"`by` must be a name: {exc}") from None

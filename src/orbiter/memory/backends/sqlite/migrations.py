@@ -21,6 +21,7 @@ __all__ = [
     "ORDER",
     "RECALL",
     "RECORDED",
+    "SYSTEM",
     "TERMS",
     "VERSION_TIMES",
     "WORDS",
@@ -374,5 +375,16 @@ END;
 
 ORDER = CONVERSATIONS + VERSION_TIMES
 
-MIGRATIONS = (FIRST, EPISODES, RECALL, LASTING, ORDER)
+# Schema 6: the system messages of a conversation, which every window of it has.
+
+SYSTEM = f"""
+CREATE INDEX memory_items_system ON memory_items (memory_type, {_SESSION}, {_USER})
+    WHERE deleted = 0 AND memory_type = 'system' AND {_SESSION} IS NOT NULL;
+CREATE INDEX memory_items_task_system ON memory_items (memory_type, {_TASK}, {_SESSION}, {_USER})
+    WHERE deleted = 0 AND memory_type = 'system' AND {_TASK} IS NOT NULL;
+"""
+"""The indexes of system messages. The kind is a column, too, so that they are preferred to those
+of all messages."""
+
+MIGRATIONS = (FIRST, EPISODES, RECALL, LASTING, ORDER, SYSTEM)
 """Numbered from 1. Only ever add to the end: files of every past version are out there."""
