@@ -1,9 +1,12 @@
 """Only `facts` and `forget` change what facts answer, and no reader sees less than another."""
 
 import asyncio
-from collections.abc import Callable
+import json
+import sqlite3
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -302,3 +305,90 @@ async def test_the_past_shows_facts_that_were_forgotten_since(alice: ScopedMemor
     assert [f.id for f in await past.drafts()] == [draft.id]
     assert await past.get("drink") is None
     assert await alice.facts.get("city") is None
+
+
+# Reading what decides instead of everything
+
+
+class _ReadsAll(Facts):
+    """Reads all that was said of a key each time, as from a store without an index of facts."""
+
+    async def _deciding(self, key: str, as_of: datetime, known_at: datetime) -> None:
+        return None
+
+
+async def _outcome(call: Awaitable[FactMemory | None]) -> object:
+    try:
+        fact = await call
+    except QueryError as exc:
+        return str(exc).partition("retract(")[0]
+    if fact is None:
+        return None
+    times = (fact.valid_from, fact.valid_to, fact.recorded_at, fact.retracted_at)
+    return fact.key, fact.value, fact.is_end, *times
+
+
+async def _change(facts: Facts, dice: Random) -> object:
+    """Say, end or retract something, as *dice* will."""
+    kind = dice.choices(("put", "end", "retract", "revert"), (6, 2, 1, 1))[0]
+    key, start = dice.choice(("city", "häuser")), _year(dice.randrange(2000, 2012))
+    if kind == "put":
+        value, length = dice.choice(("Rome", "Oslo", 3)), dice.randrange(1, 6)
+        stop = start + timedelta(days=365 * length)
+        since, until = dice.choice(((None, None), (start, None), (None, start), (start, stop)))
+        return await _outcome(facts.put(key, value, valid_from=since, valid_to=until))
+    if kind == "end":
+        return await _outcome(facts.end(key, at=dice.choice((None, start))))
+    if kind == "revert":
+        return await _outcome(facts.revert(key))
+    number = dice.randrange(40)
+    said = await facts.history(key)
+    return await _outcome(facts.retract(said[number % len(said)].fact.id)) if said else None
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_what_decides_gives_the_same_answers_as_everything(
+    local_memory: AgentMemory, who: str, seed: int
+) -> None:
+    """Also where the clock stands still or is set back, and for what was known once."""
+    turn, now = Random(seed), [_year(2010)]
+    alice = local_memory.scope(user_id=who)
+    other = local_memory.scope(user_id=who, session_id="other")
+    pair = (_by(alice, lambda: now[0]), _ReadsAll(other._session, clock=lambda: now[0]))
+    for number in range(40):
+        now[0] += timedelta(days=turn.choice((-40, 0, 30, 60)))
+        done = [await _change(facts, Random(f"{seed} {number}")) for facts in pair]
+        assert done[0] == done[1]
+        key, then, known = turn.choice(("city", "häuser")), turn.randrange(1999, 2014), None
+        if number % 3 == 0:
+            known = now[0] - timedelta(days=turn.randrange(400))
+        for as_of in (None, _year(then)):
+            found = [await _outcome(f.get(key, as_of=as_of, known_at=known)) for f in pair]
+            assert found[0] == found[1]
+
+
+async def test_a_fact_whose_times_were_written_by_hand_is_seen(
+    here: ScopedMemory, tmp_path: Path
+) -> None:
+    for city in ("Rome", "Oslo"):
+        await here.facts.put("city", city, valid_from=_year(2001))
+    later = {"valid_from": "2005-01-01T00:00:00Z"}
+    with sqlite3.connect(tmp_path / "facts.db") as file:
+        file.execute(
+            "UPDATE memory_items SET extra_json = json_patch(extra_json, ?)"
+            " WHERE content LIKE '%Rome'",
+            [json.dumps(later)],
+        )
+    file.close()
+    found = await here.facts.get("city")
+    assert found is not None
+    assert found.value == "Rome"
+
+
+async def test_what_holds_again_between_others_is_recorded(here: ScopedMemory) -> None:
+    """The next that begins ends what holds, whatever was said last."""
+    await here.facts.put("city", "Rome", valid_from=_year(2001))
+    await here.facts.put("city", "Oslo", valid_from=_year(2005))
+    await here.facts.put("city", "Bari", valid_from=_year(1990), valid_to=_year(1991))
+    again = await here.facts.put("city", "Rome", valid_from=_year(2003))
+    assert again.valid_from == _year(2003)

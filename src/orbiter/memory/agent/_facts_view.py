@@ -1,24 +1,30 @@
 """`FactsView`: reads what is true in one scope, now or then, as known now or then."""
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from orbiter.memory.agent.chat_history import nothing_else
 from orbiter.memory.agent.interface import ScopedHandle, operation
+from orbiter.memory.agent.runtime import Store
+from orbiter.memory.errors import ItemNotFoundError
 from orbiter.memory.model.facts import (
     ALWAYS,
     FactConflict,
     FactEntry,
     FactMemory,
     by_key,
+    check_key,
     conflicts_in,
     current,
     entries,
     holding,
+    latest,
 )
+from orbiter.memory.model.facts.spans import NO_END
 from orbiter.memory.model.items import MemoryItem, MemoryStatus
-from orbiter.memory.model.query import Query, check_instant, require_text
+from orbiter.memory.model.protocols import FactIndex
+from orbiter.memory.model.query import SCOPE_FIELDS, Query, check_instant, require_text
 
 if TYPE_CHECKING:
     from orbiter.memory.agent.interface import ScopeSession
@@ -26,6 +32,17 @@ if TYPE_CHECKING:
 __all__ = ["FactsView"]
 
 _PAGE = 1_000
+
+
+_TICK = timedelta(microseconds=1)
+
+
+def _is_key(text: str) -> bool:
+    try:
+        check_key(text)
+    except ValueError:  # of which nothing can be stored, nor every database asked
+        return False
+    return True
 
 
 def _now() -> datetime:
@@ -67,8 +84,11 @@ class FactsView(ScopedHandle):
     ) -> FactMemory | None:
         """Return what is true of *key*: now or at *as_of*, as known now or at *known_at*."""
         require_text("key", key)
-        facts = await self._read(key)
-        moment, known = self._moments(facts, as_of, known_at)
+        moment, known = self._moments((), as_of, known_at)
+        facts = await self._deciding(key, moment, known)
+        if facts is None or (as_of is None and any(latest(fact) > moment for fact in facts)):
+            facts = await self._read(key)  # by a clock that is ahead of this one
+            moment, known = self._moments(facts, as_of, known_at)
         return holding(facts, as_of=moment, known_at=known)
 
     @operation("facts.all")
@@ -122,6 +142,44 @@ class FactsView(ScopedHandle):
         # What is recorded has happened, even by a clock that is ahead of this one.
         last = max((f.recorded_at for f in facts if f.is_known(known)), default=ALWAYS)
         return max(self._known_at or self._clock(), last), known
+
+    async def _find(self, store: Store, fact_id: str) -> FactMemory:
+        item = await store.get(require_text("fact_id", fact_id))
+        if not isinstance(item, FactMemory) or any(
+            getattr(item.metadata, name) != getattr(self._scope, name) for name in SCOPE_FIELDS
+        ):
+            raise ItemNotFoundError(
+                fact_id, way="`history(key)` and `drafts()` show the facts of this scope"
+            )
+        return item
+
+    def _after(self, facts: Sequence[FactMemory], now: datetime | None = None) -> datetime:
+        """Return *now*, and later than all that was said of a key, whatever clock that was said by.
+
+        Else what a machine says whose clock is slow would be past as soon as it is said.
+        """
+        now = self._clock() if now is None else now
+        last = max((latest(fact) for fact in facts), default=ALWAYS)
+        if last == ALWAYS:
+            return now
+        return max(now, last + _TICK if last < NO_END else last)
+
+    async def _about(self, key: str, moment: datetime) -> list[FactMemory]:
+        """Return what decides what holds of *key* at *moment*, or all that was said of it."""
+        facts = await self._deciding(key, moment, NO_END)
+        return await self._read(key) if facts is None else facts
+
+    async def _deciding(
+        self, key: str, as_of: datetime, known_at: datetime
+    ) -> list[FactMemory] | None:
+        """Return what decides which assertion of *key* holds then, if the store can tell."""
+        store = await self._store()
+        if not isinstance(store, FactIndex) or not _is_key(key):
+            return None
+        items = await store.deciding_facts(
+            key, metadata=self._scope, as_of=as_of, known_at=known_at
+        )
+        return [item for item in items if isinstance(item, FactMemory) and item.key == key]
 
     async def _read(
         self, key: str | None = None, *, status: MemoryStatus | None = None

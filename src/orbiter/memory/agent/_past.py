@@ -38,6 +38,9 @@ class PastFacts(FactsView):
     versions has only those of today, and tells from them what was known then.
     """
 
+    async def _deciding(self, key: str, as_of: datetime, known_at: datetime) -> None:
+        """Have everything read: no index holds what was forgotten since."""
+
     async def _read(
         self, key: str | None = None, *, status: MemoryStatus | None = None
     ) -> list[FactMemory]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 from pydantic import ValidationError
@@ -34,7 +34,6 @@ from orbiter.memory.model.facts import (
     FactSpan,
     dated,
     holding,
-    latest,
     said_already,
     said_last,
     same_value,
@@ -42,7 +41,6 @@ from orbiter.memory.model.facts import (
     span_of,
     timeline,
 )
-from orbiter.memory.model.facts.spans import NO_END
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.query import SCOPE_FIELDS, check_instant, require_text
 from orbiter.memory.model.trust import (
@@ -55,7 +53,6 @@ from orbiter.memory.model.trust import (
 
 __all__ = ["Facts"]
 
-_TICK = timedelta(microseconds=1)
 _LIKE_ID = re.compile(r"~?[0-9a-f]{32}")
 _TRIES = 100
 """How often a change is retried when others were faster."""
@@ -90,12 +87,18 @@ class Facts(FactsView):
         """
         store = await self._writable()
         ids, extra = await self._provenance(store, source, importance)
-        facts = await self._read(require_text("key", key))
-        now = self._after(facts)
+        require_text("key", key)
+        now = self._clock()
+        span = _valid_span(valid_from, valid_to, now)
+        facts = await self._about(key, span.start)
+        if (later := self._after(facts, now)) > now:
+            now, span = later, _valid_span(valid_from, valid_to, later)
+            facts = await self._about(key, span.start)
         made = _assertion(
             key=key,
             value=value,
-            **_valid_span(valid_from, valid_to, now),
+            valid_from=span.start,
+            valid_to=span.end,
             recorded_at=now,
             source_ids=ids,
             metadata=self._labelled(extra),
@@ -256,11 +259,13 @@ class Facts(FactsView):
             )
         facts = await self._read(require_text("key", key))
         now = self._after(facts)
+        span = _valid_span(valid_from, valid_to, max(item.created_at for item in said))
         made = _proposal(
             _assertion(
                 key=key,
                 value=value,
-                **_valid_span(valid_from, valid_to, max(item.created_at for item in said)),
+                valid_from=span.start,
+                valid_to=span.end,
                 recorded_at=now,
                 source_ids=ids,
                 status=MemoryStatus.DRAFT,
@@ -291,32 +296,12 @@ class Facts(FactsView):
 
     # How it is done
 
-    async def _find(self, store: Store, fact_id: str) -> FactMemory:
-        item = await store.get(require_text("fact_id", fact_id))
-        if not isinstance(item, FactMemory) or any(
-            getattr(item.metadata, name) != getattr(self._scope, name) for name in SCOPE_FIELDS
-        ):
-            raise ItemNotFoundError(
-                fact_id, way="`history(key)` and `drafts()` show the facts of this scope"
-            )
-        return item
-
     async def _writable(self) -> Store:
         if self._known_at is not None:
             raise UnsupportedError(
                 "this is a view of the past, which is read-only; use `facts` of the current memory"
             )
         return await self._store()
-
-    def _after(self, facts: Sequence[FactMemory]) -> datetime:
-        """Return now, and later than all that was said of a key, whatever clock that was said by.
-
-        Else what a machine says fields clock is slow would be past as soon as it is said.
-        """
-        last = max((latest(fact) for fact in facts), default=ALWAYS)
-        if last == ALWAYS:
-            return self._clock()
-        return max(self._clock(), last + _TICK if last < NO_END else last)
 
     def _labelled(self, extra: dict[str, object]) -> MemoryMetadata:
         return MemoryMetadata(**{n: getattr(self._scope, n) for n in SCOPE_FIELDS}, extra=extra)
@@ -369,8 +354,8 @@ class Facts(FactsView):
             span = span_of(held, facts, as_of=said.valid_from, known_at=now)
             if not is_same or (is_whole and _ends_before(span, said.valid_to, now)):
                 held = None
-        if held is None and is_whole:
-            held = said_already(said, facts, known_at=now)
+        if held is None and is_whole and any(f.valid_from == said.valid_from for f in facts):
+            held = said_already(said, await self._read(said.key), known_at=now)
         if held is None:
             return None
         news = {n: v for n, v in said.metadata.extra.items() if n not in ("source", "trust")}
@@ -436,9 +421,16 @@ def _nothing_to_end(key: str, at: datetime, span: FactSpan, now: datetime) -> Qu
     )
 
 
+class _ValidSpan(NamedTuple):
+    """From when to when something is said to hold."""
+
+    start: datetime
+    end: datetime | None
+
+
 def _valid_span(
     valid_from: datetime | None, valid_to: datetime | None, said: datetime
-) -> dict[str, datetime | None]:
+) -> _ValidSpan:
     """Return from when to when it holds, if it is said at that instant.
 
     Of what is over by then, nobody knows since when it held.
@@ -447,7 +439,7 @@ def _valid_span(
     start = said if end is None or end > said else ALWAYS
     if valid_from is not None:
         start = check_instant("valid_from", valid_from)
-    return {"valid_from": start, "valid_to": end}
+    return _ValidSpan(start, end)
 
 
 class _GivenTimes(NamedTuple):

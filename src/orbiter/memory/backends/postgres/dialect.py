@@ -1,11 +1,13 @@
 """SQL of Postgres for `sql/operations.py`: whole tables, and tables partitioned by user."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
+from hashlib import md5
 from typing import Any
 
 from orbiter.memory.backends.postgres.derived_tables import LOCKED
+from orbiter.memory.backends.postgres.migrations import FACT_FIELDS
 from orbiter.memory.backends.postgres.record_writer import (
     PartitionedRecordWriter,
     PostgresRecordWriter,
@@ -43,7 +45,7 @@ from orbiter.memory.backends.sql.operations import fields_without_value
 from orbiter.memory.backends.sql.rows import READ, Row
 from orbiter.memory.errors import AccessError
 from orbiter.memory.model.filters import Condition
-from orbiter.memory.model.query import Order, Query
+from orbiter.memory.model.query import SCOPE_FIELDS, Order, Query
 
 __all__ = ["FEW", "PartitionedDialect", "PostgresDialect"]
 
@@ -60,6 +62,7 @@ class PostgresDialect(Dialect):
     columns = ", ".join(READ).replace("metadata", "metadata::text AS metadata")
     now = "clock_timestamp()"
     for_update = " FOR UPDATE"
+    fact_fields = FACT_FIELDS
     owner = "coalesce(metadata->>'user_id', '')"
     """Whom a row belongs to, as the tables of what is derived name it."""
 
@@ -92,6 +95,11 @@ class PostgresDialect(Dialect):
     def scope(self, wanted: dict[Any, str], args: Args) -> list[str]:
         """Return equalities that the expression indexes serve."""
         return [f"{field(name)} = {args.bind(value)}" for name, value in wanted.items()]
+
+    def fact_key(self, wanted: Mapping[Any, str], key: str) -> str:
+        """Return the digest of a scope and a key that the index is made of."""
+        named = "\x1f".join([*(wanted.get(name, "") for name in SCOPE_FIELDS), key])
+        return md5(named.encode(), usedforsecurity=False).hexdigest()
 
     def by_id(self, args: Args, item_id: str) -> str:
         """Return the condition that picks the row of an id."""

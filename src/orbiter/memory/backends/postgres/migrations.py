@@ -3,16 +3,20 @@
 Version 3: when items expire, when they came, and the audit log. The log is one table in every
 layout: a chain has one end. Under row-level security whoever acts for a user can add to it and read
 nothing of it; where the chain ends is all they must know. Version 4: conversations as they were
-added, and versions as time goes. Version 5: the system messages of conversations.
+added, and versions as time goes. Version 5: the system messages of conversations. Version 6: facts
+by their keys and times.
 """
 
 from orbiter.memory.backends.postgres.derived_tables import FAMILY, OWNER
 from orbiter.memory.backends.postgres.where import end, has_end, is_expired
+from orbiter.memory.model.query import SCOPE_FIELDS
 
 __all__ = [
     "CONVERSATIONS",
     "EXPIRY",
     "FACTS",
+    "FACT_FIELDS",
+    "FACT_TIMES",
     "GOING",
     "RECORDED",
     "SYSTEM",
@@ -20,6 +24,7 @@ __all__ = [
     "audit",
     "fifth",
     "fourth",
+    "sixth",
     "third",
 ]
 
@@ -267,3 +272,43 @@ CREATE INDEX memory_items_task_system ON memory_items ({_TASK}, {_USER}, seq)
 def fifth(partitions: int, *, row_security: bool) -> str:  # noqa: ARG001 - as for each version
     """Return the script that makes version 5 of version 4."""
     return SYSTEM
+
+
+def _fact(name: str) -> str:
+    return f"((extra_json::json->>'{name}') COLLATE \"C\")"
+
+
+_FACT_TIMES = ("valid_from", "recorded_at", "valid_to", "retracted_at")
+_IS_INSTANT = "LIKE '____-__-__T__:__:__.______+00:00'"
+_NAMED = "metadata->'extra'->>'fact'"
+_PLAIN_FACT = " AND ".join(
+    [
+        f"{_NAMED} = {_fact('key')}",
+        *(f"{_fact(name)} {_IS_INSTANT}" for name in _FACT_TIMES[:2]),
+        *(f"coalesce({_fact(name)} {_IS_INSTANT}, true)" for name in _FACT_TIMES[2:]),
+    ]
+)
+_WHOSE_FACT = " || chr(31) || ".join(
+    [*(f"coalesce(metadata->>'{name}', '')" for name in SCOPE_FIELDS), f"({_NAMED})"]
+)
+FACT_FIELDS = {name: _fact(name) for name in _FACT_TIMES} | {
+    "key": f"(CASE WHEN {_PLAIN_FACT} THEN md5({_WHOSE_FACT}) END)",
+    "latest": f"greatest({_fact('recorded_at')}, {_fact('retracted_at')})",
+}
+"""How the fields of a fact are read. The key is a digest of it and its scope, as names of the
+greatest length do not fit into a row of an index; of a fact whose times somebody wrote otherwise
+than we do, so that their order as text is not that of time, it is NULL."""
+
+FACT_TIMES = f"""
+CREATE INDEX memory_items_fact_times ON memory_items ({FACT_FIELDS["key"]},
+    {FACT_FIELDS["valid_from"]}, {FACT_FIELDS["recorded_at"]}, id)
+    WHERE deleted = 0 AND memory_type = 'fact';
+CREATE INDEX memory_items_fact_news ON memory_items ({FACT_FIELDS["key"]},
+    ({FACT_FIELDS["latest"]})) WHERE deleted = 0 AND memory_type = 'fact';
+"""
+"""The indexes of facts by their scope and key: when they begin, and when they became known."""
+
+
+def sixth(partitions: int, *, row_security: bool) -> str:  # noqa: ARG001 - as for each version
+    """Return the script that makes version 6 of version 5."""
+    return FACT_TIMES

@@ -242,6 +242,7 @@ MIGRATIONS: tuple[Callable[..., str], ...] = (
     migrations.third,
     migrations.fourth,
     migrations.fifth,
+    migrations.sixth,
 )
 """From version 1 on, what makes the script of each version; called like `first`. Only ever add to
 the end."""

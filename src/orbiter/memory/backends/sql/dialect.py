@@ -4,7 +4,7 @@ An operation is a generator of `Steps`: it yields statements and is sent their r
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -64,6 +64,9 @@ class Dialect(ABC):
     """The present instant, as a time is written."""
     for_update: ClassVar[str]
     """Ends a SELECT whose row no one else may change before the transaction ends."""
+    fact_fields: ClassVar[Mapping[str, str]]
+    """How the times of a fact are read as text; its `key`, NULL if they are not as we write them;
+    and the `latest` instant at which anything became known of it. Indexes are made of these."""
     columns: ClassVar[str] = ", ".join(READ)
     """How the columns `READ` are read."""
     record_writer: "ClassVar[RecordWriter]"
@@ -91,6 +94,10 @@ class Dialect(ABC):
     @abstractmethod
     def scope(self, wanted: dict[Any, str], args: Args) -> list[str]:
         """Return the conditions that scope fields are equal to what is wanted."""
+
+    def fact_key(self, wanted: Mapping[Any, str], key: str) -> str:  # noqa: ARG002
+        """Return what `fact_fields["key"]` is of a fact of the scope that is wanted."""
+        return key
 
     @abstractmethod
     def value(self, name: str) -> str:

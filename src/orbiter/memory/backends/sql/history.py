@@ -1,4 +1,4 @@
-"""The history of items: their versions, and items as they were stored at a moment.
+"""The history of items: their versions, items as they were at a moment, and which fact holds then.
 
 A version is in force from the moment the one before it ended, also where of that one nothing is
 left but when it ended: it was another's and is erased, or was never brought along. Such a row, with
@@ -8,18 +8,18 @@ was. What was removed for good has no past, and what is another's now has none h
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from orbiter.memory.backends.sql.dialect import Args, Dialect, Rows, Statement, Steps
 from orbiter.memory.backends.sql.operations import MAX_LIMIT, Place, beyond, place_of
-from orbiter.memory.backends.sql.rows import READ, decode
+from orbiter.memory.backends.sql.rows import READ, decode, iso
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, Cursor, Query
 from orbiter.memory.model.reports import ConversationInfo, ItemVersion
 from orbiter.memory.model.validation import to_utc
 
-__all__ = ["CHUNK", "as_of", "conversation", "versions"]
+__all__ = ["CHUNK", "as_of", "conversation", "deciding_facts", "versions"]
 
 CHUNK = 500
 """Rows that are read at a time where each must be looked into."""
@@ -166,3 +166,37 @@ def versions(past: Rows, now: Rows) -> list[ItemVersion]:
         found_versions.append(ItemVersion(item, change, _moment(at), who))  # type: ignore[arg-type]  # one of four
         was_deleted = bool(deleted)
     return found_versions
+
+
+def deciding_facts(
+    dialect: Dialect, key: str, metadata: MemoryMetadata, moment: datetime, known_at: datetime
+) -> Steps[Rows]:
+    """Return the rows of the assertions that decide what holds of a fact's key at a moment.
+
+    They are what `FactIndex` says.
+    Each part is the first row of an index; the last are facts that somebody wrote by hand.
+    """
+    args = Args(dialect)
+    wanted = Query(metadata=metadata).wanted
+    scope = ["deleted = 0", "memory_type = 'fact'", *dialect.scope(wanted, args)]
+    scope += [dialect.unset(name) for name in SCOPE_FIELDS if name not in wanted]
+    fact = dialect.fact_fields
+    named = f"{fact['key']} = {args.bind(dialect.fact_key(wanted, key))}"
+    then, known = (args.bind(iso(at.astimezone(UTC))) for at in (moment, known_at))
+    knows = (
+        f"status = 'accepted' AND {fact['recorded_at']} <= {known}"
+        f" AND ({fact['retracted_at']} IS NULL OR {fact['retracted_at']} > {known})"
+    )
+    covers = f"({fact['valid_to']} IS NULL OR {fact['valid_to']} > {then})"
+    start, since = fact["valid_from"], fact["recorded_at"]
+    ranked = f"ORDER BY {start} DESC, {since} DESC, id DESC LIMIT 1"
+    parts = (
+        f"{named} AND {start} <= {then} AND {knows} AND {covers} {ranked}",
+        f"{named} AND {start} > {then} AND {knows} ORDER BY {start}, {since}, id LIMIT 1",
+        f"{named} ORDER BY {fact['latest']} DESC LIMIT 1",
+        f"{fact['key']} IS NULL",
+    )
+    rows = f"SELECT {dialect.columns} FROM memory_items WHERE {' AND '.join(scope)}"
+    rows += f" AND {dialect.not_expired()}"
+    read = (f"SELECT * FROM ({rows} AND {part}) AS part" for part in parts)
+    return (yield Statement(" UNION ALL ".join(read), args))

@@ -6,6 +6,8 @@ rows afterwards, any number of times with the same outcome, and can be thrown aw
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,10 +15,11 @@ from orbiter.memory.backends.arguments import check_several_ids
 from orbiter.memory.backends.sql.database import SQLDatabase
 from orbiter.memory.backends.sql.dialect import Rows, Steps
 from orbiter.memory.backends.sql.embedder import Embedded, Embedder, Model, PendingItem
+from orbiter.memory.backends.sql.history import deciding_facts
 from orbiter.memory.backends.sql.neighbours import around
 from orbiter.memory.backends.sql.rows import READ, decode_all
 from orbiter.memory.errors import EmbeddingsMismatchError, QueryError
-from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.model.query import Query, WordMatches, check_size
 
@@ -269,6 +272,15 @@ class SQLRecall(SQLDatabase):
     def _around(self, item_ids: Sequence[str], span: int) -> Steps[list[Rows]]:
         """Return the rows of each stretch."""
         return around(self._operations.dialect, item_ids, span)
+
+    async def deciding_facts(
+        self, key: str, *, metadata: MemoryMetadata, as_of: datetime, known_at: datetime
+    ) -> list[MemoryItem]:
+        """Return the assertions that decide which fact of *key* holds then; see `FactIndex`."""
+        dialect = self._operations.dialect
+        steps = partial(deciding_facts, dialect, key, metadata, as_of, known_at)
+        rows = await self._read(steps, alone=True)
+        return await decode_all(list({row[0]: row for row in rows}.values()))
 
     # Catching up
 

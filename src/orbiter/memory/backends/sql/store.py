@@ -275,8 +275,7 @@ class SQLMemoryStore(SQLAudit, SQLRecall):
             alone=not asked.needle and older is None and newer is None,
         )
         items = await decode_all(rows)
-        if self._audit is not None:
-            await self._log_items("search", items, metadata)
+        await self._log_items("search", items, metadata)
         return items
 
     async def newest_messages(
@@ -327,15 +326,13 @@ class SQLMemoryStore(SQLAudit, SQLRecall):
             return []
         past, now = await self._read(lambda: self._operations.history(item_id))
         found = versions(past, now)
-        if self._audit is not None:
-            await self._log_items("history", [each.item for each in found[-1:]])
+        await self._log_items("history", [each.item for each in found[-1:]])
         return found
 
     async def match_words(self, terms: Sequence[str], asked: Query) -> WordMatches:
         """Return the items that hold any of *terms*: see `SQLRecall`."""
         found = await super().match_words(terms, asked)
-        if self._audit is not None:
-            await self._log_items("match_words", found.items, asked.metadata)
+        await self._log_items("match_words", found.items, asked.metadata)
         return found
 
     async def nearest(
@@ -343,16 +340,20 @@ class SQLMemoryStore(SQLAudit, SQLRecall):
     ) -> list[tuple[MemoryItem, float]]:
         """Return items with their cosines, nearest first: see `SQLRecall`."""
         found = await super().nearest(vector, asked)
-        if self._audit is not None:
-            await self._log_items("nearest", [item for item, _ in found], asked.metadata)
+        await self._log_items("nearest", [item for item, _ in found], asked.metadata)
         return found
 
     async def around(self, item_ids: Sequence[str], *, span: int) -> list[list[MemoryItem]]:
         """Return stretches of conversation: see `SQLRecall`."""
         stretches = await super().around(item_ids, span=span)
-        if self._audit is not None:
-            await self._log_items("around", [item for items in stretches for item in items])
+        await self._log_items("around", [item for items in stretches for item in items])
         return stretches
+
+    async def deciding_facts(self, key: str, **asked: Any) -> list[MemoryItem]:
+        """Return the assertions that decide what holds of a fact's key: see `SQLRecall`."""
+        items = await super().deciding_facts(key, **asked)
+        await self._log_items("search", items, asked["metadata"])
+        return items
 
     async def stats(self) -> StoreStats:
         """Return how much the store holds, and how much of it is still to be indexed."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from orbiter.memory.backends.sql.dialect import Args, Dialect, Filter, Rows, Statement, Steps
 from orbiter.memory.backends.sql.rows import COLUMNS, ENDS, READ, Row, iso
-from orbiter.memory.backends.sqlite.migrations import NOW, field
+from orbiter.memory.backends.sqlite.migrations import FACT_FIELDS, NOW, field
 from orbiter.memory.backends.sqlite.record_writer import SQLiteRecordWriter, dated, note
 from orbiter.memory.backends.sqlite.schema import EXPIRED, not_expired
 from orbiter.memory.backends.sqlite.trigram_index import candidates, weigh
@@ -49,6 +49,7 @@ class SQLiteDialect(Dialect):
     now = NOW
     record_writer = SQLiteRecordWriter()
     for_update = ""  # a writing transaction has the file to itself
+    fact_fields = FACT_FIELDS
 
     def parameter(self, number: int) -> str:
         """Return the name of a bound value."""

@@ -14,6 +14,9 @@ __all__ = [
     "EPISODES",
     "EXPIRY",
     "FACTS",
+    "FACT_FIELDS",
+    "FACT_KEY",
+    "FACT_TIMES",
     "FIRST",
     "LASTING",
     "MIGRATIONS",
@@ -386,5 +389,43 @@ CREATE INDEX memory_items_task_system ON memory_items (memory_type, {_TASK}, {_S
 """The indexes of system messages. The kind is a column, too, so that they are preferred to those
 of all messages."""
 
-MIGRATIONS = (FIRST, EPISODES, RECALL, LASTING, ORDER, SYSTEM)
+# Schema 7: facts by their keys and times.
+
+
+def _fact(name: str) -> str:
+    return f"json_extract(extra_json, '$.{name}')"
+
+
+_FACT_TIMES = ("valid_from", "recorded_at", "valid_to", "retracted_at")
+_IS_INSTANT = "GLOB '????-??-??T??:??:??.??????+00:00'"
+_NAMED = "json_extract(metadata, '$.extra.fact')"
+_PLAIN_FACT = " AND ".join(
+    [
+        f"{_NAMED} IS {_fact('key')}",
+        *(f"{_fact(name)} {_IS_INSTANT}" for name in _FACT_TIMES[:2]),
+        *(f"ifnull({_fact(name)} {_IS_INSTANT}, 1)" for name in _FACT_TIMES[2:]),
+    ]
+)
+FACT_KEY = f"CASE WHEN {_PLAIN_FACT} THEN {_NAMED} END"
+"""The key of a fact whose times are written as we write them, so that text order is time order;
+of a fact that somebody wrote otherwise, NULL."""
+
+FACT_FIELDS = {name: _fact(name) for name in _FACT_TIMES} | {
+    "key": FACT_KEY,
+    "latest": f"max({_fact('recorded_at')}, ifnull({_fact('retracted_at')}, ''))",
+}
+"""How the fields of a fact are read, and the last instant at which anything became known of it."""
+
+_WHOSE_FACT = ", ".join(map(field, ("user_id", "session_id", "task_id", "agent_id")))
+_IS_FACT = "deleted = 0 AND memory_type = 'fact'"
+
+FACT_TIMES = f"""
+CREATE INDEX memory_items_fact_times ON memory_items ({_WHOSE_FACT}, {FACT_KEY},
+    {FACT_FIELDS["valid_from"]}, {FACT_FIELDS["recorded_at"]}, id) WHERE {_IS_FACT};
+CREATE INDEX memory_items_fact_news ON memory_items ({_WHOSE_FACT}, {FACT_KEY},
+    {FACT_FIELDS["latest"]}) WHERE {_IS_FACT};
+"""
+"""The indexes of facts by their scope and key: when they begin, and when they became known."""
+
+MIGRATIONS = (FIRST, EPISODES, RECALL, LASTING, ORDER, SYSTEM, FACT_TIMES)
 """Numbered from 1. Only ever add to the end: files of every past version are out there."""
