@@ -349,10 +349,10 @@ class SQLMemoryStore(SQLAudit, SQLRecall):
         await self._log_items("around", [item for items in stretches for item in items])
         return stretches
 
-    async def deciding_facts(self, key: str, **asked: Any) -> list[MemoryItem]:
+    async def deciding_facts(self, key: str, **when: Any) -> list[MemoryItem]:
         """Return the assertions that decide what holds of a fact's key: see `SQLRecall`."""
-        items = await super().deciding_facts(key, **asked)
-        await self._log_items("search", items, asked["metadata"])
+        items = await super().deciding_facts(key, **when)
+        await self._log_items("search", items, when["metadata"])
         return items
 
     async def stats(self) -> StoreStats:
