@@ -6,6 +6,7 @@ accept. Every function returns the checked value or raises a `ValueError` that n
 
 import math
 from datetime import UTC, datetime
+from typing import Any
 
 __all__ = [
     "MAX_DEPTH",
@@ -79,7 +80,67 @@ def check_json(value: object, *, max_bytes: int) -> Json:
 
     The copy shares nothing with *value*, so later changes to either stay apart.
     """
+    if type(value) is dict or type(value) is list:
+        try:
+            copied, size = _copy_plain(value, 0)
+        except _UnusualError:
+            size = math.inf
+        if size <= max_bytes:
+            return copied
     return _Walk(max_bytes).copy(value, "", 0)
+
+
+class _UnusualError(Exception):
+    """A value is none that `_copy_plain` knows; `_Walk` takes it, or says what is wrong with it."""
+
+
+def _copy_plain(value: Any, depth: int) -> tuple[Any, int]:
+    """Return a copy of a list or an object, and its size as `_Walk` measures it.
+
+    It accepts nothing that `_Walk` would not, in a tenth of the time: nothing is called for a value
+    that holds no others, and no path is written for an error that does not happen.
+    """
+    copied = value.copy()
+    size = 2
+    if type(value) is dict:
+        entries = value.items()
+        if not {str}.issuperset(map(type, value)):
+            raise _UnusualError
+        names = "".join(value)
+        if not names.isascii() or "\0" in names:
+            raise _UnusualError
+        size += len(names) + 3 * len(value)
+    else:
+        entries = enumerate(value)
+    for place, inner in entries:
+        kind = type(inner)
+        if kind is str:
+            if "\0" in inner:
+                raise _UnusualError
+            size += 2 + (len(inner) if inner.isascii() else _utf8_size(inner))
+        elif kind is int:
+            if not -MAX_INTEGER <= inner < MAX_INTEGER:
+                raise _UnusualError
+            size += 8
+        elif kind is float:
+            if not math.isfinite(inner):
+                raise _UnusualError
+            size += 8
+        elif inner is None or kind is bool:
+            size += 5
+        elif (kind is dict or kind is list) and depth < MAX_DEPTH - 1:
+            copied[place], more = _copy_plain(inner, depth + 1)
+            size += more
+        else:
+            raise _UnusualError
+    return copied, size
+
+
+def _utf8_size(text: str) -> int:
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        raise _UnusualError from None
 
 
 class _Walk:

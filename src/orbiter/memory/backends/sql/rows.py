@@ -291,8 +291,7 @@ def _decode_plain(row: Sequence[Any]) -> MemoryItem | None:
     kind = _KINDS.get(memory_type)
     if kind is None or extra_json != "{}" or type(content) is not str or type(version) is not int:
         return None
-    # Long metadata is seldom the same twice, and would only fill the cache.
-    scope = _scope(metadata) if len(metadata) < 512 else None
+    scope = _scope(metadata) if _may_repeat(metadata) else None
     if scope is None:
         return None
     if type(created) is str:  # as SQLite keeps times
@@ -329,7 +328,7 @@ def _decode_plain(row: Sequence[Any]) -> MemoryItem | None:
 
 def _decode(row: Sequence[Any]) -> MemoryItem:
     item_id, content, memory_type, status, metadata, extra_json, created, updated, version = row
-    extra = json.loads(extra_json)
+    extra = {} if extra_json == "{}" else json.loads(extra_json)
     fields = {
         "id": item_id,
         "content": content,
@@ -427,6 +426,11 @@ def _are_dicts(values: list[Any]) -> bool:
     return all(type(value) is dict for value in values)
 
 
+def _may_repeat(metadata: str) -> bool:
+    """Tell whether metadata may be that of other rows, too; what is seldom would fill the cache."""
+    return len(metadata) < 512 and '"extra":' not in metadata
+
+
 @lru_cache(maxsize=1024)
 def _scope(metadata: str) -> dict[str, str | None] | None:
     """Return the fields of plain metadata; `None` if there is more to it. Rows repeat them."""
@@ -438,7 +442,7 @@ def _scope(metadata: str) -> dict[str, str | None] | None:
 
 
 def _metadata(text: str, exact: Any) -> MemoryMetadata:
-    scope = _scope(text) if len(text) < 512 else None
+    scope = _scope(text) if _may_repeat(text) else None
     if scope is not None:
         return _build(MemoryMetadata, {**scope, "extra": {}}, _SCOPE_SET)
     fields = json.loads(text)
