@@ -98,6 +98,7 @@ class KeyFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
+        self._name = str(self._path)
         self._keys: dict[str, Key] = {}
         self._seen: tuple[int, ...] | None = None
         self._was_there = False
@@ -124,9 +125,13 @@ class KeyFile:
         self._refresh()
         return sorted(self._keys.values(), key=lambda key: (key.created_at, key.id))
 
-    def check(self, token: str) -> Principal | None:
-        """Return who comes with *token*, or `None` if it opens nothing."""
-        self._refresh()
+    def check(self, token: str, *, refresh: bool = True) -> Principal | None:
+        """Return who comes with *token*, or `None` if it opens nothing.
+
+        Without *refresh*, by the keys that `has_keys` has read just before.
+        """
+        if refresh:
+            self._refresh()
         parts = _TOKEN.fullmatch(token)
         key = self._keys.get(parts[1]) if parts else None
         given = hashlib.sha256(token.encode("utf-8", "replace")).digest()
@@ -195,7 +200,7 @@ class KeyFile:
     def _refresh(self) -> None:
         """Read the file again if it is not the one that was read."""
         try:
-            found = self._path.stat()
+            found = os.stat(self._name)  # noqa: PTH116 - asked for every request, a third faster
         except FileNotFoundError:
             self._keys, self._seen = {}, None
             return

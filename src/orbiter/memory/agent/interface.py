@@ -9,13 +9,14 @@ the store gets it from the engine, and one without a store refuses.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from orbiter.memory.agent.telemetry import traced
 from orbiter.memory.errors import QueryError
+from orbiter.memory.model.copying import copy_metadata
 from orbiter.memory.model.items import RESERVED, MemoryMetadata
-from orbiter.memory.model.query import SCOPE_FIELDS, Query, require_text
+from orbiter.memory.model.query import SCOPE_FIELDS, require_text
 
 if TYPE_CHECKING:
     from orbiter.memory.agent.chat_service import Chats
@@ -106,7 +107,8 @@ class ScopeSession:
     @property
     def filter(self) -> MemoryMetadata | None:
         """The scope as stores take it: one that names nobody filters nothing."""
-        return self.scope if Query(metadata=self.scope).wanted else None
+        names_somebody = any(getattr(self.scope, name) is not None for name in SCOPE_FIELDS)
+        return self.scope if names_somebody else None
 
     async def store(self) -> "Store":
         """Return the store, opened."""
@@ -197,9 +199,13 @@ def scope_of(
             f"a scope needs at least one of `{names}`; use `memory.unscoped()` for everyone's "
             "memories"
         )
-    return MemoryMetadata(
-        user_id=user_id, session_id=session_id, task_id=task_id, agent_id=agent_id
-    )
+    return copy_metadata(_checked_scope(*given))
+
+
+@lru_cache(maxsize=1024)
+def _checked_scope(*given: str | None) -> MemoryMetadata:
+    """Return the scope of these ids. A server makes the same handles for every request."""
+    return MemoryMetadata(**dict(zip(SCOPE_FIELDS, given, strict=True)))  # type: ignore[arg-type]  # no extra
 
 
 def check_actor(by: str | None) -> str | None:

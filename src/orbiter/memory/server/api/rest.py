@@ -20,9 +20,9 @@ from orbiter.memory.server.api.idempotency_check import check_same
 from orbiter.memory.server.api.job_routes import answer_job
 from orbiter.memory.server.api.openapi import document
 from orbiter.memory.server.api.requests import ParsedRequest, parse_request
-from orbiter.memory.server.api.routing import BASE, allow, resolve, segments_of
+from orbiter.memory.server.api.routing import BASE, TEMPLATE, allow, resolve, segments_of
 from orbiter.memory.server.http.error_responses import HTTPProblem
-from orbiter.memory.server.http.json_body import is_small, write_json
+from orbiter.memory.server.http.json_body import compact_json, is_small, write_json
 from orbiter.memory.server.http.scopes import handle_of
 from orbiter.memory.server.http.settings import Settings
 from orbiter.memory.server.http.state import principal_of, state_of
@@ -79,6 +79,7 @@ async def answer(request: Request) -> Response:
     matched = resolve(segments, request.method)
     if matched == "OPTIONS":
         return Response(status_code=204, headers={"Allow": allow(segments)})
+    request.scope[TEMPLATE] = matched.template
     server, principal = state_of(request), principal_of(request)
     operation = matched.operation
     _check_role(operation, principal, server.settings)
@@ -205,7 +206,7 @@ async def _call(request: Request, operation: Operation, target: Any, asked: Pars
     if (operation.target, operation.name) == ("scope", "context"):
         return await _context(target, asked)
     found = await getattr(target, operation.name)(**asked.given)
-    if found in (None, []) and operation.is_absent_404:
+    if operation.is_absent_404 and (found is None or found == []):
         way = "`fact-keys` lists the keys" if "key" in asked.given else "`memories` lists them"
         raise ItemNotFoundError(next(iter(asked.given.values())), way=way)
     if operation.verb == "DELETE" and not found:
@@ -240,7 +241,10 @@ async def _response(
     def write() -> list[bytes]:
         return write_json(operation.returns.dump(found), most=most, way=_way(operation))
 
-    pieces = write() if is_small(found) else await server.worker.run(key_id, write)
+    if is_small(found):
+        pieces = [compact_json(operation.returns.dump(found)).encode()]
+    else:
+        pieces = await server.worker.run(key_id, write)
     return _Pieces(pieces, operation.status, headers)
 
 
@@ -274,10 +278,10 @@ class _Pieces(Response):
         """Send it."""
         start = {"type": "http.response.start", "status": self.status_code}
         await send({**start, "headers": self.raw_headers})
-        pieces = [] if scope["method"] == "HEAD" else self._pieces
-        for piece in pieces:
+        pieces = [b""] if scope["method"] == "HEAD" else self._pieces
+        for piece in pieces[:-1]:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await send({"type": "http.response.body", "body": pieces[-1], "more_body": False})
 
 
 async def bounded_page(
@@ -296,7 +300,10 @@ async def bounded_page(
     while True:
         asked = min(step, limit - len(found)) if limit > 0 else limit
         page = await read(**{**given, "limit": asked, "cursor": cursor})
-        sizes = await server.worker.run(key_id, partial(_sizes, page))
+        if is_small(page):
+            sizes = _sizes(page)
+        else:
+            sizes = await server.worker.run(key_id, partial(_sizes, page))
         fits = _fitting(sizes, most - size, is_first=not found)
         if fits < len(page):
             if fits:
@@ -327,7 +334,8 @@ def _fitting(sizes: Sequence[int], room: int, *, is_first: bool) -> int:
 def _size(item: MemoryItem) -> int:
     """Return about how many bytes of JSON a memory is, whatever fields its class has."""
     extra = item.metadata.extra
-    return _ENVELOPE + _weight(extra) + sum(_weight(each) for each in vars(item).values())
+    size = _ENVELOPE + (_weight(extra) if extra else 2)
+    return size + sum(_weight(each) if each else 2 for each in vars(item).values())
 
 
 def _weight(value: object) -> int:

@@ -12,9 +12,11 @@ from orbiter.memory.server.api.openapi import OTHER_PATHS
 from orbiter.memory.server.http.error_responses import HTTPProblem
 from orbiter.memory.wire import OPERATIONS, REST_ONLY, Operation
 
-__all__ = ["BASE", "ResolvedRoute", "resolve", "segments_of"]
+__all__ = ["BASE", "TEMPLATE", "ResolvedRoute", "resolve", "segments_of"]
 
 BASE = "/v1"
+TEMPLATE = "orbiter.template"
+"""Where the scope of a request holds the form of its path, once that is known."""
 _NOTHING = f"not found; `{BASE}/openapi.json` lists all paths"
 
 
@@ -24,6 +26,11 @@ class ResolvedRoute:
 
     operation: Operation
     named: dict[str, str]
+
+    @property
+    def template(self) -> str:
+        """Its path with the names of its parts, and not what they are."""
+        return f"{BASE}/{self.operation.path}"
 
 
 class Route:
@@ -46,19 +53,20 @@ class Route:
         return found
 
 
-def _routes_by_length() -> dict[int, list[Route]]:
+def _routes_by_start() -> dict[tuple[int, str], list[Route]]:
+    """Return all routes by their length and first segment, which is a word in every path."""
     by_path: dict[str, Route] = {}
     for each in (*OPERATIONS, *REST_ONLY):
         by_path.setdefault(each.path, Route(each.path)).by_verb[each.verb] = each
-    found: dict[int, list[Route]] = {}
+    found: dict[tuple[int, str], list[Route]] = {}
     # What is named goes before what may be anything.
     for path in sorted(by_path, key=lambda path: path.count("{")):
         route = by_path[path]
-        found.setdefault(len(route.parts), []).append(route)
+        found.setdefault((len(route.parts), route.parts[0]), []).append(route)
     return found
 
 
-_ROUTES = _routes_by_length()
+_ROUTES = _routes_by_start()
 _OTHER_ROUTES = {
     path.removeprefix(f"{BASE}/"): [verb.upper() for verb in doors]
     for path, doors in OTHER_PATHS.items()
@@ -86,7 +94,7 @@ def resolve(segments: Sequence[str], verb: str) -> ResolvedRoute | Literal["OPTI
     `HEAD` is what `GET` is. For `OPTIONS` there is nothing to call.
     """
     asked = "GET" if verb == "HEAD" else verb
-    for route in _ROUTES.get(len(segments), ()):
+    for route in _routes_for(segments):
         named = route.named(segments)
         if named is not None and asked in route.by_verb:
             return ResolvedRoute(route.by_verb[asked], named)
@@ -100,6 +108,10 @@ def resolve(segments: Sequence[str], verb: str) -> ResolvedRoute | Literal["OPTI
     raise HTTPProblem(405, f"this path allows {allowed}, not {verb}", headers={"Allow": allowed})
 
 
+def _routes_for(segments: Sequence[str]) -> Sequence[Route]:
+    return _ROUTES.get((len(segments), segments[0]), ()) if segments else ()
+
+
 def allow(segments: Sequence[str]) -> str:
     """Return the methods that a path takes, as the header `Allow` lists them; none if no path."""
     verbs = dict.fromkeys(
@@ -108,7 +120,7 @@ def allow(segments: Sequence[str]) -> str:
         if len(path.split("/")) == len(segments) and Route(path).named(segments) is not None
         for verb in several
     )
-    for route in _ROUTES.get(len(segments), ()):
+    for route in _routes_for(segments):
         if route.named(segments) is not None:
             verbs |= dict.fromkeys(route.by_verb)
     more = ["HEAD", "OPTIONS"] if "GET" in verbs else ["OPTIONS"]

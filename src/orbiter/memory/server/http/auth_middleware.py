@@ -121,7 +121,7 @@ class AuthMiddleware:
         kind = kind.lower()
         token = _password(shown) if kind == "basic" else shown.strip()
         if kind in ("bearer", "basic") and server.keys is not None:
-            principal = server.keys.check(token)
+            principal = server.keys.check(token, refresh=False)  # `needs_key` has just done so
             if principal is not None:
                 return kind, principal
             self._failed.take(str((scope.get("client") or ("",))[0]))
@@ -173,9 +173,7 @@ def _check_token(
     scope: Scope, headers: Headers, server: ServerState, kind: str, principal: Principal
 ) -> None:
     """Refuse a change that a browser sends without what our own pages know."""
-    path = scope["path"]
-    is_program = any(path == each or path.startswith(f"{each}/") for each in _FOR_PROGRAMS)
-    if scope["method"] in _SAFE or (is_program and kind != "basic"):
+    if scope["method"] in _SAFE or (kind != "basic" and _is_for_programs(scope["path"])):
         return
     given = headers.get(TOKEN_HEADER.lower(), [])
     right = server.token_for(principal)
@@ -185,6 +183,10 @@ def _check_token(
             f"a change from a browser needs `{TOKEN_HEADER}`; reload the page, and retry. "
             "Programs send the key as `Authorization: Bearer KEY`",
         )
+
+
+def _is_for_programs(path: str) -> bool:
+    return any(path == each or path.startswith(f"{each}/") for each in _FOR_PROGRAMS)
 
 
 def _password(shown: str) -> str:

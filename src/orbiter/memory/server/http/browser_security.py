@@ -8,7 +8,6 @@ import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 
-from starlette.datastructures import MutableHeaders
 from starlette.types import Message, Scope
 
 from orbiter.memory.server.http.error_responses import HTTPProblem
@@ -45,6 +44,8 @@ _ALWAYS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+_RAW = [(name.encode(), value.encode()) for name, value in _ALWAYS.items()]
+_NAMES = frozenset(name for name, _ in _RAW)
 REFUSAL = {**_ALWAYS, "cache-control": "no-store"}
 """What is on an answer that holds nothing."""
 
@@ -120,10 +121,14 @@ def _is_here(name: str, scope: Scope) -> bool:
 
 def harden(message: Message, *, may_keep: bool) -> None:
     """Put the headers on the beginning of an answer; *may_keep* lets it say how long it is good."""
-    headers = MutableHeaders(scope=message)
-    for name, value in _ALWAYS.items():
-        headers[name] = value
-    if not (may_keep and headers.get("cache-control", "").startswith("private")):
-        headers["cache-control"] = "no-store"
-    for name in [each for each in headers if each.startswith("access-control-")]:
-        del headers[name]  # whatever is mounted here: nobody else's page reads this server
+    kept, told = [], None
+    for name, value in message.get("headers", ()):
+        known = name.lower()
+        if known == b"cache-control":
+            told = value if told is None else told
+        # Whatever is mounted here: nobody else's page reads this server.
+        elif known not in _NAMES and not known.startswith(b"access-control-"):
+            kept.append((name, value))
+    is_kept = may_keep and told is not None and told.startswith(b"private")
+    keep = (b"cache-control", told if is_kept else b"no-store")
+    message["headers"] = [*kept, *_RAW, keep]

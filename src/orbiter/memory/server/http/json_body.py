@@ -12,6 +12,7 @@ from typing import Any
 
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.recall import Hit, RecallResult
 from orbiter.memory.server.http.error_responses import HTTPProblem
 from orbiter.memory.tasks.offload import has_many_values
 
@@ -89,7 +90,10 @@ def is_small(value: object) -> bool:
         is_short = len(value.content) <= SMALL and not value.native
         return is_short and not has_many_values(value.metadata.extra)
     if isinstance(value, list | tuple):
-        return len(value) <= _FEW and all(map(is_small, value))
+        is_more = isinstance(value, RecallResult) and value.left_out
+        return len(value) <= _FEW and not is_more and all(map(is_small, value))
+    if isinstance(value, Hit):
+        return not value.repeats and is_small(value.item)
     return value is None or isinstance(value, int)
 
 

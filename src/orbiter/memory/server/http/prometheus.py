@@ -2,12 +2,14 @@
 
 import logging
 import time
+from bisect import bisect_left
 from collections import Counter
 from contextlib import suppress
+from itertools import accumulate
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from orbiter.memory.server.api.routing import BASE, resolve, segments_of
+from orbiter.memory.server.api.routing import BASE, TEMPLATE, resolve, segments_of
 from orbiter.memory.server.http.error_responses import ConnectionCut, HTTPProblem
 
 __all__ = ["Metrics", "MetricsMiddleware", "route_template"]
@@ -22,7 +24,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self._requests: Counter[tuple[str, str, str]] = Counter()
-        self._within: Counter[tuple[str, float]] = Counter()
+        self._took: dict[str, list[int]] = {}
+        """By route, how many requests took at most each of `_BOUNDS` and more than the one before."""
         self._seconds: Counter[str] = Counter()
         self._events: Counter[str] = Counter()
         self.listeners = 0
@@ -32,9 +35,8 @@ class Metrics:
         kind = f"{status // 100}xx" if status else "cut"
         self._requests[route, method if method in _METHODS else "other", kind] += 1
         self._seconds[route] += seconds  # type: ignore[assignment]  # a sum, as it were
-        for bound in _BOUNDS:
-            if seconds <= bound:
-                self._within[route, bound] += 1
+        counts = self._took.setdefault(route, [0] * (len(_BOUNDS) + 1))
+        counts[bisect_left(_BOUNDS, seconds)] += 1
 
     def note_event(self, kind: str) -> None:
         """Count something that happened in the memory."""
@@ -51,7 +53,8 @@ class Metrics:
         lines.append("# TYPE orbiter_request_seconds histogram")
         for route, total in sorted(totals.items()):
             name = f'orbiter_request_seconds_bucket{{route="{route}",le='
-            lines += [f'{name}"{bound}"}} {self._within[route, bound]}' for bound in _BOUNDS]
+            within = zip(_BOUNDS, accumulate(self._took[route]), strict=False)
+            lines += [f'{name}"{bound}"}} {count}' for bound, count in within]
             lines.append(f'{name}"+Inf"}} {total}')
             lines.append(
                 f'orbiter_request_seconds_sum{{route="{route}"}} {self._seconds[route]:.6f}'
@@ -102,9 +105,9 @@ def route_template(scope: Scope) -> str:
     """Return which route a request took, with the names of its parts and not what they were."""
     if "principal" not in scope.get("state", {}):
         return "refused"
-    known = getattr(scope.get("route"), "path", None)
+    known = scope.get(TEMPLATE) or getattr(scope.get("route"), "path", None)
     if known is None and scope["path"].startswith(f"{BASE}/"):
         with suppress(HTTPProblem):
             found = resolve(segments_of(scope), scope["method"])
-            known = None if found == "OPTIONS" else f"{BASE}/{found.operation.path}"
+            known = None if found == "OPTIONS" else found.template
     return str(known) if known else "none"

@@ -48,7 +48,33 @@ _LOOSE = re.compile(rb"(?<!\r)\n|\n[ \t]")
 
 
 class _StrictConnection(h11.Connection):
-    """A connection that refuses lines of a head which others might read differently."""
+    """A connection that refuses lines of a head which others might read differently.
+
+    The head of an answer is held until its first bytes follow, so that both are one packet;
+    *on_held* is called when it is, as there may be none for long.
+    """
+
+    held = b""
+
+    def __init__(self, *, on_held: Callable[[], object]) -> None:
+        super().__init__(h11.SERVER, LONGEST_HEAD)
+        self._on_held = on_held
+
+    def send(self, event: h11.Event) -> bytes | None:
+        """Return the bytes of *event*, behind those that were held."""
+        output = super().send(event)
+        if isinstance(event, h11.Response):
+            self.held = output or b""
+            self._on_held()
+            return b""
+        if self.held and isinstance(event, h11.Data | h11.EndOfMessage):
+            output = self.take_held() + (output or b"")
+        return output
+
+    def take_held(self) -> bytes:
+        """Return what is held, and hold it no longer."""
+        held, self.held = self.held, b""
+        return held
 
     def next_event(self) -> Any:
         """Return what came next."""
@@ -65,7 +91,9 @@ class _BoundedProtocol(H11Protocol, TrackedConnection):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self.conn = _StrictConnection(h11.SERVER, LONGEST_HEAD)
+        self.conn: _StrictConnection = _StrictConnection(
+            on_held=lambda: self.loop.call_soon(self._send_held)
+        )
         self.app_state = {**self.app_state, AUTHENTICATE: self._authenticate}
         self.access_log = False  # it would write whole addresses to any log that listens
         self._until_read: asyncio.TimerHandle | None = None
@@ -96,18 +124,23 @@ class _BoundedProtocol(H11Protocol, TrackedConnection):
         super().data_received(data)
         self._watch()
 
+    def _send_held(self) -> None:
+        """Send the head of an answer that has not gone on in the same turn of the event loop."""
+        held = self.conn.take_held()
+        if held and not self.transport.is_closing():
+            self.transport.write(held)
+
     def _watch(self) -> None:
-        """Give a client that has no request under way some time to send one whole."""
+        """Give a client that has no request under way some time to send one whole.
+
+        Before the first byte of its next request, uvicorn's own timer does so.
+        """
         is_waiting = self._is_idle()
         if not is_waiting and self._until_read is not None:
             self._until_read.cancel()
             self._until_read = None
         elif is_waiting and self._until_read is None:
             self._until_read = self.loop.call_later(self.patience, self._give_up)
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        self._watch()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -155,6 +188,9 @@ def protocol_for(*, patience: float, limiter: ConnectionLimiter) -> type[_Bounde
 
 _WAITING = 2_048
 """Connections that the system holds until they are taken, if it lets us have as many."""
+
+_IDLE = 5.0
+"""Seconds that a connection is kept without a request, or fewer if `patience` is less."""
 
 _LEAVE = 3
 """Seconds for requests under way when the server stops."""
@@ -213,6 +249,7 @@ async def _run(
         proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=_LEAVE,
+        timeout_keep_alive=min(_IDLE, settings.patience),  # type: ignore[arg-type]  # any time will do
         ssl_certfile=settings.tls_cert,
         ssl_keyfile=settings.tls_key,
     )
