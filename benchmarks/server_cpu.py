@@ -1,8 +1,8 @@
 """What a request costs the server in CPU time, beside a bare app that only echoes.
 
-`orbiter-memory serve` runs in a process of its own, with keys and a SQLite file of 1,000 memories of
-one user. One connection sends one request after the other; what counts is the CPU time of the
-process, all threads together, so others on the machine hardly change it. The echo, Starlette on the
+`orbiter-memory serve` runs in a process of its own, with keys and a SQLite file of 1,000 memories
+of one user. One connection sends one request after the other; what counts is the CPU time of the
+process, all threads together, so others on the machine change it less. The echo, Starlette on the
 same uvicorn, takes turns with it: the bars are multiples of the echo.
 
 Then the same with the time that each callback of the event loop takes, in CPU time of its thread:

@@ -199,13 +199,13 @@ def scope_of(
             f"a scope needs at least one of `{names}`; use `memory.unscoped()` for everyone's "
             "memories"
         )
-    return copy_metadata(_checked_scope(*given))
+    return copy_metadata(_checked_scope(user_id, session_id, task_id, agent_id))
 
 
 @lru_cache(maxsize=1024)
-def _checked_scope(*given: str | None) -> MemoryMetadata:
+def _checked_scope(*ids: str | None) -> MemoryMetadata:
     """Return the scope of these ids. A server makes the same handles for every request."""
-    return MemoryMetadata(**dict(zip(SCOPE_FIELDS, given, strict=True)))  # type: ignore[arg-type]  # no extra
+    return MemoryMetadata(**dict(zip(SCOPE_FIELDS, ids, strict=True)))
 
 
 def check_actor(by: str | None) -> str | None:

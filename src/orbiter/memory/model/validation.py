@@ -5,6 +5,8 @@ accept. Every function returns the checked value or raises a `ValueError` that n
 """
 
 import math
+from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -81,33 +83,33 @@ def check_json(value: object, *, max_bytes: int) -> Json:
     The copy shares nothing with *value*, so later changes to either stay apart.
     """
     if type(value) is dict or type(value) is list:
-        try:
+        with suppress(_UnusualError):
             copied, size = _copy_plain(value, 0)
-        except _UnusualError:
-            size = math.inf
-        if size <= max_bytes:
-            return copied
+            if size <= max_bytes:
+                return copied
     return _Walk(max_bytes).copy(value, "", 0)
+
+
+_TEXT = frozenset((str,))
 
 
 class _UnusualError(Exception):
     """A value is none that `_copy_plain` knows; `_Walk` takes it, or says what is wrong with it."""
 
 
-def _copy_plain(value: Any, depth: int) -> tuple[Any, int]:
+def _copy_plain(value: Any, depth: int) -> tuple[Json, int]:
     """Return a copy of a list or an object, and its size as `_Walk` measures it.
 
-    It accepts nothing that `_Walk` would not, in a tenth of the time: nothing is called for a value
-    that holds no others, and no path is written for an error that does not happen.
+    It accepts nothing that `_Walk` would not, in a quarter of the time: nothing is called for a
+    value that holds no others, and no path is written for an error that does not happen.
     """
     copied = value.copy()
     size = 2
+    entries: Iterable[tuple[Any, Any]]
     if type(value) is dict:
         entries = value.items()
-        if not {str}.issuperset(map(type, value)):
-            raise _UnusualError
-        names = "".join(value)
-        if not names.isascii() or "\0" in names:
+        names = "".join(value) if _TEXT.issuperset(map(type, value)) else "\0"
+        if "\0" in names or not names.isascii():
             raise _UnusualError
         size += len(names) + 3 * len(value)
     else:
@@ -118,13 +120,9 @@ def _copy_plain(value: Any, depth: int) -> tuple[Any, int]:
             if "\0" in inner:
                 raise _UnusualError
             size += 2 + (len(inner) if inner.isascii() else _utf8_size(inner))
-        elif kind is int:
-            if not -MAX_INTEGER <= inner < MAX_INTEGER:
-                raise _UnusualError
-            size += 8
-        elif kind is float:
-            if not math.isfinite(inner):
-                raise _UnusualError
+        elif (kind is int and -MAX_INTEGER <= inner < MAX_INTEGER) or (
+            kind is float and math.isfinite(inner)
+        ):
             size += 8
         elif inner is None or kind is bool:
             size += 5

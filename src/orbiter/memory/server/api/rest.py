@@ -206,7 +206,7 @@ async def _call(request: Request, operation: Operation, target: Any, asked: Pars
     if (operation.target, operation.name) == ("scope", "context"):
         return await _context(target, asked)
     found = await getattr(target, operation.name)(**asked.given)
-    if operation.is_absent_404 and (found is None or found == []):
+    if operation.is_absent_404 and found in (None, []):
         way = "`fact-keys` lists the keys" if "key" in asked.given else "`memories` lists them"
         raise ItemNotFoundError(next(iter(asked.given.values())), way=way)
     if operation.verb == "DELETE" and not found:
@@ -238,13 +238,15 @@ async def _response(
     server, key_id = state_of(request), principal_of(request).key_id
     most = None if operation.is_change or operation.returns is PAGE else server.settings.max_answer
 
-    def write() -> list[bytes]:
-        return write_json(operation.returns.dump(found), most=most, way=_way(operation))
+    is_quick = is_small(found)
 
-    if is_small(found):
-        pieces = [compact_json(operation.returns.dump(found)).encode()]
-    else:
-        pieces = await server.worker.run(key_id, write)
+    def write() -> list[bytes]:
+        dumped = operation.returns.dump(found)
+        if is_quick:
+            return [compact_json(dumped).encode()]
+        return write_json(dumped, most=most, way=_way(operation))
+
+    pieces = write() if is_quick else await server.worker.run(key_id, write)
     return _Pieces(pieces, operation.status, headers)
 
 

@@ -121,14 +121,14 @@ def _is_here(name: str, scope: Scope) -> bool:
 
 def harden(message: Message, *, may_keep: bool) -> None:
     """Put the headers on the beginning of an answer; *may_keep* lets it say how long it is good."""
-    kept, told = [], None
+    kept, cached = [], None
     for name, value in message.get("headers", ()):
         known = name.lower()
         if known == b"cache-control":
-            told = value if told is None else told
+            cached = value if cached is None else cached
         # Whatever is mounted here: nobody else's page reads this server.
         elif known not in _NAMES and not known.startswith(b"access-control-"):
             kept.append((name, value))
-    is_kept = may_keep and told is not None and told.startswith(b"private")
-    keep = (b"cache-control", told if is_kept else b"no-store")
-    message["headers"] = [*kept, *_RAW, keep]
+    is_private = may_keep and cached is not None and cached.startswith(b"private")
+    control = cached if is_private else b"no-store"
+    message["headers"] = [*kept, *_RAW, (b"cache-control", control)]

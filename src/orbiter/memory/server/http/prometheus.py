@@ -25,7 +25,7 @@ class Metrics:
     def __init__(self) -> None:
         self._requests: Counter[tuple[str, str, str]] = Counter()
         self._took: dict[str, list[int]] = {}
-        """By route, how many requests took at most each of `_BOUNDS` and more than the one before."""
+        """By route, how many requests took a time between one of `_BOUNDS` and the next."""
         self._seconds: Counter[str] = Counter()
         self._events: Counter[str] = Counter()
         self.listeners = 0
@@ -108,6 +108,6 @@ def route_template(scope: Scope) -> str:
     known = scope.get(TEMPLATE) or getattr(scope.get("route"), "path", None)
     if known is None and scope["path"].startswith(f"{BASE}/"):
         with suppress(HTTPProblem):
-            found = resolve(segments_of(scope), scope["method"])
-            known = None if found == "OPTIONS" else found.template
+            matched = resolve(segments_of(scope), scope["method"])
+            known = None if matched == "OPTIONS" else matched.template
     return str(known) if known else "none"

@@ -60,9 +60,9 @@ class _StrictConnection(h11.Connection):
         super().__init__(h11.SERVER, LONGEST_HEAD)
         self._on_held = on_held
 
-    def send(self, event: h11.Event) -> bytes | None:
+    def send(self, event: h11.Event) -> Any:
         """Return the bytes of *event*, behind those that were held."""
-        output = super().send(event)
+        output: bytes | None = super().send(event)
         if isinstance(event, h11.Response):
             self.held = output or b""
             self._on_held()
