@@ -3,8 +3,7 @@
     python -m benchmarks.first_use [--repeats N]
 
 Fresh processes take turns, each with a new file, and with bytecode already compiled. The promise
-is at most 25 times a bare interpreter, model load apart: so it is held against recall by words,
-and what the local model adds is shown beside it.
+is at most 25 times a bare interpreter by words, and 50 times with the local model.
 """
 
 import argparse
@@ -19,7 +18,6 @@ from typing import NamedTuple
 
 from benchmarks._timing import Table, duration, exit_code
 
-BAR = 25.0
 REPEATS = 25
 
 PROGRAM = """
@@ -39,13 +37,15 @@ WITHOUT = PROGRAM.format(settings=", embeddings=None", question='"hiking"')
 WITH = PROGRAM.format(settings="", question='"outdoor activities"')
 MODEL = "from orbiter.memory import LocalEmbeddings; LocalEmbeddings().embed('outdoor activities')"
 
-BARE, WORDS = "pass", "the first use, by words"
+BARE = "pass"
+WORDS, MEANING = "the first use, by words", "the first use, with the local model"
+BARS = {WORDS: 25.0, MEANING: 50.0}
 CODES = {
     BARE: BARE,
     "import asyncio, sqlite3": "import asyncio, sqlite3",
     "from orbiter.memory import AgentMemory": "from orbiter.memory import AgentMemory",
     WORDS: WITHOUT,
-    "the first use, with the local model": WITH,
+    MEANING: WITH,
     "the local model alone, one vector": MODEL,
 }
 
@@ -102,10 +102,10 @@ def table(found: Mapping[str, list[Spent]]) -> Table:
         best = min(walls) / min(run.wall for run in bare)
         times = (median(walls), min(walls), median(cpus), min(cpus))
         cells = (label, *map(duration, times), f"{cpu:.1f}x", f"{best:.1f}x")
-        if label == WORDS:
+        if label in BARS:
             # Of a busy machine, only what others cannot slow down is held against us.
-            ok = max(cpu, best) <= BAR
-            made.add(*cells, measured=f"{wall:.1f}x", bar=f"<= {BAR:.0f}x", ok=ok)
+            ok = max(cpu, best) <= BARS[label]
+            made.add(*cells, measured=f"{wall:.1f}x", bar=f"<= {BARS[label]:.0f}x", ok=ok)
         else:
             made.add(*cells, measured=f"{wall:.1f}x")
     return made

@@ -406,3 +406,22 @@ async def test_what_is_removed_is_not_held_on_to() -> None:
 def test_only_embeddings_can_make_vectors() -> None:
     with pytest.raises(TypeError, match="embeddings"):
         VectorMemoryStore("text-embedding-3-small")  # type: ignore[arg-type]  # the mistake under test
+
+
+async def test_what_items_share_is_never_seen_by_who_reads_them() -> None:
+    store = VectorMemoryStore(HashEmbeddings())
+    who = MemoryMetadata(user_id="ann", extra={"tags": ["tea"]})
+    items = [
+        HumanMemory(content=f"note {number}", metadata=who, native={"openai": {"a": [1]}})
+        for number in range(3)
+    ]
+    await store.add_many(items)
+    first = await store.get(items[0].id)
+    assert first is not None
+    first.metadata.extra["tags"].append("changed")
+    first.native["openai"]["a"].append(2)
+    first.content = "changed"
+    assert await store.get(items[0].id) == items[0]
+    assert await store.get(items[1].id) == items[1]
+    assert first.model_fields_set == set(HumanMemory.model_fields)
+    assert (await store.search(limit=3))[0] == items[2]

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orbiter.memory.backends.vector.matrix import Snapshot, VectorMatrix
-from orbiter.memory.model.copying import copy_item
+from orbiter.memory.model.copying import copy_item, share_values
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import Query
 
@@ -52,6 +52,7 @@ class UserIndex:
     def add(self, item: MemoryItem, arrival: int, vectors: npt.ArrayLike | None) -> int:
         """Keep a new item; return its slot."""
         slot = len(self.items)
+        share_values(item, self.items[-1] if self.items else None)
         if slot == len(self._arrival):
             self._grow()
         if vectors is not None:
