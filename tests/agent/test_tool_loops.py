@@ -20,6 +20,7 @@ from tests.agent._tool_loops import (
     outcomes,
 )
 from tests.agent.conftest import _url
+from tests.timing import HANG
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.agent import Chat
@@ -130,7 +131,7 @@ async def test_over_rest(
     address = memory._engine._link.address.url.rstrip("/")
     chat = memory.scope(user_id=who).chat("loop")
     await chat.add(QUESTION)
-    async with httpx.AsyncClient(params={"user_id": who}) as http:
+    async with httpx.AsyncClient(params={"user_id": who}, timeout=HANG) as http:
 
         async def post(what: Any, key: str) -> list[dict[str, Any]]:
             answer = await http.post(

@@ -4,6 +4,7 @@ import re
 
 import httpx
 import pytest
+from tests.timing import HANG
 
 from orbiter.memory.server.dashboard.templating import HERE
 
@@ -16,7 +17,7 @@ def test_all_assets_are_small() -> None:
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_first_page_is_small(site: str) -> None:
-    async with httpx.AsyncClient(base_url=site) as client:
+    async with httpx.AsyncClient(base_url=site, timeout=HANG) as client:
         page = (await client.get("/", headers={"Accept": "text/html"})).text
         # What is JSON beside it is another address of the page, and not loaded.
         linked = re.findall(r'<(?:script|link)[^>]* (?:src|href)="(/static/[^"]+)"', page)

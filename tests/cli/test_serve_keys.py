@@ -44,8 +44,8 @@ def test_it_serves_until_it_is_told_to_stop_and_logs_no_content(cli: Cli) -> Non
     with serve(cli, "--log") as (told, process):
         url = str(told["url"])
         asked = {"user_id": "alice", "query": "tea"}
-        found = httpx.get(f"{url}/v1/memories", params=asked).json()["items"]
-        one = httpx.get(f"{url}/v1/memories/{made}", params={"user_id": "alice"})
+        found = httpx.get(f"{url}/v1/memories", params=asked, timeout=HANG).json()["items"]
+        one = httpx.get(f"{url}/v1/memories/{made}", params={"user_id": "alice"}, timeout=HANG)
         process.send_signal(signal.SIGINT)
         _, log = process.communicate(timeout=HANG)
 
@@ -65,11 +65,11 @@ def test_who_asks_twice_does_not_wait_for_what_is_under_way(cli: Cli) -> None:
         with socket.create_connection((address.host, address.port or 0)) as half:
             head = f"POST /v1/import?user_id=a HTTP/1.1\r\nHost: {address.netloc.decode()}\r\n"
             half.sendall(f"{head}Content-Length: 9\r\n\r\nhalf".encode())
-            httpx.get(address.join("/healthz"))
+            httpx.get(address.join("/healthz"), timeout=HANG)
             process.send_signal(signal.SIGINT)
             with suppress(httpx.TransportError):  # until nobody is let in any more
                 while True:
-                    httpx.get(address.join("/healthz"))
+                    httpx.get(address.join("/healthz"), timeout=HANG)
                     time.sleep(0.02)
             process.send_signal(signal.SIGINT)
             process.wait(timeout=HANG)  # while the other side keeps its connection
@@ -84,15 +84,18 @@ def test_a_key_that_is_made_or_revoked_counts_while_it_serves(cli: Cli) -> None:
     cli.remember("likes tea")
     with serve(cli, "--read-only") as (told, process):
         url = f"{told['url']}/v1/memories"
-        assert httpx.get(url, params={"user_id": "bob"}).status_code == 200
+        assert httpx.get(url, params={"user_id": "bob"}, timeout=HANG).status_code == 200
         token = cli.ok("keys", "create", "--user", "alice").strip()
         headers = {"Authorization": f"Bearer {token}"}
-        without, with_it = httpx.get(url), httpx.get(url, headers=headers)
-        changed = httpx.post(url, headers=headers, json={"what": "x"})
+        without, with_it = (
+            httpx.get(url, timeout=HANG),
+            httpx.get(url, headers=headers, timeout=HANG),
+        )
+        changed = httpx.post(url, headers=headers, json={"what": "x"}, timeout=HANG)
         remote = ("--url", str(told["url"]), "--token", token)
         checked, counted = cli("doctor", *remote), cli("stats", *remote)
         cli.ok("keys", "revoke", token)
-        after = httpx.get(url, headers=headers)
+        after = httpx.get(url, headers=headers, timeout=HANG)
         process.terminate()
         process.communicate(timeout=HANG)
 

@@ -58,7 +58,7 @@ def left_open(test: Callable[..., None]) -> Callable[..., None]:
 
 @pytest.fixture
 async def memory(redis_server: RedisServer) -> AsyncIterator[ShortTermMemoryManager]:
-    async with ShortTermMemoryManager(redis_server.url(), new_agent()) as memory:
+    async with ShortTermMemoryManager(redis_server.url(), new_agent(), deadline=HANG) as memory:
         yield memory
 
 

@@ -10,6 +10,7 @@ import httpx2
 import pytest
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
+from tests.timing import HANG
 
 from orbiter.memory import AgentMemory, ScopedMemory
 from orbiter.memory.mcp import Profile, build
@@ -74,7 +75,7 @@ async def over_http(
     """Connect to the address of a server with a key."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=30, verify=_TLS) as http,
+        httpx2.AsyncClient(headers=headers, timeout=HANG, verify=_TLS) as http,
         Client(streamable_http_client(url, http_client=http), mode=mode) as client,
     ):
         yield client

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from mcp.client import Client
 from tests.mcp.conftest import ERAS, call, over_http, refusal
+from tests.timing import HANG
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.auth import KeyFile, Role
@@ -123,7 +124,9 @@ async def test_a_revoked_key_opens_nothing_from_then_on(serve: Serve, keys: KeyF
     made, key = keys.create(scope=MemoryMetadata(user_id="ann"), role="write")
     new_key(keys, user="bob")
     url = await serve(keys)
-    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {key}", **BOTH}) as http:
+    async with httpx.AsyncClient(
+        headers={"Authorization": f"Bearer {key}", **BOTH}, timeout=HANG
+    ) as http:
         before = await http.post(f"{url}/mcp", json=PING)
         keys.revoke(made.id)
         after = await http.post(f"{url}/mcp", json=PING)
@@ -196,7 +199,7 @@ async def test_the_path_is_exact_and_takes_posts_of_our_own_name_only(
     open_url = await serve()
     new_key(keys, user="ann")
     locked = await serve(keys)
-    async with httpx.AsyncClient(headers=BOTH) as http:
+    async with httpx.AsyncClient(headers=BOTH, timeout=HANG) as http:
         answers = {
             "ping": await http.post(f"{open_url}/mcp", json=PING),
             "name": await http.post(f"{open_url.replace('127.0.0.1', 'localhost')}/mcp", json=PING),
@@ -240,7 +243,7 @@ async def test_there_is_no_session_that_another_could_use(serve: Serve) -> None:
             "clientInfo": {"name": "t", "version": "1"},
         },
     }
-    async with httpx.AsyncClient(headers=BOTH) as http:
+    async with httpx.AsyncClient(headers=BOTH, timeout=HANG) as http:
         begun = await http.post(f"{url}/mcp", json=start)
         guessed = await http.post(f"{url}/mcp", json=PING, headers={"Mcp-Session-Id": "1" * 32})
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -63,7 +64,8 @@ async def client() -> AsyncIterator[Client]:
 
         def make(url: str, key: str | None = None, **more: object) -> httpx.AsyncClient:
             headers = {"Authorization": f"Bearer {key}"} if key else {}
-            made.append(httpx.AsyncClient(base_url=url, headers=headers, **more))  # type: ignore[arg-type]
+            waits: dict[str, Any] = {"timeout": HANG, **more}
+            made.append(httpx.AsyncClient(base_url=url, headers=headers, **waits))
             stack.push_async_callback(made[-1].aclose)
             return made[-1]
 

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 from tests.server.conftest import Client, Served, new_key, until
+from tests.timing import HANG
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.agent import MemoryEvent
@@ -23,7 +24,7 @@ ANN = MemoryMetadata(user_id="ann")
 
 
 async def some(stream: AsyncIterator[MemoryEvent], count: int) -> list[MemoryEvent]:
-    return [await asyncio.wait_for(anext(stream), 30) for _ in range(count)]
+    return [await asyncio.wait_for(anext(stream), HANG) for _ in range(count)]
 
 
 @pytest.fixture
@@ -164,7 +165,10 @@ async def test_a_reader_who_leaves_leaves_nothing_behind(
     before = len(asyncio.all_tasks())
 
     for _ in range(5):
-        async with httpx.AsyncClient(base_url=url) as http, listening(http, user_id="ann") as lines:
+        async with (
+            httpx.AsyncClient(base_url=url, timeout=HANG) as http,
+            listening(http, user_id="ann") as lines,
+        ):
             await memory.scope(user_id="ann").remember("hello")
             await events(lines, 1)
     await until(lambda: not live._walks and len(asyncio.all_tasks()) <= before)

@@ -13,6 +13,7 @@ import httpx
 import pytest
 from tests.servers.databases import postgres_server
 from tests.stores.conftest import postgres_dsn
+from tests.timing import HANG
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.client import RemoteMemory
@@ -149,7 +150,7 @@ async def test_who_waits_has_the_report_after_a_kill(
 async def test_a_job_is_found_after_a_restart_by_its_address(url: str, start: Start) -> None:
     await fill(url)
     server = await start(stop_after=3)
-    async with httpx.AsyncClient(base_url=server.address) as http:
+    async with httpx.AsyncClient(base_url=server.address, timeout=HANG) as http:
         answer = await http.post(
             "/v1/erase", json={"user_id": "ann-quillfeather"}, headers={"Prefer": "respond-async"}
         )
@@ -157,7 +158,7 @@ async def test_a_job_is_found_after_a_restart_by_its_address(url: str, start: St
     await server.kill()
 
     again = await start()
-    async with httpx.AsyncClient(base_url=again.address, timeout=60) as http:
+    async with httpx.AsyncClient(base_url=again.address, timeout=HANG) as http:
         job = answer.json()
         while job["state"] in ("queued", "running"):
             found = await http.get(answer.headers["location"], headers={"Prefer": "wait=20"})

@@ -23,6 +23,7 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
+from tests.timing import HANG
 
 from orbiter.memory.agent import AgentMemory
 from orbiter.memory.server import Settings, create_app, serving
@@ -63,7 +64,7 @@ def url() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def clients() -> Iterator[Clients]:
     """Return what asks: made once, as that costs more than asking."""
-    with httpx.Client() as ours, requests.Session() as theirs:
+    with httpx.Client(timeout=HANG) as ours, requests.Session() as theirs:
         yield ours, theirs
 
 
@@ -124,7 +125,7 @@ def test_every_schema_is_one_and_its_examples_are_what_it_says() -> None:
 
 
 def test_the_document_is_served(url: str) -> None:
-    answer = httpx.get(f"{url}/v1/openapi.json")
+    answer = httpx.get(f"{url}/v1/openapi.json", timeout=HANG)
 
     assert answer.json() == document()
     schemathesis.openapi.from_dict(answer.json()).validate()

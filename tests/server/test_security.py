@@ -13,6 +13,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from tests.server.conftest import Client, Served, new_key
+from tests.timing import HANG
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.auth import KeyFile, Principal
@@ -493,7 +494,7 @@ async def test_nothing_of_one_tenant_reaches_another_by_any_way(
             answer = await bob.request(method, path.replace("/x", f"/{item_id}"), params=WHOSE)
             told += [answer.text, str(answer.headers)]
     await bob.post("/v1/memories", json={"what": "the end"})
-    await asyncio.wait_for(task, 30)
+    await asyncio.wait_for(task, HANG)
     admin = client(str(bob.base_url), new_key(keys, "admin"))
     metrics = (await admin.get("/metrics")).text
 

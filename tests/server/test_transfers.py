@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.server.conftest import Client, Served, new_key, until
+from tests.timing import HANG
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.agent.inputs import derived_id
@@ -308,7 +309,7 @@ async def test_a_sender_or_reader_who_leaves_leaves_no_file(
         sent.set()
         await asyncio.Event().wait()
 
-    async with httpx.AsyncClient(base_url=url) as http:
+    async with httpx.AsyncClient(base_url=url, timeout=HANG) as http:
         sending = asyncio.create_task(
             http.post("/v1/import", params={"user_id": "ann"}, content=stuck())
         )
