@@ -103,7 +103,7 @@ async def open_visit(
         http_credentials={"username": "me", "password": key, "origin": site} if key else None,
     )
     try:
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(60_000)
         visit = Visit(await context.new_page(), site)
         visit.allowed = allowed or ({401} if key else set())  # how it learns that a key is needed
         await visit.go(url.removeprefix(site) or "/")

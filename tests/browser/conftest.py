@@ -16,7 +16,7 @@ from orbiter.memory.server import Settings, create_app, serving
 from orbiter.memory.testing import HashEmbeddings
 
 # What takes a moment takes longer on a busy machine; how long is no matter of these tests.
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=60_000)
 
 Look = Callable[..., Awaitable[Visit]]
 

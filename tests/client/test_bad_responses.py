@@ -51,7 +51,7 @@ async def saying(said: bytes, *, pause: float | None = None) -> AsyncIterator[Re
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with server:
-        memory = RemoteMemory(f"http://127.0.0.1:{port}", timeout=0.5 if pause else 20.0)
+        memory = RemoteMemory(f"http://127.0.0.1:{port}", timeout=0.5 if pause else HANG)
         try:
             yield memory
         finally:

@@ -9,6 +9,7 @@ import pytest
 from tests.client.test_network import port_of
 from tests.crash._proxy import Proxy
 from tests.server.conftest import Served
+from tests.timing import HANG
 
 from orbiter.memory import MemoryConnectionError
 from orbiter.memory.backends.sql.store import SQLMemoryStore
@@ -120,6 +121,6 @@ async def test_what_is_no_job_is_told(
 ) -> None:
     monkeypatch.setattr(Job, "to_json", lambda _: json.dumps(job).encode())
     Held(monkeypatch)
-    async with RemoteMemory(await served(job_wait=0.0), timeout=2.0) as memory:
+    async with RemoteMemory(await served(job_wait=0.0), timeout=HANG) as memory:
         with pytest.raises(MemoryConnectionError, match="job|report"):
             await memory.verify()

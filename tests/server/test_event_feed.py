@@ -110,7 +110,7 @@ async def test_nobody_looks_at_the_store_when_nobody_listens(
 @asynccontextmanager
 async def listening(http: httpx.AsyncClient, **asked: str) -> AsyncIterator[AsyncIterator[str]]:
     """Give the lines that a listener gets."""
-    async with http.stream("GET", "/v1/events", params=asked, timeout=30) as answer:
+    async with http.stream("GET", "/v1/events", params=asked, timeout=HANG) as answer:
         assert answer.status_code == 200, await answer.aread()
         assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
         yield answer.aiter_lines()
@@ -216,7 +216,7 @@ async def test_who_asks_for_the_head_alone_gets_it_at_once(
         raise AssertionError("nobody reads it")
 
     monkeypatch.setattr(transfer_routes, "_write_out", never)
-    http = client(await served(**BARE), timeout=30)
+    http = client(await served(**BARE))
 
     stream = await http.head("/v1/events", params={"user_id": "ann"})
     file = await http.head("/v1/export", params={"user_id": "ann", "format": "csv"})
