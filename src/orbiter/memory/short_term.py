@@ -8,7 +8,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import combinations, islice, takewhile
+from itertools import combinations, islice
 
 from orbiter.memory.conversation.tokens import TokenCounter, estimate_tokens, item_tokens
 from orbiter.memory.conversation.windows import (
@@ -59,6 +59,13 @@ class _Shelf:
 
 def _is_accepted(item: MemoryItem) -> bool:
     return item.status is MemoryStatus.ACCEPTED
+
+
+def _accepted(items: Sequence[MemoryItem], cut: int) -> Iterator[tuple[int, MemoryItem]]:
+    """Yield each item that counts with its index, the last first, down to the index *cut*."""
+    for index in range(len(items) - 1, cut - 1, -1):
+        if _is_accepted(items[index]):
+            yield index, items[index]
 
 
 class ShortTermMemory:
@@ -182,10 +189,9 @@ class ShortTermMemory:
         humans = filter(_is_accepted, reversed(shelf.humans))
         starts = [self._place(items, item) for item in islice(humans, self.max_rounds or 1)]
         cut = starts[-1] if self.max_rounds and len(starts) == self.max_rounds else 0
-        newest = takewhile(lambda entry: entry[0] >= cut, newest_first(items))
         kept = trim_units(
             items,
-            (entry for entry in newest if _is_accepted(entry[1])),
+            _accepted(items, cut),
             systems=[self._place(items, item) for item in filter(_is_accepted, shelf.systems)],
             human=starts[0] if starts else None,
             room=Room(max_items, budget, partial(self._cost, counter)),

@@ -26,6 +26,7 @@ __all__ = [
     "TriggerResult",
     "check_trigger",
     "conversation_text",
+    "estimated_tokens",
     "generate_summary",
     "roll_summary",
     "without_thoughts",
@@ -122,15 +123,19 @@ class SummaryResult:
     original_count: int = field(kw_only=True)
 
 
+def estimated_tokens(items: Sequence[MemoryItem], config: SummaryConfig) -> int:
+    """Return about how many tokens *items* have, by their characters."""
+    characters = 0
+    for item in items:
+        characters += len(item.content)
+        for call in calls_of(item):
+            characters += len(call_name(call)) + len(call_arguments(call))
+    return int(characters / config.token_estimate_ratio)
+
+
 def check_trigger(items: Sequence[MemoryItem], config: SummaryConfig) -> TriggerResult:
     """Tell whether there are more messages or more estimated tokens than *config* allows."""
-    count = len(items)
-    characters = sum(
-        len(item.content)
-        + sum(len(call_name(call)) + len(call_arguments(call)) for call in calls_of(item))
-        for item in items
-    )
-    tokens = int(characters / config.token_estimate_ratio)
+    count, tokens = len(items), estimated_tokens(items, config)
     reasons = []
     if count > config.message_threshold:
         reasons.append(f"message count {count} exceeds {config.message_threshold}")

@@ -13,7 +13,14 @@ from orbiter.memory.agent.chat_history import (
     read_window,
     seed_of,
 )
-from orbiter.memory.agent.inputs import Given, derived_id, narrowed, read_messages
+from orbiter.memory.agent.inputs import (
+    Given,
+    check_text,
+    derived_id,
+    narrowed,
+    read_messages,
+    within,
+)
 from orbiter.memory.agent.interface import ScopedHandle, operation
 from orbiter.memory.agent.runtime import Store, as_stored, check_ids
 from orbiter.memory.conversation.tokens import item_tokens
@@ -21,8 +28,15 @@ from orbiter.memory.conversation.windows import OpenGroup, last_rounds, trim_to_
 from orbiter.memory.errors import AccessError, ItemNotFoundError, MessageError, QueryError
 from orbiter.memory.messages import Format, OpenCalls, ProviderMessages, to_messages
 from orbiter.memory.messages.costs import sent_tokens
-from orbiter.memory.model.copying import copy_item
-from orbiter.memory.model.items import MemoryItem, MemoryMetadata, calls_of, new_id, role_of
+from orbiter.memory.model.copying import copy_item, item_of_text
+from orbiter.memory.model.items import (
+    HumanMemory,
+    MemoryItem,
+    MemoryMetadata,
+    calls_of,
+    new_id,
+    role_of,
+)
 from orbiter.memory.model.query import SCOPE_FIELDS, check_size
 from orbiter.memory.tasks.offload import MANY, apart, has_many_values, is_much_text
 
@@ -43,8 +57,7 @@ _SHOWN = 40
 """Messages of a conversation that may be found before its memories at the same price."""
 _ROUND, _MESSAGE = 3, 32
 """How many messages a round is likely to have, and how many tokens a message."""
-_FEWEST, _MOST = 8, 500
-"""Messages that are asked for at a time."""
+_FEWEST, _LIMIT = 8, 500  # messages that are asked for at a time
 _MAX_NAMED = 1_000
 """Messages that are left out of a search one by one."""
 
@@ -122,6 +135,11 @@ class Chat(ScopedHandle):
         is in the order in which it is added; `created_at` is kept as given, and changes nothing
         of that.
         """
+        if type(what) is str and idempotency_key is None:  # as most are: it concerns no call
+            check_text(what)
+            item = item_of_text(HumanMemory, what, within(self._scope, None, {}))
+            await (await self._store()).add(item)
+            return self._said([item])
         seed = seed_of(self._scope, idempotency_key)
 
         async def read(calls: OpenCalls) -> list[MemoryItem]:
@@ -160,6 +178,10 @@ class Chat(ScopedHandle):
         else:
             stored = await append(store, self._scope, items, have_ids=have_ids)
         await self._chats.changed(store, [item for item in stored if item.version > 1])
+        return self._said(stored)
+
+    def _said(self, stored: list[MemoryItem]) -> list[MemoryItem]:
+        """Tell of new messages those who listen, and what makes summaries."""
         self._core.events.emit("said", self._scope, [item.id for item in stored])
         self._chats.summaries.note(self._scope, stored)
         return stored
@@ -234,7 +256,7 @@ class Chat(ScopedHandle):
         if not most and room is None:
             return (await read_back(store, self._scope))[0]
         likely = _ROUND * most + 2 if most else (room or 0) // _MESSAGE
-        limit = min(max(likely, _FEWEST), _MOST)
+        limit = min(max(likely, _FEWEST), _LIMIT)
         return await read_window(store, self._scope, is_enough=is_enough, limit=limit, rounds=most)
 
     # What a model is shown

@@ -105,6 +105,8 @@ def labels(
     extra: Mapping[str, object] | None,
 ) -> dict[str, object]:
     """Return what `metadata.extra` is to hold, checked."""
+    if tags is None and importance is None and source is None and extra is None:
+        return {}
     if not isinstance(extra, Mapping | None):
         raise QueryError(f"`extra` must be a mapping, not {extra!r}")
     found: dict[str, object] = dict(extra or {})

@@ -96,7 +96,11 @@ class ScopedMemory(MaintenanceMixin):
         stored replaces it.
         """
         more = labels(tags, importance, source, extra)
-        item = await apart(has_many_values([what, more]), read, what, self._scope, more, format)
+        if type(what) is str and not more:  # as most are
+            item = read(what, self._scope, more, format)
+        else:
+            is_long = has_many_values([what, more])
+            item = await apart(is_long, read, what, self._scope, more, format)
         date_items([item], created_at, expires)
         store = await self._store()
         if idempotency_key is not None:

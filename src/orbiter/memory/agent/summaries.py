@@ -23,7 +23,12 @@ from orbiter.memory.model.items import MemoryItem, MemoryMetadata, role_of
 from orbiter.memory.model.protocols import Summarizer
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.model.trust import lowest_source
-from orbiter.memory.summary import SummaryConfig, check_trigger, roll_summary
+from orbiter.memory.summary import (
+    SummaryConfig,
+    check_trigger,
+    estimated_tokens,
+    roll_summary,
+)
 
 __all__ = ["Summaries"]
 
@@ -50,7 +55,7 @@ class _Tally:
     def count(self, items: Sequence[MemoryItem], config: SummaryConfig, sign: int = 1) -> None:
         """Count messages in, or out with a negative *sign*."""
         self.messages += sign * len(items)
-        self.tokens += sign * check_trigger(items, config).estimated_tokens
+        self.tokens += sign * estimated_tokens(items, config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +107,7 @@ class Summaries:
 
     def _is_under_way(self, key: str) -> bool:
         task = self._tasks.get(key)
-        return task is not None and task in self._of_this_loop()
+        return task is not None and task.get_loop() is asyncio.get_running_loop()
 
     def _of_this_loop(self) -> list[asyncio.Task[None]]:
         """Return the tasks that can end; a loop that stopped for good leaves its own behind."""
@@ -229,7 +234,9 @@ class Summaries:
             await store.delete_many(keys)
 
     def _tally(self, key: str) -> _Tally:
-        tally = self._tallies.setdefault(key, _Tally())
+        tally = self._tallies.get(key)
+        if tally is None:
+            tally = self._tallies[key] = _Tally()
         self._tallies.move_to_end(key)
         if len(self._tallies) > _MAX_COUNTED:
             self._tallies.popitem(last=False)
@@ -355,6 +362,6 @@ def _piece(items: Sequence[MemoryItem], config: SummaryConfig) -> int:
     most = max(_PIECES * config.message_threshold, 1)
     size = min(len(items), most)
     room = _PIECES * config.token_threshold
-    while size > 1 and check_trigger(items[:size], config).estimated_tokens > room:
+    while size > 1 and estimated_tokens(items[:size], config) > room:
         size //= 2
     return size

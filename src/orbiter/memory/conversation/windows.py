@@ -77,29 +77,10 @@ def walk_units(newest: Indexed, open_group: OpenGroup = "drop") -> Iterator[tupl
     """
     if open_group not in ("drop", "keep", "complete"):
         raise QueryError(f"unknown policy `{open_group}`; use `drop`, `keep` or `complete`")
-    held: list[_Part] = []
-    is_lost = False
-    for part, goes_on in _walk_parts(newest, open_group):
-        _, item, results = part
-        if held and not goes_on:
-            yield _one_turn(held)
-            held = []
-        # A thought is of no use without what it led to.
-        is_lost = results is None or (goes_on and is_lost and is_thought(item))
-        if not is_lost:
-            held.append(part)
-        if held and not may_follow(item):
-            yield _one_turn(held)
-            held = []
-    if held:
-        yield _one_turn(held)
-
-
-def _walk_parts(newest: Indexed, open_group: OpenGroup) -> Iterator[tuple[_Part, bool]]:
-    """Yield what is no result, newest first, and whether the newer one goes on with its turn."""
     waiting: dict[str, tuple[int, MemoryItem]] = {}
+    held: list[_Part] = []
     newer: MemoryItem | None = None
-    is_last_turn, is_first = True, True
+    is_lost, is_last_turn, is_first = False, True, True
     for index, item in newest:
         role = role_of(item)
         if role == "tool":
@@ -107,13 +88,30 @@ def _walk_parts(newest: Indexed, open_group: OpenGroup) -> Iterator[tuple[_Part,
             waiting[result_id(item)] = (index, item)
             newer = None
             continue
+        calls = role == "ai" and calls_of(item)
         goes_on = newer is not None and is_one_turn(item, newer)
         is_last_turn = is_last_turn and (is_first or goes_on)
-        results: list[tuple[int, MemoryItem]] | None = []
-        if role == "ai" and calls_of(item):
-            results = _results(item, waiting, open_group, is_last_turn=is_last_turn)
-        yield (index, item, results), goes_on
         newer, is_first = item, False
+        if held and not goes_on:
+            yield _one_turn(held)
+            held = []
+        may_go_on = may_follow(item)
+        if not calls and not may_go_on:  # as most are
+            is_lost = False
+            yield index, [item]
+            continue
+        results: list[tuple[int, MemoryItem]] | None = []
+        if calls:
+            results = _results(item, waiting, open_group, is_last_turn=is_last_turn)
+        # A thought is of no use without what it led to.
+        is_lost = results is None or (goes_on and is_lost and is_thought(item))
+        if not is_lost:
+            held.append((index, item, results))
+        if held and not may_go_on:
+            yield _one_turn(held)
+            held = []
+    if held:
+        yield _one_turn(held)
 
 
 def _one_turn(parts: Sequence[_Part]) -> tuple[int, Unit]:
@@ -345,7 +343,8 @@ RESPONSES = "openai-responses"
 
 def may_follow(item: MemoryItem) -> bool:
     """Tell whether *item* could go on with a turn that an older one began."""
-    return isinstance(item, AIMemory) and isinstance(item.native.get(RESPONSES), list)
+    native = item.native
+    return bool(native) and isinstance(item, AIMemory) and isinstance(native.get(RESPONSES), list)
 
 
 def is_thought(item: MemoryItem) -> bool:

@@ -55,6 +55,13 @@ Shared: nothing is ever added to it. A set of its own would be a third of what a
 """
 _PLAIN = MemoryItem.model_fields["memory_type"].default
 _new, _set = object.__new__, object.__setattr__
+# A third faster than `object.__setattr__`.
+_set_dict, _set_fields_set, _set_extra, _set_private = (
+    vars(BaseModel)[name].__set__
+    for name in (
+        "__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__",
+    )
+)  # fmt: skip
 
 
 _Plain = TypeVar("_Plain", MemoryItem, HumanMemory, SystemMemory)
@@ -100,9 +107,30 @@ def unchecked_item(kind: type[_Plain], content: str, metadata: MemoryMetadata) -
 def copy_item(item: MemoryItem) -> MemoryItem:
     """Return a copy that shares nothing changeable with *item*.
 
-    Some ten times faster than `model_copy(deep=True)`, because it knows what items are made of.
+    Some twenty times faster than `model_copy(deep=True)`, because it knows what items are made of.
     """
-    return _copy_model(item)
+    kind = item.__class__
+    metadata = item.metadata
+    if kind not in _OPEN_FIELDS or metadata.__class__ is not MemoryMetadata:
+        return _copy_model(item)
+    # `_copy_model` of the item and of its metadata, written out: most of a window is this.
+    fields, scope = item.__dict__.copy(), metadata.__dict__.copy()
+    scope["extra"] = copy_value(scope["extra"]) if scope["extra"] else {}
+    fields["native"] = copy_value(fields["native"]) if fields["native"] else {}
+    if kind is AIMemory:
+        fields["tool_calls"] = copy_value(fields["tool_calls"]) if fields["tool_calls"] else []
+    fields["metadata"] = _built(MemoryMetadata, scope, metadata)
+    return _built(kind, fields, item)
+
+
+def _built(kind: type[_Model], fields: dict[str, Any], like: _Model) -> _Model:
+    """Return a model of these fields; of a known kind, which keeps nothing beside them."""
+    twin = _new(kind)
+    _set_dict(twin, fields)
+    _set_fields_set(twin, like.__pydantic_fields_set__.copy())
+    _set_extra(twin, None)
+    _set_private(twin, None)
+    return twin
 
 
 def copy_metadata(metadata: MemoryMetadata) -> MemoryMetadata:

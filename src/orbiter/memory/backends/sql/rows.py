@@ -198,7 +198,7 @@ def _encode_known(item: MemoryItem, own: dict[str, type], *, exact_extra: bool) 
             return None
         if value:
             named[name] = check_json(value, max_bytes=MAX_JSON)
-    if not all(type(call) is dict for call in named.get("tool_calls", ())):
+    if "tool_calls" in named and not _are_dicts(named["tool_calls"]):
         return None
     if fields["native"]:
         named["native"] = check_json(fields["native"], max_bytes=MAX_NATIVE)
@@ -262,7 +262,9 @@ async def decode_all(rows: Sequence[Sequence[Any]]) -> list[MemoryItem]:
 
 async def encode_one(item: MemoryItem, *, exact_extra: bool = False) -> Row:
     """Return the row of *item*; others go on while that takes long."""
-    return await apart(_is_long(item), encode, item, exact_extra=exact_extra)
+    if not _is_long(item):
+        return encode(item, exact_extra=exact_extra)
+    return await apart(True, encode, item, exact_extra=exact_extra)  # noqa: FBT003 - it is long
 
 
 async def encode_all(items: Sequence[MemoryItem], *, exact_extra: bool = False) -> list[Row]:

@@ -14,13 +14,14 @@ from orbiter.memory.backends.sqlite.trigram_index import candidates, weigh
 from orbiter.memory.backends.sqlite.where import SQLiteWhereCompiler
 from orbiter.memory.model.filters import Condition
 
-__all__ = ["LONGEST_PATTERN", "SQLiteDialect"]
+__all__ = ["INSERT", "LONGEST_PATTERN", "SQLiteDialect", "row_values"]
 
 # Twice as fast as an upsert, which must be ready to fire triggers.
 _INSERT_NEW = (
     f"INSERT INTO memory_items ({', '.join(COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 1)"
 )
-_INSERT = f"{_INSERT_NEW} ON CONFLICT (id) DO NOTHING"
+INSERT = f"{_INSERT_NEW} ON CONFLICT (id) DO NOTHING"
+"""Writes a row if its id is new; binds what `row_values` returns."""
 _CHANGES = "SELECT changes()"  # RETURNING would keep what it returns in a table first
 _UPSERT = f"""
 INSERT INTO memory_items ({", ".join(COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 1)
@@ -61,8 +62,8 @@ class SQLiteDialect(Dialect):
 
     def upsert(self, row: Row) -> Steps[int | None]:
         """Write a row."""
-        values = _values(row)
-        if not (yield from self.changes(_INSERT, values)) and not (
+        values = row_values(row)
+        if not (yield from self.changes(INSERT, values)) and not (
             yield from self.changes(_UPDATE, values)
         ):
             yield Statement(_REMOVE_EXPIRED, [json.dumps([row.id])])
@@ -160,7 +161,7 @@ class SQLiteDialect(Dialect):
         if known:
             yield Statement(_REMOVE_EXPIRED, [json.dumps(list(ids))])
         sql = _INSERT_NEW if is_new else _UPSERT
-        yield Statement(sql, [_values(row) for row in rows], many=True)
+        yield Statement(sql, [row_values(row) for row in rows], many=True)
         yield from note(late, are_new=is_new)
 
     def by_id(self, args: Args, item_id: str) -> str:
@@ -182,7 +183,8 @@ class SQLiteDialect(Dialect):
         return (yield from self.changes(f"DELETE FROM memory_items WHERE {condition}", args))
 
 
-def _values(row: Row) -> Sequence[Any]:
+def row_values(row: Row) -> Sequence[Any]:
+    """Return what statements that write a row bind."""
     created = iso(row.created_at)
     changed = created if row.updated_at == row.created_at else iso(row.updated_at)
     return (*row[:6], created, changed)

@@ -24,7 +24,7 @@ def chore(connection: sqlite3.Connection, *, is_idle: bool) -> bool:
     """Do a chunk of what is to be done; tell whether there may be more."""
     if is_idle and sweep_some(connection):
         return True
-    if trigram_index.chore(connection):
+    if trigram_index.chore(connection, is_idle=is_idle):
         return True
     if not is_idle:
         # Terms can wait, since who asks for them has them listed; writers shall not wait for them.

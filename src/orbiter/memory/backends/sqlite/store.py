@@ -7,7 +7,7 @@
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -27,8 +27,9 @@ from orbiter.memory.backends.sql.store import SQLMemoryStore
 from orbiter.memory.backends.sqlite import maintenance, term_index, vectors
 from orbiter.memory.backends.sqlite.backup import backup, restore
 from orbiter.memory.backends.sqlite.connection_manager import SQLiteFile, call_each
-from orbiter.memory.backends.sqlite.dialect import SQLiteDialect
+from orbiter.memory.backends.sqlite.dialect import INSERT, SQLiteDialect, row_values
 from orbiter.memory.backends.sqlite.idle_tasks import forget_some, is_due, sweep_some, uncleaned
+from orbiter.memory.backends.sqlite.record_writer import dated, note
 from orbiter.memory.backends.sqlite.run import run, run_as_one
 from orbiter.memory.backends.sqlite.term_search import match
 from orbiter.memory.backends.sqlite.trigram_index import check, index_some, merge_some, rebuild
@@ -169,8 +170,8 @@ class SQLiteMemoryStore(SQLMemoryStore):
 
     # Running steps
 
-    async def _put(self, row: Row) -> None:
-        await self._file.write(row)
+    def _put(self, row: Row) -> Coroutine[Any, Any, None]:
+        return self._file.write(row)
 
     async def _write(self, steps: Callable[[], Steps[_T]]) -> _T:
         work: Work[_T] = lambda connection: run(connection, steps())  # noqa: E731 - says what it is
@@ -395,12 +396,26 @@ def _check_path(path: object) -> str:
 
 def _run_group(connection: sqlite3.Connection, group: list[Any]) -> list[Any]:
     """Carry out writes in order: rows to put, neighbours together, and functions to call."""
+    if len(group) == 1 and type(group[0]) is Row:  # as most are
+        _put_row(connection, group[0])
+        return [None]
     values: list[Any] = []
     for is_row, together in groupby(group, key=lambda work: type(work) is Row):
         works = list(together)
         if not is_row:
             values += call_each(connection, works)
             continue
-        run(connection, _DIALECT.upsert(works[0]) if len(works) == 1 else _DIALECT.add_many(works))
+        if len(works) == 1:
+            _put_row(connection, works[0])
+        else:
+            run(connection, _DIALECT.add_many(works))
         values += [None] * len(works)
     return values
+
+
+def _put_row(connection: sqlite3.Connection, row: Row) -> None:
+    """Write a row; one that is new in one statement, of which SQLite says whether it was."""
+    if connection.execute(INSERT, row_values(row)).rowcount != 1:
+        run(connection, _DIALECT.upsert(row))
+    elif late := dated([row]):
+        run(connection, note(late))

@@ -15,6 +15,7 @@ from orbiter.memory.backends.sqlite import schema, term_index, vectors
 
 __all__ = [
     "CHUNK",
+    "LATE",
     "MANY",
     "MERGED",
     "SHARE",
@@ -30,6 +31,9 @@ __all__ = [
 
 CHUNK = 256
 """Rows indexed in one transaction: some 15 ms in which no one else can write."""
+
+LATE = 8 * CHUNK
+"""Rows that may wait while others write: a search reads as many in a millisecond or two."""
 
 MERGED = 500
 """Pages of the index merged at a time."""
@@ -101,13 +105,14 @@ def settle(limit: int = -1) -> Steps[None]:
     yield Statement(f"DELETE FROM memory_unindexed WHERE place IN {some}")
 
 
-def chore(connection: sqlite3.Connection) -> bool:
-    """Index a chunk if one is full; tell whether there is another."""
+def chore(connection: sqlite3.Connection, *, is_idle: bool = True) -> bool:
+    """Index a chunk if one is full, or others write and much waits; tell whether one is left."""
+    least = CHUNK if is_idle else LATE
     waiting = connection.execute(
-        f"SELECT (SELECT count(*) FROM (SELECT 1 FROM memory_unindexed LIMIT {CHUNK}))"
+        f"SELECT (SELECT count(*) FROM (SELECT 1 FROM memory_unindexed LIMIT {least}))"
         f" + ifnull((SELECT max(rowid) FROM memory_items) - {_MARK}, 0)"
     ).fetchone()[0]
-    return waiting >= CHUNK and index_some(connection)
+    return waiting >= least and index_some(connection)
 
 
 def index_some(connection: sqlite3.Connection) -> bool:

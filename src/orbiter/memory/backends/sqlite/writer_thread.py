@@ -9,8 +9,8 @@ to disk, as do those that wait while another is carried out; each is acknowledge
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext, suppress
 from math import inf
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
@@ -50,41 +50,48 @@ class Patience:
     """The *seconds* that each write has for other processes, kept by the thread that writes."""
 
     def __init__(self, seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._seconds = seconds
-        self._clock = clock
-        self._blocked = 0.0
+        self.seconds = seconds
+        self.clock = clock
+        self.blocked = 0.0
+        """How long the thread has waited in vain so far."""
 
     def begin(self) -> WaitStart:
         """Say that a write waits from now on; may be called from any thread."""
-        return WaitStart(self._clock(), self._blocked)
+        return WaitStart(self.clock(), self.blocked)
 
     def left(self, waiting: WaitStart | None) -> float:
         """Return the seconds that a write still has, 0 or more; all, if it has not waited."""
-        if waiting is None:
-            return self._seconds
+        if waiting is None or waiting.blocked == self.blocked:  # as nearly always
+            return self.seconds
         # Of a wait that began before this write came, only the end is its own.
-        waited = min(self._clock() - waiting.since, self._blocked - waiting.blocked)
-        return max(0.0, self._seconds - waited)
+        waited = min(self.clock() - waiting.since, self.blocked - waiting.blocked)
+        return max(0.0, self.seconds - waited)
 
-    @contextmanager
-    def spent(
-        self, connection: sqlite3.Connection, waiting: WaitStart | None = None
-    ) -> Iterator[None]:
+    def spent(self, connection: sqlite3.Connection, waiting: WaitStart | None = None) -> "_Spent":
         """Let statements wait for what *waiting* has left; count it if it was in vain."""
-        left = self.left(waiting)
-        is_less = left < self._seconds
-        if is_less:
-            _set_timeout(connection, left)
-        began = self._clock()
-        try:
-            yield
-        except sqlite3.OperationalError as exc:
-            if is_busy(exc):
-                self._blocked += min(self._clock() - began, left)
-            raise
-        finally:
-            if is_less:
-                _set_timeout(connection, self._seconds)
+        return _Spent(self, connection, self.left(waiting))
+
+
+class _Spent:
+    """A block in which statements wait at most so long; written out, as every write has one."""
+
+    __slots__ = ("_began", "_connection", "_left", "_patience")
+
+    def __init__(self, patience: Patience, connection: sqlite3.Connection, left: float) -> None:
+        self._patience = patience
+        self._connection = connection
+        self._left = left
+
+    def __enter__(self) -> None:
+        if self._left < self._patience.seconds:
+            _set_timeout(self._connection, self._left)
+        self._began = self._patience.clock()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, sqlite3.OperationalError) and is_busy(error):
+            self._patience.blocked += min(self._patience.clock() - self._began, self._left)
+        if self._left < self._patience.seconds:
+            _set_timeout(self._connection, self._patience.seconds)
 
 
 def is_busy(error: BaseException) -> bool:
@@ -198,6 +205,9 @@ class Writer:
                 raise Closed
             if loop in self._gathered:
                 self._gathered[loop].append(job)
+            elif not getattr(loop, "_ready", True):
+                # No other task has a turn before this one is answered, as asyncio's loops tell.
+                self._queue.put([job])
             else:
                 self._drop_abandoned()
                 # Not at once: the thread would begin, and sync, before the next task has its turn.
@@ -269,14 +279,12 @@ class Writer:
         except Empty:
             return [], False
         jobs: list[_Job] = []
-        while True:
-            if some is None:
-                return jobs, True
+        while some is not None:
             jobs += some
-            try:
-                some = self._queue.get_nowait()
-            except Empty:
+            if self._queue.empty():  # nobody else takes from it
                 return jobs, False
+            some = self._queue.get_nowait()
+        return jobs, True
 
     def _do_chore(self, connection: sqlite3.Connection, *, is_idle: bool) -> float | None:
         """Do a chore; return how many seconds it is at most until the next."""
@@ -370,6 +378,8 @@ def _run_all(
     connection: sqlite3.Connection, jobs: list[_Job], run: Group, patience: Patience
 ) -> list[_Outcome]:
     """Carry out *jobs* in order; neighbours that write share one transaction."""
+    if len(jobs) == 1 and jobs[0].in_transaction and not jobs[0].future.cancelled():
+        return _commit(connection, jobs, run, patience)  # as most are
     outcomes: list[_Outcome] = []
     group: list[_Job] = []
     for job in jobs:
@@ -449,7 +459,11 @@ def _deliver(outcomes: Iterable[_Outcome]) -> None:
     """Wake each event loop once, with all that its tasks wait for."""
     by_loop: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
     for outcome in outcomes:
-        by_loop.setdefault(outcome.job.future.get_loop(), []).append(outcome)
+        loop = outcome.job.future.get_loop()
+        if loop in by_loop:
+            by_loop[loop].append(outcome)
+        else:
+            by_loop[loop] = [outcome]
     for loop, done in by_loop.items():
         try:
             loop.call_soon_threadsafe(_settle, done)
