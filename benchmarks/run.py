@@ -17,7 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = (
     *("import_time", "short_term", "peers_legal", "tokens", "summary_coverage", "embeddings"),
-    *("sql_write", "sql_read", "sql_search", "postgres_write", "postgres_read", "episodic"),
+    *("sql_write", "sql_read", "chat_read", "sql_search"),
+    *("postgres_write", "postgres_read", "episodic"),
     *("vectors", "recall_speed", "recall_quality", "first_use", "cli_start"),
     "agent_turn",
     "migrate",
@@ -25,7 +26,9 @@ SCRIPTS = (
 )
 TAKES_DATA = frozenset(("tokens", "summary_coverage"))
 TAKES_FILES = frozenset(("recall_quality",))
-TAKES_FULL = frozenset(("sql_search", "postgres_read", "episodic", "vectors", "agent_turn"))
+TAKES_FULL = frozenset(
+    ("sql_search", "chat_read", "postgres_read", "episodic", "vectors", "agent_turn")
+)
 
 
 def run(name: str, data: Path | None, *, full: bool) -> int:

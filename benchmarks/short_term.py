@@ -18,6 +18,7 @@ from benchmarks._timing import Table, duration, exit_code, finish, resting_gc, s
 from langchain_core.messages import BaseMessage, trim_messages
 
 from orbiter.memory.conversation.tokens import estimate_tokens, item_tokens
+from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.short_term import ShortTermMemory
 
@@ -26,6 +27,7 @@ SESSION_ITEMS = 100
 SCAN_BAR = 50.0
 BUDGET = 2_000
 PEER_BAR = 100.0
+WALKED, WALK_BAR = 4_000, 10.0
 
 
 def add_all(memory: ShortTermMemory, items: list[MemoryItem]) -> float:
@@ -142,8 +144,42 @@ def langchain_table() -> Table:
     return table
 
 
+def walk_table() -> Table:
+    items = agent_history(random.Random(7), rounds=3_400, tool_groups=(0, 0, 1))
+    memory = ShortTermMemory(scope="session")
+    finish(memory.add_many(items))
+    costs = {item.id: item_tokens(item) for item in items}
+
+    def walk() -> list[MemoryItem]:
+        """Take the newest items that fit, whole tool groups or not."""
+        room, kept = WALKED, []
+        for item in reversed(items):
+            room -= costs[item.id]
+            if room < 0:
+                break
+            kept.append(item)
+        return kept[::-1]
+
+    window = f"ShortTermMemory.window, {WALKED:,} tokens"
+    times = seconds_per_call(
+        {
+            "plain walk over stored counts": walk,
+            "the same, and copies of the items": lambda: list(map(copy_item, walk())),
+            window: lambda: finish(memory.window(budget=WALKED)),
+        }
+    )
+    least = next(iter(times.values()))
+    table = Table(f"{WALKED:,} tokens out of {len(items):,} messages", "call", "best median")
+    for name, taken in times.items():
+        ratio = taken / least
+        bar = f"<= {WALK_BAR:.0f}x" if name == window else ""
+        ok = ratio <= WALK_BAR if name == window else None
+        table.add(name, duration(taken), measured=f"{ratio:.1f}x", bar=bar, ok=ok)
+    return table
+
+
 def main() -> int:
-    return exit_code(*growth_tables(), langchain_table())
+    return exit_code(*growth_tables(), langchain_table(), walk_table())
 
 
 if __name__ == "__main__":

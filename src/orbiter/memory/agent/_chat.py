@@ -55,7 +55,7 @@ _HOURS = 2.0
 _MAX_RECENT = 10
 _SHOWN = 40
 """Messages of a conversation that may be found before its memories at the same price."""
-_ROUND, _MESSAGE = 3, 32
+_ROUND, _MESSAGE = 2, 32
 """How many messages a round is likely to have, and how many tokens a message."""
 _FEWEST, _LIMIT = 8, 500  # messages that are asked for at a time
 _MAX_NAMED = 1_000
@@ -255,7 +255,7 @@ class Chat(ScopedHandle):
 
         if not most and room is None:
             return (await read_back(store, self._scope))[0]
-        likely = _ROUND * most + 2 if most else (room or 0) // _MESSAGE
+        likely = _ROUND * most + 4 if most else (room or 0) // _MESSAGE
         limit = min(max(likely, _FEWEST), _LIMIT)
         return await read_window(store, self._scope, is_enough=is_enough, limit=limit, rounds=most)
 

@@ -224,6 +224,8 @@ def trim_to_budget(
     not fit, its human message is kept, then the system messages, then its newest units: the model
     still sees what it was asked. Trimming the result again changes nothing.
     """
+    if max_items is None and budget is None:  # there is room for all
+        return complete_tool_groups(items, open_group=open_group)
     return trim_units(
         items,
         newest_first(items),
