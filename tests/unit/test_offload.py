@@ -42,7 +42,7 @@ MARK = "ghijklmopqsv"
         words.tokens,
         words.passages,
         near_duplicates.text_tokens._function,
-        near_duplicates._terms_and_hinges._function,
+        near_duplicates._terms_and_hinges,
         near_duplicates.without_digits,
         has_time,
         offload.count_words,

@@ -27,9 +27,7 @@ __all__ = [
     "SERIES",
     "Clusters",
     "DuplicateIndex",
-    "are_alike",
     "find_clusters",
-    "hinges",
     "text_tokens",
     "who_says",
     "without_digits",
@@ -66,6 +64,8 @@ _DIGITS = re.compile(r"\d+")
 _COPY_NUMBER = re.compile(r"\s*(?:\(\d+\)|\[\d+\])[\s.!?]*$")
 _LONGEST_MARK = 40
 _LETTERS = re.compile(r"[^\W\d_]+")
+_MARKS = 512
+_ROUNDING = 1e-6
 
 _Who = tuple[str | None, ...]
 _NO_CLUSTERS = Clusters()
@@ -76,19 +76,13 @@ def who_says(item: MemoryItem) -> _Who:
     return item.memory_type, speaker_of(item), item.metadata.user_id
 
 
-def are_alike(one: frozenset[str], other: frozenset[str], share: float = _ALIKE) -> bool:
+def _are_alike(one: str, other: str, share: float) -> bool:
     """Tell whether texts of these terms have nearly all of them in common."""
-    if not one or not other:
-        return False
-    return len(one & other) >= share * len(one | other)
+    terms, others = frozenset(one.split()), frozenset(other.split())
+    both = len(terms & others)
+    return bool(both) and both >= share * (len(terms) + len(others) - both)
 
 
-def hinges(content: str) -> tuple[str, ...]:
-    """Return what makes two texts differ that have all other words in common: numbers and noes."""
-    return _terms_and_hinges(content)[1]
-
-
-@text_cache(max_bytes=_MAX_BYTES)
 def _terms_and_hinges(content: str) -> tuple[frozenset[str], tuple[str, ...]]:
     """Return the terms without digits and the hinges of a text, from one reading of it."""
     tokens = words.tokens(content)
@@ -134,7 +128,7 @@ def find_clusters(items: Iterable[MemoryItem]) -> Clusters:
     left = list(items)
     found: dict[str, int] = {}
     series: dict[str, int] = {}
-    known: list[_Wording] = []
+    known: list[tuple[_Who, _Wording]] = []
     for place in range(_SKETCHES):
         by_sketch: dict[int, list[MemoryItem]] = {}
         for item in left:
@@ -159,13 +153,17 @@ def find_clusters(items: Iterable[MemoryItem]) -> Clusters:
     return Clusters(found, series) if found or series else _NO_CLUSTERS
 
 
-def _numbered(item: MemoryItem, known: "list[_Wording]") -> int:
+def _numbered(item: MemoryItem, known: "list[tuple[_Who, _Wording]]") -> int:
     """Return the number of a flood: that of one that another sketch has shown, or a new one."""
-    wording = _of(item)._replace(numbers=_numbers(item.content))
-    for number, other in enumerate(known):
-        if other.numbers == wording.numbers and other.is_like(wording, _VARIED):
+    who, wording = who_says(item), _wording(item.content)
+    for number, (other_who, other) in enumerate(known):
+        if (
+            other_who == who
+            and other.numbers == wording.numbers
+            and other.is_like(wording, _VARIED)
+        ):
             return number
-    known.append(wording)
+    known.append((who, wording))
     return len(known) - 1
 
 
@@ -184,30 +182,33 @@ def _sketches(content: str) -> tuple[int, ...]:
 
 def _same_words(items: Sequence[MemoryItem]) -> list[list[MemoryItem]]:
     """Return items of one sketch in groups that are a flood if the numbers do not matter."""
-    kinds: list[tuple[_Wording, list[MemoryItem]]] = []
+    kinds: list[tuple[_Who, _Wording, list[MemoryItem]]] = []
     exact: dict[tuple[_Who, str], list[MemoryItem]] = {}
     for item in items:
-        copies = who_says(item), item.content.casefold()
+        who = who_says(item)
+        copies = who, item.content.casefold()
         if copies not in exact:
-            wording = _of(item)
-            exact[copies] = next((each for known, each in kinds if known.is_like(wording)), [])
+            wording = _wording(item.content)
+            like = (each for by, known, each in kinds if known.is_like(wording) and by == who)
+            exact[copies] = next(like, [])
             if not exact[copies] and len(kinds) < _MAX_KINDS:
-                kinds.append((wording, exact[copies]))
+                kinds.append((who, wording, exact[copies]))
         exact[copies].append(item)
-    return [group for _, group in kinds if len(group) > CLUSTER]
+    return [group for _, _, group in kinds if len(group) > CLUSTER]
 
 
 def _varied(items: Sequence[MemoryItem], centres: Sequence[MemoryItem]) -> list[list[MemoryItem]]:
     """Return floods in which a word is another each time: more than `SERIES` round one text."""
     clusters: list[list[MemoryItem]] = []
-    left = [(item, _of(item)) for item in items]
+    left = [(item, _wording(item.content)) for item in items] if centres else []
     for centre in centres[:_CENTRES]:
-        about = _of(centre)
-        numbers = _numbers(centre.content)
+        who, about = who_says(centre), _wording(centre.content)
         cluster = [
             item
             for item, wording in left
-            if about.is_like(wording, _VARIED) and _numbers(item.content) == numbers
+            if about.is_like(wording, _VARIED)
+            and wording.numbers == about.numbers
+            and who_says(item) == who
         ]
         if len(cluster) > SERIES:
             clusters.append(cluster)
@@ -216,29 +217,46 @@ def _varied(items: Sequence[MemoryItem], centres: Sequence[MemoryItem]) -> list[
     return clusters
 
 
-def _of(item: MemoryItem) -> "_Wording":
-    return _Wording(who_says(item), *_wording(item.content.casefold()))
-
-
 class _Wording(NamedTuple):
-    """What a text says but for its numbers, and who says it."""
+    """What a text says but for its numbers, and these."""
 
-    who: _Who
-    terms: frozenset[str]
+    terms: str
+    """Its terms without digits, in order, as one text: a set takes twenty times the room."""
+    count: int
+    """How many these are."""
     rest: str
     """The text itself, where it has no terms to compare."""
     noes: int
-    numbers: tuple[str, ...] = ()
+    numbers: tuple[str, ...]
+    marks: int
+    """A bit for each term, several for one: most texts differ in so many of them that their terms
+    need not be compared."""
 
     def is_like(self, other: "_Wording", share: float = _ALIKE) -> bool:
         """Tell whether both say the same, but for their numbers."""
-        is_same = self.who == other.who and self.rest == other.rest and self.noes == other.noes
-        return is_same and (self.terms == other.terms or are_alike(self.terms, other.terms, share))
+        # Each bit that only one has is a term that only one has; more of these than so many, and
+        # the share is too small.
+        room = (self.count + other.count) * (1 - share) / (1 + share) + _ROUNDING
+        if (self.marks ^ other.marks).bit_count() > room:
+            return False
+        if self.rest != other.rest or self.noes != other.noes:
+            return False
+        return self.terms == other.terms or _are_alike(self.terms, other.terms, share)
 
 
-def _wording(content: str) -> tuple[frozenset[str], str, int]:
-    terms, in_order = _terms_and_hinges(content)
-    return terms, "" if terms else without_numbers(content), in_order.count("not")
+@text_cache(max_bytes=_MAX_BYTES)
+def _wording(content: str) -> _Wording:
+    text = content.casefold()
+    terms, hinges = _terms_and_hinges(text)
+    rest, noes = "" if terms else without_numbers(text), hinges.count("not")
+    mark = _COPY_NUMBER.search(text, max(0, len(text) - _LONGEST_MARK))
+    if mark is not None:
+        _, hinges = _terms_and_hinges(text[: mark.start()])
+    marks = 0
+    for term in terms:
+        marks |= 1 << hash(term) % _MARKS
+    numbers = tuple(each for each in hinges if each != "not")
+    return _Wording(" ".join(sorted(terms)), len(terms), rest, noes, numbers, marks)
 
 
 def _by_numbers(
@@ -284,10 +302,7 @@ def without_digits(text: str) -> str:
 
 
 def _numbers(content: str) -> tuple[str, ...]:
-    text = content.casefold()
-    mark = _COPY_NUMBER.search(text, max(0, len(text) - _LONGEST_MARK))
-    text = text if mark is None else text[: mark.start()]
-    return tuple(hinge for hinge in hinges(text) if hinge != "not")
+    return _wording(content).numbers
 
 
 class DuplicateIndex:
