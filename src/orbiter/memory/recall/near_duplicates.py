@@ -222,7 +222,7 @@ class _Wording(NamedTuple):
 
     terms: str
     """Its terms without digits, in order, as one text: a set takes twenty times the room."""
-    count: int
+    size: int
     """How many these are."""
     rest: str
     """The text itself, where it has no terms to compare."""
@@ -236,7 +236,7 @@ class _Wording(NamedTuple):
         """Tell whether both say the same, but for their numbers."""
         # Each bit that only one has is a term that only one has; more of these than so many, and
         # the share is too small.
-        room = (self.count + other.count) * (1 - share) / (1 + share) + _ROUNDING
+        room = (self.size + other.size) * (1 - share) / (1 + share) + _ROUNDING
         if (self.marks ^ other.marks).bit_count() > room:
             return False
         if self.rest != other.rest or self.noes != other.noes:

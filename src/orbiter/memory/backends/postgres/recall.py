@@ -24,8 +24,9 @@ from orbiter.memory.backends.sql.dialect import Rows, Statement, Steps
 from orbiter.memory.backends.sql.embedder import Embedded, Model, PendingItem
 from orbiter.memory.backends.sql.neighbours import merge
 from orbiter.memory.backends.sql.recall import SQLRecall, check_vector
-from orbiter.memory.backends.sql.rows import READ
+from orbiter.memory.backends.sql.rows import READ, decode_all
 from orbiter.memory.errors import AccessError, MemoryError
+from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import Query
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class PostgresRecall(SQLRecall):
 
     async def _match_words(
         self, terms: Sequence[str], asked: Query
-    ) -> tuple[Rows, dict[str, int], int]:
+    ) -> tuple[list[MemoryItem], dict[str, int], int]:
         owner, held = self._owner(asked), self._layout.is_held
         await self._index_words(asked)
 
@@ -122,7 +123,8 @@ class PostgresRecall(SQLRecall):
                 await self.sweep()
             found = await self._read(lambda: ask(is_hurried=True))
             assert found is not None  # noqa: S101 - nothing is waited for
-        return found
+        rows, frequency, passages = found
+        return await decode_all(rows), frequency, passages
 
     async def sweep(self) -> int:
         """Remove items that are over for good, with their history; return how many.
@@ -256,14 +258,19 @@ class PostgresRecall(SQLRecall):
 
     async def _nearest(
         self, model: Model, vector: Sequence[float], asked: Query
-    ) -> list[tuple[Sequence[Any], float]] | None:
+    ) -> list[tuple[MemoryItem, float]] | None:
         towards = check_vector(vector, model.dimension)
         await self._index_words(asked)  # what has changed is no longer as near as it was
         question = vectors.Nearest(
             self._operations, self._kind, model, towards, asked, self._owner(asked)
         )
         found = await self._read(question.find)
-        return await self._together(question.walk) if question.is_large else found
+        if question.is_large:
+            found = await self._together(question.walk)
+        if found is None:
+            return None
+        items = await decode_all([row for row, _ in found])
+        return [(item, cosine) for item, (_, cosine) in zip(items, found, strict=True)]
 
     async def _similarities(
         self, model: Model, vector: Sequence[float], item_ids: Sequence[str]
@@ -308,8 +315,10 @@ class PostgresRecall(SQLRecall):
 
     # Conversations
 
-    def _around(self, item_ids: Sequence[str], span: int) -> Steps[list[Rows]]:
-        return around(self._dialect, item_ids, span)
+    async def _around(self, item_ids: Sequence[str], span: int) -> list[list[MemoryItem]]:
+        stretches = await self._read(lambda: around(self._dialect, item_ids, span))
+        items = iter(await decode_all([row[: len(READ)] for rows in stretches for row in rows]))
+        return [[next(items) for _ in rows] for rows in stretches]
 
 
 def _let_go(_: object, __: object) -> None:

@@ -1,5 +1,6 @@
 """Neighbours in a conversation: what was said before and after an item, overlaps merged."""
 
+import json
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
@@ -10,7 +11,7 @@ from orbiter.memory.model.query import ScopeField
 
 __all__ = ["around", "merge"]
 
-_CREATED = READ.index("created_at")
+_CREATED, _METADATA = READ.index("created_at"), READ.index("metadata")
 _CONVERSATION: tuple[ScopeField, ...] = ("user_id", "session_id")
 """What the items of one conversation have in common, be it that they have none."""
 
@@ -23,35 +24,63 @@ def around(dialect: Dialect, item_ids: Sequence[str], span: int) -> Steps[list[R
     """Return each item's row with *span* before and after it, overlaps made one, in order.
 
     What has a session is in the order of insertion, anything else in that of time. The rows have
-    their place as a last column.
+    their place as a last column. It is SQLite's; Postgres has a statement of its own.
     """
+    told = {each[0]: each[1:] for each in (yield _places(dialect, item_ids, span))}
+    near = {
+        item_id: [*reversed(json.loads(before)), place, *json.loads(after)]
+        for item_id, (place, _, before, after) in told.items()
+    }
+    args = Args(dialect)
+    every = args.bind(json.dumps(sorted({place for places in near.values() for place in places})))
+    where = [f"{dialect.place} IN (SELECT value FROM json_each({every}))"]
+    rows = {row[-1]: row for row in (yield _select(dialect, where, args))}
     stretches: list[Rows] = []
     for item_id in item_ids:
-        args = Args(dialect)
-        where = [dialect.by_id(args, item_id), "deleted = 0", dialect.not_expired()]
-        here = yield _select(dialect, where, args)
-        if here:
-            before = yield from _side(dialect, here[0], "<", span)
-            after = yield from _side(dialect, here[0], ">", span)
-            stretches.append([*reversed(before), *here, *after])
+        if item_id not in told:
+            continue
+        here, has_session, *_ = told[item_id]
+        if has_session:
+            stretches.append([rows[place] for place in near[item_id]])
+            continue
+        before = yield from _side(dialect, rows[here], "<", span)
+        after = yield from _side(dialect, rows[here], ">", span)
+        stretches.append([*reversed(before), rows[here], *after])
     return merge(stretches)
 
 
+def _places(dialect: Dialect, item_ids: Sequence[str], span: int) -> Statement:
+    """Ask for the place of each item, whether it has a session, and what stands beside it there."""
+    args = Args(dialect)
+    asked, most = args.bind(json.dumps(item_ids)), args.bind(span)
+    user, session = (f"json_extract({{}}.metadata, '$.{name}')" for name in _CONVERSATION)
+    sides = [
+        "(SELECT json_group_array(place) FROM"
+        f" (SELECT near.{dialect.place} AS place FROM memory_items AS near"
+        f" WHERE {session.format('near')} = {session.format('here')}"
+        f" AND {user.format('near')} IS {user.format('here')}"
+        f" AND near.deleted = 0 AND {dialect.not_expired('near')}"
+        f" AND near.{dialect.place} {sign} here.{dialect.place}"
+        f" ORDER BY near.{dialect.place} {way} LIMIT {most}))"
+        for sign, way in (("<", "DESC"), (">", "ASC"))
+    ]
+    return Statement(
+        f"SELECT id, {dialect.place}, {session.format('here')} IS NOT NULL, {', '.join(sides)}"
+        f" FROM memory_items AS here WHERE id IN (SELECT value FROM json_each({asked}))"
+        f" AND deleted = 0 AND {dialect.not_expired('here')}",
+        args,
+    )
+
+
 def _side(dialect: Dialect, row: Sequence[Any], sign: str, span: int) -> Steps[Rows]:
+    """Return what stands on one side of an item without a session."""
     if not span:
         return []
-    args, who = Args(dialect), decode(row[: len(READ)]).metadata
-    given = {name: getattr(who, name) for name in _CONVERSATION}
+    args, user_id = Args(dialect), decode(row[: len(READ)]).metadata.user_id
     where = ["deleted = 0", dialect.not_expired()]
-    where += dialect.scope(
-        {name: value for name, value in given.items() if value is not None}, args
-    )
-    unset = [dialect.unset(name) for name, value in given.items() if value is None]
+    where += dialect.scope({} if user_id is None else {"user_id": user_id}, args)
+    unset = [dialect.unset("session_id"), *([dialect.unset("user_id")] if user_id is None else [])]
     way = "DESC" if sign == "<" else "ASC"
-    if who.session_id is not None:
-        where += [*unset, f"{dialect.place} {sign} {args.bind(row[-1])}"]
-        order = f"ORDER BY {dialect.place} {way}"
-        return (yield _select(dialect, where, args, f"{order} LIMIT {span}"))
     moment, place = args.bind(row[_CREATED]), args.bind(row[-1])
     # The first condition is what an index can start from.
     where.append(f"created_at {sign}= {moment}")
@@ -80,22 +109,23 @@ def merge(stretches: Sequence[Rows]) -> list[Rows]:
     Rows are told apart by their first column, and ordered by their last, what has no session by
     its time first.
     """
-    merged: list[dict[str, Sequence[Any]]] = []
-    for stretch in stretches:
+    merged: dict[int, dict[str, Sequence[Any]]] = {}
+    numbers: dict[str, int] = {}
+    for number, stretch in enumerate(stretches):
         rows = {row[0]: row for row in stretch}
-        touched = [other for other in merged if not other.keys().isdisjoint(rows)]
-        if not touched:
-            merged.append(rows)
-            continue
+        touched = sorted({numbers[key] for key in rows if key in numbers})
+        first = touched[0] if touched else number
         for other in touched[1:]:
-            merged.remove(other)
-            touched[0].update(other)
-        touched[0].update(rows)
-    return [sorted(rows.values(), key=_order_of(next(iter(rows.values())))) for rows in merged]
+            merged[first] |= merged.pop(other)
+        merged[first] = merged.get(first, {}) | rows
+        numbers |= dict.fromkeys(merged[first] if touched[1:] else rows, first)
+    return [
+        sorted(rows.values(), key=_order_of(next(iter(rows.values())))) for rows in merged.values()
+    ]
 
 
 def _order_of(one: Sequence[Any]) -> Callable[[Sequence[Any]], Any]:
     """Return what the rows of a stretch are ordered by, of which *one* is a row."""
-    if decode(one[: len(READ)]).metadata.session_id is not None:
+    if json.loads(one[_METADATA]).get("session_id") is not None:
         return itemgetter(-1)
     return itemgetter(_CREATED, -1)

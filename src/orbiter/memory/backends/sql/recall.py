@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from orbiter.memory.backends.arguments import check_several_ids
 from orbiter.memory.backends.sql.database import SQLDatabase
-from orbiter.memory.backends.sql.dialect import Rows, Steps
 from orbiter.memory.backends.sql.embedder import Embedded, Embedder, Model, PendingItem
 from orbiter.memory.backends.sql.history import deciding_facts
-from orbiter.memory.backends.sql.neighbours import around
-from orbiter.memory.backends.sql.rows import READ, decode_all
+from orbiter.memory.backends.sql.rows import decode_all
 from orbiter.memory.errors import EmbeddingsMismatchError, QueryError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import Embeddings
@@ -49,11 +47,10 @@ class SQLRecall(SQLDatabase):
     @abstractmethod
     async def _match_words(
         self, terms: Sequence[str], asked: Query
-    ) -> tuple[Rows, dict[str, int], int]:
-        """Return rows, best first, the frequency of each of the distinct *terms*, and `passages`.
+    ) -> tuple[list[MemoryItem], dict[str, int], int]:
+        """Return items, best first, the frequency of each of the distinct *terms*, and `passages`.
 
-        What waits is indexed first, so that all that this process has written is found. The
-        rows are of the columns that `decode` takes.
+        What waits is indexed first, so that all that this process has written is found.
         """
 
     @abstractmethod
@@ -101,8 +98,12 @@ class SQLRecall(SQLDatabase):
     @abstractmethod
     async def _nearest(
         self, model: Model, vector: Sequence[float], asked: Query
-    ) -> list[tuple[Sequence[Any], float]] | None:
-        """Return rows and cosines, nearest first; `None` if the model is no longer there."""
+    ) -> list[tuple[MemoryItem, float]] | None:
+        """Return items and cosines, nearest first; `None` if the model is no longer there."""
+
+    @abstractmethod
+    async def _around(self, item_ids: Sequence[str], span: int) -> list[list[MemoryItem]]:
+        """Return each item with *span* before and after it, overlaps made one, in order."""
 
     @abstractmethod
     async def _similarities(
@@ -200,8 +201,7 @@ class SQLRecall(SQLDatabase):
         """
         if isinstance(terms, str) or not all(isinstance(term, str) for term in terms):
             raise QueryError(f"`terms` must be a list of terms, not {terms!r}")
-        rows, frequency, passages = await self._match_words(list(dict.fromkeys(terms)), asked)
-        return WordMatches(await decode_all(rows), frequency, passages)
+        return WordMatches(*await self._match_words(list(dict.fromkeys(terms)), asked))
 
     async def nearest(
         self, vector: Sequence[float], asked: Query
@@ -215,9 +215,7 @@ class SQLRecall(SQLDatabase):
             check_vector(vector, model.dimension)
             return self._nearest(model, vector, asked)
 
-        found = await self._with_model(ask)
-        items = await decode_all([row for row, _ in found or ()])
-        return [(item, cosine) for item, (_, cosine) in zip(items, found or (), strict=True)]
+        return await self._with_model(ask) or []
 
     async def similarities(
         self, vector: Sequence[float], item_ids: Sequence[str]
@@ -265,13 +263,7 @@ class SQLRecall(SQLDatabase):
         in the order of the items asked for; one that is deleted or not there has none.
         """
         check_size("span", span)
-        ids = check_several_ids(item_ids)
-        stretches = await self._read(lambda: self._around(ids, span))
-        return [await decode_all([row[: len(READ)] for row in rows]) for rows in stretches]
-
-    def _around(self, item_ids: Sequence[str], span: int) -> Steps[list[Rows]]:
-        """Return the rows of each stretch."""
-        return around(self._operations.dialect, item_ids, span)
+        return await self._around(check_several_ids(item_ids), span)
 
     async def deciding_facts(
         self, key: str, *, metadata: MemoryMetadata, as_of: datetime, known_at: datetime

@@ -87,6 +87,9 @@ _LONG = 16 * 1024
 """Characters of JSON that are read in a thread: the rest of a row costs next to nothing."""
 _ROW, _SLICE = 256, 32 * 1024
 """What a row costs, in characters of JSON, and what is read before others go on."""
+_SHORT = 512
+"""Characters of JSON that are remembered as what they say: rows of a conversation repeat them."""
+_SINGLE = frozenset((str, int, float, bool, type(None)))
 _AT_ONCE = 50
 """Items that are made into rows before others go on: some five milliseconds."""
 
@@ -291,18 +294,21 @@ def _decode_plain(row: Sequence[Any]) -> MemoryItem | None:
     """Return the item of a row with nothing unusual in it, as most are; else `None`."""
     item_id, content, memory_type, status, metadata, extra_json, created, updated, version = row
     kind = _KINDS.get(memory_type)
-    if kind is None or extra_json != "{}" or type(content) is not str or type(version) is not int:
+    if kind is None or type(content) is not str or type(version) is not int:
         return None
-    scope = _scope(metadata) if _may_repeat(metadata) else None
-    if scope is None:
+    # Long metadata is seldom the same twice, and would only fill the cache.
+    is_short = len(metadata) < _SHORT and len(extra_json) < _SHORT
+    plain = _plain(metadata, extra_json) if is_short else None
+    if plain is None:
         return None
+    scope, extra = plain
     if type(created) is str:  # as SQLite keeps times
         same = created == updated
         created = _instant(created)
         updated = created if same else _instant(updated)
     # `_build`, written out twice: calling it would cost a tenth of all this.
     who = _new(MemoryMetadata)
-    _set_dict(who, {**scope, "extra": {}})
+    _set_dict(who, {**scope, "extra": {**extra}})
     _set_fields_set(who, _SCOPE_SET)
     _set_extra(who, None)
     _set_private(who, None)
@@ -428,29 +434,26 @@ def _are_dicts(values: list[Any]) -> bool:
     return all(type(value) is dict for value in values)
 
 
-def _may_repeat(metadata: str) -> bool:
-    """Tell whether metadata may be that of other rows, too; what is seldom would fill the cache."""
-    return len(metadata) < 512 and '"extra":' not in metadata
+@lru_cache(maxsize=4096)
+def _plain(metadata: str, extra_json: str) -> tuple[dict[str, str | None], dict[str, Any]] | None:
+    """Return the scope fields and the `extra` of a row that says no more; `None` if it does.
 
-
-@lru_cache(maxsize=1024)
-def _scope(metadata: str) -> dict[str, str | None] | None:
-    """Return the fields of plain metadata; `None` if there is more to it. Rows repeat them."""
-    found = json.loads(metadata)
-    is_plain = found.keys() <= set(SCOPE_FIELDS) and all(
-        value is None or isinstance(value, str) for value in found.values()
-    )
-    return {name: found.get(name) for name in SCOPE_FIELDS} if is_plain else None
+    Of `extra` there are single values only, so that a copy of the dictionary shares nothing.
+    """
+    found, beside = json.loads(metadata), json.loads(extra_json)
+    if type(beside) is not dict or not (found.keys() <= _SCOPE_SET and beside.keys() <= {EXACT}):
+        return None
+    who = _metadata(metadata, beside.get(EXACT)).__dict__
+    if not all(type(value) in _SINGLE for value in who["extra"].values()):
+        return None
+    return {name: who[name] for name in SCOPE_FIELDS}, who["extra"]
 
 
 def _metadata(text: str, exact: Any) -> MemoryMetadata:
-    scope = _scope(text) if _may_repeat(text) else None
-    if scope is not None:
-        return _build(MemoryMetadata, {**scope, "extra": {}}, _SCOPE_SET)
     fields = json.loads(text)
     if exact is not None and _is_same(exact, fields.get("extra")):
         fields["extra"] = exact
-    extra = fields.get("extra")
+    extra = fields.get("extra", {})
     if fields.keys() <= _SCOPE_SET and type(extra) is dict:
         scope = {name: fields.get(name) for name in SCOPE_FIELDS}
         if all(value is None or type(value) is str for value in scope.values()):

@@ -11,7 +11,7 @@ from functools import lru_cache
 from json.encoder import encode_basestring as _quoted
 from typing import Any, NamedTuple
 
-from orbiter.memory.backends.sql.rows import _KINDS, ENDS, READ, _plain_who, _scope, decode, iso
+from orbiter.memory.backends.sql.rows import _KINDS, ENDS, READ, _plain, _plain_who, decode, iso
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.model.records import PastVersion, Record
@@ -204,10 +204,10 @@ def user_of_row(metadata: str) -> str | None:
 @lru_cache(maxsize=1024)
 def _spellings(metadata: str) -> tuple[str, str] | None:
     """Return plain metadata as a row has it, and as a record does; rows repeat them."""
-    scope = _scope(metadata)
-    if scope is None:
+    plain = _plain(metadata, "{}")
+    if plain is None or plain[1]:
         return None
-    who = _plain_who(*(scope[name] for name in SCOPE_FIELDS))
+    who = _plain_who(*(plain[0][name] for name in SCOPE_FIELDS))
     return who, _spell(json.loads(who))
 
 

@@ -19,10 +19,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from orbiter.memory.backends.sql.audit import check_audit
-from orbiter.memory.backends.sql.dialect import Rows, Steps
+from orbiter.memory.backends.sql.dialect import Steps
 from orbiter.memory.backends.sql.embedder import Embedded, Model, PendingItem, check_embeddings
+from orbiter.memory.backends.sql.neighbours import around
 from orbiter.memory.backends.sql.operations import Operations
-from orbiter.memory.backends.sql.rows import Row
+from orbiter.memory.backends.sql.rows import READ, Row, decode
 from orbiter.memory.backends.sql.store import SQLMemoryStore
 from orbiter.memory.backends.sqlite import maintenance, term_index, vectors
 from orbiter.memory.backends.sqlite.backup import backup, restore
@@ -42,7 +43,7 @@ from orbiter.memory.errors import (
     UnsupportedError,
 )
 from orbiter.memory.model.audit import AuditMode
-from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.model.query import Query, check_size
 from orbiter.memory.model.reports import Restored, StoreStats
@@ -330,10 +331,17 @@ class SQLiteMemoryStore(SQLMemoryStore):
             if not await self._file.read(term_index.list_some, writing=True):
                 return
 
+    # Items are made of rows by the thread that reads them: the event loop has better things to do.
+
     async def _match_words(
         self, terms: Sequence[str], asked: Query
-    ) -> tuple[Rows, dict[str, int], int]:
-        ask = partial(match, operations=self._operations, terms=terms, asked=asked)
+    ) -> tuple[list[MemoryItem], dict[str, int], int]:
+        def ask(
+            connection: sqlite3.Connection, *, is_hurried: bool
+        ) -> tuple[list[MemoryItem], dict[str, int], int] | None:
+            found = match(connection, self._operations, terms, asked, is_hurried=is_hurried)
+            return found and (list(map(decode, found[0])), *found[1:])
+
         rounds = 0
         while (found := await self._file.read(partial(ask, is_hurried=rounds > ROUNDS))) is None:
             rounds += 1
@@ -368,8 +376,18 @@ class SQLiteMemoryStore(SQLMemoryStore):
 
     async def _nearest(
         self, model: Model, vector: Sequence[float], asked: Query
-    ) -> list[tuple[Sequence[Any], float]] | None:
-        ask = partial(self._vector_cache.nearest, model=model, vector=vector, asked=asked)
+    ) -> list[tuple[MemoryItem, float]] | None:
+        def ask(connection: sqlite3.Connection) -> list[tuple[MemoryItem, float]] | None:
+            found = self._vector_cache.nearest(connection, model, vector, asked)
+            return None if found is None else [(decode(row), cosine) for row, cosine in found]
+
+        return await self._file.read(ask)
+
+    async def _around(self, item_ids: Sequence[str], span: int) -> list[list[MemoryItem]]:
+        def ask(connection: sqlite3.Connection) -> list[list[MemoryItem]]:
+            stretches = run_as_one(connection, around(_DIALECT, item_ids, span))
+            return [[decode(row[: len(READ)]) for row in rows] for rows in stretches]
+
         return await self._file.read(ask)
 
     async def _similarities(
