@@ -455,7 +455,7 @@ def _metadata(text: str, exact: Any) -> MemoryMetadata:
         fields["extra"] = exact
     extra = fields.get("extra", {})
     if fields.keys() <= _SCOPE_SET and type(extra) is dict:
-        scope = {name: fields.get(name) for name in SCOPE_FIELDS}
+        scope: dict[str, Any] = {name: fields.get(name) for name in SCOPE_FIELDS}
         if all(value is None or type(value) is str for value in scope.values()):
             checked = check_json(extra, max_bytes=MAX_JSON)
             return _build(MemoryMetadata, {**scope, "extra": checked}, _SCOPE_SET)
