@@ -203,9 +203,12 @@ class Query:
         """Tell whether *item* is among what is asked for; with *now*, one that is over is not."""
         if now is not None and item.expires_at is not None and item.expires_at <= now:
             return False
+        for name in self.fields if self.metadata is not None else ():
+            value = getattr(self.metadata, name)
+            if value is not None and getattr(item.metadata, name) != value:
+                return False
         return (
-            all(getattr(item.metadata, name) == value for name, value in self.wanted.items())
-            and (self.memory_type is None or item.memory_type == self.memory_type)
+            (self.memory_type is None or item.memory_type == self.memory_type)
             and (self.status is None or item.status == self.status)
             and (self.since is None or item.created_at >= self.since)
             and (self.until is None or item.created_at < self.until)

@@ -9,7 +9,7 @@ which of them count.
 import functools
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from orbiter.memory.model.items import HumanMemory, MemoryItem
@@ -20,6 +20,7 @@ from orbiter.memory.text import words
 from orbiter.memory.text.text_caches import text_cache
 
 __all__ = [
+    "EVIDENCE",
     "UNRELATED",
     "FeatureTable",
     "Measurement",
@@ -106,11 +107,7 @@ class Measurement:
         items = pool.items
         before, after = _neighbours(pool)
         passages = [_passage_terms(item.content) for item in items]
-        asked = frozenset(question.terms)
-        found = [
-            frozenset(term for counts, _ in each for term in asked & counts.keys())
-            for each in passages
-        ]
+        found = [_asked_in(each, question.terms) for each in passages]
         every = frozenset(words.terms(question.text))  # with the names
         echo = [_echo(every, item, each) for item, each in zip(items, passages, strict=True)]
         rarity = _rarity(question.terms, pool)
@@ -122,23 +119,33 @@ class Measurement:
 
     def bm25(self) -> list[float]:
         """Return how well the best passage of each item matches the question's terms."""
-        return _bm25(self.passages, self.rarity)
+        return _bm25(self.passages, self.found, self.rarity)
 
     def session_bm25(self) -> list[float]:
         """Return how well the whole session of each item matches the question's terms."""
-        return _session_words(self.items, self.passages, self.question.terms)
+        return _session_words(self._sessions, self.passages, self.found, self.question.terms)
+
+    @functools.cached_property
+    def _sessions(self) -> list[object]:
+        return [_session(item) for item in self.items]
+
+    @functools.cached_property
+    def _mass(self) -> Callable[[frozenset[str]], float]:
+        """How much asked terms weigh; the same few sets stand in most items."""
+        # In one order, so that equal sets have equal sums.
+        return functools.cache(lambda terms: sum(self.rarity[term] for term in sorted(terms)))
 
     def with_previous(self) -> list[float]:
         """Return the weight of the terms in each item and in the one said just before."""
         return [
-            _mass(self.found[at] | _at(self.found, self.before[at]), self.rarity)
+            self._mass(self.found[at] | _at(self.found, self.before[at]))
             for at in range(len(self.items))
         ]
 
     def with_neighbours(self) -> list[float]:
         """Return the weight of the terms in each item and in those said around it."""
         return [
-            _mass(frozenset().union(*(self.found[near] for near in each)), self.rarity)
+            self._mass(frozenset().union(*(self.found[near] for near in each)))
             for each in (
                 _lenders(at, self.before, self.after, self.echo) for at in range(len(self.items))
             )
@@ -163,19 +170,24 @@ class Measurement:
 
     def session_meaning(self) -> list[float]:
         """Return how near the best items of each item's session are."""
-        return _session_best(self.items, self.meaning)
+        return _session_best(self._sessions, self.meaning)
+
+
+EVIDENCE = frozenset(("echo", "meaning", "date"))
+"""Columns that `has_evidence` looks at."""
 
 
 def has_evidence(question: Question, table: FeatureTable, place: int) -> bool:
     """Tell whether anything but its form speaks for an item."""
+    if table.found[place]:  # as most that are asked about have something themselves
+        return True
     lenders = _lenders(place, table.before, table.after, table.columns["echo"])
     if any(table.found[at] for at in lenders):
         return True
     if not question.terms and _is_of_those_named(question, table.items[place]):
         return True
-    return any(
-        table.columns[name][place] > 0 for name in ("meaning", "date") if name in table.columns
-    )
+    columns = table.columns
+    return columns["date"][place] > 0 or ("meaning" in columns and columns["meaning"][place] > 0)
 
 
 def centre(values: Sequence[float]) -> list[float]:
@@ -252,27 +264,33 @@ def _rarity(terms: Iterable[str], pool: Pool) -> dict[str, float]:
     return rarity
 
 
-def _mass(terms: Iterable[str], rarity: dict[str, float]) -> float:
-    # In one order, so that equal sets have equal sums.
-    return sum(rarity[term] for term in sorted(terms))
-
-
 def _at(found: Sequence[frozenset[str]], place: int | None) -> frozenset[str]:
     return frozenset() if place is None else found[place]
 
 
+def _asked_in(
+    passages: tuple[tuple[Counter[str], int], ...], terms: Sequence[str]
+) -> frozenset[str]:
+    if len(passages) == 1:  # as most items are
+        return frozenset(filter(passages[0][0].__contains__, terms))
+    return frozenset(term for term in terms if any(term in counts for counts, _ in passages))
+
+
 def _bm25(
-    passages: Sequence[tuple[tuple[Counter[str], int], ...]], rarity: dict[str, float]
+    passages: Sequence[tuple[tuple[Counter[str], int], ...]],
+    found: Sequence[frozenset[str]],
+    rarity: dict[str, float],
 ) -> list[float]:
     lengths = [length for each in passages for _, length in each]
     typical = max(sum(lengths) / len(lengths), 1.0) if lengths else 1.0
     scores = []
-    for each in passages:
+    for each, asked in zip(passages, found, strict=True):
         best = 0.0
-        for counts, length in each:
+        held = [(term, weight) for term, weight in rarity.items() if term in asked]
+        for counts, length in each if held else ():
             flat = _K1 * (1 - _B + _B * length / typical)
             score = 0.0
-            for term, weight in rarity.items():
+            for term, weight in held:
                 count = counts.get(term, 0)
                 if count:
                     score += weight * count * (_K1 + 1) / (count + flat)
@@ -282,21 +300,19 @@ def _bm25(
 
 
 def _session_words(
-    items: Sequence[MemoryItem],
+    sessions: Sequence[object],
     passages: Sequence[tuple[tuple[Counter[str], int], ...]],
+    found: Sequence[frozenset[str]],
     terms: Sequence[str],
 ) -> list[float]:
     """Return how well the whole session of each item fits, as BM25 over sessions."""
     counts: dict[object, Counter[str]] = {}
     lengths: Counter[object] = Counter()
-    for item, each in zip(items, passages, strict=True):
-        session = _session(item)
+    for session, each, asked in zip(sessions, passages, found, strict=True):
         total = counts.setdefault(session, Counter())
-        for found, length in each:
-            lengths[session] += length
-            for term in terms:
-                if term in found:
-                    total[term] += found[term]
+        lengths[session] += sum(length for _, length in each)
+        for term in asked:
+            total[term] += sum(held[term] for held, _ in each)
     if not counts:
         return []
     typical = max(lengths.total() / len(counts), 1.0)
@@ -308,18 +324,18 @@ def _session_words(
             count = counts[session][term]
             flat = _K1 * (0.5 + 0.5 * lengths[session] / typical)
             scores[session] += rarity * count * (_K1 + 1) / (count + flat)
-    return [scores[_session(item)] for item in items]
+    return [scores[session] for session in sessions]
 
 
-def _session_best(items: Sequence[MemoryItem], meaning: Sequence[float]) -> list[float]:
+def _session_best(sessions: Sequence[object], meaning: Sequence[float]) -> list[float]:
     """Return the mean of the three nearest items of each item's session."""
     by_session: dict[object, list[float]] = {}
-    for item, value in zip(items, meaning, strict=True):
-        by_session.setdefault(_session(item), []).append(value)
+    for session, value in zip(sessions, meaning, strict=True):
+        by_session.setdefault(session, []).append(value)
     best = {
         session: sum(sorted(values, reverse=True)[:3]) / 3 for session, values in by_session.items()
     }
-    return [best[_session(item)] for item in items]
+    return [best[session] for session in sessions]
 
 
 def _session(item: MemoryItem) -> object:

@@ -13,7 +13,7 @@ from orbiter.memory.recall._candidates import gather, nearest, newest_that_diffe
 from orbiter.memory.recall._explanation import Explanation, Reason, reasons
 from orbiter.memory.recall._features import UNRELATED, has_evidence, standardise
 from orbiter.memory.recall._query_analysis import in_words, read, shortened
-from orbiter.memory.recall._rerank import MAX_RERANKED, order
+from orbiter.memory.recall._rerank import MAX_RERANKED, order, weighed_columns
 from orbiter.memory.recall._scoring import Scored
 from orbiter.memory.recall._select import MAX_LEFT_OUT, Candidates
 from orbiter.memory.recall._signals import check_columns, is_important, is_recent, means, measure
@@ -61,7 +61,9 @@ async def by_all(store: MemoryStore, asked: RecallRequest, *, with_meaning: bool
     question, pool = await gather(
         store, asked.text, asked.filters, now=asked.now, by_meaning=with_meaning
     )
-    table = await apart(is_much_text(pool.items), measure, question, pool)
+    table = await apart(
+        is_much_text(pool.items), lambda: measure(question, pool, weighed_columns(pool))
+    )
     beside = asked.beside(table.items)
     table.columns.update({name: values for name, (_, values) in beside.items()})
     extra = {name: weight for name, (weight, _) in beside.items()}

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 from orbiter.memory.model.items import AIMemory, MemoryItem
 from orbiter.memory.model.protocols import DetailStore, MemoryStore
 from orbiter.memory.recall._candidate_pool import Pool
-from orbiter.memory.recall._features import FeatureTable, standardise
+from orbiter.memory.recall._features import EVIDENCE, FeatureTable, standardise
 from orbiter.memory.recall._scoring import Scored, score
 from orbiter.memory.recall._signals import SIGNALS, Signal, SignalError, check_columns, names
-from orbiter.memory.tasks.offload import MANY, apart
+from orbiter.memory.tasks.offload import apart, is_much_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,6 +41,7 @@ __all__ = [
     "check_weights",
     "kind_of",
     "order",
+    "weighed_columns",
 ]
 
 
@@ -135,6 +136,13 @@ def kind_of(items: Sequence[MemoryItem]) -> Kind:
     return ASSISTANT if from_assistant > _SHARE * len(items) else PEOPLE
 
 
+def weighed_columns(pool: Pool) -> frozenset[str]:
+    """Return the columns that count for a pool: those with a weight, and those of evidence."""
+    kind = kind_of(pool.items)
+    used = kind.words if pool.similarity is None else {**kind.meaning, **kind.details}
+    return EVIDENCE.union(used)
+
+
 MAX_RERANKED = 80
 """How many of the best candidates are looked at word by word."""
 
@@ -155,21 +163,14 @@ async def order(
     The best *max_reranked* are looked at word by word where the model and the store can do that.
     """
     kind = kind_of(table.items)
-    is_long = len(table.items) > MANY
+    is_long = is_much_text(table.items)
     if pool.similarity is None:
         return await apart(is_long, score, table, {**kind.words, **extra}, pool.eligible)
     scored = await apart(is_long, score, table, {**kind.meaning, **extra}, pool.eligible)
     best, rest = scored[:max_reranked], scored[max_reranked:]
     if not pool.query_token_vectors or not isinstance(store, DetailStore):
         return scored
-    await _look_closer(store, pool, table, [one.place for one in best])
-    ids = frozenset(one.item.id for one in best)
-    return [*await apart(is_long, score, table, {**kind.details, **extra}, ids), *rest]
-
-
-async def _look_closer(
-    store: DetailStore, pool: Pool, table: FeatureTable, places: Sequence[int]
-) -> None:
+    places = [one.place for one in best]
     near = {
         at
         for place in places
@@ -177,16 +178,20 @@ async def _look_closer(
         if at is not None
     }
     kept = await store.details([table.items[at].id for at in sorted(near)])
-    is_long = len(places) > MAX_RERANKED or len(pool.query_token_vectors) > _MANY_WORDS
-    await apart(
-        is_long,
-        add_details,
-        table,
-        places,
-        query_token_vectors=pool.query_token_vectors,
-        kept=kept,
-        dimension=pool.token_dimension,
-    )
+
+    def look_closer() -> list[Scored]:
+        add_details(
+            table,
+            places,
+            query_token_vectors=pool.query_token_vectors,
+            kept=kept,
+            dimension=pool.token_dimension,
+        )
+        ids = frozenset(one.item.id for one in best)
+        return score(table, {**kind.details, **extra}, ids)
+
+    is_long |= len(places) > MAX_RERANKED or len(pool.query_token_vectors) > _MANY_WORDS
+    return [*await apart(is_long, look_closer), *rest]
 
 
 _ALONE, _TOGETHER = "detail", "neighbour_detail"
@@ -210,14 +215,10 @@ def add_details(
     What has none is average, and so is every other row.
     """
     question = _unpacked(query_token_vectors, dimension)
-    met: dict[int, Floats | None] = {}
+    met = _met(question, kept, dimension) if len(question) else {}
 
     def meeting(place: int | None) -> "Floats | None":
-        if place is None or not len(question):
-            return None
-        if place not in met:
-            met[place] = _met(question, kept.get(table.items[place].id, ()), dimension)
-        return met[place]
+        return None if place is None else met.get(table.items[place].id)
 
     alone: list[float | None] = []
     together: list[float | None] = []
@@ -234,40 +235,59 @@ def add_details(
         table.columns[name] = column
 
 
-def _met(question: "Floats", passages: Sequence[bytes], dimension: int) -> "Floats | None":
-    """Return how near the nearest word of the best passage is to each word asked."""
-    best = None
-    for passage in passages:
-        words = _unpacked(passage, dimension)
-        if len(words):
-            near = _nearest(question, words)
-            best = near if best is None or near.mean() > best.mean() else best
-    return best
-
-
 _MULTIPLICATIONS = 2**18
 """How many one product may take. A larger one is shared out among threads by numpy's library, which
 for matrices as small as these takes up to forty times as long."""
-_ROWS = 8
+_BYTES = 2**20
+"""Bytes of word vectors that are unpacked at once, about: they take four times as much."""
 
 
-def _nearest(question: "Floats", words: "Floats") -> "Floats":
-    """Return how near the nearest of *words* is to each word asked."""
+def _met(
+    question: "Floats", kept: Mapping[str, Sequence[bytes]], dimension: int
+) -> "dict[str, Floats]":
+    """Return how near the nearest word of each item's best passage is to each word asked."""
     import numpy as np  # noqa: PLC0415 - where there is a model there is numpy, and only there
 
-    # Whole blocks of rows: each is worked out as it would be among all others.
-    rows = max(_MULTIPLICATIONS // words.size // _ROWS, 1) * _ROWS
-    near = [
-        (question[start : start + rows] @ words.T).max(axis=1)
-        for start in range(0, len(question), rows)
-    ]
-    return np.concatenate(near)
+    told = [(item_id, each) for item_id, passages in kept.items() for each in passages if each]
+    best: dict[str, Floats] = {}
+    best_mean: dict[str, float] = {}
+    start = 0
+    while start < len(told):
+        end, size = start, 0
+        while end < len(told) and (end == start or size < _BYTES):
+            size += len(told[end][1])
+            end += 1
+        words = _unpacked(b"".join(each for _, each in told[start:end]), dimension)
+        lengths = [len(each) // dimension for _, each in told[start:end]]
+        firsts = np.cumsum([0, *lengths[:-1]])
+        near = np.maximum.reduceat(_products(words, question), firsts, axis=0)
+        for (item_id, _), row, mean in zip(
+            told[start:end], near, near.mean(axis=1).tolist(), strict=True
+        ):
+            if item_id not in best or mean > best_mean[item_id]:
+                best[item_id], best_mean[item_id] = row, mean
+        start = end
+    return best
+
+
+def _products(words: "Floats", question: "Floats") -> "Floats":
+    """Return how near each of *words* is to each word asked."""
+    import numpy as np  # noqa: PLC0415
+
+    rows = max(_MULTIPLICATIONS // question.size, 1)
+    found = [words[start : start + rows] @ question.T for start in range(0, len(words), rows)]
+    # Whole numbers so far, and so none is rounded, in whatever order they are added up.
+    return np.concatenate(found) / np.float32(_UNIT**2)
+
+
+_UNIT = 127
+"""The length of a word's vector."""
 
 
 def _unpacked(rows: bytes, dimension: int) -> "Floats":
-    import numpy as np  # noqa: PLC0415 - where there is a model there is numpy, and only there
+    import numpy as np  # noqa: PLC0415
 
-    return np.frombuffer(rows, np.int8).reshape(-1, dimension).astype(np.float32) / np.float32(127)
+    return np.frombuffer(rows, np.int8).reshape(-1, dimension).astype(np.float32)
 
 
 def _larger(one: "Floats", other: "Floats") -> "Floats":

@@ -269,15 +269,20 @@ def check_columns(
         )
 
 
-def measure(question: Question, pool: Pool) -> FeatureTable:
-    """Return what speaks for every item of *pool* as an answer to *question*."""
+def measure(question: Question, pool: Pool, wanted: Collection[str] | None = None) -> FeatureTable:
+    """Return what speaks for every item of *pool* as an answer to *question*.
+
+    With *wanted*, only these columns are measured.
+    """
     measured = Measurement.of(question, pool)
     at_hand = ("text",) if pool.similarity is None else ("text", "vectors")
     return measured.table(
         {
             signal.name: signal.column(measured)
             for signal in SIGNALS
-            if signal.column is not None and signal.source in at_hand
+            if signal.column is not None
+            and signal.source in at_hand
+            and (wanted is None or signal.name in wanted)
         }
     )
 

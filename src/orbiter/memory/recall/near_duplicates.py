@@ -66,6 +66,8 @@ _LONGEST_MARK = 40
 _LETTERS = re.compile(r"[^\W\d_]+")
 _MARKS = 512
 _ROUNDING = 1e-6
+_ROOM = (1 - _ALIKE) / (1 + _ALIKE)
+"""Share of the terms of two texts that only one of them may have."""
 
 _Who = tuple[str | None, ...]
 _NO_CLUSTERS = Clusters()
@@ -182,19 +184,27 @@ def _sketches(content: str) -> tuple[int, ...]:
 
 def _same_words(items: Sequence[MemoryItem]) -> list[list[MemoryItem]]:
     """Return items of one sketch in groups that are a flood if the numbers do not matter."""
-    kinds: list[tuple[_Who, _Wording, list[MemoryItem]]] = []
+    kinds: list[tuple[int, int, _Who, _Wording, list[MemoryItem]]] = []
     exact: dict[tuple[_Who, str], list[MemoryItem]] = {}
     for item in items:
         who = who_says(item)
         copies = who, item.content.casefold()
         if copies not in exact:
             wording = _wording(item.content)
-            like = (each for by, known, each in kinds if known.is_like(wording) and by == who)
+            marks, size = wording.marks, wording.size
+            # `is_like` begins with the same: here it saves nearly all calls of it.
+            like = (
+                each
+                for other, others, by, known, each in kinds
+                if (marks ^ other).bit_count() <= (size + others) * _ROOM + _ROUNDING
+                and by == who
+                and known.is_like(wording)
+            )
             exact[copies] = next(like, [])
             if not exact[copies] and len(kinds) < _MAX_KINDS:
-                kinds.append((who, wording, exact[copies]))
+                kinds.append((marks, size, who, wording, exact[copies]))
         exact[copies].append(item)
-    return [group for _, _, group in kinds if len(group) > CLUSTER]
+    return [group for *_, group in kinds if len(group) > CLUSTER]
 
 
 def _varied(items: Sequence[MemoryItem], centres: Sequence[MemoryItem]) -> list[list[MemoryItem]]:
