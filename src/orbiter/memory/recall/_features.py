@@ -278,15 +278,15 @@ def _asked_in(
 
 def _bm25(
     passages: Sequence[tuple[tuple[Counter[str], int], ...]],
-    found: Sequence[frozenset[str]],
+    terms_in: Sequence[frozenset[str]],
     rarity: dict[str, float],
 ) -> list[float]:
     lengths = [length for each in passages for _, length in each]
     typical = max(sum(lengths) / len(lengths), 1.0) if lengths else 1.0
     scores = []
-    for each, asked in zip(passages, found, strict=True):
+    for each, own in zip(passages, terms_in, strict=True):
         best = 0.0
-        held = [(term, weight) for term, weight in rarity.items() if term in asked]
+        held = [(term, weight) for term, weight in rarity.items() if term in own]
         for counts, length in each if held else ():
             flat = _K1 * (1 - _B + _B * length / typical)
             score = 0.0
@@ -302,16 +302,16 @@ def _bm25(
 def _session_words(
     sessions: Sequence[object],
     passages: Sequence[tuple[tuple[Counter[str], int], ...]],
-    found: Sequence[frozenset[str]],
+    terms_in: Sequence[frozenset[str]],
     terms: Sequence[str],
 ) -> list[float]:
     """Return how well the whole session of each item fits, as BM25 over sessions."""
     counts: dict[object, Counter[str]] = {}
     lengths: Counter[object] = Counter()
-    for session, each, asked in zip(sessions, passages, found, strict=True):
+    for session, each, own in zip(sessions, passages, terms_in, strict=True):
         total = counts.setdefault(session, Counter())
         lengths[session] += sum(length for _, length in each)
-        for term in asked:
+        for term in own:
             total[term] += sum(held[term] for held, _ in each)
     if not counts:
         return []

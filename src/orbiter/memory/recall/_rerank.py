@@ -248,21 +248,21 @@ def _met(
     """Return how near the nearest word of each item's best passage is to each word asked."""
     import numpy as np  # noqa: PLC0415 - where there is a model there is numpy, and only there
 
-    told = [(item_id, each) for item_id, passages in kept.items() for each in passages if each]
+    listed = [(item_id, each) for item_id, passages in kept.items() for each in passages if each]
     best: dict[str, Floats] = {}
     best_mean: dict[str, float] = {}
     start = 0
-    while start < len(told):
+    while start < len(listed):
         end, size = start, 0
-        while end < len(told) and (end == start or size < _BYTES):
-            size += len(told[end][1])
+        while end < len(listed) and (end == start or size < _BYTES):
+            size += len(listed[end][1])
             end += 1
-        words = _unpacked(b"".join(each for _, each in told[start:end]), dimension)
-        lengths = [len(each) // dimension for _, each in told[start:end]]
+        words = _unpacked(b"".join(each for _, each in listed[start:end]), dimension)
+        lengths = [len(each) // dimension for _, each in listed[start:end]]
         firsts = np.cumsum([0, *lengths[:-1]])
         near = np.maximum.reduceat(_products(words, question), firsts, axis=0)
         for (item_id, _), row, mean in zip(
-            told[start:end], near, near.mean(axis=1).tolist(), strict=True
+            listed[start:end], near, near.mean(axis=1).tolist(), strict=True
         ):
             if item_id not in best or mean > best_mean[item_id]:
                 best[item_id], best_mean[item_id] = row, mean
@@ -275,9 +275,11 @@ def _products(words: "Floats", question: "Floats") -> "Floats":
     import numpy as np  # noqa: PLC0415
 
     rows = max(_MULTIPLICATIONS // question.size, 1)
-    found = [words[start : start + rows] @ question.T for start in range(0, len(words), rows)]
+    parts = [words[start : start + rows] @ question.T for start in range(0, len(words), rows)]
     # Whole numbers so far, and so none is rounded, in whatever order they are added up.
-    return np.concatenate(found) / np.float32(_UNIT**2)
+    near: Floats = np.concatenate(parts)
+    near /= np.float32(_UNIT**2)
+    return near
 
 
 _UNIT = 127

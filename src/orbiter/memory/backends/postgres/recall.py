@@ -264,13 +264,13 @@ class PostgresRecall(SQLRecall):
         question = vectors.Nearest(
             self._operations, self._kind, model, towards, asked, self._owner(asked)
         )
-        found = await self._read(question.find)
+        near = await self._read(question.find)
         if question.is_large:
-            found = await self._together(question.walk)
-        if found is None:
+            near = await self._together(question.walk)
+        if near is None:
             return None
-        items = await decode_all([row for row, _ in found])
-        return [(item, cosine) for item, (_, cosine) in zip(items, found, strict=True)]
+        items = await decode_all([row for row, _ in near])
+        return [(item, cosine) for item, (_, cosine) in zip(items, near, strict=True)]
 
     async def _similarities(
         self, model: Model, vector: Sequence[float], item_ids: Sequence[str]

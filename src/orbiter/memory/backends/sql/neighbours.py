@@ -26,10 +26,10 @@ def around(dialect: Dialect, item_ids: Sequence[str], span: int) -> Steps[list[R
     What has a session is in the order of insertion, anything else in that of time. The rows have
     their place as a last column. It is SQLite's; Postgres has a statement of its own.
     """
-    told = {each[0]: each[1:] for each in (yield _places(dialect, item_ids, span))}
+    placed = {each[0]: each[1:] for each in (yield _places(dialect, item_ids, span))}
     near = {
         item_id: [*reversed(json.loads(before)), place, *json.loads(after)]
-        for item_id, (place, _, before, after) in told.items()
+        for item_id, (place, _, before, after) in placed.items()
     }
     args = Args(dialect)
     every = args.bind(json.dumps(sorted({place for places in near.values() for place in places})))
@@ -37,9 +37,9 @@ def around(dialect: Dialect, item_ids: Sequence[str], span: int) -> Steps[list[R
     rows = {row[-1]: row for row in (yield _select(dialect, where, args))}
     stretches: list[Rows] = []
     for item_id in item_ids:
-        if item_id not in told:
+        if item_id not in placed:
             continue
-        here, has_session, *_ = told[item_id]
+        here, has_session, *_ = placed[item_id]
         if has_session:
             stretches.append([rows[place] for place in near[item_id]])
             continue
@@ -52,7 +52,7 @@ def around(dialect: Dialect, item_ids: Sequence[str], span: int) -> Steps[list[R
 def _places(dialect: Dialect, item_ids: Sequence[str], span: int) -> Statement:
     """Ask for the place of each item, whether it has a session, and what stands beside it there."""
     args = Args(dialect)
-    asked, most = args.bind(json.dumps(item_ids)), args.bind(span)
+    ids, most = args.bind(json.dumps(item_ids)), args.bind(span)
     user, session = (f"json_extract({{}}.metadata, '$.{name}')" for name in _CONVERSATION)
     sides = [
         "(SELECT json_group_array(place) FROM"
@@ -66,7 +66,7 @@ def _places(dialect: Dialect, item_ids: Sequence[str], span: int) -> Statement:
     ]
     return Statement(
         f"SELECT id, {dialect.place}, {session.format('here')} IS NOT NULL, {', '.join(sides)}"
-        f" FROM memory_items AS here WHERE id IN (SELECT value FROM json_each({asked}))"
+        f" FROM memory_items AS here WHERE id IN (SELECT value FROM json_each({ids}))"
         f" AND deleted = 0 AND {dialect.not_expired('here')}",
         args,
     )
@@ -106,7 +106,7 @@ def _select(
 def merge(stretches: Sequence[Rows]) -> list[Rows]:
     """Return *stretches* with those that share an item made one, where the first of them was.
 
-    Rows are told apart by their first column, and ordered by their last, what has no session by
+    Rows are placed apart by their first column, and ordered by their last, what has no session by
     its time first.
     """
     merged: dict[int, dict[str, Sequence[Any]]] = {}

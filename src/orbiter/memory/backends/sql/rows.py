@@ -440,8 +440,8 @@ def _plain(metadata: str, extra_json: str) -> tuple[dict[str, str | None], dict[
 
     Of `extra` there are single values only, so that a copy of the dictionary shares nothing.
     """
-    found, beside = json.loads(metadata), json.loads(extra_json)
-    if type(beside) is not dict or not (found.keys() <= _SCOPE_SET and beside.keys() <= {EXACT}):
+    keys, beside = json.loads(metadata).keys(), json.loads(extra_json)
+    if type(beside) is not dict or not (keys <= _SCOPE_SET and beside.keys() <= {EXACT}):
         return None
     who = _metadata(metadata, beside.get(EXACT)).__dict__
     if not all(type(value) in _SINGLE for value in who["extra"].values()):

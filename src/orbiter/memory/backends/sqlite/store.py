@@ -339,8 +339,8 @@ class SQLiteMemoryStore(SQLMemoryStore):
         def ask(
             connection: sqlite3.Connection, *, is_hurried: bool
         ) -> tuple[list[MemoryItem], dict[str, int], int] | None:
-            found = match(connection, self._operations, terms, asked, is_hurried=is_hurried)
-            return found and (list(map(decode, found[0])), *found[1:])
+            matches = match(connection, self._operations, terms, asked, is_hurried=is_hurried)
+            return matches and (list(map(decode, matches[0])), *matches[1:])
 
         rounds = 0
         while (found := await self._file.read(partial(ask, is_hurried=rounds > ROUNDS))) is None:
@@ -378,8 +378,8 @@ class SQLiteMemoryStore(SQLMemoryStore):
         self, model: Model, vector: Sequence[float], asked: Query
     ) -> list[tuple[MemoryItem, float]] | None:
         def ask(connection: sqlite3.Connection) -> list[tuple[MemoryItem, float]] | None:
-            found = self._vector_cache.nearest(connection, model, vector, asked)
-            return None if found is None else [(decode(row), cosine) for row, cosine in found]
+            near = self._vector_cache.nearest(connection, model, vector, asked)
+            return None if near is None else [(decode(row), cosine) for row, cosine in near]
 
         return await self._file.read(ask)
 
