@@ -75,8 +75,9 @@ async def gather(
     """
     text = shortened(text)
     some = replace(asked, limit=max(_MAX_CANDIDATES, asked.limit))
-    matches = await _by_words(store, text, some)
-    newest = await newest_of(store, replace(asked, limit=_NEWEST))
+    matches, newest = await asyncio.gather(
+        _by_words(store, text, some), newest_of(store, replace(asked, limit=_NEWEST))
+    )
     names = {name for item in (*matches.items, *newest) if (name := speaker_of(item)) is not None}
     question = read(text, speakers=names, now=now)
     meaning = await _meaning(store, question, some) if by_meaning else None

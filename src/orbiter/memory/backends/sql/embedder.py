@@ -98,6 +98,9 @@ LONG = 50_000
 PATIENCE = 16
 """Items that may fail in a row before embedding all is given up for now."""
 
+LOOK_EVERY = 1.0
+"""Seconds between two looks, by those who only read, at what other processes may have written."""
+
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 """Seconds before what failed is tried again: they double."""
 
@@ -119,6 +122,7 @@ class Embedder:
         self._has_more = False
         self._has_news = False
         self._is_retrying = False
+        self._looked = -LOOK_EVERY
         self._turn: asyncio.Future[None] | None = None
         self._until = 0.0
         self.error: Exception | None = None
@@ -134,6 +138,10 @@ class Embedder:
         """
         if self._is_closed:
             return
+        if is_news:
+            self._looked = -LOOK_EVERY
+        elif time.monotonic() - self._looked < LOOK_EVERY:
+            return  # nothing waited a moment ago
         self._has_more = True
         self._has_news = self._has_news or is_news
         if self._is_held:
@@ -182,6 +190,8 @@ class Embedder:
                 while (embedded := await self.embed_some(source, model)) != 0:
                     if embedded is None:
                         model = await source._renew(model)  # noqa: SLF001
+                if not self._has_news:
+                    self._looked = time.monotonic()
             except Exception as exc:  # noqa: BLE001 - kept to be told, and tried again
                 self.error = exc
                 if not self._is_for_news():

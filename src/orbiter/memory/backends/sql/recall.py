@@ -283,10 +283,16 @@ class SQLRecall(SQLDatabase):
         With it, nothing waits for texts that they refused before, nor for embeddings that failed
         a moment ago: these are tried again in the background.
         """
-        if self._embedder is not None and self._model is not None:
+        waiting, are_words_due = await self._what_waits()
+        if waiting and self._embedder is not None:
             await self._embedder.catch_up(within)
-        await self._index_words()
-        return await self._unembedded()
+        if waiting or are_words_due:
+            await self._index_words()
+        return await self._unembedded() if waiting else 0
+
+    async def _what_waits(self) -> tuple[int, bool]:
+        """Return how many items wait for vectors, and whether rows may wait for the word index."""
+        return await self._unembedded(), True
 
     async def _unembedded(self) -> int:
         return 0 if self._model is None else await self._ask(self._model, self._count_waiting)

@@ -331,6 +331,16 @@ class SQLiteMemoryStore(SQLMemoryStore):
             if not await self._file.read(term_index.list_some, writing=True):
                 return
 
+    async def _what_waits(self) -> tuple[int, bool]:
+        model = self._model
+
+        def look(connection: sqlite3.Connection) -> tuple[int | None, bool]:
+            count = 0 if model is None else vectors.count(connection, model)
+            return count, is_due(connection) or term_index.waits(connection) > 0
+
+        waiting, are_words_due = await self._file.read(look)
+        return await self._unembedded() if waiting is None else waiting, are_words_due
+
     # Items are made of rows by the thread that reads them: the event loop has better things to do.
 
     async def _match_words(
