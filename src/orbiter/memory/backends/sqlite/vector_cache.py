@@ -183,7 +183,13 @@ def _load(
         " AND length(v.vectors) > 0",
         [model.key, user_id] if user_id is not None else [model.key],
     )
-    while some := rows.fetchmany(4096):
+    # As many as there may be; what is never written takes no memory.
+    matrix.make_room(
+        connection.execute(
+            "SELECT count(*) FROM memory_vectors WHERE model = ?1", [model.key]
+        ).fetchone()[0]
+    )
+    while some := rows.fetchmany(1024):
         _put(matrix, some)
     return matrix
 

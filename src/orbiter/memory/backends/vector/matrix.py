@@ -165,10 +165,14 @@ class VectorMatrix:
         lengths = np.diff(starts, append=len(given))
         with self._lock:
             offset = self._append(rows)
-            for key, start, length in zip(
-                given[starts].tolist(), (starts + offset).tolist(), lengths.tolist(), strict=True
-            ):
-                self._reserve(key, start, length)
+            if self._candidates is None and not self._places.has_any(different):
+                self._reserve_new(given, starts + offset, lengths, offset)
+            else:
+                for key, start, length in zip(
+                    *(each.tolist() for each in (given[starts], starts + offset, lengths)),
+                    strict=True,
+                ):
+                    self._reserve(key, start, length)
             if order_by is not None:
                 self._ranks[offset : offset + len(rows)] = order_by
             self._places.put_many(given[starts], starts + offset)
@@ -182,6 +186,12 @@ class VectorMatrix:
             self._retire(self._places.pop(int(key)))
             self._tidy()
             return True
+
+    def make_room(self, count: int) -> None:
+        """Have room for *count* vectors, so that they need not be moved as they become more."""
+        with self._lock:
+            if count > len(self._vectors):
+                self._move(slice(0, self._used), count)
 
     def _append(self, rows: _Floats) -> int:
         """Put vectors behind the others; return where they begin."""
@@ -209,6 +219,18 @@ class VectorMatrix:
         self._ranks[start : start + length] = rank
         self._lengths[start] = length
         self._has_several = self._has_several or length > 1
+
+    def _reserve_new(
+        self, keys: _Integers, starts: _Integers, lengths: _Integers, offset: int
+    ) -> None:
+        """Make rows those of *keys*, none of which had any; as `_reserve` does for each."""
+        used = slice(offset, offset + len(keys))
+        self._keys[used] = keys
+        arrived = self._arrivals + 1
+        self._ranks[used] = np.repeat(np.arange(arrived, arrived + len(starts)), lengths)
+        self._arrivals += len(starts)
+        self._lengths[starts] = lengths
+        self._has_several = self._has_several or len(starts) < len(keys)
 
     def _retire(self, start: int) -> None:
         length = int(self._lengths[start])
@@ -321,7 +343,8 @@ class RowIndex:
 
     def __init__(self) -> None:
         self._places: dict[int, int] = {}
-        self._many: _Table | _Sorted = _Table()
+        self._many: _Table | _Sorted | None = _Table()
+        """How many are found at once; `None` until it is needed."""
 
     def __len__(self) -> int:
         return len(self._places)
@@ -336,21 +359,28 @@ class RowIndex:
     def put(self, key: int, row: int) -> None:
         """Remember where *key* is now."""
         self._places[key] = row
-        if not self._many.put(key, row):
-            self._many = self._lookup()
+        if self._many is not None and not self._many.put(key, row):
+            self._many = None
 
     def put_many(self, keys: _Integers, rows: _Integers) -> None:
         """Remember where each of *keys* is now."""
         self._places.update(zip(keys.tolist(), rows.tolist(), strict=True))
-        self._many = self._lookup()
+        self._many = None
 
     def pop(self, key: int) -> int:
         """Forget *key*; return where it was."""
-        self._many.put(key, -1)
+        if self._many is not None:
+            self._many.put(key, -1)
         return self._places.pop(key)
+
+    def has_any(self, keys: _Integers) -> bool:
+        """Tell whether any of *keys* is here."""
+        return not self._places.keys().isdisjoint(keys.tolist())
 
     def find(self, keys: _Integers) -> _Integers:
         """Return the first rows of those of *keys* that are here, ascending, each once."""
+        if self._many is None:
+            self._many = self._lookup() if self._places else _Table()
         rows = self._many.find(keys)
         if len(rows) and (rows[0] < 0 or not (rows[1:] > rows[:-1]).all()):
             rows = np.unique(rows[rows >= 0])
