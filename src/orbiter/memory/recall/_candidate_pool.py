@@ -1,11 +1,20 @@
 """The candidates of one question, with the conversation around them. Values only."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orbiter.memory.model.items import MemoryItem, role_of
+from orbiter.memory.tasks.offload import is_much_text
 
-__all__ = ["Clusters", "Pool", "is_spoken", "is_talk", "speaker_of"]
+__all__ = ["Clusters", "Pool", "are_many", "is_spoken", "is_talk", "speaker_of"]
+
+_MANY = 40
+"""Candidates that are weighed in a millisecond or two; more are not for the event loop's thread."""
+
+
+def are_many(items: Iterable[MemoryItem]) -> bool:
+    """Tell whether *items* are so many or so long that they are weighed in a thread."""
+    return is_much_text(items, many=_MANY)
 
 
 def speaker_of(item: MemoryItem) -> str | None:

@@ -24,13 +24,13 @@ from orbiter.memory.model.protocols import (
     VectorStore,
 )
 from orbiter.memory.model.query import Query, WordMatches
-from orbiter.memory.recall._candidate_pool import Pool, is_talk, speaker_of
+from orbiter.memory.recall._candidate_pool import Pool, are_many, is_talk, speaker_of
 from orbiter.memory.recall._dedupe_query import fetch_distinct, limit_per_cluster
 from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall._modes import warn_once
 from orbiter.memory.recall._query_analysis import Question, read, shortened
 from orbiter.memory.recall.near_duplicates import find_clusters, who_says, without_numbers
-from orbiter.memory.tasks.offload import apart, is_much_text
+from orbiter.memory.tasks.offload import apart
 from orbiter.memory.text import words
 from orbiter.memory.text.ranking import fuse_ranks
 
@@ -84,7 +84,7 @@ async def gather(
     dated = await _dated(store, question, asked)
     near = [] if meaning is None else meaning.items
     known = {item.id: item for item in (*matches.items, *near, *dated, *newest)}
-    clusters = await apart(is_much_text(known.values()), find_clusters, known.values())
+    clusters = await apart(are_many(known.values()), find_clusters, known.values())
     room = max(_CHOSEN, 2 * asked.limit)
     lists = {"words": matches.items, "meaning": near, "time": dated}
     best = fuse_ranks(
@@ -101,7 +101,7 @@ async def gather(
     all_clusters = clusters
     if clusters:
         seen = (known | {item.id: item for item in items}).values()
-        all_clusters = await apart(is_much_text(seen), find_clusters, seen)
+        all_clusters = await apart(are_many(seen), find_clusters, seen)
     pool = Pool(
         windows,
         frozenset(item.id for item in items if item.content.strip() and asked.matches(item)),

@@ -12,8 +12,9 @@ from orbiter.memory.errors import QueryError
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import Query
+from orbiter.memory.recall._candidate_pool import are_many
 from orbiter.memory.recall.near_duplicates import SERIES, Clusters, find_clusters, without_digits
-from orbiter.memory.tasks.offload import apart, is_much_text
+from orbiter.memory.tasks.offload import apart
 
 __all__ = ["and_where", "fetch_distinct", "limit_per_cluster"]
 
@@ -52,12 +53,12 @@ async def fetch_distinct(ask: Ask, asked: Query, *, enough: int) -> list[MemoryI
     for _ in range(_TIMES):
         if not is_all:
             items = list(found.values())
-            clusters = await apart(is_much_text(items), find_clusters, items)
+            clusters = await apart(are_many(items), find_clusters, items)
         if is_all or not clusters or _count_different(found, clusters) >= enough:
             break
         for numbers in (clusters.copies, clusters.series):
             copies = [item for key, item in found.items() if key in numbers]
-            await apart(is_much_text(copies), out.take, copies, numbers)
+            await apart(are_many(copies), out.take, copies, numbers)
         try:
             again = replace(
                 asked, where=and_where(asked.where, out.where), limit=out.room(asked.limit)

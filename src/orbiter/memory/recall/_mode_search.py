@@ -8,7 +8,7 @@ from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.model.query import Query
-from orbiter.memory.recall._candidate_pool import is_talk
+from orbiter.memory.recall._candidate_pool import are_many, is_talk
 from orbiter.memory.recall._candidates import gather, nearest, newest_that_differ
 from orbiter.memory.recall._explanation import Explanation, Reason, reasons
 from orbiter.memory.recall._features import UNRELATED, has_evidence, standardise
@@ -18,7 +18,7 @@ from orbiter.memory.recall._scoring import Scored
 from orbiter.memory.recall._select import MAX_LEFT_OUT, Candidates
 from orbiter.memory.recall._signals import check_columns, is_important, is_recent, means, measure
 from orbiter.memory.recall.near_duplicates import find_clusters
-from orbiter.memory.tasks.offload import apart, is_much_text
+from orbiter.memory.tasks.offload import apart
 from orbiter.memory.text.ranking import recency
 from orbiter.memory.text.words import terms
 
@@ -62,7 +62,7 @@ async def by_all(store: MemoryStore, asked: RecallRequest, *, with_meaning: bool
         store, asked.text, asked.filters, now=asked.now, by_meaning=with_meaning
     )
     table = await apart(
-        is_much_text(pool.items), lambda: measure(question, pool, weighed_columns(pool))
+        are_many(pool.items), lambda: measure(question, pool, weighed_columns(pool))
     )
     beside = asked.beside(table.items)
     table.columns.update({name: values for name, (_, values) in beside.items()})
@@ -113,7 +113,7 @@ async def by_meaning(store: MemoryStore, asked: RecallRequest) -> Candidates:
         return Explanation(sorted(found, key=lambda reason: -abs(reason.points)))
 
     best_first = sorted(scored, key=lambda one: -one.score)
-    clusters = await apart(is_much_text(items), find_clusters, items)
+    clusters = await apart(are_many(items), find_clusters, items)
     return Candidates(question, in_words(question), best_first, why, clusters=clusters)
 
 
@@ -133,7 +133,7 @@ async def by_time(store: MemoryStore, asked: RecallRequest) -> Candidates:
         interpretation,
         scored,
         lambda one: Explanation([Reason("recency", one.score, is_recent(one.item))]),
-        clusters=await apart(is_much_text(found), find_clusters, found),
+        clusters=await apart(are_many(found), find_clusters, found),
     )
 
 

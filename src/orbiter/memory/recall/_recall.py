@@ -11,13 +11,14 @@ from orbiter.memory.model.items import MemoryMetadata, MemoryStatus
 from orbiter.memory.model.protocols import MemoryStore, VectorStore
 from orbiter.memory.model.query import SCOPE_FIELDS, Query, check_instant, check_size
 from orbiter.memory.model.trust import Trust, read_trust, trusted
+from orbiter.memory.recall._candidate_pool import are_many
 from orbiter.memory.recall._dedupe_query import and_where
 from orbiter.memory.recall._hits import RecallResult
 from orbiter.memory.recall._mode_search import RecallRequest, by_all, by_meaning, by_time
 from orbiter.memory.recall._modes import RecallMode, check_mode, check_store, warn_once
 from orbiter.memory.recall._query_analysis import shortened
 from orbiter.memory.recall._select import Candidates, choose
-from orbiter.memory.tasks.offload import apart, is_much_text
+from orbiter.memory.tasks.offload import apart
 from orbiter.memory.text.words import tokens
 
 __all__ = ["RecallOptions", "check_scope", "recall"]
@@ -118,7 +119,7 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
         trusted=trust,
     )
     candidates = await _find_candidates(store, asked, mode)
-    is_long = is_much_text(one.item for one in candidates.scored)
+    is_long = are_many(one.item for one in candidates.scored)
     return await apart(is_long, choose, candidates, k=k, mode=mode, explain=explain)
 
 

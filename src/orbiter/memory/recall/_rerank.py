@@ -10,7 +10,6 @@ word of the question may also be met by what was said just before or after, whic
 talk: "Did you go hiking?" – "Yes, with my sister."
 """
 
-import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,11 +18,11 @@ from typing import TYPE_CHECKING
 
 from orbiter.memory.model.items import AIMemory, MemoryItem
 from orbiter.memory.model.protocols import DetailStore, MemoryStore
-from orbiter.memory.recall._candidate_pool import Pool
+from orbiter.memory.recall._candidate_pool import Pool, are_many
 from orbiter.memory.recall._features import EVIDENCE, FeatureTable, standardise
 from orbiter.memory.recall._scoring import Scored, score
 from orbiter.memory.recall._signals import SIGNALS, Signal, SignalError, check_columns, names
-from orbiter.memory.tasks.offload import apart, is_much_text
+from orbiter.memory.tasks.offload import apart
 
 if TYPE_CHECKING:
     import numpy as np
@@ -163,7 +162,7 @@ async def order(
     The best *max_reranked* are looked at word by word where the model and the store can do that.
     """
     kind = kind_of(table.items)
-    is_long = is_much_text(table.items)
+    is_long = are_many(table.items)
     if pool.similarity is None:
         return await apart(is_long, score, table, {**kind.words, **extra}, pool.eligible)
     scored = await apart(is_long, score, table, {**kind.meaning, **extra}, pool.eligible)
@@ -214,21 +213,30 @@ def add_details(
     *query_token_vectors* and *kept* are word vectors as `Embeddings.aembed_details` gives them.
     What has none is average, and so is every other row.
     """
+    import numpy as np  # noqa: PLC0415 - where there is a model there is numpy, and only there
+
     question = _unpacked(query_token_vectors, dimension)
     met = _met(question, kept, dimension) if len(question) else {}
+    known = [place for place in places if table.items[place].id in met]
 
-    def meeting(place: int | None) -> "Floats | None":
-        return None if place is None else met.get(table.items[place].id)
+    def meeting(beside: "Sequence[int | None]") -> "Floats":
+        """Return what is met at places, or where there are none at those they stand for."""
+        ids = [None if place is None else table.items[place].id for place in beside]
+        own = [table.items[place].id for place in known]
+        return np.array(
+            [met.get(one or other, met[other]) for one, other in zip(ids, own, strict=True)]
+        )
 
-    alone: list[float | None] = []
-    together: list[float | None] = []
-    for place in places:
-        own = meeting(place)
-        near = [meeting(table.before[place]), own, meeting(table.after[place])]
-        known = [each for each in near if each is not None]
-        alone.append(None if own is None else _mean(own))
-        together.append(None if own is None else _mean(functools.reduce(_larger, known)))
-    for name, values in ((_ALONE, alone), (_TOGETHER, together)):
+    alone, together = dict[int, float](), dict[int, float]()
+    if known:
+        own = meeting(known)
+        before = meeting([table.before[place] for place in known])
+        after = meeting([table.after[place] for place in known])
+        near = np.maximum(np.maximum(before, own), after)
+        alone = dict(zip(known, own.mean(axis=1).tolist(), strict=True))
+        together = dict(zip(known, near.mean(axis=1).tolist(), strict=True))
+    for name, means in ((_ALONE, alone), (_TOGETHER, together)):
+        values = [means.get(place) for place in places]
         column = [0.0] * len(table.items)
         for place, value in zip(places, standardise(values, absent=_UNRELATED), strict=True):
             column[place] = value
@@ -246,7 +254,7 @@ def _met(
     question: "Floats", kept: Mapping[str, Sequence[bytes]], dimension: int
 ) -> "dict[str, Floats]":
     """Return how near the nearest word of each item's best passage is to each word asked."""
-    import numpy as np  # noqa: PLC0415 - where there is a model there is numpy, and only there
+    import numpy as np  # noqa: PLC0415
 
     listed = [(item_id, each) for item_id, passages in kept.items() for each in passages if each]
     best: dict[str, Floats] = {}
@@ -290,11 +298,3 @@ def _unpacked(rows: bytes, dimension: int) -> "Floats":
     import numpy as np  # noqa: PLC0415
 
     return np.frombuffer(rows, np.int8).reshape(-1, dimension).astype(np.float32)
-
-
-def _larger(one: "Floats", other: "Floats") -> "Floats":
-    return one.clip(min=other)
-
-
-def _mean(values: "Floats") -> float:
-    return float(values.mean())

@@ -69,11 +69,11 @@ def has_many_values(value: object) -> bool:
     return False
 
 
-def is_much_text(items: Iterable[_HasText]) -> bool:
-    """Tell whether *items* are many or long, so that to work on their words takes long."""
-    left = _MUCH
+def is_much_text(items: Iterable[_HasText], *, many: int = MANY) -> bool:
+    """Tell whether *items* are *many* or long, so that to work on their words takes long."""
+    left, each = _MUCH, _MUCH // many
     for item in items:
-        left -= len(item.content) + _MUCH // MANY
+        left -= len(item.content) + each
         if left < 0:
             return True
     return False
