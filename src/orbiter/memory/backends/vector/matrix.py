@@ -165,17 +165,16 @@ class VectorMatrix:
         lengths = np.diff(starts, append=len(given))
         with self._lock:
             offset = self._append(rows)
+            first_keys, first_rows = given[starts], starts + offset
             if self._candidates is None and not self._places.has_any(different):
-                self._reserve_new(given, starts + offset, lengths, offset)
+                self._reserve_new(given, first_rows, lengths, offset)
             else:
-                for key, start, length in zip(
-                    *(each.tolist() for each in (given[starts], starts + offset, lengths)),
-                    strict=True,
-                ):
+                every = (first_keys.tolist(), first_rows.tolist(), lengths.tolist())
+                for key, start, length in zip(*every, strict=True):
                     self._reserve(key, start, length)
             if order_by is not None:
                 self._ranks[offset : offset + len(rows)] = order_by
-            self._places.put_many(given[starts], starts + offset)
+            self._places.put_many(first_keys, first_rows)
             self._tidy()
 
     def remove(self, key: int) -> bool:
