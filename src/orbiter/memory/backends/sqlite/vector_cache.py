@@ -240,9 +240,12 @@ def _search(
         return []
     # Most filters let most rows through: then looking a little further is enough.
     wide = min(limit * 2 + 32, len(matrix))
-    found = _rows(connection, matrix.nearest(vector, wide), compiled)
-    if len(found) >= limit or wide == len(matrix):
-        return found[:limit]
+    nearest = matrix.nearest(vector, wide)
+    rows = _rows(connection, nearest[:limit], compiled)
+    if len(rows) < limit:
+        rows += _rows(connection, nearest[limit:], compiled)
+    if len(rows) >= limit or wide == len(matrix):
+        return rows[:limit]
     where = " AND ".join([*compiled.scope, *compiled.rest])
     allowed = [
         place
