@@ -3,8 +3,9 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -467,3 +468,74 @@ async def test_a_blob_made_by_hand_stops_no_upkeep(store: SQLiteMemoryStore, pat
 
     assert [problem for problem in report.problems if "`i3`" in problem] == list(report.problems)
     assert len(await store.search(query="text", limit=100)) == 8
+
+
+async def _check_counts(store: SQLiteMemoryStore) -> None:
+    """See that what is counted is what is there, of each user and of all."""
+    for user in ("ann", "bob", "nobody", None):
+        whose = None if user is None else MemoryMetadata(user_id=user)
+        there = len(await store.search(metadata=whose, limit=1000))
+        gone = len(await store.search(metadata=whose, limit=1000, deleted=True))
+        assert await store.count(metadata=whose) == there
+        assert await store.count(metadata=whose, include_deleted=True) == there + gone
+    assert (await store.stats()).items == there
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_counts_follow_every_change_whenever_it_is_indexed(tmp_path: Path, seed: int) -> None:
+    """Counts are kept beside the index of terms, and corrected by what that does not hold yet."""
+    dice = Random(seed)
+    async with SQLiteMemoryStore(tmp_path / "memories.db") as store:
+        for number in range(60):
+            user = dice.choice(("ann", "bob", None))
+            name = f"m{dice.randrange(25)}"
+            kind = dice.choice(("add", "add", "add", "delete", "restore", "purge", "index", "end"))
+            if kind in ("add", "end"):
+                over = datetime.now(UTC) + timedelta(milliseconds=dice.choice((1, 10**7)))
+                await store.add(
+                    HumanMemory(
+                        id=name,
+                        content=f"tune {number}" * dice.randrange(2),
+                        metadata=MemoryMetadata(user_id=user),
+                        expires_at=over if kind == "end" else None,
+                    )
+                )
+            elif kind == "delete":
+                await store.delete(name)
+            elif kind == "restore":
+                await store.restore(name)
+            elif kind == "purge":
+                await store.purge()
+            else:
+                await store.optimize()
+            await asyncio.sleep(0.003)
+            await _check_counts(store)
+        await store.erase(metadata=MemoryMetadata(user_id="ann"))
+        await _check_counts(store)
+        await store.optimize()
+        await _check_counts(store)
+        assert await store.verify()
+
+
+async def test_a_file_without_counts_gets_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, whole = tmp_path / "memories.db", migrations.MIGRATIONS
+    monkeypatch.setattr(migrations, "MIGRATIONS", whole[: whole.index(migrations.COUNTS)])
+    async with SQLiteMemoryStore(path) as old:
+        for user in ("ann", None):
+            whose = MemoryMetadata(user_id=user)
+            tunes = [
+                HumanMemory(id=f"{user}{n}", content=f"tune {n}", metadata=whose) for n in range(9)
+            ]
+            await old.add_many(tunes)
+            await old.optimize() if user else None
+        await old.delete("ann3")
+        await old.add(HumanMemory(id="ann4", content="another", metadata=MemoryMetadata()))
+    monkeypatch.setattr(migrations, "MIGRATIONS", whole)
+    async with SQLiteMemoryStore(path) as store:
+        await _check_counts(store)
+        assert await store.count(metadata=MemoryMetadata(user_id="ann")) == 7
+        await store.optimize()
+        await _check_counts(store)
+        assert await store.verify()

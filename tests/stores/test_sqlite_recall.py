@@ -124,6 +124,7 @@ async def test_a_place_given_out_again_belongs_to_the_new_item(path: Path) -> No
         "DELETE FROM memory_terms_data WHERE id > 10",
         "DROP TABLE memory_terms",
         "UPDATE memory_owners SET passages = 5",
+        "UPDATE memory_counts SET items = 5",
         "INSERT INTO memory_terms (rowid, terms) VALUES (640000, 'stray')",
         "UPDATE memory_meta SET value = 0 WHERE key = 'listed_to'",
     ],

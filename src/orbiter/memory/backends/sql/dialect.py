@@ -126,6 +126,10 @@ class Dialect(ABC):
         """Return a statement that counts the rows of items that are not over."""
         return f"SELECT count(*) FROM memory_items WHERE {where} AND {self.none_expired()}"
 
+    def counting_owner(self, wanted: Mapping[Any, str], args: Args) -> str | None:  # noqa: ARG002
+        """Return a statement that counts what is not deleted of a scope, if a count is kept."""
+        return None
+
     @abstractmethod
     def sweep(self, count: int) -> Steps[int]:
         """Remove at most *count* items that are over, for good; return how many."""

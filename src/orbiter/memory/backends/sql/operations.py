@@ -240,10 +240,15 @@ class Operations:
 
     def count(self, wanted: dict[Any, str], *, include_deleted: bool) -> Steps[int]:
         """Return how many items there are whose scope fields are as wanted."""
-        args = Args(self._dialect)
-        where = ["deleted IN (0, 1)" if include_deleted else "deleted = 0"]
-        where += self._dialect.scope(wanted, args)
-        rows = yield Statement(self._dialect.counting(" AND ".join(where)), args)
+        dialect, args = self._dialect, Args(self._dialect)
+        sql = dialect.counting_owner(wanted, args)
+        counts = []
+        if sql is None:
+            counts.append(" AND ".join(["deleted = 0", *dialect.scope(wanted, args)]))
+        if include_deleted:
+            counts.append(" AND ".join(["deleted = 1", *dialect.scope(wanted, args)]))
+        parts = [*([] if sql is None else [sql]), *map(dialect.counting, counts)]
+        rows = yield Statement(f"SELECT {' + '.join(f'({part})' for part in parts)}", args)
         return int(rows[0][0])
 
     def conversations(self, wanted: dict[Any, str], limit: int) -> Steps[Rows]:

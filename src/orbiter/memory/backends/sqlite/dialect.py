@@ -1,12 +1,13 @@
 """SQL of SQLite for `sql/operations.py`."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from orbiter.memory.backends.sql.dialect import Args, Dialect, Filter, Rows, Statement, Steps
 from orbiter.memory.backends.sql.rows import COLUMNS, ENDS, READ, Row, iso
+from orbiter.memory.backends.sqlite import term_index
 from orbiter.memory.backends.sqlite.migrations import FACT_FIELDS, NOW, field
 from orbiter.memory.backends.sqlite.record_writer import SQLiteRecordWriter, dated, note
 from orbiter.memory.backends.sqlite.schema import EXPIRED, not_expired
@@ -90,6 +91,14 @@ class SQLiteDialect(Dialect):
     def none_expired(self) -> str:
         """Name what is over, which is seldom anything: it is looked up once, and no row is read."""
         return f"(NOT EXISTS ({EXPIRED}) OR memory_items.rowid NOT IN ({EXPIRED}))"
+
+    def counting_owner(self, wanted: Mapping[Any, str], args: Args) -> str | None:
+        """Read the count that is kept of a user, or of all."""
+        if wanted.keys() - {"user_id"}:
+            return None
+        user = wanted.get("user_id")
+        sql = term_index.counting(user, args.bind(term_index.ALL if user is None else user))
+        return f"SELECT {sql}"
 
     def counting(self, where: str) -> str:
         """Count all and take off what is over: the others are not looked at one by one."""

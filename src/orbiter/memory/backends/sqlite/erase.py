@@ -127,8 +127,9 @@ def _activity(wanted: dict[Any, str]) -> tuple[str, list[str | None]]:
 
 
 def drop_owners(connection: sqlite3.Connection) -> None:
-    """Remove the tokens of users of whom nothing is listed."""
+    """Remove the tokens and names of users of whom nothing is listed."""
     connection.execute("DELETE FROM memory_owners WHERE passages <= 0")
+    connection.execute("DELETE FROM memory_counts WHERE items <= 0")
 
 
 def segments(connection: sqlite3.Connection) -> dict[str, set[int]]:

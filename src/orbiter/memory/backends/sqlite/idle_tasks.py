@@ -55,9 +55,9 @@ def start_over(connection: sqlite3.Connection) -> None:
     Rows that stay are indexed again like new ones, which is less to do; until then, searches read
     them.
     """
-    for table, waiting, reset in (
-        ("memory_words", "memory_unindexed", ("indexed_to", "memory_unindexed")),
-        ("memory_terms", "memory_unlisted", ("listed_to", "memory_unlisted", "memory_owners")),
+    for table, mark, waiting, *counts in (
+        ("memory_words", "indexed_to", "memory_unindexed"),
+        ("memory_terms", "listed_to", "memory_unlisted", "memory_owners", "memory_counts"),
     ):
         if not schema.has_index(connection, table):
             continue
@@ -67,9 +67,8 @@ def start_over(connection: sqlite3.Connection) -> None:
                 f"SELECT (SELECT count(*) FROM {waiting}), (SELECT count(*) FROM memory_items)"
             ).fetchone()
             if goes > stays:
-                mark, *emptied = reset
                 connection.execute(f"INSERT INTO {table} ({table}) VALUES ('delete-all')")
-                for each in emptied:
+                for each in (waiting, *counts):
                     connection.execute(f"DELETE FROM {each}")
                 connection.execute("UPDATE memory_meta SET value = 0 WHERE key = ?", [mark])
             connection.execute("COMMIT")

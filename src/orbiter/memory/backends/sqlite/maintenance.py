@@ -4,6 +4,7 @@ import os
 import sqlite3
 from pathlib import Path
 
+from orbiter.memory.backends.sqlite import term_index
 from orbiter.memory.backends.sqlite.schema import not_expired
 from orbiter.memory.errors import StorageError
 from orbiter.memory.model.reports import StoreStats
@@ -69,7 +70,7 @@ def stats(connection: sqlite3.Connection) -> StoreStats:
     def number(sql: str) -> int:
         return int(connection.execute(sql).fetchone()[0])
 
-    items = number(f"SELECT count(*) FROM memory_items WHERE deleted = 0 AND {not_expired()}")
+    items = number(f"SELECT {term_index.counting(None, str(term_index.ALL))}")
     pages = number("PRAGMA page_count") * number("PRAGMA page_size")
     file = connection.execute("PRAGMA database_list").fetchone()[2]
     journal = Path(f"{file}-wal")

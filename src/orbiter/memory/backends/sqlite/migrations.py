@@ -11,6 +11,7 @@ from orbiter.memory.backends.sql.rows import END_WIDTH, ENDS
 __all__ = [
     "AUDIT",
     "CONVERSATIONS",
+    "COUNTS",
     "EPISODES",
     "EXPIRY",
     "FACTS",
@@ -427,5 +428,26 @@ CREATE INDEX memory_items_fact_news ON memory_items ({_WHOSE_FACT}, {FACT_KEY},
 """
 """The indexes of facts by their scope and key: when they begin, and when they became known."""
 
-MIGRATIONS = (FIRST, EPISODES, RECALL, LASTING, ORDER, SYSTEM, FACT_TIMES)
+# Schema 8: how many items there are.
+
+_OWNER = "CASE typeof(owner) WHEN 'text' THEN owner ELSE 0 END"
+
+COUNTS = f"""
+-- How many items are listed of each user; of those without one under 0, and of all under 1. Whoever
+-- lists a row, or takes it out, counts it, so that adding one costs nothing more.
+CREATE TABLE memory_counts (owner PRIMARY KEY, items INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO memory_counts SELECT {_OWNER}, count(*) FROM (
+        SELECT {_USER} AS owner FROM memory_items
+        WHERE rowid <= {_LISTED_TO} AND deleted = 0 AND typeof(content) = 'text'
+            AND rowid NOT IN (SELECT place FROM memory_unlisted)
+        UNION ALL SELECT user_id FROM memory_unlisted WHERE content IS NOT NULL
+    ) GROUP BY 1;
+INSERT INTO memory_counts SELECT 1, ifnull(sum(items), 0) FROM memory_counts;
+-- What `stats` leaves out.
+CREATE INDEX memory_items_jobs ON memory_items (memory_type, {_USER}, created_at)
+    WHERE memory_type = 'extraction';
+"""
+"""The counts of what is listed, and the index of what is no memory."""
+
+MIGRATIONS = (FIRST, EPISODES, RECALL, LASTING, ORDER, SYSTEM, FACT_TIMES, COUNTS)
 """Numbered from 1. Only ever add to the end: files of every past version are out there."""

@@ -87,6 +87,8 @@ def make_terms(connection: sqlite3.Connection, *, rebuild: bool = False) -> None
         connection.execute("DROP TABLE IF EXISTS memory_terms")
         connection.execute("DELETE FROM memory_unlisted")
         connection.execute("DELETE FROM memory_owners")
+        if migrations.COUNTS in migrations.MIGRATIONS:
+            connection.execute("DELETE FROM memory_counts")
         connection.execute(
             "INSERT OR REPLACE INTO memory_meta VALUES ('terms', ?), ('listed_to', 0)",
             [words.VERSION],

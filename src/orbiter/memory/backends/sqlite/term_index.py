@@ -20,15 +20,18 @@ from orbiter.memory.backends.sqlite.run import run
 from orbiter.memory.text import words
 
 __all__ = [
+    "ALL",
     "CHUNK",
     "EVERYONE",
     "LONGEST",
     "MARK",
+    "NOBODY",
     "PASSAGES",
     "ROOM",
     "change",
     "check",
     "chunk",
+    "counting",
     "documents",
     "list_some",
     "owner",
@@ -50,11 +53,15 @@ else can write."""
 EVERYONE = "_"
 """Stands for all owners in the count of passages."""
 
+NOBODY, ALL = 0, 1
+"""Stand for those without a user, and for all, in the count of items: no user is a number."""
+
 LONGEST = 64
 """Characters of a term above which the index holds a digest of it."""
 
 MARK = "(SELECT value FROM memory_meta WHERE key = 'listed_to')"
 _HAS_TERMS = "SELECT 1 FROM sqlite_master WHERE name = 'memory_terms'"
+_HAS_COUNTS = "SELECT 1 FROM sqlite_master WHERE name = 'memory_counts'"
 _USER = field("user_id")
 # a-z, 0-9 and all beyond ASCII; written as what it is not, which takes 4 ms less to compile.
 _TERM = re.compile(r"[^\x00-/:-\x60{-\x7f]+")
@@ -169,11 +176,20 @@ def _unlist(rows: Iterable[Sequence[Any]]) -> Steps[None]:
 def _change(sql: str, rows: Iterable[Sequence[Any]], sign: int) -> Steps[None]:
     made: list[tuple[int, str]] = []
     counts: Counter[str] = Counter()
+    items: Counter[str | int] = Counter()
     for place, content, user_id in rows:
+        items.update((user_id if isinstance(user_id, str) else NOBODY, ALL))
         texts = documents(content, user_id)
         counts[owner(user_id)] += len(texts)
         counts[EVERYONE] += len(texts)
         made += [(place * PASSAGES + number, text) for number, text in enumerate(texts)]
+    if items and (yield Statement(_HAS_COUNTS)):
+        yield Statement(
+            "INSERT INTO memory_counts VALUES (?1, ?2)"
+            " ON CONFLICT (owner) DO UPDATE SET items = items + excluded.items",
+            [(who, sign * count) for who, count in items.items()],
+            many=True,
+        )
     if not made:
         return
     yield Statement(sql, made, many=True)
@@ -182,6 +198,27 @@ def _change(sql: str, rows: Iterable[Sequence[Any]], sign: int) -> Steps[None]:
         " ON CONFLICT (token) DO UPDATE SET passages = passages + excluded.passages",
         [(who, sign * count) for who, count in counts.items()],
         many=True,
+    )
+
+
+def counting(user_id: str | None, parameter: str) -> str:
+    """Return how the items that are not deleted are counted, of a user or of all.
+
+    That is what is counted as listed, less what is listed no longer as it is, and what is not
+    listed yet or otherwise, without those that are over. *parameter* is the user's name, or `ALL`.
+    """
+    theirs = "" if user_id is None else f" AND {_USER} = {parameter}"
+    listed = "" if user_id is None else f" AND user_id = {parameter}"
+    lives = f"deleted = 0 AND typeof(content) = 'text'{theirs}"
+    return (
+        f"(SELECT ifnull((SELECT items FROM memory_counts WHERE owner = {parameter}), 0)"
+        f" - (SELECT count(*) FROM memory_unlisted WHERE content IS NOT NULL{listed})"
+        f" + (SELECT count(*) FROM memory_items NOT INDEXED WHERE rowid > {MARK} AND {lives})"
+        " + (SELECT count(*) FROM (SELECT place FROM memory_unlisted"
+        f" WHERE place <= {MARK}) AS w CROSS JOIN memory_items NOT INDEXED"
+        f" ON memory_items.rowid = w.place WHERE {lives})"
+        f" - (SELECT count(*) FROM ({schema.EXPIRED}) AS o CROSS JOIN memory_items NOT INDEXED"
+        f" ON memory_items.rowid = o.rowid WHERE {lives}))"
     )
 
 
@@ -249,10 +286,12 @@ def check(connection: sqlite3.Connection) -> list[str]:
             )
         }
         counts: Counter[str] = Counter()
+        items: Counter[str | int] = Counter()
         known = {place for (place,) in connection.execute("SELECT place FROM memory_unlisted")}
         for place, content, user_id in connection.execute(_select(f"rowid <= {MARK}")):
             if place in known:
                 continue
+            items.update((user_id if isinstance(user_id, str) else NOBODY, ALL))
             for number, text in enumerate(documents(content, user_id)):
                 if listed.pop(place * PASSAGES + number, None) != _digest(text.split(" ")):
                     problems.append(f"row {place} is indexed under other terms")
@@ -266,6 +305,9 @@ def check(connection: sqlite3.Connection) -> list[str]:
             have = dict(connection.execute("SELECT * FROM memory_owners WHERE passages <> 0"))
             if have != dict(+counts):
                 problems.append("the counts of passages do not match the rows")
+            have = dict(connection.execute("SELECT * FROM memory_counts WHERE items <> 0"))
+            if have != dict(+items):
+                problems.append("the counts of items do not match the rows")
     except sqlite3.DatabaseError as exc:
         problems.append(f"the index of terms cannot be read: {exc}")
     return problems
