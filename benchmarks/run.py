@@ -21,13 +21,14 @@ SCRIPTS = (
     *("postgres_write", "postgres_read", "episodic"),
     *("vectors", "recall_speed", "recall_quality", "first_use", "cli_start"),
     "agent_turn",
+    "growth",
     "migrate",
     "server_load",
 )
 TAKES_DATA = frozenset(("tokens", "summary_coverage"))
 TAKES_FILES = frozenset(("recall_quality",))
 TAKES_FULL = frozenset(
-    ("sql_search", "chat_read", "postgres_read", "episodic", "vectors", "agent_turn")
+    ("sql_search", "chat_read", "postgres_read", "episodic", "vectors", "agent_turn", "growth")
 )
 
 
