@@ -23,6 +23,7 @@ SCRIPTS = (
     "agent_turn",
     "growth",
     "migrate",
+    "server_cpu",
     "server_load",
 )
 TAKES_DATA = frozenset(("tokens", "summary_coverage"))

@@ -9,6 +9,8 @@ Then the same with the time that each callback of the event loop takes, in CPU t
 nobody else is served meanwhile.
 
     python -m benchmarks.server_cpu [--requests 100] [--rounds 10] [--model none | auto]
+
+Without `--model`, both: without a model, and with the local one.
 """
 
 import argparse
@@ -75,7 +77,7 @@ def kinds(item_id: str, *, model: bool) -> list[Kind]:
         Kind("healthz", "GET", "/healthz"),
         Kind("get", "GET", f"/v1/memories/{item_id}", bar=3.1),
         Kind("write", "POST", "/v1/memories", lambda n: {"what": said[n % 1_000]}, bar=4.6),
-        Kind("list of 20", "GET", "/v1/memories?limit=20", bar=6.0),
+        Kind("list of 20", "GET", "/v1/memories?limit=20"),
         Kind(
             "recall, k=5",
             "POST",
@@ -217,10 +219,14 @@ def main() -> int:
     )
     parser.add_argument("--requests", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--model", choices=("none", "auto"), default="none")
+    parser.add_argument("--model", choices=("none", "auto"))
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        return exit_code(*asyncio.run(tables(given, Path(folder))))
+    codes = []
+    for model in (given.model,) if given.model else ("none", "auto"):
+        with tempfile.TemporaryDirectory() as folder:
+            measured = argparse.Namespace(**{**vars(given), "model": model})
+            codes.append(exit_code(*asyncio.run(tables(measured, Path(folder)))))
+    return max(codes)
 
 
 if __name__ == "__main__":
