@@ -43,8 +43,8 @@ LONGEST_WAIT = 0.1
 
 CONNECTIONS = 1_000
 BOTH, WRITES, RECALLS, BARE = "writes and recalls", "writes alone", "recalls alone", "echo"
-SPEED = 800
-"""Requests a second, writes and recalls in turn, on two cores."""
+SPEED = 0.2
+"""Writes and recalls in turn, against echoes: 800 a second on two quiet cores, which echo 4,100."""
 
 SLOWEST_RECALL = 1.0
 """Seconds within which 99 of 100 recalls are answered."""
@@ -334,13 +334,13 @@ def load_table(given: argparse.Namespace) -> Table:
     )
     for name in (BOTH, WRITES, RECALLS):
         speeds = [found[name].speed(), bare.speed()]
-        has_bar = name == BOTH
+        ratio, has_bar = speeds[0] / speeds[1], name == BOTH
         table.add(
             f"requests a second, {name}",
             *(f"{speed:,.0f}" for speed in speeds),
-            measured=f"{speeds[0] / speeds[1]:.2f}x",
-            bar=f">= {SPEED}" if has_bar else "",
-            ok=speeds[0] >= SPEED if has_bar else None,
+            measured=f"{ratio:.2f}x",
+            bar=f">= {SPEED}x" if has_bar else "",
+            ok=ratio >= SPEED if has_bar else None,
         )
     for name in ("write", "recall"):
         for part in (0.5, 0.99):

@@ -1,5 +1,6 @@
 """`serve` and `keys`, as a shell and a terminal see them."""
 
+import asyncio
 import gc
 import json
 import re
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -19,7 +21,7 @@ from tests.cli.terminal import COMMAND, environment
 from tests.timing import HANG
 
 from orbiter.memory.auth import KeyFile
-from orbiter.memory.cli.commands.serve import _prompt
+from orbiter.memory.cli.commands.serve import _new_loop, _prompt
 
 
 @contextmanager
@@ -266,3 +268,17 @@ def test_a_server_seldom_looks_at_all_objects_and_leaves_things_as_they_were() -
     assert frozen
     assert not gc.get_freeze_count()
     assert (gc.get_threshold(), sys.getswitchinterval()) == before
+
+
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_it_runs_on_uvloop_where_that_is_installed(
+    monkeypatch: pytest.MonkeyPatch, *, is_installed: bool
+) -> None:
+    fast = asyncio.new_event_loop()
+    module = SimpleNamespace(new_event_loop=lambda: fast) if is_installed else None
+    monkeypatch.setitem(sys.modules, "uvloop", module)
+    loop = _new_loop()
+    assert (loop is fast) is is_installed
+    assert loop.run_until_complete(asyncio.sleep(0, "runs")) == "runs"
+    loop.close()
+    fast.close()

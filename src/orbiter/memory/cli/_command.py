@@ -254,7 +254,7 @@ _FLAGS = ("everyone", "no_user", "as_json")
 _Command = Callable[..., int | None] | Callable[..., Awaitable[int | None]]
 
 
-def command(
+def command(  # noqa: PLR0913 - each is a choice of its own
     app: typer.Typer,
     name: str,
     *,
@@ -264,11 +264,13 @@ def command(
     json: bool = True,
     shows_scope: bool = False,
     makers: tuple[str, ...] = _MAKERS,
+    new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> Callable[[_Command], _Command]:
     """Add a function to *app* as the command *name*, with the shared options it needs.
 
     *makers* are the commands that make the store which it does not find. One that only
-    *shows_scope* may be asked when a variable names it wrongly.
+    *shows_scope* may be asked when a variable names it wrongly. A coroutine runs in what *new_loop*
+    returns.
     """
     shared: dict[str, Any] = {}
     for wanted, options in (
@@ -296,7 +298,8 @@ def command(
             out = Output(is_json=taken.pop("as_json", False))
             target = Target(**taken)
             is_checked = "user" in shared and not shows_scope
-            code = _run(function, CommandContext(target, out, makers), given, is_checked=is_checked)
+            context = CommandContext(target, out, makers)
+            code = _run(function, context, given, is_checked=is_checked, new_loop=new_loop)
             raise typer.Exit(code)
 
         called.__name__ = function.__name__
@@ -311,7 +314,12 @@ def command(
 
 
 def _run(
-    function: _Command, run: CommandContext, given: dict[str, Any], *, is_checked: bool
+    function: _Command,
+    run: CommandContext,
+    given: dict[str, Any],
+    *,
+    is_checked: bool,
+    new_loop: Callable[[], asyncio.AbstractEventLoop] | None,
 ) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("default")
@@ -325,7 +333,8 @@ def _run(
                 run.target.check_names()
             result = function(run, **given)
             if inspect.isawaitable(result):
-                result = asyncio.run(_awaited(result))
+                with asyncio.Runner(loop_factory=new_loop) as runner:
+                    result = runner.run(_awaited(result))
             run.out.flush()
         except typer.Exit:
             raise
