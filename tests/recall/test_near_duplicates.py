@@ -17,7 +17,13 @@ from orbiter.memory import (
     PostgresMemoryStore,
     SQLiteMemoryStore,
 )
-from orbiter.memory.recall import RecallMode, RecallResult, _dedupe_query, recall
+from orbiter.memory.recall import (
+    RecallMode,
+    RecallResult,
+    _dedupe_query,
+    near_duplicates,
+    recall,
+)
 from orbiter.memory.recall.near_duplicates import find_clusters
 from orbiter.memory.testing import HashEmbeddings
 
@@ -291,3 +297,19 @@ def test_the_longest_common_text_is_that_of_difflib(one: str, other: str) -> Non
     found = _dedupe_query._longest_common(one, other)
 
     assert found == one[match.a : match.a + match.size]
+
+
+TERMS = st.lists(st.sampled_from("abcdefghijklmnopqrstuvwxyz"), min_size=1, max_size=24)
+
+
+@given(TERMS, TERMS, st.sampled_from([0.75, 0.9]))
+def test_texts_are_compared_as_the_sets_of_their_terms(
+    one: list[str], other: list[str], share: float
+) -> None:
+    texts = [" ".join(f"word{letter}" for letter in letters) for letters in (one, other)]
+    first, second = map(near_duplicates._wording, texts)
+    terms, others = set(first.terms.split()), set(second.terms.split())
+
+    is_like = len(terms & others) >= share * len(terms | others)
+
+    assert first.is_like(second, share) == second.is_like(first, share) == is_like

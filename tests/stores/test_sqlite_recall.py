@@ -19,6 +19,7 @@ from orbiter.memory.backends.sqlite import (
     vectors,
 )
 from orbiter.memory.model.query import Query
+from orbiter.memory.recall import recall
 from orbiter.memory.text import words
 
 ANN, BOB = MemoryMetadata(user_id="ann"), MemoryMetadata(user_id="bob")
@@ -256,3 +257,20 @@ async def test_two_stores_on_one_file_see_each_others_changes(path: Path) -> Non
             else:
                 await writer.delete(item_id)
             await check(reader)
+
+
+async def test_a_recall_reads_a_few_times_however_many_it_weighs(path: Path) -> None:
+    async with SQLiteMemoryStore(path, embeddings=EMBEDDINGS) as store:
+        await recall(store, "which painting is number 7?", scope=ANN)
+        reads: list[object] = []
+        read = store._file.read
+
+        async def noting(work: Any, **options: Any) -> Any:
+            reads.append(work)
+            return await read(work, **options)
+
+        store._file.read = noting  # type: ignore[method-assign]
+        hits = await recall(store, "which painting is number 8?", scope=ANN)
+
+        assert hits
+        assert len(reads) <= 7
