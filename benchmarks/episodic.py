@@ -28,6 +28,7 @@ from orbiter.memory.episodic.protocol import Episode
 from orbiter.memory.episodic.redis import _PUT, RedisEpisodes
 
 NAIVE, RAW, PIPELINED, OURS = "naive redis-py", "raw script", "raw script, pipelined", "ours"
+AGENTS = "openai-agents `get_items`"
 CONTENT = "Just shipped a new AI feature! " * 7
 WRITES, WRITE_ROUNDS = 200, 15
 WRITERS, EACH, CONCURRENT_ROUNDS = 64, 12, 15
@@ -226,6 +227,37 @@ async def reading(url: str) -> Table:
     return table
 
 
+async def beside_agents(url: str) -> Table:
+    """Return what reading the newest ten costs, beside openai-agents' session in Redis."""
+    from agents.extensions.memory import RedisSession  # noqa: PLC0415 - only who measures peers
+
+    theirs = RedisSession.from_url("newest", url=url)
+    async with ShortTermMemoryManager(url, "newest") as ours:
+        await fill(ours, 1_000)
+        content = {"role": "user", "content": CONTENT[:200]}
+        await theirs.add_items([content] * 1_000)  # type: ignore[list-item]  # one of its kinds
+        rounds = await in_turns(
+            {
+                OURS: _often(lambda: ours.get_recent(limit=LIMIT), READS),
+                AGENTS: _often(lambda: theirs.get_items(LIMIT), READS),
+            },
+            rounds=4 * READ_ROUNDS,
+            calls=READS,
+        )
+    await theirs.close()
+    table = Table(f"The newest {LIMIT} of 1,000: time against ours", "", "typical")
+    table.add(OURS, duration(rounds.typical(OURS)))
+    ratio = rounds.ratio(AGENTS, OURS)
+    table.add(
+        AGENTS,
+        duration(rounds.typical(AGENTS)),
+        measured=f"{ratio:.2f} ×",
+        bar="behind ours",
+        ok=ratio > 1,
+    )
+    return table
+
+
 async def _copy(redis: Redis, naive: Naive, ours: ShortTermMemoryManager) -> None:
     """Give the naive one as many memories as ours has."""
     missing = await ours.count() - await redis.zcard(naive.index)
@@ -297,6 +329,7 @@ async def tables(write: str, read: str, grow: str, sizes: tuple[int, ...]) -> li
     return [
         *await writing(write),
         await reading(read),
+        await beside_agents(read),
         await room(read),
         await growth(grow, sizes),
     ]
