@@ -235,7 +235,7 @@ async def beside_agents(url: str) -> Table:
     async with ShortTermMemoryManager(url, "newest") as ours:
         await fill(ours, 1_000)
         content = {"role": "user", "content": CONTENT[:200]}
-        await theirs.add_items([content] * 1_000)  # type: ignore[list-item]  # one of its kinds
+        await theirs.add_items([content] * 1_000)
         rounds = await in_turns(
             {
                 OURS: _often(lambda: ours.get_recent(limit=LIMIT), READS),

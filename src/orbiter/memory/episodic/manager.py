@@ -290,6 +290,11 @@ class ShortTermMemoryManager:
             check_size("limit", limit)
         if limit == 0:
             return []
+        if limit is not None and limit <= PAGE:  # as most ask: one round trip, and no more
+            page = await self._episodes.page(span, limit=limit, before=None)
+            memories = _memories([each.body for each in page])
+            if len(page) < limit or len(memories) >= limit:
+                return memories[:limit]
         return [memory async for memory in self._walk(span, limit=limit)]
 
     async def _walk(
