@@ -58,7 +58,7 @@ embed = lambda texts, batch: asyncio.run(main(texts[0]))
 
 FIRST = """
 import asyncio, resource, sys, time
-from benchmarks.recall_speed import WHO, Stand, questions
+from benchmarks.recall_speed import WHO, Stand
 from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
 from orbiter.memory.recall import recall
 
@@ -67,7 +67,7 @@ async def main():
     await model.aembed("load it")
     async with SQLiteMemoryStore(sys.argv[1], embeddings=model) as store:
         began = time.process_time()
-        await recall(store, questions(1)[0], scope=WHO)
+        await recall(store, sys.argv[2], scope=WHO)
         print(time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 asyncio.run(main())
@@ -289,7 +289,10 @@ async def count_reads(store: SQLiteMemoryStore, work: Callable[[], Awaitable[obj
 def first_recall(path: Path) -> tuple[float, float]:
     """Return the CPU seconds of the first recall after opening, and the process's bytes then."""
     done = subprocess.run(
-        [sys.executable, "-c", FIRST, str(path)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", FIRST, str(path), questions(1)[0]],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     seconds, kilobytes = map(float, done.stdout.split())
     return seconds, kilobytes * 1024

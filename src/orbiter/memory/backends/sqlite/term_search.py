@@ -10,7 +10,6 @@ from typing import Any
 
 from orbiter.memory.backends.sql.dialect import Args, Filter, Rows
 from orbiter.memory.backends.sql.operations import Operations
-from orbiter.memory.backends.sql.rows import READ
 from orbiter.memory.backends.sqlite import schema
 from orbiter.memory.backends.sqlite.idle_tasks import is_due
 from orbiter.memory.backends.sqlite.migrations import field
@@ -51,7 +50,6 @@ Matches = tuple[Rows, dict[str, int], int]
 _BITS = 40
 _PLACE = 2**_BITS - 1
 _USER = field("user_id")
-_CREATED = READ.index("created_at")
 
 
 def match(
@@ -272,19 +270,22 @@ def _best_rows(
     # One number per item is sorted several times faster than two.
     ranked = [score << _BITS | place for place, score in best.items()]
     ranked.sort(reverse=True)
-    found: list[tuple[int, Any, int, Sequence[Any]]] = []
+    matching: list[tuple[int, Any, int]] = []
     start, size = 0, limit + 16
-    while start < min(len(ranked), TRIED) and len(found) < limit:
+    while start < min(len(ranked), TRIED) and len(matching) < limit:
         # All equals of the last one, too: which of them are the newest, the rows tell.
         end = min(start + size, len(ranked))
         while end < len(ranked) and ranked[end] >> _BITS == ranked[end - 1] >> _BITS:
             end += 1
         places = [number & _PLACE for number in ranked[start:end]]
-        rows = rows_at(connection, places, compiled)
-        found += [(best[at], row[_CREATED], at, row) for at, row in rows.items()]
+        # Equals may be thousands: of most, nothing but their time is read.
+        times = rows_at(connection, places, compiled, "created_at")
+        matching += [(best[at], created, at) for at, (created,) in times.items()]
         start, size = end, size * 4
-    found.sort(key=lambda each: each[:3], reverse=True)
-    return [row for *_, row in found[:limit]]
+    matching.sort(reverse=True)
+    chosen = [at for *_, at in matching[:limit]]
+    rows = rows_at(connection, chosen, compiled)
+    return [rows[at] for at in chosen if at in rows]  # one may be over by now
 
 
 def _scan(

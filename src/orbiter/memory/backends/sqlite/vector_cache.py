@@ -264,13 +264,16 @@ def _rows(
 
 
 def rows_at(
-    connection: sqlite3.Connection, places: Sequence[int], compiled: Filter
+    connection: sqlite3.Connection,
+    places: Sequence[int],
+    compiled: Filter,
+    columns: str = _COLUMNS,
 ) -> dict[int, Sequence[Any]]:
-    """Return the rows at *places* that match."""
+    """Return *columns* of the rows at *places* that match."""
     args = Args(compiled.args.dialect, compiled.args)
     where = " AND ".join([*compiled.scope, *compiled.rest])
     rows = connection.execute(
-        f"SELECT rowid, {_COLUMNS} FROM memory_items NOT INDEXED WHERE rowid IN"
+        f"SELECT rowid, {columns} FROM memory_items NOT INDEXED WHERE rowid IN"
         f" (SELECT value FROM json_each({args.bind(json.dumps(places))})) AND {where}",
         args,
     )
