@@ -1,7 +1,9 @@
 import gc
 import importlib
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,10 @@ from hypothesis.strategies import none
 from tests.servers.processes import ServerProcess
 
 pytest_plugins = ["pytester"]
+
+# No test touches the memory of whoever runs it, which is where no store is named.
+_DATA = tempfile.mkdtemp(prefix="orbiter-data-")
+os.environ["XDG_DATA_HOME"] = _DATA
 
 # Plugins of a peer and of a tool that take seconds to load; also in the runs that tests start.
 os.environ["PYTEST_ADDOPTS"] = "-p no:langsmith_plugin -p no:schemathesis"
@@ -44,6 +50,11 @@ def pytest_configure() -> None:
     """Let tests interrupt programs also in a run that a shell started in the background."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # which programs would inherit
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_unconfigure() -> None:
+    """Remove what was stored where no store is named."""
+    shutil.rmtree(_DATA, ignore_errors=True)
 
 
 @pytest.hookimpl(tryfirst=True)

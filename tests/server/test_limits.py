@@ -16,7 +16,7 @@ from tests.timing import HANG
 
 from orbiter.memory import AgentMemory
 from orbiter.memory.auth import KeyFile
-from orbiter.memory.server.http import connection_limit
+from orbiter.memory.server.http import connection_limit, uvicorn_server
 from orbiter.memory.server.http.connection_limit import (
     ConnectionLimiter,
     TrackedConnection,
@@ -26,6 +26,7 @@ from orbiter.memory.server.http.error_responses import HTTPProblem
 from orbiter.memory.server.http.limits import RateLimiter
 
 BARE = {"with_mcp": False, "with_dashboard": False}
+PATIENT = {**BARE, "patience": HANG}
 HEAD = (
     "POST /v1/memories?user_id=ann HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
 )
@@ -207,10 +208,17 @@ async def test_who_has_shown_a_key_makes_room_for_nobody(served: Served, client:
     assert (await one.get("/healthz")).status_code == 200
 
 
+@pytest.fixture
+def silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have connections stay open however long nothing is asked."""
+    monkeypatch.setattr(uvicorn_server, "_IDLE", HANG)
+
+
+@pytest.mark.usefixtures("silence")
 async def test_one_key_has_a_part_of_all_connections_and_others_get_in(
     served: Served, client: Client, keys: KeyFile
 ) -> None:
-    url = await served(keys=keys, max_connections=40, max_connections_per_key=15, **BARE)
+    url = await served(keys=keys, max_connections=40, max_connections_per_key=15, **PATIENT)
     greedy = new_key(keys, role="read", user="mallory")
     others = [new_key(keys, user=f"user-{number}") for number in range(10)]
 
@@ -228,10 +236,11 @@ async def test_one_key_has_a_part_of_all_connections_and_others_get_in(
         writer.close()
 
 
+@pytest.mark.usefixtures("silence")
 async def test_a_connection_that_ends_leaves_its_place_to_its_key(
     served: Served, keys: KeyFile
 ) -> None:
-    url = await served(keys=keys, max_connections=20, max_connections_per_key=2, **BARE)
+    url = await served(keys=keys, max_connections=20, max_connections_per_key=2, **PATIENT)
     key = new_key(keys, user="ann")
     first = await _keep_alive(url, key)
     second = await _keep_alive(url, key)
@@ -247,10 +256,11 @@ async def test_a_connection_that_ends_leaves_its_place_to_its_key(
         each[1].close()
 
 
+@pytest.mark.usefixtures("silence")
 async def test_a_connection_counts_for_the_key_that_it_showed_last(
     served: Served, keys: KeyFile
 ) -> None:
-    url = await served(keys=keys, max_connections=20, max_connections_per_key=1, **BARE)
+    url = await served(keys=keys, max_connections=20, max_connections_per_key=1, **PATIENT)
     ann, bob = new_key(keys, user="ann"), new_key(keys, user="bob")
     reader, writer, host, first, _ = await _keep_alive(url, ann)
 

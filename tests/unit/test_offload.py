@@ -5,6 +5,7 @@ A pattern keeps the interpreter's lock until it has read all of its text, also i
 
 import re
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -227,7 +228,7 @@ async def test_a_long_conversation_is_sorted_by_owner_in_a_thread(
 
 @pytest.mark.parametrize("call", ["remember", "remember_many"])
 async def test_a_memory_with_many_labels_is_read_in_a_thread(
-    call: str, monkeypatch: pytest.MonkeyPatch
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[int] = []
 
@@ -242,7 +243,7 @@ async def test_a_memory_with_many_labels_is_read_in_a_thread(
         monkeypatch.setattr(scope, name, noting(getattr(scope, name)))
     extra = {f"label {number}": number for number in range(1_000)}
 
-    async with AgentMemory(embeddings=None) as memory:
+    async with AgentMemory(tmp_path / "m.db", embeddings=None) as memory:
         handle = memory.scope(user_id="ann")
         if call == "remember":
             await handle.remember("tea", extra=extra)
