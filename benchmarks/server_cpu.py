@@ -86,7 +86,13 @@ def kinds(item_id: str, *, model: bool) -> list[Kind]:
     return [
         Kind("healthz", "GET", "/healthz"),
         Kind("get", "GET", f"/v1/memories/{item_id}", bar=3.1),
-        Kind("write", "POST", "/v1/memories", lambda n: {"what": said[n % 1_000]}, bar=4.6),
+        Kind(
+            "write, and its vector" if model else "write",
+            "POST",
+            "/v1/memories",
+            lambda n: {"what": said[n % 1_000]},
+            bar=None if model else 4.6,
+        ),
         Kind("list of 20", "GET", "/v1/memories?limit=20"),
         Kind(
             "recall, k=5",
