@@ -313,35 +313,3 @@ def test_texts_are_compared_as_the_sets_of_their_terms(
     is_like = len(terms & others) >= share * len(terms | others)
 
     assert first.is_like(second, share) == second.is_like(first, share) == is_like
-
-
-TERMS = st.lists(st.sampled_from("abcdefghijklmnopqrstuvwxyz"), min_size=1, max_size=24)
-
-
-@given(TERMS, TERMS, st.sampled_from([0.75, 0.9]))
-def test_texts_are_compared_as_the_sets_of_their_terms(
-    one: list[str], other: list[str], share: float
-) -> None:
-    texts = [" ".join(f"word{letter}" for letter in letters) for letters in (one, other)]
-    first, second = map(near_duplicates._wording, texts)
-    terms, others = set(first.terms.split()), set(second.terms.split())
-
-    is_like = len(terms & others) >= share * len(terms | others)
-
-    assert first.is_like(second, share) == second.is_like(first, share) == is_like
-
-
-TERMS = st.lists(st.sampled_from("abcdefghijklmnopqrstuvwxyz"), min_size=1, max_size=24)
-
-
-@given(TERMS, TERMS, st.sampled_from([0.75, 0.9]))
-def test_texts_are_compared_as_the_sets_of_their_terms(
-    one: list[str], other: list[str], share: float
-) -> None:
-    texts = [" ".join(f"word{letter}" for letter in letters) for letters in (one, other)]
-    first, second = map(near_duplicates._wording, texts)
-    terms, others = set(first.terms.split()), set(second.terms.split())
-
-    is_like = len(terms & others) >= share * len(terms | others)
-
-    assert first.is_like(second, share) == second.is_like(first, share) == is_like
