@@ -29,9 +29,6 @@ __all__ = ["SQLiteFile", "call_each"]
 
 _T = TypeVar("_T")
 
-_JOURNAL = 16 * 2**20
-"""Bytes of the journal at which it is written back into the file."""
-
 
 def call_each(connection: sqlite3.Connection, group: list[Any]) -> list[Any]:
     """Carry out writes that are functions."""
@@ -184,9 +181,7 @@ class SQLiteFile:
         try:
             set_up(connection, self._path, patience=self._busy_timeout)
             connection.execute(f"PRAGMA synchronous = {self._durability}")
-            connection.execute(f"PRAGMA journal_size_limit = {_JOURNAL}")
-            # Less often than by default: what many writes change is then copied and synced once.
-            connection.execute(f"PRAGMA wal_autocheckpoint = {_JOURNAL // 4096}")
+            connection.execute(f"PRAGMA journal_size_limit = {16 * 2**20}")
             self._identity.note(held)
         except BaseException:  # whatever it was, no file stays open
             connection.close()
