@@ -173,7 +173,9 @@ class Connection:
 
     def execute(self, sql: str, args: Sequence[Any] = ()) -> "_Rows":
         with _as_sqlite3():
-            return _Rows(list(self._apsw.execute(sql, tuple(args))))
+            rows = _Rows(self._apsw.execute(sql, tuple(args)))
+        rows.rowcount = self._apsw.changes()
+        return rows
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         with _as_sqlite3():
@@ -191,6 +193,8 @@ class Connection:
 
 
 class _Rows(list[Any]):
+    rowcount: int
+
     def fetchall(self) -> list[Any]:
         return self
 

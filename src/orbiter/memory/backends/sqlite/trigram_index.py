@@ -32,7 +32,7 @@ __all__ = [
 CHUNK = 256
 """Rows indexed in one transaction: some 15 ms in which no one else can write."""
 
-LATE = 8 * CHUNK
+LATE = 2 * CHUNK
 """Rows that may wait while others write: a search reads as many in a millisecond or two."""
 
 MERGED = 500
