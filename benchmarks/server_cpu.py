@@ -43,6 +43,7 @@ import asyncio, sys
 from time import thread_time
 from pathlib import Path
 
+sys.modules["uvloop"] = None  # its callbacks cannot be timed from here
 place = Path(sys.argv.pop(1))
 run = asyncio.events.Handle._run
 

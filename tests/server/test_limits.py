@@ -160,6 +160,23 @@ async def test_headers_without_end_are_refused(served: Served) -> None:
     assert b"x-content-type-options: nosniff" in told
 
 
+@pytest.mark.parametrize("begin", ["0\r\nX: {long}", "2;x={long}", "0\r\n{many}"])
+async def test_what_stands_around_the_pieces_of_a_body_has_an_end(
+    served: Served, begin: str
+) -> None:
+    url = await served(**BARE)
+    reader, writer, host = await connect(url)
+    head = HEAD.format(host=host) + "Transfer-Encoding: chunked\r\n\r\n"
+    writer.write(head.encode())
+    await writer.drain()
+    writer.write(begin.format(long="y" * 200_000, many="X: y\r\n" * 40_000).encode())
+
+    told = await _rest(reader)
+    writer.close()
+
+    assert told.startswith(b"HTTP/1.1 400 ")
+
+
 async def test_headers_that_come_at_once_are_counted_too(served: Served, client: Client) -> None:
     http = client(await served(**BARE))
 

@@ -312,6 +312,42 @@ async def test_a_request_that_two_servers_would_read_differently_is_refused(
         assert b"HTTP/1.1 400 " in told
 
 
+async def test_a_header_behind_the_body_is_none(
+    served: Served, memory: AgentMemory, keys: KeyFile
+) -> None:
+    key = new_key(keys, user="ann")
+    url = await served(keys=keys, **BARE)
+    parts = urlsplit(url)
+    text = (
+        f"POST /v1/memories HTTP/1.1\r\nHost: {parts.netloc}\r\nAuthorization: Bearer {key}\r\n"
+        "Content-Type: application/json\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+        'b\r\n{"what":"x"\r\n1\r\n}\r\n0\r\nIdempotency-Key: behind\r\n\r\n'
+    )
+    for _ in range(2):
+        reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+        writer.write(text.encode())
+        assert (await reader.read()).startswith(b"HTTP/1.1 201 ")
+        writer.close()
+
+    assert (await memory.unscoped().stats()).items == 2
+
+
+async def test_a_request_for_another_protocol_is_answered_in_this_one(served: Served) -> None:
+    url = await served(**BARE)
+    for protocol in ("h2c", "websocket"):
+        head = (
+            "POST /v1/memories?user_id=a HTTP/1.1\nHost: 127.0.0.1:{port}\n"
+            f"Connection: Upgrade\nUpgrade: {protocol}\nContent-Type: application/json\n"
+            "Content-Length: 12"
+        )
+        host = urlsplit(url).netloc
+        more = f"GET /healthz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        answer = await raw(url, head, b'{"what":"x"}' + more.encode())
+
+        assert answer.startswith(b"HTTP/1.1 201 ")
+        assert answer.count(b"HTTP/1.1 ") == answer.count(b"HTTP/1.1 2") == 2
+
+
 async def test_a_request_of_http_1_0_comes_in_one_piece(served: Served) -> None:
     url = await served(**BARE)
     head = (

@@ -232,7 +232,8 @@ def _tracer() -> "Tracer | None":
     with _unharmed():
         module = sys.modules["opentelemetry.trace"]
         provider = module.get_tracer_provider()
-        if isinstance(provider, module.ProxyTracerProvider):
+        # An `isinstance` of an abstract class takes longer than the rest of this.
+        if type(provider) is module.ProxyTracerProvider:
             return None
         if _last_tracer is None or _last_tracer[0] is not provider:
             _last_tracer = (provider, provider.get_tracer(_NAME))

@@ -5,11 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
 
 from orbiter.memory.agent import AgentMemory
 from orbiter.memory.auth import KeyFile
@@ -17,7 +15,7 @@ from orbiter.memory.server.api import health, job_routes, rest, sse, transfer_ro
 from orbiter.memory.server.api.job_files import JobFiles, folder_for
 from orbiter.memory.server.api.jobs import Jobs
 from orbiter.memory.server.http.auth_middleware import AuthMiddleware
-from orbiter.memory.server.http.error_responses import ProblemMiddleware, problem_of, problem_page
+from orbiter.memory.server.http.error_responses import ProblemMiddleware
 from orbiter.memory.server.http.event_feed import EventFeed
 from orbiter.memory.server.http.limits import RequestLimitsMiddleware
 from orbiter.memory.server.http.prometheus import Metrics, MetricsMiddleware
@@ -46,7 +44,7 @@ def create_app(
     files = None if folder is None else JobFiles(folder)
     jobs = Jobs(memory, files, kept=settings.job_kept, read_only=settings.read_only)
     server = ServerState(memory, settings, keys, EventFeed(memory, metrics=metrics), metrics, jobs)
-    app = Starlette(
+    app = _App(
         routes=_routes(),
         middleware=[
             Middleware(MetricsMiddleware, metrics=metrics, with_log=settings.with_log),
@@ -55,7 +53,6 @@ def create_app(
             Middleware(ScopeMiddleware),
             Middleware(RequestLimitsMiddleware, settings=settings),
         ],
-        exception_handlers={HTTPException: _problem},
         lifespan=_lifespan,
     )
     app.router.redirect_slashes = False
@@ -69,9 +66,23 @@ def create_app(
     return app
 
 
+class _App(Starlette):
+    """The application, without Starlette's own two layers: `ProblemMiddleware` does their work."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        if self.exception_handlers:  # whoever runs the application has put in their own
+            return super().build_middleware_stack()
+        app: ASGIApp = self.router
+        for layer, args, kwargs in reversed(self.user_middleware):
+            app = layer(app, *args, **kwargs)
+        return app
+
+
 def _routes() -> list[BaseRoute]:
-    # The last one takes everything below `/v1` that none before it does.
+    # Calls go first, as most requests are one. The last route takes everything below `/v1` that
+    # none before it does.
     return [
+        *rest.call_routes(),
         *health.routes(),
         *sse.routes(),
         *transfer_routes.routes(),
@@ -96,10 +107,6 @@ def _add_optional(app: Starlette, settings: Settings) -> None:
         app.state.works = SlowParts()
         app.state.running.append(app.state.works.running)
         app.router.routes.extend(routes())
-
-
-def _problem(request: Request, error: Exception) -> Response:
-    return problem_page(problem_of(error, request), request)
 
 
 @asynccontextmanager

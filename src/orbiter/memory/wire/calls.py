@@ -147,13 +147,8 @@ def parse(text: str, *, in_steps: bool = False) -> Any:
     What is nested so deep that nobody can mean it is refused, too. With *in_steps*, other threads
     go on meanwhile: the usual way keeps the interpreter's lock until all is read.
     """
-    decoder = json.JSONDecoder(
-        parse_constant=_no_constant, object_pairs_hook=_once, parse_int=_whole
-    )
-    if in_steps:
-        decoder.scan_once = json.scanner.py_make_scanner(decoder)  # type: ignore[attr-defined]  # typeshed has neither
     try:
-        found = decoder.decode(text)
+        found = (_STEPPING if in_steps else _DECODER).decode(text)
     except RecursionError:
         raise _too_deep() from None
     if _is_too_deep(found):
@@ -190,6 +185,10 @@ def _whole(digits: str) -> int:
     return int(digits)
 
 
+def _new_decoder() -> json.JSONDecoder:
+    return json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_once, parse_int=_whole)
+
+
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -197,3 +196,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]  # adds
         raise ValueError(f"`{twice[:100]}` appears in it twice")
     return found
+
+
+_DECODER, _STEPPING = _new_decoder(), _new_decoder()
+_STEPPING.scan_once = json.scanner.py_make_scanner(_STEPPING)  # type: ignore[attr-defined]  # typeshed has neither

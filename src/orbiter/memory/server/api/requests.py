@@ -107,11 +107,13 @@ def _refuse_unknown(
 
 def _read_query(request: Request) -> dict[str, str]:
     raw: bytes = request.scope.get("query_string", b"")
+    if not raw:
+        return {}
     try:
         pairs = parse_qsl(
             raw.decode("ascii"),
             keep_blank_values=True,
-            strict_parsing=bool(raw),
+            strict_parsing=True,
             encoding="utf-8",
             errors="strict",
             max_num_fields=_MAX_FIELDS,

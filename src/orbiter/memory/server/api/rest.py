@@ -20,7 +20,7 @@ from orbiter.memory.server.api.idempotency_check import check_same
 from orbiter.memory.server.api.job_routes import answer_job
 from orbiter.memory.server.api.openapi import document
 from orbiter.memory.server.api.requests import ParsedRequest, parse_request
-from orbiter.memory.server.api.routing import BASE, TEMPLATE, allow, resolve, segments_of
+from orbiter.memory.server.api.routing import BASE, TEMPLATE, allow, is_call, resolve, segments_of
 from orbiter.memory.server.http.error_responses import HTTPProblem
 from orbiter.memory.server.http.json_body import compact_json, is_small, write_json
 from orbiter.memory.server.http.scopes import handle_of
@@ -30,7 +30,7 @@ from orbiter.memory.wire import Operation
 from orbiter.memory.wire.codecs import read_tags
 from orbiter.memory.wire.result_codecs import PAGE
 
-__all__ = ["routes"]
+__all__ = ["call_routes", "routes"]
 
 
 _DOCUMENT = ["openapi.json"]
@@ -47,6 +47,11 @@ _FIRST = 8
 _DEFAULT = 50
 _ENVELOPE = 400
 """Bytes of a memory beside what it holds: the names of its fields, its id and its times."""
+
+
+def call_routes() -> list[BaseRoute]:
+    """Return what answers calls, which no other route does."""
+    return [_Calls()]
 
 
 def routes() -> list[BaseRoute]:
@@ -69,6 +74,15 @@ class _Rest(BaseRoute):
         if scope["method"] == "HEAD":
             response.body = b""  # the length stays that of the whole
         await response(scope, receive, send)
+
+
+class _Calls(_Rest):
+    """The same for requests that begin as a call does, without looking at every other route."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Tell whether a request is for this route."""
+        is_ours = scope["type"] == "http" and is_call(scope["path"])
+        return (Match.FULL if is_ours else Match.NONE), {}
 
 
 async def answer(request: Request) -> Response:
@@ -170,9 +184,9 @@ async def _read_if_match(
     request: Request, operation: Operation, asked: ParsedRequest, target: Any
 ) -> None:
     """Take the version that a change expects."""
-    given = request.headers.getlist("if-match")
     if request.method in ("GET", "HEAD"):
         return
+    given = request.headers.getlist("if-match")
     if "if-none-match" in request.headers:
         raise HTTPProblem(400, "`If-None-Match` is for a `GET`; a change takes `If-Match`")
     if not given:
@@ -272,9 +286,9 @@ class _Pieces(Response):
     """An answer that is sent piece by piece, as fast as its reader takes them."""
 
     def __init__(self, pieces: list[bytes], status: int, headers: dict[str, str]) -> None:
-        super().__init__(None, status, headers, media_type="application/json")
+        length = {"content-length": str(sum(map(len, pieces)))}
+        super().__init__(None, status, {**headers, **length}, media_type="application/json")
         self._pieces = pieces
-        self.headers["content-length"] = str(sum(map(len, pieces)))
 
     async def __call__(self, scope: Scope, _: Receive, send: Send) -> None:
         """Send it."""

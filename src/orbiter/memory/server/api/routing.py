@@ -12,7 +12,7 @@ from orbiter.memory.server.api.openapi import OTHER_PATHS
 from orbiter.memory.server.http.error_responses import HTTPProblem
 from orbiter.memory.wire import OPERATIONS, REST_ONLY, Operation
 
-__all__ = ["BASE", "TEMPLATE", "ResolvedRoute", "resolve", "segments_of"]
+__all__ = ["BASE", "TEMPLATE", "ResolvedRoute", "is_call", "resolve", "segments_of"]
 
 BASE = "/v1"
 TEMPLATE = "orbiter.template"
@@ -73,6 +73,17 @@ _OTHER_ROUTES = {
     if path.startswith(f"{BASE}/")
 }
 """What is answered elsewhere, and comes here with other methods only."""
+
+
+_OWN_STARTS = frozenset(start for _, start in _ROUTES) - {
+    path.partition("/")[0] for path in _OTHER_ROUTES
+}
+
+
+def is_call(path: str) -> bool:
+    """Tell whether all paths that begin as *path* does are calls."""
+    first, base, start, *_ = (*path.split("/", 3), "", "", "")
+    return not first and f"/{base}" == BASE and start in _OWN_STARTS
 
 
 def segments_of(scope: Any) -> list[str]:

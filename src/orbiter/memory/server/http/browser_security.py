@@ -7,6 +7,7 @@ that it lets point here. The first shows in `Origin` and `Sec-Fetch-Site`, the s
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from starlette.types import Message, Scope
 
@@ -71,7 +72,7 @@ def is_loopback(address: str) -> bool:
 def check_host(scope: Scope, headers: Headers, *, port: int, allowed: Sequence[str]) -> None:
     """Refuse a request that does not call this server by a name of its own."""
     given = headers.get("host", [])
-    if len(given) != 1 or not _is_ours(given[0], scope["scheme"], scope, port, allowed):
+    if len(given) != 1 or not _is_ours(scope, given[0], scope["scheme"], port, allowed):
         raise HTTPProblem(
             421,
             "this host name is not allowed; start the server with `--allow-host NAME` to allow it",
@@ -85,7 +86,7 @@ def check_origin(scope: Scope, headers: Headers, *, port: int, allowed: Sequence
     for origin in headers.get("origin", []):
         scheme, mark, host = origin.partition("://")
         is_sound = mark and scheme in _PORTS and len(headers["origin"]) == 1
-        if not is_sound or not _is_ours(host, scheme, scope, port, allowed):
+        if not is_sound or not _is_ours(scope, host, scheme, port, allowed):
             raise HTTPProblem(403, "requests from other sites are not allowed")
     sites = headers.get("sec-fetch-site", [])
     if any(site not in ("same-origin", "none") for site in sites) and not _is_visit(scope, headers):
@@ -101,22 +102,24 @@ def _is_visit(scope: Scope, headers: Headers) -> bool:
     )
 
 
-def _is_ours(text: str, scheme: str, scope: Scope, port: int, allowed: Sequence[str]) -> bool:
+def _is_ours(scope: Scope, text: str, scheme: str, port: int, allowed: Sequence[str]) -> bool:
+    server = scope.get("server")
+    here = None if server is None else str(server[0]).lower()
+    return _is_name(text, scheme, here, port, tuple(allowed))
+
+
+@lru_cache(maxsize=256)
+def _is_name(text: str, scheme: str, here: str | None, port: int, allowed: tuple[str, ...]) -> bool:
     found = _HOST.fullmatch(text.lower())
     if found is None:
         return False
     name = found[1]
     asked = int(found[2]) if found[2] else _PORTS[scheme]
-    if asked == port and (name in _LOOPBACK or _is_here(name, scope)):
+    # The very number that the request came to is one that nobody else can claim.
+    if asked == port and (name in _LOOPBACK or name.strip("[]") == here):
         return True
     full = f"{name}:{asked}"
     return any(each.lower() in (name, full) for each in allowed)
-
-
-def _is_here(name: str, scope: Scope) -> bool:
-    """Tell whether *name* is the very number the request came to, which nobody else can claim."""
-    server = scope.get("server")
-    return server is not None and name.strip("[]") == str(server[0]).lower()
 
 
 def harden(message: Message, *, may_keep: bool) -> None:

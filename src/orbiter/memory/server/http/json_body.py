@@ -35,6 +35,7 @@ MAX_TEXT = 2**23
 SMALL = 16 * 1024
 """Bytes of JSON that are read or written at once: about a millisecond."""
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _DIGITS = 1_000
 _NUMBER = re.compile(rb"[0-9]{%d}" % (_DIGITS + 1))
 _SLICE = 64 * 1024
@@ -160,4 +161,4 @@ def _has_long_text(value: Any) -> bool:
 
 def compact_json(value: Any) -> str:
     """Return a value as JSON without spaces, as every answer has it."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _ENCODER.encode(value)

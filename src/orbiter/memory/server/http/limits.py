@@ -13,7 +13,7 @@ from collections.abc import Callable
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orbiter.memory.server.http.error_responses import ConnectionCut, HTTPProblem
-from orbiter.memory.server.http.json_body import check_values
+from orbiter.memory.server.http.json_body import SMALL, check_values
 from orbiter.memory.server.http.settings import Settings, max_body_bytes
 from orbiter.memory.server.http.worker_thread import KeyedSemaphore
 
@@ -98,7 +98,7 @@ class RequestLimitsMiddleware:
 
 async def _checked(scope: Scope, body: "_Body") -> Receive:
     whole = await body.whole()
-    if any(
+    if len(whole) > SMALL and any(
         name == b"content-type" and b"json" in value.lower() for name, value in scope["headers"]
     ):
         await check_values(whole)

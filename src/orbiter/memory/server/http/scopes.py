@@ -33,7 +33,7 @@ class ScopeMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or raise `QueryError`."""
-        if scope["type"] == "http":
+        if scope["type"] == "http" and scope.get("query_string"):
             query = scope.get("query_string", b"").decode("latin-1")
             check_names(parse_qsl(query, keep_blank_values=True, errors="replace"))
         await self._app(scope, receive, send)

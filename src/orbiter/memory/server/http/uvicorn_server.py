@@ -13,17 +13,16 @@ answered with 503, whatever key it shows.
 
 import asyncio
 import itertools
-import re
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
-import h11
+import httptools
 from starlette.applications import Starlette
 from uvicorn import Config, Server
-from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from orbiter.memory.errors import MemoryConnectionError, QueryError
 from orbiter.memory.server.http.browser_security import REFUSAL, is_loopback
@@ -43,61 +42,56 @@ __all__ = [
     "serving",
 ]
 
-_LOOSE = re.compile(rb"(?<!\r)\n|\n[ \t]")
-"""A line that ends without a carriage return, or goes on in the next."""
+_NO_HTTP = "Invalid HTTP request received."
+_FRAMING = (b"content-length", b"transfer-encoding")
 
 
-class _StrictConnection(h11.Connection):
-    """A connection that refuses lines of a head which others might read differently.
+class _AnswerTransport:
+    """The transport of one answer: its head waits for what follows, so that both are one packet.
 
-    The head of an answer is held until its first bytes follow, so that both are one packet;
-    *on_held* is called when it is, as there may be none for long.
+    It is sent without if nothing follows in the same turn of the event loop.
     """
 
-    held = b""
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._held: bytes | None = None
+        self.is_closing = transport.is_closing
 
-    def __init__(self, *, on_held: Callable[[], object]) -> None:
-        super().__init__(h11.SERVER, LONGEST_HEAD)
-        self._on_held = on_held
+    def write(self, data: bytes) -> None:
+        """Send *data*, or hold it if it is the first."""
+        if self._held is None:
+            self._held = data
+            self._loop.call_soon(self._send_held)
+        else:
+            held, self._held = self._held, b""
+            self._transport.write(held + data if held else data)
 
-    def send(self, event: h11.Event) -> Any:
-        """Return the bytes of *event*, behind those that were held."""
-        output: bytes | None = super().send(event)
-        if isinstance(event, h11.Response):
-            self.held = output or b""
-            self._on_held()
-            return b""
-        if self.held and isinstance(event, h11.Data | h11.EndOfMessage):
-            output = self.take_held() + (output or b"")
-        return output
+    def close(self) -> None:
+        """End the connection once everything is sent."""
+        self._send_held()
+        self._transport.close()
 
-    def take_held(self) -> bytes:
-        """Return what is held, and hold it no longer."""
-        held, self.held = self.held, b""
-        return held
-
-    def next_event(self) -> Any:
-        """Return what came next."""
-        if self.their_state is h11.IDLE:  # a head is what comes
-            head = self.trailing_data[0].partition(b"\r\n\r\n")[0]
-            if _LOOSE.search(head):
-                raise h11.RemoteProtocolError("a header line must end in CRLF")
-        return super().next_event()
+    def _send_held(self) -> None:
+        held, self._held = self._held, b""
+        if held and not self._transport.is_closing():
+            self._transport.write(held)
 
 
-class _BoundedProtocol(H11Protocol, TrackedConnection):
+class _BoundedProtocol(HttpToolsProtocol, TrackedConnection):
     patience: float
     limiter: ConnectionLimiter
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self.conn: _StrictConnection = _StrictConnection(
-            on_held=lambda: self.loop.call_soon(self._send_held)
-        )
         self.app_state = {**self.app_state, AUTHENTICATE: self._authenticate}
         self.access_log = False  # it would write whole addresses to any log that listens
         self._until_read: asyncio.TimerHandle | None = None
         self._until_written: asyncio.TimerHandle | None = None
+        self._in_head = True
+        self._is_reread = False
+        self._unread = 0
+        self._refusal = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -121,14 +115,82 @@ class _BoundedProtocol(H11Protocol, TrackedConnection):
         return self.limiter.authenticate(self, key_id)
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        self._unread += len(data)
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as exc:
+            self._read_on(data[exc.args[0] :])
+            return
+        except httptools.HttpParserError:
+            self.send_400_response(_NO_HTTP)
+        if self._unread > LONGEST_HEAD:  # a head, the head of a chunk, or what follows the last
+            self.send_400_response(_NO_HTTP)
         self._watch()
 
-    def _send_held(self) -> None:
-        """Send the head of an answer that has not gone on in the same turn of the event loop."""
-        held = self.conn.take_held()
-        if held and not self.transport.is_closing():
-            self.transport.write(held)
+    def _read_on(self, data: bytes) -> None:
+        """Go on in HTTP/1.1 behind a head that offers another protocol, as anybody may.
+
+        The parser takes all that follows for that protocol's. So another one reads on, which knows
+        of this head only how long the body is.
+        """
+        framing = [each for each in self.headers if each[0] in _FRAMING]
+        head = b"".join(b"%s: %s\r\n" % each for each in framing)
+        self.parser = httptools.HttpRequestParser(self)
+        self._is_reread = True
+        self.parser.feed_data(b"POST / HTTP/1.1\r\n%s\r\n" % head)
+        self._is_reread = False
+        self.data_received(data)
+
+    # What the parser has read
+
+    def on_message_begin(self) -> None:
+        if not self._is_reread:
+            self._in_head = True
+            super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        if not self._is_reread:
+            super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # one behind the body would pass for one that was checked
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if self._is_reread:
+            return
+        self._unread, self._in_head = 0, False
+        super().on_headers_complete()
+        self.cycle.transport = _AnswerTransport(self.transport, self.loop)  # type: ignore[assignment]  # as much as it uses
+
+    def on_body(self, body: bytes) -> None:
+        self._unread = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._unread = 0
+        if not self.parser.should_upgrade():  # else it is only the end of the head
+            super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._refusal and self._is_idle():
+            self.send_400_response(self._refusal)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP, after the requests before it; the application never sees it."""
+        if self.transport.is_closing():
+            return
+        if not self._is_idle() and not self.cycle.more_body:
+            self._refusal = msg
+            self.flow.pause_reading()
+            return
+        headers = {"content-type": "text/plain", "content-length": str(len(msg)), **REFUSAL}
+        lines = [f"{name}: {value}" for name, value in {**headers, "connection": "close"}.items()]
+        text = "\r\n".join(["HTTP/1.1 400 Bad Request", *lines, "", msg])
+        self.transport.write(text.encode("ascii"))
+        self.transport.close()
 
     def _watch(self) -> None:
         """Give a client that has no request under way some time to send one whole.
@@ -159,17 +221,6 @@ class _BoundedProtocol(H11Protocol, TrackedConnection):
         if bound is not None:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
-
-    def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP; the application never sees it."""
-        headers = [("content-type", "text/plain"), ("connection", "close"), *REFUSAL.items()]
-        for event in (
-            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
-            h11.Data(data=msg.encode("ascii")),
-            h11.EndOfMessage(),
-        ):
-            self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
 
     def _give_up(self) -> None:
         self._until_read = None
