@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from threading import Lock
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -301,14 +302,16 @@ _KINDS: dict[type[MemoryItem], Role] = {
 }
 
 
+@lru_cache(maxsize=256)
+def _role_of_kind(kind: type[MemoryItem]) -> Role | None:
+    return next((role for base in kind.__mro__ if (role := _KINDS.get(base)) is not None), None)
+
+
 def role_of(item: MemoryItem) -> Role | None:
     """Return who speaks in *item*; `None` for a kind that is not part of a conversation."""
-    role = _KINDS.get(item.__class__)  # asked for every item of every window
+    role = _role_of_kind(item.__class__)  # asked for every item of every window
     if role is not None:
         return role
-    for kind, inherited in _KINDS.items():
-        if isinstance(item, kind):
-            return inherited
     return item.memory_type if item.memory_type in _ROLES else None  # type: ignore[return-value]  # narrowed by the set
 
 

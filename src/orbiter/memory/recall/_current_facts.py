@@ -70,7 +70,7 @@ async def judged(
         if not isinstance(one.item, FactMemory):
             return candidates.why(one)
         others = {part: points for part, points in one.points.items() if part != FACT}
-        found = () if one.item.id in placed.brought else candidates.why(replace(one, points=others))
+        found = () if one.item.id in placed.brought else candidates.why(Scored(one.item, one.place, others))
         told = Reason(FACT, one.points.get(FACT, 0.0), _validity(one.item, spans, asked.now))
         return Explanation(sorted((*found, told), key=lambda reason: -abs(reason.points)))
 
@@ -207,7 +207,7 @@ def _key_terms(item: MemoryItem) -> frozenset[str]:
 
 
 def _with(one: Scored, points: float) -> Scored:
-    return replace(one, points={**one.points, FACT: points})
+    return Scored(one.item, one.place, {**one.points, FACT: points})
 
 
 def _validity(item: FactMemory, spans: dict[str, FactSpan], now: datetime) -> str:

@@ -11,9 +11,11 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import mul
+from typing import NamedTuple, TypeVar
 
-from orbiter.memory.model.items import HumanMemory, MemoryItem
-from orbiter.memory.recall._candidate_pool import Pool, is_spoken, is_talk, speaker_of
+from orbiter.memory.model.items import HumanMemory, MemoryItem, role_of
+from orbiter.memory.recall._candidate_pool import Pool, is_spoken, speaker_of
 from orbiter.memory.recall._dates import has_time
 from orbiter.memory.recall._query_analysis import Question
 from orbiter.memory.text import words
@@ -34,6 +36,8 @@ __all__ = [
     "standardise",
     "terms_of",
 ]
+
+_T = TypeVar("_T")
 
 _K1, _B = 1.2, 0.4  # of BM25; turns are short, so their length says little
 _MAX_BYTES = 32 * 2**20
@@ -60,13 +64,25 @@ class FeatureTable:
     rarity: dict[str, float]
 
 
+class TextFeatures(NamedTuple):
+    """What recall knows of a text, whatever is asked."""
+
+    passages: tuple[tuple[Counter[str], int], ...]
+    """The terms and the length of each passage."""
+    length: float
+    """The logarithm of how many terms it has."""
+    is_question: bool
+
+
 _passages = text_cache(max_bytes=_MAX_BYTES)(words.passages)
 
 
 @text_cache(max_bytes=_MAX_BYTES)
-def _passage_terms(content: str) -> tuple[tuple[Counter[str], int], ...]:
-    counted = (Counter(words.terms(passage)) for passage in _passages(content))
-    return tuple((terms, terms.total()) for terms in counted)
+def _text_features(content: str) -> TextFeatures:
+    counted = [Counter(words.terms(passage)) for passage in _passages(content)]
+    passages = tuple((counts, counts.total()) for counts in counted)
+    length = math.log(1 + sum(length for _, length in passages))
+    return TextFeatures(passages, length, is_question(content))
 
 
 says_when = text_cache(max_bytes=_MAX_BYTES)(has_time)
@@ -74,15 +90,59 @@ says_when = text_cache(max_bytes=_MAX_BYTES)(has_time)
 
 def terms_of(item: MemoryItem) -> frozenset[str]:
     """Return the distinct terms of an item."""
-    return frozenset(term for counts, _ in _passage_terms(item.content) for term in counts)
+    return _terms_in(_text_features(item.content))
+
+
+def _terms_in(text: TextFeatures) -> frozenset[str]:
+    if len(text.passages) == 1:  # as most texts have
+        return frozenset(text.passages[0][0])
+    return frozenset(term for counts, _ in text.passages for term in counts)
 
 
 def best_passage(content: str, asked: frozenset[str]) -> str:
     """Return the passage of a text that holds most of the *asked* terms, or all of a short text."""
     if len(_passages(content)) == 1:
         return content
-    found = zip(_passages(content), _passage_terms(content), strict=True)
+    found = zip(_passages(content), _text_features(content).passages, strict=True)
     return max(found, key=lambda each: len(asked & each[1][0].keys()))[0]
+
+
+class _AskedTerms:
+    """The terms of a question, each a bit: most items hold the same few sets of them."""
+
+    def __init__(self, rarity: dict[str, float]) -> None:
+        self._bits = {term: 1 << at for at, term in enumerate(rarity)}
+        self.terms = tuple(rarity)
+        self._asked = frozenset(rarity)
+        self.sets = _Known(lambda mask: frozenset(t for t, bit in self._bits.items() if mask & bit))
+        """The terms of each mask."""
+        self.weighed = _Known(
+            lambda mask: [(term, rarity[term]) for term, bit in self._bits.items() if mask & bit]
+        )
+        """The same with their rarity, in the order of the question."""
+        # In one order, so that equal sets have equal sums.
+        self.mass = _Known(lambda mask: sum(rarity[term] for term in sorted(self.sets[mask])))
+        """How much the terms of a mask weigh."""
+
+    def mask(self, text: TextFeatures) -> int:
+        """Return which of the terms stand in a text."""
+        found, bits = 0, self._bits
+        for counts, _ in text.passages:
+            for term in self._asked & counts.keys():
+                found |= bits[term]
+        return found
+
+
+class _Known(dict[int, _T]):
+    """A function of a mask that remembers what it returned."""
+
+    def __init__(self, function: Callable[[int], _T]) -> None:
+        super().__init__()
+        self._function = function
+
+    def __missing__(self, mask: int) -> _T:
+        found = self[mask] = self._function(mask)
+        return found
 
 
 @dataclass(frozen=True)
@@ -94,9 +154,11 @@ class Measurement:
     items: list[MemoryItem]
     before: list[int | None]
     after: list[int | None]
-    passages: list[tuple[tuple[Counter[str], int], ...]]
-    """The terms and the length of each passage of each item."""
-    found: list[frozenset[str]]
+    texts: list[TextFeatures]
+    """What is known of each item's text."""
+    asked: _AskedTerms
+    masks: list[int]
+    """Which of the asked terms stand in each item."""
     rarity: dict[str, float]
     echo: list[float]
     """1 for an item that asks what is asked."""
@@ -106,54 +168,74 @@ class Measurement:
         """Return what is needed to measure the candidates of *pool*."""
         items = pool.items
         before, after = _neighbours(pool)
-        passages = [_passage_terms(item.content) for item in items]
-        found = [_asked_in(each, question.terms) for each in passages]
-        every = frozenset(words.terms(question.text))  # with the names
-        echo = [_echo(every, item, each) for item, each in zip(items, passages, strict=True)]
+        texts = [_text_features(item.content) for item in items]
         rarity = _rarity(question.terms, pool)
-        return cls(question, pool, items, before, after, passages, found, rarity, echo)
+        asked = _AskedTerms(rarity)
+        every = frozenset(words.terms(question.text))  # with the names
+        echo = [_echo(every, text) if text.is_question else 0.0 for text in texts]
+        masks = list(map(asked.mask, texts))
+        return cls(question, pool, items, before, after, texts, asked, masks, rarity, echo)
 
     def table(self, columns: dict[str, list[float]]) -> FeatureTable:
         """Return *columns* as a table of these candidates."""
-        return FeatureTable(self.items, columns, self.before, self.after, self.found, self.rarity)
+        found = [self.asked.sets[mask] for mask in self.masks]
+        return FeatureTable(self.items, columns, self.before, self.after, found, self.rarity)
 
     def bm25(self) -> list[float]:
         """Return how well the best passage of each item matches the question's terms."""
-        return _bm25(self.passages, self.found, self.rarity)
+        lengths = [length for text in self.texts for _, length in text.passages]
+        typical = max(sum(lengths) / len(lengths), 1.0) if lengths else 1.0
+        return [
+            _bm25(text, self.asked.weighed[mask], typical) if mask else 0.0
+            for text, mask in zip(self.texts, self.masks, strict=True)
+        ]
 
     def session_bm25(self) -> list[float]:
         """Return how well the whole session of each item matches the question's terms."""
-        return _session_words(self._sessions, self.passages, self.found, self.question.terms)
+        return _session_words(self._sessions, self.texts, self.masks, self.asked)
 
     @functools.cached_property
-    def _sessions(self) -> list[object]:
-        return [_session(item) for item in self.items]
+    def speakers(self) -> list[str | None]:
+        """Who spoke, item by item."""
+        return list(map(speaker_of, self.items))
 
     @functools.cached_property
-    def _mass(self) -> Callable[[frozenset[str]], float]:
-        """How much asked terms weigh; the same few sets stand in most items."""
-        # In one order, so that equal sets have equal sums.
-        return functools.cache(lambda terms: sum(self.rarity[term] for term in sorted(terms)))
+    def _sessions(self) -> list[int]:
+        """A number for the session of each item."""
+        numbers: dict[object, int] = {}
+        return [
+            numbers.setdefault(_session(item, speaker), len(numbers))
+            for item, speaker in zip(self.items, self.speakers, strict=True)
+        ]
 
     def with_previous(self) -> list[float]:
         """Return the weight of the terms in each item and in the one said just before."""
+        masks, mass = self.masks, self.asked.mass
         return [
-            self._mass(self.found[at] | _at(self.found, self.before[at]))
-            for at in range(len(self.items))
+            mass[mask if before is None else mask | masks[before]]
+            for mask, before in zip(masks, self.before, strict=True)
         ]
 
     def with_neighbours(self) -> list[float]:
         """Return the weight of the terms in each item and in those said around it."""
-        return [
-            self._mass(frozenset().union(*(self.found[near] for near in each)))
-            for each in (
-                _lenders(at, self.before, self.after, self.echo) for at in range(len(self.items))
-            )
+        mass = self.asked.mass
+        # What was talked of before a question says nothing about its answer.
+        lent = [
+            0 if echo else mask for mask, echo in zip(self.masks, self.echo, strict=True)
         ]
-
-    def lengths(self) -> list[float]:
-        """Return the logarithm of how many terms each item has."""
-        return [math.log(1 + sum(length for _, length in each)) for each in self.passages]
+        weighed: list[float] = []
+        start = 0
+        for window in self.pool.windows:
+            end = start + len(window)
+            for at in range(start, end):
+                mask = self.masks[at]
+                for earlier in self.masks[max(start, at - _SPAN) : at]:
+                    mask |= earlier
+                for later in lent[at + 1 : min(end, at + _SPAN + 1)]:
+                    mask |= later
+                weighed.append(mass[mask])
+            start = end
+        return weighed
 
     @functools.cached_property
     def meaning(self) -> list[float]:
@@ -163,10 +245,17 @@ class Measurement:
 
     def neighbour_meaning(self) -> list[float]:
         """Return how near those said around each item are, without the item itself."""
-        return [
-            _mean(self.meaning[near] for near in _near(at, self.before, self.after) if near != at)
-            for at in range(len(self.items))
-        ]
+        meaning = self.meaning
+        means: list[float] = []
+        start = 0
+        for window in self.pool.windows:
+            end = start + len(window)
+            for at in range(start, end):
+                earlier = meaning[max(start, at - _SPAN) : at]
+                later = meaning[at + 1 : min(end, at + _SPAN + 1)]
+                means.append(sum((*reversed(earlier), *later)) / (2 * _SPAN))
+            start = end
+        return means
 
     def session_meaning(self) -> list[float]:
         """Return how near the best items of each item's session are."""
@@ -205,21 +294,26 @@ def standardise(values: Sequence[float | None], *, absent: float = 0.0) -> list[
     known = [value for value in values if value is not None]
     if not known:
         return [0.0] * len(values)
+    are_all = len(known) == len(values)
     known += [absent] * (_FEW - len(known))
     mean = sum(known) / len(known)
-    deviation = math.sqrt(sum((value - mean) ** 2 for value in known) / len(known))
+    above = [value - mean for value in known]
+    deviation = math.sqrt(sum(map(mul, above, above)) / len(known))
     if deviation < 1e-9:
         return [0.0] * len(values)
+    if are_all:
+        return [value / deviation for value in above[: len(values)]]
     return [0.0 if value is None else (value - mean) / deviation for value in values]
 
 
 def _neighbours(pool: Pool) -> tuple[list[int | None], list[int | None]]:
     before: list[int | None] = []
     after: list[int | None] = []
-    for window in pool.windows:
-        start, last = len(before), len(before) + len(window) - 1
-        before += [None if at == start else at - 1 for at in range(start, last + 1)]
-        after += [None if at == last else at + 1 for at in range(start, last + 1)]
+    for window in filter(None, pool.windows):
+        start = len(before)
+        last = start + len(window) - 1
+        before += (None, *range(start, last))
+        after += (*range(start + 1, last + 1), None)
     return before, after
 
 
@@ -264,72 +358,52 @@ def _rarity(terms: Iterable[str], pool: Pool) -> dict[str, float]:
     return rarity
 
 
-def _at(found: Sequence[frozenset[str]], place: int | None) -> frozenset[str]:
-    return frozenset() if place is None else found[place]
-
-
-def _asked_in(
-    passages: tuple[tuple[Counter[str], int], ...], terms: Sequence[str]
-) -> frozenset[str]:
-    if len(passages) == 1:  # as most items are
-        return frozenset(filter(passages[0][0].__contains__, terms))
-    return frozenset(term for term in terms if any(term in counts for counts, _ in passages))
-
-
-def _bm25(
-    passages: Sequence[tuple[tuple[Counter[str], int], ...]],
-    terms_in: Sequence[frozenset[str]],
-    rarity: dict[str, float],
-) -> list[float]:
-    lengths = [length for each in passages for _, length in each]
-    typical = max(sum(lengths) / len(lengths), 1.0) if lengths else 1.0
-    scores = []
-    for each, own in zip(passages, terms_in, strict=True):
-        best = 0.0
-        held = [(term, weight) for term, weight in rarity.items() if term in own]
-        for counts, length in each if held else ():
-            flat = _K1 * (1 - _B + _B * length / typical)
-            score = 0.0
-            for term, weight in held:
-                count = counts.get(term, 0)
-                if count:
-                    score += weight * count * (_K1 + 1) / (count + flat)
-            best = max(best, score)
-        scores.append(best)
-    return scores
+def _bm25(text: TextFeatures, held: Sequence[tuple[str, float]], typical: float) -> float:
+    """Return how well the best passage of a text fits, by the terms it holds."""
+    best = 0.0
+    for counts, length in text.passages:
+        flat = _K1 * (1 - _B + _B * length / typical)
+        score = 0.0
+        for term, weight in held:
+            count = counts.get(term, 0)
+            if count:
+                score += weight * count * (_K1 + 1) / (count + flat)
+        best = max(best, score)
+    return best
 
 
 def _session_words(
-    sessions: Sequence[object],
-    passages: Sequence[tuple[tuple[Counter[str], int], ...]],
-    terms_in: Sequence[frozenset[str]],
-    terms: Sequence[str],
+    sessions: Sequence[int],
+    texts: Sequence[TextFeatures],
+    masks: Sequence[int],
+    asked: _AskedTerms,
 ) -> list[float]:
     """Return how well the whole session of each item fits, as BM25 over sessions."""
-    counts: dict[object, Counter[str]] = {}
-    lengths: Counter[object] = Counter()
-    for session, each, own in zip(sessions, passages, terms_in, strict=True):
-        total = counts.setdefault(session, Counter())
-        lengths[session] += sum(length for _, length in each)
-        for term in own:
-            total[term] += sum(held[term] for held, _ in each)
-    if not counts:
+    if not sessions:
         return []
-    typical = max(lengths.total() / len(counts), 1.0)
-    scores = dict.fromkeys(counts, 0.0)
-    for term in terms:
-        having = [session for session in counts if counts[session][term]]
-        rarity = math.log(1 + (len(counts) - len(having) + 0.5) / (len(having) + 0.5))
-        for session in having:
-            count = counts[session][term]
+    lengths = [0] * (max(sessions) + 1)
+    counts: dict[str, dict[int, int]] = {term: {} for term in asked.terms}
+    for session, text, mask in zip(sessions, texts, masks, strict=True):
+        for held, length in text.passages:
+            lengths[session] += length
+            if mask:
+                for term in asked.sets[mask]:
+                    if count := held.get(term, 0):
+                        of_term = counts[term]
+                        of_term[session] = of_term.get(session, 0) + count
+    typical = max(sum(lengths) / len(lengths), 1.0)
+    scores = [0.0] * len(lengths)
+    for having in counts.values():
+        rarity = math.log(1 + (len(lengths) - len(having) + 0.5) / (len(having) + 0.5))
+        for session, count in having.items():
             flat = _K1 * (0.5 + 0.5 * lengths[session] / typical)
             scores[session] += rarity * count * (_K1 + 1) / (count + flat)
     return [scores[session] for session in sessions]
 
 
-def _session_best(sessions: Sequence[object], meaning: Sequence[float]) -> list[float]:
+def _session_best(sessions: Sequence[int], meaning: Sequence[float]) -> list[float]:
     """Return the mean of the three nearest items of each item's session."""
-    by_session: dict[object, list[float]] = {}
+    by_session: dict[int, list[float]] = {}
     for session, value in zip(sessions, meaning, strict=True):
         by_session.setdefault(session, []).append(value)
     best = {
@@ -338,18 +412,16 @@ def _session_best(sessions: Sequence[object], meaning: Sequence[float]) -> list[
     return [best[session] for session in sessions]
 
 
-def _session(item: MemoryItem) -> object:
+def _session(item: MemoryItem, speaker: str | None) -> object:
     # Where nobody talks, nothing says that two items belong together.
-    return (item.metadata.user_id, item.metadata.session_id if is_talk(item) else (item.id,))
+    whole = item.metadata.session_id
+    is_talk = whole is not None and (speaker is not None or role_of(item) is not None)
+    return (item.metadata.user_id, whole if is_talk else (item.id,))
 
 
-def _echo(
-    asked: frozenset[str], item: MemoryItem, passages: tuple[tuple[Counter[str], int], ...]
-) -> float:
-    """Return 1 if the item asks what is asked, and so does not answer it."""
-    if not is_question(item.content):
-        return 0.0
-    own = {term for counts, _ in passages for term in counts}
+def _echo(asked: frozenset[str], text: TextFeatures) -> float:
+    """Return 1 if a question asks what is asked, and so does not answer it."""
+    own = _terms_in(text)
     return 1.0 if asked and len(asked & own) >= _ECHO * len(asked | own) else 0.0
 
 
@@ -362,14 +434,8 @@ def is_question(content: str) -> bool:
     return content.rstrip().endswith(("?", "？"))
 
 
-def names_speaker(question: Question, item: MemoryItem) -> float:
-    """Return whether the one who spoke is the one asked about: 0.5, -0.5, or 0 if unknown."""
-    name = speaker_of(item)
+def names_speaker(question: Question, name: str | None) -> float:
+    """Return whether *name*, who spoke, is the one asked about: 0.5, -0.5, or 0 if unknown."""
     if name is None or len(question.people) != 1:
         return 0.0
     return 0.5 if name.casefold() in question.people else -0.5
-
-
-def _mean(values: Iterable[float]) -> float:
-    known = list(values)
-    return sum(known) / (2 * _SPAN) if known else 0.0

@@ -163,9 +163,10 @@ async def order(
     """
     kind = kind_of(table.items)
     is_long = are_many(table.items)
+    eligible = [at for at, item in enumerate(table.items) if item.id in pool.eligible]
     if pool.similarity is None:
-        return await apart(is_long, score, table, {**kind.words, **extra}, pool.eligible)
-    scored = await apart(is_long, score, table, {**kind.meaning, **extra}, pool.eligible)
+        return await apart(is_long, score, table, {**kind.words, **extra}, eligible)
+    scored = await apart(is_long, score, table, {**kind.meaning, **extra}, eligible)
     best, rest = scored[:max_reranked], scored[max_reranked:]
     if not pool.query_token_vectors or not isinstance(store, DetailStore):
         return scored
@@ -186,8 +187,7 @@ async def order(
             kept=kept,
             dimension=pool.token_dimension,
         )
-        ids = frozenset(one.item.id for one in best)
-        return score(table, {**kind.details, **extra}, ids)
+        return score(table, {**kind.details, **extra}, places)
 
     is_long |= len(places) > MAX_RERANKED or len(pool.query_token_vectors) > _MANY_WORDS
     return [*await apart(is_long, look_closer), *rest]

@@ -1,8 +1,7 @@
 """Scoring: from measured features to an order, and without repeats. Deterministic and pure."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.recall._features import FeatureTable
@@ -15,34 +14,57 @@ _NEAR = 50
 """How far down the list a repeat may stand: what says the same scores the same, or nearly."""
 
 
-@dataclass(frozen=True, slots=True)
 class Scored:
     """An item with the points that each column of the table gives it."""
 
-    item: MemoryItem
-    place: int
-    """Its row in the table."""
-    points: dict[str, float]
+    __slots__ = ("_points", "item", "place", "score")
+
+    def __init__(
+        self, item: MemoryItem, place: int, points: "Points", score: float | None = None
+    ) -> None:
+        self.item = item
+        self.place = place
+        """Its row in the table."""
+        self._points = points
+        self.score = sum(self.points.values()) if score is None else score
+        """The sum of its points."""
 
     @property
-    def score(self) -> float:
-        """The sum of its points."""
-        return sum(self.points.values())
+    def points(self) -> Mapping[str, float]:
+        """What each column gives it."""
+        return self._points(self.place) if callable(self._points) else self._points
+
+
+Points = Mapping[str, float] | Callable[[int], Mapping[str, float]]
+"""The points of an item, or how they are found at its place: few are ever asked for theirs."""
 
 
 def score(
-    table: FeatureTable, weights: Mapping[str, float], eligible: frozenset[str]
+    table: FeatureTable, weights: Mapping[str, float], places: Sequence[int]
 ) -> list[Scored]:
-    """Return the eligible items, best first; of equals the newest, then by id."""
-    used = [name for name in weights if name in table.columns]
-    scored = [
-        Scored(item, place, {name: weights[name] * table.columns[name][place] for name in used})
-        for place, item in enumerate(table.items)
-        if item.id in eligible
+    """Return the items at *places*, best first; of equals the newest, then by id."""
+    columns, items = table.columns, table.items
+    used = {name: weight for name, weight in weights.items() if name in columns}
+
+    def points(place: int) -> dict[str, float]:
+        return {name: weight * columns[name][place] for name, weight in used.items()}
+
+    totals = [0.0] * len(places)
+    for name, weight in used.items():
+        column = columns[name]
+        if any(column):
+            totals = [
+                total + weight * column[at] for total, at in zip(totals, places, strict=True)
+            ]
+    found = [
+        Scored(items[at], at, points, total) for at, total in zip(places, totals, strict=True)
     ]
-    return sorted(
-        scored, key=lambda one: (-one.score, -one.item.created_at.timestamp(), one.item.id)
-    )
+    found.sort(key=lambda one: one.score, reverse=True)
+    if len(set(totals)) < len(totals):
+        found.sort(
+            key=lambda one: (-one.score, -one.item.created_at.timestamp(), one.item.id)
+        )
+    return found
 
 
 def without_repeats(

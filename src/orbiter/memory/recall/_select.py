@@ -1,7 +1,8 @@
 """Selection: from scored candidates to hits that say different things, and what is left out."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -43,8 +44,9 @@ class Candidates(NamedTuple):
 
 def choose(candidates: Candidates, *, k: int, mode: RecallMode, explain: bool) -> RecallResult:
     """Return the best *k* hits of the candidates; with *explain*, also what is left out."""
-    worthy = [one for one in candidates.scored if candidates.has_evidence(one)]
-    chosen = _distinct(worthy, k, candidates.clusters)
+    # Of most candidates nobody asks: as many are judged as it takes to find the best.
+    worthy = filter(candidates.has_evidence, candidates.scored)
+    judged, chosen = _distinct(worthy, k, candidates.clusters)
     return RecallResult(
         (
             Hit(
@@ -59,7 +61,7 @@ def choose(candidates: Candidates, *, k: int, mode: RecallMode, explain: bool) -
         ),
         mode=mode,
         considered=len(candidates.scored),
-        left_out=_left_out(candidates, worthy, chosen) if explain else (),
+        left_out=_left_out(candidates, [*judged, *worthy], chosen) if explain else (),
         question=candidates.interpretation,
     )
 
@@ -92,15 +94,17 @@ def _left_out(
 
 
 def _distinct(
-    scored: list[Scored], k: int, clusters: Clusters
-) -> list[tuple[Scored, list[MemoryItem]]]:
-    """Return the best *k* that say different things."""
+    scored: Iterator[Scored], k: int, clusters: Clusters
+) -> tuple[list[Scored], list[tuple[Scored, list[MemoryItem]]]]:
+    """Return those that were looked at, and the best *k* of them that say different things."""
     looked_at = 4 * k
+    best: list[Scored] = []
     while True:
-        best = scored[:looked_at]
+        more = list(islice(scored, looked_at - len(best)))
+        best += more
+        is_all = len(best) < looked_at
         terms = {one.item.id: terms_of(one.item) for one in best}
-        is_all = len(best) == len(scored)
         chosen = without_repeats(best, terms, limit=k, clusters=clusters, is_all=is_all)
         if len(chosen) == k or is_all:
-            return chosen
+            return best, chosen
         looked_at *= 4

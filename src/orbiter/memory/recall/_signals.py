@@ -16,7 +16,6 @@ from orbiter.memory.recall._features import (
     FeatureTable,
     Measurement,
     centre,
-    is_question,
     is_users,
     names_speaker,
     says_when,
@@ -141,6 +140,11 @@ def _length(one: Evidence) -> tuple[str, str]:
     return f"its length, {size}, counts for it", f"its length, {size}, counts against it"
 
 
+def _if(is_asked: bool, m: Measurement, value: Callable[[MemoryItem], float]) -> list[float]:  # noqa: FBT001 - a condition
+    """Return the value of each item if the question asks for it, or nothing for any."""
+    return [float(value(item)) for item in m.items] if is_asked else [0.0] * len(m.items)
+
+
 SIGNALS: tuple[Signal, ...] = (
     Signal("words", "words", _own_words, lambda m: standardise(m.bm25())),
     Signal(
@@ -207,7 +211,7 @@ SIGNALS: tuple[Signal, ...] = (
         "speaker",
         "other",
         _said_by_whom,
-        lambda m: [names_speaker(m.question, item) for item in m.items],
+        lambda m: [names_speaker(m.question, name) for name in m.speakers],
     ),
     Signal(
         "user",
@@ -219,35 +223,33 @@ SIGNALS: tuple[Signal, ...] = (
         "assistant",
         "other",
         _always("the assistant is asked"),
-        lambda m: [
-            1.0 if m.question.asks_you and isinstance(item, AIMemory) else 0.0 for item in m.items
-        ],
+        lambda m: _if(m.question.asks_you, m, lambda item: isinstance(item, AIMemory)),
     ),
     Signal(
         "date",
         "time",
         _near_in_time,
-        lambda m: [closeness(item.created_at, m.question.times) for item in m.items],
+        lambda m: _if(
+            bool(m.question.times), m, lambda item: closeness(item.created_at, m.question.times)
+        ),
     ),
     Signal(
         "when",
         "time",
         _always("says when"),
-        lambda m: [
-            1.0 if m.question.asks_when and says_when(item.content) else 0.0 for item in m.items
-        ],
+        lambda m: _if(m.question.asks_when, m, lambda item: says_when(item.content)),
     ),
     Signal(
         "question",
         "other",
         _always("is a question", "is a question itself"),
-        lambda m: [1.0 if is_question(item.content) else 0.0 for item in m.items],
+        lambda m: [float(text.is_question) for text in m.texts],
     ),
     Signal(
         "echo", "other", _always("asks the same", "asks the same, so it is not an answer"),
         lambda m: m.echo,
     ),
-    Signal("length", "other", _length, lambda m: centre(m.lengths())),
+    Signal("length", "other", _length, lambda m: centre([text.length for text in m.texts])),
     Signal("recency", "time", lambda one: (is_recent(one.item),) * 2, source="caller"),
     Signal("importance", "importance", lambda _: (is_important(),) * 2, source="caller"),
 )  # fmt: skip
