@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from itertools import chain
 from typing import NamedTuple
 from zlib import crc32
 
@@ -68,6 +69,9 @@ _MARKS = 512
 _ROUNDING = 1e-6
 _ROOM = (1 - _ALIKE) / (1 + _ALIKE)
 """Share of the terms of two texts that only one of them may have."""
+
+_RARE = (CLUSTER + 1) / (CLUSTER + 1 - CLUSTER // 2) * (1 - _ALIKE) / _ALIKE + _ROUNDING
+"""Share of the terms of a flood's text that at most half of `CLUSTER` others may have."""
 
 _Who = tuple[str | None, ...]
 _NO_CLUSTERS = Clusters()
@@ -131,10 +135,11 @@ def find_clusters(items: Iterable[MemoryItem]) -> Clusters:
     found: dict[str, int] = {}
     series: dict[str, int] = {}
     known: list[tuple[_Who, _Wording]] = []
+    sketches = {item.id: _sketches(item.content) for item in left}
     for place in range(_SKETCHES):
         by_sketch: dict[int, list[MemoryItem]] = {}
         for item in left:
-            by_sketch.setdefault(_sketches(item.content)[place], []).append(item)
+            by_sketch.setdefault(sketches[item.id][place], []).append(item)
         many = [alike for alike in by_sketch.values() if len(alike) > CLUSTER]
         claims = [_by_numbers(same) for alike in many for same in _same_words(alike)]
         clusters = [cluster for copies, _ in claims for cluster in copies]
@@ -182,13 +187,36 @@ def _sketches(content: str) -> tuple[int, ...]:
     return min(marks), max(marks), min(mark * _MIXED & 0xFFFFFFFF for mark in marks)
 
 
+def _may_be_flood(items: Sequence[MemoryItem]) -> bool:
+    """Tell whether a text may have more than `CLUSTER` others round it, by how common its terms are.
+
+    Each of these lacks at most a ninth of its terms, or it would not be alike. A term that is rare
+    among *items* is lacking in more than half of them: so few of its terms can be rare.
+    """
+    wordings = [_wording(item.content) for item in items]
+    if sum(each.size for each in wordings) > len(items) * min(len(items), _MAX_KINDS) // 2:
+        return True  # to count so many terms takes longer than to compare the texts
+    texts = [each.terms.split() for each in wordings]
+    counts = Counter(chain.from_iterable(texts))
+    common = {term for term, count in counts.items() if count > CLUSTER // 2}
+    without = 0
+    for terms in texts:
+        if not terms:
+            without += 1
+        elif len(common.intersection(terms)) >= (1 - _RARE) * len(terms):
+            return True
+    return without > CLUSTER
+
+
 def _same_words(items: Sequence[MemoryItem]) -> list[list[MemoryItem]]:
     """Return items of one sketch in groups that are a flood if the numbers do not matter."""
+    if not _may_be_flood(items):
+        return []
     kinds: list[tuple[int, int, _Who, _Wording, list[MemoryItem]]] = []
     exact: dict[tuple[_Who, str], list[MemoryItem]] = {}
     for item in items:
         who = who_says(item)
-        copies = who, item.content.casefold()
+        copies = who, item.content
         if copies not in exact:
             wording = _wording(item.content)
             marks, size = wording.marks, wording.size
