@@ -5,9 +5,9 @@ Whatever does it will serve; `AgentStore`, what `AgentMemory` works with, is in 
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
@@ -36,12 +36,15 @@ __all__ = [
     "Lifecycle",
     "MaintainedStore",
     "MemoryStore",
+    "OffloadStore",
     "PagedStore",
     "Summarizer",
     "VectorReader",
     "VectorStore",
     "VersionedStore",
 ]
+
+_T = TypeVar("_T")
 
 
 @runtime_checkable
@@ -252,6 +255,18 @@ class DetailStore(Protocol):
         """Return, for each item that has them, the words of each passage, in order.
 
         A passage is as `Embeddings.aembed_details` gives it.
+        """
+        ...
+
+
+@runtime_checkable
+class OffloadStore(Protocol):
+    """A store with threads of its own, on which many reads in a row can be done at once."""
+
+    async def offload(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """Return what *work* returns, which runs on such a thread as far as that is possible.
+
+        It may do nothing but read and compute, as it may be begun again.
         """
         ...
 

@@ -30,11 +30,23 @@ from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall._modes import warn_once
 from orbiter.memory.recall._query_analysis import Question, read, shortened
 from orbiter.memory.recall.near_duplicates import find_clusters, who_says, without_numbers
-from orbiter.memory.tasks.offload import apart
+from orbiter.memory.tasks.offload import apart, both
 from orbiter.memory.text import words
 from orbiter.memory.text.ranking import fuse_ranks
 
-__all__ = ["Found", "gather", "nearest", "newest_of", "newest_that_differ", "newest_that_hold"]
+__all__ = [
+    "FirstLook",
+    "Found",
+    "QuestionVector",
+    "embed_question",
+    "fill_pool",
+    "gather",
+    "look",
+    "nearest",
+    "newest_of",
+    "newest_that_differ",
+    "newest_that_hold",
+]
 
 _MAX_CANDIDATES = 200
 """Candidates from words, and as many from meaning."""
@@ -66,6 +78,21 @@ _stuck: dict[int, float] = {}
 Found = tuple[Question, Pool]
 
 
+class FirstLook(NamedTuple):
+    """What is read before a model is asked: it says who is spoken of."""
+
+    question: Question
+    matches: WordMatches
+    newest: list[MemoryItem]
+
+
+class QuestionVector(NamedTuple):
+    """What a model makes of a question."""
+
+    whole: Sequence[float]
+    words: bytes
+
+
 async def gather(
     store: MemoryStore, text: str, asked: Query, *, now: datetime, by_meaning: bool = True
 ) -> Found:
@@ -73,18 +100,46 @@ async def gather(
 
     Without *by_meaning*, no model is asked and no vector read.
     """
+    seen = await look(store, text, asked, now=now)
+    vector = await embed_question(store, seen.question) if by_meaning else None
+    return seen.question, await fill_pool(store, seen, asked, vector)
+
+
+async def look(
+    store: MemoryStore, text: str, asked: Query, *, now: datetime, by_words: bool = True
+) -> FirstLook:
+    """Return the question that *text* is, with the newest items and those that hold its words."""
     text = shortened(text)
-    some = replace(asked, limit=max(_MAX_CANDIDATES, asked.limit))
-    matches, newest = await asyncio.gather(
-        _by_words(store, text, some), newest_of(store, replace(asked, limit=_NEWEST))
-    )
-    names = {name for item in (*matches.items, *newest) if (name := speaker_of(item)) is not None}
-    question = read(text, speakers=names, now=now)
-    meaning = await _meaning(store, question, some) if by_meaning else None
+    newest = newest_of(store, replace(asked, limit=_NEWEST))
+    if by_words:
+        matches, found = await both(_by_words(store, text, _some(asked)), newest)
+    else:
+        matches, found = WordMatches([], {}, 0), await newest
+    speakers = set(map(speaker_of, (*matches.items, *found)))
+    names = {name for name in speakers if name is not None}
+    return FirstLook(read(text, speakers=names, now=now), matches, found)
+
+
+def _some(asked: Query) -> Query:
+    return replace(asked, limit=max(_MAX_CANDIDATES, asked.limit))
+
+
+async def fill_pool(
+    store: MemoryStore, seen: FirstLook, asked: Query, vector: QuestionVector | None
+) -> Pool:
+    """Return the items that may answer a question, with what was said around them."""
+    question, matches, newest = seen
+    nearby = None if vector is None else _Nearest(store, vector.whole)
+    near: Sequence[MemoryItem] = [] if nearby is None else await nearby.ask(_some(asked))
     dated = await _dated(store, question, asked)
-    near = [] if meaning is None else meaning.items
     known = {item.id: item for item in (*matches.items, *near, *dated, *newest)}
     clusters = await apart(are_many(known.values()), find_clusters, known.values())
+    if clusters and nearby is not None:  # which may have left no room for anything else
+        near = await fetch_distinct(nearby.ask, _some(asked), enough=_DIFFERENT, first=near)
+        more = {item.id: item for item in near if item.id not in known}
+        if more:
+            known |= more
+            clusters = await apart(are_many(known.values()), find_clusters, known.values())
     room = max(_CHOSEN, 2 * asked.limit)
     lists = {"words": matches.items, "meaning": near, "time": dated}
     best = fuse_ranks(
@@ -100,25 +155,47 @@ async def gather(
     items = [item for window in windows for item in window]
     all_clusters = clusters
     if clusters:
-        seen = (known | {item.id: item for item in items}).values()
-        all_clusters = await apart(are_many(seen), find_clusters, seen)
-    pool = Pool(
-        windows,
-        frozenset(item.id for item in items if item.content.strip() and asked.matches(item)),
-        matches.frequency,
-        matches.passages,
-        clusters=all_clusters,
+        seen_items = (known | {item.id: item for item in items}).values()
+        all_clusters = await apart(are_many(seen_items), find_clusters, seen_items)
+    # What was found matches; what stands around it may not, nor what has only the basic filters.
+    sure = known if isinstance(store, LexicalStore) else {}
+    eligible = frozenset(
+        item.id
+        for item in items
+        if (item.id in sure or asked.matches(item)) and item.content.strip()
     )
-    if meaning is None or not isinstance(store, VectorStore):
-        return question, pool
-    unknown = [item.id for item in items if item.id not in meaning.similarity]
-    similarity = meaning.similarity | await store.similarities(meaning.vector, unknown)
-    return question, replace(
+    pool = Pool(windows, eligible, matches.frequency, matches.passages, clusters=all_clusters)
+    if nearby is None or vector is None:
+        return pool
+    return replace(
         pool,
-        similarity=similarity,
-        query_token_vectors=meaning.words,
-        token_dimension=0 if store.embeddings is None else store.embeddings.detail_dimension,
+        similarity=await nearby.similarities([item.id for item in items]),
+        query_token_vectors=vector.words,
+        token_dimension=nearby.detail_dimension,
     )
+
+
+class _Nearest:
+    """Searches by one vector; the cosine of all that were found is kept."""
+
+    def __init__(self, store: MemoryStore, vector: Sequence[float]) -> None:
+        assert isinstance(store, VectorStore)  # noqa: S101 - it has made the vector
+        self._store, self._vector = store, vector
+        self.known: dict[str, float] = {}
+        self.detail_dimension = 0 if store.embeddings is None else store.embeddings.detail_dimension
+
+    async def ask(self, asked: Query) -> list[MemoryItem]:
+        """Return what is near, nearest first."""
+        near = await self._store.nearest(self._vector, asked)
+        self.known.update((item.id, cosine) for item, cosine in near)
+        return [item for item, _ in near]
+
+    async def similarities(self, item_ids: Sequence[str]) -> dict[str, float]:
+        """Return the cosines of these items and of all that were found."""
+        unknown = [item_id for item_id in item_ids if item_id not in self.known]
+        if not unknown:
+            return self.known
+        return self.known | await self._store.similarities(self._vector, unknown)
 
 
 async def _by_words(store: MemoryStore, text: str, asked: Query) -> WordMatches:
@@ -135,39 +212,22 @@ async def _by_words(store: MemoryStore, text: str, asked: Query) -> WordMatches:
     return replace(answers[0], items=items)  # of these the counts hold: nothing was left out
 
 
-class _Meaning(NamedTuple):
-    """A question's vector and what is near to it."""
-
-    vector: Sequence[float]
-    words: bytes
-    items: list[MemoryItem]
-    """Nearest first."""
-    similarity: dict[str, float]
-
-
 async def nearest(
-    store: MemoryStore, text: str, asked: Query, *, now: datetime
-) -> tuple[Question, list[tuple[MemoryItem, float]]]:
-    """Return the question that *text* is, and what is near to it, nearest first.
-
-    A model that fails is an `EmbeddingError`: there are no words to fall back on.
-    """
-    newest = await newest_of(store, replace(asked, limit=_NEWEST))
-    names = {name for item in newest if (name := speaker_of(item)) is not None}
-    question = read(shortened(text), speakers=names, now=now)
-    some = replace(asked, limit=max(_MAX_CANDIDATES, asked.limit))
-    found = await _meaning(store, question, some, is_all=True)
-    return question, [] if found is None else [
-        (item, found.similarity[item.id]) for item in found.items
-    ]
+    store: MemoryStore, asked: Query, vector: QuestionVector
+) -> list[tuple[MemoryItem, float]]:
+    """Return what is near to a question, nearest first, with its cosine."""
+    nearby = _Nearest(store, vector.whole)
+    items = await fetch_distinct(nearby.ask, _some(asked), enough=_DIFFERENT)
+    return [(item, nearby.known[item.id]) for item in items]
 
 
-async def _meaning(
-    store: MemoryStore, question: Question, asked: Query, *, is_all: bool = False
-) -> _Meaning | None:
-    """Return what is near to the question; `None` without a model, or if it fails.
+async def embed_question(
+    store: MemoryStore, question: Question, *, is_all: bool = False
+) -> QuestionVector | None:
+    """Return what the store's model makes of a question; `None` without one, or if it fails.
 
-    If meaning *is_all* there is, a failure is raised, and what waits is waited for.
+    What waits to be embedded is waited for, at least for a while. If meaning *is_all* there is to
+    go by, a model that fails is an `EmbeddingError`.
     """
     if (
         not isinstance(store, VectorStore)
@@ -192,15 +252,7 @@ async def _meaning(
         if id(store) not in _stuck:
             finalize(store, _stuck.pop, id(store), None)
         _stuck[id(store)] = time.monotonic() + _PAUSE
-    similarity: dict[str, float] = {}
-
-    async def ask(some: Query) -> Sequence[MemoryItem]:
-        near = await store.nearest(vector, some)
-        similarity.update((item.id, cosine) for item, cosine in near)
-        return [item for item, _ in near]
-
-    items = await fetch_distinct(ask, asked, enough=_DIFFERENT)
-    return _Meaning(vector, asked_words, items, similarity)
+    return QuestionVector(vector, asked_words)
 
 
 async def _embedded(

@@ -70,7 +70,11 @@ async def judged(
         if not isinstance(one.item, FactMemory):
             return candidates.why(one)
         others = {part: points for part, points in one.points.items() if part != FACT}
-        found = () if one.item.id in placed.brought else candidates.why(Scored(one.item, one.place, others))
+        found = (
+            ()
+            if one.item.id in placed.brought
+            else candidates.why(Scored(one.item, one.place, others))
+        )
         told = Reason(FACT, one.points.get(FACT, 0.0), _validity(one.item, spans, asked.now))
         return Explanation(sorted((*found, told), key=lambda reason: -abs(reason.points)))
 

@@ -41,13 +41,15 @@ def and_where(one: Where | None, other: Where | None) -> Where | None:
     return {"$and": [one, other]}
 
 
-async def fetch_distinct(ask: Ask, asked: Query, *, enough: int) -> list[MemoryItem]:
+async def fetch_distinct(
+    ask: Ask, asked: Query, *, enough: int, first: Sequence[MemoryItem] | None = None
+) -> list[MemoryItem]:
     """Return what *ask* finds, best first, at least *enough* that differ if there are so many.
 
     Of a flood that filled the answer, some copies are among it. What was found later comes later:
-    it was no better than the copies before it.
+    it was no better than the copies before it. If it has been asked already, these were *first*.
     """
-    found = {item.id: item for item in await ask(asked)}
+    found = {item.id: item for item in (await ask(asked) if first is None else first)}
     is_all, out = len(found) < asked.limit, _Excluded()
     clusters = Clusters()
     for _ in range(_TIMES):

@@ -220,9 +220,7 @@ class Measurement:
         """Return the weight of the terms in each item and in those said around it."""
         mass = self.asked.mass
         # What was talked of before a question says nothing about its answer.
-        lent = [
-            0 if echo else mask for mask, echo in zip(self.masks, self.echo, strict=True)
-        ]
+        lent = [0 if echo else mask for mask, echo in zip(self.masks, self.echo, strict=True)]
         weighed: list[float] = []
         start = 0
         for window in self.pool.windows:

@@ -9,7 +9,13 @@ from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.model.query import Query
 from orbiter.memory.recall._candidate_pool import are_many, is_talk
-from orbiter.memory.recall._candidates import gather, nearest, newest_that_differ
+from orbiter.memory.recall._candidates import (
+    FirstLook,
+    QuestionVector,
+    fill_pool,
+    nearest,
+    newest_that_differ,
+)
 from orbiter.memory.recall._explanation import Explanation, Reason, reasons
 from orbiter.memory.recall._features import UNRELATED, has_evidence, standardise
 from orbiter.memory.recall._query_analysis import in_words, read, shortened
@@ -56,11 +62,12 @@ class RecallRequest(NamedTuple):
         return found
 
 
-async def by_all(store: MemoryStore, asked: RecallRequest, *, with_meaning: bool) -> Candidates:
-    """Return candidates by words, structure and time, and by meaning if that is wanted."""
-    question, pool = await gather(
-        store, asked.text, asked.filters, now=asked.now, by_meaning=with_meaning
-    )
+async def by_all(
+    store: MemoryStore, asked: RecallRequest, seen: FirstLook, vector: QuestionVector | None
+) -> Candidates:
+    """Return candidates by words, structure and time, and by meaning if there is a vector."""
+    question = seen.question
+    pool = await fill_pool(store, seen, asked.filters, vector)
     table = await apart(
         are_many(pool.items), lambda: measure(question, pool, weighed_columns(pool))
     )
@@ -87,9 +94,12 @@ async def by_all(store: MemoryStore, asked: RecallRequest, *, with_meaning: bool
     )
 
 
-async def by_meaning(store: MemoryStore, asked: RecallRequest) -> Candidates:
+async def by_meaning(
+    store: MemoryStore, asked: RecallRequest, seen: FirstLook, vector: QuestionVector | None
+) -> Candidates:
     """Return what is near to the question; a score is the cosine, and what is weighed beside."""
-    question, near = await nearest(store, asked.text, asked.filters, now=asked.now)
+    question = seen.question
+    near = [] if vector is None else await nearest(store, asked.filters, vector)
     items, cosines = [item for item, _ in near], [cosine for _, cosine in near]
     strengths = standardise(cosines, absent=UNRELATED)
     beside = asked.beside(items)

@@ -1,17 +1,18 @@
 """`recall`: a question is checked, candidates are weighed in the mode asked for, the best kept."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.items import MemoryMetadata, MemoryStatus
-from orbiter.memory.model.protocols import MemoryStore, VectorStore
+from orbiter.memory.model.protocols import MemoryStore, OffloadStore, VectorStore
 from orbiter.memory.model.query import SCOPE_FIELDS, Query, check_instant, check_size
 from orbiter.memory.model.trust import Trust, read_trust, trusted
 from orbiter.memory.recall._candidate_pool import are_many
+from orbiter.memory.recall._candidates import FirstLook, QuestionVector, embed_question, look
 from orbiter.memory.recall._dedupe_query import and_where
 from orbiter.memory.recall._hits import RecallResult
 from orbiter.memory.recall._mode_search import RecallRequest, by_all, by_meaning, by_time
@@ -22,6 +23,8 @@ from orbiter.memory.tasks.offload import apart
 from orbiter.memory.text.words import tokens
 
 __all__ = ["RecallOptions", "check_scope", "recall"]
+
+_T = TypeVar("_T")
 
 _NO_MODEL = (
     "recall uses words and structure only: the store has no `embeddings`; pip install "
@@ -118,22 +121,52 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
         explain=explain,
         trusted=trust,
     )
-    candidates = await _find_candidates(store, asked, mode)
+    has_model = isinstance(store, VectorStore) and store.embeddings is not None
+    if mode == "hybrid" and not has_model:
+        warn_once("no model", _NO_MODEL)
+    if mode not in ("hybrid", "meaning") or not has_model:
+        return await _offload(store, lambda: _answer(store, asked, mode, None, None))
+    # A model has threads of its own, so what is read before it and after it are two steps.
+    seen = await _offload(store, lambda: _look(store, asked, mode))
+    vector = await embed_question(store, seen.question, is_all=mode == "meaning")
+    return await _offload(store, lambda: _answer(store, asked, mode, seen, vector))
+
+
+async def _offload(store: MemoryStore, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    """Do *work* on a thread of the store's if it has any, else here."""
+    return await (store.offload(work) if isinstance(store, OffloadStore) else work())
+
+
+async def _look(store: MemoryStore, asked: RecallRequest, mode: RecallMode) -> FirstLook:
+    by_words = mode != "meaning"
+    return await look(store, asked.text, asked.filters, now=asked.now, by_words=by_words)
+
+
+async def _answer(
+    store: MemoryStore,
+    asked: RecallRequest,
+    mode: RecallMode,
+    seen: FirstLook | None,
+    vector: QuestionVector | None,
+) -> RecallResult:
+    candidates = await _find_candidates(store, asked, mode, seen, vector)
     is_long = are_many(one.item for one in candidates.scored)
-    return await apart(is_long, choose, candidates, k=k, mode=mode, explain=explain)
+    k = asked.filters.limit
+    return await apart(is_long, choose, candidates, k=k, mode=mode, explain=asked.explain)
 
 
 async def _find_candidates(
-    store: MemoryStore, asked: RecallRequest, mode: RecallMode
+    store: MemoryStore,
+    asked: RecallRequest,
+    mode: RecallMode,
+    seen: FirstLook | None,
+    vector: QuestionVector | None,
 ) -> Candidates:
     if mode == "recent":
         candidates = await by_time(store, asked)
-    elif mode == "meaning":
-        candidates = await by_meaning(store, asked)
     else:
-        candidates = await by_all(store, asked, with_meaning=mode == "hybrid")
-    if mode == "hybrid" and (not isinstance(store, VectorStore) or store.embeddings is None):
-        warn_once("no model", _NO_MODEL)
+        search = by_meaning if mode == "meaning" else by_all
+        candidates = await search(store, asked, seen or await _look(store, asked, mode), vector)
     if all(one.item.memory_type != "fact" for one in candidates.scored):
         return candidates
     from orbiter.memory.recall._current_facts import judged  # noqa: PLC0415 - few candidates are facts

@@ -39,9 +39,7 @@ Points = Mapping[str, float] | Callable[[int], Mapping[str, float]]
 """The points of an item, or how they are found at its place: few are ever asked for theirs."""
 
 
-def score(
-    table: FeatureTable, weights: Mapping[str, float], places: Sequence[int]
-) -> list[Scored]:
+def score(table: FeatureTable, weights: Mapping[str, float], places: Sequence[int]) -> list[Scored]:
     """Return the items at *places*, best first; of equals the newest, then by id."""
     columns, items = table.columns, table.items
     used = {name: weight for name, weight in weights.items() if name in columns}
@@ -53,17 +51,11 @@ def score(
     for name, weight in used.items():
         column = columns[name]
         if any(column):
-            totals = [
-                total + weight * column[at] for total, at in zip(totals, places, strict=True)
-            ]
-    found = [
-        Scored(items[at], at, points, total) for at, total in zip(places, totals, strict=True)
-    ]
+            totals = [total + weight * column[at] for total, at in zip(totals, places, strict=True)]
+    found = [Scored(items[at], at, points, total) for at, total in zip(places, totals, strict=True)]
     found.sort(key=lambda one: one.score, reverse=True)
     if len(set(totals)) < len(totals):
-        found.sort(
-            key=lambda one: (-one.score, -one.item.created_at.timestamp(), one.item.id)
-        )
+        found.sort(key=lambda one: (-one.score, -one.item.created_at.timestamp(), one.item.id))
     return found
 
 

@@ -188,7 +188,7 @@ def _sketches(content: str) -> tuple[int, ...]:
 
 
 def _may_be_flood(items: Sequence[MemoryItem]) -> bool:
-    """Tell whether a text may have more than `CLUSTER` others round it, by how common its terms are.
+    """Tell whether a text may have more than `CLUSTER` like it, by how common its terms are.
 
     Each of these lacks at most a ninth of its terms, or it would not be alike. A term that is rare
     among *items* is lacking in more than half of them: so few of its terms can be rare.

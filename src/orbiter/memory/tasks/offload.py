@@ -2,22 +2,26 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 __all__ = [
     "MANY",
     "SLICE",
+    "MustWaitError",
     "apart",
+    "both",
     "count_words",
     "cut_at_spaces",
     "cut_before",
     "find_all",
     "find_words",
+    "has_loop",
     "has_many_values",
     "is_much_text",
     "replace_all",
+    "run_here",
     "search",
 ]
 
@@ -40,6 +44,7 @@ _SINGLE = frozenset((str, bytes, int, float, bool, type(None), datetime))
 _SPACE = re.compile(r"\s")
 
 P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -49,8 +54,48 @@ class _HasText(Protocol):
 
 
 async def apart(is_long: bool, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:  # noqa: FBT001 - the rest is the call's
-    """Return what *call* returns, from a thread if it *is_long*."""
-    return await asyncio.to_thread(call, *args, **kwargs) if is_long else call(*args, **kwargs)
+    """Return what *call* returns, from a thread if it *is_long* and this is the event loop's."""
+    if is_long and has_loop():
+        return await asyncio.to_thread(call, *args, **kwargs)
+    return call(*args, **kwargs)
+
+
+def has_loop() -> bool:
+    """Tell whether an event loop runs in this thread; if not, this is inside `run_here`."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+class MustWaitError(Exception):
+    """What was to run in a thread has to wait for something, which only an event loop can."""
+
+
+def run_here(work: Coroutine[Any, Any, T]) -> T:
+    """Run *work* to its end, in a thread without an event loop.
+
+    It may await what need not wait, such as reads that are done on the spot. `MustWaitError` is
+    raised where it has to wait: then it begins again on the event loop.
+    """
+    try:
+        while work.send(None) is None:  # it only gives others their turn
+            pass
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    work.close()
+    raise MustWaitError
+
+
+async def both(one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, S]) -> tuple[T, S]:
+    """Return what two coroutines return, which run at once if there is an event loop."""
+    if has_loop():
+        return await asyncio.gather(one, other)
+    try:
+        return await one, await other
+    finally:
+        other.close()
 
 
 def has_many_values(value: object) -> bool:

@@ -20,6 +20,7 @@ from orbiter.memory.errors import EmbeddingsMismatchError, QueryError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.model.query import Query, WordMatches, check_size
+from orbiter.memory.tasks.offload import has_loop
 
 if TYPE_CHECKING:
     import numpy as np
@@ -251,7 +252,8 @@ class SQLRecall(SQLDatabase):
             await self._read(lambda: self._operations.get(""), alone=True)  # a closed store says so
             return None
         found = await self._ask(self._model, ask)
-        self._wrote(is_news=False)
+        if has_loop():  # else `offload` does so when it is back
+            self._wrote(is_news=False)
         return found
 
     async def around(self, item_ids: Sequence[str], *, span: int) -> list[list[MemoryItem]]:

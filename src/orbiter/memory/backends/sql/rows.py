@@ -255,7 +255,7 @@ async def decode_all(rows: Sequence[Sequence[Any]]) -> list[MemoryItem]:
     items, spent = [], 0
     for row in rows:
         size = len(row[_METADATA] or "") + len(row[_EXTRA] or "")
-        items.append(decode(row) if size <= _LONG else await asyncio.to_thread(decode, row))
+        items.append(await apart(size > _LONG, decode, row))
         spent += size + _ROW
         if spent > _SLICE:
             spent = 0

@@ -9,10 +9,10 @@ import os
 import sqlite3
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from threading import Lock
+from threading import Lock, local
 from typing import Any, Literal, TypeVar
 
 from orbiter.memory.backends.sqlite import file_checks, maintenance
@@ -21,13 +21,24 @@ from orbiter.memory.backends.sqlite.idle_tasks import chore, seconds_to_next
 from orbiter.memory.backends.sqlite.run import FACTORY
 from orbiter.memory.backends.sqlite.setup import set_up
 from orbiter.memory.backends.sqlite.where import fits
-from orbiter.memory.backends.sqlite.writer_thread import Closed, Group, Readers, Work, Writer
+from orbiter.memory.backends.sqlite.writer_thread import (
+    Closed,
+    Group,
+    Readers,
+    Work,
+    Writer,
+    roll_back,
+)
 from orbiter.memory.errors import MemoryTimeoutError, NotInitializedError, StorageError
 from orbiter.memory.model.validation import check_positive
+from orbiter.memory.tasks.offload import MustWaitError, has_loop, run_here
 
 __all__ = ["SQLiteFile", "call_each"]
 
 _T = TypeVar("_T")
+
+WORKERS = 2
+"""Threads that weigh what was read: they share the interpreter's lock, so more gain nothing."""
 
 
 def call_each(connection: sqlite3.Connection, group: list[Any]) -> list[Any]:
@@ -64,6 +75,9 @@ class SQLiteFile:
         self._group = group
         self._writer: Writer | None = None
         self._readers: Readers | None = None
+        self._workers: Readers | None = None
+        """Threads for `offload`: what takes long there must not keep a short read waiting."""
+        self._here = local()
         self._process = 0
         self._starting = Lock()
         self._identity = maintenance.Identity(self._path)
@@ -110,33 +124,35 @@ class SQLiteFile:
 
     async def close(self) -> None:
         """Finish what is under way and close the file; `init` opens it again."""
-        writer, readers = self._writer, self._readers
+        writer, readers = self._writer, self._reading()
         if writer is None or self._process != os.getpid():
             return
-        self._writer = self._readers = None
-        if readers is not None:
-            readers.stop()
+        self._writer = self._readers = self._workers = None
+        for threads in readers:
+            threads.stop()
         with suppress(Closed):
             # A last job, so that waiting for the end never blocks the event loop.
             last = writer.run(_nothing)
             try:
                 await last
-                if readers is not None:
-                    # The writer leaves last: of two that leave at once, neither is the last one,
-                    # and then nobody writes the journal back into the file.
-                    await readers.ended()
+                # The writer leaves last: of two that leave at once, neither is the last one,
+                # and then nobody writes the journal back into the file.
+                for threads in readers:
+                    await threads.ended()
             finally:
                 writer.stop()
         await writer.ended()
 
     def __del__(self) -> None:
-        writer, readers = getattr(self, "_writer", None), getattr(self, "_readers", None)
+        writer = getattr(self, "_writer", None)
         if writer is None or self._process != os.getpid():
             return
         warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2, source=self)
-        for threads in (readers, writer):
-            if threads is not None:
-                threads.stop()
+        for threads in (*self._reading(), writer):
+            threads.stop()
+
+    def _reading(self) -> list[Readers]:
+        return [threads for threads in (self._readers, self._workers) if threads is not None]
 
     def _start(self) -> tuple[Writer, bool]:
         """Return the writer, and whether it had to be started."""
@@ -144,10 +160,11 @@ class SQLiteFile:
             # A process that was forked has neither the threads nor the right to the connections.
             if self._writer is not None and self._process == os.getpid():
                 return self._writer, False
-            self._process, name, self._readers = os.getpid(), repr(self), None
+            self._process, name, self._readers, self._workers = os.getpid(), repr(self), None, None
             if self._path != ":memory:":
-                connect = _weakly(self._connect)
-                self._readers = Readers(connect, most=self._most_readers, name=f"{name} reader")
+                connect, most = _weakly(self._connect), self._most_readers
+                self._readers = Readers(connect, most=most, name=f"{name} reader")
+                self._workers = Readers(connect, most=min(most, WORKERS), name=f"{name} worker")
             group = partial(_run_group, self._identity, self._group)
             self._writer = Writer(
                 _weakly(self._connect_writer),
@@ -162,9 +179,9 @@ class SQLiteFile:
     def _forget(self, writer: Writer) -> bool:
         if self._writer is not writer:
             return False
-        if self._readers is not None:
-            self._readers.stop()
-        self._writer = self._readers = None
+        for threads in self._reading():
+            threads.stop()
+        self._writer = self._readers = self._workers = None
         return True
 
     def _connect_writer(self) -> sqlite3.Connection:
@@ -222,6 +239,8 @@ class SQLiteFile:
 
     async def write(self, work: object) -> Any:
         """Write, in a transaction that others may share."""
+        if not has_loop():
+            raise MustWaitError
         try:
             return await self._opened().write(work)
         except Closed:
@@ -231,6 +250,9 @@ class SQLiteFile:
 
     async def read(self, work: Work[_T], *, writing: bool = False) -> _T:
         """Run *work* on a thread that reads, or outside of a transaction on the one that writes."""
+        here: sqlite3.Connection | None = getattr(self._here, "connection", None)
+        if here is not None:
+            return self._read_here(here, work, writing=writing)
         writer, readers = self._opened(), self._readers
         try:
             if writing or readers is None:
@@ -240,6 +262,39 @@ class SQLiteFile:
             raise NotInitializedError(self) from None
         except sqlite3.Error as exc:
             raise self._translate(exc) from exc
+
+    async def offload(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """Run *work*, which reads, on a thread: each `read` in it is done there and then.
+
+        Where it has to wait for anything else, it is begun again on the event loop.
+        """
+        self._opened()
+        if self._workers is None or getattr(self._here, "connection", None) is not None:
+            return await work()
+
+        def run(connection: sqlite3.Connection) -> _T:
+            self._here.connection = connection
+            try:
+                return run_here(work())
+            finally:
+                self._here.connection = None
+
+        try:
+            return await self._workers.run(run)
+        except MustWaitError:
+            return await work()
+        except Closed:
+            raise NotInitializedError(self) from None
+
+    def _read_here(self, connection: sqlite3.Connection, work: Work[_T], *, writing: bool) -> _T:
+        if writing:
+            raise MustWaitError
+        try:
+            return work(connection)
+        except sqlite3.Error as exc:
+            raise self._translate(exc) from exc
+        finally:
+            roll_back(connection)  # as nothing has been written, this only ends a read
 
     @contextmanager
     def without_chores(self) -> Iterator[None]:

@@ -48,6 +48,7 @@ from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.model.query import Query, check_size
 from orbiter.memory.model.reports import Restored, StoreStats
 from orbiter.memory.model.validation import check_positive
+from orbiter.memory.tasks.offload import has_loop
 from orbiter.memory.tasks.progress import advance
 
 if TYPE_CHECKING:
@@ -340,6 +341,13 @@ class SQLiteMemoryStore(SQLMemoryStore):
 
         waiting, are_words_due = await self._file.read(look)
         return await self._unembedded() if waiting is None else waiting, are_words_due
+
+    async def offload(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """Return what *work* returns; its reads are done on one thread, without the event loop."""
+        found = await self._file.offload(work)
+        if has_loop():
+            self._wrote(is_news=False)
+        return found
 
     # Items are made of rows by the thread that reads them: the event loop has better things to do.
 

@@ -36,6 +36,7 @@ __all__ = [
     "Work",
     "Writer",
     "is_busy",
+    "roll_back",
 ]
 
 
@@ -297,7 +298,7 @@ class Writer:
                 left = self._rest(connection)
         except Exception:  # noqa: BLE001 - chores can wait, and are never owed
             # Another process writes, the disk is full, or a row was made by hand.
-            _roll_back(connection)
+            roll_back(connection)
             return None
         return None if left is None else min(max(left, LEAST), MOST)
 
@@ -430,7 +431,7 @@ def _carry_out(
         values = run(connection, [job.work for job in group])
         connection.execute("COMMIT")
     except Exception as exc:  # noqa: BLE001 - told to the one who asked
-        _roll_back(connection)
+        roll_back(connection)
         if len(group) == 1:
             return [_Outcome(group[0], None, exc)]
         # One of them failed, and took the others with it: each gets a transaction of its own.
@@ -444,11 +445,11 @@ def _run(connection: sqlite3.Connection, job: _Job, patience: Patience | None = 
         with limits:
             return _Outcome(job, job.work(connection), None)
     except Exception as exc:  # noqa: BLE001 - told to the one who asked
-        _roll_back(connection)
+        roll_back(connection)
         return _Outcome(job, None, exc)
 
 
-def _roll_back(connection: sqlite3.Connection) -> None:
+def roll_back(connection: sqlite3.Connection) -> None:
     # A disk that fails may fail this, too; the error that led here is the one to tell.
     with suppress(sqlite3.Error):
         if connection.in_transaction:
