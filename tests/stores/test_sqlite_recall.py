@@ -2,6 +2,7 @@
 
 import random
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from orbiter.memory.backends.sqlite import (
     vector_cache,
     vectors,
 )
+from orbiter.memory.errors import NotInitializedError, StorageError
 from orbiter.memory.model.query import Query
 from orbiter.memory.recall import recall
 from orbiter.memory.text import words
@@ -274,3 +276,52 @@ async def test_a_recall_reads_a_few_times_however_many_it_weighs(path: Path) -> 
 
         assert hits
         assert len(reads) <= 7
+
+
+async def test_what_a_recall_weighs_and_reads_is_done_on_one_thread(path: Path) -> None:
+    async with SQLiteMemoryStore(path) as store:
+        await recall(store, "which painting is number 7?", scope=ANN, mode="words")
+        await store.catch_up()
+        seen: list[threading.Thread] = []
+        read = store._file.read
+
+        async def noting(work: Any, **options: Any) -> Any:
+            seen.append(threading.current_thread())
+            return await read(work, **options)
+
+        store._file.read = noting  # type: ignore[method-assign]
+        hits = await recall(store, "which painting is number 8?", scope=ANN, mode="words")
+
+        assert hits
+        assert len(seen) > 1
+        assert len(set(seen)) == 1
+        assert threading.current_thread() not in seen
+
+
+async def test_work_that_must_wait_begins_again_on_the_event_loop(path: Path) -> None:
+    threads: list[threading.Thread] = []
+
+    async with SQLiteMemoryStore(path) as store:
+
+        async def work() -> bool:
+            threads.append(threading.current_thread())
+            assert await store.get("ann1") is not None
+            await store.add(HumanMemory(id="new", content="tea"))  # by the thread that writes
+            return await store.get("new") is not None
+
+        assert await store.offload(work)
+
+    assert len(threads) == 2
+    assert threads[1] is threading.current_thread() is not threads[0]
+
+
+async def test_an_error_of_offloaded_work_is_the_callers(path: Path) -> None:
+    async def work() -> None:
+        await store._file.read(lambda connection: connection.execute("SELECT missing"))
+
+    async with SQLiteMemoryStore(path) as store:
+        with pytest.raises(StorageError, match="no such column"):
+            await store.offload(work)
+        assert await store.get("ann1") is not None
+    with pytest.raises(NotInitializedError):
+        await store.offload(work)

@@ -3,6 +3,7 @@
 A pattern keeps the interpreter's lock until it has read all of its text, also in a thread.
 """
 
+import asyncio
 import re
 import threading
 from pathlib import Path
@@ -252,3 +253,27 @@ async def test_a_memory_with_many_labels_is_read_in_a_thread(
 
     assert threads
     assert threading.get_ident() not in threads
+
+
+def test_a_coroutine_that_need_not_wait_runs_without_an_event_loop() -> None:
+    async def half(number: int) -> int:
+        await asyncio.sleep(0)  # which only gives others their turn
+        return await offload.apart(True, int, number / 2)
+
+    async def work() -> tuple[int, int]:
+        assert not offload.has_loop()
+        return await offload.both(half(8), half(6))
+
+    assert offload.run_here(work()) == (4, 3)
+
+
+def test_a_coroutine_that_must_wait_says_so() -> None:
+    class Wait:
+        def __await__(self) -> Any:
+            yield "a future"
+
+    async def work() -> None:
+        await Wait()
+
+    with pytest.raises(offload.MustWaitError):
+        offload.run_here(work())

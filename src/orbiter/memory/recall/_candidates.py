@@ -106,41 +106,41 @@ async def gather(
 
 
 async def look(
-    store: MemoryStore, text: str, asked: Query, *, now: datetime, by_words: bool = True
+    store: MemoryStore, text: str, query: Query, *, now: datetime, by_words: bool = True
 ) -> FirstLook:
     """Return the question that *text* is, with the newest items and those that hold its words."""
     text = shortened(text)
-    newest = newest_of(store, replace(asked, limit=_NEWEST))
+    newest = newest_of(store, replace(query, limit=_NEWEST))
     if by_words:
-        matches, found = await both(_by_words(store, text, _some(asked)), newest)
+        matches, latest = await both(_by_words(store, text, _some(query)), newest)
     else:
-        matches, found = WordMatches([], {}, 0), await newest
-    speakers = set(map(speaker_of, (*matches.items, *found)))
+        matches, latest = WordMatches([], {}, 0), await newest
+    speakers = set(map(speaker_of, (*matches.items, *latest)))
     names = {name for name in speakers if name is not None}
-    return FirstLook(read(text, speakers=names, now=now), matches, found)
+    return FirstLook(read(text, speakers=names, now=now), matches, latest)
 
 
-def _some(asked: Query) -> Query:
-    return replace(asked, limit=max(_MAX_CANDIDATES, asked.limit))
+def _some(query: Query) -> Query:
+    return replace(query, limit=max(_MAX_CANDIDATES, query.limit))
 
 
 async def fill_pool(
-    store: MemoryStore, seen: FirstLook, asked: Query, vector: QuestionVector | None
+    store: MemoryStore, seen: FirstLook, query: Query, vector: QuestionVector | None
 ) -> Pool:
     """Return the items that may answer a question, with what was said around them."""
     question, matches, newest = seen
     nearby = None if vector is None else _Nearest(store, vector.whole)
-    near: Sequence[MemoryItem] = [] if nearby is None else await nearby.ask(_some(asked))
-    dated = await _dated(store, question, asked)
+    near: Sequence[MemoryItem] = [] if nearby is None else await nearby.ask(_some(query))
+    dated = await _dated(store, question, query)
     known = {item.id: item for item in (*matches.items, *near, *dated, *newest)}
     clusters = await apart(are_many(known.values()), find_clusters, known.values())
     if clusters and nearby is not None:  # which may have left no room for anything else
-        near = await fetch_distinct(nearby.ask, _some(asked), enough=_DIFFERENT, first=near)
+        near = await fetch_distinct(nearby.ask, _some(query), enough=_DIFFERENT, first=near)
         more = {item.id: item for item in near if item.id not in known}
         if more:
             known |= more
             clusters = await apart(are_many(known.values()), find_clusters, known.values())
-    room = max(_CHOSEN, 2 * asked.limit)
+    room = max(_CHOSEN, 2 * query.limit)
     lists = {"words": matches.items, "meaning": near, "time": dated}
     best = fuse_ranks(
         {
@@ -162,7 +162,7 @@ async def fill_pool(
     eligible = frozenset(
         item.id
         for item in items
-        if (item.id in sure or asked.matches(item)) and item.content.strip()
+        if (item.id in sure or query.matches(item)) and item.content.strip()
     )
     pool = Pool(windows, eligible, matches.frequency, matches.passages, clusters=all_clusters)
     if nearby is None or vector is None:
@@ -184,9 +184,9 @@ class _Nearest:
         self.known: dict[str, float] = {}
         self.detail_dimension = 0 if store.embeddings is None else store.embeddings.detail_dimension
 
-    async def ask(self, asked: Query) -> list[MemoryItem]:
+    async def ask(self, query: Query) -> list[MemoryItem]:
         """Return what is near, nearest first."""
-        near = await self._store.nearest(self._vector, asked)
+        near = await self._store.nearest(self._vector, query)
         self.known.update((item.id, cosine) for item, cosine in near)
         return [item for item, _ in near]
 

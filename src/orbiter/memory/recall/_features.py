@@ -156,7 +156,7 @@ class Measurement:
     after: list[int | None]
     texts: list[TextFeatures]
     """What is known of each item's text."""
-    asked: _AskedTerms
+    terms: _AskedTerms
     masks: list[int]
     """Which of the asked terms stand in each item."""
     rarity: dict[str, float]
@@ -170,15 +170,15 @@ class Measurement:
         before, after = _neighbours(pool)
         texts = [_text_features(item.content) for item in items]
         rarity = _rarity(question.terms, pool)
-        asked = _AskedTerms(rarity)
+        terms = _AskedTerms(rarity)
         every = frozenset(words.terms(question.text))  # with the names
         echo = [_echo(every, text) if text.is_question else 0.0 for text in texts]
-        masks = list(map(asked.mask, texts))
-        return cls(question, pool, items, before, after, texts, asked, masks, rarity, echo)
+        masks = list(map(terms.mask, texts))
+        return cls(question, pool, items, before, after, texts, terms, masks, rarity, echo)
 
     def table(self, columns: dict[str, list[float]]) -> FeatureTable:
         """Return *columns* as a table of these candidates."""
-        found = [self.asked.sets[mask] for mask in self.masks]
+        found = [self.terms.sets[mask] for mask in self.masks]
         return FeatureTable(self.items, columns, self.before, self.after, found, self.rarity)
 
     def bm25(self) -> list[float]:
@@ -186,13 +186,13 @@ class Measurement:
         lengths = [length for text in self.texts for _, length in text.passages]
         typical = max(sum(lengths) / len(lengths), 1.0) if lengths else 1.0
         return [
-            _bm25(text, self.asked.weighed[mask], typical) if mask else 0.0
+            _bm25(text, self.terms.weighed[mask], typical) if mask else 0.0
             for text, mask in zip(self.texts, self.masks, strict=True)
         ]
 
     def session_bm25(self) -> list[float]:
         """Return how well the whole session of each item matches the question's terms."""
-        return _session_words(self._sessions, self.texts, self.masks, self.asked)
+        return _session_words(self._sessions, self.texts, self.masks, self.terms)
 
     @functools.cached_property
     def speakers(self) -> list[str | None]:
@@ -210,7 +210,7 @@ class Measurement:
 
     def with_previous(self) -> list[float]:
         """Return the weight of the terms in each item and in the one said just before."""
-        masks, mass = self.masks, self.asked.mass
+        masks, mass = self.masks, self.terms.mass
         return [
             mass[mask if before is None else mask | masks[before]]
             for mask, before in zip(masks, self.before, strict=True)
@@ -218,7 +218,7 @@ class Measurement:
 
     def with_neighbours(self) -> list[float]:
         """Return the weight of the terms in each item and in those said around it."""
-        mass = self.asked.mass
+        mass = self.terms.mass
         # What was talked of before a question says nothing about its answer.
         lent = [0 if echo else mask for mask, echo in zip(self.masks, self.echo, strict=True)]
         weighed: list[float] = []
@@ -374,18 +374,18 @@ def _session_words(
     sessions: Sequence[int],
     texts: Sequence[TextFeatures],
     masks: Sequence[int],
-    asked: _AskedTerms,
+    terms: _AskedTerms,
 ) -> list[float]:
     """Return how well the whole session of each item fits, as BM25 over sessions."""
     if not sessions:
         return []
     lengths = [0] * (max(sessions) + 1)
-    counts: dict[str, dict[int, int]] = {term: {} for term in asked.terms}
+    counts: dict[str, dict[int, int]] = {term: {} for term in terms.terms}
     for session, text, mask in zip(sessions, texts, masks, strict=True):
         for held, length in text.passages:
             lengths[session] += length
             if mask:
-                for term in asked.sets[mask]:
+                for term in terms.sets[mask]:
                     if count := held.get(term, 0):
                         of_term = counts[term]
                         of_term[session] = of_term.get(session, 0) + count

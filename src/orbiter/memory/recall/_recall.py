@@ -33,7 +33,7 @@ _NO_MODEL = (
 
 
 class RecallOptions(TypedDict, total=False):
-    """What may be asked of `recall` beside the question and whose memories it is about."""
+    """What may be request of `recall` beside the question and whose memories it is about."""
 
     k: int
     mode: RecallMode
@@ -75,7 +75,7 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     filters are those of `search`; *where* compares keys of `metadata.extra`. With
     *recency_weight*, new memories gain so many points, half as many after *half_life_hours*; with
     *importance_weight*, `metadata.extra["importance"]` from 0 to 1 earns its share. *now* is when
-    the question is asked, for "last week". With *min_trust*, such as `"agent"`, what comes from a
+    the question is request, for "last week". With *min_trust*, such as `"agent"`, what comes from a
     source that is worth less is not there at all: see `orbiter.memory.model.trust`.
 
     What shares no word with the question, has none around it and means less than most candidates
@@ -111,7 +111,7 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     if not k or not (tokens(shortened(query)) or mode == "recent"):
         return RecallResult(mode=mode, question="asks for nothing")
     check_store(store, mode)
-    asked = RecallRequest(
+    request = RecallRequest(
         query,
         filters,
         now=moment,
@@ -125,11 +125,11 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     if mode == "hybrid" and not has_model:
         warn_once("no model", _NO_MODEL)
     if mode not in ("hybrid", "meaning") or not has_model:
-        return await _offload(store, lambda: _answer(store, asked, mode, None, None))
+        return await _offload(store, lambda: _answer(store, request, mode, None, None))
     # A model has threads of its own, so what is read before it and after it are two steps.
-    seen = await _offload(store, lambda: _look(store, asked, mode))
+    seen = await _offload(store, lambda: _look(store, request, mode))
     vector = await embed_question(store, seen.question, is_all=mode == "meaning")
-    return await _offload(store, lambda: _answer(store, asked, mode, seen, vector))
+    return await _offload(store, lambda: _answer(store, request, mode, seen, vector))
 
 
 async def _offload(store: MemoryStore, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
@@ -137,41 +137,41 @@ async def _offload(store: MemoryStore, work: Callable[[], Coroutine[Any, Any, _T
     return await (store.offload(work) if isinstance(store, OffloadStore) else work())
 
 
-async def _look(store: MemoryStore, asked: RecallRequest, mode: RecallMode) -> FirstLook:
+async def _look(store: MemoryStore, request: RecallRequest, mode: RecallMode) -> FirstLook:
     by_words = mode != "meaning"
-    return await look(store, asked.text, asked.filters, now=asked.now, by_words=by_words)
+    return await look(store, request.text, request.filters, now=request.now, by_words=by_words)
 
 
 async def _answer(
     store: MemoryStore,
-    asked: RecallRequest,
+    request: RecallRequest,
     mode: RecallMode,
     seen: FirstLook | None,
     vector: QuestionVector | None,
 ) -> RecallResult:
-    candidates = await _find_candidates(store, asked, mode, seen, vector)
+    candidates = await _find_candidates(store, request, mode, seen, vector)
     is_long = are_many(one.item for one in candidates.scored)
-    k = asked.filters.limit
-    return await apart(is_long, choose, candidates, k=k, mode=mode, explain=asked.explain)
+    k = request.filters.limit
+    return await apart(is_long, choose, candidates, k=k, mode=mode, explain=request.explain)
 
 
 async def _find_candidates(
     store: MemoryStore,
-    asked: RecallRequest,
+    request: RecallRequest,
     mode: RecallMode,
     seen: FirstLook | None,
     vector: QuestionVector | None,
 ) -> Candidates:
     if mode == "recent":
-        candidates = await by_time(store, asked)
+        candidates = await by_time(store, request)
     else:
         search = by_meaning if mode == "meaning" else by_all
-        candidates = await search(store, asked, seen or await _look(store, asked, mode), vector)
+        candidates = await search(store, request, seen or await _look(store, request, mode), vector)
     if all(one.item.memory_type != "fact" for one in candidates.scored):
         return candidates
     from orbiter.memory.recall._current_facts import judged  # noqa: PLC0415 - few candidates are facts
 
-    return await judged(store, candidates, asked, is_ordered=mode == "recent")
+    return await judged(store, candidates, request, is_ordered=mode == "recent")
 
 
 def check_scope(scope: object) -> None:

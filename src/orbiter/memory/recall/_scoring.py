@@ -52,11 +52,13 @@ def score(table: FeatureTable, weights: Mapping[str, float], places: Sequence[in
         column = columns[name]
         if any(column):
             totals = [total + weight * column[at] for total, at in zip(totals, places, strict=True)]
-    found = [Scored(items[at], at, points, total) for at, total in zip(places, totals, strict=True)]
-    found.sort(key=lambda one: one.score, reverse=True)
+    scored = [
+        Scored(items[at], at, points, total) for at, total in zip(places, totals, strict=True)
+    ]
+    scored.sort(key=lambda one: one.score, reverse=True)
     if len(set(totals)) < len(totals):
-        found.sort(key=lambda one: (-one.score, -one.item.created_at.timestamp(), one.item.id))
-    return found
+        scored.sort(key=lambda one: (-one.score, -one.item.created_at.timestamp(), one.item.id))
+    return scored
 
 
 def without_repeats(
