@@ -27,6 +27,7 @@ __all__ = [
     "RECORDED",
     "SYSTEM",
     "TERMS",
+    "UNACCEPTED",
     "VERSION_TIMES",
     "WORDS",
     "end",
@@ -449,5 +450,14 @@ CREATE INDEX memory_items_jobs ON memory_items (memory_type, {_USER}, created_at
 """
 """The counts of what is listed, and the index of what is no memory."""
 
-MIGRATIONS = (FIRST, EPISODES, RECALL, LASTING, ORDER, SYSTEM, FACT_TIMES, COUNTS)
+# Schema 9: what is not accepted, so that all else is known to be.
+
+UNACCEPTED = f"""
+CREATE INDEX memory_items_unaccepted ON memory_items ({_USER})
+    WHERE deleted = 0 AND status <> 'accepted';
+"""
+"""The index of drafts and of what was discarded. Most users have few, and adding anything else
+costs nothing for it."""
+
+MIGRATIONS = (FIRST, EPISODES, RECALL, LASTING, ORDER, SYSTEM, FACT_TIMES, COUNTS, UNACCEPTED)
 """Numbered from 1. Only ever add to the end: files of every past version are out there."""

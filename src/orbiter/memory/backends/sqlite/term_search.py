@@ -10,12 +10,14 @@ from typing import Any
 
 from orbiter.memory.backends.sql.dialect import Args, Filter, Rows
 from orbiter.memory.backends.sql.operations import Operations
+from orbiter.memory.backends.sql.rows import READ
 from orbiter.memory.backends.sqlite import schema
 from orbiter.memory.backends.sqlite.idle_tasks import is_due
 from orbiter.memory.backends.sqlite.migrations import field
 from orbiter.memory.backends.sqlite.run import run
 from orbiter.memory.backends.sqlite.schema import not_expired
 from orbiter.memory.backends.sqlite.term_index import (
+    ALL,
     EVERYONE,
     PASSAGES,
     owner,
@@ -25,6 +27,7 @@ from orbiter.memory.backends.sqlite.term_index import (
 )
 from orbiter.memory.backends.sqlite.term_index import passages as passages_of
 from orbiter.memory.backends.sqlite.vector_cache import rows_at
+from orbiter.memory.model.items import MemoryStatus
 from orbiter.memory.model.query import Query
 
 __all__ = ["BUDGET", "MOST", "PROBED", "SCANNED", "SEEN", "TRIED", "Matches", "match", "rarity"]
@@ -50,6 +53,7 @@ Matches = tuple[Rows, dict[str, int], int]
 _BITS = 40
 _PLACE = 2**_BITS - 1
 _USER = field("user_id")
+_CREATED = READ.index("created_at")
 
 
 def match(
@@ -72,7 +76,7 @@ def match(
         # What is over must go first, too: terms are counted by what is listed.
         if not is_hurried and (waits(connection) or is_due(connection)):
             return None
-        return _ask(connection, terms, asked, compiled)
+        return _ask(connection, terms, asked, compiled, is_listed=not is_hurried)
     finally:
         if connection.in_transaction:
             connection.execute("COMMIT")
@@ -95,6 +99,15 @@ class _Lists:
             "SELECT passages FROM memory_owners WHERE token = ?", [self._prefix or EVERYONE]
         ).fetchone()
         self.passages = int(row[0]) if row else 0
+        self._whose = ALL if user_id is None else user_id
+
+    @property
+    def items(self) -> int:
+        """How many items are listed."""
+        row = self._connection.execute(
+            "SELECT items FROM memory_counts WHERE owner = ?", [self._whose]
+        ).fetchone()
+        return int(row[0]) if row else 0
 
     def newest(self, term: str, most: int) -> list[int]:
         """Return at most *most* passages that hold *term*."""
@@ -104,6 +117,16 @@ class _Lists:
             term,
             [most],
         )
+
+    def newest_without(self, term: str, most: int, others: frozenset[int]) -> list[int]:
+        """Return at most *most* passages that hold *term*, none of the items at *others*."""
+        seen = most
+        while True:
+            found = self.newest(term, seen)
+            kept = [passage for passage in found if passage // PASSAGES not in others]
+            if len(kept) >= most or len(found) < seen or seen >= SEEN:
+                return kept[:most]
+            seen = min(SEEN, 4 * seen)
 
     def newest_that_match(self, term: str, most: int) -> list[int]:
         """Return at most *most* passages that hold *term*, of items that the filter lets through.
@@ -178,8 +201,14 @@ class _Lists:
 
 
 def _ask(
-    connection: sqlite3.Connection, terms: Sequence[str], asked: Query, compiled: Filter
+    connection: sqlite3.Connection,
+    terms: Sequence[str],
+    asked: Query,
+    compiled: Filter,
+    *,
+    is_listed: bool,
 ) -> Matches:
+    """Answer from the index; if all that is there *is_listed*, and nothing else, more is known."""
     lists = _Lists(connection, asked, compiled)
     found = {term: lists.newest(term, PROBED + 1) for term in terms}
     frequency = {
@@ -188,30 +217,88 @@ def _ask(
     }
     if not asked.limit:
         return [], frequency, lists.passages
+    is_filtered = _is_filtered(asked, compiled)
+    others = _others(connection, asked, is_filtered=is_filtered) if is_listed else None
     is_cut = any(len(each) > PROBED for each in found.values())
-    if is_cut and not _is_filtered(asked, compiled):
+    if is_cut and not is_filtered:
         _widen(lists, found, frequency)
+    elif is_cut and others is not None:
+        _narrow(lists, found, frequency, others, is_few=lists.items - len(others) <= MOST)
     elif is_cut:
-        _narrow(lists, found, frequency, _few_places(connection, compiled))
+        _search(lists, found, frequency, _few_places(connection, compiled))
     scores: defaultdict[int, int] = defaultdict(int)
     for term, each in found.items():
         tells = _worth(frequency[term], lists.passages)
         for passage in each:
             scores[passage] += tells
-    return _best_rows(connection, scores, compiled, asked.limit), frequency, lists.passages
+    rows = None
+    if others is not None:
+        rows = _known_rows(connection, scores, compiled, asked.limit, others)
+    if rows is None:
+        rows = _best_rows(connection, scores, compiled, asked.limit)
+    return rows, frequency, lists.passages
 
 
 def _widen(lists: _Lists, found: dict[str, list[int]], frequency: dict[str, int]) -> None:
     """Look for terms that stand in many passages in more of them, the most telling first."""
     left = BUDGET
-    for term in sorted(found, key=frequency.__getitem__):
-        if len(found[term]) <= PROBED:
-            continue
+    for term in _common(found, frequency):
         most = min(MOST, left)
         if most > PROBED:
             found[term] = lists.newest(term, most + 1)
             is_all = len(found[term]) <= most
             frequency[term] = len(found[term]) if is_all else lists.estimate(found[term])
+        left -= len(found[term])
+
+
+def _common(found: Mapping[str, list[int]], frequency: Mapping[str, int]) -> list[str]:
+    """Return the terms that stand in many passages, the most telling first."""
+    ranked = sorted(found, key=frequency.__getitem__)
+    return [term for term in ranked if len(found[term]) > PROBED]
+
+
+def _others(
+    connection: sqlite3.Connection, asked: Query, *, is_filtered: bool
+) -> frozenset[int] | None:
+    """Return the places of what is listed and not asked for; `None` if only its rows tell.
+
+    Most questions are for all that a user has accepted, and little else is there: so no row need
+    be read to know whether it matches.
+    """
+    if not is_filtered:
+        return frozenset()
+    if not asked.wanted.keys() <= {"user_id"} or asked.status is not MemoryStatus.ACCEPTED:
+        return None
+    if any(each is not None for each in (asked.since, asked.until, asked.memory_type)):
+        return None
+    if asked.condition is not None:
+        return None
+    user_id = asked.wanted.get("user_id")
+    mine = "" if user_id is None else f" AND {_USER} = ?1"
+    rows = connection.execute(
+        "SELECT rowid FROM memory_items WHERE deleted = 0 AND status <> 'accepted'"
+        f"{mine} LIMIT {MOST + 1}",
+        [] if user_id is None else [user_id],
+    ).fetchall()
+    return frozenset(place for (place,) in rows) if len(rows) <= MOST else None
+
+
+def _narrow(
+    lists: _Lists,
+    found: dict[str, list[int]],
+    frequency: Mapping[str, int],
+    others: frozenset[int],
+    *,
+    is_few: bool,
+) -> None:
+    """Look for terms that stand in many passages in those of all but *others*.
+
+    In all of them, if what is left *is_few*.
+    """
+    left = BUDGET
+    for term in _common(found, frequency):
+        most = SEEN if is_few else max(PROBED, min(MOST, left)) + 1
+        found[term] = lists.newest_without(term, most, others)
         left -= len(found[term])
 
 
@@ -231,7 +318,7 @@ def _few_places(connection: sqlite3.Connection, compiled: Filter) -> list[int] |
     return places if len(places) <= MOST else None
 
 
-def _narrow(
+def _search(
     lists: _Lists,
     found: dict[str, list[int]],
     frequency: Mapping[str, int],
@@ -243,9 +330,7 @@ def _narrow(
     """
     few = None if places is None else json.dumps(places)
     left = BUDGET
-    for term in sorted(found, key=frequency.__getitem__):
-        if len(found[term]) <= PROBED:
-            continue
+    for term in _common(found, frequency):
         if few is not None:
             found[term] = lists.inside(term, few)
             continue
@@ -286,6 +371,41 @@ def _best_rows(
     chosen = [at for *_, at in matching[:limit]]
     rows = rows_at(connection, chosen, compiled)
     return [rows[at] for at in chosen if at in rows]  # one may be over by now
+
+
+def _known_rows(
+    connection: sqlite3.Connection,
+    scores: Mapping[int, int],
+    compiled: Filter,
+    limit: int,
+    others: frozenset[int],
+) -> Rows | None:
+    """Return the rows of the best items, where all but *others* are known to match.
+
+    They are those that `_best_rows` returns; `None` if one does not match after all.
+    """
+    equals: defaultdict[int, list[int]] = defaultdict(list)
+    for passage, score in scores.items():
+        equals[score].append(passage // PASSAGES)
+    best: dict[int, int] = {}
+    for score in sorted(equals, reverse=True):
+        some = {at for at in equals[score] if at not in best and at not in others}
+        if len(some) > limit - len(best):
+            newest = connection.execute(
+                "SELECT rowid FROM memory_items NOT INDEXED"
+                " WHERE rowid IN (SELECT value FROM json_each(?1))"
+                " ORDER BY created_at DESC, rowid DESC LIMIT ?2",
+                [json.dumps(list(some)), limit - len(best)],
+            )
+            some = {at for (at,) in newest}
+        best |= dict.fromkeys(some, score)
+        if len(best) >= limit:
+            break
+    rows = rows_at(connection, list(best), compiled)
+    if len(rows) < len(best):
+        return None
+    order = sorted(rows, key=lambda at: (best[at], rows[at][_CREATED], at), reverse=True)
+    return [rows[at] for at in order]
 
 
 def _scan(
