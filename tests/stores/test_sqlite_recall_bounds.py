@@ -96,6 +96,43 @@ async def test_a_filter_finds_what_is_older_than_thousands_that_it_excludes(
             assert found.items[0].id == "00000", asked
 
 
+@pytest.mark.parametrize("drafts", [0, 3, 60])
+@pytest.mark.parametrize("is_small", [True, False])
+async def test_what_is_known_without_its_rows_is_what_the_rows_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drafts: int, is_small: bool
+) -> None:
+    if is_small:
+        in_small(monkeypatch)
+    dice = random.Random(drafts)
+    async with SQLiteMemoryStore(tmp_path / "memory.db") as store:
+        items = [
+            note(dice.randrange(50), dice.choice(("door", "door code", "code " * 90 + "lock")))
+            for _ in range(120)
+        ]
+        named = [item.model_copy(update={"id": f"i{n}"}) for n, item in enumerate(items)]
+        await store.add_many(
+            [
+                item.model_copy(update={"status": MemoryStatus.DRAFT}) if n < drafts else item
+                for n, item in enumerate(dice.sample(named, len(named)))
+            ]
+        )
+        questions = [
+            Query(metadata=who, status=status, limit=limit)
+            for who in (ANN, None)
+            for status in (MemoryStatus.ACCEPTED, None)
+            for limit in (1, 7, 50, 500)
+        ]
+
+        async def ask() -> list[list[str]]:
+            found = [await store.match_words(["door", "code", "lock"], each) for each in questions]
+            return [[item.id for item in each.items] for each in found]
+
+        known = await ask()
+        monkeypatch.setattr(term_search, "_others", lambda *_, **__: None)
+
+        assert known == await ask()
+
+
 async def test_sqlite_and_python_agree_on_what_is_equal() -> None:
     odd: tuple[Any, ...] = (
         *(0, 1, -1, 2**53, 2**53 + 1, 2**63 - 1, 0.0, 1.0, 0.5, 1e30, 1.0000000000000002),

@@ -105,6 +105,7 @@ _set_dict, _set_fields_set, _set_extra, _set_private = (
     )
 )  # fmt: skip
 _SCOPE_SET = {*SCOPE_FIELDS, "extra"}
+_NO_SCOPE: dict[str, Any] = dict.fromkeys(SCOPE_FIELDS)
 _STATUS = {status.value: status for status in MemoryStatus}
 _STATUS_TEXT = {status: status.value for status in MemoryStatus}
 _ITEM_FIELDS = {
@@ -440,8 +441,13 @@ def _plain(metadata: str, extra_json: str) -> tuple[dict[str, str | None], dict[
 
     Of `extra` there are single values only, so that a copy of the dictionary shares nothing.
     """
-    keys, beside = json.loads(metadata).keys(), json.loads(extra_json)
-    if type(beside) is not dict or not (keys <= _SCOPE_SET and beside.keys() <= {EXACT}):
+    fields = json.loads(metadata)
+    if extra_json == "{}" and fields.keys() <= _NO_SCOPE.keys():  # as of most rows
+        scope = {**_NO_SCOPE, **fields}
+        if all(value is None or type(value) is str for value in scope.values()):
+            return scope, {}
+    beside = json.loads(extra_json)
+    if type(beside) is not dict or not (fields.keys() <= _SCOPE_SET and beside.keys() <= {EXACT}):
         return None
     who = _metadata(metadata, beside.get(EXACT)).__dict__
     if not all(type(value) in _SINGLE for value in who["extra"].values()):
@@ -465,17 +471,11 @@ def _metadata(text: str, exact: Any) -> MemoryMetadata:
 def _is_same(exact: Any, found: Any) -> bool:
     """Tell whether *found* is what a database's JSON type makes of *exact*."""
     if isinstance(exact, dict):
-        return (
-            isinstance(found, dict)
-            and exact.keys() == found.keys()
-            and all(_is_same(value, found[key]) for key, value in exact.items())
-        )
+        has_keys = isinstance(found, dict) and exact.keys() == found.keys()
+        return has_keys and all(_is_same(value, found[key]) for key, value in exact.items())
     if isinstance(exact, list):
-        return (
-            isinstance(found, list)
-            and len(exact) == len(found)
-            and all(map(_is_same, exact, found))
-        )
+        is_list = isinstance(found, list) and len(exact) == len(found)
+        return is_list and all(map(_is_same, exact, found))
     if isinstance(exact, float) and isinstance(found, int) and not isinstance(found, bool):
         return exact == float(found)
     return type(exact) is type(found) and bool(exact == found)
