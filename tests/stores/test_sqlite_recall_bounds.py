@@ -1,6 +1,7 @@
 """What bounds the work of recall in a SQLite file must not change what is found."""
 
 import random
+import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -206,6 +207,37 @@ async def test_a_place_given_out_again_has_the_time_of_the_new_item(tmp_path: Pa
         found = await store.nearest(towards, Query(metadata=ANN))
 
         assert [item.id for item, _ in found] == ["00007", "00005", "00003"]
+
+
+@pytest.mark.parametrize("others", [0, 3, 40])
+@pytest.mark.parametrize("odd", [None, "2025-02-28 00:00", "2025-02-28T00:00:00.000+00:00", ""])
+async def test_vectors_are_read_with_times_of_any_form_among_those_of_others(
+    tmp_path: Path, others: int, odd: str | None
+) -> None:
+    embeddings, path = HashEmbeddings(16), tmp_path / "memory.db"
+    towards = embeddings.embed("good morning")
+    bob = {"metadata": MemoryMetadata(user_id="bob")}
+    async with SQLiteMemoryStore(path, embeddings=embeddings) as store:
+        for number in range(12):
+            await store.add(note(-number, "Good morning!" if number else "Good morning! " * 99))
+            await store.add_many(
+                [
+                    note(10_000 + number * others + n, "Good morning!").model_copy(update=bob)
+                    for n in range(others)
+                ]
+            )
+        await store.catch_up()
+    if odd is not None:
+        with sqlite3.connect(path) as connection:
+            connection.execute("UPDATE memory_items SET created_at = ? WHERE id = '-0011'", [odd])
+    async with SQLiteMemoryStore(path, embeddings=embeddings) as store:
+        found = await store.nearest(towards, Query(metadata=ANN, limit=11))
+
+    expected = [f"{-number:05}" for number in range(12)]
+    if odd is not None:
+        expected.remove("-0011")
+        expected[:0] = ["-0011"] if odd else []  # what has no time comes last
+    assert [item.id for item, _ in found] == expected[:11]
 
 
 async def test_users_without_vectors_leave_nothing_in_memory(tmp_path: Path) -> None:
