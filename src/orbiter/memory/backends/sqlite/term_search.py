@@ -99,13 +99,13 @@ class _Lists:
             "SELECT passages FROM memory_owners WHERE token = ?", [self._prefix or EVERYONE]
         ).fetchone()
         self.passages = int(row[0]) if row else 0
-        self._whose = ALL if user_id is None else user_id
+        self._owner = ALL if user_id is None else user_id
 
     @property
     def items(self) -> int:
         """How many items are listed."""
         row = self._connection.execute(
-            "SELECT items FROM memory_counts WHERE owner = ?", [self._whose]
+            "SELECT items FROM memory_counts WHERE owner = ?", [self._owner]
         ).fetchone()
         return int(row[0]) if row else 0
 
@@ -122,9 +122,9 @@ class _Lists:
         """Return at most *most* passages that hold *term*, none of the items at *others*."""
         seen = most
         while True:
-            found = self.newest(term, seen)
-            kept = [passage for passage in found if passage // PASSAGES not in others]
-            if len(kept) >= most or len(found) < seen or seen >= SEEN:
+            newest = self.newest(term, seen)
+            kept = [passage for passage in newest if passage // PASSAGES not in others]
+            if len(kept) >= most or len(newest) < seen or seen >= SEEN:
                 return kept[:most]
             seen = min(SEEN, 4 * seen)
 
@@ -210,24 +210,24 @@ def _ask(
 ) -> Matches:
     """Answer from the index; if all that is there *is_listed*, and nothing else, more is known."""
     lists = _Lists(connection, asked, compiled)
-    found = {term: lists.newest(term, PROBED + 1) for term in terms}
+    postings = {term: lists.newest(term, PROBED + 1) for term in terms}
     frequency = {
         term: len(each) if len(each) <= PROBED else lists.estimate(each)
-        for term, each in found.items()
+        for term, each in postings.items()
     }
     if not asked.limit:
         return [], frequency, lists.passages
     is_filtered = _is_filtered(asked, compiled)
     others = _others(connection, asked, is_filtered=is_filtered) if is_listed else None
-    is_cut = any(len(each) > PROBED for each in found.values())
+    is_cut = any(len(each) > PROBED for each in postings.values())
     if is_cut and not is_filtered:
-        _widen(lists, found, frequency)
+        _widen(lists, postings, frequency)
     elif is_cut and others is not None:
-        _narrow(lists, found, frequency, others, is_few=lists.items - len(others) <= MOST)
+        _narrow(lists, postings, frequency, others, is_few=lists.items - len(others) <= MOST)
     elif is_cut:
-        _search(lists, found, frequency, _few_places(connection, compiled))
+        _search(lists, postings, frequency, _few_places(connection, compiled))
     scores: defaultdict[int, int] = defaultdict(int)
-    for term, each in found.items():
+    for term, each in postings.items():
         tells = _worth(frequency[term], lists.passages)
         for passage in each:
             scores[passage] += tells
@@ -239,22 +239,22 @@ def _ask(
     return rows, frequency, lists.passages
 
 
-def _widen(lists: _Lists, found: dict[str, list[int]], frequency: dict[str, int]) -> None:
+def _widen(lists: _Lists, postings: dict[str, list[int]], frequency: dict[str, int]) -> None:
     """Look for terms that stand in many passages in more of them, the most telling first."""
     left = BUDGET
-    for term in _common(found, frequency):
+    for term in _common(postings, frequency):
         most = min(MOST, left)
         if most > PROBED:
-            found[term] = lists.newest(term, most + 1)
-            is_all = len(found[term]) <= most
-            frequency[term] = len(found[term]) if is_all else lists.estimate(found[term])
-        left -= len(found[term])
+            postings[term] = lists.newest(term, most + 1)
+            is_all = len(postings[term]) <= most
+            frequency[term] = len(postings[term]) if is_all else lists.estimate(postings[term])
+        left -= len(postings[term])
 
 
-def _common(found: Mapping[str, list[int]], frequency: Mapping[str, int]) -> list[str]:
+def _common(postings: Mapping[str, list[int]], frequency: Mapping[str, int]) -> list[str]:
     """Return the terms that stand in many passages, the most telling first."""
-    ranked = sorted(found, key=frequency.__getitem__)
-    return [term for term in ranked if len(found[term]) > PROBED]
+    ranked = sorted(postings, key=frequency.__getitem__)
+    return [term for term in ranked if len(postings[term]) > PROBED]
 
 
 def _others(
@@ -285,7 +285,7 @@ def _others(
 
 def _narrow(
     lists: _Lists,
-    found: dict[str, list[int]],
+    postings: dict[str, list[int]],
     frequency: Mapping[str, int],
     others: frozenset[int],
     *,
@@ -296,10 +296,10 @@ def _narrow(
     In all of them, if what is left *is_few*.
     """
     left = BUDGET
-    for term in _common(found, frequency):
+    for term in _common(postings, frequency):
         most = SEEN if is_few else max(PROBED, min(MOST, left)) + 1
-        found[term] = lists.newest_without(term, most, others)
-        left -= len(found[term])
+        postings[term] = lists.newest_without(term, most, others)
+        left -= len(postings[term])
 
 
 def _is_filtered(asked: Query, compiled: Filter) -> bool:
@@ -320,7 +320,7 @@ def _few_places(connection: sqlite3.Connection, compiled: Filter) -> list[int] |
 
 def _search(
     lists: _Lists,
-    found: dict[str, list[int]],
+    postings: dict[str, list[int]],
     frequency: Mapping[str, int],
     places: list[int] | None,
 ) -> None:
@@ -330,12 +330,12 @@ def _search(
     """
     few = None if places is None else json.dumps(places)
     left = BUDGET
-    for term in _common(found, frequency):
+    for term in _common(postings, frequency):
         if few is not None:
-            found[term] = lists.inside(term, few)
+            postings[term] = lists.inside(term, few)
             continue
-        found[term] = lists.newest_that_match(term, max(PROBED, min(MOST, left)) + 1)
-        left -= len(found[term])
+        postings[term] = lists.newest_that_match(term, max(PROBED, min(MOST, left)) + 1)
+        left -= len(postings[term])
 
 
 def _worth(frequency: int, passages: int) -> int:

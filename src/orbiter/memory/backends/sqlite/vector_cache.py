@@ -200,14 +200,14 @@ def _load(
         f"SELECT place, vectors FROM {table} WHERE model = ?1{mine} AND length(vectors) > 0", args
     )
     while some := rows.fetchmany(512):
-        found = np.array([place for place, _ in some], np.int64)
-        at = np.minimum(np.searchsorted(places, found), len(places) - 1)
-        is_mine = places[at] == found
+        keys = np.array([place for place, _ in some], np.int64)
+        at = np.minimum(np.searchsorted(places, keys), len(places) - 1)
+        is_mine = places[at] == keys
         if is_mine.all():
-            _put(matrix, found, [blob for _, blob in some], ranks[at])
+            _put(matrix, keys, [blob for _, blob in some], ranks[at])
         elif is_mine.any():
             blobs = [blob for (_, blob), is_one in zip(some, is_mine, strict=True) if is_one]
-            _put(matrix, found[is_mine], blobs, ranks[at[is_mine]])
+            _put(matrix, keys[is_mine], blobs, ranks[at[is_mine]])
     return matrix
 
 
