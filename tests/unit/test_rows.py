@@ -94,6 +94,29 @@ def test_a_fact_that_was_changed_by_hand_is_looked_at_again(
     assert thorough
 
 
+@pytest.mark.parametrize("value", ["Oslo", 3, None, ["Oslo", "Bergen"], {"city": {"in": "Norway"}}])
+def test_facts_of_one_row_share_nothing(value: object) -> None:
+    fact = FactMemory(
+        key="home",
+        value=value,
+        source_ids=["a"],
+        native={"raw": {"text": "x"}},
+        metadata=MemoryMetadata(user_id="ann", extra={"tags": ["x"], "fact": "home"}),
+    )
+    row = as_read(encode(fact))
+    first, plain = decode(row), as_read(encode(fact.model_copy(update={"native": {}})))
+    for item in (first, decode(plain)):
+        assert isinstance(item, FactMemory)
+        item.source_ids.append("b")
+        item.metadata.extra["fact"] = item.metadata.user_id = item.content = "changed"
+        item.native["raw"] = 1
+        if isinstance(item.value, list | dict):
+            item.value.clear()
+
+    assert decode(row) == fact
+    assert decode(plain) == fact.model_copy(update={"native": {}})
+
+
 def test_a_fact_whose_key_was_made_invalid_by_hand_is_no_fact() -> None:
     row = encode(FactMemory(key="home", value="Oslo"))
     changed: dict[str, Any] = {

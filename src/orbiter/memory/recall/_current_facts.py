@@ -109,8 +109,11 @@ def _of_key(
     spans: dict[str, list[FactSpan]] = {}
     for span in timeline(facts, known_at=NO_END):
         spans.setdefault(span.fact.id, []).append(span)
-    told = {name: span_to_report(each, times, now) for name, each in spans.items()}
-    then = [span for span in told.values() if overlap(span, times)]
+    told = {
+        name: each[0] if len(each) == 1 else span_to_report(each, times, now)
+        for name, each in spans.items()
+    }
+    then = [span for span in told.values() if overlap(span, times)] if times else []
     if holds is not None and any(start <= now <= end for start, end in times):
         then = []  # the present is asked about
     then.sort(key=lambda span: (-overlap(span, times), span.start))

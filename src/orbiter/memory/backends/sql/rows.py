@@ -82,7 +82,7 @@ class Row(NamedTuple):
     updated_at: datetime
 
 
-_METADATA, _EXTRA = READ.index("metadata"), READ.index("extra_json")
+_METADATA, _EXTRA, _KIND = map(READ.index, ("metadata", "extra_json", "memory_type"))
 _LONG = 16 * 1024
 """Characters of JSON that are read in a thread: the rest of a row costs next to nothing."""
 _ROW, _SLICE = 256, 32 * 1024
@@ -123,9 +123,9 @@ _OWN: dict[type[MemoryItem], dict[str, Any]] = {
 }
 """What the known kinds have of their own, and how to make it when it is not written down."""
 _KINDS = {kind.model_fields["memory_type"].default: kind for kind in _OWN}
-_FACT_TIMES = ("valid_from", "valid_to", "recorded_at", "retracted_at")
-_FACT = {"key", "value", *_FACT_TIMES, "is_end", "source_ids"}
-_FACT_SET = _ITEM_FIELDS | _FACT
+_FACT_SET = _ITEM_FIELDS | {
+    "key", "value", "valid_from", "valid_to", "recorded_at", "retracted_at", "is_end", "source_ids",
+}  # fmt: skip
 _FIELDS_SET = {kind: _ITEM_FIELDS | own.keys() for kind, own in _OWN.items()}
 
 
@@ -243,7 +243,7 @@ def _is_utc(value: object) -> bool:
 def decode(row: Sequence[Any]) -> MemoryItem:
     """Return the item of a row of the columns `READ`."""
     try:
-        return _decode_plain(row) or _decode(row)
+        return _decode_plain(row) or (_decode_fact(row) if row[_KIND] == "fact" else _decode(row))
     except (ValueError, TypeError, AttributeError, KeyError) as exc:
         raise StorageError(
             f"row `{row[0]}` of `memory_items` cannot be read: {exc!r}; repair or delete it, or "
@@ -335,6 +335,30 @@ def _decode_plain(row: Sequence[Any]) -> MemoryItem | None:
     return item
 
 
+def _decode_fact(row: Sequence[Any]) -> MemoryItem:
+    """Return the item of a row that is a fact: those of one key are read again and again."""
+    if len(row[_EXTRA] or "") >= _SHORT:
+        return _decode(row)
+    item = _known_fact(tuple(row))
+    if type(item) is not kind_of("fact"):
+        return _decode(row)
+    fields, who = item.__dict__, item.metadata.__dict__
+    own = {
+        "metadata": _build(MemoryMetadata, {**who, "extra": {**who["extra"]}}, _SCOPE_SET),
+        "native": {**fields["native"]},
+        "source_ids": [*fields["source_ids"]],
+    }
+    return _build(type(item), {**fields, **own}, item.__pydantic_fields_set__)
+
+
+@lru_cache(maxsize=2048)
+def _known_fact(row: tuple[Any, ...]) -> MemoryItem | None:
+    """Return the item of a row, which nobody may change; `None` if it holds more than texts."""
+    item = _decode(row)
+    values = (getattr(item, "value", None), *item.metadata.extra.values(), *item.native.values())
+    return item if all(type(value) in _SINGLE for value in values) else None
+
+
 def _decode(row: Sequence[Any]) -> MemoryItem:
     item_id, content, memory_type, status, metadata, extra_json, created, updated, version = row
     extra = {} if extra_json == "{}" else json.loads(extra_json)
@@ -343,7 +367,7 @@ def _decode(row: Sequence[Any]) -> MemoryItem:
         "content": content,
         "memory_type": memory_type,
         "status": _STATUS[status],
-        "metadata": _metadata(metadata, extra.pop(EXACT, None)),
+        "metadata": _known_metadata(metadata, extra.pop(EXACT, None)),
         "native": extra.pop("native", None) or {},
         "created_at": _instant(created) if type(created) is str else created,
         "updated_at": _instant(updated) if type(updated) is str else updated,
@@ -389,46 +413,12 @@ def _fill(fields: dict[str, Any], own: dict[str, Any], extra: dict[str, Any]) ->
 
 
 def _fact_fields(fields: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what a fact has of its own, if the row says all of it and nothing else.
+    """Return what a fact has of its own, if the row says all of it and nothing else."""
+    from orbiter.memory.model.facts.assertion import stored_fields  # noqa: PLC0415 - few are facts
 
-    Whoever asks what is true of a key reads all that was ever said of it.
-    """
-    if extra.keys() != _FACT or type(fields["native"]) is not dict or not fields["content"]:
+    if type(fields["native"]) is not dict or not fields["content"]:
         return None
-    is_whole = (
-        type(extra["key"]) is str
-        and fields["metadata"].extra.get("fact") == extra["key"]
-        and type(extra["is_end"]) is bool
-        and type(extra["source_ids"]) is list
-        and all(type(each) is str for each in extra["source_ids"])
-        and type(extra["valid_from"]) is str
-        and type(extra["recorded_at"]) is str
-    )
-    if not is_whole:
-        return None
-    try:
-        times: dict[str, Any] = {
-            name: None if extra[name] is None else _instant(extra[name]) for name in _FACT_TIMES
-        }
-        is_whole = times["valid_to"] is None or times["valid_to"] > times["valid_from"]
-        _check_fact(extra)
-    except (ValueError, TypeError):
-        return None
-    return {**extra, **times} if is_whole else None
-
-
-def _check_fact(extra: dict[str, Any]) -> None:
-    """Raise `ValueError` if somebody has written what no fact can be."""
-    from orbiter.memory.model.facts.assertion import (  # noqa: PLC0415 - few rows are facts
-        check_key,
-        check_source_id,
-        check_value,
-    )
-
-    check_key(extra["key"])
-    check_value(extra["value"])
-    for source_id in extra["source_ids"]:
-        check_source_id(source_id)
+    return stored_fields(extra, named=fields["metadata"].extra.get("fact"))
 
 
 def _are_dicts(values: list[Any]) -> bool:
@@ -453,6 +443,14 @@ def _plain(metadata: str, extra_json: str) -> tuple[dict[str, str | None], dict[
     if not all(type(value) in _SINGLE for value in who["extra"].values()):
         return None
     return {name: who[name] for name in SCOPE_FIELDS}, who["extra"]
+
+
+def _known_metadata(text: str, exact: Any) -> MemoryMetadata:
+    """Return what `_metadata` returns, without reading again what many rows say."""
+    plain = _plain(text, "{}") if exact is None and len(text) < _SHORT else None
+    if plain is None:
+        return _metadata(text, exact)
+    return _build(MemoryMetadata, {**plain[0], "extra": {**plain[1]}}, _SCOPE_SET)
 
 
 def _metadata(text: str, exact: Any) -> MemoryMetadata:

@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -27,6 +28,7 @@ __all__ = [
     "check_value",
     "same_value",
     "show_value",
+    "stored_fields",
 ]
 
 MAX_KEY = 200
@@ -76,6 +78,52 @@ _Instant = Annotated[
     datetime, AfterValidator(to_utc), PlainSerializer(_iso, return_type=str, when_used="json")
 ]
 _Id = Annotated[StrictStr, AfterValidator(check_source_id)]
+
+
+_TIMES = ("valid_from", "valid_to", "recorded_at", "retracted_at")
+_STORED = {"key", "value", *_TIMES, "is_end", "source_ids"}
+
+
+def stored_fields(fields: dict[str, Any], *, named: object) -> dict[str, Any] | None:
+    """Return the own fields of a fact as JSON had them, checked; `None` if anything is unusual.
+
+    It accepts nothing that `FactMemory` would not, in a fraction of the time: whoever asks what is
+    true of a key reads all that was ever said of it. *named* is the key by which stores find it.
+    """
+    is_whole = (
+        fields.keys() == _STORED
+        and type(fields["key"]) is str
+        and named == fields["key"]
+        and type(fields["is_end"]) is bool
+        and type(fields["source_ids"]) is list
+        and all(type(each) is str for each in fields["source_ids"])
+        and type(fields["valid_from"]) is str
+        and type(fields["recorded_at"]) is str
+    )
+    if not is_whole:
+        return None
+    try:
+        times = {
+            name: None if fields[name] is None else to_utc(datetime.fromisoformat(fields[name]))
+            for name in _TIMES
+        }
+        _check_known_key(fields["key"])
+        if type(fields["value"]) is not str or not _is_plain(fields["value"]):
+            check_value(fields["value"])
+        for source_id in fields["source_ids"]:
+            check_source_id(source_id)
+    except (ValueError, TypeError):
+        return None
+    start, end = times["valid_from"], times["valid_to"]
+    is_sound = start is not None and (end is None or end > start)
+    return {**fields, **times} if is_sound else None
+
+
+_check_known_key = lru_cache(maxsize=1024)(check_key)
+
+
+def _is_plain(value: str) -> bool:
+    return len(value) <= 1024 and value.isascii() and "\0" not in value
 
 
 class FactMemory(MemoryItem):

@@ -361,8 +361,9 @@ async def assertions(store: MemoryStore, asked: Query, keys: Sequence[str]) -> l
     of_keys: Where = {"fact": {"$in": list(keys)}}
     where: Where = {"$and": [asked.where, of_keys]} if asked.where else of_keys
     wanted = replace(asked, memory_type="fact", status=MemoryStatus.ACCEPTED, where=where)
-    pages = _paged if isinstance(store, LexicalStore) else _at_once
-    found = await pages(store, wanted)
+    if isinstance(store, LexicalStore):  # whose filters are all there are
+        return [item for item in await _paged(store, wanted) if isinstance(item, FactMemory)]
+    found = await _at_once(store, wanted)
     return [item for item in found if isinstance(item, FactMemory) and wanted.matches(item)]
 
 
