@@ -108,7 +108,7 @@ def test_facts_of_one_row_share_nothing(value: object) -> None:
     for item in (first, decode(plain)):
         assert isinstance(item, FactMemory)
         item.source_ids.append("b")
-        item.metadata.extra["fact"] = item.metadata.user_id = item.content = "changed"
+        item.metadata.extra["fact"] = "changed"
         item.native["raw"] = 1
         if isinstance(item.value, list | dict):
             item.value.clear()
