@@ -33,7 +33,7 @@ _NO_MODEL = (
 
 
 class RecallOptions(TypedDict, total=False):
-    """What may be request of `recall` beside the question and whose memories it is about."""
+    """What may be asked of `recall` beside the question and whose memories it is about."""
 
     k: int
     mode: RecallMode
