@@ -314,5 +314,7 @@ def read_details(
 
 
 def _cut(sizes: str, details: bytes) -> list[bytes]:
+    if "," not in sizes:  # one passage, as most texts have
+        return [details]
     ends = accumulate(json.loads(sizes), initial=0)
     return [details[start:stop] for start, stop in pairwise(ends)]
