@@ -47,13 +47,18 @@ class Conversation:
         return self.items[-1].created_at + timedelta(days=1)
 
 
-def read(path: Path) -> tuple[str, list[Conversation]]:
-    """Return the name of the data and its conversations."""
+TELLINGS = ("speaker", "text", "note", "roles")
+"""How who speaks may be told: by `extra["speaker"]`, before a colon in the text of a message or of a
+note, or there with one person as the user and the others as the assistant."""
+
+
+def read(path: Path, *, telling: str = "speaker") -> tuple[str, list[Conversation]]:
+    """Return the name of the data and its conversations, which say in one way who speaks."""
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", encoding="utf-8") as file:
         data = json.load(file)
     name = data.get("name", path.stem)
-    return name, [_conversation(name, entry) for entry in data["conversations"]]
+    return name, [_conversation(name, entry, telling) for entry in data["conversations"]]
 
 
 def parse_date(text: object) -> datetime | None:
@@ -71,11 +76,11 @@ def parse_date(text: object) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _conversation(name: str, entry: dict[str, Any]) -> Conversation:
+def _conversation(name: str, entry: dict[str, Any], telling: str) -> Conversation:
     ids: dict[str, str] = {}
     items = []
     for item, turn in zip(
-        _items(f"{name}/{entry['id']}", entry["items"]), entry["items"], strict=True
+        _items(f"{name}/{entry['id']}", entry["items"], telling), entry["items"], strict=True
     ):
         ids[item.id] = turn["id"]
         items.append(item)
@@ -95,7 +100,7 @@ def _conversation(name: str, entry: dict[str, Any]) -> Conversation:
     )
 
 
-def _items(user: str, turns: list[dict[str, Any]]) -> Iterator[MemoryItem]:
+def _items(user: str, turns: list[dict[str, Any]], telling: str) -> Iterator[MemoryItem]:
     last = datetime(2000, 1, 1, tzinfo=UTC)
     said: Counter[str] = Counter()
     for turn in turns:
@@ -105,14 +110,22 @@ def _items(user: str, turns: list[dict[str, Any]]) -> Iterator[MemoryItem]:
         last = moment + timedelta(seconds=said[session])
         said[session] += 1
         speaker, role = str(turn.get("speaker", "")), turn.get("role", "user")
-        kind = AIMemory if role == "assistant" else HumanMemory
+        kind: type[MemoryItem] = AIMemory if role == "assistant" else HumanMemory
         caption = turn.get("caption")
+        content = f"{turn['text']} [{caption}]" if caption else turn["text"]
+        is_named = bool(speaker) and speaker not in _ROLES
+        if is_named and telling != "speaker":
+            content = f"{speaker}: {content}"
+        if telling == "note":
+            kind, session = MemoryItem, ""
+        elif telling == "roles" and is_named:
+            kind = HumanMemory if speaker == turns[0]["speaker"] else AIMemory
         yield kind(
-            content=f"{turn['text']} [{caption}]" if caption else turn["text"],
+            content=content,
             metadata=MemoryMetadata(
                 user_id=user,
                 session_id=session or None,
-                extra={"speaker": speaker} if speaker and speaker not in _ROLES else {},
+                extra={"speaker": speaker} if is_named and telling == "speaker" else {},
             ),
             created_at=last,
             updated_at=last,

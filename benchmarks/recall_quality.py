@@ -27,7 +27,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks._conversations import Asked, Conversation, read
+from benchmarks._conversations import TELLINGS, Asked, Conversation, read
 from benchmarks._recall_scores import APART, interval, judge, mean
 
 from orbiter.memory.backends.postgres.store import PostgresMemoryStore
@@ -140,7 +140,7 @@ async def measure(path: Path, given: argparse.Namespace) -> dict[str, Any]:
     model: Embeddings = LocalEmbeddings()
     if given.cache:
         model = CachedEmbeddings(model, given.cache, max_entries=1_000_000)
-    name, conversations = read(path)
+    name, conversations = read(path, telling=given.telling)
     chosen = part_of(conversations, given.part)
     results: dict[str, list[dict[str, Any]]] = {}
     for embeddings, label in ((model, "recall"), (None, "recall without a model")):
@@ -203,6 +203,7 @@ def main() -> int:
     parser.add_argument("--store", help="postgresql://… or sqlite:///path; else a new SQLite file")
     parser.add_argument("--cache", type=Path, help="a file that keeps vectors between runs")
     parser.add_argument("--part", type=int, choices=(0, 1, 2), default=0)
+    parser.add_argument("--telling", choices=TELLINGS, default="speaker", help="who speaks, told how")
     parser.add_argument("--words-only", action="store_true", help="only without a model")
     parser.add_argument("--no-baselines", dest="baselines", action="store_false")
     parser.add_argument("--json", action="store_true", help="every question's figures on stdout")
