@@ -48,8 +48,8 @@ class Conversation:
 
 
 TELLINGS = ("speaker", "text", "note", "roles")
-"""How who speaks may be told: by `extra["speaker"]`, before a colon in the text of a message or of a
-note, or there with one person as the user and the others as the assistant."""
+"""How who speaks may be told: by `extra["speaker"]`, before a colon in the text of a message or of
+a note, or there with one person as the user and the others as the assistant."""
 
 
 def read(path: Path, *, telling: str = "speaker") -> tuple[str, list[Conversation]]:

@@ -203,7 +203,9 @@ def main() -> int:
     parser.add_argument("--store", help="postgresql://… or sqlite:///path; else a new SQLite file")
     parser.add_argument("--cache", type=Path, help="a file that keeps vectors between runs")
     parser.add_argument("--part", type=int, choices=(0, 1, 2), default=0)
-    parser.add_argument("--telling", choices=TELLINGS, default="speaker", help="who speaks, told how")
+    parser.add_argument(
+        "--telling", choices=TELLINGS, default="speaker", help="who speaks, told how"
+    )
     parser.add_argument("--words-only", action="store_true", help="only without a model")
     parser.add_argument("--no-baselines", dest="baselines", action="store_false")
     parser.add_argument("--json", action="store_true", help="every question's figures on stdout")

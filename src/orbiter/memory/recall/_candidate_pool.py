@@ -1,12 +1,23 @@
 """The candidates of one question, with the conversation around them. Values only."""
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orbiter.memory.model.items import MemoryItem, role_of
 from orbiter.memory.tasks.offload import is_much_text
 
-__all__ = ["Clusters", "Pool", "are_many", "is_spoken", "is_talk", "speaker_of"]
+__all__ = [
+    "Clusters",
+    "Pool",
+    "are_many",
+    "is_spoken",
+    "is_talk",
+    "name_before_colon",
+    "names_in",
+    "speaker_of",
+]
 
 _MANY = 40
 """Candidates that are weighed in a millisecond or two; more are not for the event loop's thread."""
@@ -17,10 +28,58 @@ def are_many(items: Iterable[MemoryItem]) -> bool:
     return is_much_text(items, many=_MANY)
 
 
-def speaker_of(item: MemoryItem) -> str | None:
-    """Return the name of who spoke, from `metadata.extra["speaker"]`; `None` without one."""
+_BEFORE_COLON = re.compile(r"\s*([^\W\d_][\w.'’-]*(?: [^\W\d_][\w.'’-]*){0,2}):\s+\S")
+_LABELS = frozenset(
+    """
+    action actions address agenda ai answer assistant bot bug date decision done email error example
+    fact goal hint home human idea ideas info input item items link list location meeting name note
+    notes output phone plan problem project ps question reason reminder request result results rule
+    shopping solution source status step subject summary system task tasks time tip title to-do todo
+    tool topic update url user warning work
+    """.split()  # noqa: SIM905 - read by people
+)
+"""Words before a colon that are nobody's name."""
+_OFTEN = 2
+"""How many texts of one person, and of how many people, make a conversation."""
+
+
+def names_in(items: Sequence[MemoryItem]) -> frozenset[str]:
+    """Return the names before a colon by which texts say who speaks, as in "Ann: I am home".
+
+    One text alone may have anything there, such as "Groceries: milk". It is talk where several
+    speak more than once, and where no text writes such a name like any other word.
+    """
+    counts = Counter(filter(None, (name_before_colon(item.content) for item in items)))
+    names = {name for name, count in counts.items() if count >= _OFTEN}
+    if len(names) < _OFTEN:
+        return frozenset()
+    used = {word for item in items for word in item.content.split() if word[:1].islower()}
+    written = {word.rstrip(".,:;!?'’s") for word in used} | used
+    proper = frozenset(name for name in names if name.lower() not in written)
+    return proper if len(proper) >= _OFTEN else frozenset()
+
+
+def name_before_colon(content: str) -> str | None:
+    """Return what stands before a colon at the start of a text, if it could be a name."""
+    match = _BEFORE_COLON.match(content, 0, 80)
+    if match is None:
+        return None
+    parts = match[1].split(" ")
+    is_name = all(part[0].isupper() and part.lower() not in _LABELS for part in parts)
+    return match[1] if is_name else None
+
+
+def speaker_of(item: MemoryItem, names: frozenset[str] = frozenset()) -> str | None:
+    """Return the name of who spoke, from `metadata.extra["speaker"]`; `None` without one.
+
+    If it is one of *names*, also what stands before a colon in the text.
+    """
     name = item.metadata.extra.get("speaker")
-    return name.strip() if isinstance(name, str) and name.strip() else None
+    if isinstance(name, str) and name.strip():
+        return name.strip()
+    if names and (before := name_before_colon(item.content)) in names:
+        return before
+    return None
 
 
 def is_spoken(item: MemoryItem) -> bool:
@@ -28,9 +87,14 @@ def is_spoken(item: MemoryItem) -> bool:
     return role_of(item) is not None or speaker_of(item) is not None
 
 
-def is_talk(item: MemoryItem) -> bool:
-    """Tell whether it is part of a conversation, so that what stands around it belongs to it."""
-    return item.metadata.session_id is not None and is_spoken(item)
+def is_talk(item: MemoryItem, names: frozenset[str] = frozenset()) -> bool:
+    """Tell whether it is part of a conversation, so that what stands around it belongs to it.
+
+    What one of *names* says is so without a session, too.
+    """
+    if item.metadata.session_id is not None:
+        return is_spoken(item) or bool(names and speaker_of(item, names))
+    return bool(names) and name_before_colon(item.content) in names
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +127,8 @@ class Pool:
     token_dimension: int = 0
     clusters: Clusters = field(default_factory=Clusters)
     """Items that are copies of many others, or differ from them in their numbers alone."""
+    names: frozenset[str] = frozenset()
+    """Names before a colon in the texts of those who speak."""
 
     @property
     def items(self) -> list[MemoryItem]:

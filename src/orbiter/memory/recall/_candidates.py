@@ -24,7 +24,13 @@ from orbiter.memory.model.protocols import (
     VectorStore,
 )
 from orbiter.memory.model.query import Query, WordMatches
-from orbiter.memory.recall._candidate_pool import Pool, are_many, is_talk, speaker_of
+from orbiter.memory.recall._candidate_pool import (
+    Pool,
+    are_many,
+    is_talk,
+    names_in,
+    speaker_of,
+)
 from orbiter.memory.recall._dedupe_query import fetch_distinct, limit_per_cluster
 from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall._modes import warn_once
@@ -84,6 +90,8 @@ class FirstLook(NamedTuple):
     question: Question
     matches: WordMatches
     newest: list[MemoryItem]
+    names: frozenset[str]
+    """Names before a colon in the texts of those who speak."""
 
 
 class QuestionVector(NamedTuple):
@@ -115,9 +123,10 @@ async def look(
         matches, latest = await both(_by_words(store, text, _some(query)), newest)
     else:
         matches, latest = WordMatches([], {}, 0), await newest
-    speakers = set(map(speaker_of, (*matches.items, *latest)))
-    names = {name for name in speakers if name is not None}
-    return FirstLook(read(text, speakers=names, now=now), matches, latest)
+    items = [*matches.items, *latest]
+    names = names_in(items)
+    speakers = {name for item in items if (name := speaker_of(item, names)) is not None}
+    return FirstLook(read(text, speakers=speakers, now=now), matches, latest, names)
 
 
 def _some(query: Query) -> Query:
@@ -128,7 +137,7 @@ async def fill_pool(
     store: MemoryStore, seen: FirstLook, query: Query, vector: QuestionVector | None
 ) -> Pool:
     """Return the items that may answer a question, with what was said around them."""
-    question, matches, newest = seen
+    question, matches, newest, names = seen
     nearby = None if vector is None else _Nearest(store, vector.whole)
     near: Sequence[MemoryItem] = [] if nearby is None else await nearby.ask(_some(query))
     dated = await _dated(store, question, query)
@@ -151,7 +160,7 @@ async def fill_pool(
     chosen = [item_id for item_id, _ in best[:room]]
     if len(chosen) < _NEWEST:
         chosen = list(dict.fromkeys((*chosen, *(item.id for item in newest))))
-    windows = await _around(store, [known[item_id] for item_id in chosen])
+    windows = await _around(store, [known[item_id] for item_id in chosen], names)
     items = [item for window in windows for item in window]
     all_clusters = clusters
     if clusters:
@@ -164,7 +173,9 @@ async def fill_pool(
         for item in items
         if (item.id in sure or query.matches(item)) and item.content.strip()
     )
-    pool = Pool(windows, eligible, matches.frequency, matches.passages, clusters=all_clusters)
+    pool = Pool(
+        windows, eligible, matches.frequency, matches.passages, clusters=all_clusters, names=names
+    )
     if nearby is None or vector is None:
         return pool
     return replace(
@@ -331,15 +342,15 @@ async def _dated(store: MemoryStore, question: Question, asked: Query) -> list[M
 
 
 async def _around(
-    store: MemoryStore, items: Sequence[MemoryItem]
+    store: MemoryStore, items: Sequence[MemoryItem], names: frozenset[str]
 ) -> Sequence[Sequence[MemoryItem]]:
     """Return each item with what was said around it; nothing was, around what is no talk."""
     if not isinstance(store, ConversationStore):
         return [[item] for item in items]
-    spoken = await store.around([item.id for item in items if is_talk(item)], span=_SPAN)
+    spoken = await store.around([item.id for item in items if is_talk(item, names)], span=_SPAN)
     # Notes may stand between the messages of a session; each has a stretch of its own, or none.
-    talks = [[item for item in window if is_talk(item)] for window in spoken]
-    return [*([item] for item in items if not is_talk(item)), *talks]
+    talks = [[item for item in window if is_talk(item, names)] for window in spoken]
+    return [*([item] for item in items if not is_talk(item, names)), *talks]
 
 
 async def newest_that_differ(

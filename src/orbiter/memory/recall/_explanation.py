@@ -104,7 +104,7 @@ def _place(reason: Reason) -> int:
 def reasons(question: Question, pool: Pool, table: FeatureTable, one: Scored) -> Explanation:
     """Return why *one* was recalled, the strongest part first."""
     points = dict(one.points)
-    if not is_talk(one.item):
+    if not is_talk(one.item, pool.names):
         # Nothing was said around it, so these are all about its own words.
         for whole, parts in _PARTS.items():
             together = sum(points.pop(part, 0.0) for part in parts)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from operator import mul
 from typing import NamedTuple, TypeVar
 
-from orbiter.memory.model.items import HumanMemory, MemoryItem, role_of
-from orbiter.memory.recall._candidate_pool import Pool, is_spoken, speaker_of
+from orbiter.memory.model.items import HumanMemory, MemoryItem
+from orbiter.memory.recall._candidate_pool import Pool, is_spoken, is_talk, speaker_of
 from orbiter.memory.recall._dates import has_time
 from orbiter.memory.recall._query_analysis import Question
 from orbiter.memory.text import words
@@ -197,15 +197,14 @@ class Measurement:
     @functools.cached_property
     def speakers(self) -> list[str | None]:
         """Who spoke, item by item."""
-        return list(map(speaker_of, self.items))
+        return [speaker_of(item, self.pool.names) for item in self.items]
 
     @functools.cached_property
     def _sessions(self) -> list[int]:
         """A number for the session of each item."""
         numbers: dict[object, int] = {}
         return [
-            numbers.setdefault(_session(item, speaker), len(numbers))
-            for item, speaker in zip(self.items, self.speakers, strict=True)
+            numbers.setdefault(_session(item, self.pool.names), len(numbers)) for item in self.items
         ]
 
     def with_previous(self) -> list[float]:
@@ -410,11 +409,12 @@ def _session_best(sessions: Sequence[int], meaning: Sequence[float]) -> list[flo
     return [best[session] for session in sessions]
 
 
-def _session(item: MemoryItem, speaker: str | None) -> object:
+def _session(item: MemoryItem, names: frozenset[str]) -> object:
     # Where nobody talks, nothing says that two items belong together.
-    whole = item.metadata.session_id
-    is_talk = whole is not None and (speaker is not None or role_of(item) is not None)
-    return (item.metadata.user_id, whole if is_talk else (item.id,))
+    if not is_talk(item, names):
+        return item.metadata.user_id, (item.id,)
+    # What was said without a session belongs to what was said that day.
+    return item.metadata.user_id, item.metadata.session_id or item.created_at.date()
 
 
 def _echo(asked: frozenset[str], text: TextFeatures) -> float:

@@ -82,7 +82,7 @@ async def by_all(
             return False
         # Nothing around a note can make up for what it lacks itself.
         is_found = table.found[one.place] or table.columns["date"][one.place]
-        return bool(is_found) or is_talk(one.item) or _relevance(one) > 0
+        return bool(is_found) or is_talk(one.item, seen.names) or _relevance(one) > 0
 
     return Candidates(
         question,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from orbiter.memory.model.items import AIMemory, MemoryItem
 from orbiter.memory.model.protocols import DetailStore, MemoryStore
-from orbiter.memory.recall._candidate_pool import Pool, are_many
+from orbiter.memory.recall._candidate_pool import Pool, are_many, speaker_of
 from orbiter.memory.recall._features import EVIDENCE, FeatureTable, standardise
 from orbiter.memory.recall._scoring import Scored, score
 from orbiter.memory.recall._signals import SIGNALS, Signal, SignalError, check_columns, names
@@ -129,15 +129,17 @@ def check_weights(kinds: Sequence[Kind], *, signals: Sequence[Signal] = SIGNALS)
 check_weights((PEOPLE, ASSISTANT))
 
 
-def kind_of(items: Sequence[MemoryItem]) -> Kind:
-    """Return the weights for a pool of *items*."""
-    from_assistant = sum(isinstance(item, AIMemory) for item in items)
+def kind_of(items: Sequence[MemoryItem], names: frozenset[str] = frozenset()) -> Kind:
+    """Return the weights for a pool of *items*; who has a name of their own is no assistant."""
+    from_assistant = sum(
+        isinstance(item, AIMemory) and speaker_of(item, names) is None for item in items
+    )
     return ASSISTANT if from_assistant > _SHARE * len(items) else PEOPLE
 
 
 def weighed_columns(pool: Pool) -> frozenset[str]:
     """Return the columns that count for a pool: those with a weight, and those of evidence."""
-    kind = kind_of(pool.items)
+    kind = kind_of(pool.items, pool.names)
     used = kind.words if pool.similarity is None else {**kind.meaning, **kind.details}
     return EVIDENCE.union(used)
 
@@ -161,7 +163,7 @@ async def order(
 
     The best *max_reranked* are looked at word by word where the model and the store can do that.
     """
-    kind = kind_of(table.items)
+    kind = kind_of(table.items, pool.names)
     is_long = are_many(table.items)
     eligible = [at for at, item in enumerate(table.items) if item.id in pool.eligible]
     if pool.similarity is None:

@@ -119,7 +119,7 @@ def _nearness(one: Evidence) -> tuple[str, str]:
 
 
 def _said_by_whom(one: Evidence) -> tuple[str, str]:
-    said = f"said by {who_said(one.item)}, who is"
+    said = f"said by {who_said(one.item, one.pool.names)}, who is"
     return f"{said} asked about", f"{said} not asked about"
 
 
@@ -309,9 +309,9 @@ def is_important() -> str:
     return "is marked as important"
 
 
-def who_said(item: MemoryItem) -> str:
+def who_said(item: MemoryItem, names: frozenset[str] = frozenset()) -> str:
     """Return who speaks in an item: a name, a role, or what kind of item it is."""
-    name = speaker_of(item)
+    name = speaker_of(item, names)
     return name if name is not None else _ROLES.get(item.memory_type, item.memory_type)
 
 
