@@ -39,8 +39,8 @@ def around(dialect: Dialect, item_ids: Sequence[str], span: int) -> Steps[list[R
     for item_id in item_ids:
         if item_id not in placed:
             continue
-        here, has_session, *_ = placed[item_id]
-        if has_session:
+        here, is_known, *_ = placed[item_id]
+        if is_known:
             stretches.append([rows[place] for place in near[item_id]])
             continue
         before = yield from _side(dialect, rows[here], "<", span)
@@ -50,11 +50,14 @@ def around(dialect: Dialect, item_ids: Sequence[str], span: int) -> Steps[list[R
 
 
 def _places(dialect: Dialect, item_ids: Sequence[str], span: int) -> Statement:
-    """Ask for the place of each item, whether it has a session, and what stands beside it there."""
+    """Ask for the place of each item, and for what stands beside it in its session.
+
+    What has none is beside its user's others without one; what has no user either is not known.
+    """
     args = Args(dialect)
     ids, most = args.bind(json.dumps(item_ids)), args.bind(span)
     user, session = (f"json_extract({{}}.metadata, '$.{name}')" for name in _CONVERSATION)
-    sides = [
+    in_session = [
         "(SELECT json_group_array(place) FROM"
         f" (SELECT near.{dialect.place} AS place FROM memory_items AS near"
         f" WHERE {session.format('near')} = {session.format('here')}"
@@ -64,8 +67,27 @@ def _places(dialect: Dialect, item_ids: Sequence[str], span: int) -> Statement:
         f" ORDER BY near.{dialect.place} {way} LIMIT {most}))"
         for sign, way in (("<", "DESC"), (">", "ASC"))
     ]
+    # The condition on the time alone is what an index can start from.
+    without = [
+        "(SELECT json_group_array(place) FROM (SELECT place FROM"
+        f" (SELECT near.{dialect.place} AS place, {session.format('near')} AS session"
+        f" FROM memory_items AS near WHERE {user.format('near')} = {user.format('here')}"
+        f" AND near.deleted = 0 AND {dialect.not_expired('near')}"
+        f" AND near.created_at {sign}= here.created_at"
+        f" AND (near.created_at, near.{dialect.place})"
+        f" {sign} (here.created_at, here.{dialect.place})"
+        f" ORDER BY near.created_at {way}, near.{dialect.place} {way} LIMIT {max(NEAR, span)})"
+        f" WHERE session IS NULL LIMIT {most}))"
+        for sign, way in (("<", "DESC"), (">", "ASC"))
+    ]
+    has_session = f"{session.format('here')} IS NOT NULL"
+    known = f"{has_session} OR {user.format('here')} IS NOT NULL"
+    sides = [
+        f"CASE WHEN {has_session} THEN {one} WHEN {known} THEN {other} ELSE '[]' END"
+        for one, other in zip(in_session, without, strict=True)
+    ]
     return Statement(
-        f"SELECT id, {dialect.place}, {session.format('here')} IS NOT NULL, {', '.join(sides)}"
+        f"SELECT id, {dialect.place}, {known}, {', '.join(sides)}"
         f" FROM memory_items AS here WHERE id IN (SELECT value FROM json_each({ids}))"
         f" AND deleted = 0 AND {dialect.not_expired('here')}",
         args,
