@@ -94,7 +94,9 @@ def chat_with(memory: AgentMemory, name: str) -> Contender:
     def take(item: MemoryItem) -> tuple[Chat, str]:
         return alice.chat(str(item.metadata.session_id)), item.content
 
-    return Contender(name=name, take=take, add=lambda said: said[0].add(said[1]), settle=SETTLE)
+    return Contender(
+        name=name, take=take, add=lambda said: said[0].add(said[1]), settle=memory.flush
+    )
 
 
 @asynccontextmanager

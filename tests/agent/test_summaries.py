@@ -71,6 +71,45 @@ async def test_a_summary_is_made_when_there_is_enough(
     assert await texts(chat) == [f"message {number}" for number in range(10)]
 
 
+async def test_whoever_adds_messages_waits_for_no_summary(
+    url: str, open_memory: Open, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_summaries, "_QUIET", 3_600)
+    monkeypatch.setattr(_summaries, "_LATEST", 3_600)
+    script = ScriptedSummarizer("of both")
+    memory = open_memory(url, summarizer=script, summaries=SOON)
+    chat = memory.scope(user_id=who).chat("c")
+
+    await say(chat, 20)
+    assert script.prompts == []
+    await memory.flush()
+
+    assert await chat.summary() == "of both"
+    assert "message 17" in script.prompts[0], "they are summed up at once"
+
+
+async def test_a_summary_is_made_once_it_is_quiet(url: str, open_memory: Open, who: str) -> None:
+    memory = open_memory(url, summaries=SOON)
+    chat = memory.scope(user_id=who).chat("c")
+
+    await say(chat, 20)
+    async with asyncio.timeout(HANG):
+        while await chat.summary() is None:  # noqa: ASYNC110 - nobody tells when
+            await asyncio.sleep(0.01)
+
+
+async def test_a_summary_is_made_though_messages_go_on_coming(
+    url: str, open_memory: Open, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_summaries, "_LATEST", 0.05)
+    memory = open_memory(url, summaries=SOON)
+    chat = memory.scope(user_id=who).chat("c")
+
+    async with asyncio.timeout(HANG):
+        while await chat.summary() is None:
+            await say(chat, 1)
+
+
 async def test_a_summary_is_reused_by_others(url: str, open_memory: Open, who: str) -> None:
     first = open_memory(url, summarizer=ScriptedSummarizer("the first"), summaries=SOON)
     await say(first.scope(user_id=who).chat("c"), 6)

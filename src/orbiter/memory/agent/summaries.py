@@ -10,9 +10,10 @@ import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from contextvars import Context, copy_context
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from orbiter.memory.agent.chat_history import read_back, read_on
 from orbiter.memory.agent.inputs import derived_id
@@ -36,6 +37,10 @@ _TICK = timedelta(microseconds=1)
 _MAX_COUNTED = 10_000
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 300.0
+_QUIET = 0.05
+"""Seconds without a new message after which summaries are begun: a turn comes before them."""
+_LATEST = 1.0
+"""Seconds after which they are begun though messages go on coming."""
 _PIECES = 4
 """How many times what triggers a summary is given to a summarizer at once: whatever its limit is,
 one chat that was never summed up must not exceed it."""
@@ -81,6 +86,12 @@ class Summaries:
         self._given = summarizer
         self._tallies: OrderedDict[str, _Tally] = OrderedDict()
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._waiting: dict[str, tuple[MemoryMetadata, Context]] = {}
+        """The conversations to be looked at once it is quiet, and on whose behalf."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_loop: asyncio.AbstractEventLoop | None = None
+        self._heard = 0.0
+        """When the last message came, by the clock of the loop that has the timer."""
 
     async def find(self, store: Store, scope: MemoryMetadata) -> SummaryMemory | None:
         """Return the summary of a conversation, if there is one, whoever made it."""
@@ -95,15 +106,41 @@ class Summaries:
         """Count messages that were stored, and begin a summary if there are enough."""
         if self._config is None or not self._core.is_open:
             return
-        key = _summary_id(scope)
+        key, loop = _summary_id(scope), asyncio.get_running_loop()
+        self._heard = loop.time()
         tally = self._tally(key)
         tally.count(items, self._config)
         if tally.is_whole and not self._is_due(tally):
             return
         if not self._is_under_way(key):
-            task = asyncio.create_task(self._look(scope, key))
-            self._tasks[key] = task
-            task.add_done_callback(lambda done: self._leave(key, done))
+            self._waiting[key] = scope, copy_context()
+            if self._timer is None or self._timer_loop is not loop:  # which may have stopped
+                self._timer_loop = loop
+                self._timer = loop.call_later(_QUIET, self._begin_if_quiet, self._heard + _LATEST)
+
+    def _begin_if_quiet(self, latest: float) -> None:
+        """Begin what waits, unless a message has just come: its turn is not to wait for that."""
+        loop = asyncio.get_running_loop()
+        quiet = min(self._heard + _QUIET, latest)
+        if loop.time() < quiet and loop is self._timer_loop:
+            self._timer = loop.call_at(quiet, self._begin_if_quiet, latest)
+        else:
+            self._begin()
+
+    def _begin(self) -> None:
+        """Begin a look at every conversation that waits for one."""
+        self._stop_timer()
+        waiting, self._waiting = self._waiting, {}
+        for key, (scope, context) in waiting.items():
+            if not self._is_under_way(key):
+                task = asyncio.create_task(self._look(scope, key), context=context)
+                self._tasks[key] = task
+                task.add_done_callback(partial(self._leave, key))
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None and self._timer_loop is asyncio.get_running_loop():
+            self._timer.cancel()
+        self._timer = None
 
     def _is_under_way(self, key: str) -> bool:
         task = self._tasks.get(key)
@@ -250,12 +287,15 @@ class Summaries:
         return self._given
 
     async def flush(self) -> None:
-        """Wait until no summary is under way."""
+        """Wait until no summary is under way, or waits for a quiet moment."""
+        self._begin()
         while tasks := self._of_this_loop():
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def close(self) -> None:
         """Give up what is under way: it can be made again."""
+        self._stop_timer()
+        self._waiting.clear()
         tasks = self._of_this_loop()
         for task in tasks:
             task.cancel()
