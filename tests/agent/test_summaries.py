@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.timing import HANG
+from tests.timing import HANG, until
 
 from orbiter.memory import AgentMemory, AIMemory, HumanMemory
 from orbiter.memory.agent import Chat, SummaryMemory
@@ -93,9 +93,7 @@ async def test_a_summary_is_made_once_it_is_quiet(url: str, open_memory: Open, w
     chat = memory.scope(user_id=who).chat("c")
 
     await say(chat, 20)
-    async with asyncio.timeout(HANG):
-        while await chat.summary() is None:  # noqa: ASYNC110 - nobody tells when
-            await asyncio.sleep(0.01)
+    await until(chat.summary, "a summary")
 
 
 async def test_a_summary_is_made_though_messages_go_on_coming(

@@ -1,10 +1,13 @@
 """Writes of tasks that run at the same moment share one commit on SQLite; none fails another."""
 
 import asyncio
+import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.timing import until
 
 from orbiter.memory import AgentMemory, HumanMemory, MemoryMetadata, SQLiteMemoryStore
 from orbiter.memory.errors import NotInitializedError, VersionConflict
@@ -96,3 +99,18 @@ def test_what_a_loop_left_behind_when_it_ended_overwrites_nothing(tmp_path: Path
         return "" if found is None else found.content
 
     assert asyncio.run(write_again()) == "new"
+
+
+async def test_the_journal_is_written_back_when_nobody_writes(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+
+    def in_file() -> int:
+        """Return how many items the file holds by itself, without its journal."""
+        with closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as connection:
+            return int(connection.execute("SELECT count(*) FROM memory_items").fetchone()[0])
+
+    async with SQLiteMemoryStore(path):
+        pass  # whoever closes a file writes everything back
+    async with SQLiteMemoryStore(path) as store:
+        await asyncio.gather(*(store.add(HumanMemory(content=f"{n}")) for n in range(100)))
+        await until(lambda: in_file() == 100, "writing back")

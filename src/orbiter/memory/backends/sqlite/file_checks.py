@@ -185,6 +185,8 @@ class Connection(sqlite3.Connection):
     held: _File | None = None
     mark: WriterMark | None = None
     """What it leaves in the file with its first commit; readers leave none."""
+    written_back: int = 0
+    """How many rows it had changed when it wrote the journal back last."""
 
     def close(self) -> None:
         """Close it; from then on the file may be looked at, unless there are others."""

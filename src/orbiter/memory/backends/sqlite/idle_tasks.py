@@ -5,11 +5,13 @@ from datetime import UTC, datetime
 
 from orbiter.memory.backends.sql.dialect import Statement, Steps
 from orbiter.memory.backends.sqlite import schema, term_index, trigram_index, vectors
+from orbiter.memory.backends.sqlite.file_checks import Connection
 from orbiter.memory.backends.sqlite.migrations import end, has_end
 from orbiter.memory.backends.sqlite.schema import EXPIRED
 
 __all__ = [
     "EXPIRED_CHUNK",
+    "WRITTEN_BACK",
     "chore",
     "forget_some",
     "is_due",
@@ -31,8 +33,25 @@ def chore(connection: sqlite3.Connection, *, is_idle: bool) -> bool:
         return term_index.waits(connection) >= term_index.CHUNK
     if term_index.waits(connection) >= term_index.CHUNK and term_index.list_some(connection):
         return True
-    return vectors.tidy(connection)
+    if vectors.tidy(connection):
+        return True
+    _write_back(connection)
+    return False
 
+
+def _write_back(connection: sqlite3.Connection) -> None:
+    """Write the journal into the file if it has grown, so that no commit has to.
+
+    SQLite has the commit do it that makes the journal 1,000 pages long; each row changes some ten.
+    """
+    changed = connection.total_changes
+    if isinstance(connection, Connection) and changed - connection.written_back >= WRITTEN_BACK:
+        connection.written_back = changed
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+
+WRITTEN_BACK = 64
+"""Rows changed since the journal was written back last, from which on that is done when idle."""
 
 _INDEXED_TO = "(SELECT value FROM memory_meta WHERE key = 'indexed_to')"
 

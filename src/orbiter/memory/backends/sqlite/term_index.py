@@ -5,6 +5,7 @@ the token of its owner: asking for one user's terms meets no one else's rows. Li
 are indexed after a row is acknowledged; unlike them, all that waits is indexed before one asks.
 """
 
+import json
 import re
 import sqlite3
 from collections import Counter
@@ -120,15 +121,16 @@ def relist_some() -> Steps[None]:
     columns = f"place, ifnull(length(content), 0), place <= {MARK}"
     sizes = yield Statement(waiting("memory_unlisted", columns, MARK, CHUNK))
     some = chunk(sizes)
-    for place, _, is_listed in some if has_terms else ():
+    if has_terms:
         listed = yield Statement(
-            "SELECT place, content, user_id FROM memory_unlisted"
-            " WHERE place = ?1 AND content IS NOT NULL",
-            [place],
+            "SELECT place, content, user_id FROM memory_unlisted WHERE content IS NOT NULL"
+            " AND place IN (SELECT value FROM json_each(?1))",
+            [json.dumps([place for place, *_ in some])],
         )
         yield from _unlist(listed)
-        if is_listed:
-            yield from _list((yield Statement(_select("rowid = ?1"), [place])))
+        here = [place for place, _, is_listed in some if is_listed]
+        where = "rowid IN (SELECT value FROM json_each(?1))"
+        yield from _list((yield Statement(_select(where), [json.dumps(here)])))
     places = [(row[0],) for row in some]
     yield Statement("DELETE FROM memory_unlisted WHERE place = ?1", places, many=True)
 
