@@ -143,6 +143,33 @@ async def test_a_window_within_a_budget_is_what_trimming_everything_gives() -> N
         assert found == trim_to_budget(windowed, budget=budget, max_items=most, open_group=policy)
 
 
+@pytest.mark.slow
+async def test_a_window_is_right_while_the_conversation_changes() -> None:
+    for seed in range(60):
+        rng = random.Random(seed)
+        memory, there = ShortTermMemory(max_rounds=rng.choice((0, 0, 2))), dict[str, MemoryItem]()
+        for item in random_history(rng, max_turns=30):
+            await memory.add(item)
+            there[item.id] = item
+            if rng.random() < 0.1:
+                other = rng.choice(list(there.values())).model_copy()
+                other.status = rng.choice(list(MemoryStatus))
+                await memory.add(other)
+                there[other.id] = other
+            if rng.random() < 0.1:
+                gone = rng.choice(list(there))
+                await memory.delete(gone)
+                del there[gone]
+            budget = rng.randint(50, 600)
+
+            found = await memory.window(budget=budget)
+
+            accepted = [each for each in there.values() if each.status == "accepted"]
+            windowed = last_rounds(accepted, memory.max_rounds)
+            expected = trim_to_budget(windowed, budget=budget)
+            assert [each.id for each in found] == [each.id for each in expected]
+
+
 async def test_a_window_belongs_to_one_conversation() -> None:
     memory = ShortTermMemory(scope="session")
     ann, bob = MemoryMetadata(user_id="ann"), MemoryMetadata(user_id="bob")

@@ -15,13 +15,14 @@ from orbiter.memory.conversation.windows import (
     OpenGroup,
     Room,
     Unit,
+    check_open_group,
     newest_first,
     take_units,
     trim_units,
     walk_units,
 )
 from orbiter.memory.errors import EmptyFilterError, ScopeError
-from orbiter.memory.model.copying import copy_item, validated_copy
+from orbiter.memory.model.copying import copy_item, copy_items, validated_copy
 from orbiter.memory.model.expiry_heap import ExpiryHeap
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus, role_of
 from orbiter.memory.model.query import Query, ScopeField, check_size
@@ -47,6 +48,8 @@ class _Shelf:
     items: list[MemoryItem] = field(default_factory=list)
     systems: list[MemoryItem] = field(default_factory=list)
     humans: list[MemoryItem] = field(default_factory=list)
+    rounds: dict[int, "_Round"] = field(default_factory=dict)
+    """Rounds that were read, by the index behind them: what came before does not change."""
 
     def lists_for(self, item: MemoryItem) -> Iterator[list[MemoryItem]]:
         yield self.items
@@ -57,13 +60,51 @@ class _Shelf:
             yield self.humans
 
 
+@dataclass(slots=True)
+class _Round:
+    """What one shelf holds from a human message to the next, or to the end."""
+
+    start: int
+    """Its index on the shelf; 0 for what stands before the first human message."""
+    first: int
+    """The index of the first of `items`."""
+    items: list[MemoryItem]
+    """All that counts but system messages, results behind their calls."""
+    is_asked: bool
+    """Whether it begins with a human message."""
+    is_whole: bool
+    """Whether every result is there for a call of this round, and every call has its result."""
+    counter: TokenCounter | None = None
+    tokens: int = 0
+    """What `items` cost, as `counter` counts."""
+
+
+def _read_round(items: Sequence[MemoryItem], end: int) -> _Round:
+    """Return the round that ends before the index *end*."""
+    parts: list[tuple[int, MemoryItem]] = []
+    first, spoken, is_asked = end, 0, False
+    for index, item in _accepted(items, 0, end):
+        role = role_of(item)
+        parts.append((index, item))
+        if role != "system":
+            first, spoken = index, spoken + 1
+        if role == "human":
+            is_asked = True
+            break
+    units = [unit for _, unit in walk_units(parts) if role_of(unit[0]) != "system"]
+    kept = [item for unit in reversed(units) for item in unit]
+    return _Round(first if is_asked else 0, first, kept, is_asked, len(kept) == spoken)
+
+
 def _is_accepted(item: MemoryItem) -> bool:
     return item.status is MemoryStatus.ACCEPTED
 
 
-def _accepted(items: Sequence[MemoryItem], cut: int) -> Iterator[tuple[int, MemoryItem]]:
-    """Yield each item that counts with its index, the last first, down to the index *cut*."""
-    for index in range(len(items) - 1, cut - 1, -1):
+def _accepted(
+    items: Sequence[MemoryItem], start: int, end: int
+) -> Iterator[tuple[int, MemoryItem]]:
+    """Yield each item that counts from *start* up to *end* with its index, the last first."""
+    for index in range(end - 1, start - 1, -1):
         if _is_accepted(items[index]):
             yield index, items[index]
 
@@ -157,7 +198,7 @@ class ShortTermMemory:
                 newest = ((i, item) for i, item in newest if asked.matches(item))
                 systems = [item for item in systems if asked.matches(item)]
             found = take_units(self._windowed(newest, systems), limit)
-        return [copy_item(item) for _, unit in reversed(list(found)) for item in unit]
+        return copy_items(item for _, unit in reversed(list(found)) for item in unit)
 
     async def items(self, *, metadata: MemoryMetadata | None = None) -> list[MemoryItem]:
         """Return every item that matches *metadata*, as it was added, whole tool group or not.
@@ -166,7 +207,7 @@ class ShortTermMemory:
         """
         self._sweep()
         query = Query(metadata=metadata)
-        return [copy_item(item) for item in self._items.values() if query.matches(item)]
+        return copy_items(filter(query.matches, self._items.values()))
 
     async def window(
         self,
@@ -185,19 +226,51 @@ class ShortTermMemory:
         """
         self._sweep()
         shelf = self._shelf(Query(metadata=metadata, fields=_FIELDS[self.scope]))
+        check_open_group(open_group)
+        room = Room(max_items, budget, partial(self._cost, counter))
+        kept = self._whole_rounds(shelf, room.copy(), counter)
+        return copy_items(self._trimmed(shelf, room, open_group) if kept is None else kept)
+
+    def _whole_rounds(
+        self, shelf: _Shelf, room: Room, counter: TokenCounter
+    ) -> list[MemoryItem] | None:
+        """Return the window by rounds that were read before, as far as that is all it takes.
+
+        `None` where a round depends on another one, or the newest must be cut: see `_trimmed`.
+        """
+        rounds: list[_Round] = []
+        systems: list[MemoryItem] = []
+        end = len(shelf.items)
+        while end and not 0 < self.max_rounds <= len(rounds):
+            found = shelf.rounds.get(end)
+            if found is None:
+                found = shelf.rounds[end] = _read_round(shelf.items, end)
+            if not found.is_whole or not (rounds or found.is_asked):
+                return None
+            if not room.take_counted(len(found.items), partial(self._round_cost, counter, found)):
+                break
+            if not rounds:
+                systems = [i for i in shelf.systems if _is_accepted(i) and room.take([i])]
+            rounds.append(found)
+            end = found.start
+        if not rounds or (systems and self._place(shelf.items, systems[-1]) > rounds[-1].first):
+            return None
+        return systems + [item for each in reversed(rounds) for item in each.items]
+
+    def _trimmed(self, shelf: _Shelf, room: Room, open_group: OpenGroup) -> list[MemoryItem]:
+        """Return the window of any conversation, unit by unit."""
         items = shelf.items
         humans = filter(_is_accepted, reversed(shelf.humans))
         starts = [self._place(items, item) for item in islice(humans, self.max_rounds or 1)]
         cut = starts[-1] if self.max_rounds and len(starts) == self.max_rounds else 0
-        kept = trim_units(
+        return trim_units(
             items,
-            _accepted(items, cut),
+            _accepted(items, cut, len(items)),
             systems=[self._place(items, item) for item in filter(_is_accepted, shelf.systems)],
             human=starts[0] if starts else None,
-            room=Room(max_items, budget, partial(self._cost, counter)),
+            room=room,
             open_group=open_group,
         )
-        return [copy_item(item) for item in kept]
 
     async def clear(self, *, metadata: MemoryMetadata | None = None) -> int:
         """Remove what matches, or everything without a filter; return how many."""
@@ -261,11 +334,14 @@ class ShortTermMemory:
         self._expiry.note(item.id, item.expires_at)
         order = self._order(item)
         for key in self._filters(item):
-            for held in self._shelves.setdefault(key, _Shelf()).lists_for(item):
+            shelf = self._shelves.setdefault(key, _Shelf())
+            shelf.rounds.pop(len(shelf.items), None)  # the newest, which goes on
+            for held in shelf.lists_for(item):
                 if not held or self._order(held[-1]) <= order:
                     held.append(item)
                 else:
                     insort(held, item, key=self._order)
+                    shelf.rounds.clear()
 
     def _unshelve(self, gone: dict[str, MemoryItem]) -> None:
         """Take items off every shelf; a few are looked up, many are swept out."""
@@ -275,6 +351,7 @@ class ShortTermMemory:
                 touched.setdefault(key, []).append(item)
         for key, items in touched.items():
             shelf = self._shelves[key]
+            shelf.rounds.clear()
             if len(items) == len(shelf.items):
                 del self._shelves[key]
             elif len(items) == 1:
@@ -332,6 +409,12 @@ class ShortTermMemory:
         if tokens is None:
             tokens = counts[item.id] = item_tokens(item, counter=counter)
         return tokens
+
+    def _round_cost(self, counter: TokenCounter, found: _Round) -> int:
+        if found.counter is not counter:
+            found.tokens = sum(self._cost(counter, item) for item in found.items)
+            found.counter = counter
+        return found.tokens
 
     def _uncount(self, item_id: str) -> None:
         for counts in self._counts.values():

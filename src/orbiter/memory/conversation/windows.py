@@ -62,6 +62,12 @@ _LAST = 2**62
 _MISSING = "No result was recorded for this tool call."
 
 
+def check_open_group(policy: str) -> None:
+    """Raise `QueryError` unless *policy* is an `OpenGroup`."""
+    if policy not in ("drop", "keep", "complete"):
+        raise QueryError(f"unknown policy `{policy}`; use `drop`, `keep` or `complete`")
+
+
 def newest_first(items: Sequence[MemoryItem]) -> Iterator[tuple[int, MemoryItem]]:
     """Yield each item with its index, the last one first."""
     for index in range(len(items) - 1, -1, -1):
@@ -75,8 +81,7 @@ def walk_units(newest: Indexed, open_group: OpenGroup = "drop") -> Iterator[tupl
     call, or a second one for the same call, is left out. Reads only as far as it is consumed, and
     one item further where that may belong to the same turn.
     """
-    if open_group not in ("drop", "keep", "complete"):
-        raise QueryError(f"unknown policy `{open_group}`; use `drop`, `keep` or `complete`")
+    check_open_group(open_group)
     waiting: dict[str, tuple[int, MemoryItem]] = {}
     held: list[_Part] = []
     newer: MemoryItem | None = None
@@ -333,6 +338,15 @@ class Room:
                 if tokens < 0:
                     return False
         self._items, self._tokens = items, tokens
+        return True
+
+    def take_counted(self, count: int, tokens: Callable[[], int]) -> bool:
+        """Take room for *count* items that cost *tokens*, which is asked only if it matters."""
+        items_left = None if self._items is None else self._items - count
+        tokens_left = None if self._tokens is None else self._tokens - tokens()
+        if min(items_left or 0, tokens_left or 0) < 0:
+            return False
+        self._items, self._tokens = items_left, tokens_left
         return True
 
 

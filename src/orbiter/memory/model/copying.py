@@ -1,6 +1,7 @@
 """Copies of items: what a store takes in and gives out shares nothing with what it holds."""
 
 import copy
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,6 +25,7 @@ from orbiter.memory.model.validation import check_json, check_text
 
 __all__ = [
     "copy_item",
+    "copy_items",
     "copy_metadata",
     "copy_value",
     "item_of_text",
@@ -109,28 +111,39 @@ def copy_item(item: MemoryItem) -> MemoryItem:
 
     Some twenty times faster than `model_copy(deep=True)`, because it knows what items are made of.
     """
-    kind = item.__class__
-    metadata = item.metadata
-    if kind not in _OPEN_FIELDS or metadata.__class__ is not MemoryMetadata:
-        return _copy_model(item)
-    # `_copy_model` of the item and of its metadata, written out: most of a window is this.
-    fields, scope = item.__dict__.copy(), metadata.__dict__.copy()
-    scope["extra"] = copy_value(scope["extra"]) if scope["extra"] else {}
-    fields["native"] = copy_value(fields["native"]) if fields["native"] else {}
-    if kind is AIMemory:
-        fields["tool_calls"] = copy_value(fields["tool_calls"]) if fields["tool_calls"] else []
-    fields["metadata"] = _built(MemoryMetadata, scope, metadata)
-    return _built(kind, fields, item)
+    return copy_items((item,))[0]
 
 
-def _built(kind: type[_Model], fields: dict[str, Any], like: _Model) -> _Model:
-    """Return a model of these fields; of a known kind, which keeps nothing beside them."""
-    twin = _new(kind)
-    _set_dict(twin, fields)
-    _set_fields_set(twin, like.__pydantic_fields_set__.copy())
-    _set_extra(twin, None)
-    _set_private(twin, None)
-    return twin
+def copy_items(items: Iterable[MemoryItem]) -> list[MemoryItem]:
+    """Return copies that share nothing changeable with *items*, nor with each other."""
+    copies: list[MemoryItem] = []
+    for item in items:
+        kind, fields = item.__class__, item.__dict__.copy()
+        metadata = fields["metadata"]
+        if kind not in _OPEN_FIELDS or metadata.__class__ is not MemoryMetadata:
+            copies.append(_copy_model(item))
+            continue
+        # `_copy_model` of the item and of its metadata, written out: most of a window is this.
+        scope = metadata.__dict__.copy()
+        scope["extra"] = copy_value(scope["extra"]) if scope["extra"] else {}
+        fields["native"] = copy_value(fields["native"]) if fields["native"] else {}
+        if kind is AIMemory:
+            fields["tool_calls"] = copy_value(fields["tool_calls"]) if fields["tool_calls"] else []
+        # A set that names every field is shared: nothing can be added to it.
+        told = metadata.__pydantic_fields_set__
+        who = fields["metadata"] = _new(MemoryMetadata)
+        _set_dict(who, scope)
+        _set_fields_set(who, told if len(told) == len(scope) else told.copy())
+        _set_extra(who, None)
+        _set_private(who, None)
+        told = item.__pydantic_fields_set__
+        twin = _new(kind)
+        _set_dict(twin, fields)
+        _set_fields_set(twin, told if len(told) == len(fields) else told.copy())
+        _set_extra(twin, None)
+        _set_private(twin, None)
+        copies.append(twin)
+    return copies
 
 
 def copy_metadata(metadata: MemoryMetadata) -> MemoryMetadata:
@@ -228,10 +241,14 @@ def copy_value(value: Any) -> Any:
     kind = value.__class__
     if kind in _ATOMS:
         return value
+    # Asked here already whether what is inside can change: most calls of this are spared.
     if kind is dict:
-        return {key: copy_value(inner) for key, inner in value.items()} if value else {}
+        return {
+            key: inner if inner.__class__ in _ATOMS else copy_value(inner)
+            for key, inner in value.items()
+        }
     if kind is list:
-        return [copy_value(inner) for inner in value] if value else []
+        return [inner if inner.__class__ in _ATOMS else copy_value(inner) for inner in value]
     if kind is MemoryMetadata:
         return _copy_model(value)
     return copy.deepcopy(value)
