@@ -18,6 +18,7 @@ from orbiter.memory.agent.chat_history import nothing_else
 from orbiter.memory.backends.postgres.store import PostgresMemoryStore
 from orbiter.memory.backends.redis.store import RedisMemoryStore
 from orbiter.memory.backends.sql.dialect import Statement
+from orbiter.memory.backends.sql.neighbours import newest
 from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
 from orbiter.memory.model.items import HumanMemory, MemoryMetadata, MemoryStatus, new_id
 from orbiter.memory.model.query import Cursor, Query
@@ -80,7 +81,7 @@ def _one(statement: Statement) -> Any:
 async def test_sqlite_reads_the_end_of_a_conversation_from_indexes(chat: MemoryMetadata) -> None:
     async with SQLiteMemoryStore() as store:
         await store.add_many([HumanMemory(content="hi", metadata=chat) for _ in range(9)])
-        steps = store._operations.newest(chat, 4, None)
+        steps = newest(store._operations.dialect, chat, 4, None)
         messages = next(steps)
         systems = steps.send([("i", "hi", "human", *[""] * 6, place) for place in (9, 8, 7, 6)])
         kind = "task_{} (" if chat.task_id else "{} ("

@@ -242,17 +242,19 @@ class ShortTermMemory:
         systems: list[MemoryItem] = []
         end = len(shelf.items)
         while end and not 0 < self.max_rounds <= len(rounds):
-            found = shelf.rounds.get(end)
-            if found is None:
-                found = shelf.rounds[end] = _read_round(shelf.items, end)
-            if not found.is_whole or not (rounds or found.is_asked):
+            candidate = shelf.rounds.get(end)
+            if candidate is None:
+                candidate = shelf.rounds[end] = _read_round(shelf.items, end)
+            if not candidate.is_whole or not (rounds or candidate.is_asked):
                 return None
-            if not room.take_counted(len(found.items), partial(self._round_cost, counter, found)):
+            if not room.take_counted(
+                len(candidate.items), partial(self._round_cost, counter, candidate)
+            ):
                 break
             if not rounds:
                 systems = [i for i in shelf.systems if _is_accepted(i) and room.take([i])]
-            rounds.append(found)
-            end = found.start
+            rounds.append(candidate)
+            end = candidate.start
         if not rounds or (systems and self._place(shelf.items, systems[-1]) > rounds[-1].first):
             return None
         return systems + [item for each in reversed(rounds) for item in each.items]
@@ -410,11 +412,11 @@ class ShortTermMemory:
             tokens = counts[item.id] = item_tokens(item, counter=counter)
         return tokens
 
-    def _round_cost(self, counter: TokenCounter, found: _Round) -> int:
-        if found.counter is not counter:
-            found.tokens = sum(self._cost(counter, item) for item in found.items)
-            found.counter = counter
-        return found.tokens
+    def _round_cost(self, counter: TokenCounter, candidate: _Round) -> int:
+        if candidate.counter is not counter:
+            candidate.tokens = sum(self._cost(counter, item) for item in candidate.items)
+            candidate.counter = counter
+        return candidate.tokens
 
     def _uncount(self, item_id: str) -> None:
         for counts in self._counts.values():

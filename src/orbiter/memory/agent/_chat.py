@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from orbiter.memory.agent._updates import insert_many
@@ -51,8 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Chat", "append", "append_once", "check_messages", "copies_for"]
 
-_HOURS = 2.0
-_MAX_RECENT = 10
+_HOURS, _MAX_RECENT = 2.0, 10
 _SHOWN = 40
 """Messages of a conversation that may be found before its memories at the same price."""
 _ROUND, _MESSAGE = 2, 32
@@ -239,23 +239,23 @@ class Chat(ScopedHandle):
         """Return enough of the newest messages for *rounds* and *budget*, and the system's."""
         most = None if rounds is None else check_size("rounds", rounds)
         room = None if budget is None else check_size("budget", budget)
-        seen, tokens, humans = 0, 0, 0
+        seen, tokens, humans, count = 0, 0, 0, self._chats.count_tokens
 
         def is_enough(found: Sequence[MemoryItem]) -> bool:
             nonlocal seen, tokens, humans
             for item in found[seen:]:
                 humans += role_of(item) == "human"
                 if room is not None:
-                    tokens += item_tokens(item, counter=self._chats.count_tokens)
+                    tokens += item_tokens(item, counter=count)
             seen = len(found)
-            # A round begins with what a person says, so it is whole once that is there.
+            # A round begins with what a person says, and is whole once that is there.
             return (most is not None and 0 < most <= humans) or (
                 room is not None and tokens > room and humans > 0
             )
 
         if not most and room is None:
             return (await read_back(store, self._scope))[0]
-        likely = _ROUND * most + 4 if most else (room or 0) // _MESSAGE
+        likely = _ROUND * most + 1 if most else (room or 0) // _MESSAGE
         limit = min(max(likely, _FEWEST), _LIMIT)
         return await read_window(store, self._scope, is_enough=is_enough, limit=limit, rounds=most)
 
@@ -311,8 +311,8 @@ class Chat(ScopedHandle):
         return context
 
     def _fits(self, items: Sequence[MemoryItem], room: int) -> bool:
-        for item in items:
-            room -= item_tokens(item, counter=self._chats.count_tokens)
+        for cost in map(partial(item_tokens, counter=self._chats.count_tokens), items):
+            room -= cost
             if room < 0:
                 return False
         return True

@@ -9,6 +9,7 @@ from orbiter.memory.agent.runtime import Store
 from orbiter.memory.errors import QueryError
 from orbiter.memory.messages import OpenCalls
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus, new_id, role_of
+from orbiter.memory.model.protocols import reads_newest
 from orbiter.memory.model.query import SCOPE_FIELDS, require_text
 from orbiter.memory.tasks.offload import apart, is_much_text
 
@@ -80,11 +81,11 @@ async def read_window(
 
     A store that can is asked for both in one step: for *limit* items, or as many as *rounds* take.
     """
-    newest = getattr(store, "newest_messages", None)
-    if newest is None:
+    reader = store if reads_newest(store) else None
+    if reader is None:
         messages, is_all = await read_back(store, scope, is_enough=is_enough)
     else:
-        page, systems, is_all = await newest(scope, limit=limit, rounds=rounds)
+        page, systems, is_all = await reader.newest_messages(scope, limit=limit, rounds=rounds)
         first = [item for item in page if role_of(item) is not None]
         if is_all or await apart(is_much_text(page), is_enough, first):
             return [*systems[::-1], *first[::-1]]

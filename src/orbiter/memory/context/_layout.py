@@ -18,7 +18,7 @@ from orbiter.memory.context._sections import (
     find_visible,
     join,
 )
-from orbiter.memory.context.entries import Candidate, Reason, TrustRule, message_entries, speaker
+from orbiter.memory.context.entries import Candidate, Reason, TrustRule, speaker
 from orbiter.memory.context.prompt_fence import NOTICE, Entry, closing_line
 from orbiter.memory.conversation.tokens import (
     CONVERSATION_TOKENS,
@@ -29,7 +29,7 @@ from orbiter.memory.conversation.windows import Room, Unit, newest_first, trim_u
 from orbiter.memory.errors import QueryError
 from orbiter.memory.messages import Format
 from orbiter.memory.messages.costs import sent_tokens
-from orbiter.memory.model.copying import copy_item, unchecked_item
+from orbiter.memory.model.copying import copy_items, unchecked_item
 from orbiter.memory.model.items import (
     HumanMemory,
     MemoryItem,
@@ -177,7 +177,9 @@ def fit_rounds(
     starts: dict[int, int] = {}
     total = 0
     for number in range(len(rounds) - 1, -1, -1):
-        total += sum(cost(item) for item in rounds[number] if role_of(item) != "system")
+        total += sum(map(cost, rounds[number]))
+        if systems:
+            total -= sum(cost(item) for item in rounds[number] if role_of(item) == "system")
         if total > left:
             break
         starts[number] = total
@@ -321,10 +323,9 @@ class _Layout:
             sent.append(unchecked_item(HumanMemory, stable[-1].text, MemoryMetadata()))
         prefix = [*stable, _plain("conversation", "")]
         if items:
-            lines = [entry for item in items for entry in message_entries(item, self._trust)]
-            stable.append(self._prices.block("conversation", lines))
+            stable.append(self._prices.conversation(items))
             prefix[-1] = stable[-1].without_end(closing_line(self._prices.stable))
-            sent += map(copy_item, items)
+            sent += copy_items(items)
         volatile = [
             self._block(name, found[name]) for name in ("recent", "memories") if found[name]
         ]

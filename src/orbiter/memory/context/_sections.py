@@ -2,15 +2,23 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC
+from itertools import chain
 
-from orbiter.memory.context.entries import Candidate, Reason, TrustRule, message_entries
+from orbiter.memory.context.entries import (
+    PLAIN_SPEAKERS,
+    Candidate,
+    Reason,
+    TrustRule,
+    message_entries,
+)
 from orbiter.memory.context.prompt_fence import (
     NOTICE,
     Entry,
     derive_mark,
     enclose,
     entry_line,
+    message_line,
     new_mark,
 )
 from orbiter.memory.conversation.tokens import (
@@ -19,7 +27,7 @@ from orbiter.memory.conversation.tokens import (
     adds_up,
     item_tokens,
 )
-from orbiter.memory.conversation.windows import Unit, newest_first, walk_units
+from orbiter.memory.conversation.windows import Unit, newest_first, stands_alone, walk_units
 from orbiter.memory.model.items import MemoryItem, MemoryStatus, role_of
 
 
@@ -71,11 +79,13 @@ def find_visible(parts: Parts) -> Visible:
 
 
 def _sift_history(parts: Parts) -> tuple[list[Unit], list[tuple[MemoryItem, Reason]]]:
+    refused: list[tuple[MemoryItem, Reason]] = [(item, "scope") for item in parts.foreign]
     accepted = [item for item in parts.history if item.status is MemoryStatus.ACCEPTED]
+    if len(accepted) == len(parts.history) and all(map(stands_alone, accepted)):  # as most do
+        return [[item] for item in accepted], refused
     messages = [item for item in accepted if role_of(item) is not None]
     units = [unit for _, unit in walk_units(newest_first(messages))][::-1]
     whole = {id(item) for unit in units for item in unit}
-    refused: list[tuple[MemoryItem, Reason]] = [(item, "scope") for item in parts.foreign]
     for item in parts.history:
         if id(item) not in whole:
             kind: Reason = "incomplete" if role_of(item) else "kind"
@@ -109,17 +119,19 @@ def _open_question(units: Sequence[Unit], task: str) -> MemoryItem | None:
     A model that is asked the same again after its tools' results may well call them again. In the
     text the task stays: there, the conversation is data.
     """
-    spoken = [unit for unit in units if role_of(unit[0]) != "system"]
-    if spoken and role_of(spoken[-1][-1]) not in ("human", "tool"):
+    spoken = (unit for unit in reversed(units) if role_of(unit[0]) != "system")
+    last = next(spoken, None)
+    if last is None or role_of(last[-1]) not in ("human", "tool"):
         return None
-    asked = next((unit[0] for unit in reversed(spoken) if role_of(unit[0]) == "human"), None)
+    asked = next((unit[0] for unit in chain([last], spoken) if role_of(unit[0]) == "human"), None)
     return asked if asked is not None and asked.content == task else None
 
 
-Costs = dict[tuple[str, datetime, int], int]
-"""What messages cost, by id, time of change and length: a long conversation is counted once.
+Costs = dict[tuple[str, int, int, int], int]
+"""What messages cost, by id, version, time of change and text: a conversation is counted once.
 
-An item that changed unseen is found out when the whole is counted.
+Of the time it is the microsecond, and of the text its hash; to hash a time takes longer than all
+else. An item that changed unseen is found out when the whole is counted.
 """
 
 TITLES = {
@@ -144,18 +156,19 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A section before it is counted: its text, and the entries that stand in it."""
+    """A section before it is counted: its text, and what the entries that stand in it cost."""
 
     name: str
     text: str
     frame: str
     """The text without its entries; all of it where it has none."""
-    entries: Sequence[Entry] = ()
+    cost: int = 0
+    """What the entries cost as lines."""
 
     def without_end(self, ending: str) -> "Block":
         """Return the same without its last line, *ending*."""
         text, frame = self.text.removesuffix(ending), self.frame.removesuffix(ending)
-        return Block(self.name, text, frame, self.entries)
+        return Block(self.name, text, frame, self.cost)
 
 
 def join(texts: Iterable[str]) -> str:
@@ -180,6 +193,9 @@ class Prices:
         self._costs = costs
         self._own: dict[int, int] = {}
         """What each item of these parts costs; they live as long as this does."""
+        self._messages: dict[int, tuple[str, int | None]] = {}
+        self._heads: dict[str, int] = {}
+        self._frames: dict[str, int] = {}
         self._parts = parts
         self._lines: dict[Entry, str] = {}
         self._prices: dict[Entry, int] = {}
@@ -197,8 +213,7 @@ class Prices:
         line, text = self._line(entry), entry.content
         if not self._adds_up or not line.endswith(text) or not text[:1].isalpha():
             return self._count_once(line + "\n")
-        # The text is no part of the last word of the head, and may be known from a message.
-        return self._count_once(line.removesuffix(text) + "x\n") - 1 + self.count(text)
+        return self._head_cost(line.removesuffix(text)) + self.count(text)
 
     def _line(self, entry: Entry) -> str:
         line = self._lines.get(entry)
@@ -209,24 +224,25 @@ class Prices:
     def item(self, item: MemoryItem) -> int:
         """Return what a message costs in the form in which it costs more."""
         cost = self._own.get(id(item))
-        if cost is None:
-            cost = self._own[id(item)] = self._item_cost(item)
-        return cost
-
-    def _item_cost(self, item: MemoryItem) -> int:
-        key = (item.id, item.updated_at, len(item.content))
+        if cost is not None:
+            return cost
+        key = (item.id, item.version, item.updated_at.microsecond, hash(item.content))
         cost = self._costs.get(key)
         if cost is None:
-            lines = sum(map(self.entry, message_entries(item, self._trust)))
+            lines = self._message_cost(item)
             cost = self._costs[key] = max(lines, item_tokens(item, counter=self.count))
+        self._own[id(item)] = cost
         return cost
 
     def frame(self, name: str) -> int:
         """Return what a section costs besides its entries."""
-        text = self.block(name, []).text
-        cost = self.count(text + "\n\n")
-        if name == "summary":  # a message of its own
-            cost = max(cost, MESSAGE_TOKENS + self.count(text))
+        cost = self._frames.get(name)
+        if cost is None:
+            text = self.block(name, []).text
+            cost = self.count(text + "\n\n")
+            if name == "summary":  # a message of its own
+                cost = max(cost, MESSAGE_TOKENS + self.count(text))
+            self._frames[name] = cost
         return cost
 
     def block(self, name: str, entries: Sequence[Entry]) -> Block:
@@ -234,7 +250,54 @@ class Prices:
         mark = self.stable if name in _STABLE else self.marks[1]
         text = f"{TITLES[name]}\n{enclose(map(self._line, entries), mark=mark)}"
         frame = f"{TITLES[name]}\n{enclose((), mark=mark)}" if entries else text
-        return Block(name, text, frame, entries)
+        return Block(name, text, frame, sum(map(self.entry, entries)) if self._adds_up else 0)
+
+    def conversation(self, items: Sequence[MemoryItem]) -> Block:
+        """Return the section of messages."""
+        title, total = TITLES["conversation"], 0
+        text = f"{title}\n{enclose(map(self._message_lines, items), mark=self.stable)}"
+        if self._adds_up:
+            total = sum(map(self._message_cost, items))
+        return Block("conversation", text, f"{title}\n{enclose((), mark=self.stable)}", total)
+
+    def _message_lines(self, item: MemoryItem) -> str:
+        return self._message(item)[0]
+
+    def _message_cost(self, item: MemoryItem) -> int:
+        """Return what a message costs as lines."""
+        lines, cost = self._message(item)
+        if cost is None and "\n" in lines:
+            return sum(map(self.entry, message_entries(item, self._trust)))
+        return self._count_once(lines + "\n") if cost is None else cost
+
+    def _message(self, item: MemoryItem) -> tuple[str, int | None]:
+        """Return the lines of a message, and what they cost if that is known already."""
+        message = self._messages.get(id(item)) or self._plain_message(item)
+        if message is None:
+            message = "\n".join(map(self._line, message_entries(item, self._trust))), None
+        self._messages[id(item)] = message
+        return message
+
+    def _plain_message(self, item: MemoryItem) -> tuple[str, int | None] | None:
+        """Return the same of a message that is a text and nothing else, without an `Entry`."""
+        if not stands_alone(item) or item.created_at.tzinfo is not UTC:
+            return None
+        trust, text = self._trust(item), item.content
+        if trust not in ("high", "medium", "low"):  # an `Entry` says so
+            return None
+        who = PLAIN_SPEAKERS[item.__class__]
+        head, escaped = message_line(text, who, item.created_at, trust, marks=self.marks)
+        if not self._adds_up or escaped is not text or not text[:1].isalpha():
+            return head + escaped, None
+        return head + text, self._head_cost(head) + self.count(text)
+
+    def _head_cost(self, head: str) -> int:
+        """Return what the beginning of a line costs, and its end, where a text adds to that."""
+        cost = self._heads.get(head)
+        if cost is None:
+            # The text is no part of the last word of the head, and may be known from a message.
+            cost = self._heads[head] = self._count_once(head + "x\n") - 1
+        return cost
 
     def section(self, block: Block) -> Section:
         """Return a section, counted."""
@@ -243,9 +306,8 @@ class Prices:
     def tokens(self, text: str, blocks: Sequence[Block]) -> int:
         """Return how many tokens *text* has, which *blocks* make up."""
         if self._adds_up and text not in self._counts:
-            entries = (entry for block in blocks for entry in block.entries)
             frame = self._count_once(join(block.frame for block in blocks))
-            self._counts[text] = frame + sum(map(self.entry, entries))
+            self._counts[text] = frame + sum(block.cost for block in blocks)
         return self.count(text)
 
 

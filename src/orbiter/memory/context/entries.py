@@ -9,10 +9,20 @@ from orbiter.memory.context.prompt_fence import Entry, Trust
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.episode import EpisodicMemory
 from orbiter.memory.model.facts import FactMemory, dated
-from orbiter.memory.model.items import MemoryItem, MemoryStatus, ToolMemory, calls_of, role_of
+from orbiter.memory.model.items import (
+    AIMemory,
+    HumanMemory,
+    MemoryItem,
+    MemoryStatus,
+    SystemMemory,
+    ToolMemory,
+    calls_of,
+    role_of,
+)
 from orbiter.memory.model.tool_calls import call_arguments, call_name
 
 __all__ = [
+    "PLAIN_SPEAKERS",
     "Candidate",
     "Interaction",
     "Memory",
@@ -65,6 +75,12 @@ no message. `incomplete`: its tool group lacks a result, or its call.
 """
 
 _SPEAKERS = {"human": "user", "ai": "assistant", "system": "system"}
+PLAIN_SPEAKERS: dict[type, Literal["user", "assistant", "system"]] = {
+    HumanMemory: "user",
+    AIMemory: "assistant",
+    SystemMemory: "system",
+}
+"""Who says what a message holds, by its class, which need not be asked further."""
 _INSIDE = frozenset(("user", "agent", "system"))
 _OUTSIDE = frozenset(("tool", "web", "import"))
 """What `metadata.extra["source"]` may say of an item that comes from the world outside."""
@@ -90,6 +106,8 @@ def default_trust(memory: MemoryItem | EpisodicMemory) -> Trust:
     """
     if not isinstance(memory, MemoryItem):
         return "low"
+    if memory.__class__ in PLAIN_SPEAKERS and not memory.metadata.extra:  # as most are
+        return "medium"
     source = memory.metadata.extra.get("source")
     told = source.partition(":")[0].strip().casefold() if isinstance(source, str) else source
     if role_of(memory) in _SPEAKERS:
@@ -101,6 +119,8 @@ def default_trust(memory: MemoryItem | EpisodicMemory) -> Trust:
 
 def check_memories(name: str, memories: object) -> list[Memory]:
     """Return *memories* as a list; a single text is no list of letters."""
+    if isinstance(memories, list):
+        return list(memories)
     if isinstance(memories, str | MemoryItem | Interaction | Entry):
         raise QueryError(f"`{name}` must be a list; write `{name}=[…]` around the one there is")
     if not isinstance(memories, Sequence):
@@ -176,6 +196,8 @@ def _entry_text(item: MemoryItem) -> str:
 
 def speaker(item: MemoryItem) -> str:
     """Return who says what *item* holds."""
+    if item.__class__ in PLAIN_SPEAKERS:
+        return PLAIN_SPEAKERS[item.__class__]
     if isinstance(item, ToolMemory):
         return f"tool {item.tool_name}".strip() + (" (error)" if item.is_error else "")
     return _SPEAKERS.get(role_of(item) or "", item.memory_type)

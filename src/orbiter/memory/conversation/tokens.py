@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from orbiter.memory.model.items import MemoryItem, ToolMemory, calls_of
+from orbiter.memory.model.items import HumanMemory, MemoryItem, ToolMemory, calls_of
 from orbiter.memory.model.query import check_size
 from orbiter.memory.model.tool_calls import call_arguments, call_id, call_name, call_rest
 
@@ -123,6 +123,8 @@ def _remembered(text: str) -> int:
 def item_tokens(item: MemoryItem, *, counter: TokenCounter = estimate_tokens) -> int:
     """Return what *item* costs as a message: role, text, names, tool arguments and ids."""
     total = MESSAGE_TOKENS + counter(item.content)
+    if not item.native and item.__class__ is HumanMemory:  # as half of a conversation is
+        return total
     for call in calls_of(item):
         total += _CALL_TOKENS + counter(call_id(call)) + counter(call_name(call))
         total += counter(call_arguments(call)) + _json_tokens(call_rest(call), counter)

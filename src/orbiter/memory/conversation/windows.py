@@ -22,7 +22,9 @@ from orbiter.memory.conversation.tokens import (
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.items import (
     AIMemory,
+    HumanMemory,
     MemoryItem,
+    SystemMemory,
     ToolMemory,
     calls_of,
     result_id,
@@ -170,7 +172,18 @@ def complete_tool_groups(
     Results are placed directly behind their call, the only order providers accept; all else
     keeps its place.
     """
+    check_open_group(open_group)
+    if all(map(stands_alone, items)):
+        return list(items)
     return _flatten(walk_units(newest_first(items), open_group))
+
+
+def stands_alone(item: MemoryItem) -> bool:
+    """Tell whether *item* is a unit of its own whatever stands around it, as most are."""
+    kind = item.__class__
+    if kind is AIMemory:
+        return not (item.tool_calls or item.native)  # type: ignore[attr-defined]  # told above
+    return kind is HumanMemory or kind is SystemMemory
 
 
 def rounds(items: Iterable[MemoryItem]) -> list[list[MemoryItem]]:
@@ -194,14 +207,14 @@ def last_rounds(items: Sequence[MemoryItem], count: int) -> list[MemoryItem]:
     kept. ``count == 0`` means no limit.
     """
     check_size("count", count)
-    start = 0
-    if count:
-        starts = (index for index, item in newest_first(items) if role_of(item) == "human")
-        for number, index in enumerate(starts, start=1):
-            if number == count:
+    start, left = 0, count
+    for index in range(len(items) - 1, -1, -1) if count else ():
+        if role_of(items[index]) == "human":
+            left -= 1
+            if not left:
                 start = index
                 break
-    return [item for index, item in enumerate(items) if index >= start or role_of(item) == "system"]
+    return [*(item for item in items[:start] if role_of(item) == "system"), *items[start:]]
 
 
 def take_units(units: Iterable[tuple[int, Unit]], limit: int) -> Iterator[tuple[int, Unit]]:

@@ -7,7 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
@@ -36,12 +36,14 @@ __all__ = [
     "Lifecycle",
     "MaintainedStore",
     "MemoryStore",
+    "NewestMessagesStore",
     "OffloadStore",
     "PagedStore",
     "Summarizer",
     "VectorReader",
     "VectorStore",
     "VersionedStore",
+    "reads_newest",
 ]
 
 _T = TypeVar("_T")
@@ -298,6 +300,29 @@ class ConversationIndex(Protocol):
         names neither a session nor a task is none.
         """
         ...
+
+
+@runtime_checkable
+class NewestMessagesStore(Protocol):
+    """A store that reads the end of a conversation in one step; others are asked page by page."""
+
+    async def newest_messages(
+        self, scope: MemoryMetadata, *, limit: int, rounds: int | None = None
+    ) -> tuple[list[MemoryItem], list[MemoryItem], bool]:
+        """Return what was added last to just this conversation, the last first.
+
+        That is at most *limit* items, and no more than *rounds* take; then the system messages
+        that came before these, and whether there is nothing else. Only what is accepted counts.
+        """
+        ...
+
+
+def reads_newest(store: object) -> TypeGuard[NewestMessagesStore]:
+    """Tell whether *store* is a `NewestMessagesStore`; every read of a chat asks that.
+
+    To ask `isinstance` of a protocol takes some microseconds.
+    """
+    return getattr(store, "newest_messages", None) is not None
 
 
 @runtime_checkable

@@ -19,6 +19,7 @@ __all__ = [
     "check_positive",
     "check_tag",
     "check_text",
+    "is_stored_json",
     "to_utc",
 ]
 
@@ -215,6 +216,19 @@ def check_positive(**numbers: object) -> None:
     for name, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
             raise ValueError(f"`{name}` must be a number above 0, not {value!r}")
+
+
+def is_stored_json(exact: Any, stored: Any) -> bool:
+    """Tell whether *stored* is what a database's JSON type makes of *exact*."""
+    if isinstance(exact, dict):
+        has_keys = isinstance(stored, dict) and exact.keys() == stored.keys()
+        return has_keys and all(is_stored_json(value, stored[key]) for key, value in exact.items())
+    if isinstance(exact, list):
+        is_list = isinstance(stored, list) and len(exact) == len(stored)
+        return is_list and all(map(is_stored_json, exact, stored))
+    if isinstance(exact, float) and isinstance(stored, int) and not isinstance(stored, bool):
+        return exact == float(stored)
+    return type(exact) is type(stored) and bool(exact == stored)
 
 
 def to_utc(value: datetime) -> datetime:

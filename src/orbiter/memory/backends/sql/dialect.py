@@ -74,6 +74,13 @@ class Dialect(ABC):
     everything: ClassVar[str] = "memory_items"
     """Where all rows can be read in the order of their ids."""
 
+    def message_columns(self, args: Args, usual: str) -> str:  # noqa: ARG002
+        """Return how `READ` is read of accepted items, most of which have the metadata *usual*.
+
+        What is as in most rows may be NULL, see `rows.decode_some`.
+        """
+        return self.columns
+
     @abstractmethod
     def parameter(self, number: int) -> str:
         """Return the name of the *number*th bound value."""

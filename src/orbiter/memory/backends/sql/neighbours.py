@@ -1,16 +1,19 @@
-"""Neighbours in a conversation: what was said before and after an item, overlaps merged."""
+"""Conversations: what was said last, and what before and after an item, overlaps merged."""
 
 import json
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
 from orbiter.memory.backends.sql.dialect import Args, Dialect, Rows, Statement, Steps
-from orbiter.memory.backends.sql.rows import READ, decode
-from orbiter.memory.model.query import ScopeField
+from orbiter.memory.backends.sql.rows import READ, decode, usual_metadata
+from orbiter.memory.model.items import MemoryMetadata, MemoryStatus
+from orbiter.memory.model.query import SCOPE_FIELDS, Query, ScopeField
 
-__all__ = ["around", "merge"]
+__all__ = ["around", "merge", "newest"]
 
+_KIND = READ.index("memory_type")
 _CREATED, _METADATA = READ.index("created_at"), READ.index("metadata")
 _CONVERSATION: tuple[ScopeField, ...] = ("user_id", "session_id")
 """What the items of one conversation have in common, be it that they have none."""
@@ -18,6 +21,54 @@ _CONVERSATION: tuple[ScopeField, ...] = ("user_id", "session_id")
 NEAR = 2048
 """Items before or after one without a session, among which those like it are looked for: no index
 tells what something is not."""
+
+
+def newest(
+    dialect: Dialect, scope: MemoryMetadata, limit: int, rounds: int | None
+) -> Steps[tuple[Rows, Rows, bool]]:
+    """Return the rows added last to just this conversation, and the system's before these.
+
+    The last come first: at most *limit*, and no more than *rounds* take. Then it is told
+    whether these are all there are. The rows are such as `Dialect.message_columns` reads.
+    """
+    ids = (scope.user_id, scope.session_id, scope.task_id, scope.agent_id)
+    messages, systems, values = _newest_sql(dialect, ids)
+    page = yield Statement(messages, [*values, limit])
+    rows = _of_rounds(page, rounds)
+    before: Rows = ()
+    is_all = len(page) < limit and len(rows) == len(page)
+    if not is_all:
+        before = yield Statement(systems, [*values, rows[-1][-1]])
+    return [row[:-1] for row in rows], before, is_all
+
+
+@lru_cache(maxsize=1024)
+def _newest_sql(dialect: Dialect, ids: tuple[str | None, ...]) -> tuple[str, str, list[Any]]:
+    """Return what reads a conversation, what reads its system messages, and what both bind.
+
+    Behind that they bind a limit, or the place of a row.
+    """
+    args, scope = Args(dialect), dict(zip(SCOPE_FIELDS, ids, strict=True))
+    wanted = {name: value for name, value in scope.items() if value is not None}
+    unset: dict[str, object] = {name: None for name in SCOPE_FIELDS if name not in wanted}
+    where = ["deleted = 0", *dialect.scope(wanted, args), *map(dialect.unset, unset)]
+    where += [f"status = '{MemoryStatus.ACCEPTED.value}'", dialect.none_expired()]
+    asked = Query(metadata=MemoryMetadata(**scope), where=unset)
+    order = dialect.order("insertion", asked, "DESC")
+    columns, values = dialect.message_columns(args, usual_metadata(*ids)), [*args]
+    place, last, kept = dialect.place, args.bind(0), " AND ".join(where)
+    systems = f"memory_type = 'system' AND {kept} AND {place} < {last}"
+    return (
+        f"SELECT {columns}, {place} FROM memory_items WHERE {kept} {order} LIMIT {last}",
+        f"SELECT {columns} FROM memory_items WHERE {systems} {order}",
+        values,
+    )
+
+
+def _of_rounds(rows: Rows, rounds: int | None) -> Rows:
+    """Return those of *rows*, the last first, that so many rounds take; all, if it is not told."""
+    starts = [place for place, row in enumerate(rows, start=1) if row[_KIND] == "human"]
+    return rows[: starts[rounds - 1]] if rounds and len(starts) >= rounds else rows
 
 
 def around(dialect: Dialect, item_ids: Sequence[str], span: int) -> Steps[list[Rows]]:

@@ -10,9 +10,9 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from orbiter.memory.backends.sql.dialect import Args, Dialect, Filter, Rows, Statement, Steps
-from orbiter.memory.backends.sql.rows import READ, Row, decode
+from orbiter.memory.backends.sql.rows import Row, decode
 from orbiter.memory.errors import AccessError, EmptyFilterError, QueryError, VersionConflict
-from orbiter.memory.model.items import MemoryMetadata, MemoryStatus
+from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, Cursor, Order, Query, ScopeField
 from orbiter.memory.model.reports import SPOKEN
 
@@ -33,8 +33,6 @@ found among them at once, and whoever has few memories is answered from these al
 
 MAX_LIMIT = 2**62
 
-_KIND = READ.index("memory_type")
-
 INDEXED = ("fact", "system")
 """Kinds of items that have an index of their own: spelled out, so that a planner sees it."""
 
@@ -45,7 +43,6 @@ class Operations:
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = self._dialect = dialect
         self._columns = dialect.columns
-        self._newest_texts: dict[tuple[ScopeField, ...], tuple[str, str]] = {}
 
     # Writing
 
@@ -327,47 +324,6 @@ class Operations:
             rows = yield self._select(" AND ".join(conditions), compiled.args, tail)
         return rows if after is None else rows[::-1]
 
-    def newest(
-        self, scope: MemoryMetadata, limit: int, rounds: int | None
-    ) -> Steps[tuple[Rows, Rows, bool]]:
-        """Return the rows added last to just this conversation, and the system's before these.
-
-        The last come first: at most *limit*, and no more than *rounds* take. Then it is told
-        whether these are all there are.
-        """
-        wanted, values = Query(metadata=scope).wanted, Args(self._dialect)
-        self._dialect.scope(wanted, values)  # which may bind one of them twice
-        messages, systems = self._newest_sql(tuple(wanted))
-        page = yield Statement(messages, [*values, limit])
-        rows = _of_rounds(page, rounds)
-        before: Rows = ()
-        is_all = len(page) < limit and len(rows) == len(page)
-        if not is_all:
-            before = yield Statement(systems, [*values, rows[-1][-1]])
-        return [row[:-1] for row in rows], before, is_all
-
-    def _newest_sql(self, fields: tuple[ScopeField, ...]) -> tuple[str, str]:
-        """Return what reads a conversation that is named by these fields, and its system messages.
-
-        Both bind the fields, then a limit or the place of a row.
-        """
-        if fields not in self._newest_texts:
-            dialect, args = self._dialect, Args(self._dialect)
-            unset: dict[str, object] = {name: None for name in SCOPE_FIELDS if name not in fields}
-            where = ["deleted = 0", *dialect.scope(dict.fromkeys(fields, ""), args)]
-            where += [*map(dialect.unset, unset), f"status = '{MemoryStatus.ACCEPTED.value}'"]
-            where.append(dialect.none_expired())
-            named = MemoryMetadata(**dict.fromkeys(fields, "some"))
-            order = dialect.order("insertion", Query(metadata=named, where=unset), "DESC")
-            place, columns, last = dialect.place, self._columns, args.bind(0)
-            kept = " AND ".join(where)
-            systems = f"memory_type = 'system' AND {kept} AND {place} < {last}"
-            self._newest_texts[fields] = (
-                f"SELECT {columns}, {place} FROM memory_items WHERE {kept} {order} LIMIT {last}",
-                f"SELECT {columns} FROM memory_items WHERE {systems} {order}",
-            )
-        return self._newest_texts[fields]
-
     def _search_text(self, asked: Query, compiled: Filter, order: str, tail: str) -> Steps[Rows]:
         args, place = Args(self._dialect, compiled.args), self._dialect.place
         window = (
@@ -425,16 +381,6 @@ class Operations:
 
     def _select(self, where: str, args: Args, tail: str = "") -> Statement:
         return Statement(f"SELECT {self._columns} FROM memory_items WHERE {where} {tail}", args)
-
-
-def _of_rounds(rows: Rows, rounds: int | None) -> Rows:
-    """Return those of *rows*, the last first, that so many rounds take; all, if it is not told."""
-    for place, row in enumerate(rows, start=1):
-        if rounds and row[_KIND] == "human":
-            rounds -= 1
-            if not rounds:
-                return rows[:place]
-    return rows
 
 
 class Place(NamedTuple):

@@ -15,11 +15,12 @@ from orbiter.memory.backends.arguments import check_several_ids
 from orbiter.memory.backends.sql.database import SQLDatabase
 from orbiter.memory.backends.sql.embedder import Embedded, Embedder, Model, PendingItem
 from orbiter.memory.backends.sql.history import deciding_facts
-from orbiter.memory.backends.sql.rows import decode_all
+from orbiter.memory.backends.sql.neighbours import newest
+from orbiter.memory.backends.sql.rows import decode_all, usual_metadata
 from orbiter.memory.errors import EmbeddingsMismatchError, QueryError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import Embeddings
-from orbiter.memory.model.query import Query, WordMatches, check_size
+from orbiter.memory.model.query import SCOPE_FIELDS, Query, WordMatches, check_size
 from orbiter.memory.tasks.offload import has_loop
 
 if TYPE_CHECKING:
@@ -275,6 +276,16 @@ class SQLRecall(SQLDatabase):
         steps = partial(deciding_facts, dialect, key, metadata, as_of, known_at)
         rows = await self._read(steps, alone=True)
         return await decode_all(list({row[0]: row for row in rows}.values()))
+
+    async def newest_messages(
+        self, scope: MemoryMetadata, *, limit: int, rounds: int | None = None
+    ) -> tuple[list[MemoryItem], list[MemoryItem], bool]:
+        """Return what was added last to just this conversation; see `NewestMessagesStore`."""
+        steps = partial(newest, self._operations.dialect, scope, limit, rounds)
+        rows, systems, is_all = await self._read(steps, alone=True)
+        usual = usual_metadata(*(getattr(scope, name) for name in SCOPE_FIELDS))
+        before = await decode_all(systems, usual=usual)
+        return await decode_all(rows, usual=usual), before, is_all
 
     # Catching up
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel
 
 from orbiter.memory.errors import StorageError
-from orbiter.memory.model.copying import validated_copy
+from orbiter.memory.model.copying import SLOT_SETTERS, validated_copy
 from orbiter.memory.model.items import (
     MAX_JSON,
     MAX_NATIVE,
@@ -29,7 +29,7 @@ from orbiter.memory.model.items import (
 )
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.model.serialization import dump_item, kind_of, load_item
-from orbiter.memory.model.validation import check_json, check_text, to_utc
+from orbiter.memory.model.validation import check_json, check_text, is_stored_json, to_utc
 from orbiter.memory.tasks.offload import apart, has_many_values
 
 __all__ = [
@@ -41,11 +41,13 @@ __all__ = [
     "Row",
     "decode",
     "decode_all",
+    "decode_some",
     "encode",
     "encode_all",
     "encode_one",
     "end_of",
     "iso",
+    "usual_metadata",
 ]
 
 COLUMNS = (
@@ -95,15 +97,11 @@ _AT_ONCE = 50
 
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _Model = TypeVar("_Model", bound=BaseModel)
+_Plain = tuple[dict[str, str | None], dict[str, Any]]
+_Rows = Sequence[Sequence[Any]]
 
 _new = object.__new__
-# A third faster than `object.__setattr__`, eight times for every item that is read.
-_set_dict, _set_fields_set, _set_extra, _set_private = (
-    vars(BaseModel)[name].__set__
-    for name in (
-        "__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__",
-    )
-)  # fmt: skip
+_set_dict, _set_fields_set, _set_extra, _set_private = SLOT_SETTERS
 _SCOPE_SET = {*SCOPE_FIELDS, "extra"}
 _NO_SCOPE: dict[str, Any] = dict.fromkeys(SCOPE_FIELDS)
 _STATUS = {status.value: status for status in MemoryStatus}
@@ -214,7 +212,7 @@ def _encode_known(item: MemoryItem, own: dict[str, type], *, exact_extra: bool) 
         check_text(fields["content"], max_bytes=item.max_content_bytes),
         fields["memory_type"],
         _STATUS_TEXT[fields["status"]],
-        _who(who, extra) if extra else _plain_who(*scope),
+        _who(who, extra) if extra else usual_metadata(*scope),
         _dumps(named) if named else "{}",
         fields["created_at"],
         fields["updated_at"],
@@ -227,7 +225,8 @@ def _who(scope: Mapping[str, Any], extra: Any) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _plain_who(*scope: str | None) -> str:
+def usual_metadata(*scope: str | None) -> str:
+    """Return how `encode` writes the metadata of items that say whose they are, and no more."""
     return _who(dict(zip(SCOPE_FIELDS, scope, strict=True)), None)
 
 
@@ -242,26 +241,38 @@ def _is_utc(value: object) -> bool:
 
 def decode(row: Sequence[Any]) -> MemoryItem:
     """Return the item of a row of the columns `READ`."""
-    try:
-        return _decode_plain(row) or (_decode_fact(row) if row[_KIND] == "fact" else _decode(row))
-    except (ValueError, TypeError, AttributeError, KeyError) as exc:
-        raise StorageError(
-            f"row `{row[0]}` of `memory_items` cannot be read: {exc!r}; repair or delete it, or "
-            "see `verify()`"
-        ) from exc
+    return decode_some((row,))[0]
 
 
-async def decode_all(rows: Sequence[Sequence[Any]]) -> list[MemoryItem]:
-    """Return the items of rows of the columns `READ`; others go on while that takes long."""
-    items, spent = [], 0
+def decode_some(rows: _Rows, *, usual: str | None = None) -> list[MemoryItem]:
+    """Return the items of rows of the columns `READ`.
+
+    With *usual*, the metadata of most of them, a row has `None` where it says what most say.
+    """
+    items: list[MemoryItem] = []
+    known = None if usual is None else _plain(usual, "{}")
     for row in rows:
-        size = len(row[_METADATA] or "") + len(row[_EXTRA] or "")
-        items.append(await apart(size > _LONG, decode, row))
-        spent += size + _ROW
-        if spent > _SLICE:
-            spent = 0
-            await asyncio.sleep(0)
+        try:
+            items.append(_decode_plain(row, known) or _decode_other(_whole(row, usual)))
+        except (ValueError, TypeError, AttributeError, KeyError) as exc:
+            what = f"row `{row[0]}` of `memory_items` cannot be read: {exc!r}"
+            raise StorageError(f"{what}; repair or delete it, or see `verify()`") from exc
     return items
+
+
+async def decode_all(rows: _Rows, *, usual: str | None = None) -> list[MemoryItem]:
+    """Return what `decode_some` returns; others go on while that takes long."""
+    items: list[MemoryItem] = []
+    done = spent = 0
+    for place, row in enumerate(rows):
+        size = len(row[_METADATA] or "") + len(row[_EXTRA] or "")
+        spent += size + _ROW
+        if spent > _SLICE or size > _LONG:
+            items += decode_some(rows[done:place], usual=usual)
+            items.append(await apart(size > _LONG, decode, _whole(row, usual)))
+            done, spent = place + 1, 0
+            await asyncio.sleep(0)
+    return items + decode_some(rows[done:], usual=usual)
 
 
 async def encode_one(item: MemoryItem, *, exact_extra: bool = False) -> Row:
@@ -291,20 +302,31 @@ def _is_long(item: object) -> bool:
     return has_many_values(fields) or has_many_values(extra)
 
 
-def _decode_plain(row: Sequence[Any]) -> MemoryItem | None:
-    """Return the item of a row with nothing unusual in it, as most are; else `None`."""
+def _whole(row: Sequence[Any], usual: str | None) -> Sequence[Any]:
+    """Return *row* with what it does not say."""
+    *head, status, metadata, extra_json, created, updated, version = row
+    changed = (status or "accepted", metadata or usual, extra_json or "{}")
+    return (*head, *changed, created, updated or created, version) if None in row else row
+
+
+def _decode_plain(row: Sequence[Any], plain: "_Plain | None") -> MemoryItem | None:
+    """Return the item of a row with nothing unusual in it, as most are; else `None`.
+
+    *plain* is what a row says that has neither metadata nor anything beside them.
+    """
     item_id, content, memory_type, status, metadata, extra_json, created, updated, version = row
     kind = _KINDS.get(memory_type)
     if kind is None or type(content) is not str or type(version) is not int:
         return None
-    # Long metadata is seldom the same twice, and would only fill the cache.
-    is_short = len(metadata) < _SHORT and len(extra_json) < _SHORT
-    plain = _plain(metadata, extra_json) if is_short else None
-    if plain is None:
+    if metadata is not None and extra_json is not None:
+        # Long metadata is seldom the same twice, and would only fill the cache.
+        is_short = len(metadata) < _SHORT and len(extra_json) < _SHORT
+        plain = _plain(metadata, extra_json) if is_short else None
+    if plain is None or (metadata is None) is not (extra_json is None):
         return None
     scope, extra = plain
     if type(created) is str:  # as SQLite keeps times
-        same = created == updated
+        same = updated is None or created == updated
         created = _instant(created)
         updated = created if same else _instant(updated)
     # `_build`, written out twice: calling it would cost a tenth of all this.
@@ -317,7 +339,7 @@ def _decode_plain(row: Sequence[Any]) -> MemoryItem | None:
         "id": item_id,
         "content": content,
         "memory_type": memory_type,
-        "status": _STATUS[status],
+        "status": _STATUS[status or "accepted"],
         "metadata": who,
         "native": {},
         "created_at": created,
@@ -335,9 +357,9 @@ def _decode_plain(row: Sequence[Any]) -> MemoryItem | None:
     return item
 
 
-def _decode_fact(row: Sequence[Any]) -> MemoryItem:
-    """Return the item of a row that is a fact: those of one key are read again and again."""
-    if len(row[_EXTRA] or "") >= _SHORT:
+def _decode_other(row: Sequence[Any]) -> MemoryItem:
+    """Return the item of a row; facts of one key are read again and again."""
+    if row[_KIND] != "fact" or len(row[_EXTRA]) >= _SHORT:
         return _decode(row)
     item = _known_fact(tuple(row))
     if type(item) is not kind_of("fact"):
@@ -380,8 +402,12 @@ def _decode(row: Sequence[Any]) -> MemoryItem:
     if kind is not None and type(content) is str and type(version) is int:  # noqa: SIM102
         if _fill(fields, _OWN[kind], extra):
             return _build(kind, fields, _FIELDS_SET[kind])
-    if memory_type == "fact" and type(content) is str and type(version) is int:  # noqa: SIM102
-        if (own := _fact_fields(fields, extra)) is not None:
+    is_fact = memory_type == "fact" and type(fields["native"]) is dict and bool(content)
+    if is_fact and type(content) is str and type(version) is int:
+        from orbiter.memory.model.facts.assertion import stored_fields  # noqa: PLC0415 - are few
+
+        own = stored_fields(extra, named=fields["metadata"].extra.get("fact"))
+        if own is not None:
             return _build(kind_of("fact"), {**fields, **own}, _FACT_SET)
     if fields["expires_at"] is None:
         del fields["expires_at"]  # what a record does not say
@@ -412,21 +438,12 @@ def _fill(fields: dict[str, Any], own: dict[str, Any], extra: dict[str, Any]) ->
     return not extra and type(fields["native"]) is dict
 
 
-def _fact_fields(fields: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what a fact has of its own, if the row says all of it and nothing else."""
-    from orbiter.memory.model.facts.assertion import stored_fields  # noqa: PLC0415 - few are facts
-
-    if type(fields["native"]) is not dict or not fields["content"]:
-        return None
-    return stored_fields(extra, named=fields["metadata"].extra.get("fact"))
-
-
 def _are_dicts(values: list[Any]) -> bool:
     return all(type(value) is dict for value in values)
 
 
 @lru_cache(maxsize=4096)
-def _plain(metadata: str, extra_json: str) -> tuple[dict[str, str | None], dict[str, Any]] | None:
+def _plain(metadata: str, extra_json: str) -> _Plain | None:
     """Return the scope fields and the `extra` of a row that says no more; `None` if it does.
 
     Of `extra` there are single values only, so that a copy of the dictionary shares nothing.
@@ -455,7 +472,7 @@ def _known_metadata(text: str, exact: Any) -> MemoryMetadata:
 
 def _metadata(text: str, exact: Any) -> MemoryMetadata:
     fields = json.loads(text)
-    if exact is not None and _is_same(exact, fields.get("extra")):
+    if exact is not None and is_stored_json(exact, fields.get("extra")):
         fields["extra"] = exact
     extra = fields.get("extra", {})
     if fields.keys() <= _SCOPE_SET and type(extra) is dict:
@@ -464,19 +481,6 @@ def _metadata(text: str, exact: Any) -> MemoryMetadata:
             checked = check_json(extra, max_bytes=MAX_JSON)
             return _build(MemoryMetadata, {**scope, "extra": checked}, _SCOPE_SET)
     return MemoryMetadata.model_validate(fields)
-
-
-def _is_same(exact: Any, found: Any) -> bool:
-    """Tell whether *found* is what a database's JSON type makes of *exact*."""
-    if isinstance(exact, dict):
-        has_keys = isinstance(found, dict) and exact.keys() == found.keys()
-        return has_keys and all(_is_same(value, found[key]) for key, value in exact.items())
-    if isinstance(exact, list):
-        is_list = isinstance(found, list) and len(exact) == len(found)
-        return is_list and all(map(_is_same, exact, found))
-    if isinstance(exact, float) and isinstance(found, int) and not isinstance(found, bool):
-        return exact == float(found)
-    return type(exact) is type(found) and bool(exact == found)
 
 
 def _instant(text: str) -> datetime:

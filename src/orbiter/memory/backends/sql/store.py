@@ -281,15 +281,8 @@ class SQLMemoryStore(SQLAudit, SQLRecall):
     async def newest_messages(
         self, scope: MemoryMetadata, *, limit: int, rounds: int | None = None
     ) -> tuple[list[MemoryItem], list[MemoryItem], bool]:
-        """Return what was added last to just this conversation, in one step; the last is first.
-
-        That is at most *limit* items, and no more than *rounds* take; then the system messages
-        that came before these, and whether there is nothing else. Only what is accepted counts.
-        """
-        newest, systems, is_all = await self._read(
-            lambda: self._operations.newest(scope, limit, rounds), alone=True
-        )
-        items, before = await decode_all(newest), await decode_all(systems)
+        """Return the end of a conversation, in one step: see `SQLRecall`."""
+        items, before, is_all = await super().newest_messages(scope, limit=limit, rounds=rounds)
         if self._audit is not None:
             await self._log_items("search", [*items, *before], scope)
         return items, before, is_all

@@ -11,7 +11,7 @@ from functools import lru_cache
 from json.encoder import encode_basestring as _quoted
 from typing import Any, NamedTuple
 
-from orbiter.memory.backends.sql.rows import _KINDS, ENDS, READ, _plain, _plain_who, decode, iso
+from orbiter.memory.backends.sql.rows import _KINDS, ENDS, READ, _plain, decode, iso, usual_metadata
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.model.records import PastVersion, Record
@@ -207,7 +207,7 @@ def _spellings(metadata: str) -> tuple[str, str] | None:
     plain = _plain(metadata, "{}")
     if plain is None or plain[1]:
         return None
-    who = _plain_who(*(plain[0][name] for name in SCOPE_FIELDS))
+    who = usual_metadata(*(plain[0][name] for name in SCOPE_FIELDS))
     return who, _spell(json.loads(who))
 
 
