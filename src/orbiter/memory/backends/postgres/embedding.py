@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from orbiter.memory.backends.postgres.derived_tables import LOCKED, NO_VECTORS, columns
 from orbiter.memory.backends.postgres.dialect import PostgresDialect
 from orbiter.memory.backends.postgres.models import Kind, padded
+from orbiter.memory.backends.postgres.term_index import is_pending
 from orbiter.memory.backends.sql.dialect import Rows, Statement, Steps
 from orbiter.memory.backends.sql.embedder import Embedded, Model, PendingItem
 
@@ -65,15 +66,16 @@ def _take(dialect: PostgresDialect, put_off: str, args: list[object]) -> Steps[R
     )
 
 
-def count(dialect: PostgresDialect, model: Model) -> Steps[int | None]:
+def count(dialect: PostgresDialect, model: Model) -> Steps[tuple[int | None, bool]]:
     """Return how many items wait for a model, those included that are still to be queued.
 
-    `None` if the model is gone.
+    `None` if the model is gone; and whether any wait for the index of terms.
     """
     is_there = f"EXISTS (SELECT 1 FROM memory_items AS i WHERE {dialect.beside('p', 'i')}"
     is_there += " AND i.deleted = 0)"
-    ((waiting, is_there),) = yield Statement(
-        "SELECT count(*), EXISTS (SELECT 1 FROM memory_models WHERE number = $1)"
+    ((waiting, is_there, is_behind),) = yield Statement(
+        "SELECT count(*), EXISTS (SELECT 1 FROM memory_models WHERE number = $1),"
+        f" {is_pending(None)}"
         " FROM (SELECT user_key, id FROM memory_unembedded WHERE model = $1"
         f" EXCEPT SELECT p.user_key, p.id FROM memory_pending AS p WHERE NOT {is_there}"
         " UNION SELECT p.user_key, p.id FROM memory_pending AS p, memory_models AS m"
@@ -85,7 +87,7 @@ def count(dialect: PostgresDialect, model: Model) -> Steps[int | None]:
         " AND v.model = $1)) AS waiting",
         [model.key],
     )
-    return int(waiting) if is_there else None
+    return int(waiting) if is_there else None, bool(is_behind)
 
 
 def keep(

@@ -66,6 +66,7 @@ class PostgresRecall(SQLRecall):
         self._taker = secrets.token_hex(8)
         self._has_taken = False
         self._walked: set[int] = set()
+        self._sizes = vectors.ScopeSizes()
 
     @abstractmethod
     def _opened(self) -> "asyncpg.Pool[Any]":
@@ -110,19 +111,18 @@ class PostgresRecall(SQLRecall):
         self, terms: Sequence[str], asked: Query
     ) -> tuple[list[MemoryItem], dict[str, int], int]:
         owner, held = self._owner(asked), self._layout.is_held
-        await self._index_words(asked)
+        done: list[term_search.Unfinished] = []
 
-        def ask(*, is_hurried: bool) -> Steps[tuple[Rows, dict[str, int], int] | None]:
-            return term_search.match(
-                self._operations, terms, asked, owner, held=held, is_hurried=is_hurried
-            )
+        def ask() -> Steps[tuple[Rows, dict[str, int], int] | term_search.Unfinished]:
+            return term_search.match(self._operations, terms, asked, owner, held=held, done=done)
 
-        found = await self._read(lambda: ask(is_hurried=False))
-        if found is None:
+        while isinstance(found := await self._read(ask), str):
+            done.append(found)
+            if found == "indexing":
+                await self._index_words(asked)
+                continue
             with suppress(MemoryError):  # else what is over is counted, but not found
                 await self.sweep()
-            found = await self._read(lambda: ask(is_hurried=True))
-            assert found is not None  # noqa: S101 - nothing is waited for
         rows, frequency, passages = found
         return await decode_all(rows), frequency, passages
 
@@ -229,7 +229,14 @@ class PostgresRecall(SQLRecall):
         self._has_taken = False
 
     async def _count_waiting(self, model: Model) -> int | None:
-        return await self._read(lambda: embedding.count(self._dialect, model))
+        return (await self._read(lambda: embedding.count(self._dialect, model)))[0]
+
+    async def _what_waits(self) -> tuple[int, bool]:
+        model = self._model
+        if model is None:
+            return 0, True
+        waiting, are_words_due = await self._read(lambda: embedding.count(self._dialect, model))
+        return await self._unembedded() if waiting is None else waiting, are_words_due
 
     def _wrote(self, *, is_news: bool = True) -> None:
         super()._wrote(is_news=is_news)
@@ -260,11 +267,14 @@ class PostgresRecall(SQLRecall):
         self, model: Model, vector: Sequence[float], asked: Query
     ) -> list[tuple[MemoryItem, float]] | None:
         towards = check_vector(vector, model.dimension)
-        await self._index_words(asked)  # what has changed is no longer as near as it was
         question = vectors.Nearest(
-            self._operations, self._kind, model, towards, asked, self._owner(asked)
+            self._operations, self._kind, model, towards, asked, self._owner(asked), self._sizes
         )
         near = await self._read(question.find)
+        if question.is_behind:
+            question.waits = False
+            await self._index_words(asked)  # what has changed is no longer as near as it was
+            near = await self._read(question.find)
         if question.is_large:
             near = await self._together(question.walk)
         if near is None:
@@ -316,6 +326,9 @@ class PostgresRecall(SQLRecall):
     # Conversations
 
     async def _around(self, item_ids: Sequence[str], span: int) -> list[list[MemoryItem]]:
+        if not item_ids:
+            self._opened()  # a closed store says so
+            return []
         stretches = await self._read(lambda: around(self._dialect, item_ids, span))
         items = iter(await decode_all([row[: len(READ)] for rows in stretches for row in rows]))
         return [[next(items) for _ in rows] for rows in stretches]
@@ -331,9 +344,6 @@ def _walk(model: Model) -> Steps[Rows]:
 
 def around(dialect: PostgresDialect, item_ids: Sequence[str], span: int) -> Steps[list[Rows]]:
     """Return each item's row with *span* before and after it, overlaps made one, in order."""
-    if not item_ids:
-        yield Statement("SELECT 1 WHERE false")  # a closed store says so
-        return []
     columns = f"{dialect.columns}, {dialect.place}"
     sides = [f"SELECT {columns} FROM memory_items AS m WHERE {dialect.beside('h', 'm')}"]
     for sign, way in (("<", "DESC"), (">", "ASC")):

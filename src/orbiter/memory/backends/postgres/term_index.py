@@ -14,6 +14,7 @@ __all__ = [
     "Seen",
     "derive",
     "expected",
+    "is_pending",
     "mark",
     "pending",
     "settle",
@@ -58,6 +59,12 @@ def _passages(content: str) -> list[str]:
 def expected(owner: str, content: str) -> list[str]:
     """Return what the passages of a text are kept as, terms with a space between them."""
     return [" ".join([mark(owner), *_terms(passage)]) for passage in _passages(content)]
+
+
+def is_pending(owner: str | None) -> str:
+    """Return the condition that something waits, of all or of the *owner* that is bound so."""
+    own = "" if owner is None else f" AND user_key = {owner}"
+    return f"EXISTS (SELECT 1 FROM memory_pending WHERE NOT pg_is_in_recovery(){own})"
 
 
 def pending(dialect: PostgresDialect, owner: str | None) -> Steps[Rows]:

@@ -5,24 +5,28 @@ only the newest items; the others find everything that holds them.
 """
 
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Container, Sequence
+from typing import Any, Literal, NamedTuple
 
 from orbiter.memory.backends.postgres.dialect import PostgresDialect
-from orbiter.memory.backends.postgres.term_index import LONGEST, mark
+from orbiter.memory.backends.postgres.term_index import LONGEST, is_pending, mark
 from orbiter.memory.backends.postgres.where import is_expired
 from orbiter.memory.backends.sql.dialect import Args, Filter, Rows, Statement, Steps
 from orbiter.memory.backends.sql.operations import MAX_LIMIT, Operations
 from orbiter.memory.backends.sql.rows import READ
 from orbiter.memory.model.query import Query
 
-__all__ = ["COMMON", "NEWEST", "match"]
+__all__ = ["COMMON", "NEWEST", "Unfinished", "match"]
 
 COMMON = 4096
 """How many passages the rarer terms of a question may stand in together: these are looked up."""
 
 NEWEST = 2048
 """How many of the newest items are read for the terms that are not."""
+
+
+Unfinished = Literal["indexing", "sweeping"]
+"""What an index may be behind with: items that wait for it, or are over and still counted."""
 
 
 class _Asked(NamedTuple):
@@ -34,8 +38,8 @@ class _Asked(NamedTuple):
     """How many of the terms are looked up; the others are looked for."""
     frequency: dict[str, int]
     passages: int
-    is_due: bool
-    """Whether an item is over that is still counted."""
+    unfinished: Unfinished | None
+    """What must be done before these counts are right."""
 
 
 def match(
@@ -45,16 +49,17 @@ def match(
     owner: str | None,
     *,
     held: bool,
-    is_hurried: bool = False,
-) -> Steps[tuple[Rows, dict[str, int], int] | None]:
+    done: Container[Unfinished] = (),
+) -> Steps[tuple[Rows, dict[str, int], int] | Unfinished]:
     """Return rows, best first, the frequency of each term, and how many passages there are.
 
-    `None` if what is over must be removed first; *is_hurried* does without.
+    Or what must be done first; what was *done* is not asked for again.
     """
     # A policy keeps the server from the index of what is over: all rows would be read for it.
-    weighed = yield from _weigh(terms, owner, is_hurried=is_hurried or held)
-    if weighed.is_due:
-        return None
+    awaited = [each for each in _AWAITED if each not in done and not (held and each == "sweeping")]
+    weighed = yield from _weigh(terms, owner, awaited)
+    if weighed.unfinished is not None:
+        return weighed.unfinished
     rows: Rows = []
     if asked.limit and weighed.terms:
         compiled = yield from operations.compile(asked)
@@ -70,17 +75,23 @@ def match(
     return [row[: len(READ)] for row in rows], weighed.frequency, weighed.passages
 
 
-_DUE = "  "
-"""Stands among the terms for an item that is over."""
+_AWAITED: tuple[Unfinished, ...] = ("indexing", "sweeping")
+_MARKS: dict[str, Unfinished] = {"  indexing": "indexing", "  sweeping": "sweeping"}
+"""What stands among the terms for it: no term begins with two spaces."""
 
 
-def _weigh(terms: Sequence[str], owner: str | None, *, is_hurried: bool) -> Steps[_Asked]:
+def _weigh(
+    terms: Sequence[str], owner: str | None, awaited: Collection[Unfinished]
+) -> Steps[_Asked]:
     kept = [term[:LONGEST] for term in terms]
     args: list[Any] = [[*kept, *([] if owner is None else [mark(owner)])]]
-    own, marks, due = "", "", ""
-    if not is_hurried:
-        due = (
-            f" UNION ALL SELECT '{_DUE}', 1 WHERE NOT pg_is_in_recovery()"
+    own, marks, more = "", "", ""
+    if "indexing" in awaited:
+        waiting = is_pending(None if owner is None else "$2")
+        more = f" UNION ALL SELECT '  indexing', 1 WHERE {waiting}"
+    if "sweeping" in awaited:
+        more += (
+            " UNION ALL SELECT '  sweeping', 1 WHERE NOT pg_is_in_recovery()"
             f" AND EXISTS (SELECT 1 FROM memory_items WHERE {is_expired()})"
         )
     if owner is None:
@@ -90,11 +101,11 @@ def _weigh(terms: Sequence[str], owner: str | None, *, is_hurried: bool) -> Step
         own = " AND user_key = $2"
     rows = yield Statement(
         "SELECT CASE WHEN term < '!' THEN ' ' ELSE term END, sum(passages)::bigint"
-        f" FROM memory_terms WHERE (term = ANY($1::text[]){marks}){own} GROUP BY 1{due}",
+        f" FROM memory_terms WHERE (term = ANY($1::text[]){marks}){own} GROUP BY 1{more}",
         args,
     )
     counts = {term: int(count) for term, count in rows}
-    is_due = counts.pop(_DUE, None) is not None
+    unfinished = [what for name, what in _MARKS.items() if counts.pop(name, None)]
     passages = counts.get(" ", 0)
     frequency = {term: counts.get(cut, 0) for term, cut in zip(terms, kept, strict=True)}
     found = sorted({cut for cut in kept if cut in counts}, key=lambda term: (counts[term], term))
@@ -102,9 +113,9 @@ def _weigh(terms: Sequence[str], owner: str | None, *, is_hurried: bool) -> Step
     for term in found:
         total += counts[term]
         few += total <= COMMON
-    return _Asked(
-        found, [_rarity(passages, counts[term]) for term in found], few, frequency, passages, is_due
-    )
+    rarities = [_rarity(passages, counts[term]) for term in found]
+    first = unfinished[0] if unfinished else None
+    return _Asked(found, rarities, few, frequency, passages, first)
 
 
 def _rarity(passages: int, frequency: int) -> float:

@@ -7,12 +7,14 @@ they are kept, in float32.
 
 from array import array
 from collections.abc import Iterator, Sequence
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from orbiter.memory.backends.postgres.derived_tables import NO_VECTORS, columns
 from orbiter.memory.backends.postgres.dialect import PostgresDialect
 from orbiter.memory.backends.postgres.embedding import written
 from orbiter.memory.backends.postgres.models import Kind
+from orbiter.memory.backends.postgres.term_index import is_pending
 from orbiter.memory.backends.sql.dialect import Args, Filter, Rows, Statement, Steps
 from orbiter.memory.backends.sql.embedder import Model
 from orbiter.memory.backends.sql.operations import MAX_LIMIT, Operations
@@ -31,6 +33,7 @@ __all__ = [
     "FEW",
     "SPARE",
     "Nearest",
+    "ScopeSizes",
     "has_model",
     "parts",
     "read_details",
@@ -51,6 +54,32 @@ CHUNK = 4096
 """Vectors read at a time where the server cannot compare them."""
 
 
+class ScopeSizes:
+    """Which scopes had few items a while ago: those are compared without counting them again.
+
+    If one has become large meanwhile, that takes longer, and finds the same.
+    """
+
+    def __init__(self) -> None:
+        self._small: dict[tuple[str, str], float] = {}
+
+    def is_small(self, where: str, args: Sequence[Any]) -> bool:
+        """Tell whether so few items matched a filter that comparing each is cheap."""
+        return monotonic() < self._small.get((where, repr(args)), 0.0)
+
+    def note(self, where: str, args: Sequence[Any], size: int) -> None:
+        """Remember how many items match."""
+        self._small.pop((where, repr(args)), None)
+        if size <= FEW // 2:
+            self._small[where, repr(args)] = monotonic() + _REMEMBERED
+        while len(self._small) > _SCOPES:
+            del self._small[next(iter(self._small))]
+
+
+_REMEMBERED, _SCOPES = 60.0, 1024
+"""Seconds for which a size is remembered, and of how many scopes."""
+
+
 class Nearest:
     """Finds what is nearest to one vector, among what is asked for."""
 
@@ -62,8 +91,10 @@ class Nearest:
         towards: "Floats",
         asked: Query,
         owner: str | None,
+        sizes: "ScopeSizes",
     ) -> None:
         dialect = operations.dialect
+        self._sizes = sizes
         assert isinstance(dialect, PostgresDialect)  # noqa: S101 - there is no other here
         self._operations, self._dialect = operations, dialect
         self._kind, self._model, self._towards = kind, model, towards
@@ -71,23 +102,34 @@ class Nearest:
         self._limit = min(asked.limit, MAX_LIMIT)
         self.is_large = False
         """Whether an index is to be asked, by `walk`, what `find` did not."""
+        self.waits = True
+        """Whether what waits is to be indexed first: some vectors may be of what an item was."""
+        self.is_behind = False
+        """Whether something waits, so that nothing was looked for."""
 
     def find(self) -> Steps[list[tuple[Sequence[Any], float]] | None]:
         """Return rows and cosines, nearest first; `None` if the model is no longer there."""
         compiled = yield from self._operations.compile(self._asked)
         where = " AND ".join([*compiled.scope, *compiled.rest])
+        if self._kind.is_vector and self._limit and self._sizes.is_small(where, compiled.args):
+            rows = yield self._exact(compiled, where)
+            if rows:
+                return self._checked(rows)
         args = Args(self._dialect, compiled.args)
         number = args.bind(self._model.key)
-        ((is_there, size),) = yield Statement(
+        owner = None if self._owner is None else args.bind(self._owner)
+        ((is_there, is_behind, size),) = yield Statement(
             f"SELECT EXISTS (SELECT 1 FROM memory_models WHERE number = {number}),"
-            " (SELECT count(*) FROM (SELECT 1 FROM memory_items"
+            f" {is_pending(owner)}, (SELECT count(*) FROM (SELECT 1 FROM memory_items"
             f" WHERE {where} LIMIT {FEW + 1}) AS counted)",
             args,
         )
+        self.is_behind = self.waits and is_behind
         if not is_there:
             return None
-        if not self._limit or not size:
+        if self.is_behind or not self._limit or not size:
             return []
+        self._sizes.note(where, compiled.args, size)
         if not self._kind.is_vector:
             return (yield from self._compare_here(compiled, where))
         # Of so many an index would not be quicker.
@@ -99,9 +141,16 @@ class Nearest:
         if self.is_large:
             return []
         rows = yield self._exact(compiled, where)
-        if len(rows) < min(self._limit, size) and not (yield from has_model(self._model)):
+        if not rows and not (yield from has_model(self._model)):
             return None
-        return [(row[: len(READ)], row[-1]) for row in rows]
+        return self._checked(rows)
+
+    def _checked(self, rows: Rows) -> list[tuple[Sequence[Any], float]] | None:
+        """Return rows of `_exact`, unless the model is gone, or something waits."""
+        if any(not row[len(READ)] for row in rows[:1]):
+            return None
+        self.is_behind = self.waits and any(row[len(READ) + 1] for row in rows[:1])
+        return [] if self.is_behind else [(row[: len(READ)], row[-1]) for row in rows]
 
     def walk(self) -> Steps[list[tuple[Sequence[Any], float]] | None]:
         """Ask the index; the settings that this needs last until the transaction ends."""
@@ -125,8 +174,12 @@ class Nearest:
         return "" if self._owner is None else f" AND user_key = {args.bind(self._owner)}"
 
     def _exact(self, compiled: Filter, where: str) -> Statement:
-        """Compare every vector of the scope."""
+        """Compare every vector of the scope, and look whether all that is asked is there."""
         args = Args(self._dialect, compiled.args)
+        owner = None if self._owner is None else args.bind(self._owner)
+        number = self._model.key
+        is_there = f"EXISTS (SELECT 1 FROM memory_models WHERE number = {number})"
+        looks = f"{is_there}, {is_pending(owner)}, "
         cosine = self._cosine(self._bound(args))
         # Item by item, fenced off by OFFSET: of a user who is new, statistics know nothing, and a
         # plan for no rows takes forever for thousands.
@@ -137,7 +190,7 @@ class Nearest:
             f" AND v.id = m.id AND v.model = {self._model.key} OFFSET 0) AS v"
             " GROUP BY m.user_key, m.id"
         )
-        return self._ranked(near, where, args)
+        return self._ranked(near, where, args, looks)
 
     def _walk(self, compiled: Filter, where: str) -> Steps[Rows]:
         """Walk the index from the nearest vector on, until enough of them are in the scope."""
@@ -166,12 +219,12 @@ class Nearest:
         )
         return (yield self._ranked(near, where, args))
 
-    def _ranked(self, near: str, where: str, args: Args) -> Statement:
+    def _ranked(self, near: str, where: str, args: Args, looks: str = "") -> Statement:
         return Statement(
             f"WITH near AS MATERIALIZED ({near}), best AS MATERIALIZED (SELECT * FROM near"
             f" ORDER BY cosine DESC FETCH FIRST {self._limit} ROWS WITH TIES)"
-            f" SELECT {self._dialect.columns}, cosine FROM (SELECT m.*, cosine FROM best AS b,"
-            f" {self._dialect.rows_of('b')} AS m) AS memory_items"
+            f" SELECT {self._dialect.columns}, {looks}cosine FROM (SELECT m.*, cosine"
+            f" FROM best AS b, {self._dialect.rows_of('b')} AS m) AS memory_items"
             f" WHERE {where} ORDER BY cosine DESC, created_at DESC, seq DESC LIMIT {self._limit}",
             args,
         )
@@ -234,6 +287,7 @@ def similarities(
         value = f"1 - ({kind.vector(model.dimension)} <=> (SELECT $2::text::vector))"
         args.append(written(towards, kind))
     found: dict[str, float] = {}
+    is_sure = True
     for part in parts(item_ids):
         # A vector of what the item was before it changed does not count.
         rows = yield Statement(
@@ -241,14 +295,16 @@ def similarities(
             f" FROM {dialect.everything} WHERE id = ANY($1::text[]) AND deleted = 0"
             f" AND {dialect.not_expired()}) AS m"
             f" JOIN memory_vectors USING (user_key, id) WHERE model = {model.key}"
+            f" AND EXISTS (SELECT 1 FROM memory_models WHERE number = {model.key})"
             " AND NOT EXISTS (SELECT 1 FROM memory_pending AS p"
             " WHERE p.user_key = m.user_key AND p.id = m.id)",
             [list(part), *args[1:]],
         )
+        is_sure = is_sure and bool(rows)
         for item_id, near in rows:
             cosine = near if kind.is_vector else _product(near, towards)
             found[item_id] = max(cosine, found.get(item_id, cosine))
-    return found if (yield from has_model(model)) else None
+    return found if is_sure or (yield from has_model(model)) else None
 
 
 def has_model(model: Model) -> Steps[bool]:
