@@ -10,7 +10,8 @@ import asyncio
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from datetime import datetime
+from datetime import datetime, timedelta
+from statistics import median
 from typing import Any
 
 import asyncpg
@@ -24,10 +25,12 @@ from benchmarks._postgres_peers import (
     raw_reader,
     row,
 )
-from benchmarks._sql_data import items, many_rows
+from benchmarks._sql_data import items, many_rows, texts
 from benchmarks._sql_peers import all_of
+from benchmarks._statements import Tally, counted_postgres
 from benchmarks._timing import Table, exit_code
 from benchmarks.postgres_write import DURABLE
+from benchmarks.recall_speed import START, WHO, Stand, memories, questions
 from benchmarks.sql_read import CALLS, ROUNDS, check, growth, ranking, turn
 from benchmarks.sql_search import Search, load, search_table, searching, sizes
 from tests.servers.databases import PostgresServer
@@ -35,6 +38,7 @@ from tests.servers.databases import PostgresServer
 from orbiter.memory.backends.postgres.store import PostgresMemoryStore
 from orbiter.memory.backends.sql.rows import COLUMNS
 from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.recall import recall
 
 SMALL = 1_000
 SCAN = (
@@ -64,6 +68,29 @@ async def peers_table(server: PostgresServer) -> Table:
         )
     title = f"Last 20 of one session, {SMALL:,} rows, Postgres"
     return ranking(title, rounds, every, OURS, limits=[plain.name])
+
+
+async def recall_table(server: PostgresServer) -> Table:
+    """Return how many statements one recall takes: of notes, and of a conversation."""
+    table = Table("Statements of one recall, 1,000 memories, Postgres", "")
+    now = START + timedelta(days=400)
+    kinds = {
+        "notes": [MemoryItem(content=text, metadata=WHO) for text in texts(SMALL)],
+        "a conversation": list(memories(SMALL)),
+    }
+    for name, batch in kinds.items():
+        dsn = server.create_database()
+        async with PostgresMemoryStore(dsn, embeddings=Stand()) as store:
+            await store.add_many(batch)
+            await store.catch_up()
+            counts = []
+            for question in questions(21):
+                with counted_postgres(dsn) as tally:
+                    await recall(store, question, scope=WHO, now=now)
+                    counts.append((await Tally.look(tally)).statements)
+            typical = int(median(counts))
+            table.add(name, measured=str(typical), bar="<= 6", ok=typical <= 6)
+    return table
 
 
 async def growth_table(server: PostgresServer, sizes: Sequence[int]) -> Table:
@@ -141,7 +168,11 @@ async def search_tables(server: PostgresServer, size: int, rounds: int) -> list[
 
 async def tables(server: PostgresServer, *, full: bool) -> list[Table]:
     grown = (SMALL, 100_000, 1_000_000) if full else (SMALL, 100_000)
-    found = [await peers_table(server), await growth_table(server, grown)]
+    found = [
+        await recall_table(server),
+        await peers_table(server),
+        await growth_table(server, grown),
+    ]
     found += await search_tables(server, 100_000, 3)
     return found + (await search_tables(server, 1_000_000, 3) if full else [])
 

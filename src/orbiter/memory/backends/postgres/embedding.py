@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float32]
 
-__all__ = ["LEASE", "count", "give_back", "keep", "take", "written"]
+__all__ = ["LEASE", "count", "give_back", "keep", "take", "waiting", "written"]
 
 LEASE = 30.0
 """Seconds for which items that one process embeds are left alone by the others."""
@@ -66,28 +66,37 @@ def _take(dialect: PostgresDialect, put_off: str, args: list[object]) -> Steps[R
     )
 
 
-def count(dialect: PostgresDialect, model: Model) -> Steps[tuple[int | None, bool]]:
-    """Return how many items wait for a model, those included that are still to be queued.
+def waiting(dialect: PostgresDialect, model: Model) -> str:
+    """Return how one row tells how many items wait for a model, and whether the model is there.
 
-    `None` if the model is gone; and whether any wait for the index of terms.
+    Those are included that are still to be queued; the last column is whether any wait for the
+    index of terms.
     """
     is_there = f"EXISTS (SELECT 1 FROM memory_items AS i WHERE {dialect.beside('p', 'i')}"
     is_there += " AND i.deleted = 0)"
-    ((waiting, is_there, is_behind),) = yield Statement(
-        "SELECT count(*), EXISTS (SELECT 1 FROM memory_models WHERE number = $1),"
+    number = model.key
+    return (
+        f"SELECT count(*), EXISTS (SELECT 1 FROM memory_models WHERE number = {number}),"
         f" {is_pending(None)}"
-        " FROM (SELECT user_key, id FROM memory_unembedded WHERE model = $1"
+        f" FROM (SELECT user_key, id FROM memory_unembedded WHERE model = {number}"
         f" EXCEPT SELECT p.user_key, p.id FROM memory_pending AS p WHERE NOT {is_there}"
         " UNION SELECT p.user_key, p.id FROM memory_pending AS p, memory_models AS m"
-        f" WHERE m.number = $1 AND {is_there}"
+        f" WHERE m.number = {number} AND {is_there}"
         " UNION SELECT p.user_key, p.id FROM memory_passages AS p, memory_models AS m"
-        " WHERE m.number = $1 AND NOT m.is_walked"
+        f" WHERE m.number = {number} AND NOT m.is_walked"
         " AND (p.user_key, p.id) > (m.last_user, m.last_id) AND NOT EXISTS (SELECT 1"
         " FROM memory_vectors AS v WHERE v.user_key = p.user_key AND v.id = p.id"
-        " AND v.model = $1)) AS waiting",
-        [model.key],
+        f" AND v.model = {number})) AS waiting"
     )
-    return int(waiting) if is_there else None, bool(is_behind)
+
+
+def count(dialect: PostgresDialect, model: Model) -> Steps[tuple[int | None, bool]]:
+    """Return how many items wait for a model, and whether any wait for the index of terms.
+
+    `None` if the model is gone.
+    """
+    ((count, is_there, is_behind),) = yield Statement(waiting(dialect, model))
+    return int(count) if is_there else None, bool(is_behind)
 
 
 def keep(

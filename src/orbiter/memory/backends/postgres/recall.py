@@ -32,7 +32,16 @@ from orbiter.memory.model.query import Query
 if TYPE_CHECKING:
     import asyncpg
 
-__all__ = ["PATIENCE", "PROMPTLY", "SWEEP_EVERY", "SWEPT", "WALK", "PostgresRecall", "around"]
+__all__ = [
+    "FRESH",
+    "PATIENCE",
+    "PROMPTLY",
+    "SWEEP_EVERY",
+    "SWEPT",
+    "WALK",
+    "PostgresRecall",
+    "around",
+]
 
 _T = TypeVar("_T")
 
@@ -47,6 +56,10 @@ SWEEP_EVERY = 60.0
 
 PROMPTLY = 1.0
 """Seconds that closing a store may take to leave to others what it was embedding."""
+
+FRESH = 0.25
+"""Seconds for which a search that has seen that nothing waits is believed, once: a recall asks for
+that right after it."""
 
 PATIENCE = 0.25
 """Seconds between two looks at items that another process is embedding."""
@@ -67,6 +80,7 @@ class PostgresRecall(SQLRecall):
         self._has_taken = False
         self._walked: set[int] = set()
         self._sizes = vectors.ScopeSizes()
+        self._writes, self._nothing_waits_until = 0, 0.0
 
     @abstractmethod
     def _opened(self) -> "asyncpg.Pool[Any]":
@@ -112,9 +126,12 @@ class PostgresRecall(SQLRecall):
     ) -> tuple[list[MemoryItem], dict[str, int], int]:
         owner, held = self._owner(asked), self._layout.is_held
         done: list[term_search.Unfinished] = []
+        look, writes = self._look(), self._writes
 
         def ask() -> Steps[tuple[Rows, dict[str, int], int] | term_search.Unfinished]:
-            return term_search.match(self._operations, terms, asked, owner, held=held, done=done)
+            return term_search.match(
+                self._operations, terms, asked, owner, held=held, done=done, look=look
+            )
 
         while isinstance(found := await self._read(ask), str):
             done.append(found)
@@ -123,6 +140,8 @@ class PostgresRecall(SQLRecall):
                 continue
             with suppress(MemoryError):  # else what is over is counted, but not found
                 await self.sweep()
+        if look is not None and look.waiting == 0 and writes == self._writes:
+            self._nothing_waits_until = monotonic() + FRESH
         rows, frequency, passages = found
         return await decode_all(rows), frequency, passages
 
@@ -231,6 +250,24 @@ class PostgresRecall(SQLRecall):
     async def _count_waiting(self, model: Model) -> int | None:
         return (await self._read(lambda: embedding.count(self._dialect, model)))[0]
 
+    def _look(self) -> term_search.Look | None:
+        if self._model is None:
+            return None
+        waiting = embedding.waiting(self._dialect, self._model)
+        return term_search.Look(
+            "SELECT waiting + is_behind::int + (NOT is_there)::int"
+            f" FROM ({waiting}) AS look (waiting, is_there, is_behind)"
+        )
+
+    async def catch_up(self, *, within: float | None = None) -> int:
+        """Index and embed what waits: see `SQLRecall.catch_up`.
+
+        Without any time for it, what a search has seen a moment ago need not be asked again.
+        """
+        is_known = monotonic() < self._nothing_waits_until
+        self._nothing_waits_until = 0.0
+        return 0 if is_known and within == 0.0 else await super().catch_up(within=within)
+
     async def _what_waits(self) -> tuple[int, bool]:
         model = self._model
         if model is None:
@@ -240,6 +277,9 @@ class PostgresRecall(SQLRecall):
 
     def _wrote(self, *, is_news: bool = True) -> None:
         super()._wrote(is_news=is_news)
+        self._writes += is_news
+        if is_news:
+            self._nothing_waits_until = 0.0
         embedder = self._embedder
         if self._principal is None or embedder is None:
             return

@@ -16,7 +16,7 @@ from orbiter.memory.backends.sql.operations import MAX_LIMIT, Operations
 from orbiter.memory.backends.sql.rows import READ
 from orbiter.memory.model.query import Query
 
-__all__ = ["COMMON", "NEWEST", "Unfinished", "match"]
+__all__ = ["COMMON", "NEWEST", "Look", "Unfinished", "match"]
 
 COMMON = 4096
 """How many passages the rarer terms of a question may stand in together: these are looked up."""
@@ -50,14 +50,16 @@ def match(
     *,
     held: bool,
     done: Container[Unfinished] = (),
+    look: "Look | None" = None,
 ) -> Steps[tuple[Rows, dict[str, int], int] | Unfinished]:
     """Return rows, best first, the frequency of each term, and how many passages there are.
 
-    Or what must be done first; what was *done* is not asked for again.
+    Or what must be done first; what was *done* is not asked for again. *look* is answered by the
+    way.
     """
     # A policy keeps the server from the index of what is over: all rows would be read for it.
     awaited = [each for each in _AWAITED if each not in done and not (held and each == "sweeping")]
-    weighed = yield from _weigh(terms, owner, awaited)
+    weighed = yield from _weigh(terms, owner, awaited, look)
     if weighed.unfinished is not None:
         return weighed.unfinished
     rows: Rows = []
@@ -80,8 +82,22 @@ _MARKS: dict[str, Unfinished] = {"  indexing": "indexing", "  sweeping": "sweepi
 """What stands among the terms for it: no term begins with two spaces."""
 
 
+_LOOK = "  look"
+
+
+class Look:
+    """What else a statement looks up: how many wait for something, as *sql* selects it."""
+
+    def __init__(self, sql: str) -> None:
+        self.sql = sql
+        self.waiting: int | None = None
+
+
 def _weigh(
-    terms: Sequence[str], owner: str | None, awaited: Collection[Unfinished]
+    terms: Sequence[str],
+    owner: str | None,
+    awaited: Collection[Unfinished],
+    look: "Look | None",
 ) -> Steps[_Asked]:
     kept = [term[:LONGEST] for term in terms]
     args: list[Any] = [[*kept, *([] if owner is None else [mark(owner)])]]
@@ -94,6 +110,8 @@ def _weigh(
             " UNION ALL SELECT '  sweeping', 1 WHERE NOT pg_is_in_recovery()"
             f" AND EXISTS (SELECT 1 FROM memory_items WHERE {is_expired()})"
         )
+    if look is not None:
+        more += f" UNION ALL SELECT '{_LOOK}', waiting FROM ({look.sql}) AS look (waiting)"
     if owner is None:
         marks = " OR term >= ' ' AND term < '!'"
     else:
@@ -105,6 +123,8 @@ def _weigh(
         args,
     )
     counts = {term: int(count) for term, count in rows}
+    if look is not None:
+        look.waiting = counts.pop(_LOOK, None)
     unfinished = [what for name, what in _MARKS.items() if counts.pop(name, None)]
     passages = counts.get(" ", 0)
     frequency = {term: counts.get(cut, 0) for term, cut in zip(terms, kept, strict=True)}

@@ -91,10 +91,10 @@ class Nearest:
         towards: "Floats",
         asked: Query,
         owner: str | None,
-        sizes: "ScopeSizes",
+        sizes: ScopeSizes | None = None,
     ) -> None:
         dialect = operations.dialect
-        self._sizes = sizes
+        self._sizes = ScopeSizes() if sizes is None else sizes
         assert isinstance(dialect, PostgresDialect)  # noqa: S101 - there is no other here
         self._operations, self._dialect = operations, dialect
         self._kind, self._model, self._towards = kind, model, towards
@@ -115,6 +115,12 @@ class Nearest:
             rows = yield self._exact(compiled, where)
             if rows:
                 return self._checked(rows)
+        return (yield from self._find_counted(compiled, where))
+
+    def _find_counted(
+        self, compiled: Filter, where: str
+    ) -> Steps[list[tuple[Sequence[Any], float]] | None]:
+        """Find what is near by what is best for as many items as there are."""
         args = Args(self._dialect, compiled.args)
         number = args.bind(self._model.key)
         owner = None if self._owner is None else args.bind(self._owner)
