@@ -89,14 +89,42 @@ def _are_alike(one: str, other: str, share: float) -> bool:
     return bool(both) and both >= share * (len(terms) + len(others) - both)
 
 
-def _terms_and_hinges(content: str) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the terms without digits and the hinges of a text, from one reading of it."""
-    tokens = words.tokens(content)
-    distinct = set(tokens)
-    terms = frozenset(term for term in set(words.terms_of(distinct)) if not _has_digit(term))
-    by_word = {word: hinge for word in distinct if (hinge := _hinge(word))}
-    in_order = (by_word[word] for word in tokens if word in by_word) if by_word else ()
-    return terms, tuple(in_order)
+class _WordWording(NamedTuple):
+    """What a word gives to the wording of its text."""
+
+    terms: tuple[str, ...]
+    """Its terms without digits."""
+    marks: int
+    """A bit for each of them."""
+    hinge: str
+    """What turns round or tells apart texts of the same terms: a denial, or a number."""
+
+
+class _WordWordings(dict[str, _WordWording]):
+    """The wording of each word met so far."""
+
+    cache_clear = dict.clear
+
+    def __missing__(self, word: str) -> _WordWording:
+        terms = tuple(term for term in words.terms_of((word,)) if not _has_digit(term))
+        marks = 0
+        for term in terms:
+            marks |= 1 << hash(term) % _MARKS
+        found = _WordWording(terms, marks, _hinge(word))
+        if len(self) >= _MAX_WORDS:
+            self.clear()
+        if len(word) <= _LONGEST_WORD:
+            self[word] = found
+        return found
+
+
+_MAX_WORDS, _LONGEST_WORD = 50_000, 64
+_WORDINGS = _WordWordings()
+
+
+def _hinges(tokens: Iterable[str]) -> list[str]:
+    """Return the hinges of a text, in order."""
+    return [hinge for word in tokens if (hinge := _WORDINGS[word].hinge)]
 
 
 def _hinge(word: str) -> str:
@@ -285,14 +313,17 @@ class _Wording(NamedTuple):
 @text_cache(max_bytes=_MAX_BYTES)
 def _wording(content: str) -> _Wording:
     text = content.casefold()
-    terms, hinges = _terms_and_hinges(text)
+    tokens = words.tokens(text)
+    known = [_WORDINGS[word] for word in set(tokens)]
+    terms = {term for each in known for term in each.terms}
+    marks = 0
+    for each in known:
+        marks |= each.marks
+    hinges = _hinges(tokens) if any(each.hinge for each in known) else []
     rest, noes = "" if terms else without_numbers(text), hinges.count("not")
     mark = _COPY_NUMBER.search(text, max(0, len(text) - _LONGEST_MARK))
     if mark is not None:
-        _, hinges = _terms_and_hinges(text[: mark.start()])
-    marks = 0
-    for term in terms:
-        marks |= 1 << hash(term) % _MARKS
+        hinges = _hinges(words.tokens(text[: mark.start()]))
     numbers = tuple(each for each in hinges if each != "not")
     return _Wording(" ".join(sorted(terms)), len(terms), rest, noes, numbers, marks)
 

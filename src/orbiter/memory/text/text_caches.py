@@ -5,6 +5,7 @@ must not stay in the process because somebody searched.
 """
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection
 from functools import update_wrapper
 from threading import Lock
@@ -89,9 +90,15 @@ _SINGLE = frozenset((str, bytes, int, float, bool, type(None)))
 """Types of values that hold no others."""
 
 
+_TERM = 80
+"""Bytes that a term and its count take, about."""
+
+
 def _size_of(value: object) -> int:
     """Return the bytes that an answer takes, with all that is in it."""
     size = sys.getsizeof(value)
+    if type(value) is Counter:  # of terms: these are looked at for every text that is new
+        return size + _TERM * len(value)
     if isinstance(value, dict):
         return size + _sizes_of(value) + _sizes_of(value.values())
     if isinstance(value, tuple | list | set | frozenset):
