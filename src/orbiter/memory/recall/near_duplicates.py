@@ -110,12 +110,12 @@ class _WordWordings(dict[str, _WordWording]):
         marks = 0
         for term in terms:
             marks |= 1 << hash(term) % _MARKS
-        found = _WordWording(terms, marks, _hinge(word))
+        wording = _WordWording(terms, marks, _hinge(word))
         if len(self) >= _MAX_WORDS:
             self.clear()
         if len(word) <= _LONGEST_WORD:
-            self[word] = found
-        return found
+            self[word] = wording
+        return wording
 
 
 _MAX_WORDS, _LONGEST_WORD = 50_000, 64
