@@ -20,7 +20,7 @@ SAID = [
     ("Melanie", "Yes, on Sunday."),
 ]
 TELLINGS: dict[str, Callable[[str, str], Any]] = {
-    "speaker": lambda who, text: HumanMemory(content=text, metadata={"extra": {"speaker": who}}),  # type: ignore[arg-type]
+    "speaker": lambda who, text: HumanMemory(content=text, metadata={"extra": {"speaker": who}}),
     "text": lambda who, text: HumanMemory(content=f"{who}: {text}"),
     "name": lambda who, text: {"role": "user", "name": who, "content": text},
     "roles": lambda who, text: (HumanMemory if who == "Melanie" else AIMemory)(

@@ -325,3 +325,29 @@ async def test_an_error_of_offloaded_work_is_the_callers(path: Path) -> None:
         assert await store.get("ann1") is not None
     with pytest.raises(NotInitializedError):
         await store.offload(work)
+
+
+async def test_hits_are_the_callers_own(path: Path) -> None:
+    async with SQLiteMemoryStore(path) as store:
+        asked = "which painting is number 8?"
+        first = await recall(store, asked, scope=ANN, mode="words", explain=True)
+        for item in (*(hit.item for hit in first), *(each.item for each in first.left_out)):
+            item.metadata.extra["spoiled"] = True
+            item.content = "spoiled"
+        again = await recall(store, asked, scope=ANN, mode="words", explain=True)
+
+        assert "painting number 8" in again[0].item.content
+        for each in (*again, *again.left_out):
+            assert each.item == await store.get(each.item.id)
+
+
+async def test_a_recall_never_has_an_earlier_version(path: Path) -> None:
+    asked = "which painting is number 8?"
+    async with SQLiteMemoryStore(path) as one, SQLiteMemoryStore(path) as other:
+        assert (await recall(one, asked, scope=ANN, mode="words"))[0].item.id == "ann8"
+        await other.add(HumanMemory(id="ann8", content="painting number 8, sold", metadata=ANN))
+        assert "sold" in (await recall(one, asked, scope=ANN, mode="words"))[0].item.content
+        await other.delete("ann8")
+        hits = await recall(one, asked, scope=ANN, mode="words")
+
+        assert "ann8" not in {hit.item.id for hit in hits}

@@ -268,7 +268,8 @@ class OffloadStore(Protocol):
     async def offload(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Return what *work* returns, which runs on such a thread as far as that is possible.
 
-        It may do nothing but read and compute, as it may be begun again.
+        It may do nothing but read and compute, as it may be begun again. Items that it reads may
+        be others', too: what is handed out must be a copy.
         """
         ...
 

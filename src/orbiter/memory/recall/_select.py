@@ -6,6 +6,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.recall._explanation import Explanation, passage_of
 from orbiter.memory.recall._features import terms_of
@@ -50,10 +51,10 @@ def choose(candidates: Candidates, *, k: int, mode: RecallMode, explain: bool) -
     return RecallResult(
         (
             Hit(
-                one.item,
+                copy_item(one.item),
                 one.score,
                 candidates.why(one),
-                tuple(repeats),
+                tuple(map(copy_item, repeats)),
                 _passage(candidates, one.item),
                 candidates.spans.get(one.item.id),
             )
@@ -88,7 +89,12 @@ def _left_out(
     reasons |= {item.id: "repeat" for _, repeats in chosen for item in repeats}
     others = [one for one in candidates.scored if one.item.id not in hits]
     return tuple(
-        Excluded(one.item, one.score, reasons.get(one.item.id, "no evidence"), candidates.why(one))
+        Excluded(
+            copy_item(one.item),
+            one.score,
+            reasons.get(one.item.id, "no evidence"),
+            candidates.why(one),
+        )
         for one in others[:MAX_LEFT_OUT]
     )
 

@@ -13,7 +13,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from itertools import chain
 from typing import NamedTuple
 from zlib import crc32
 
@@ -70,6 +69,7 @@ _ROUNDING = 1e-6
 _ROOM = (1 - _ALIKE) / (1 + _ALIKE)
 """Share of the terms of two texts that only one of them may have."""
 
+_VARIED_ROOM = (1 - _VARIED) / (1 + _VARIED) + _ROUNDING
 _RARE = (CLUSTER + 1) / (CLUSTER + 1 - CLUSTER // 2) * (1 - _ALIKE) / _ALIKE + _ROUNDING
 """Share of the terms of a flood's text that at most half of `CLUSTER` others may have."""
 
@@ -163,19 +163,15 @@ def find_clusters(items: Iterable[MemoryItem]) -> Clusters:
     found: dict[str, int] = {}
     series: dict[str, int] = {}
     known: list[tuple[_Who, _Wording]] = []
-    sketches = {item.id: _sketches(item.content) for item in left}
     for place in range(_SKETCHES):
-        by_sketch: dict[int, list[MemoryItem]] = {}
-        for item in left:
-            by_sketch.setdefault(sketches[item.id][place], []).append(item)
-        many = [alike for alike in by_sketch.values() if len(alike) > CLUSTER]
+        many = _that_share(left, [_sketches(item.content)[place] for item in left])
         claims = [_by_numbers(same) for alike in many for same in _same_words(alike)]
         clusters = [cluster for copies, _ in claims for cluster in copies]
         for one in (each for _, others in claims for each in others):
             number = len(series)  # unique, as each has an item or more
             series |= {item.id: number for item in one if item.id not in series}
         taken = {item.id for cluster in clusters for item in cluster} | series.keys()
-        rest = [item for item in left if item.id not in taken]
+        rest = left if place or not taken else [item for item in left if item.id not in taken]
         if len(rest) > SERIES and not place:
             many.sort(key=len, reverse=True)
             heads = (next((i for i in alike if i.id not in taken), None) for alike in many)
@@ -184,8 +180,22 @@ def find_clusters(items: Iterable[MemoryItem]) -> Clusters:
             found |= dict.fromkeys((item.id for item in cluster), _numbered(cluster[0], known))
         if not many:
             break
-        left = [item for item in left if item.id not in found and item.id not in series]
+        if found or series:
+            left = [item for item in left if item.id not in found and item.id not in series]
     return Clusters(found, series) if found or series else _NO_CLUSTERS
+
+
+def _that_share(items: Sequence[MemoryItem], sketches: Sequence[int]) -> list[list[MemoryItem]]:
+    """Return the items of each sketch that more than `CLUSTER` share."""
+    counts = Counter(sketches)
+    many: dict[int, list[MemoryItem]] = {
+        sketch: [] for sketch, count in counts.items() if count > CLUSTER
+    }
+    if many:
+        for item, sketch in zip(items, sketches, strict=True):
+            if sketch in many:
+                many[sketch].append(item)
+    return list(many.values())
 
 
 def _numbered(item: MemoryItem, known: "list[tuple[_Who, _Wording]]") -> int:
@@ -210,35 +220,46 @@ def _sketches(content: str) -> tuple[int, ...]:
     nothing, as it is asked of every candidate of every question.
     """
     start = content[:_SKETCHED].lower()
-    found = set(_LONG_WORDS.findall(start) or _LETTERS.findall(start) or [content.strip()])
-    marks = [crc32(word.encode()) for word in found]
+    long_words = set(_LONG_WORDS.findall(start) or _LETTERS.findall(start) or [content.strip()])
+    marks = [crc32(word.encode()) for word in long_words]
     return min(marks), max(marks), min(mark * _MIXED & 0xFFFFFFFF for mark in marks)
 
 
-def _may_be_flood(items: Sequence[MemoryItem]) -> bool:
+def _may_be_flood(wordings: Sequence["_Wording"]) -> bool:
     """Tell whether a text may have more than `CLUSTER` like it, by how common its terms are.
 
     Each of these lacks at most a ninth of its terms, or it would not be alike. A term that is rare
-    among *items* is lacking in more than half of them: so few of its terms can be rare.
+    among *wordings* is lacking in more than half of them: so few of its terms can be rare.
     """
-    wordings = [_wording(item.content) for item in items]
-    if sum(each.size for each in wordings) > len(items) * min(len(items), _MAX_KINDS) // 2:
-        return True  # to count so many terms takes longer than to compare the texts
-    texts = [each.terms.split() for each in wordings]
-    counts = Counter(chain.from_iterable(texts))
-    common = {term for term, count in counts.items() if count > CLUSTER // 2}
+    common = _common_marks(wordings)
     without = 0
-    for terms in texts:
-        if not terms:
+    for each in wordings:
+        if not each.size:
             without += 1
-        elif len(common.intersection(terms)) >= (1 - _RARE) * len(terms):
+        elif (each.marks & ~common).bit_count() <= _RARE * each.size:
             return True
     return without > CLUSTER
 
 
+def _common_marks(wordings: Sequence["_Wording"]) -> int:
+    """Return the marks that more than ten wordings have, half of `CLUSTER`.
+
+    Every mark is counted at once: each number holds one digit of the counts of all of them.
+    """
+    ones = twos = fours = eights = more = 0
+    for each in wordings:
+        carry = each.marks
+        ones, carry = ones ^ carry, ones & carry
+        twos, carry = twos ^ carry, twos & carry
+        fours, carry = fours ^ carry, fours & carry
+        eights, carry = eights ^ carry, eights & carry
+        more |= carry
+    return more | eights & (fours | twos & ones)
+
+
 def _same_words(items: Sequence[MemoryItem]) -> list[list[MemoryItem]]:
     """Return items of one sketch in groups that are a flood if the numbers do not matter."""
-    if not _may_be_flood(items):
+    if not _may_be_flood([_wording(item.content) for item in items]):
         return []
     kinds: list[tuple[int, int, _Who, _Wording, list[MemoryItem]]] = []
     exact: dict[tuple[_Who, str], list[MemoryItem]] = {}
@@ -269,9 +290,18 @@ def _varied(items: Sequence[MemoryItem], centres: Sequence[MemoryItem]) -> list[
     left = [(item, _wording(item.content)) for item in items] if centres else []
     for centre in centres[:_CENTRES]:
         who, about = who_says(centre), _wording(centre.content)
+        marks, size = about.marks, about.size
+        # `is_like` begins with the same: most often there are too few already.
+        near = [
+            each
+            for each in left
+            if (marks ^ each[1].marks).bit_count() <= (size + each[1].size) * _VARIED_ROOM
+        ]
+        if len(near) <= SERIES:
+            continue
         cluster = [
             item
-            for item, wording in left
+            for item, wording in near
             if about.is_like(wording, _VARIED)
             and wording.numbers == about.numbers
             and who_says(item) == who

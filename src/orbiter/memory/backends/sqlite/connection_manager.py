@@ -263,13 +263,18 @@ class SQLiteFile:
         except sqlite3.Error as exc:
             raise self._translate(exc) from exc
 
+    @property
+    def is_offloaded(self) -> bool:
+        """Whether this is inside of `offload`, on its thread."""
+        return getattr(self._here, "connection", None) is not None
+
     async def offload(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Run *work*, which reads, on a thread: each `read` in it is done there and then.
 
         Where it has to wait for anything else, it is begun again on the event loop.
         """
         self._opened()
-        if self._workers is None or getattr(self._here, "connection", None) is not None:
+        if self._workers is None or self.is_offloaded:
             return await work()
 
         def run(connection: sqlite3.Connection) -> _T:

@@ -23,7 +23,7 @@ from orbiter.memory.backends.sql.dialect import Steps
 from orbiter.memory.backends.sql.embedder import Embedded, Model, PendingItem, check_embeddings
 from orbiter.memory.backends.sql.neighbours import around
 from orbiter.memory.backends.sql.operations import Operations
-from orbiter.memory.backends.sql.rows import READ, Row, decode
+from orbiter.memory.backends.sql.rows import READ, Row, decode, decode_shared
 from orbiter.memory.backends.sql.store import SQLMemoryStore
 from orbiter.memory.backends.sqlite import maintenance, term_index, vectors
 from orbiter.memory.backends.sqlite.backup import backup, restore
@@ -351,14 +351,21 @@ class SQLiteMemoryStore(SQLMemoryStore):
 
     # Items are made of rows by the thread that reads them: the event loop has better things to do.
 
+    @property
+    def _decode(self) -> Callable[[Sequence[Any]], MemoryItem]:
+        """How a row becomes an item: one of the caller's own, but inside of `offload`."""
+        return decode_shared if self._file.is_offloaded else decode
+
     async def _match_words(
         self, terms: Sequence[str], asked: Query
     ) -> tuple[list[MemoryItem], dict[str, int], int]:
+        make = self._decode
+
         def ask(
             connection: sqlite3.Connection, *, is_hurried: bool
         ) -> tuple[list[MemoryItem], dict[str, int], int] | None:
             matches = match(connection, self._operations, terms, asked, is_hurried=is_hurried)
-            return matches and (list(map(decode, matches[0])), *matches[1:])
+            return matches and (list(map(make, matches[0])), *matches[1:])
 
         rounds = 0
         while (found := await self._file.read(partial(ask, is_hurried=rounds > ROUNDS))) is None:
@@ -395,16 +402,20 @@ class SQLiteMemoryStore(SQLMemoryStore):
     async def _nearest(
         self, model: Model, vector: Sequence[float], asked: Query
     ) -> list[tuple[MemoryItem, float]] | None:
+        make = self._decode
+
         def ask(connection: sqlite3.Connection) -> list[tuple[MemoryItem, float]] | None:
             near = self._vector_cache.nearest(connection, model, vector, asked)
-            return None if near is None else [(decode(row), cosine) for row, cosine in near]
+            return None if near is None else [(make(row), cosine) for row, cosine in near]
 
         return await self._file.read(ask)
 
     async def _around(self, item_ids: Sequence[str], span: int) -> list[list[MemoryItem]]:
+        make = self._decode
+
         def ask(connection: sqlite3.Connection) -> list[list[MemoryItem]]:
             stretches = run_as_one(connection, around(_DIALECT, item_ids, span))
-            return [[decode(row[: len(READ)]) for row in rows] for rows in stretches]
+            return [[make(row[: len(READ)]) for row in rows] for rows in stretches]
 
         return await self._file.read(ask)
 
