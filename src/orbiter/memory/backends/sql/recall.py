@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from functools import partial
 from importlib import import_module
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orbiter.memory.backends.arguments import check_several_ids
@@ -16,7 +17,7 @@ from orbiter.memory.backends.sql.database import SQLDatabase
 from orbiter.memory.backends.sql.embedder import Embedded, Embedder, Model, PendingItem
 from orbiter.memory.backends.sql.history import deciding_facts
 from orbiter.memory.backends.sql.neighbours import newest
-from orbiter.memory.backends.sql.rows import decode_all, usual_metadata
+from orbiter.memory.backends.sql.rows import decode, decode_all, usual_metadata
 from orbiter.memory.errors import EmbeddingsMismatchError, QueryError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import Embeddings
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["SQLRecall", "check_vector"]
+__all__ = ["SQLRecall", "check_vector", "decode_shared"]
 
 _T = TypeVar("_T")
 
@@ -337,6 +338,47 @@ class SQLRecall(SQLDatabase):
             raise
         self._embed_with(self._embeddings)
         return done
+
+
+class _SharedItems:
+    """Items of rows that were read before, the newest of them, in at most so many bytes.
+
+    An item is only given for a row that is the same in every column, so none is ever out of date.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._held: dict[str, tuple[Sequence[Any], MemoryItem, int]] = {}
+        self._bytes = 0
+        self._changing = Lock()
+
+    def item_of(self, row: Sequence[Any]) -> MemoryItem:
+        """Return the item of *row*, which others may have, too."""
+        held = self._held.get(row[0])
+        if held is not None and held[0] == row:
+            return held[1]
+        item = decode(row)
+        size = _SHARED_ITEM + sum(len(value) for value in row if isinstance(value, str))
+        with self._changing:
+            self._bytes += size - self._held.pop(row[0], (row, item, 0))[2]
+            self._held[row[0]] = row, item, size
+            while self._bytes > self._max_bytes:
+                self._bytes -= self._held.pop(next(iter(self._held)))[2]
+        return item
+
+    def cache_clear(self) -> None:
+        """Forget everything, as `erase` has it done."""
+        with self._changing:
+            self._held.clear()
+            self._bytes = 0
+
+
+_SHARED_ITEM = 2_000
+"""Bytes of an item and its row, beside their texts."""
+_shared_items = _SharedItems(max_bytes=16 * 2**20)
+decode_shared = _shared_items.item_of
+"""Return the item of a row as `decode` does, but one that is not the caller's own: he may neither
+change it nor hand it out. Recall reads the same hundreds of rows for question after question."""
 
 
 def check_vector(vector: Sequence[float], dimension: int) -> "npt.NDArray[np.float32]":

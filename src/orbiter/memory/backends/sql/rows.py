@@ -10,7 +10,6 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel
@@ -42,7 +41,6 @@ __all__ = [
     "Row",
     "decode",
     "decode_all",
-    "decode_shared",
     "decode_some",
     "encode",
     "encode_all",
@@ -244,47 +242,6 @@ def _is_utc(value: object) -> bool:
 def decode(row: Sequence[Any]) -> MemoryItem:
     """Return the item of a row of the columns `READ`."""
     return decode_some((row,))[0]
-
-
-class _SharedItems:
-    """Items of rows that were read before, the newest of them, in at most so many bytes.
-
-    An item is only given for a row that is the same in every column, so none is ever out of date.
-    """
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._held: dict[str, tuple[Sequence[Any], MemoryItem, int]] = {}
-        self._bytes = 0
-        self._changing = Lock()
-
-    def item_of(self, row: Sequence[Any]) -> MemoryItem:
-        """Return the item of *row*, which others may have, too."""
-        held = self._held.get(row[0])
-        if held is not None and held[0] == row:
-            return held[1]
-        item = decode(row)
-        size = _SHARED_ITEM + sum(len(value) for value in row if isinstance(value, str))
-        with self._changing:
-            self._bytes += size - self._held.pop(row[0], (row, item, 0))[2]
-            self._held[row[0]] = row, item, size
-            while self._bytes > self._max_bytes:
-                self._bytes -= self._held.pop(next(iter(self._held)))[2]
-        return item
-
-    def cache_clear(self) -> None:
-        """Forget everything, as `erase` has it done."""
-        with self._changing:
-            self._held.clear()
-            self._bytes = 0
-
-
-_SHARED_ITEM = 2_000
-"""Bytes of an item and its row, beside their texts."""
-_shared_items = _SharedItems(max_bytes=16 * 2**20)
-decode_shared = _shared_items.item_of
-"""Return the item of a row as `decode` does, but one that is not the caller's own: he may neither
-change it nor hand it out. Recall reads the same hundreds of rows for question after question."""
 
 
 def decode_some(rows: _Rows, *, usual: str | None = None) -> list[MemoryItem]:

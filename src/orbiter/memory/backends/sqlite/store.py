@@ -23,7 +23,8 @@ from orbiter.memory.backends.sql.dialect import Steps
 from orbiter.memory.backends.sql.embedder import Embedded, Model, PendingItem, check_embeddings
 from orbiter.memory.backends.sql.neighbours import around
 from orbiter.memory.backends.sql.operations import Operations
-from orbiter.memory.backends.sql.rows import READ, Row, decode, decode_shared
+from orbiter.memory.backends.sql.recall import decode_shared
+from orbiter.memory.backends.sql.rows import READ, Row, decode
 from orbiter.memory.backends.sql.store import SQLMemoryStore
 from orbiter.memory.backends.sqlite import maintenance, term_index, vectors
 from orbiter.memory.backends.sqlite.backup import backup, restore
