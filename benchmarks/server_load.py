@@ -10,6 +10,9 @@ Then one key is hostile: it sends the most expensive requests that we know, and 
 connections, while another key asks for `/healthz` all the time. What that one waits is measured.
 
     python -m benchmarks.server_load [--seconds 60] [--clients 200] [--only load | neighbours]
+                                     [--model auto | none]
+
+`--model none` leaves the embedding out: recalls by words.
 """
 
 import argparse
@@ -256,7 +259,7 @@ async def measure(given: argparse.Namespace, folder: Path) -> tuple[dict[str, Ta
         for n in range(USERS)
     ]
     serve = ("-m", "orbiter.memory.cli", "serve", "--url", str(path), "--port", str(port))
-    more = ("--keys", str(folder / "keys.json"), "--rate", "100000")
+    more = ("--keys", str(folder / "keys.json"), "--rate", "100000", "--model", given.model)
     found: dict[str, Tally] = {}
     count, part = given.clients, given.seconds / 4
     async with running(*serve, *more, port=port) as pid:
@@ -319,6 +322,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--only", choices=("load", "neighbours"))
+    parser.add_argument("--model", choices=("auto", "none"), default="auto")
     given = parser.parse_args()
     codes = []
     if given.only != "neighbours":
@@ -334,7 +338,11 @@ def load_table(given: argparse.Namespace) -> Table:
         found, lost = asyncio.run(measure(given, Path(folder)))
     ours, bare = found[BOTH], found[BARE]
     table = Table(
-        f"Server: {given.clients} clients, {given.seconds:.0f} s", "what", "server", "echo"
+        f"Server: {given.clients} clients, {given.seconds:.0f} s"
+        + (", without a model" if given.model == "none" else ""),
+        "what",
+        "server",
+        "echo",
     )
     for name in (BOTH, WRITES, RECALLS):
         speeds = [found[name].speed(), bare.speed()]

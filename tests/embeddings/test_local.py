@@ -20,6 +20,7 @@ from tests.timing import HANG
 from orbiter.memory import Embeddings, LocalEmbeddings
 from orbiter.memory.embeddings import _minilm
 from orbiter.memory.embeddings._minilm import MAX_CHARS, MAX_PARTS, ROOM, shorten, split, spread
+from orbiter.memory.embeddings.local import _RECENT
 from orbiter.memory.errors import EmbeddingError
 
 TEXTS = [
@@ -155,6 +156,53 @@ async def test_a_query_does_not_stand_behind_a_long_list(monkeypatch: pytest.Mon
     await asyncio.to_thread(first.wait, HANG)
 
     await asyncio.wait_for(local.aembed("query"), HANG)
+    assert not many.done()
+
+    go_on.set()
+    await many
+
+
+async def test_a_query_that_was_asked_lately_is_not_worked_out_again(
+    local: LocalEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, again = LocalEmbeddings(), "Where does she live?"
+    runs: list[str] = []
+    details = asked._details
+
+    def _details(text: str) -> tuple[list[float], bytes]:
+        runs.append(text)
+        return details(text)
+
+    monkeypatch.setattr(asked, "_details", _details)
+    [first] = await asked.aembed_details([again])
+    first[0][0] = 5.0  # whoever was answered may do so
+    answers = [await asked.aembed_details([again]) for _ in range(3)]
+    for number in range(_RECENT):
+        await asked._engine.at_once(str, f"{number}")
+    [last] = await asked.aembed_details([again])
+
+    assert runs == [again, again]
+    assert answers == [[last]] * 3
+    assert await asked.aembed(again) == last[0] == local.embed(again)
+
+
+async def test_a_query_and_a_single_text_stand_behind_no_list(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, go_on = threading.Event(), threading.Event()
+    local = LocalEmbeddings()
+
+    def _details(text: str) -> tuple[list[float], bytes]:
+        if text != "query":
+            first.set()
+            go_on.wait(HANG)
+        return [0.0], b""
+
+    monkeypatch.setattr(local, "_details", _details)
+    many = asyncio.create_task(local.aembed_details([str(number) for number in range(50)]))
+    await asyncio.to_thread(first.wait, HANG)
+
+    await asyncio.wait_for(local.aembed_details(["query"]), HANG)
     assert not many.done()
 
     go_on.set()

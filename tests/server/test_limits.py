@@ -18,6 +18,7 @@ from orbiter.memory import AgentMemory
 from orbiter.memory.auth import KeyFile
 from orbiter.memory.server.http import connection_limit, uvicorn_server
 from orbiter.memory.server.http.connection_limit import (
+    Acceptor,
     ConnectionLimiter,
     TrackedConnection,
     max_open_connections,
@@ -287,6 +288,24 @@ async def test_a_connection_counts_for_the_key_that_it_showed_last(
 
     assert (first, as_bob, other[3], again[3]) == (200, 200, 200, 429)
     for each in (writer, other[1], again[1]):
+        each.close()
+
+
+async def test_those_who_come_at_once_need_not_wait_for_a_turn_of_the_loop_each() -> None:
+    limiter = ConnectionLimiter(max_total=100)
+    acceptor = Acceptor(limiter, _Silent, patience=1.0, tls=None)
+    bound = socket.create_server(("127.0.0.1", 0), backlog=100)
+    bound.setblocking(False)
+    clients = [socket.create_connection(bound.getsockname()) for _ in range(40)]
+    taking = asyncio.create_task(acceptor.run(bound))
+    for _ in range(12):
+        await asyncio.sleep(0)
+
+    assert len(limiter._unauthenticated) == 40
+
+    taking.cancel()
+    await asyncio.wait({taking})
+    for each in (*clients, bound):
         each.close()
 
 

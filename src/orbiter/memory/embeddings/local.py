@@ -1,11 +1,13 @@
 """`LocalEmbeddings`: a sentence model on this machine, with no key, no network and no torch."""
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from importlib.util import find_spec
 from threading import Lock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from orbiter.memory.embeddings._after_fork import Forkable
 from orbiter.memory.model.protocols import Embeddings
@@ -19,7 +21,13 @@ __all__ = ["LocalEmbeddings"]
 _T = TypeVar("_T")
 
 _WORKERS = 2
-"""Threads for many texts; a query has one of its own."""
+"""Threads for many texts, and as many for queries, which wait for no list of texts."""
+
+_RECENT = 128
+"""Queries whose answers are kept: what is asked again, of another scope or for a context."""
+
+_LONG = 2_000
+"""Characters of a query that is not kept."""
 
 
 class LocalEmbeddings(Embeddings):
@@ -67,7 +75,7 @@ class LocalEmbeddings(Embeddings):
 
     async def aembed(self, text: str) -> list[float]:
         """Return the vector of *text*, worked out on a thread of this object's."""
-        return await self._engine.at_once(self.embed, text)
+        return list(await self._engine.at_once(self.embed, text))
 
     async def aembed_many(self, texts: Sequence[str]) -> list[list[float]]:
         """Return the vector of each text, in the order given.
@@ -84,8 +92,11 @@ class LocalEmbeddings(Embeddings):
     async def aembed_details(self, texts: Sequence[str]) -> list[tuple[list[float], bytes]]:
         """Return the vector of each text and those of its telling words, from one run of the model.
 
-        Cancelled, it does what `aembed_many` does.
+        Cancelled, it does what `aembed_many` does. A single text is taken for a query.
         """
+        if len(texts) == 1:
+            vector, details = await self._engine.at_once(self._details, texts[0])
+            return [(list(vector), details)]
         return await self._engine.many(self._details, texts)
 
     def token_vectors(self, text: str) -> "Floats":
@@ -94,7 +105,7 @@ class LocalEmbeddings(Embeddings):
 
     async def atoken_vectors(self, text: str) -> "Floats":
         """Do what `token_vectors` does, on a thread of this object's."""
-        return await self._engine.at_once(self.token_vectors, text)
+        return (await self._engine.at_once(self.token_vectors, text)).copy()
 
     def tokens(self, text: str) -> list[str]:
         """Return the word pieces that the model reads; inside a word they begin with `##`."""
@@ -113,14 +124,27 @@ class _Engine(Forkable):
     _model: "MiniLM | None"
     _pool: ThreadPoolExecutor
     _queries: ThreadPoolExecutor
+    _recent: OrderedDict[tuple[str, bytes], Any]
 
     def __init__(self) -> None:
         super().__init__()
         self._begin()
 
     async def at_once(self, call: Callable[[str], _T], text: str) -> _T:
-        """Return `call(text)`: a query, which does not stand behind many texts."""
-        return await asyncio.get_running_loop().run_in_executor(self._queries, call, text)
+        """Return `call(text)`: a query, which does not stand behind many texts.
+
+        One that was asked lately is answered from memory, which knows its hash and not its words.
+        What is returned is not to be changed.
+        """
+        key = (call.__name__, sha256(text.encode("utf-8", "surrogatepass")).digest())
+        answer: _T | None = self._recent.get(key)
+        if answer is None:
+            answer = await asyncio.get_running_loop().run_in_executor(self._queries, call, text)
+            if len(text) <= _LONG:
+                self._recent[key] = answer
+                if len(self._recent) > _RECENT:
+                    self._recent.popitem(last=False)  # in one step: threads share it
+        return answer
 
     async def many(self, call: Callable[[str], _T], texts: Sequence[str]) -> list[_T]:
         """Return `call(text)` for each text."""
@@ -155,4 +179,5 @@ class _Engine(Forkable):
         self._model = None
         # Starts its threads when they are needed, and lets the interpreter end.
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="orbiter-embed")
-        self._queries = ThreadPoolExecutor(1, thread_name_prefix="orbiter-embed-query")
+        self._queries = ThreadPoolExecutor(_WORKERS, thread_name_prefix="orbiter-embed-query")
+        self._recent = OrderedDict()

@@ -15,6 +15,7 @@ import ssl
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 
 from starlette.types import Scope
 
@@ -38,6 +39,9 @@ _RESERVE = 128
 
 _PAUSE = 0.1
 """Seconds until the next try, when the system has no room for one more socket."""
+
+_AT_ONCE = 16
+"""Connections that are taken in one turn of the event loop."""
 
 _OFTEN = 60.0
 """Seconds between two lines of the log about that."""
@@ -164,10 +168,19 @@ class Acceptor:
                     await asyncio.sleep(_PAUSE if is_full else 0)
                 else:
                     self._take(taken, loop)
+                    self._take_more(bound, loop)
                     await asyncio.sleep(0)  # many who come at once do not keep others from talking
         finally:
             for handshake in self._handshakes:
                 handshake.cancel()
+
+    def _take_more(self, bound: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+        """Take some of those who wait: on a busy server, the next turn of the loop comes late."""
+        with suppress(OSError):  # nobody waits, or the next `sock_accept` says what is wrong
+            for _ in range(_AT_ONCE - 1):
+                taken, _ = bound.accept()
+                taken.setblocking(False)  # noqa: FBT003 - the standard library's
+                self._take(taken, loop)
 
     def _take(self, taken: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
         connection = self._make()
