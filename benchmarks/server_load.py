@@ -25,6 +25,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +34,7 @@ from time import perf_counter
 from benchmarks._neighbours import NEIGHBOURS, hold_connections, wait_alone, wait_beside
 from benchmarks._timing import Table, duration, exit_code
 
-from orbiter.memory import AgentMemory
+from orbiter.memory import AgentMemory, LocalEmbeddings
 from orbiter.memory.auth import KeyFile
 from orbiter.memory.model.items import MemoryMetadata
 
@@ -273,6 +274,24 @@ async def measure(given: argparse.Namespace, folder: Path) -> tuple[dict[str, Ta
     return found, lost
 
 
+def model_speed(seconds: float) -> float:
+    """Return how many such texts the model alone embeds in a second, on all cores."""
+    embeddings, dice = LocalEmbeddings(), random.Random(0)
+    embeddings.embed("loads it")
+    until = perf_counter() + seconds
+
+    def work(_: int) -> int:
+        count = 0
+        while perf_counter() < until:
+            embeddings.embed(" ".join(dice.choices(WORDS, k=8)))
+            count += 1
+        return count
+
+    cores = os.cpu_count() or 1
+    with ThreadPoolExecutor(cores) as threads:
+        return sum(threads.map(work, range(cores))) / seconds
+
+
 async def measure_neighbours(folder: Path) -> Table:
     path, port = folder / "agent.db", free_port()
     async with AgentMemory(path, embeddings=None):
@@ -337,6 +356,7 @@ def load_table(given: argparse.Namespace) -> Table:
     with tempfile.TemporaryDirectory() as folder:
         found, lost = asyncio.run(measure(given, Path(folder)))
     ours, bare = found[BOTH], found[BARE]
+    model = model_speed(given.seconds / 8) if given.model != "none" else 0.0
     table = Table(
         f"Server: {given.clients} clients, {given.seconds:.0f} s"
         + (", without a model" if given.model == "none" else ""),
@@ -353,6 +373,13 @@ def load_table(given: argparse.Namespace) -> Table:
             measured=f"{ratio:.2f}x",
             bar=f">= {SPEED}x" if has_bar else "",
             ok=ratio >= SPEED if has_bar else None,
+        )
+    if model:  # each write and each recall needs one run of it
+        table.add(
+            "requests a second, the model alone",
+            f"{model:,.0f}",
+            f"{bare.speed():,.0f}",
+            measured=f"{model / bare.speed():.2f}x",
         )
     for name in ("write", "recall"):
         for part in (0.5, 0.99):
