@@ -2,12 +2,14 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from tests.transfer._moving import odd_items
 
 from orbiter.memory import AIMemory, HumanMemory, MemoryItem, MemoryMetadata
 from orbiter.memory.errors import InvalidItemError
+from orbiter.memory.model.episode import EpisodicMemory, stored_episode
 from orbiter.memory.model.records import PastVersion, Record
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -115,3 +117,52 @@ def test_what_is_no_record_is_refused(line: str) -> None:
 def test_versions_of_another_item_are_refused() -> None:
     with pytest.raises(InvalidItemError, match="`b` is not an earlier version of `a`"):
         Record(item(3), versions=[PastVersion(item(1, item_id="b"), False, NOON)])
+
+
+_EPISODE = EpisodicMemory(interaction_type="note", content="hi", platform="mail", ttl_hours=3.5)
+
+
+@pytest.mark.parametrize("metadata", [{}, {"to": ["ann", {"cc": None}]}])
+@pytest.mark.parametrize("content", ["", "plain", "with \x7f and \n"])
+def test_a_stored_episode_is_read_as_the_model_reads_it(content: str, metadata: Any) -> None:
+    memory = EpisodicMemory(interaction_type="note", content=content, metadata=metadata)
+    body = memory.model_dump_json()
+
+    read = stored_episode(json.loads(body))
+
+    assert read is not None
+    assert read == EpisodicMemory.model_validate_json(body) == memory
+    assert read.model_fields_set == set(EpisodicMemory.model_fields)
+    assert read.model_dump_json() == body
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"id": "7"},
+        {"id": _EPISODE.id + " "},
+        {"timestamp": "2026-01-31T23:59:59.123456+00:00"},
+        {"timestamp": None},
+        {"agent_id": ""},
+        {"agent_id": []},
+        {"interaction_type": ""},
+        {"interaction_type": "x" * 257},
+        {"content": None},
+        {"content": "\0"},
+        {"content": "ä"},
+        {"platform": 1},
+        {"metadata": []},
+        {"metadata": {"n": float("nan")}},
+        {"ttl_hours": 0.0},
+        {"ttl_hours": float("inf")},
+        {"ttl_hours": 2},
+        {"more": 1},
+    ],
+)
+def test_an_episode_that_looks_unlike_ours_is_left_to_the_model(changed: Any) -> None:
+    assert stored_episode({**json.loads(_EPISODE.model_dump_json()), **changed}) is None
+
+
+@pytest.mark.parametrize("record", [None, [], "x", {}])
+def test_what_is_no_episode_is_none(record: Any) -> None:
+    assert stored_episode(record) is None

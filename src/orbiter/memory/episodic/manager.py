@@ -11,12 +11,9 @@ import warnings
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from threading import Lock
 from types import TracebackType
 from typing import Any, Self
-
-from pydantic import TypeAdapter, ValidationError
 
 from orbiter.memory.backends import urls
 from orbiter.memory.episodic.protocol import PAGE, Episode, Episodes, Found, Span
@@ -26,6 +23,7 @@ from orbiter.memory.model.episode import (
     STAMP_LENGTH,
     EpisodicMemory,
     check_agent_id,
+    stored_episode,
 )
 from orbiter.memory.model.protocols import Clock
 from orbiter.memory.model.query import check_instant, check_size
@@ -402,14 +400,16 @@ def _around(episode_id: str) -> Span:
 
 def _memories(bodies: list[str]) -> list[EpisodicMemory]:
     try:
-        return _several().validate_json(f"[{','.join(bodies)}]")
-    except ValidationError:
+        records = json.loads(f"[{','.join(bodies)}]")
+    except ValueError:
+        records = []
+    if len(records) != len(bodies):  # one of them is not JSON, or is several
         return [memory for body in bodies for memory in _memory(body)]
-
-
-@cache
-def _several() -> TypeAdapter[list[EpisodicMemory]]:
-    return TypeAdapter(list[EpisodicMemory])
+    memories: list[EpisodicMemory] = []
+    for body, record in zip(bodies, records, strict=True):
+        memory = stored_episode(record)
+        memories += _memory(body) if memory is None else (memory,)
+    return memories
 
 
 def _memory(body: str) -> list[EpisodicMemory]:

@@ -88,7 +88,8 @@ if before ~= '' then
 end
 local ids, bodies, size, want, dead, first = {}, {}, 0, 64, 0, #index - 4
 local function answer(last)
-    return {last, table.concat(ids, '\\30'), table.concat(bodies, '\\30')}
+    local parts = {last, table.concat(ids, '\\30'), table.concat(bodies, '\\30')}
+    return table.concat(parts, '\\29')
 end
 while #bodies < limit do
     want = math.max(math.min(limit - #bodies, want), dead) -- where many are dead, look further
@@ -115,7 +116,7 @@ return answer('')
 )
 """Answers with the key to go on from, or nothing, with ids, and with bodies, newest first: two
 megabytes and a body at most, so that every network carries them in the time of an attempt. They
-come as one text, parted by a character that JSON never holds: to read ten answers takes longer
+all come as one text, parted by characters that JSON never holds: to read ten answers takes longer
 than to find them."""
 
 _COUNT = Script.of(
@@ -173,7 +174,8 @@ class RedisEpisodes:
             cursor = ("", "") if before is None else (self._prefix + before, _score_of(before))
             args: list[str | int] = [*_bounds(span), left - len(found), *cursor]
             run = _PAGE.call(self._shared[:2], args)
-            last, ids, bodies = map(bytes.decode, await self._connection.call(self, run))
+            answer = (await self._connection.call(self, run)).decode()
+            last, ids, bodies = answer.split("\x1d", 2)
             if ids:
                 found += await self._paired(ids.split("\x1e"), bodies.split("\x1e"))
             if not last:
