@@ -133,7 +133,7 @@ def escape(text: str, *, marks: Iterable[str] = ()) -> str:
     a control token or an entry are written as `\\`, `\n`, `\u003c` and so on.
     """
     escaped = text
-    # In a text of visible ASCII there are three signs to look for, fifty times as fast.
+    # In a text of visible ASCII there are three signs to look for, eight times as fast.
     is_visible = text.isascii() and text.isprintable()
     if not is_visible or "\\" in text or "<" in text or "[" in text:
         escaped = replace_all(_ESCAPED, _escaped, text, reach=_REACH)
