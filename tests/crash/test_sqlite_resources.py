@@ -12,6 +12,7 @@ from tests.crash._faults import leaks_of, open_and_close
 from tests.timing import HANG
 
 from orbiter.memory import HumanMemory, SQLiteMemoryStore
+from orbiter.memory.backends.sqlite.trigram_index import index_some
 from orbiter.memory.errors import StorageError
 
 
@@ -73,6 +74,16 @@ async def test_a_row_that_cannot_be_indexed_stops_no_writer(tmp_path: Path) -> N
 
             assert await store.get("b")
             assert len(await store.search(query="text 299", limit=9)) in (1, 2)
+
+
+async def test_long_texts_are_indexed_a_few_at_a_time(tmp_path: Path) -> None:
+    async with SQLiteMemoryStore(tmp_path / "m.db", durability="normal") as store:
+        with store._file.without_chores():
+            await store.add_many([HumanMemory(content="x" * 50_000) for _ in range(20)])
+
+            await store._file.read(index_some, writing=True)  # nobody else can write meanwhile
+
+            assert (await store.stats()).unindexed >= 18
 
 
 async def test_a_backup_ends_while_others_keep_writing(tmp_path: Path) -> None:

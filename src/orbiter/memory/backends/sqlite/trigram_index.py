@@ -30,7 +30,8 @@ __all__ = [
 ]
 
 CHUNK = 256
-"""Rows indexed in one transaction: some 15 ms in which no one else can write."""
+"""Rows indexed in one transaction, fewer if they are long: some 15 ms in which no one else can
+write."""
 
 LATE = 2 * CHUNK
 """Rows that may wait while others write: a search reads as many in a millisecond or two."""
@@ -128,9 +129,13 @@ def index_some(connection: sqlite3.Connection) -> bool:
     changed = connection.execute("SELECT changes()").fetchone()[0]
     rows = []
     if changed < CHUNK:
-        rows = connection.execute(
-            f"SELECT rowid, content FROM memory_items WHERE rowid > {_MARK} ORDER BY rowid"
+        sizes = connection.execute(
+            f"SELECT rowid, length(content) FROM memory_items WHERE rowid > {_MARK} ORDER BY rowid"
             f" LIMIT {CHUNK}"
+        ).fetchall()
+        rows = connection.execute(
+            f"SELECT rowid, content FROM memory_items WHERE rowid > {_MARK} ORDER BY rowid LIMIT ?",
+            [len(term_index.chunk(sizes))],
         ).fetchall()
     if rows:
         connection.executemany(
