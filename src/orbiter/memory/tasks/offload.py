@@ -91,8 +91,8 @@ def run_here(work: Coroutine[Any, Any, T]) -> T:
 async def both(one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, S]) -> tuple[T, S]:
     """Return what two coroutines return, which run at once if there is an event loop."""
     if has_loop():
-        found: tuple[T, S] = await asyncio.gather(one, other)
-        return found
+        results: tuple[T, S] = await asyncio.gather(one, other)
+        return results
     try:
         return await one, await other
     finally:
