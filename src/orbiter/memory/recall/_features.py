@@ -419,6 +419,8 @@ def _session(item: MemoryItem, names: frozenset[str]) -> object:
 
 def _echo(asked: frozenset[str], text: TextFeatures) -> float:
     """Return 1 if a question asks what is asked, and so does not answer it."""
+    if any(len(asked) < _ECHO * len(counts) for counts, _ in text.passages):
+        return 0.0  # it says much more
     own = _terms_in(text)
     return 1.0 if asked and len(asked & own) >= _ECHO * len(asked | own) else 0.0
 
