@@ -5,6 +5,7 @@ import gc
 import math
 import threading
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from orbiter.memory.errors import (
 )
 from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.model.query import Query
+from orbiter.memory.recall import recall
 from orbiter.memory.testing import HashEmbeddings
 
 ANN = MemoryMetadata(user_id="ann")
@@ -46,6 +48,23 @@ def items(count: int, text: str = "painting {}") -> list[HumanMemory]:
     return [
         HumanMemory(id=f"{text}{n}", content=text.format(n), metadata=ANN) for n in range(count)
     ]
+
+
+class Successor(Fickle):
+    """A model that takes the place of `HashEmbeddings`."""
+
+    name = "successor"
+    replaces = (HashEmbeddings(16).name,)
+
+    async def aembed_details(self, texts: Sequence[str]) -> list[tuple[list[float], bytes]]:
+        """Embed a question, for which no gate is closed."""
+        return [(self.embed(text), b"") for text in texts]
+
+
+async def until_current(store: Any) -> None:
+    """Wait until the store's model is the one that is searched, and the only one."""
+    while not store._model.is_current:  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0.01)
 
 
 async def found(store: Any, embeddings: Embeddings, text: str) -> list[str]:
@@ -304,6 +323,75 @@ async def test_another_model_is_refused_with_the_way_out(opened: Any) -> None:
     async with opened(HashEmbeddings(16)) as store:
         assert await store.catch_up() == 0
         assert await found(store, HashEmbeddings(16), "kept") == ["kept"]
+
+
+async def test_a_model_that_replaces_the_stored_one_embeds_everything_in_the_background(
+    opened: Any,
+) -> None:
+    old, new = HashEmbeddings(16), Successor(32)
+    async with opened(old) as store:
+        await store.add_many(items(150))
+        await store.catch_up()
+    new.gate.clear()
+    async with opened(new) as store:
+        assert (await store.stats()).unembedded == 150
+        await store.add(HumanMemory(id="late", content="painting late", metadata=ANN))
+        assert await found(store, new, "painting") == []
+        with warnings.catch_warnings(action="ignore"):  # that many are not embedded yet
+            hits = await recall(store, "painting 7", scope=ANN, k=1)
+        assert [hit.item.content for hit in hits] == ["painting 7"]
+        async with opened(old) as other:  # which does not know of the new one
+            assert len(await found(other, old, "painting")) == 150
+
+        new.gate.set()
+        assert await store.catch_up() == 0
+
+        assert len(await found(store, new, "painting")) == 151
+        await until_current(store)
+        with pytest.raises(EmbeddingsMismatchError, match="successor"):
+            await opened(old).init()
+        await store.add(HumanMemory(content="painting latest", metadata=ANN))
+        assert await store.catch_up() == 0
+        assert len(await found(store, new, "painting")) == 152
+        assert await store.verify()
+
+
+async def test_replacing_a_model_goes_on_where_a_process_ended(opened: Any) -> None:
+    async with opened(HashEmbeddings(16)) as store:
+        await store.add_many([*items(embedder.CHUNK), *items(embedder.CHUNK, "statue {}")])
+        await store.catch_up()
+    new = Successor(32)
+    new.bad = "statue"  # all of one chunk
+    async with opened(new) as store:
+        while len(await found(store, new, "painting")) < embedder.CHUNK:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    new.bad, new.texts = "\0", 0
+
+    async with opened(new) as store:
+        assert await store.catch_up() == 0
+        assert new.texts == embedder.CHUNK
+        assert len(await found(store, new, "painting")) == 2 * embedder.CHUNK
+        await until_current(store)
+
+
+async def test_two_processes_replace_a_model_together(opened: Any) -> None:
+    async with opened(HashEmbeddings(16)) as store:
+        await store.add_many(items(150))
+        await store.catch_up()
+    async with opened(Successor(32)) as one, opened(Successor(32)) as other:
+        for store in (one, other):
+            assert await store.catch_up() == 0
+            assert len(await found(store, Successor(32), "painting")) == 150
+        await until_current(one)
+        await until_current(other)
+        assert len(await one._models()) == 1
+
+
+async def test_an_empty_store_changes_its_model_at_once(opened: Any) -> None:
+    async with opened(HashEmbeddings(16)):
+        pass
+    async with opened(Successor(32)) as store:
+        await until_current(store)
 
 
 async def test_reindex_changes_the_model_while_others_read(opened: Any) -> None:

@@ -76,6 +76,11 @@ class CachedEmbeddings(Embeddings):
         return self.embeddings.name
 
     @property
+    def replaces(self) -> tuple[str, ...]:
+        """The names of models that the model takes the place of."""
+        return self.embeddings.replaces
+
+    @property
     def hits(self) -> int:
         """How many texts were found in the file."""
         return self._file.hits

@@ -431,6 +431,15 @@ class Embeddings(ABC):
         """What the model is called; vectors of one name can be compared with each other."""
         return f"{type(self).__module__}.{type(self).__qualname__}"
 
+    @property
+    def replaces(self) -> tuple[str, ...]:
+        """The names of models that this one takes the place of.
+
+        A store with vectors of one of them is opened and embeds everything again in the
+        background; one with vectors of any other model is refused.
+        """
+        return ()
+
 
 @runtime_checkable
 class Summarizer(Protocol):

@@ -80,6 +80,8 @@ class Source(Protocol):
 
     async def _renew(self, stale: Model) -> Model: ...
 
+    async def _complete(self, model: Model) -> Model: ...
+
     async def _unembedded(self) -> int: ...
 
 
@@ -190,6 +192,7 @@ class Embedder:
                 while (embedded := await self.embed_some(source, model)) != 0:
                     if embedded is None:
                         model = await source._renew(model)  # noqa: SLF001
+                await source._complete(model)  # noqa: SLF001
                 if not self._has_news:
                     self._looked = time.monotonic()
             except Exception as exc:  # noqa: BLE001 - kept to be told, and tried again

@@ -170,6 +170,9 @@ class SQLRecall(SQLDatabase):
         current = next((model for model in models if model.is_current), None)
         if current is not None and current.is_of(embeddings):
             return current
+        if begin and current is not None and current.name in embeddings.replaces:
+            # Until it is complete, what has no vectors of it yet is found by its words.
+            return await self._begin_model(embeddings.name, embeddings.dimension)
         raise EmbeddingsMismatchError(
             repr(self),
             stored=(current.name, current.dimension) if current else None,
@@ -186,6 +189,13 @@ class SQLRecall(SQLDatabase):
         if self._model is stale:  # and was not closed meanwhile
             self._model = model
         return model
+
+    async def _complete(self, model: Model) -> Model:
+        """Return the current model, which *model* is to be once nothing waits for it."""
+        if model.is_current:
+            return model
+        await self._finish_model(model)
+        return await self._renew(model)
 
     async def _ask(self, model: Model, ask: Callable[[Model], Awaitable[_T | None]]) -> _T:
         """Return what is asked of a model, or of the one in its place."""
