@@ -17,11 +17,18 @@ import orbiter_memory_minilm
 import pytest
 from tests.timing import HANG
 
-from orbiter.memory import Embeddings, LocalEmbeddings
+from orbiter.memory import (
+    Embeddings,
+    LocalEmbeddings,
+    MemoryItem,
+    MemoryMetadata,
+    SQLiteMemoryStore,
+)
 from orbiter.memory.embeddings import _minilm
 from orbiter.memory.embeddings._minilm import MAX_CHARS, MAX_PARTS, ROOM, shorten, split, spread
 from orbiter.memory.embeddings.local import _RECENT
 from orbiter.memory.errors import EmbeddingError
+from orbiter.memory.recall import recall
 
 TEXTS = [
     "Ann's door code is 4711.",
@@ -45,7 +52,7 @@ def cosine(one: list[float], other: list[float]) -> float:
 
 def test_vectors_are_plain_numbers_of_length_one(local: LocalEmbeddings) -> None:
     assert isinstance(local, Embeddings)
-    assert (local.name, local.dimension) == ("all-MiniLM-L6-v2/int8", 384)
+    assert (local.name, local.dimension) == ("recall-minilm/int8", 384)
     for text in TEXTS:
         vector = local.embed(text)
         assert len(vector) == 384
@@ -365,3 +372,27 @@ print(len(asyncio.run(local.aembed("hello"))))
 
     assert done.stdout.split("\n")[:2] == ["[]", "384"]
     assert done.stderr == ""
+
+
+class Before(LocalEmbeddings):
+    """What stores know as the model before."""
+
+    name = "all-MiniLM-L6-v2/int8"
+    replaces = ()
+
+
+async def test_a_store_of_the_model_before_is_embedded_again(
+    local: LocalEmbeddings, tmp_path: Path
+) -> None:
+    ann = MemoryMetadata(user_id="ann")
+    async with SQLiteMemoryStore(tmp_path / "m.db", embeddings=Before()) as store:
+        for text in ("I love hiking in the mountains", "We use Postgres at work"):
+            await store.add(MemoryItem(content=text, metadata=ann))
+        await store.catch_up()
+
+    async with SQLiteMemoryStore(tmp_path / "m.db", embeddings=local) as store:
+        [by_words] = await recall(store, "mountains", scope=ann, mode="words", k=1)
+        await store.catch_up()
+        [by_meaning] = await recall(store, "outdoor activities", scope=ann, mode="meaning", k=1)
+
+    assert by_words.item.content == by_meaning.item.content == "I love hiking in the mountains"

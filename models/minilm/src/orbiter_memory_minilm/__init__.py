@@ -2,9 +2,15 @@
 
 from pathlib import Path
 
-__all__ = ["DETAILS", "MODEL", "VOCABULARY"]
+__all__ = ["DETAILS", "MODEL", "NAME", "REPLACES", "VOCABULARY"]
 
-MODEL = Path(__file__).with_name("all-MiniLM-L6-v2-int8.onnx")
+NAME = "recall-minilm/int8"
+"""What stores keep beside its vectors: another name for every model that makes other ones."""
+
+REPLACES = ("all-MiniLM-L6-v2/int8",)
+"""The models that this distribution had before."""
+
+MODEL = Path(__file__).with_name("recall-minilm-int8.onnx")
 """The ONNX graph: inputs `input_ids` and `attention_mask`, outputs `v` and `tokens`."""
 
 VOCABULARY = Path(__file__).with_name("vocab.txt")

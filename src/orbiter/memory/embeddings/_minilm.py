@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 on ONNX Runtime: one text at a time, so that a text has one vector.
+"""recall-minilm on ONNX Runtime: one text at a time, so that a text has one vector.
 
 The model's integers are scaled by the largest value of a batch: beside other texts, the same text
 would get another vector. Nothing here knows of event loops; every method blocks and may be called

@@ -31,7 +31,10 @@ _LONG = 2_000
 
 
 class LocalEmbeddings(Embeddings):
-    """Vectors of all-MiniLM-L6-v2 (int8), 384 numbers each, of length 1.
+    """Vectors of recall-minilm (int8), 384 numbers each, of length 1.
+
+    It is all-MiniLM-L6-v2, tuned so that a question lies near what answers it. Stores with vectors
+    of the original, which it was before, embed everything again in the background.
 
     A text has one vector, bit for bit, whatever else is embedded beside it. Case and accents do
     not count. The model was trained on English: another language works by the words and names it
@@ -67,7 +70,16 @@ class LocalEmbeddings(Embeddings):
     @property
     def name(self) -> str:
         """What the model is called."""
-        return "all-MiniLM-L6-v2/int8"
+        import orbiter_memory_minilm  # noqa: PLC0415 - an extra
+
+        return orbiter_memory_minilm.NAME
+
+    @property
+    def replaces(self) -> tuple[str, ...]:
+        """The models that it was before."""
+        import orbiter_memory_minilm  # noqa: PLC0415 - an extra
+
+        return orbiter_memory_minilm.REPLACES
 
     def embed(self, text: str) -> list[float]:
         """Return the vector of *text*, worked out on the calling thread."""

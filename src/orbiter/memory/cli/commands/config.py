@@ -73,7 +73,9 @@ def _model(run: CommandContext) -> tuple[str, str]:
     if not run.target.has_model():
         return "none", run.target.setting("model")[1]
     if is_installed("local"):
-        return "all-MiniLM-L6-v2/int8", "the extra [local]"
+        import orbiter_memory_minilm  # noqa: PLC0415 - an extra
+
+        return orbiter_memory_minilm.NAME, "the extra [local]"
     return "none", "the extra [local] is not installed"
 
 
