@@ -44,8 +44,8 @@ _MAX_BYTES = 32 * 2**20
 """How much is remembered of the texts that one function was asked about."""
 _SPAN = 2
 _FEW = 20
-UNRELATED = 0.1
-"""The cosine of texts that have nothing in common, roughly and for most models."""
+UNRELATED = 0.15
+"""The cosine that texts with nothing in common stay below, mostly and for most models."""
 _ECHO = 0.6
 """Share of terms in common from which a question is the same question."""
 
