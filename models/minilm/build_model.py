@@ -11,7 +11,7 @@ point, for `python -m benchmarks.embeddings --reference FILE`, which compares th
 
 The graph is made by hand from the operators of ONNX alone, so that nothing is in it but the model:
 24 products of integers, and what stands between them. Integers cost little nearness because of
-three things, each measured (cosine to floating point over 500 texts, on average and at worst):
+three things, each measured (cosine to floating point over 514 texts, on average and at worst):
 
 - Each column of a matrix has its own scale, which is the one that the weights come with.
 - What enters the first layer of a feed-forward block is divided by how far each of its 384 numbers

@@ -82,7 +82,8 @@ PEOPLE = Kind(
     ),
 )  # fmt: skip
 # Not fitted freely: the model has seen the questions of the one data set at hand, on which its
-# details take all. Meaning weighs a fifth more than with the model before, as it does for people.
+# details take all. Meaning and details weigh a fifth more than with the model before, as meaning
+# does for people, and words a tenth less among the best.
 ASSISTANT = Kind(
     words=_weights(
         words=1.21, session=0.34,
