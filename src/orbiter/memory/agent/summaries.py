@@ -95,12 +95,7 @@ class Summaries:
 
     async def find(self, store: Store, scope: MemoryMetadata) -> SummaryMemory | None:
         """Return the summary of a conversation, if there is one, whoever made it."""
-        found = await store.get(_summary_id(scope))
-        # Anybody may store an item of that id; only one of this very conversation is its summary.
-        is_its_own = isinstance(found, SummaryMemory) and all(
-            getattr(found.metadata, name) == getattr(scope, name) for name in SCOPE_FIELDS
-        )
-        return found if is_its_own else None  # type: ignore[return-value]  # told above
+        return _own_summary(await store.get(_summary_id(scope)), scope)
 
     def note(self, scope: MemoryMetadata, items: list[MemoryItem]) -> None:
         """Count messages that were stored, and begin a summary if there are enough."""
@@ -188,7 +183,8 @@ class Summaries:
         if self._config is None:
             return None
         config, key = self._config, _summary_id(scope)
-        last = await self.find(store, scope)
+        there = await store.get(key)
+        last = _own_summary(there, scope)
         tally = self._tally(key)
         # What is said while we read is counted twice rather than not at all: the next look sees.
         tally.messages = tally.tokens = 0
@@ -197,6 +193,8 @@ class Summaries:
         tally.is_whole = True
         if not (force or check_trigger(items, config).triggered):
             return last
+        if there is not None and last is None:
+            raise _not_ours(key)  # before anything is paid for it
         before = {} if base is None else base.summaries
         rolled = await _sum_up(before, items, config, self._summarizer())
         if rolled is None:
@@ -207,9 +205,7 @@ class Summaries:
         except VersionConflict:
             found = await self.find(store, scope)  # another process has just made it
             if found is None:
-                raise AccessError(
-                    f"the summary `{key}` was forgotten, or belongs to somebody else"
-                ) from None
+                raise _not_ours(key) from None
             return found
         if not await self._still_holds(store, scope, base, rolled):
             await store.delete_many([key])
@@ -318,6 +314,18 @@ async def _not_covered(
         summary = None
     since = None if summary is None else summary.covers_to + _TICK
     return (await read_back(store, scope, since=since))[0], summary
+
+
+def _own_summary(item: MemoryItem | None, scope: MemoryMetadata) -> SummaryMemory | None:
+    """Return *item* if it is the summary of this very conversation: anybody may take its id."""
+    if not isinstance(item, SummaryMemory):
+        return None
+    is_own = all(getattr(item.metadata, name) == getattr(scope, name) for name in SCOPE_FIELDS)
+    return item if is_own else None
+
+
+def _not_ours(key: str) -> AccessError:
+    return AccessError(f"the summary `{key}` was forgotten, or belongs to somebody else")
 
 
 def _summary_id(scope: MemoryMetadata) -> str:
