@@ -81,6 +81,10 @@ class Stand(Embeddings):
         self._model = LocalEmbeddings()
 
     @property
+    def name(self) -> str:
+        return "stand"  # the same in this process and in the one that opens its file
+
+    @property
     def dimension(self) -> int:
         return self._model.dimension
 
