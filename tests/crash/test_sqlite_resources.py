@@ -88,7 +88,7 @@ async def test_long_texts_are_indexed_a_few_at_a_time(tmp_path: Path) -> None:
 
 async def test_a_backup_ends_while_others_keep_writing(tmp_path: Path) -> None:
     async with SQLiteMemoryStore(tmp_path / "m.db", durability="normal") as store:
-        await store.add_many([HumanMemory(content="x" * 50_000) for _ in range(300)])
+        await store.add_many([HumanMemory(content="x" * 50_000) for _ in range(1_000)])
         done = asyncio.Event()
 
         async def write() -> int:
@@ -107,7 +107,7 @@ async def test_a_backup_ends_while_others_keep_writing(tmp_path: Path) -> None:
 
         assert written > 5
         async with SQLiteMemoryStore(tmp_path / "copy.db") as copy:
-            assert await copy.count() >= 300
+            assert await copy.count() >= 1_000
             assert await copy.verify()
 
 
