@@ -8,7 +8,7 @@ BENCH := $(VENV)-bench
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser suite quick test-full test-busy test-lowest test-pythons check fuzz soak bench requirements clean
+.PHONY: help demo test browser suite quick test-full test-busy test-lowest test-pythons test-integrations check fuzz soak bench requirements clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -44,6 +44,10 @@ PYTHONS ?= python3.12 python3.13
 test-pythons: ## test on the other versions of Python (PYTHONS="python3.12 …")
 	@for python in $(PYTHONS); do $(MAKE) --no-print-directory suite PYTHON=$$python || exit 1; done
 
+# Frameworks conflict; each has an environment of its own, with the versions pinned beside its tests.
+test-integrations: $(VENV)/.dev ## test each framework's adapter beside that framework alone, then its newest release
+	$(BIN)/python tests/integrations/run.py $(VENV) $(FRAMEWORKS)
+
 # Root gets the browser that pages are tested in, by apt, while everything else is set up.
 browser:
 	@sh tests/browser/chromium.sh begin $(VENV)
@@ -68,6 +72,8 @@ requirements: $(VENV)/.core ## pin the tools anew
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --no-header --upgrade requirements-dev.in -o requirements-dev.txt
 	$(BIN)/uv pip compile --quiet --universal --no-header --upgrade -c requirements-dev.txt requirements-bench.in -o requirements-bench.txt
+	for each in tests/integrations/frameworks/*.in; do \
+		$(BIN)/uv pip compile --quiet --universal --no-header --no-annotate --upgrade -c requirements-dev.txt $$each -o $${each%.in}.txt || exit 1; done
 
 clean: ## remove the environments and caches
 	rm -rf $(VENV) $(BENCH) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -50,8 +50,10 @@ async def agents_session(items: Sequence[MemoryItem], *, limit: int) -> list[Mes
     """Return the newest entries of an openai-agents session that holds *items*."""
     session = SQLiteSession("case")
     try:
-        await session.add_items(to_messages(items, "openai-responses").messages)
-        return list(await session.get_items(limit=limit))
+        messages: Any = to_messages(items, "openai-responses").messages
+        await session.add_items(messages)
+        entries: list[Any] = await session.get_items(limit=limit)
+        return entries
     finally:
         session.close()
 

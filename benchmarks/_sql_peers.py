@@ -161,7 +161,7 @@ async def langgraph(folder: Path) -> AsyncIterator[Contender]:
             take=as_put,
             add=lambda put: store.aput(*put),
             fill=fill,
-            last=lambda who: store.asearch((who.user_id, who.session_id), limit=20),
+            last=lambda who: store.asearch((str(who.user_id), str(who.session_id)), limit=20),
         )
 
 

@@ -234,7 +234,7 @@ async def beside_agents(url: str) -> Table:
     theirs = RedisSession.from_url("newest", url=url)
     async with ShortTermMemoryManager(url, "newest") as ours:
         await fill(ours, 1_000)
-        content = {"role": "user", "content": CONTENT[:200]}
+        content: Any = {"role": "user", "content": CONTENT[:200]}
         await theirs.add_items([content] * 1_000)
         rounds = await in_turns(
             {

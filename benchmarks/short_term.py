@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
+from typing import Any
 
 from benchmarks._histories import agent_history, sessions
 from benchmarks._langchain import as_langchain
@@ -111,8 +112,9 @@ def langchain_table() -> Table:
         counter = partial(estimate_tokens)
         return len(finish(memory.window(budget=BUDGET, counter=counter)))
 
+    trim_all: Any = trim_messages  # its decorator hides what it returns
     trim = partial(
-        trim_messages,
+        trim_all,
         messages,
         max_tokens=BUDGET,
         strategy="last",

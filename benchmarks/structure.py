@@ -92,6 +92,10 @@ class House:
         top = self.paths[PACKAGE].parent
         return [path.name for path in sorted(top.glob("*.py")) if path.name != "__init__.py"]
 
+    def source_files(self) -> list[str]:
+        """Return the modules but those of integrations: one for each framework, on its own."""
+        return [name for name in sorted(self.paths) if _room(name) != "integrations"]
+
     def long_files(self) -> list[str]:
         """Return the files of more than `LONGEST` lines."""
         return [f"{name} ({count})" for name, count in self.lines.items() if count > LONGEST]
@@ -262,7 +266,7 @@ def figures(source: Path = ROOT / "src") -> list[Figure]:
         ("floors of the import graph", by_floor, 12),
         ("circles of packages", [" ".join(group) for group in circles(house.rooms)], 0),
         ("circles of modules", [" ".join(group) for group in circles(house.imports)], 0),
-        ("source files", sorted(house.paths), 400),
+        ("source files", house.source_files(), 400),
         (f"files over {LONGEST} lines", house.long_files(), 0),
         (f"files under {SMALL} lines beside their only importer", house.lonely_files(), 15),
         ("imports of another package's private module", house.private_imports(), 0),

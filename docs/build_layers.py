@@ -18,6 +18,7 @@ BEGIN, END = "<!-- layers, by docs/build_layers.py -->\n", "<!-- end of layers -
 PURPOSES = {
     "deprecation": "where old names and modules are now",
     "cli": "the command orbiter-memory",
+    "integrations": "adapters for agent frameworks",
     "server": "REST, MCP over HTTP, and the dashboard",
     "client": "an AgentMemory behind a server",
     "mcp": "the tools of the MCP server",

@@ -19,7 +19,10 @@ _DATA = tempfile.mkdtemp(prefix="orbiter-data-")
 os.environ["XDG_DATA_HOME"] = _DATA
 
 # Plugins of a peer and of a tool that take seconds to load; also in the runs that tests start.
-os.environ["PYTEST_ADDOPTS"] = "-p no:langsmith_plugin -p no:schemathesis"
+os.environ["PYTEST_ADDOPTS"] = (
+    "-p no:langsmith_plugin -p no:schemathesis -p no:benchmark -p no:codspeed -p no:recording "
+    "-p no:socket -p no:syrupy"
+)
 
 TESTS = Path(__file__).parent
 

@@ -88,7 +88,7 @@ RESPONSE = {
     "tool_choice": "auto",
     "tools": [],
 }
-BLOCKS = [
+BLOCKS: list[str | dict[Any, Any]] = [
     {"type": "thinking", "thinking": "Two calls.", "signature": "EqQB"},
     {"type": "text", "text": "I will look both up."},
     *({"type": "tool_use", "id": id, "name": name, "input": args} for id, name, args in CALLS),
@@ -407,7 +407,7 @@ async def test_a_chunk_of_langchain_and_a_picture(any_alice: ScopedMemory) -> No
     picture = {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"}
 
     await chat.add(HumanMessage(["What is it?", picture]))
-    await chat.add(AIMessageChunk("A map."))
+    await chat.add(AIMessageChunk(content="A map."))
 
     sent = (await kwargs(any_alice, "openai"))["messages"]
     assert sent == [

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import importlib.util
 import inspect
 import io
 import pkgutil
@@ -19,11 +20,12 @@ from tests.servers.databases import (
 )
 
 import orbiter.memory
+from docs import build_integrations
 
 __all__ = ["postgres_server", "redis_server"]
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]+\]\((?!https?:)([^)#]+)?(#[^)]+)?\)")
 
@@ -56,6 +58,8 @@ def reader(
 @pytest.mark.usefixtures("reader")
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
 def test_every_python_block_runs_and_prints_what_it_says(path: Path) -> None:
+    if path.parent.name == "integrations" and _lacks_framework(path.stem):
+        pytest.skip("its framework is installed by `make test-integrations`")
     namespace = {"__name__": "documentation"}
     for code, expected in _blocks(path.read_text()):
         printed = io.StringIO()
@@ -65,9 +69,23 @@ def test_every_python_block_runs_and_prints_what_it_says(path: Path) -> None:
             assert printed.getvalue() == expected
 
 
+def _lacks_framework(name: str) -> bool:
+    """Tell whether the framework of an integration is not installed here."""
+    module = f"orbiter.memory.integrations.{name.replace('-', '_')}"
+    if name == "index" or importlib.util.find_spec(module) is None:
+        return False
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError:
+        return True
+    return False
+
+
 def _docstrings() -> Iterator[tuple[str, str]]:
     for info in pkgutil.walk_packages(orbiter.memory.__path__, "orbiter.memory."):
         if info.name.endswith("_child"):
+            continue
+        if ".integrations." in info.name and _lacks_framework(info.name.rpartition(".")[2]):
             continue
         module = importlib.import_module(info.name)
         yield info.name, module.__doc__ or ""
@@ -122,12 +140,18 @@ def test_every_link_leads_somewhere(path: Path) -> None:
             assert anchor[1:] in slugs, f"{path.name}: {anchor}"
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in PAGES if p.parent.name == "docs"], ids=lambda p: p.name
-)
+@pytest.mark.parametrize("path", [p for p in PAGES if p.parent != ROOT], ids=lambda p: p.name)
 def test_every_page_is_reached_from_the_index(path: Path) -> None:
     if path.name != "index.md":
-        assert f"({path.name})" in (ROOT / "docs/index.md").read_text()
+        assert f"({path.name})" in path.with_name("index.md").read_text()
+    elif path.parent.name != "docs":
+        assert f"({path.parent.name}/index.md)" in (ROOT / "docs/index.md").read_text()
+
+
+def test_the_table_of_integrations_is_current() -> None:
+    assert build_integrations.INDEX.read_text() == build_integrations.index(), (
+        "run: .venv/bin/python docs/build_integrations.py"
+    )
 
 
 def test_every_make_command_the_documents_name_exists() -> None:

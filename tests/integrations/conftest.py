@@ -1,0 +1,67 @@
+"""Counts which tests of which suite an adapter passes, for docs/integrations/index.md.
+
+A test module names the `DISTRIBUTION` whose version is reported. Its tests count as our own; those
+of a class with a `SUITE` count as that one's, and `record_suite` adds what a test ran elsewhere.
+"""
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+OURS = "our tests"
+
+_counts: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
+_versions: dict[str, str] = {}
+
+
+@pytest.fixture
+def record_suite(request: pytest.FixtureRequest) -> Callable[[str, int, int], None]:
+    """Take note of how many tests of a suite passed, of how many."""
+
+    def record(suite: str, passed: int, total: int) -> None:
+        request.node.user_properties.append(("suite", (suite, passed, total)))
+
+    return record
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Note of each test which suite it belongs to."""
+    for item in items:
+        if not isinstance(item, pytest.Function) or not hasattr(item.module, "DISTRIBUTION"):
+            continue
+        name = item.module.__name__.rpartition(".")[2].removeprefix("test_").replace("_", "-")
+        _versions[name] = f"{item.module.DISTRIBUTION} {version(item.module.DISTRIBUTION)}"
+        item.user_properties.append(("belongs", (name, getattr(item.cls, "SUITE", OURS))))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Count a test when it is over."""
+    known: dict[str, Any] = dict(report.user_properties)
+    if "belongs" not in known or report.when == "setup":
+        return
+    name, suite = known["belongs"]
+    counts = _counts[name]
+    if report.when == "call":
+        counts[suite][0] += report.passed
+        counts[suite][1] += 1
+    elif report.when == "teardown":
+        suites: list[Any] = [value for key, value in report.user_properties if key == "suite"]
+        for other, passed, total in suites:
+            counts[other][0] += passed
+            counts[other][1] += total
+
+
+def pytest_sessionfinish() -> None:
+    """Write the counts beside those of other frameworks, if somebody wants them."""
+    if path := os.environ.get("ORBITER_INTEGRATION_RESULTS"):
+        file = Path(path)
+        results = json.loads(file.read_text()) if file.exists() else {}
+        for name, counts in _counts.items():
+            results[name] = {"version": _versions[name], "suites": counts}
+        file.write_text(json.dumps(results, indent=2, sort_keys=True) + "\n")
