@@ -17,15 +17,19 @@ if TYPE_CHECKING:
     from orbiter.memory.agent._audit import AuditLog
     from orbiter.memory.agent._chat import Chat
     from orbiter.memory.agent._facts_view import FactsView
+    from orbiter.memory.agent._key_value import KeyValue
     from orbiter.memory.agent._past import PastMemory
     from orbiter.memory.agent.eviction import Eviction, EvictionResult
     from orbiter.memory.agent.facts import Facts
     from orbiter.memory.model.derived import SummaryMemory
+    from orbiter.memory.model.key_value import Delete, Entry, Put
 
 __all__ = [
     "AgentMemory",
     "AuditLog",
     "Chat",
+    "Delete",
+    "Entry",
     "EventKind",
     "EventStream",
     "Eviction",
@@ -34,9 +38,11 @@ __all__ = [
     "FactsView",
     "ForgetResult",
     "Given",
+    "KeyValue",
     "MemoryEvent",
     "Page",
     "PastMemory",
+    "Put",
     "ScopeStats",
     "ScopedMemory",
     "SummaryMemory",
@@ -48,11 +54,15 @@ _load_name, __dir__ = lazy_names(
     {
         "AuditLog": "_audit",
         "Chat": "_chat",
+        "Delete": "orbiter.memory.model.key_value",
+        "Entry": "orbiter.memory.model.key_value",
         "EvictionResult": "eviction",
         "Eviction": "eviction",
         "Facts": "facts",
         "FactsView": "_facts_view",
+        "KeyValue": "_key_value",
         "PastMemory": "_past",
+        "Put": "orbiter.memory.model.key_value",
         "SummaryMemory": "orbiter.memory.model.derived",
     },
 )

@@ -1,4 +1,4 @@
-"""Maintenance calls of a handle: facts, the past, eviction, quarantine, undo.
+"""Maintenance calls of a handle: facts, key-value entries, the past, eviction, quarantine, undo.
 
 Each call is a line here; the work is in a module of its own, loaded when it is first needed.
 """
@@ -13,6 +13,7 @@ from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.tasks.progress import Progress, track
 
 if TYPE_CHECKING:
+    from orbiter.memory.agent._key_value import KeyValue
     from orbiter.memory.agent._past import PastMemory
     from orbiter.memory.agent.eviction import EvictionResult
     from orbiter.memory.agent.facts import Facts
@@ -29,6 +30,13 @@ class MaintenanceMixin(ScopedHandle):
         from orbiter.memory.agent.facts import Facts  # noqa: PLC0415
 
         return Facts(self._session)
+
+    @property
+    def kv(self) -> "KeyValue":
+        """Bytes under a path and a key, for what a program must find again exactly."""
+        from orbiter.memory.agent._key_value import KeyValue  # noqa: PLC0415
+
+        return KeyValue(self._session)
 
     def as_of(self, moment: datetime) -> "PastMemory":
         """Return everything of this scope as it was stored at *moment*, to be read only.

@@ -55,9 +55,9 @@ class Caller:
         sent = _once(operation, given)
         if operation.is_job(sent):
             return await self._work(operation, sent, given.get("progress"))
-        if operation.name == "list" and not sent.get("where"):
-            sent.pop("where", None)  # any that is empty filters nothing
-        if operation.name == "list":
+        if operation.id in ("scope.list", "past.list"):
+            if not sent.get("where"):
+                sent.pop("where", None)  # any that is empty filters nothing
             return await self._pages(operation, sent)
         return await self._ask(operation, sent)
 

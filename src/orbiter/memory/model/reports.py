@@ -97,7 +97,7 @@ class Verification:
         return not self.problems
 
 
-_KINDS = ("items", "forgotten", "versions", "vectors", "cached", "episodes", "keys")
+_KINDS = ("items", "forgotten", "versions", "vectors", "cached", "episodes", "keys", "entries")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +118,8 @@ class Erasure:
     """What was remembered of the last hours by `activity`."""
     keys: int = 0
     """Keys of a Redis, those of indexes included."""
+    entries: int = 0
+    """Entries of key and value."""
     tables: int = 0
     """Tables that were asked afterwards."""
     files: tuple[str, ...] = ()

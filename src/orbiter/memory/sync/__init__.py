@@ -25,6 +25,7 @@ __all__ = [
     "Chat",
     "Facts",
     "FactsView",
+    "KeyValue",
     "LongTermMemory",
     "MemoryOrchestrator",
     "PastMemory",
@@ -74,6 +75,11 @@ class FactsView(Blocking[agent.FactsView]):
 
 @blocking_class(agent.Facts)
 class Facts(Blocking[agent.Facts]):
+    pass
+
+
+@blocking_class(agent.KeyValue)
+class KeyValue(Blocking[agent.KeyValue]):
     pass
 
 

@@ -9,6 +9,19 @@ from orbiter.memory.messages.codec import FORMATS, check_format
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.wire import result_codecs as results
 from orbiter.memory.wire._argument_codecs import EXPIRES, EXTRA, STATUS, TRUST, WHERE
+from orbiter.memory.wire._entry_codecs import (
+    CHANGES,
+    ENTRIES_OR_NOTHING,
+    ENTRY_LIST,
+    ENTRY_NAME,
+    ENTRY_NAMES,
+    ENTRY_OR_NOTHING,
+    ENTRY_PATH,
+    ENTRY_PATHS,
+    ENTRY_VALUES,
+    TTL,
+    VERSION_NUMBERS,
+)
 from orbiter.memory.wire._item_codecs import (
     CONTENT,
     FACT,
@@ -50,7 +63,7 @@ __all__ = [
 ]
 
 
-Target = Literal["memory", "scope", "chat", "facts", "past", "past_facts", "audit"]
+Target = Literal["memory", "scope", "chat", "facts", "past", "past_facts", "audit", "kv"]
 """The class a call belongs to: `AgentMemory`, `ScopedMemory`, `Chat`, `Facts`, …"""
 
 REQUIRED: Any = object()
@@ -91,7 +104,7 @@ _DESCRIPTIONS = {
 
 _MODE = choice("hybrid", "words", "meaning", "recent")
 _GROUP = choice("drop", "keep", "complete")
-_NO = False
+_NO, _YES = False, True
 _CHAT_ID: Codec[Any] = Codec(lambda chat: chat.id, TEXT.load, TEXT.schema)
 """A `Chat` crosses as its name; the client makes its own of it."""
 
@@ -192,6 +205,7 @@ TARGET_PARAMS: dict[Target, tuple[Param, ...]] = {
     "scope": (),
     "facts": (),
     "audit": (),
+    "kv": (),
     "chat": (_path("chat_id"),),
     "past": _MOMENT,
     "past_facts": _MOMENT,
@@ -381,6 +395,30 @@ _AUDIT = (
     Operation("head", "audit", "GET", "audit/head", "admin", (), enveloped("head", TEXT)),
 )  # fmt: skip
 
+_ALL = ()
+_KEY_VALUE = (
+    Operation("write", "kv", "POST", "kv/write", "write", (_body("changes", CHANGES),),
+              VERSION_NUMBERS, is_safe_to_repeat=False),
+    Operation("get_many", "kv", "POST", "kv/get", "read", (_body("names", ENTRY_NAMES),),
+              ENTRIES_OR_NOTHING),
+    Operation("touch", "kv", "POST", "kv/touch", "write", (_body("names", ENTRY_NAMES),),
+              results.COUNT),
+    Operation("list", "kv", "POST", "kv/list", "read",
+              (_body("path", ENTRY_PATH, _ALL), _body("deep", FLAG, _YES),
+               _body("reverse", FLAG, _NO), _body("after", ENTRY_NAME, None),
+               _body("limit", WHOLE, 100)), ENTRY_LIST),
+    Operation("paths", "kv", "POST", "kv/paths", "read",
+              (_body("path", ENTRY_PATH, _ALL), _body("after", ENTRY_PATH, None),
+               _body("limit", WHOLE, 100)), ENTRY_PATHS),
+    Operation("append", "kv", "POST", "kv/append", "write",
+              (_body("path", ENTRY_PATH), _body("values", ENTRY_VALUES), _body("ttl", TTL, None)),
+              results.KEYS, is_safe_to_repeat=False),
+    Operation("pop", "kv", "POST", "kv/pop", "write", (_body("path", ENTRY_PATH),),
+              ENTRY_OR_NOTHING, is_safe_to_repeat=False),
+    Operation("clear", "kv", "POST", "kv/clear", "write", (_body("path", ENTRY_PATH, _ALL),),
+              results.COUNT),
+)  # fmt: skip
+
 OPERATIONS: tuple[Operation, ...] = (
     *_MEMORY,
     *_SCOPED,
@@ -390,6 +428,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *_PAST,
     *_views("past_facts", "past/"),
     *_AUDIT,
+    *_KEY_VALUE,
 )
 """Every call, once."""
 

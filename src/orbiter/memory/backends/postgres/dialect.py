@@ -81,6 +81,19 @@ class PostgresDialect(Dialect):
         """Return the time itself."""
         return value
 
+    def micros(self, args: Args) -> str:  # noqa: ARG002
+        """Ask the server's clock: the machines that write may differ."""
+        return "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
+    def pairs(self, args: Args, pairs: Sequence[tuple[str, str]]) -> str:
+        """Return a query that takes the pairs out of arrays."""
+        arrays = (f"{args.bind([*each])}::text[]" for each in zip(*pairs, strict=True))
+        return f"SELECT * FROM unnest({', '.join(arrays)})"
+
+    def as_json(self, parameter: str) -> str:
+        """Cast the text."""
+        return f"{parameter}::text::jsonb"
+
     def order(self, order: Order, asked: Query, way: str) -> str:
         """Return how rows are ordered, by what an index begins with first.
 

@@ -56,6 +56,7 @@ PATIENCE = 5.0
 SOURCES = (
     "memory_items",
     "memory_versions",
+    "memory_entries",
     "memory_audit",
     "memory_audit_head",
     "memory_vectors",

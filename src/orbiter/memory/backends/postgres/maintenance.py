@@ -41,7 +41,7 @@ def stats() -> Steps[Rows]:
             " (SELECT to_regclass(name)::oid FROM unnest($1::text[]) AS name UNION ALL"
             " SELECT inhrelid FROM unnest($1::text[]) AS name, pg_inherits"
             " WHERE inhparent = to_regclass(name)) AS tables (relid))",
-            [[*schema.TABLES, *derived_tables.TABLES]],
+            [[*schema.TABLES, schema.ENTRIES, *derived_tables.TABLES]],
         )
     )
 
@@ -51,7 +51,7 @@ def invalid_indexes() -> Steps[Rows]:
         yield Statement(
             "SELECT indexrelid::regclass::text FROM pg_index, unnest($1::text[]) AS name"
             " WHERE indrelid = to_regclass(name) AND NOT (indisvalid AND indisready)",
-            [[*schema.TABLES, *derived_tables.TABLES]],
+            [[*schema.TABLES, schema.ENTRIES, *derived_tables.TABLES]],
         )
     )
 

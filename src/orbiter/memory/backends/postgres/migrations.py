@@ -4,7 +4,7 @@ Version 3: when items expire, when they came, and the audit log. The log is one 
 layout: a chain has one end. Under row-level security whoever acts for a user can add to it and read
 nothing of it; where the chain ends is all they must know. Version 4: conversations as they were
 added, and versions as time goes. Version 5: the system messages of conversations. Version 6: facts
-by their keys and times.
+by their keys and times. Version 7: entries of key and value.
 """
 
 from orbiter.memory.backends.postgres.derived_tables import FAMILY, OWNER
@@ -13,6 +13,7 @@ from orbiter.memory.model.query import SCOPE_FIELDS
 
 __all__ = [
     "CONVERSATIONS",
+    "ENTRIES",
     "EXPIRY",
     "FACTS",
     "FACT_FIELDS",
@@ -24,6 +25,7 @@ __all__ = [
     "audit",
     "fifth",
     "fourth",
+    "seventh",
     "sixth",
     "third",
 ]
@@ -312,3 +314,35 @@ CREATE INDEX memory_items_fact_news ON memory_items ({FACT_FIELDS["key"]},
 def sixth(partitions: int, *, row_security: bool) -> str:  # noqa: ARG001 - as for each version
     """Return the script that makes version 6 of version 5."""
     return FACT_TIMES
+
+
+ENTRIES = """
+-- Times are microseconds since 1970.
+CREATE TABLE memory_entries (
+    scope TEXT COLLATE "C" NOT NULL,
+    path TEXT COLLATE "C" NOT NULL,
+    key TEXT COLLATE "C" NOT NULL,
+    value BYTEA NOT NULL,
+    metadata JSONB NOT NULL,
+    version INTEGER NOT NULL,
+    created_at BIGINT NOT NULL,
+    updated_at BIGINT NOT NULL,
+    ttl DOUBLE PRECISION,
+    expires_at BIGINT,
+    PRIMARY KEY (scope, path, key)
+);
+CREATE INDEX memory_entries_user ON memory_entries ((metadata->>'user_id'));
+CREATE INDEX memory_entries_expiry ON memory_entries (expires_at) WHERE expires_at IS NOT NULL;
+"""
+"""The table of entries, one in every layout, with the digest of their scope first."""
+
+_ENTRIES_RLS = """
+ALTER TABLE memory_entries ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY memory_entries_own ON memory_entries
+    USING (metadata->>'user_id' = current_setting('orbiter.user_id', true));
+"""
+
+
+def seventh(partitions: int, *, row_security: bool) -> str:  # noqa: ARG001 - as for each version
+    """Return the script that makes version 7 of version 6."""
+    return ENTRIES + (_ENTRIES_RLS if row_security else "")

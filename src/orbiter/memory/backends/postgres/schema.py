@@ -13,6 +13,7 @@ from orbiter.memory.model.query import SCOPE_FIELDS
 
 __all__ = [
     "DIGEST",
+    "ENTRIES",
     "FOLDED",
     "LOCK",
     "LOOK",
@@ -30,6 +31,9 @@ LOCK = 0x6F72626974657201
 
 TABLES = ("memory_items", "memory_versions", "memory_folded", "memory_ids")
 """The tables of version 1; the last only where they are partitioned."""
+
+ENTRIES = "memory_entries"
+"""The table of entries, which is one in every layout."""
 
 
 class Layout(NamedTuple):
@@ -234,7 +238,7 @@ def first(partitions: int, *, row_security: bool) -> str:
 
 def tables(layout: Layout) -> tuple[str, ...]:
     """Return the tables that a database has by now."""
-    return (*TABLES[: 4 if layout.partitions else 3], *derived_tables.TABLES)
+    return (*TABLES[: 4 if layout.partitions else 3], ENTRIES, *derived_tables.TABLES)
 
 
 MIGRATIONS: tuple[Callable[..., str], ...] = (
@@ -243,6 +247,7 @@ MIGRATIONS: tuple[Callable[..., str], ...] = (
     migrations.fourth,
     migrations.fifth,
     migrations.sixth,
+    migrations.seventh,
 )
 """From version 1 on, what makes the script of each version; called like `first`. Only ever add to
 the end."""

@@ -90,6 +90,18 @@ class Dialect(ABC):
         """Return a time as it is bound."""
 
     @abstractmethod
+    def micros(self, args: Args) -> str:
+        """Return the present instant in microseconds since 1970."""
+
+    @abstractmethod
+    def pairs(self, args: Args, pairs: Sequence[tuple[str, str]]) -> str:
+        """Return a query for the given pairs of texts."""
+
+    def as_json(self, parameter: str) -> str:
+        """Return how a column of JSON is given a bound text."""
+        return parameter
+
+    @abstractmethod
     def upsert(self, row: Row) -> Steps[int | None]:
         """Write a row over the one with its id; return its version, if that is told."""
 

@@ -36,6 +36,7 @@ __all__ = [
     "STEPS",
     "Erasable",
     "Span",
+    "entries_of",
     "erase",
     "forget_cached",
     "ids_of",
@@ -135,6 +136,15 @@ def ids_of(dialect: Dialect, wanted: dict[Any, str], span: Span | None = None) -
     return [row[0] for row in rows]
 
 
+def entries_of(dialect: Dialect, wanted: dict[Any, str]) -> Steps[Rows]:
+    """Return some keys and values of entries that go."""
+    args = Args(dialect)
+    where = scoped(dialect, wanted, args)
+    return (
+        yield Statement(f"SELECT key, value FROM memory_entries WHERE {where} LIMIT {PAGE}", args)
+    )
+
+
 def take(rows: Rows, probes: Probes) -> list[str]:
     """Take traces of a page; return the texts that may have been embedded."""
     contents = []
@@ -188,7 +198,14 @@ def remove(dialect: Dialect, wanted: dict[Any, str], span: Span | None = None) -
         signed = [f"ended_by = {args.bind(next(iter(wanted.values())))}", *_within(span, args)]
         which = " AND ".join(signed)
         yield Statement(f"UPDATE memory_versions SET ended_by = NULL WHERE {which}", args)
-    return Erasure(items=items.get(0, 0), forgotten=items.get(1, 0), versions=versions)
+    entries = 0
+    if span is None:
+        args = Args(dialect)
+        which = scoped(dialect, wanted, args)
+        entries = yield from dialect.changes(f"DELETE FROM memory_entries WHERE {which}", args)
+    return Erasure(
+        items=items.get(0, 0), forgotten=items.get(1, 0), versions=versions, entries=entries
+    )
 
 
 def _remove_versions(dialect: Dialect, wanted: dict[Any, str], item_id: str) -> Steps[None]:
@@ -337,4 +354,7 @@ async def _forget_cached(store: Erasable, wanted: dict[Any, str], probes: Probes
             contents = take(rows, probes)
             cached += await asyncio.to_thread(forget_cached, store._embeddings, contents)
             last = (rows[-1][0], rows[-1][-1])
+    for key, value in await store._read(lambda: entries_of(dialect, wanted)):
+        probes.add_text(key)
+        probes.add_bytes(bytes(value)[len(value) // 2 :])
     return cached

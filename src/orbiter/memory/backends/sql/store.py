@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from orbiter.memory.backends.arguments import (
@@ -38,6 +38,7 @@ from orbiter.memory.tasks.progress import advance
 if TYPE_CHECKING:
     from orbiter.memory.backends.sql.erase import Span
     from orbiter.memory.backends.sql.erase_probes import Probes
+    from orbiter.memory.model.key_value import KeyValueStore
     from orbiter.memory.model.records import Record, Written
     from orbiter.memory.model.reports import Erasure
 
@@ -57,6 +58,13 @@ class SQLMemoryStore(SQLAudit, SQLRecall):
     """
 
     _exact_extra: bool = False
+
+    @cached_property
+    def key_value(self) -> "KeyValueStore":
+        """Entries of key and value, beside the items."""
+        from orbiter.memory.backends.sql.entry_table import SQLKeyValue  # noqa: PLC0415 - few do
+
+        return SQLKeyValue(self)
 
     # What a driver does
 

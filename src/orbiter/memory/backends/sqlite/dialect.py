@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from time import time_ns
 from typing import Any
 
 from orbiter.memory.backends.sql.dialect import Args, Dialect, Filter, Rows, Statement, Steps
@@ -60,6 +61,16 @@ class SQLiteDialect(Dialect):
     def instant(self, value: datetime) -> object:
         """Return a time as text of one width."""
         return iso(value)
+
+    def micros(self, args: Args) -> str:
+        """Bind the time: what SQLite itself knows of it is coarser."""
+        return args.bind(time_ns() // 1_000)
+
+    def pairs(self, args: Args, pairs: Sequence[tuple[str, str]]) -> str:
+        """Return a query that takes the pairs out of JSON."""
+        listed = args.bind(json.dumps(pairs, ensure_ascii=False))
+        part = "json_extract(value, '$[{}]')"
+        return f"SELECT {part.format(0)}, {part.format(1)} FROM json_each({listed})"
 
     def upsert(self, row: Row) -> Steps[int | None]:
         """Write a row."""

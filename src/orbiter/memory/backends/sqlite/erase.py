@@ -54,6 +54,7 @@ PATIENCE = 5.0
 SOURCES = (
     "memory_items",
     "memory_versions",
+    "memory_entries",
     "memory_audit",
     "episodic_memories",
     "memory_vectors",

@@ -12,6 +12,7 @@ __all__ = [
     "AUDIT",
     "CONVERSATIONS",
     "COUNTS",
+    "ENTRIES",
     "EPISODES",
     "EXPIRY",
     "FACTS",
@@ -459,5 +460,28 @@ CREATE INDEX memory_items_unaccepted ON memory_items ({_USER})
 """The index of drafts and of what was discarded. Most users have few, and adding anything else
 costs nothing for it."""
 
-MIGRATIONS = (FIRST, EPISODES, RECALL, LASTING, ORDER, SYSTEM, FACT_TIMES, COUNTS, UNACCEPTED)
+# Schema 10: entries of key and value. Times are microseconds since 1970.
+
+ENTRIES = f"""
+CREATE TABLE memory_entries (
+    scope TEXT NOT NULL,
+    path TEXT NOT NULL,
+    key TEXT NOT NULL,
+    value BLOB NOT NULL,
+    metadata TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    ttl REAL,
+    expires_at INTEGER,
+    PRIMARY KEY (scope, path, key)
+);
+CREATE INDEX memory_entries_user ON memory_entries ({_USER});
+CREATE INDEX memory_entries_expiry ON memory_entries (expires_at) WHERE expires_at IS NOT NULL;
+"""
+"""The table of entries, with the digest of their scope first, as each question names it."""
+
+MIGRATIONS = (
+    FIRST, EPISODES, RECALL, LASTING, ORDER, SYSTEM, FACT_TIMES, COUNTS, UNACCEPTED, ENTRIES,
+)  # fmt: skip
 """Numbered from 1. Only ever add to the end: files of every past version are out there."""

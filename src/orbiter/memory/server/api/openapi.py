@@ -27,6 +27,7 @@ _CLASSES: dict[Target, str] = {
     "past": "PastMemory",
     "past_facts": "FactsView",
     "audit": "AuditLog",
+    "kv": "KeyValue",
 }
 _TAGS: dict[Target, str] = {
     "memory": "store",
@@ -36,6 +37,7 @@ _TAGS: dict[Target, str] = {
     "past": "past",
     "past_facts": "past",
     "audit": "audit",
+    "kv": "key-value",
 }
 _SUMMARIES = {
     ("DELETE", "memories/{item_id}"): "Forget one memory; `restore` brings it back.",

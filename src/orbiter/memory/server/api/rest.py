@@ -147,6 +147,8 @@ def _target(
         return handle.chat(asked.target["chat_id"])
     if operation.target == "facts":
         return handle.facts
+    if operation.target == "kv":
+        return handle.kv
     if operation.target in ("past", "past_facts"):
         past = handle.as_of(asked.target["moment"])
         return past.facts if operation.target == "past_facts" else past

@@ -1,0 +1,350 @@
+"""`SQLKeyValue`: key-value entries in a table beside the items, the same in both databases."""
+
+# ruff: noqa: SLF001 - a part of the store
+
+import json
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
+
+from orbiter.memory.backends.sql.database import SQLDatabase
+from orbiter.memory.backends.sql.dialect import Args, Dialect, Rows, Statement, Steps
+from orbiter.memory.errors import QueryError, VersionConflict
+from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.key_value import (
+    Entry,
+    EntryPath,
+    Put,
+    appended_key,
+    check_changes,
+    check_entry_path,
+    check_names,
+    check_ttl,
+    check_value,
+    instant_of,
+    joined_path,
+    last_changes,
+    path_span,
+    split_path,
+)
+from orbiter.memory.model.query import Query, check_size
+
+__all__ = ["SQLKeyValue"]
+
+SWEPT = 20
+"""Entries that are over, and are removed by a call that writes one with an end."""
+
+_COLUMNS = "path, key, value, version, created_at, updated_at, expires_at"
+
+Name = tuple[str, str]
+"""A path as text, and a key."""
+
+
+class SQLKeyValue:
+    """The entries of a SQL store; see `KeyValueStore`. Every call is one transaction."""
+
+    def __init__(self, database: SQLDatabase) -> None:
+        self._database = database
+
+    async def write(self, changes: Sequence[Any], *, scope: MemoryMetadata) -> list[int]:
+        """Make all changes, or none; return the version of each, 0 for what was not there."""
+        checked = check_changes(changes)
+        return await self._database._write(lambda: self._steps(scope).write(checked))
+
+    async def get(
+        self, names: Sequence[tuple[EntryPath, str]], *, scope: MemoryMetadata
+    ) -> list[Entry | None]:
+        """Return the entries of these paths and keys, in the order given."""
+        wanted = check_names(names)
+        rows = await self._database._read(lambda: self._steps(scope).get(wanted), alone=True)
+        by_name = {(row[0], row[1]): _entry(row) for row in rows}
+        return [by_name.get(name) for name in wanted]
+
+    async def touch(self, names: Sequence[tuple[EntryPath, str]], *, scope: MemoryMetadata) -> int:
+        """Have the time of entries with an end begin again; return how many there are of these."""
+        wanted = sorted(set(check_names(names)))
+        return await self._database._write(lambda: self._steps(scope).touch(wanted))
+
+    async def entries(
+        self,
+        path: EntryPath,
+        *,
+        scope: MemoryMetadata,
+        is_deep: bool = True,
+        reverse: bool = False,
+        after: tuple[EntryPath, str] | None = None,
+        limit: int = 100,
+    ) -> list[Entry]:
+        """Return entries at a path and, if *is_deep*, below it, by path and key."""
+        place = joined_path(check_entry_path(path))
+        last = None if after is None else check_names([after])[0]
+        check_size("limit", limit)
+        rows = await self._database._read(
+            lambda: self._steps(scope).entries(
+                place, is_deep=is_deep, reverse=reverse, after=last, limit=limit
+            ),
+            alone=True,
+        )
+        return [_entry(row) for row in rows]
+
+    async def paths(
+        self,
+        path: EntryPath,
+        *,
+        scope: MemoryMetadata,
+        after: EntryPath | None = None,
+        limit: int = 100,
+    ) -> list[EntryPath]:
+        """Return the different paths of entries at and below a path, in order."""
+        place = joined_path(check_entry_path(path))
+        last = None if after is None else joined_path(check_entry_path(after))
+        check_size("limit", limit)
+        return await self._database._read(
+            lambda: self._steps(scope).paths(place, last, limit), alone=True
+        )
+
+    async def append(
+        self,
+        path: EntryPath,
+        values: Sequence[bytes],
+        *,
+        scope: MemoryMetadata,
+        ttl: float | None = None,
+    ) -> list[str]:
+        """Put values behind the last key of a path, in order, all or none; return their keys."""
+        place, seconds = joined_path(check_entry_path(path)), check_ttl(ttl)
+        checked = [check_value(value) for value in values]
+        return await self._database._write(
+            lambda: self._steps(scope).append(place, checked, seconds)
+        )
+
+    async def pop(self, path: EntryPath, *, scope: MemoryMetadata) -> Entry | None:
+        """Remove the last entry of a path, and return it."""
+        place = joined_path(check_entry_path(path))
+        rows = await self._database._write(lambda: self._steps(scope).pop(place))
+        return _entry(rows[0]) if rows else None
+
+    async def clear(self, path: EntryPath, *, scope: MemoryMetadata) -> int:
+        """Remove all entries at and below a path for good; return how many."""
+        place = joined_path(check_entry_path(path))
+        return await self._database._write(lambda: self._steps(scope).clear(place))
+
+    def _steps(self, scope: MemoryMetadata) -> "_Steps":
+        return _Steps(self._database._operations.dialect, scope)
+
+
+class _Steps:
+    """The operations on the entries of one scope, as steps."""
+
+    def __init__(self, dialect: Dialect, scope: MemoryMetadata) -> None:
+        self._dialect = dialect
+        named = Query(metadata=scope).wanted
+        self._metadata = json.dumps(named, ensure_ascii=False, separators=(",", ":"))
+        # A digest, as four names of the greatest length do not fit into a row of an index.
+        self._scope = sha256(self._metadata.encode()).hexdigest()[:32]
+
+    def write(self, changes: Sequence[Any]) -> Steps[list[int]]:
+        """Make changes, in an order in which no two callers wait for each other."""
+        last = last_changes(changes)
+        expected = {
+            name: change.expected_version
+            for name, change in last.items()
+            if change.expected_version is not None
+        }
+        yield from self._check_versions(expected)
+        puts = [(name, each) for name, each in sorted(last.items()) if isinstance(each, Put)]
+        gone = sorted(name for name, each in last.items() if not isinstance(each, Put))
+        there = yield from self._versions(gone)
+        if gone:
+            args = Args(self._dialect)
+            yield Statement(f"DELETE FROM memory_entries WHERE {self._named(args, gone)}", args)
+        yield from self._put([(*name, each.value, each.ttl) for name, each in puts])
+        made = yield from self._versions([name for name, _ in puts])
+        for name, version in expected.items():
+            if version == 0 and made.get(name, 0) > 1:  # put by another while there was none
+                raise _conflict(name, 0, made[name] - 1)
+        return [
+            (made if isinstance(each, Put) else there).get((joined_path(each.path), each.key), 0)
+            for each in changes
+        ]
+
+    def _check_versions(self, expected: dict[Name, int]) -> Steps[None]:
+        stored = yield from self._versions(sorted(expected), lock=True)
+        for name, version in expected.items():
+            if stored.get(name, 0) != version:
+                raise _conflict(name, version, stored.get(name, 0))
+
+    def _versions(self, names: Sequence[Name], *, lock: bool = False) -> Steps[dict[Name, int]]:
+        if not names:
+            return {}
+        args = Args(self._dialect)
+        where = f"{self._named(args, names)} AND {self._alive(args)}"
+        sql = f"SELECT path, key, version FROM memory_entries WHERE {where}"
+        if lock:
+            sql += f" ORDER BY path, key{self._dialect.for_update}"
+        rows = yield Statement(sql, args)
+        return {(path, key): version for path, key, version in rows}
+
+    def _put(self, rows: Sequence[tuple[str, str, bytes, float | None]]) -> Steps[None]:
+        if not rows:
+            return
+        if any(ttl is not None for *_, ttl in rows):
+            yield from self._sweep()
+        values = [self._dialect.parameter(number) for number in range(1, 7)]
+        now = f"CAST({self._dialect.parameter(7)} AS BIGINT)"
+        clock = Args(self._dialect)
+        ((micros,),) = yield Statement(f"SELECT {self._dialect.micros(clock)}", clock)
+        over = f"memory_entries.expires_at <= {now}"
+        seconds = f"CAST({values[5]} AS DOUBLE PRECISION)"
+        yield Statement(
+            "INSERT INTO memory_entries (scope, path, key, value, metadata, version, created_at,"
+            " updated_at, ttl, expires_at)"
+            f" VALUES ({', '.join(values[:4])}, {self._dialect.as_json(values[4])}, 1, {now},"
+            f" {now}, {seconds}, {now} + CAST({seconds} * 1000000 AS BIGINT))"
+            " ON CONFLICT (scope, path, key) DO UPDATE SET value = excluded.value,"
+            f" version = CASE WHEN {over} THEN 1 ELSE memory_entries.version + 1 END,"
+            f" created_at = CASE WHEN {over} THEN excluded.created_at"
+            " ELSE memory_entries.created_at END,"
+            " updated_at = excluded.updated_at, ttl = excluded.ttl,"
+            " expires_at = excluded.expires_at",
+            [
+                (self._scope, path, key, value, self._metadata, ttl, micros)
+                for path, key, value, ttl in rows
+            ],
+            many=True,
+        )
+
+    def _sweep(self) -> Steps[None]:
+        """Remove a few entries that are over, whosever they are, and that nobody else is at."""
+        args = Args(self._dialect)
+        skipping = f"{self._dialect.for_update} SKIP LOCKED" if self._dialect.for_update else ""
+        over = (
+            f"SELECT scope, path, key FROM memory_entries WHERE expires_at <="
+            f" {self._dialect.micros(args)} LIMIT {SWEPT}{skipping}"
+        )
+        yield Statement(f"DELETE FROM memory_entries WHERE (scope, path, key) IN ({over})", args)
+
+    def get(self, names: Sequence[Name]) -> Steps[Rows]:
+        """Return the rows of names."""
+        if not names:
+            return []
+        args = Args(self._dialect)
+        where = f"{self._named(args, names)} AND {self._alive(args)}"
+        return (yield Statement(f"SELECT {_COLUMNS} FROM memory_entries WHERE {where}", args))
+
+    def touch(self, names: Sequence[Name]) -> Steps[int]:
+        """Have the time of entries begin again; return how many."""
+        if not names:
+            return 0
+        yield from self._versions(names, lock=True)  # in the order in which everybody locks
+        args = Args(self._dialect)
+        end = f"{self._dialect.micros(args)} + CAST(ttl * 1000000 AS BIGINT)"
+        where = f"{self._named(args, names)} AND ttl IS NOT NULL AND {self._alive(args)}"
+        sql = f"UPDATE memory_entries SET expires_at = {end} WHERE {where}"
+        return (yield from self._dialect.changes(sql, args))
+
+    def entries(
+        self, place: str, *, is_deep: bool, reverse: bool, after: Name | None, limit: int
+    ) -> Steps[Rows]:
+        """Return the rows at a path, and below it."""
+        args = Args(self._dialect)
+        where = [f"scope = {args.bind(self._scope)}", self._alive(args)]
+        if is_deep:
+            where += self._below(args, place)
+        else:
+            where.append(f"path = {args.bind(place)}")
+        if after is not None:
+            sign = "<" if reverse else ">"
+            where.append(f"(path, key) {sign} ({args.bind(after[0])}, {args.bind(after[1])})")
+        way = " DESC" if reverse else ""
+        return (
+            yield Statement(
+                f"SELECT {_COLUMNS} FROM memory_entries WHERE {' AND '.join(where)}"
+                f" ORDER BY path{way}, key{way} LIMIT {limit}",
+                args,
+            )
+        )
+
+    def paths(self, place: str, last: str | None, limit: int) -> Steps[list[EntryPath]]:
+        """Return different paths: each is looked up in the index, and its entries are not read."""
+        args = Args(self._dialect)
+        inside = [f"scope = {args.bind(self._scope)}", self._alive(args), *self._below(args, place)]
+        first = [*inside, *([] if last is None else [f"path > {args.bind(last)}"])]
+        head = "SELECT path FROM memory_entries WHERE"
+        one = "ORDER BY path LIMIT 1"
+        rows = yield Statement(
+            f"WITH RECURSIVE each (path) AS (SELECT ({head} {' AND '.join(first)} {one}) UNION ALL"
+            f" SELECT ({head} {' AND '.join(inside)} AND path > each.path {one}) FROM each"
+            " WHERE each.path IS NOT NULL)"
+            f" SELECT path FROM each WHERE path IS NOT NULL LIMIT {limit}",
+            args,
+        )
+        return [split_path(path) for (path,) in rows]
+
+    def append(self, place: str, values: Sequence[bytes], ttl: float | None) -> Steps[list[str]]:
+        """Put values behind the last key of a path, which nobody else may meanwhile."""
+        yield from self._dialect.reserve([self._scope + place])
+        args = Args(self._dialect)
+        where = f"scope = {args.bind(self._scope)} AND path = {args.bind(place)}"
+        rows = yield Statement(f"SELECT max(key) FROM memory_entries WHERE {where}", args)
+        last = rows[0][0] or appended_key(0)
+        if not last.isdecimal() or len(last) != len(appended_key(0)):
+            raise QueryError(
+                f"the path {split_path(place)!r} has the key `{last}`, which `append` did not "
+                "make; give a log a path of its own"
+            )
+        keys = [appended_key(int(last) + number) for number in range(1, len(values) + 1)]
+        yield from self._put(
+            [(place, key, value, ttl) for key, value in zip(keys, values, strict=True)]
+        )
+        return keys
+
+    def pop(self, place: str) -> Steps[Rows]:
+        """Remove the last entry of a path; return its row."""
+        yield from self._dialect.reserve([self._scope + place])
+        rows = yield from self.entries(place, is_deep=False, reverse=True, after=None, limit=1)
+        if rows:
+            args = Args(self._dialect)
+            where = self._named(args, [(rows[0][0], rows[0][1])])
+            yield Statement(f"DELETE FROM memory_entries WHERE {where}", args)
+        return rows
+
+    def clear(self, place: str) -> Steps[int]:
+        """Remove what is at a path and below it; return how many."""
+        args = Args(self._dialect)
+        where = " AND ".join([f"scope = {args.bind(self._scope)}", *self._below(args, place)])
+        return (yield from self._dialect.changes(f"DELETE FROM memory_entries WHERE {where}", args))
+
+    def _below(self, args: Args, place: str) -> list[str]:
+        if not place:
+            return []
+        first, end = path_span(place)
+        return [f"path >= {args.bind(first)}", f"path < {args.bind(end)}"]
+
+    def _alive(self, args: Args) -> str:
+        return f"(expires_at IS NULL OR expires_at > {self._dialect.micros(args)})"
+
+    def _named(self, args: Args, names: Sequence[Name]) -> str:
+        scope = f"scope = {args.bind(self._scope)}"
+        if len(names) == 1:
+            return f"{scope} AND path = {args.bind(names[0][0])} AND key = {args.bind(names[0][1])}"
+        return f"{scope} AND (path, key) IN ({self._dialect.pairs(args, names)})"
+
+
+def _conflict(name: Name, expected: int, stored: int) -> VersionConflict:
+    return VersionConflict(
+        "/".join([*split_path(name[0]), name[1]]), expected=expected, found=stored
+    )
+
+
+def _entry(row: Sequence[Any]) -> Entry:
+    path, key, value, version, created_at, updated_at, expires_at = row
+    return Entry(
+        split_path(path),
+        key,
+        bytes(value),
+        version,
+        instant_of(created_at),
+        instant_of(updated_at),
+        None if expires_at is None else instant_of(expires_at),
+    )

@@ -1,0 +1,292 @@
+"""Key-value entries: opaque bytes under a path and a key, beside the memories of a scope.
+
+They are for what a program must find again exactly, and nobody recalls: the state of a framework, a
+log, a file. `KeyValueStore` is what a store does for them.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Protocol, runtime_checkable
+
+from orbiter.memory.errors import InvalidItemError, QueryError
+from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.query import check_size
+from orbiter.memory.model.validation import check_positive
+
+__all__ = [
+    "MAX_CHANGES",
+    "MAX_KEY",
+    "MAX_PATH",
+    "MAX_VALUE",
+    "Delete",
+    "Entry",
+    "EntryPath",
+    "KeyValueStore",
+    "Put",
+    "appended_key",
+    "check_changes",
+    "check_entry_path",
+    "check_key",
+    "check_names",
+    "check_ttl",
+    "check_value",
+    "instant_of",
+    "joined_path",
+    "last_changes",
+    "path_span",
+    "split_path",
+]
+
+EntryPath = tuple[str, ...]
+"""Where entries stand, from the outside in, such as `("threads", "t1")`."""
+
+MAX_PATH = 1_500
+"""Bytes of a path as text, a byte for the end of each part included."""
+
+MAX_KEY = 1_000
+"""Bytes of a key."""
+
+MAX_VALUE = 256 * 2**20
+"""Bytes of a value."""
+
+MAX_CHANGES = 10_000
+"""Changes of one step."""
+
+_END = "\x01"
+"""Ends each part of a path as text, so that a path begins with another only at a part's end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A value as it is stored."""
+
+    path: EntryPath
+    key: str
+    value: bytes
+    version: int
+    """How often it was put, from 1 on; what was deleted or is over begins again."""
+    created_at: datetime
+    updated_at: datetime
+    """When it was put last; reading does not change it."""
+    expires_at: datetime | None = None
+    """When it is over, unless it is touched before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A value to be stored, over the version *expected_version* only, 0 meaning none."""
+
+    path: EntryPath
+    key: str
+    value: bytes
+    ttl: timedelta | float | None = None
+    """How long it lasts after it was put or touched last; a number is in seconds."""
+    expected_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """An entry to be removed for good, if it is still the version *expected_version*."""
+
+    path: EntryPath
+    key: str
+    expected_version: int | None = None
+
+
+@runtime_checkable
+class KeyValueStore(Protocol):
+    """A store that keeps entries; each call concerns those of just the *scope* that it names.
+
+    Paths are compared part by part, and by the code points of their text, as keys are. What is
+    over is not there.
+    """
+
+    async def write(self, changes: Sequence[Put | Delete], *, scope: MemoryMetadata) -> list[int]:
+        """Make all changes, or none; return the version of each, 0 for what was not there.
+
+        If one expects another version, `VersionConflict` is raised.
+        """
+        ...
+
+    async def get(
+        self, names: Sequence[tuple[EntryPath, str]], *, scope: MemoryMetadata
+    ) -> list[Entry | None]:
+        """Return the entries of these paths and keys, in the order given."""
+        ...
+
+    async def touch(self, names: Sequence[tuple[EntryPath, str]], *, scope: MemoryMetadata) -> int:
+        """Have the time of entries with an end begin again; return how many there are of these."""
+        ...
+
+    async def entries(
+        self,
+        path: EntryPath,
+        *,
+        scope: MemoryMetadata,
+        is_deep: bool = True,
+        reverse: bool = False,
+        after: tuple[EntryPath, str] | None = None,
+        limit: int = 100,
+    ) -> list[Entry]:
+        """Return entries at a path and, if *is_deep*, below it, by path and key."""
+        ...
+
+    async def paths(
+        self,
+        path: EntryPath,
+        *,
+        scope: MemoryMetadata,
+        after: EntryPath | None = None,
+        limit: int = 100,
+    ) -> list[EntryPath]:
+        """Return the different paths of entries at and below a path, in order."""
+        ...
+
+    async def append(
+        self,
+        path: EntryPath,
+        values: Sequence[bytes],
+        *,
+        scope: MemoryMetadata,
+        ttl: float | None = None,
+    ) -> list[str]:
+        """Put values behind the last key of a path, in order, all or none; return their keys."""
+        ...
+
+    async def pop(self, path: EntryPath, *, scope: MemoryMetadata) -> Entry | None:
+        """Remove the last entry of a path, and return it."""
+        ...
+
+    async def clear(self, path: EntryPath, *, scope: MemoryMetadata) -> int:
+        """Remove all entries at and below a path for good; return how many."""
+        ...
+
+
+def check_entry_path(path: object) -> EntryPath:
+    """Return *path* as a tuple, or raise `QueryError` if no entry can stand there."""
+    if isinstance(path, str) or not isinstance(path, Iterable):
+        raise QueryError(f"`path` must be a tuple such as `('threads', 't1')`, not {path!r}")
+    parts = tuple(path)
+    for part in parts:
+        if not isinstance(part, str) or not part or "\0" in part or _END in part:
+            raise QueryError(
+                f"the parts of a path are texts that are not empty, without U+0000 and U+0001; "
+                f"not {part!r}"
+            )
+    if (size := _size(joined_path(parts))) > MAX_PATH:
+        raise QueryError(f"a path of {size:,} bytes is too long; at most {MAX_PATH:,} are stored")
+    return parts
+
+
+def check_key(key: object) -> str:
+    """Return *key*, or raise `QueryError` if no entry can have it."""
+    if not isinstance(key, str) or not key or "\0" in key:
+        raise QueryError(f"`key` must be a text that is not empty, without U+0000; not {key!r}")
+    if (size := _size(key)) > MAX_KEY:
+        raise QueryError(f"a key of {size:,} bytes is too long; at most {MAX_KEY:,} are stored")
+    return key
+
+
+def check_names(names: object) -> list[tuple[str, str]]:
+    """Return pairs of a path and a key, each path as text."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise QueryError(f"`names` must be a list of pairs of a path and a key, not {names!r}")
+    pairs = []
+    for name in names:
+        if isinstance(name, str) or not isinstance(name, Sequence) or len(name) != 2:
+            raise QueryError(f"a name is a pair of a path and a key, not {name!r}")
+        pairs.append((joined_path(check_entry_path(name[0])), check_key(name[1])))
+    return pairs
+
+
+def check_value(value: object) -> bytes:
+    """Return *value* as bytes of its own, or raise `InvalidItemError` if it cannot be stored."""
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise InvalidItemError(
+            f"a value must be bytes, not {type(value).__name__}; encode it, as by "
+            "`json.dumps(value).encode()`"
+        )
+    if (size := memoryview(value).nbytes) > MAX_VALUE:
+        raise InvalidItemError(
+            f"a value of {size:,} bytes is too long; at most {MAX_VALUE:,} are stored"
+        )
+    return bytes(value)
+
+
+def check_ttl(ttl: timedelta | float | None) -> float | None:
+    """Return how many seconds an entry lasts, or `None` if it has no end."""
+    if ttl is None:
+        return None
+    seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
+    check_positive(ttl=seconds)
+    if seconds > 1e10:
+        raise QueryError(f"`ttl` must be less than 300 years, not {ttl!r}")
+    return float(seconds)
+
+
+def check_changes(changes: Sequence[Put | Delete]) -> list[Put | Delete]:
+    """Return changes with all that is theirs checked."""
+    if isinstance(changes, Put | Delete) or not isinstance(changes, Iterable):
+        raise QueryError(f"`write` takes a list of `Put` and `Delete`, not {changes!r}")
+    checked: list[Put | Delete] = []
+    for change in changes:
+        if not isinstance(change, Put | Delete):
+            raise QueryError(f"`write` takes `Put` and `Delete`, not {change!r}")
+        path, key = check_entry_path(change.path), check_key(change.key)
+        expected = _check_version(change.expected_version)
+        if isinstance(change, Put):
+            value = check_value(change.value)
+            checked.append(Put(path, key, value, check_ttl(change.ttl), expected))
+        else:
+            checked.append(Delete(path, key, expected))
+    if len(checked) > MAX_CHANGES:
+        raise QueryError(
+            f"{len(checked):,} changes in one step, at most {MAX_CHANGES:,} are allowed; "
+            "make several calls"
+        )
+    return checked
+
+
+def _check_version(version: int | None) -> int | None:
+    return None if version is None else check_size("expected_version", version)
+
+
+def joined_path(path: EntryPath) -> str:
+    """Return a path as text, in which every part is ended."""
+    return "".join(part + _END for part in path)
+
+
+def split_path(text: str) -> EntryPath:
+    """Return the path of a text that `joined_path` made."""
+    return tuple(text.split(_END)[:-1])
+
+
+def path_span(text: str) -> tuple[str, str]:
+    """Return where paths at and below that of a text begin, and what is behind all of them."""
+    return text, text[:-1] + chr(ord(_END) + 1)
+
+
+def last_changes(changes: "Sequence[Put | Delete]") -> "dict[tuple[str, str], Put | Delete]":
+    """Return what decides of the changes of one step: the last one of each path and key."""
+    return {(joined_path(each.path), each.key): each for each in changes}
+
+
+def appended_key(number: int) -> str:
+    """Return the key of the *number*th value of a log: by its text as by its number."""
+    return f"{number:016d}"
+
+
+def instant_of(micros: int) -> datetime:
+    """Return the time that is so many microseconds after 1970."""
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _size(text: str) -> int:
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        raise QueryError(f"{text!r} is no text: it has half of a surrogate pair") from None
