@@ -13,6 +13,7 @@ from orbiter.memory.agent import (
     Chat,
     Facts,
     FactsView,
+    KeyValue,
     PastMemory,
     ScopedMemory,
 )
@@ -25,6 +26,7 @@ from orbiter.memory.wire import OPERATIONS, Operation
 MADE_OF_OTHERS: dict[type, set[str]] = {
     AgentMemory: {"settle", "init", "close"},
     ScopedMemory: {"add", "search", "get_all", "delete"},
+    KeyValue: {"put", "get", "delete"},
 }
 """Opening and closing, the names of mem0 on a handle, and old names, which call the others."""
 
@@ -68,6 +70,7 @@ def handles(memory: AgentMemory) -> Iterator[tuple[str, type, Handle]]:
     yield "past", PastMemory, past
     yield "past_facts", FactsView, past.facts
     yield "audit", AuditLog, memory.audit
+    yield "kv", KeyValue, alice.kv
 
 
 async def test_every_operation_of_the_table_is_a_call_of_its_object(memory: RemoteMemory) -> None:

@@ -49,10 +49,12 @@ CLASSES: dict[str, type] = {
     "past": agent.PastMemory,
     "past_facts": agent.FactsView,
     "audit": agent.AuditLog,
+    "kv": agent.KeyValue,
 }
 NOT_CALLED = {
     "memory": {"init", "close", "backup", "restore", "settle"},
     "scope": {"add", "search", "get_all", "delete"},
+    "kv": {"put", "get", "delete"},
 }
 """What a server does by itself, and other names of calls in the table: mem0's and old ones."""
 
@@ -168,8 +170,21 @@ async def _answers(memory: AgentMemory) -> dict[str, Any]:
     await call("audit", memory.audit, "entries", limit=1_000)
     await call("audit", memory.audit, "verify")
     await call("audit", memory.audit, "head")
+    await _ask_entries(call, handle.kv)
     await call("memory", memory, "erase", user_id="ann")
     return found
+
+
+async def _ask_entries(call: Any, entries: agent.KeyValue) -> None:
+    lasting, over = agent.Put(("a", "b"), "k", b"\0\xff"), agent.Put(("a",), "k", b"", 60.0, 0)
+    await call("kv", entries, "write", [lasting, over, agent.Delete(("a",), "none")])
+    await call("kv", entries, "get_many", [(("a", "b"), "k"), (("a",), "none")])
+    await call("kv", entries, "touch", [(("a",), "k")])
+    await call("kv", entries, "list", ("a",), limit=1)
+    await call("kv", entries, "paths")
+    await call("kv", entries, "append", ("log",), [b"1", b"2"], ttl=timedelta(hours=1))
+    await call("kv", entries, "pop", ("log",))
+    await call("kv", entries, "clear", ("log",))
 
 
 async def _ask_facts(call: Any, handle: Any) -> None:

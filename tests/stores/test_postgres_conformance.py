@@ -17,7 +17,13 @@ asyncpg = importlib.import_module("asyncpg")  # it ships no types, so mypy refus
 
 class TestWhole(StoreConformance):
     capabilities = Capabilities(
-        versions=True, paging=True, where=True, bulk_delete=True, insert=True, insertion_order=True
+        versions=True,
+        paging=True,
+        where=True,
+        bulk_delete=True,
+        insert=True,
+        insertion_order=True,
+        key_value=True,
     )
 
     model_settings = settings(StoreConformance.model_settings, max_examples=20)

@@ -21,6 +21,7 @@ class TestInMemory(StoreConformance):
         bulk_delete=True,
         insert=True,
         insertion_order=True,
+        key_value=True,
     )
 
     model_settings = settings(StoreConformance.model_settings, max_examples=10)
@@ -34,7 +35,13 @@ class TestInMemory(StoreConformance):
 @pytest.mark.slow
 class TestInAFile(StoreConformance):
     capabilities = Capabilities(
-        versions=True, paging=True, where=True, bulk_delete=True, insert=True, insertion_order=True
+        versions=True,
+        paging=True,
+        where=True,
+        bulk_delete=True,
+        insert=True,
+        insertion_order=True,
+        key_value=True,
     )
     model_settings = settings(StoreConformance.model_settings, max_examples=20)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from orbiter.memory.agent._audit import AuditLog
     from orbiter.memory.agent._chat import Chat
     from orbiter.memory.agent._facts_view import FactsView
-    from orbiter.memory.agent._key_value import KeyValue
+    from orbiter.memory.agent._kv import KeyValue
     from orbiter.memory.agent._past import PastMemory
     from orbiter.memory.agent.eviction import Eviction, EvictionResult
     from orbiter.memory.agent.facts import Facts
@@ -60,7 +60,7 @@ _load_name, __dir__ = lazy_names(
         "Eviction": "eviction",
         "Facts": "facts",
         "FactsView": "_facts_view",
-        "KeyValue": "_key_value",
+        "KeyValue": "_kv",
         "PastMemory": "_past",
         "Put": "orbiter.memory.model.key_value",
         "SummaryMemory": "orbiter.memory.model.derived",

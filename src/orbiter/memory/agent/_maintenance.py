@@ -13,7 +13,7 @@ from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.tasks.progress import Progress, track
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent._key_value import KeyValue
+    from orbiter.memory.agent._kv import KeyValue
     from orbiter.memory.agent._past import PastMemory
     from orbiter.memory.agent.eviction import EvictionResult
     from orbiter.memory.agent.facts import Facts
@@ -34,7 +34,7 @@ class MaintenanceMixin(ScopedHandle):
     @property
     def kv(self) -> "KeyValue":
         """Bytes under a path and a key, for what a program must find again exactly."""
-        from orbiter.memory.agent._key_value import KeyValue  # noqa: PLC0415
+        from orbiter.memory.agent._kv import KeyValue  # noqa: PLC0415
 
         return KeyValue(self._session)
 

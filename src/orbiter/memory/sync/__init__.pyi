@@ -10,6 +10,7 @@ from typing import IO, Any, Literal, Self
 
 from orbiter.memory import agent, episodic, extraction
 from orbiter.memory.agent import MemoryEvent
+from orbiter.memory.agent._kv import KeyValue
 from orbiter.memory.agent.eviction import EvictionResult
 from orbiter.memory.agent.facts import Source
 from orbiter.memory.agent.inputs import Given
@@ -55,6 +56,7 @@ __all__ = [
     "Chat",
     "Facts",
     "FactsView",
+    "KeyValue",
     "LongTermMemory",
     "MemoryOrchestrator",
     "PastMemory",
@@ -368,6 +370,9 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
     @property
     def facts(self) -> Facts:
         """What is known to be true in this scope, since when, and what was true before."""
+    @property
+    def kv(self) -> KeyValue:
+        """Bytes under a path and a key, for what a program must find again exactly."""
     def as_of(self, moment: datetime) -> PastMemory:
         """Return everything of this scope as it was stored at *moment*, to be read only.
 

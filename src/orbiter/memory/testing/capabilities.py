@@ -14,7 +14,7 @@ _Test = TypeVar("_Test", bound=Callable[..., Any])
 
 _SWITCHES = (
     "conversation", "batch", "lifecycle", "durable", "shared", "versions", "paging", "where",
-    "bulk_delete", "insert", "insertion_order", "expiry",
+    "bulk_delete", "insert", "insertion_order", "expiry", "key_value",
 )  # fmt: skip
 
 
@@ -31,8 +31,8 @@ class Capabilities:
     `bulk_delete`: it has `delete_many`. `insert`: it is an `InsertStore`.
     `insertion_order`: its `search` takes `order`. `expiry`: it knows
     `expires_at`; whose clock counts is the store's affair, and how finely: SQLite and Redis know
-    milliseconds, and end an item up to two of them early, never late. A declaration that
-    contradicts itself is a `ValueError`.
+    milliseconds, and end an item up to two of them early, never late. `key_value`: it has a
+    `KeyValueStore` by that name. A declaration that contradicts itself is a `ValueError`.
     """
 
     order: Literal["newest", "oldest"] = "newest"
@@ -50,6 +50,7 @@ class Capabilities:
     insert: bool = False
     insertion_order: bool = False
     expiry: bool = True
+    key_value: bool = False
 
     @classmethod
     def for_agent_memory(cls, **declared: Any) -> "Capabilities":

@@ -15,6 +15,7 @@ from orbiter.memory.testing.contracts.fidelity_contract import FidelityContract
 from orbiter.memory.testing.contracts.filter_contract import FilterContract, WhereContract
 from orbiter.memory.testing.contracts.insert_contract import InsertContract
 from orbiter.memory.testing.contracts.isolation_contract import IsolationContract
+from orbiter.memory.testing.contracts.key_value_contract import KeyValueContract
 from orbiter.memory.testing.contracts.lifecycle_contract import (
     DurabilityContract,
     LifecycleContract,
@@ -48,6 +49,7 @@ class StoreConformance(
     InsertionContract,
     PagingContract,
     MeaningContract,
+    KeyValueContract,
     InsertContract,
     VersionContract,
     ExpiryContract,

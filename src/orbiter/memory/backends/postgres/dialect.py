@@ -1,7 +1,6 @@
 """SQL of Postgres for `sql/operations.py`: whole tables, and tables partitioned by user."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from functools import cache
 from hashlib import md5
 from typing import Any
@@ -61,6 +60,8 @@ class PostgresDialect(Dialect):
     # As text, whatever a caller's own pool makes of jsonb.
     columns = ", ".join(READ).replace("metadata", "metadata::text AS metadata")
     now = "clock_timestamp()"
+    micro_clock = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+    to_json = "::text::jsonb"
     for_update = " FOR UPDATE"
     fact_fields = FACT_FIELDS
     owner = "coalesce(metadata->>'user_id', '')"
@@ -77,22 +78,10 @@ class PostgresDialect(Dialect):
         """Return the name of a bound value."""
         return f"${number}"
 
-    def instant(self, value: datetime) -> object:
-        """Return the time itself."""
-        return value
-
-    def micros(self, args: Args) -> str:  # noqa: ARG002
-        """Ask the server's clock: the machines that write may differ."""
-        return "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-
     def pairs(self, args: Args, pairs: Sequence[tuple[str, str]]) -> str:
         """Return a query that takes the pairs out of arrays."""
-        arrays = (f"{args.bind([*each])}::text[]" for each in zip(*pairs, strict=True))
-        return f"SELECT * FROM unnest({', '.join(arrays)})"
-
-    def as_json(self, parameter: str) -> str:
-        """Cast the text."""
-        return f"{parameter}::text::jsonb"
+        left, right = (f"{args.bind([*each])}::text[]" for each in zip(*pairs, strict=True))
+        return f"SELECT * FROM unnest({left}, {right})"
 
     def order(self, order: Order, asked: Query, way: str) -> str:
         """Return how rows are ordered, by what an index begins with first.

@@ -7,6 +7,7 @@ server is never held up by all of its keys at once.
 from contextlib import suppress
 
 from orbiter.memory.backends.redis.commands import Script
+from orbiter.memory.backends.redis.entry_scripts import RedisKeyValue
 from orbiter.memory.backends.redis.items import RedisItems
 from orbiter.memory.backends.redis.scripts import _BASE
 from orbiter.memory.errors import StorageError
@@ -89,9 +90,16 @@ async def erase(items: RedisItems, asked: Query) -> Erasure:
     beside = await _walk(items, _EXPIRY, parts)
     beside += await _walk(items, _TOKENS, f"{_escaped(items.root)}call:*")
     beside += await _walk(items, _USED, f"{_escaped(items.root)}used:*", parts)
+    entries = await RedisKeyValue(items).erase(asked.wanted)
     left = await items.there(sample)
     problems = [f"{left} items are still there, or there again; call `erase` again"] if left else []
-    return Erasure(items=removed, keys=beside, probes=len(sample), problems=tuple(problems))
+    return Erasure(
+        items=removed,
+        keys=beside,
+        entries=entries,
+        probes=len(sample),
+        problems=tuple(problems),
+    )
 
 
 async def _walk(items: RedisItems, script: Script, *arguments: str) -> int:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from orbiter.memory.backends.redis.commands import Command, Script
+from orbiter.memory.backends.redis.commands import Command, Script, Word
 from orbiter.memory.backends.redis.connection import connection_to
 from orbiter.memory.backends.redis.scripts import (
     CLEAR,
@@ -185,9 +185,13 @@ class RedisItems:
         """How all keys of the store begin."""
         return self._root
 
-    async def run(self, script: Script, args: Sequence[str]) -> Any:
+    async def run(self, script: Script, args: Sequence[Word]) -> Any:
         """Run a script on the keys of the store."""
         return await self._call(script.call(self._keys({}), args))
+
+    async def run_once(self, script: Script, args: Sequence[Word]) -> Any:
+        """Run a script that changes something; its first arguments are those of `_once`."""
+        return await self.run(script, [*self._once(), *args])
 
     async def there(self, item_ids: Sequence[str]) -> int:
         """Return how many of these ids have a key."""

@@ -7,6 +7,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from orbiter.memory.backends.arguments import (
     check_cursor,
@@ -27,6 +29,9 @@ from orbiter.memory.model.records import Record, Written
 from orbiter.memory.model.reports import SPOKEN, ConversationInfo, Erasure
 from orbiter.memory.model.validation import check_positive, check_tag
 from orbiter.memory.text.text_caches import clear_all
+
+if TYPE_CHECKING:
+    from orbiter.memory.model.key_value import KeyValueStore
 
 __all__ = ["MAX_BATCH", "RedisMemoryStore"]
 
@@ -84,6 +89,13 @@ class RedisMemoryStore(AsyncContextStore):
     def is_open(self) -> bool:
         """Whether `init` has connected it."""
         return self._items.is_open
+
+    @cached_property
+    def key_value(self) -> "KeyValueStore":
+        """Entries of key and value, beside the items; `ttl_hours` is not for them."""
+        from orbiter.memory.backends.redis.entry_scripts import RedisKeyValue  # noqa: PLC0415
+
+        return RedisKeyValue(self._items)
 
     # Opening and closing
 

@@ -6,6 +6,7 @@ An operation is a generator of `Steps`: it yields statements and is sent their r
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from datetime import datetime
+from time import time_ns
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from orbiter.memory.backends.sql.rows import READ, Row
@@ -62,6 +63,10 @@ class Dialect(ABC):
     """The column that counts insertions."""
     now: ClassVar[str]
     """The present instant, as a time is written."""
+    micro_clock: ClassVar[str] = ""
+    """The same in microseconds since 1970; empty where a process knows it better."""
+    to_json: ClassVar[str] = ""
+    """Behind a bound text, makes it a value of the column `metadata`."""
     for_update: ClassVar[str]
     """Ends a SELECT whose row no one else may change before the transaction ends."""
     fact_fields: ClassVar[Mapping[str, str]]
@@ -85,21 +90,17 @@ class Dialect(ABC):
     def parameter(self, number: int) -> str:
         """Return the name of the *number*th bound value."""
 
-    @abstractmethod
     def instant(self, value: datetime) -> object:
         """Return a time as it is bound."""
+        return value
 
-    @abstractmethod
     def micros(self, args: Args) -> str:
         """Return the present instant in microseconds since 1970."""
+        return self.micro_clock or args.bind(time_ns() // 1_000)
 
     @abstractmethod
     def pairs(self, args: Args, pairs: Sequence[tuple[str, str]]) -> str:
         """Return a query for the given pairs of texts."""
-
-    def as_json(self, parameter: str) -> str:
-        """Return how a column of JSON is given a bound text."""
-        return parameter
 
     @abstractmethod
     def upsert(self, row: Row) -> Steps[int | None]:

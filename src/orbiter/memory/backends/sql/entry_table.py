@@ -163,10 +163,8 @@ class _Steps:
         for name, version in expected.items():
             if version == 0 and made.get(name, 0) > 1:  # put by another while there was none
                 raise _conflict(name, 0, made[name] - 1)
-        return [
-            (made if isinstance(each, Put) else there).get((joined_path(each.path), each.key), 0)
-            for each in changes
-        ]
+        versions = {**there, **made}
+        return [versions.get((joined_path(each.path), each.key), 0) for each in changes]
 
     def _check_versions(self, expected: dict[Name, int]) -> Steps[None]:
         stored = yield from self._versions(sorted(expected), lock=True)
@@ -199,7 +197,7 @@ class _Steps:
         yield Statement(
             "INSERT INTO memory_entries (scope, path, key, value, metadata, version, created_at,"
             " updated_at, ttl, expires_at)"
-            f" VALUES ({', '.join(values[:4])}, {self._dialect.as_json(values[4])}, 1, {now},"
+            f" VALUES ({', '.join(values[:4])}, {values[4]}{self._dialect.to_json}, 1, {now},"
             f" {now}, {seconds}, {now} + CAST({seconds} * 1000000 AS BIGINT))"
             " ON CONFLICT (scope, path, key) DO UPDATE SET value = excluded.value,"
             f" version = CASE WHEN {over} THEN 1 ELSE memory_entries.version + 1 END,"

@@ -51,10 +51,9 @@ CHUNK = 1000
 class SQLMemoryStore(SQLAudit, SQLRecall):
     """A store of `memory_items` rows, whatever the database.
 
-    It has three parts side by side, each on `SQLDatabase` alone: the items, which are here; what
-    is logged of them, `SQLAudit`; and how they are found, `SQLRecall`. They are bases, not
-    attributes, because the methods of each are the store's own. A driver says how statements get
-    to its database.
+    It has three parts side by side, each on `SQLDatabase` alone: the items, which are here; what is
+    logged of them, `SQLAudit`; and how they are found, `SQLRecall`. They are bases, as the methods
+    of each are the store's own. A driver says how statements get to its database.
     """
 
     _exact_extra: bool = False

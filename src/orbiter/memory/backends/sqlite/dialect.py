@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from time import time_ns
 from typing import Any
 
 from orbiter.memory.backends.sql.dialect import Args, Dialect, Filter, Rows, Statement, Steps
@@ -61,10 +60,6 @@ class SQLiteDialect(Dialect):
     def instant(self, value: datetime) -> object:
         """Return a time as text of one width."""
         return iso(value)
-
-    def micros(self, args: Args) -> str:
-        """Bind the time: what SQLite itself knows of it is coarser."""
-        return args.bind(time_ns() // 1_000)
 
     def pairs(self, args: Args, pairs: Sequence[tuple[str, str]]) -> str:
         """Return a query that takes the pairs out of JSON."""

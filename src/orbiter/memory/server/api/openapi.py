@@ -19,26 +19,17 @@ from orbiter.memory.wire import (
 __all__ = ["OTHER_PATHS", "document"]
 
 
-_CLASSES: dict[Target, str] = {
-    "memory": "AgentMemory",
-    "scope": "ScopedMemory",
-    "chat": "Chat",
-    "facts": "Facts",
-    "past": "PastMemory",
-    "past_facts": "FactsView",
-    "audit": "AuditLog",
-    "kv": "KeyValue",
+_CLASSES: dict[Target, tuple[str, str]] = {
+    "memory": ("AgentMemory", "store"),
+    "scope": ("ScopedMemory", "memories"),
+    "chat": ("Chat", "chats"),
+    "facts": ("Facts", "facts"),
+    "past": ("PastMemory", "past"),
+    "past_facts": ("FactsView", "past"),
+    "audit": ("AuditLog", "audit"),
+    "kv": ("KeyValue", "key-value"),
 }
-_TAGS: dict[Target, str] = {
-    "memory": "store",
-    "scope": "memories",
-    "chat": "chats",
-    "facts": "facts",
-    "past": "past",
-    "past_facts": "past",
-    "audit": "audit",
-    "kv": "key-value",
-}
+"""The class that has the calls of a target, and the tag they have in the document."""
 _SUMMARIES = {
     ("DELETE", "memories/{item_id}"): "Forget one memory; `restore` brings it back.",
     ("POST", "context"): "Return the context for a model: of a chat, or of memories alone.",
@@ -144,7 +135,7 @@ def document() -> dict[str, Any]:
         },
         "servers": [{"url": "/"}],
         "security": [{"bearer": []}, {"basic": []}],
-        "tags": [{"name": name} for name in dict.fromkeys(_TAGS.values())],
+        "tags": [{"name": name} for name in dict.fromkeys(tag for _, tag in _CLASSES.values())],
         "paths": paths,
         "components": {
             "schemas": schemas,
@@ -174,7 +165,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
     params = (*TARGET_PARAMS[operation.target], *operation.params)
     described: dict[str, Any] = {
         "operationId": _id(operation),
-        "tags": [_TAGS[operation.target]],
+        "tags": [_CLASSES[operation.target][1]],
         **_docs(operation),
         "parameters": [_parameter(each) for each in params if each.place != "body"],
         "responses": _responses(operation),
@@ -215,7 +206,7 @@ def _docs(operation: Operation) -> dict[str, str]:
     summary = _SUMMARIES.get((operation.verb, operation.path))
     if summary is not None:
         return {"summary": summary}
-    method = getattr(getattr(agent, _CLASSES[operation.target]), operation.name)
+    method = getattr(getattr(agent, _CLASSES[operation.target][0]), operation.name)
     text = re.sub(r"\s*\*progress\* [^.]*\.", "", inspect.getdoc(method) or "")  # no callbacks here
     if operation.is_absent_404:
         text = text.replace(", or `None` if", "; 404 if")
@@ -271,7 +262,7 @@ def _body(operation: Operation, params: list[Param]) -> dict[str, Any]:
 def _with_default(param: Param) -> dict[str, Any]:
     schema = param.codec.schema()
     has_default = param.default is not REQUIRED and param.default is not None
-    return {**schema, "default": param.default} if has_default else schema
+    return {**schema, "default": param.codec.dump(param.default)} if has_default else schema
 
 
 def _responses(operation: Operation) -> dict[str, Any]:
