@@ -4,14 +4,17 @@ They are for what a program must find again exactly, and nobody recalls: the sta
 log, a file. `KeyValueStore` is what a store does for them.
 """
 
+import json
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from typing import Protocol, runtime_checkable
 
 from orbiter.memory.errors import InvalidItemError, QueryError
 from orbiter.memory.model.items import MemoryMetadata
-from orbiter.memory.model.query import check_size
+from orbiter.memory.model.query import SCOPE_FIELDS, Query, check_size
 from orbiter.memory.model.validation import check_positive
 
 __all__ = [
@@ -24,6 +27,7 @@ __all__ = [
     "EntryPath",
     "KeyValueStore",
     "Put",
+    "StoredEntry",
     "appended_key",
     "check_changes",
     "check_entry_path",
@@ -34,7 +38,10 @@ __all__ = [
     "instant_of",
     "joined_path",
     "last_changes",
+    "micros_of",
+    "owner_of",
     "path_span",
+    "scope_names",
     "split_path",
 ]
 
@@ -92,6 +99,73 @@ class Delete:
     path: EntryPath
     key: str
     expected_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEntry:
+    """An entry with whose it is and how long it lasts: what is exported, and moved."""
+
+    scope: MemoryMetadata
+    entry: Entry
+    ttl: float | None = None
+    """Seconds that it lasts after it was put or touched last."""
+
+    def to_line(self) -> str:
+        """Return it as a line of JSON."""
+        entry = self.entry
+        fields = {
+            "scope": {name: getattr(self.scope, name) for name in scope_names(self.scope)},
+            "path": entry.path,
+            "key": entry.key,
+            "value": b64encode(entry.value).decode(),
+            "version": entry.version,
+            "created_at": micros_of(entry.created_at),
+            "updated_at": micros_of(entry.updated_at),
+        }
+        if entry.expires_at is not None:
+            fields |= {"expires_at": micros_of(entry.expires_at), "ttl": self.ttl}
+        return json.dumps({"entry": fields}, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_line(cls, line: bytes) -> "StoredEntry":
+        """Return what a line of `to_line` says; `ValueError` if it says anything else."""
+        try:
+            fields = json.loads(line)["entry"]
+            [put] = check_changes(
+                [Put(tuple(fields["path"]), fields["key"], b64decode(fields["value"]))]
+            )
+            end, ttl = fields.get("expires_at"), fields.get("ttl")
+            entry = Entry(
+                put.path,
+                put.key,
+                put.value,  # type: ignore[union-attr]  # a `Put`
+                _whole(fields["version"]),
+                instant_of(_whole(fields["created_at"])),
+                instant_of(_whole(fields["updated_at"])),
+                None if end is None else instant_of(_whole(end)),
+            )
+            scope = MemoryMetadata(**fields["scope"])
+            if not scope_names(scope) or scope.extra or (ttl is None) != (end is None):
+                raise ValueError("it belongs to nobody, or its end is not told")
+            return cls(scope, entry, check_ttl(ttl))
+        except (KeyError, TypeError, OverflowError, RecursionError) as exc:
+            raise ValueError(f"it is not an entry ({type(exc).__name__}: {exc})") from None
+
+
+def scope_names(scope: MemoryMetadata) -> list[str]:
+    """Return the fields that a scope names."""
+    return [name for name in SCOPE_FIELDS if getattr(scope, name) is not None]
+
+
+def micros_of(instant: datetime) -> int:
+    """Return how many microseconds after 1970 a time is."""
+    return (instant - _EPOCH) // timedelta(microseconds=1)
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int or abs(value) >= 2**62:
+        raise ValueError(f"{value!r} is not a whole number that is stored")
+    return value
 
 
 @runtime_checkable
@@ -160,6 +234,23 @@ class KeyValueStore(Protocol):
 
     async def clear(self, path: EntryPath, *, scope: MemoryMetadata) -> int:
         """Remove all entries at and below a path for good; return how many."""
+        ...
+
+    async def dump(
+        self,
+        *,
+        metadata: MemoryMetadata | None = None,
+        after: StoredEntry | None = None,
+        limit: int = 100,
+    ) -> list[StoredEntry]:
+        """Return entries of every scope that matches *metadata*, in an order that stays."""
+        ...
+
+    async def load(self, entries: Sequence[StoredEntry], *, overwrite: bool = False) -> list[bool]:
+        """Store entries as they were dumped; tell of each whether it was written.
+
+        What is there stays as it is, unless *overwrite*.
+        """
         ...
 
 
@@ -270,6 +361,14 @@ def path_span(text: str) -> tuple[str, str]:
 def last_changes(changes: "Sequence[Put | Delete]") -> "dict[tuple[str, str], Put | Delete]":
     """Return what decides of the changes of one step: the last one of each path and key."""
     return {(joined_path(each.path), each.key): each for each in changes}
+
+
+def owner_of(scope: MemoryMetadata) -> tuple[str, str]:
+    """Return the digest of a scope, by which a store finds its entries, and the scope as JSON."""
+    named = Query(metadata=scope).wanted
+    metadata = json.dumps(named, ensure_ascii=False, separators=(",", ":"))
+    # A digest, as four names of the greatest length do not fit into a row of an index.
+    return sha256(metadata.encode()).hexdigest()[:32], metadata
 
 
 def appended_key(number: int) -> str:

@@ -12,7 +12,6 @@ The name of an entry is its path as text, U+0000 and its key: its order as bytes
 
 import json
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 from typing import Any
 
 from orbiter.memory.backends.redis.commands import Script
@@ -24,6 +23,7 @@ from orbiter.memory.model.key_value import (
     Entry,
     EntryPath,
     Put,
+    StoredEntry,
     appended_key,
     check_changes,
     check_entry_path,
@@ -33,6 +33,8 @@ from orbiter.memory.model.key_value import (
     instant_of,
     joined_path,
     last_changes,
+    micros_of,
+    owner_of,
     path_span,
     split_path,
 )
@@ -267,6 +269,47 @@ end
 return answer(digits(count) .. ' ' .. #names)
 """
 )
+_TTLS = Script.of(
+    _BASE
+    + """
+local ttls = {}
+for number = 2, #ARGV do
+    ttls[number - 1] = redis.call('HGET', key_of(ARGV[1], ARGV[number]), 't') or ''
+end
+return ttls
+"""
+)
+_LOAD = Script.of(
+    _BASE
+    + _ONCE
+    + """
+local written = {}
+for number = 4, #ARGV, 9 do
+    local scope, name = ARGV[number], ARGV[number + 2]
+    local ttl, stop = ARGV[number + 7], ARGV[number + 8]
+    local key = key_of(scope, name)
+    local is_over = stop ~= '' and tonumber(stop) <= micros
+    if not is_over and (ARGV[3] == '1' or not head_of(scope, name)) then
+        remove(scope, name)
+        redis.call('HSET', root .. 'scopes', scope, ARGV[number + 1])
+        redis.call('HSET', key, 'v', ARGV[number + 3], 'n', ARGV[number + 4],
+            'c', ARGV[number + 5], 'u', ARGV[number + 6])
+        redis.call('ZADD', index_of(scope), 0, name)
+        if stop ~= '' then
+            redis.call('HSET', key, 't', ttl, 'x', stop)
+            redis.call('PEXPIREAT', key, digits(math.ceil(tonumber(stop) / 1000)))
+            redis.call('ZADD', root .. 'expiry', stop, scope .. '\\0' .. name)
+        end
+        written[#written + 1] = '1'
+    else
+        written[#written + 1] = '0'
+    end
+end
+return answer(table.concat(written))
+"""
+)
+"""Arguments: token, ms to remember it, whether what is there is replaced; then of each entry its
+scope, the scope's metadata, its name, value, version, times, ttl and end."""
 _SCOPES = Script.of(_BASE + "return redis.call('HGETALL', root .. 'scopes')")
 
 
@@ -283,7 +326,7 @@ class RedisKeyValue:
         last = last_changes(checked)
         if not last:
             return []
-        args: list[Any] = list(_owner(scope))
+        args: list[Any] = list(owner_of(scope))
         for name, change in last.items():
             expected = -1 if change.expected_version is None else change.expected_version
             ttl, value = (change.ttl, change.value) if isinstance(change, Put) else (None, b"")
@@ -306,13 +349,13 @@ class RedisKeyValue:
     ) -> list[Entry | None]:
         """Return the entries of these paths and keys, in the order given."""
         wanted = ["\0".join(name) for name in check_names(names)]
-        rows = await self._items.run(_GET, [_owner(scope)[0], *wanted])
+        rows = await self._items.run(_GET, [owner_of(scope)[0], *wanted])
         return [_entry(row) if row else None for row in rows]
 
     async def touch(self, names: Sequence[tuple[EntryPath, str]], *, scope: MemoryMetadata) -> int:
         """Have the time of entries with an end begin again; return how many there are of these."""
         wanted = {"\0".join(name) for name in check_names(names)}
-        return int(await self._items.run(_TOUCH, [_owner(scope)[0], *wanted]))
+        return int(await self._items.run(_TOUCH, [owner_of(scope)[0], *wanted]))
 
     async def entries(
         self,
@@ -336,7 +379,7 @@ class RedisKeyValue:
         entries: list[Entry] = []
         while len(entries) < limit:
             left = min(limit - len(entries), CHUNK)
-            args = [_owner(scope)[0], low, high, int(not reverse), left]
+            args = [owner_of(scope)[0], low, high, int(not reverse), left]
             rows = await self._items.run(_LIST, args)
             entries += map(_entry, rows)
             if not rows:
@@ -358,7 +401,7 @@ class RedisKeyValue:
         if after is not None:
             behind = joined_path(check_entry_path(after)).encode() + b"\0\xff"
             low = _later(low, b"(" + behind)
-        paths = await self._items.run(_PATHS, [_owner(scope)[0], low, high, limit])
+        paths = await self._items.run(_PATHS, [owner_of(scope)[0], low, high, limit])
         return [split_path(each.decode()) for each in paths]
 
     async def append(
@@ -375,7 +418,7 @@ class RedisKeyValue:
         self._items.check()
         if not checked:
             return []
-        args = [*_owner(scope), place, appended_key(0), _micros(seconds), *checked]
+        args = [*owner_of(scope), place, appended_key(0), _micros(seconds), *checked]
         answer: bytes = await self._items.run_once(_APPEND, args)
         if answer.startswith(b"!"):
             raise QueryError(
@@ -387,7 +430,7 @@ class RedisKeyValue:
     async def pop(self, path: EntryPath, *, scope: MemoryMetadata) -> Entry | None:
         """Remove the last entry of a path, and return it."""
         place = joined_path(check_entry_path(path))
-        answer: bytes = await self._items.run_once(_POP, [_owner(scope)[0], place])
+        answer: bytes = await self._items.run_once(_POP, [owner_of(scope)[0], place])
         return _popped(answer) if answer else None
 
     async def clear(self, path: EntryPath, *, scope: MemoryMetadata) -> int:
@@ -395,7 +438,7 @@ class RedisKeyValue:
 
         They go a few hundred at a time.
         """
-        return await self._clear(_owner(scope)[0], *_span(path, is_deep=True))
+        return await self._clear(owner_of(scope)[0], *_span(path, is_deep=True))
 
     async def _clear(self, scope: str, low: bytes, high: bytes) -> int:
         removed = 0
@@ -406,22 +449,57 @@ class RedisKeyValue:
             if int(size) < CHUNK:
                 return removed
 
+    async def dump(
+        self,
+        *,
+        metadata: MemoryMetadata | None = None,
+        after: StoredEntry | None = None,
+        limit: int = 100,
+    ) -> list[StoredEntry]:
+        """Return entries of every scope that matches *metadata*, in an order that stays."""
+        wanted = Query(metadata=metadata).wanted
+        check_size("limit", limit)
+        last = "" if after is None else owner_of(after.scope)[0]
+        stored: list[StoredEntry] = []
+        for owner, scope in sorted(await self._scopes()):
+            if len(stored) >= limit or owner < last:
+                continue
+            if all(getattr(scope, name) == value for name, value in wanted.items()):
+                name = (after.entry.path, after.entry.key) if after and owner == last else None
+                entries = await self.entries((), scope=scope, after=name, limit=limit - len(stored))
+                ttls = await self._ttls(owner, entries)
+                stored += (StoredEntry(scope, *each) for each in zip(entries, ttls, strict=True))
+        return stored
+
+    async def _scopes(self) -> list[tuple[str, MemoryMetadata]]:
+        flat = await self._items.run(_SCOPES, [])
+        pairs = zip(flat[::2], flat[1::2], strict=True)
+        return [(owner.decode(), MemoryMetadata(**json.loads(scope))) for owner, scope in pairs]
+
+    async def _ttls(self, owner: str, entries: Sequence[Entry]) -> list[float | None]:
+        names = ["\0".join((joined_path(each.path), each.key)) for each in entries]
+        ttls = await self._items.run(_TTLS, [owner, *names])
+        return [float(ttl) / 1_000_000 if ttl else None for ttl in ttls]
+
+    async def load(self, entries: Sequence[StoredEntry], *, overwrite: bool = False) -> list[bool]:
+        """Store entries as they were dumped; tell of each whether it was written."""
+        args: list[Any] = [int(overwrite)]
+        for stored in entries:
+            entry, end = stored.entry, stored.entry.expires_at
+            args += (*owner_of(stored.scope), "\0".join((joined_path(entry.path), entry.key)))
+            args += (entry.value, entry.version, micros_of(entry.created_at))
+            args += (micros_of(entry.updated_at), _micros(stored.ttl))
+            args.append("" if end is None else micros_of(end))
+        answer: bytes = await self._items.run_once(_LOAD, args)
+        return [sign == "1" for sign in answer.decode()]
+
     async def erase(self, wanted: Mapping[Any, str]) -> int:
         """Remove the entries of all scopes that have what is wanted; return how many."""
-        flat = await self._items.run(_SCOPES, [])
         removed = 0
-        for scope, metadata in zip(flat[::2], flat[1::2], strict=True):
-            named = json.loads(metadata)
-            if all(named.get(name) == value for name, value in wanted.items()):
-                removed += await self._clear(scope.decode(), b"-", b"+")
+        for owner, scope in await self._scopes():
+            if all(getattr(scope, name) == value for name, value in wanted.items()):
+                removed += await self._clear(owner, b"-", b"+")
         return removed
-
-
-def _owner(scope: MemoryMetadata) -> tuple[str, str]:
-    """Return the digest of a scope, and the scope."""
-    named = Query(metadata=scope).wanted
-    metadata = json.dumps(named, ensure_ascii=False, separators=(",", ":"))
-    return sha256(metadata.encode()).hexdigest()[:32], metadata
 
 
 def _span(path: EntryPath, *, is_deep: bool) -> tuple[bytes, bytes]:

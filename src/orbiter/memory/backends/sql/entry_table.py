@@ -3,8 +3,7 @@
 # ruff: noqa: SLF001 - a part of the store
 
 import json
-from collections.abc import Sequence
-from hashlib import sha256
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orbiter.memory.backends.sql.database import SQLDatabase
@@ -15,6 +14,7 @@ from orbiter.memory.model.key_value import (
     Entry,
     EntryPath,
     Put,
+    StoredEntry,
     appended_key,
     check_changes,
     check_entry_path,
@@ -24,6 +24,8 @@ from orbiter.memory.model.key_value import (
     instant_of,
     joined_path,
     last_changes,
+    micros_of,
+    owner_of,
     path_span,
     split_path,
 )
@@ -35,6 +37,11 @@ SWEPT = 20
 """Entries that are over, and are removed by a call that writes one with an end."""
 
 _COLUMNS = "path, key, value, version, created_at, updated_at, expires_at"
+
+_LOADED = (
+    "scope", "path", "key", "value", "metadata", "version", "created_at", "updated_at", "ttl",
+    "expires_at",
+)  # fmt: skip
 
 Name = tuple[str, str]
 """A path as text, and a key."""
@@ -129,6 +136,29 @@ class SQLKeyValue:
         place = joined_path(check_entry_path(path))
         return await self._database._write(lambda: self._steps(scope).clear(place))
 
+    async def dump(
+        self,
+        *,
+        metadata: MemoryMetadata | None = None,
+        after: StoredEntry | None = None,
+        limit: int = 100,
+    ) -> list[StoredEntry]:
+        """Return entries of every scope that matches *metadata*, in an order that stays."""
+        wanted, dialect = Query(metadata=metadata).wanted, self._database._operations.dialect
+        check_size("limit", limit)
+        rows = await self._database._read(lambda: _dump(dialect, wanted, after, limit), alone=True)
+        return [
+            StoredEntry(MemoryMetadata(**json.loads(scope)), _entry(row), ttl)
+            for scope, ttl, *row in rows
+        ]
+
+    async def load(self, entries: Sequence[StoredEntry], *, overwrite: bool = False) -> list[bool]:
+        """Store entries as they were dumped; tell of each whether it was written."""
+        dialect = self._database._operations.dialect
+        in_order = sorted(entries, key=_stored_name)  # as everybody locks
+        written = await self._database._write(lambda: _load(dialect, in_order, overwrite=overwrite))
+        return [written[_stored_name(stored)] for stored in entries]
+
     def _steps(self, scope: MemoryMetadata) -> "_Steps":
         return _Steps(self._database._operations.dialect, scope)
 
@@ -138,10 +168,7 @@ class _Steps:
 
     def __init__(self, dialect: Dialect, scope: MemoryMetadata) -> None:
         self._dialect = dialect
-        named = Query(metadata=scope).wanted
-        self._metadata = json.dumps(named, ensure_ascii=False, separators=(",", ":"))
-        # A digest, as four names of the greatest length do not fit into a row of an index.
-        self._scope = sha256(self._metadata.encode()).hexdigest()[:32]
+        self._scope, self._metadata = owner_of(scope)
 
     def write(self, changes: Sequence[Any]) -> Steps[list[int]]:
         """Make changes, in an order in which no two callers wait for each other."""
@@ -327,6 +354,51 @@ class _Steps:
         if len(names) == 1:
             return f"{scope} AND path = {args.bind(names[0][0])} AND key = {args.bind(names[0][1])}"
         return f"{scope} AND (path, key) IN ({self._dialect.pairs(args, names)})"
+
+
+def _stored_name(stored: StoredEntry) -> tuple[str, str, str]:
+    return owner_of(stored.scope)[0], joined_path(stored.entry.path), stored.entry.key
+
+
+def _dump(
+    dialect: Dialect, wanted: Mapping[Any, str], after: StoredEntry | None, limit: int
+) -> Steps[Rows]:
+    args = Args(dialect)
+    where = [f"(expires_at IS NULL OR expires_at > {dialect.micros(args)})"]
+    where += [f"{dialect.value(name)} = {args.bind(value)}" for name, value in wanted.items()]
+    if after is not None:
+        last = ", ".join(args.bind(part) for part in _stored_name(after))
+        where.append(f"(scope, path, key) > ({last})")
+    return (
+        yield Statement(
+            f"SELECT CAST(metadata AS TEXT), ttl, {_COLUMNS} FROM memory_entries"
+            f" WHERE {' AND '.join(where)} ORDER BY scope, path, key LIMIT {limit}",
+            args,
+        )
+    )
+
+
+def _load(
+    dialect: Dialect, entries: Sequence[StoredEntry], *, overwrite: bool
+) -> Steps[dict[tuple[str, str, str], bool]]:
+    values = [dialect.parameter(number) for number in range(1, 11)]
+    values[4] += dialect.to_json
+    changed = ", ".join(f"{name} = excluded.{name}" for name in _LOADED[3:])
+    written = {}
+    for stored in entries:
+        entry, (scope, path, key) = stored.entry, _stored_name(stored)
+        times = map(micros_of, (entry.created_at, entry.updated_at))
+        end = None if entry.expires_at is None else micros_of(entry.expires_at)
+        args = Args(dialect, [scope, path, key, entry.value, owner_of(stored.scope)[1]])
+        args += [entry.version, *times, stored.ttl, end]
+        over = f" WHERE memory_entries.expires_at <= {dialect.micros(args)}"
+        count = yield from dialect.changes(
+            f"INSERT INTO memory_entries ({', '.join(_LOADED)}) VALUES ({', '.join(values)})"
+            f" ON CONFLICT (scope, path, key) DO UPDATE SET {changed}{'' if overwrite else over}",
+            args[: len(values)] if overwrite else args,
+        )
+        written[scope, path, key] = bool(count)
+    return written
 
 
 def _conflict(name: Name, expected: int, stored: int) -> VersionConflict:

@@ -8,7 +8,7 @@ import pytest
 
 from orbiter.memory.errors import InvalidItemError, QueryError, VersionConflict
 from orbiter.memory.model.items import MemoryMetadata
-from orbiter.memory.model.key_value import MAX_KEY, MAX_PATH, Delete, Entry, Put
+from orbiter.memory.model.key_value import MAX_KEY, MAX_PATH, Delete, Entry, Put, StoredEntry
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.testing.capabilities import Recipe, needs
 from orbiter.memory.testing.contracts.base_contract import HOSTILE_IDS, Contract, of
@@ -268,6 +268,31 @@ class KeyValueContract(Contract):
             assert await kv.entries((), scope=scope) == []
         for scope in (of("bob"), of("ann", "agent_id")):
             assert len(await kv.entries((), scope=scope)) == 1
+
+    @needs(key_value=True)
+    async def test_what_is_dumped_is_loaded_as_it_was(self, store: Any) -> None:
+        kv, of_session = store.key_value, MemoryMetadata(user_id="ann", session_id="s")
+        for scope in (ANN, of_session, of("bob")):
+            await kv.write([Put(("p",), key, bytes(range(256))) for key in "abc"], scope=scope)
+            await kv.write([Put(("p",), "b", b"2"), Put(("q", "r"), "e", b"", 3600)], scope=scope)
+
+        every, page = [], await kv.dump(limit=5)
+        while page:
+            every += page
+            page = await kv.dump(limit=5, after=every[-1])
+        anns = await kv.dump(metadata=ANN)
+        assert (len(every), len(anns)) == (12, 8)
+        assert {each.scope.user_id for each in anns} == {"ann"}
+        assert [StoredEntry.from_line(each.to_line().encode()) for each in every] == every
+
+        await kv.clear((), scope=of("bob"))
+        await kv.write([Put(("p",), "b", b"here")], scope=ANN)
+        there = [each.scope.user_id == "ann" for each in every]
+        assert await kv.load(every) == [not each for each in there]
+        [entry] = await kv.get([(("p",), "b")], scope=ANN)
+        assert entry.value == b"here"
+        assert await kv.load(every[::-1], overwrite=True) == [True] * 12
+        assert await kv.dump() == every
 
     @needs(key_value=True, shared=True)
     async def test_another_store_on_the_same_data_has_the_entries(self, store: Any) -> None:
