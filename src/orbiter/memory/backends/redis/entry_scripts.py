@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orbiter.memory.backends.redis.commands import Script
+from orbiter.memory.backends.redis.commands import Script, Word
 from orbiter.memory.backends.redis.items import RedisItems
 from orbiter.memory.errors import QueryError, VersionConflict
 from orbiter.memory.model.items import MemoryMetadata
@@ -379,7 +379,7 @@ class RedisKeyValue:
         entries: list[Entry] = []
         while len(entries) < limit:
             left = min(limit - len(entries), CHUNK)
-            args = [owner_of(scope)[0], low, high, int(not reverse), left]
+            args: list[Word] = [owner_of(scope)[0], low, high, int(not reverse), left]
             rows = await self._items.run(_LIST, args)
             entries += map(_entry, rows)
             if not rows:
@@ -418,7 +418,8 @@ class RedisKeyValue:
         self._items.check()
         if not checked:
             return []
-        args = [*owner_of(scope), place, appended_key(0), _micros(seconds), *checked]
+        args: list[Word] = [*owner_of(scope), place, appended_key(0), _micros(seconds)]
+        args += checked
         answer: bytes = await self._items.run_once(_APPEND, args)
         if answer.startswith(b"!"):
             raise QueryError(
@@ -443,7 +444,7 @@ class RedisKeyValue:
     async def _clear(self, scope: str, low: bytes, high: bytes) -> int:
         removed = 0
         while True:
-            args = [scope, low, high, CHUNK]
+            args: list[Word] = [scope, low, high, CHUNK]
             count, size = (await self._items.run_once(_CLEAR, args)).split()
             removed += int(count)
             if int(size) < CHUNK:

@@ -185,7 +185,7 @@ class _Steps:
         if gone:
             args = Args(self._dialect)
             yield Statement(f"DELETE FROM memory_entries WHERE {self._named(args, gone)}", args)
-        yield from self._put([(*name, each.value, each.ttl) for name, each in puts])
+        yield from self._put([(*name, each.value, check_ttl(each.ttl)) for name, each in puts])
         made = yield from self._versions([name for name, _ in puts])
         for name, version in expected.items():
             if version == 0 and made.get(name, 0) > 1:  # put by another while there was none

@@ -309,6 +309,11 @@ class KeyValueContract(Contract):
     @needs(key_value=True)
     async def test_what_cannot_be_stored_is_refused_and_named(self, store: Any) -> None:
         kv = store.key_value
+        path: Any
+        key: Any
+        value: Any
+        ttl: Any
+        version: Any
         for path in ("p", ("",), ("a\0",), ("a\x01",), (1,), None, ("p" * MAX_PATH,), ("\ud800",)):
             with pytest.raises(QueryError):
                 await kv.write([Put(path, "k", b"")], scope=ANN)
