@@ -93,7 +93,7 @@ class RedisMemoryStore(AsyncContextStore):
     @cached_property
     def key_value(self) -> "KeyValueStore":
         """Entries of key and value, beside the items; `ttl_hours` is not for them."""
-        from orbiter.memory.backends.redis.entry_scripts import RedisKeyValue  # noqa: PLC0415
+        from orbiter.memory.backends.redis.key_values import RedisKeyValue  # noqa: PLC0415
 
         return RedisKeyValue(self._items)
 
