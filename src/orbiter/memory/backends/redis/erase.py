@@ -7,8 +7,8 @@ server is never held up by all of its keys at once.
 from contextlib import suppress
 
 from orbiter.memory.backends.redis.commands import Script
-from orbiter.memory.backends.redis.key_values import RedisKeyValue
 from orbiter.memory.backends.redis.items import RedisItems
+from orbiter.memory.backends.redis.key_values import RedisKeyValue
 from orbiter.memory.backends.redis.scripts import _BASE
 from orbiter.memory.errors import StorageError
 from orbiter.memory.model.query import Query
