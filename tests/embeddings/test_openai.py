@@ -23,7 +23,7 @@ from tests.listening import listening
 from tests.timing import scaled
 
 from orbiter.memory import OpenAIEmbeddings
-from orbiter.memory.embeddings._responses import MAX_BATCH_BYTES, batches, retry_after
+from orbiter.memory.embeddings.responses import MAX_BATCH_BYTES, batches, retry_after
 from orbiter.memory.errors import EmbeddingError, MemoryConnectionError, MemoryTimeoutError
 
 Make = Callable[..., OpenAIEmbeddings]

@@ -3,7 +3,7 @@
 import orbiter_memory_minilm
 import pytest
 
-from orbiter.memory.embeddings._minilm import WordPiece
+from orbiter.memory.text.word_piece import WordPiece
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from tests.stores._audit_places import ANN, BOB, Place, Store, busy, note, place
 from orbiter.memory import MemoryMetadata, SQLiteMemoryStore
 from orbiter.memory.backends.sql import audit_log, audit_reader, audit_verify
 from orbiter.memory.backends.sql.audit_dialect import Fields
-from orbiter.memory.backends.sql.audit_rows import COLUMNS
+from orbiter.memory.backends.sql.audit_reader import COLUMNS
 from orbiter.memory.backends.sql.audit_verify import ChainCheck, Findings, some_entries
 from orbiter.memory.model.audit import AuditEntry, AuditProblem, canonical, chain
 from orbiter.memory.model.records import Record

@@ -2,118 +2,23 @@
 
 The model's integers are scaled by the largest value of a batch: beside other texts, the same text
 would get another vector. Nothing here knows of event loops; every method blocks and may be called
-from several threads at once. WordPiece is BERT's: the numbers of its pieces must be those of the
-reference tokenizer, as a model understands no others. Stores keep what `code` gives beside the
-model's name: what it returns for a text may only change together with that name.
+from several threads at once. Stores keep what `code` gives beside the model's name: what it returns
+for a text may only change together with that name.
 """
 
-import os
-import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
 import numpy as np
+import orbiter_memory_minilm
 from numpy.typing import NDArray
 
-from orbiter.memory.text.words import COMMON
-
-# From 1.29 on, ONNX Runtime reports to its maker, and must be told not to before it is imported.
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-
-import orbiter_memory_minilm
-
-from orbiter.memory.embeddings import libstdcxx
+from orbiter.memory.embeddings.onnx_runtime import onnx_session
 from orbiter.memory.errors import EmbeddingError
-
-libstdcxx.repair()
-
-import onnxruntime  # noqa: E402 - after the repair
-
-UNKNOWN, START, END = "[UNK]", "[CLS]", "[SEP]"
-
-_MAX_WORD = 100
-"""A longer word is unknown, as in the reference; this also bounds the search for pieces."""
-
-_CJK = (
-    *((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F)),
-    *((0x2B740, 0x2B81F), (0x2B820, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F)),
-)
-
-Word = tuple[int, ...]
-"""The pieces of one word."""
-
-
-class _Letters(dict[int, str | None]):
-    """What becomes of each character; worked out when it is first met."""
-
-    def __missing__(self, code: int) -> str | None:
-        self[code] = result = _letter(code)
-        return result
-
-
-def _letter(code: int) -> str | None:
-    letter = chr(code)
-    category = unicodedata.category(letter)
-    if letter in "\t\n\r" or category[0] == "Z":
-        return " "
-    # What is unassigned to this Python may be an emoji to the next; it counts as a letter.
-    is_unseen = category[0] == "C" and category != "Cn"
-    if is_unseen or category == "Mn" or code == 0xFFFD:
-        return None
-    if is_mark(letter) or any(low <= code <= high for low, high in _CJK):
-        return f" {letter} "
-    return letter.lower()
-
-
-def is_mark(letter: str) -> bool:
-    """Tell whether *letter* is punctuation, which is always a word of its own."""
-    # ASCII's `$+<=>^`|~` are symbols to Unicode and punctuation to BERT.
-    return unicodedata.category(letter)[0] == "P" or (letter.isascii() and not letter.isalnum())
-
-
-class WordPiece:
-    """Splits texts by a vocabulary. Safe to share between threads."""
-
-    def __init__(self, vocabulary: Sequence[str]) -> None:
-        self._numbers = {piece: number for number, piece in enumerate(vocabulary)}
-        self._pieces = vocabulary
-        self.start, self.end = self._numbers[START], self._numbers[END]
-        self._unknown: Word = (self._numbers[UNKNOWN],)
-        self._letters = _Letters()
-        # Most words of a text were met before, in it or in another one.
-        self._word = lru_cache(maxsize=2**14)(self._split)
-
-    def words(self, text: str) -> list[Word]:
-        """Return the pieces of each word of *text*; a mark or a CJK character is a word."""
-        if not text.isascii():
-            text = unicodedata.normalize("NFD", text)
-        found = text.translate(self._letters).split()
-        # A word that is too long for the vocabulary is not remembered either.
-        return [self._word(w) if len(w) <= _MAX_WORD else self._split(w) for w in found]
-
-    def names(self, words: Sequence[Word]) -> list[str]:
-        """Return the pieces as text; those inside a word begin with `##`."""
-        return [self._pieces[number] for word in words for number in word]
-
-    def _split(self, word: str) -> Word:
-        if word in self._numbers:
-            return (self._numbers[word],)
-        if len(word) > _MAX_WORD:
-            return self._unknown
-        found: list[int] = []
-        begin, prefix = 0, ""
-        while begin < len(word):
-            end = len(word)
-            while (number := self._numbers.get(prefix + word[begin:end])) is None:
-                end -= 1
-                if end == begin:
-                    return self._unknown
-            found.append(number)
-            begin, prefix = end, "##"
-        return tuple(found)
-
+from orbiter.memory.text.word_piece import Word, WordPiece, is_mark, read_vocabulary
+from orbiter.memory.text.words import COMMON
 
 Floats = NDArray[np.float32]
 
@@ -129,10 +34,8 @@ class MiniLM:
 
     def __init__(self) -> None:
         try:
-            vocabulary = orbiter_memory_minilm.VOCABULARY.read_text(encoding="utf-8")
-            # Not `splitlines`: some pieces are characters that it takes for the end of a line.
-            self._pieces = WordPiece(vocabulary.removesuffix("\n").split("\n"))
-            self._session = _session(str(orbiter_memory_minilm.MODEL))
+            self._pieces = WordPiece(read_vocabulary(orbiter_memory_minilm.VOCABULARY))
+            self._session = onnx_session(orbiter_memory_minilm.MODEL)
         except Exception as exc:  # the runtime has a dozen errors of its own, all without a cure
             raise _damaged(exc) from exc
         self._projection: Floats | None = None
@@ -204,18 +107,6 @@ def _pooled(vectors: Sequence[Floats], parts: Sequence[Sequence[Word]]) -> list[
 def _plain(vector: Floats) -> list[float]:
     numbers: list[float] = vector.tolist()
     return numbers
-
-
-def _session(path: str) -> "onnxruntime.InferenceSession":
-    options = onnxruntime.SessionOptions()
-    # A text is too small to share among threads; two texts at a time use two cores better.
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.add_session_config_entry("session.inter_op.allow_spinning", "0")
-    # Weights of the layers that compute in floating point are decoded once, not for every text.
-    options.add_session_config_entry("session.disable_quant_qdq", "1")
-    options.log_severity_level = 3  # it would write warnings to stderr
-    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
 def shorten(text: str) -> str:

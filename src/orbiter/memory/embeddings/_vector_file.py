@@ -12,8 +12,8 @@ from hashlib import sha256
 from threading import Lock
 from time import monotonic, sleep
 
-from orbiter.memory.embeddings._after_fork import Forkable
-from orbiter.memory.embeddings._responses import pack, points_somewhere, unpack
+from orbiter.memory.embeddings.responses import pack, points_somewhere, unpack
+from orbiter.memory.tasks.worker_threads import Forkable
 
 _OURS = 0x6F626D76  # "obmv"
 _TABLE = """

@@ -10,8 +10,8 @@ import warnings
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from orbiter.memory.embeddings._responses import is_finite, pack, unpack
 from orbiter.memory.embeddings._vector_file import Detailed, VectorFile
+from orbiter.memory.embeddings.responses import is_finite, pack, unpack
 from orbiter.memory.errors import EmbeddingError, QueryError, StorageError
 from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.model.query import check_size

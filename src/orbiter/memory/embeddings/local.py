@@ -9,9 +9,9 @@ from importlib.util import find_spec
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from orbiter.memory.embeddings._after_fork import Forkable
 from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.tasks.event_loop import bounded_gather
+from orbiter.memory.tasks.worker_threads import Forkable
 
 if TYPE_CHECKING:
     from orbiter.memory.embeddings._minilm import Floats, MiniLM

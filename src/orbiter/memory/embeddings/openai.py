@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 from urllib.parse import urlsplit, urlunsplit
 from weakref import WeakKeyDictionary
 
-from orbiter.memory.embeddings._responses import batches, retry_after, sendable, vectors
+from orbiter.memory.embeddings.responses import batches, retry_after, sendable, vectors
 from orbiter.memory.errors import (
     EmbeddingError,
     MemoryConnectionError,

@@ -19,9 +19,9 @@ from orbiter.memory.agent.runtime import Core, Store, keeps_versions
 from orbiter.memory.errors import QueryError, VersionConflict
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.query import Query, require_text
+from orbiter.memory.tasks.worker_threads import FileThread
 from orbiter.memory.transfer.formats.registry import NATIVE
 from orbiter.memory.transfer.io.archives import Limits
-from orbiter.memory.transfer.io.file_thread import FileThread
 from orbiter.memory.transfer.io.open_source import open_source
 from orbiter.memory.transfer.native import is_native, store_records
 from orbiter.memory.transfer.reader import IMPORTED, Reader, ReadItem

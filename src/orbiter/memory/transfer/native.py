@@ -23,9 +23,9 @@ from orbiter.memory.model.protocols import Embeddings, VersionedStore
 from orbiter.memory.model.query import Query
 from orbiter.memory.model.records import Record, Written
 from orbiter.memory.model.reports import StoreStats
+from orbiter.memory.tasks.worker_threads import iterate_in_thread
 from orbiter.memory.transfer._native_reader import FORMAT, FORMAT_VERSION, is_native, record_pages
 from orbiter.memory.transfer.io.archives import Limits
-from orbiter.memory.transfer.io.file_thread import iterate_in_thread
 from orbiter.memory.transfer.io.open_source import Tally
 from orbiter.memory.transfer.io.output_file import new_file
 from orbiter.memory.transfer.report import ImportResult, Problem

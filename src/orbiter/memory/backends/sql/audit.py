@@ -10,9 +10,8 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar, get_args
 
-from orbiter.memory.backends.sql.database import SQLDatabase
 from orbiter.memory.backends.sql.dialect import Args, Rows, Statement, Steps
-from orbiter.memory.backends.sql.operations import MAX_LIMIT
+from orbiter.memory.backends.sql.operations import MAX_LIMIT, SQLDatabase
 from orbiter.memory.backends.sql.rows import iso
 from orbiter.memory.errors import AccessError, QueryError, StorageError, UnsupportedError
 from orbiter.memory.model import audit as values
@@ -186,7 +185,7 @@ class SQLAudit(SQLDatabase):
         *metadata* is whose; *item_id* finds what was written, not what was read; *before* is the
         number of an entry, the last of a page, to get the page of older ones.
         """
-        from orbiter.memory.backends.sql.audit_rows import from_row  # noqa: PLC0415
+        from orbiter.memory.backends.sql.audit_reader import from_row  # noqa: PLC0415
 
         if action is not None and action not in values.ACTIONS:
             raise QueryError(f"`action` must be one of {', '.join(values.ACTIONS)}, not {action!r}")
@@ -215,7 +214,7 @@ class SQLAudit(SQLDatabase):
         before: int | None,
         limit: int,
     ) -> Steps[Rows]:
-        from orbiter.memory.backends.sql.audit_rows import COLUMNS  # noqa: PLC0415
+        from orbiter.memory.backends.sql.audit_reader import COLUMNS  # noqa: PLC0415
 
         head = yield from self._log.head(lock=False)
         args = Args(self._operations.dialect)

@@ -15,8 +15,14 @@ from typing import Any, NamedTuple, TypeVar
 
 from orbiter.memory.backends.sql import audit_verify
 from orbiter.memory.backends.sql.audit_dialect import Fields
-from orbiter.memory.backends.sql.audit_reader import CHUNK, AuditTables, Head, whole
-from orbiter.memory.backends.sql.audit_rows import COLUMNS, to_row
+from orbiter.memory.backends.sql.audit_reader import (
+    CHUNK,
+    COLUMNS,
+    AuditTables,
+    Head,
+    to_row,
+    whole,
+)
 from orbiter.memory.backends.sql.dialect import Args, Dialect, Statement, Steps
 from orbiter.memory.backends.sql.rows import COLUMNS as ITEM
 from orbiter.memory.backends.sql.rows import END_WIDTH, ENDS

@@ -10,8 +10,14 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from orbiter.memory.backends.sql.audit_dialect import Fields, as_bytes
-from orbiter.memory.backends.sql.audit_reader import CHUNK, AuditTables, Head, whole
-from orbiter.memory.backends.sql.audit_rows import COLUMNS, from_bytes
+from orbiter.memory.backends.sql.audit_reader import (
+    CHUNK,
+    COLUMNS,
+    AuditTables,
+    Head,
+    from_bytes,
+    whole,
+)
 from orbiter.memory.backends.sql.dialect import Args, Dialect, Statement, Steps
 from orbiter.memory.backends.sql.rows import COLUMNS as ITEM
 from orbiter.memory.backends.sql.rows import iso

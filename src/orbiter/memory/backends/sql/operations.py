@@ -5,13 +5,15 @@ SQLite runs it inside one function on a connection's thread and Postgres over an
 A `Dialect` spells the few things the two databases say differently.
 """
 
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from orbiter.memory.backends.sql.dialect import Args, Dialect, Filter, Rows, Statement, Steps
 from orbiter.memory.backends.sql.rows import Row, decode
 from orbiter.memory.errors import AccessError, EmptyFilterError, QueryError, VersionConflict
+from orbiter.memory.model.agent_store import AsyncContextStore
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.query import SCOPE_FIELDS, Cursor, Order, Query, ScopeField
 from orbiter.memory.model.reports import SPOKEN
@@ -22,10 +24,13 @@ __all__ = [
     "PROBE",
     "Operations",
     "Place",
+    "SQLDatabase",
     "beyond",
     "fields_without_value",
     "place_of",
 ]
+
+_T = TypeVar("_T")
 
 PROBE = 512
 """How many of the newest rows a text search reads before it asks an index: a common word is
@@ -436,3 +441,35 @@ def fields_without_value(asked: Query) -> list[ScopeField]:
     """Return the scope fields of which `where` says by itself that they have no value."""
     where = asked.where or {}
     return [name for name in SCOPE_FIELDS if name in where and where[name] is None]
+
+
+class SQLDatabase(AsyncContextStore):
+    """What a driver does; each part of a store stands on this and on nothing else."""
+
+    _operations: Operations
+
+    @abstractmethod
+    async def _open(self) -> None:
+        """Open the store and bring its tables up to date, whatever model its vectors are of."""
+
+    @abstractmethod
+    async def _read(self, steps: Callable[[], Steps[_T]], *, alone: bool = False) -> _T:
+        """Run steps that change nothing; *alone* says that they are one statement."""
+
+    @abstractmethod
+    async def _write(self, steps: Callable[[], Steps[_T]]) -> _T:
+        """Run steps as one transaction; return after it is durable."""
+
+    async def _together(self, steps: Callable[[], Steps[_T]]) -> _T:
+        """Run steps that may lock and change nothing, as of one moment."""
+        return await self._read(steps)
+
+    @property
+    def _sees_all(self) -> bool:
+        """Whether no row is hidden from this store."""
+        return True
+
+    @property
+    def _is_bound(self) -> bool:
+        """Whether this store acts for one user."""
+        return False

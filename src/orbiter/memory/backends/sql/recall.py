@@ -13,10 +13,10 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orbiter.memory.backends.arguments import check_several_ids
-from orbiter.memory.backends.sql.database import SQLDatabase
 from orbiter.memory.backends.sql.embedder import Embedded, Embedder, Model, PendingItem
 from orbiter.memory.backends.sql.history import deciding_facts
 from orbiter.memory.backends.sql.neighbours import newest
+from orbiter.memory.backends.sql.operations import SQLDatabase
 from orbiter.memory.backends.sql.rows import decode, decode_all, usual_metadata
 from orbiter.memory.errors import EmbeddingsMismatchError, QueryError
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata

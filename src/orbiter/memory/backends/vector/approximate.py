@@ -10,9 +10,9 @@ from collections import deque
 import numpy as np
 import numpy.typing as npt
 
-from orbiter.memory.embeddings import libstdcxx
+from orbiter.memory.embeddings import onnx_runtime
 
-libstdcxx.share()
+onnx_runtime.share()
 
 try:
     from usearch.index import Index

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from orbiter.memory.server.http.error_responses import ConnectionCut, HTTPProblem
 from orbiter.memory.server.http.json_body import SMALL, check_values
 from orbiter.memory.server.http.settings import Settings, max_body_bytes
-from orbiter.memory.server.http.worker_thread import KeyedSemaphore
+from orbiter.memory.tasks.worker_threads import KeyedSemaphore
 
 __all__ = ["LONGEST_HEAD", "UPLOADS", "RateLimiter", "RequestLimitsMiddleware", "check_head"]
 

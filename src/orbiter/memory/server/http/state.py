@@ -13,7 +13,7 @@ from orbiter.memory.agent import AgentMemory
 from orbiter.memory.auth import KeyFile, Principal, key_file_for
 from orbiter.memory.errors import QueryError
 from orbiter.memory.server.http.settings import Settings
-from orbiter.memory.server.http.worker_thread import WorkerThread
+from orbiter.memory.tasks.worker_threads import WorkerThread
 
 if TYPE_CHECKING:
     from orbiter.memory.server.api.jobs import Jobs

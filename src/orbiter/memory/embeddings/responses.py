@@ -14,6 +14,18 @@ from typing import cast
 
 from orbiter.memory.errors import EmbeddingError
 
+__all__ = [
+    "MAX_BATCH_BYTES",
+    "batches",
+    "is_finite",
+    "pack",
+    "points_somewhere",
+    "retry_after",
+    "sendable",
+    "unpack",
+    "vectors",
+]
+
 MAX_BATCH_BYTES = 250_000
 """The hosted API takes 300,000 tokens a request. A token is a byte or more."""
 
