@@ -16,7 +16,7 @@ MODULES = (
     "backends.postgres", "backends.redis", "backends.vector", "episodic", "text.pii",
     "text.words", "recall", "context", "context.persona", "context.prompt_fence", "conversation",
     "conversation.tokens", "messages.costs", "messages", "summary", "summarizers", "embeddings",
-    "conversation.history", "text.ranking", "testing",
+    "rerankers", "conversation.history", "text.ranking", "testing",
 )  # fmt: skip
 
 INTRO = """\

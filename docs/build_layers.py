@@ -33,6 +33,7 @@ PURPOSES = {
     "backends": "stores: SQLite, Postgres, Redis, vectors",
     "context": "what a model is sent, within a token budget",
     "diagnostics": "the checks of doctor",
+    "rerankers": "read a question beside the texts that may answer it",
     "summarizers": "what writes summaries",
     "testing": "the test kit for stores",
     "embeddings": "models that turn text into vectors",

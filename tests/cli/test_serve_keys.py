@@ -18,6 +18,7 @@ import httpx
 import pytest
 from tests.cli.conftest import Cli
 from tests.cli.terminal import COMMAND, environment
+from tests.rerankers.tiny_models import by_shared_words, write
 from tests.timing import HANG
 
 from orbiter.memory.auth import KeyFile
@@ -58,6 +59,18 @@ def test_it_serves_until_it_is_told_to_stop_and_logs_no_content(cli: Cli) -> Non
     assert re.search(r"GET /v1/memories 200 [\d.]+ ms\n", log)
     assert "GET /v1/memories/{item_id} 200" in log
     assert not [word for word in (made, "tea", "alice", "Traceback") if word in log]
+
+
+def test_a_server_has_the_reranker_that_it_is_given(cli: Cli, tmp_path: Path) -> None:
+    cli.remember("Eva lives in Oslo")
+    folder = write(tmp_path / "reader", by_shared_words())
+    with serve(cli, "--reranker", str(folder)) as (told, _):
+        asked = {"query": "Where does Eva live?"}
+        address = f"{told['url']}/v1/recall?user_id=alice"
+        found = httpx.post(address, json=asked, timeout=HANG).json()
+
+    assert found["reranking"]["texts"] == 1
+    assert "reader says 0.73" in found["hits"][0]["told"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")

@@ -19,6 +19,7 @@
     ├── SummaryError           (RuntimeError)      a summarizer failed; nothing was lost
     ├── ExtractionError        (RuntimeError)      an extractor gave nothing that can be used
     ├── EmbeddingError         (RuntimeError)      a model gave no usable vector
+    ├── RerankError            (RuntimeError)      a reranker gave no usable scores
     ├── NotInitializedError    (RuntimeError)      a store was used before `init()`
     ├── EventLoopError         (RuntimeError)      a memory is in use in another event loop
     ├── VersionConflict        (RuntimeError)      an item has moved on since it was read
@@ -51,6 +52,7 @@ __all__ = [
     "MessageError",
     "NotInitializedError",
     "QueryError",
+    "RerankError",
     "ScopeError",
     "SoulError",
     "SoulNotFoundError",
@@ -204,6 +206,10 @@ class ExtractionError(MemoryError, RuntimeError):
 
 class EmbeddingError(MemoryError, RuntimeError):
     """A model refused a text, or answered with something that is no vector of its dimension."""
+
+
+class RerankError(MemoryError, RuntimeError):
+    """A reranker cannot be loaded, refused the texts, or answered with no score for each."""
 
 
 class NotInitializedError(MemoryError, RuntimeError):

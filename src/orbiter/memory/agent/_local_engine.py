@@ -59,6 +59,7 @@ class LocalEngine(MemoryEngine):
             owner=repr(self),
             embeddings=model,
             is_model_declined=embeddings is None,
+            reranker=settings.reranker,
             episodic=episodic,
             row_security=settings.row_security,
             prepare=partial(make_folder, str(address)) if is_ours else _nothing,

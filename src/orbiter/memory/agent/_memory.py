@@ -27,6 +27,7 @@ from orbiter.memory.model.protocols import (
     Embeddings,
     MaintainedStore,
     MemoryStore,
+    Reranker,
     Summarizer,
     VectorStore,
 )
@@ -60,7 +61,8 @@ class AgentMemory(Handle):
     cannot do itself is done here or refused by name.
 
     *embeddings* are the local model if the extra `[local]` is installed, none with `None`, or your
-    own. *episodic* names the place of `ScopedMemory.activity`. *persona* is a `Soul` or the path
+    own. A *reranker* reads what recall finds best beside the question; there is none by default.
+    *episodic* names the place of `ScopedMemory.activity`. *persona* is a `Soul` or the path
     of a SOUL.md. *summarizer* sums up long chats as *summaries* says, by default without a model;
     with `summaries=None`, nothing does. *count_tokens* counts for budgets, in place of an
     estimate. *secret* keeps the beginning of contexts the same in all processes that share it, as
@@ -80,6 +82,7 @@ class AgentMemory(Handle):
         timeout: float | None = None,
         insecure: bool = False,
         embeddings: Embeddings | Literal["auto"] | None = "auto",
+        reranker: Reranker | None = None,
         episodic: str | None = None,
         persona: "str | Path | Soul | None" = None,
         summarizer: Summarizer | None = None,
@@ -96,6 +99,7 @@ class AgentMemory(Handle):
             timeout=timeout,
             insecure=insecure,
             embeddings=embeddings,
+            reranker=reranker,
             episodic=episodic,
             persona=persona,
             summarizer=summarizer,

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from orbiter.memory.model.protocols import Embeddings, MemoryStore, Summarizer
+from orbiter.memory.model.protocols import Embeddings, MemoryStore, Reranker, Summarizer
 
 if TYPE_CHECKING:
     from orbiter.memory.context.persona import Soul
@@ -27,6 +27,7 @@ class MemorySettings:
     timeout: float | None = None
     insecure: bool = False
     embeddings: Embeddings | Literal["auto"] | None = "auto"
+    reranker: Reranker | None = None
     episodic: str | None = None
     persona: "str | Path | Soul | None" = None
     summarizer: Summarizer | None = None

@@ -17,7 +17,7 @@ from orbiter.memory.errors import (
 )
 from orbiter.memory.model.agent_store import AgentStore, store_name
 from orbiter.memory.model.items import RESERVED, MemoryItem, MemoryMetadata
-from orbiter.memory.model.protocols import Embeddings, HistoryStore, LexicalStore
+from orbiter.memory.model.protocols import Embeddings, HistoryStore, LexicalStore, Reranker
 from orbiter.memory.tasks.event_loop import OneLoop
 
 if TYPE_CHECKING:
@@ -48,13 +48,14 @@ Store = AgentStore
 class Core:
     """One store, opened once, and everything that is closed with it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a memory is made with
         self,
         store: Store,
         *,
         owner: str = "this memory",
         embeddings: Embeddings | None,
         is_model_declined: bool,
+        reranker: Reranker | None = None,
         episodic: str | None,
         row_security: bool,
         prepare: Callable[[], None],
@@ -68,6 +69,7 @@ class Core:
         self.events = Events(self.enter)
         self.embeddings = embeddings
         self.is_model_declined = is_model_declined
+        self.reranker = reranker
         self.is_indexed = isinstance(store, LexicalStore)
         """Whether the store itself can be asked by words and meaning."""
         self._episodic = episodic

@@ -212,6 +212,7 @@ class ScopedMemory(MaintenanceMixin):
             importance_weight=importance_weight,
             min_trust=min_trust,
             explain=explain,
+            reranker=self._core.reranker,
         )
         with no_model_by_choice() if self._core.is_model_declined else nullcontext():
             found = await self._read_once(store, read)

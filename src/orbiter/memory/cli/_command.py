@@ -24,6 +24,7 @@ from orbiter.memory.cli._output import Output
 if TYPE_CHECKING:
     from orbiter.memory.agent import AgentMemory, ScopedMemory
     from orbiter.memory.model.audit import AuditMode
+    from orbiter.memory.model.protocols import Reranker
     from orbiter.memory.model.reports import ItemVersion
 __all__ = [
     "SCOPES",
@@ -166,6 +167,7 @@ class CommandContext:
         meaning: bool = True,
         persona: Path | None = None,
         audit: "AuditMode | None" = None,
+        reranker: str | None = None,
     ) -> "AgentMemory":
         """Return the memory that the options name, not yet opened."""
         from orbiter.memory.agent import AgentMemory  # noqa: PLC0415
@@ -179,7 +181,11 @@ class CommandContext:
         if self.target.token:
             raise UsageError("`--token` is the key of a server; leave it out, or give its `--url`")
         return AgentMemory(
-            url, embeddings="auto" if is_wanted else None, persona=persona, audit=audit
+            url,
+            embeddings="auto" if is_wanted else None,
+            reranker=_reranker(reranker) if meaning else None,
+            persona=persona,
+            audit=audit,
         )
 
     @asynccontextmanager
@@ -198,6 +204,16 @@ class CommandContext:
         scope = self.target.scope()  # first: a mistake in it must not make a file
         async with self.memory(meaning=meaning, creates=creates, persona=persona) as memory:
             yield memory, memory.unscoped() if scope is None else memory.scope(**scope)
+
+
+def _reranker(place: str | None) -> "Reranker | None":
+    """Return the reranker at *place*, or else where the environment says; most have none."""
+    place = place or os.environ.get(f"{_ENV}RERANKER")
+    if not place:
+        return None
+    from orbiter.memory.rerankers import open_reranker  # noqa: PLC0415 - few have one
+
+    return open_reranker(place, api_key=os.environ.get(f"{_ENV}RERANKER_KEY"))
 
 
 def is_missing(memory: "AgentMemory") -> bool:

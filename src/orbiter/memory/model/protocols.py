@@ -39,6 +39,7 @@ __all__ = [
     "NewestMessagesStore",
     "OffloadStore",
     "PagedStore",
+    "Reranker",
     "Summarizer",
     "VectorReader",
     "VectorStore",
@@ -447,6 +448,19 @@ class Summarizer(Protocol):
 
     async def summarize(self, prompt: str) -> str:
         """Return the summary that *prompt* asks for."""
+        ...
+
+
+@runtime_checkable
+class Reranker(Protocol):
+    """Reads a question together with texts, as a cross-encoder does, and scores each text."""
+
+    async def rerank(self, question: str, texts: Sequence[str]) -> Sequence[float]:
+        """Return how well each text answers *question*, in the order given.
+
+        From 0, not at all, to 1; numbers of another range count by their order and distances. It
+        must not block the event loop. What it raises is reported, and recall answers without it.
+        """
         ...
 
 

@@ -14,7 +14,7 @@ from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.model.trust import Trust
 from orbiter.memory.recall._explanation import Explanation, Reason
-from orbiter.memory.recall._hits import Excluded, ExcludedReason, Hit, RecallResult
+from orbiter.memory.recall._hits import Excluded, ExcludedReason, Hit, RecallResult, Reranking
 from orbiter.memory.recall._in_memory_index import InMemoryIndex
 from orbiter.memory.recall._modes import RecallMode, no_model_by_choice
 from orbiter.memory.recall._recall import RecallOptions, recall
@@ -30,6 +30,7 @@ __all__ = [
     "RecallMode",
     "RecallOptions",
     "RecallResult",
+    "Reranking",
     "no_model_by_choice",
     "recall",
 ]

@@ -13,6 +13,7 @@ from orbiter.memory.recall._signals import SIGNALS, Evidence, SignalKind
 __all__ = [
     "FACT",
     "HOLDS",
+    "READER",
     "Explanation",
     "Reason",
     "passage_of",
@@ -54,7 +55,11 @@ class Explanation(tuple[Reason, ...]):
         strongest = max((reason.points for reason in self), default=0.0)
         least = max(_SHOWN, _WEAK * strongest)
         told = [reason.text for reason in self if reason.part == FACT and reason.text != HOLDS]
-        others = (reason for reason in self if reason.points >= least and reason.text not in told)
+        others = (
+            reason
+            for reason in self
+            if (reason.points >= least or reason.part == READER) and reason.text not in told
+        )
         for text in _kinds(others):
             if len(told) < _MAX_TOLD and len("; ".join((*told, text))) <= _LONGEST:
                 told.append(text)
@@ -68,6 +73,8 @@ class Explanation(tuple[Reason, ...]):
 
 FACT = "fact"
 """The part that tells for how long a fact holds."""
+READER = "reranker"
+"""The part that tells what a reranker says, whatever it counts."""
 HOLDS = "holds"
 """What it tells of a fact without dates."""
 _LONGEST = 100

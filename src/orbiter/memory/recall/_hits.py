@@ -13,7 +13,7 @@ from orbiter.memory.recall._signals import who_said
 if TYPE_CHECKING:
     from orbiter.memory.model.facts import FactSpan
 
-__all__ = ["Excluded", "ExcludedReason", "Hit", "RecallResult"]
+__all__ = ["Excluded", "ExcludedReason", "Hit", "RecallResult", "Reranking"]
 
 ExcludedReason = Literal["rank", "no evidence", "repeat"]
 """Why a candidate is not a hit: others rank higher, no evidence, or a hit says the same."""
@@ -91,6 +91,26 @@ class Excluded:
         return f"{_head(self.item, self.score)}\n    {self.told}"
 
 
+@dataclass(frozen=True, slots=True)
+class Reranking:
+    """What a reranker was asked, what that cost, and why it did not count, if it did not."""
+
+    name: str
+    """How it is called."""
+    texts: int
+    """How many it read."""
+    seconds: float
+    error: str | None = None
+    """Why the order is the one without it."""
+
+    def __str__(self) -> str:
+        """Return the same for a person."""
+        if self.error is not None:
+            return f"not reranked: {_safe(self.error)}"
+        count = "1 text" if self.texts == 1 else f"{self.texts} texts"
+        return f"{_safe(self.name)} read {count} in {self.seconds:.2f} s"
+
+
 class RecallResult(list[Hit]):
     """The hits, best first, and how they came about; equal to any list of the same hits."""
 
@@ -102,6 +122,7 @@ class RecallResult(list[Hit]):
         considered: int = 0,
         left_out: tuple[Excluded, ...] = (),
         question: str = "",
+        reranking: Reranking | None = None,
     ) -> None:
         super().__init__(hits)
         self.mode = mode
@@ -111,11 +132,15 @@ class RecallResult(list[Hit]):
         """The next best of them, if an explanation was asked for."""
         self.question = question
         """How the question was read."""
+        self.reranking = reranking
+        """What a reranker was asked, if there is one."""
 
     def __str__(self) -> str:
         """Return a paragraph for each hit, and one for each candidate that was left out."""
         count = f"{len(self)} of {self.considered} candidates" if self else "nothing found"
         parts = [f"{count}, mode {self.mode}: {_safe(self.question)}"]
+        if self.reranking is not None:
+            parts[0] += f"\n{self.reranking}"
         if self.left_out:
             parts += map(str, self)
             parts.append(f"left out, {len(self.left_out)} next best:")

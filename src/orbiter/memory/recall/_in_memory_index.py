@@ -194,7 +194,7 @@ def _covers(scope: _Owner, owner: _Owner) -> bool:
     return all(asked is None or asked == has for asked, has in zip(scope, owner, strict=True))
 
 
-def _as_stored(found: RecallResult, there: dict[str, MemoryItem]) -> RecallResult:
+def _as_stored(result: RecallResult, there: dict[str, MemoryItem]) -> RecallResult:
     """Return the same answer with the store's items: the index counts versions of its own."""
     return RecallResult(
         (
@@ -203,10 +203,11 @@ def _as_stored(found: RecallResult, there: dict[str, MemoryItem]) -> RecallResul
                 item=there[hit.item.id],
                 repeats=tuple(there[item.id] for item in hit.repeats),
             )
-            for hit in found
+            for hit in result
         ),
-        mode=found.mode,
-        considered=found.considered,
-        left_out=tuple(replace(one, item=there[one.item.id]) for one in found.left_out),
-        question=found.question,
+        mode=result.mode,
+        considered=result.considered,
+        left_out=tuple(replace(one, item=there[one.item.id]) for one in result.left_out),
+        question=result.question,
+        reranking=result.reranking,
     )

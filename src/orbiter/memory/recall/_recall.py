@@ -8,7 +8,7 @@ from typing import Any, TypedDict, TypeVar
 
 from orbiter.memory.errors import QueryError
 from orbiter.memory.model.items import MemoryMetadata, MemoryStatus
-from orbiter.memory.model.protocols import MemoryStore, OffloadStore, VectorStore
+from orbiter.memory.model.protocols import MemoryStore, OffloadStore, Reranker, VectorStore
 from orbiter.memory.model.query import SCOPE_FIELDS, Query, check_instant, check_size
 from orbiter.memory.model.trust import Trust, read_trust, trusted
 from orbiter.memory.recall._candidate_pool import are_many
@@ -18,6 +18,7 @@ from orbiter.memory.recall._hits import RecallResult
 from orbiter.memory.recall._mode_search import RecallRequest, by_all, by_meaning, by_time
 from orbiter.memory.recall._modes import RecallMode, check_mode, check_store, warn_once
 from orbiter.memory.recall._query_analysis import shortened
+from orbiter.memory.recall._rerank import rerank
 from orbiter.memory.recall._select import Candidates, choose
 from orbiter.memory.tasks.offload import apart
 from orbiter.memory.text.words import tokens
@@ -48,6 +49,7 @@ class RecallOptions(TypedDict, total=False):
     importance_weight: float
     now: datetime | None
     min_trust: Trust | str | int | None
+    reranker: Reranker | None
 
 
 async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh beside relevance
@@ -68,6 +70,7 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     importance_weight: float = 0.0,
     now: datetime | None = None,
     min_trust: Trust | str | int | None = None,
+    reranker: Reranker | None = None,
 ) -> RecallResult:
     """Return at most *k* items of *store* that answer *query*, best first, with reasons.
 
@@ -92,6 +95,10 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     copies all the more, has one place in every mode.
 
     With *explain*, `left_out` of the answer holds the next best candidates.
+
+    With *reranker*, the modes `hybrid` and `words` have it read the best 50 beside the question.
+    `reranking` of the answer has what it cost; if it fails, that says so, and the order is the one
+    without it.
     """
     check_size("k", k)
     check_mode(mode)
@@ -124,12 +131,16 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     has_model = isinstance(store, VectorStore) and store.embeddings is not None
     if mode == "hybrid" and not has_model:
         warn_once("no model", _NO_MODEL)
-    if mode not in ("hybrid", "meaning") or not has_model:
-        return await _offload(store, lambda: _answer(store, request, mode, None, None))
+    seen = vector = None
     # A model has threads of its own, so what is read before it and after it are two steps.
-    seen = await _offload(store, lambda: _look(store, request, mode))
-    vector = await embed_question(store, seen.question, is_all=mode == "meaning")
-    return await _offload(store, lambda: _answer(store, request, mode, seen, vector))
+    if mode in ("hybrid", "meaning") and has_model:
+        seen = await _offload(store, lambda: _look(store, request, mode))
+        vector = await embed_question(store, seen.question, is_all=mode == "meaning")
+    if reranker is None or mode not in ("hybrid", "words"):
+        return await _offload(store, lambda: _answer(store, request, mode, seen, vector))
+    candidates = await _offload(store, lambda: _find_candidates(store, request, mode, seen, vector))
+    reranked = await rerank(candidates, reranker)
+    return await _offload(store, lambda: _choose(store, request, mode, reranked))
 
 
 async def _offload(store: MemoryStore, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
@@ -150,6 +161,16 @@ async def _answer(
     vector: QuestionVector | None,
 ) -> RecallResult:
     candidates = await _find_candidates(store, request, mode, seen, vector)
+    return await _choose(store, request, mode, candidates)
+
+
+async def _choose(
+    store: MemoryStore, request: RecallRequest, mode: RecallMode, candidates: Candidates
+) -> RecallResult:
+    if any(one.item.memory_type == "fact" for one in candidates.scored):
+        from orbiter.memory.recall._current_facts import judged  # noqa: PLC0415 - few are facts
+
+        candidates = await judged(store, candidates, request, is_ordered=mode == "recent")
     is_long = are_many(one.item for one in candidates.scored)
     k = request.filters.limit
     return await apart(is_long, choose, candidates, k=k, mode=mode, explain=request.explain)
@@ -163,15 +184,9 @@ async def _find_candidates(
     vector: QuestionVector | None,
 ) -> Candidates:
     if mode == "recent":
-        candidates = await by_time(store, request)
-    else:
-        search = by_meaning if mode == "meaning" else by_all
-        candidates = await search(store, request, seen or await _look(store, request, mode), vector)
-    if all(one.item.memory_type != "fact" for one in candidates.scored):
-        return candidates
-    from orbiter.memory.recall._current_facts import judged  # noqa: PLC0415 - few candidates are facts
-
-    return await judged(store, candidates, request, is_ordered=mode == "recent")
+        return await by_time(store, request)
+    search = by_meaning if mode == "meaning" else by_all
+    return await search(store, request, seen or await _look(store, request, mode), vector)
 
 
 def check_scope(scope: object) -> None:

@@ -8,19 +8,29 @@ Late interaction is how well each word of the question is met by the words of a 
 only for the best, whose word vectors the store keeps; numpy is at hand where there is a model. A
 word of the question may also be met by what was said just before or after, which is how people
 talk: "Did you go hiking?" – "Yes, with my sister."
+
+Last, a `Reranker` of the caller's may read the very best beside the question.
 """
 
+import asyncio
+import math
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from orbiter.memory.errors import RerankError
 from orbiter.memory.model.items import AIMemory, MemoryItem
-from orbiter.memory.model.protocols import DetailStore, MemoryStore
+from orbiter.memory.model.protocols import DetailStore, MemoryStore, Reranker
 from orbiter.memory.recall._candidate_pool import Pool, are_many, speaker_of
+from orbiter.memory.recall._explanation import READER, Explanation, Reason, passage_of
 from orbiter.memory.recall._features import EVIDENCE, FeatureTable, standardise
+from orbiter.memory.recall._hits import Reranking
+from orbiter.memory.recall._modes import warn_once
 from orbiter.memory.recall._scoring import Scored, score
+from orbiter.memory.recall._select import Candidates
 from orbiter.memory.recall._signals import SIGNALS, Signal, SignalError, check_columns, names
 from orbiter.memory.tasks.offload import apart
 
@@ -40,6 +50,7 @@ __all__ = [
     "check_weights",
     "kind_of",
     "order",
+    "rerank",
     "weighed_columns",
 ]
 
@@ -301,3 +312,120 @@ def _unpacked(rows: bytes, dimension: int) -> "Floats":
     import numpy as np  # noqa: PLC0415
 
     return np.frombuffer(rows, np.int8).reshape(-1, dimension).astype(np.float32)
+
+
+_MAX_READ = 50
+"""How many different texts a reranker reads."""
+_SHARE_OF_READER = 2.0
+"""How far apart its points are, beside those of all else together."""
+_LONGEST_WAIT = 15.0
+"""Seconds that a reranker may take before the order without it has to do."""
+_PAUSE = 30.0
+"""Seconds for which one that failed is not asked again: most fail by taking their time."""
+_failed: dict[int, tuple[float, Reranker]] = {}
+"""Until when, by the id of the reranker, which need not be hashable."""
+
+
+async def rerank(candidates: Candidates, reranker: Reranker) -> Candidates:
+    """Return the candidates with the best of them in the order that *reranker* gives them.
+
+    Its scores are one more part of theirs, so what else speaks for a candidate still counts.
+    """
+    best = await apart(are_many(one.item for one in candidates.scored), _best_texts, candidates)
+    texts = list(dict.fromkeys(best.values()))
+    if not texts:
+        return candidates
+    scores, reranking = await _scores(reranker, candidates.question.text, texts)
+    if not scores:
+        return candidates._replace(reranking=reranking)
+    read = [one for one in candidates.scored if one.item.id in best]
+    by_text = dict(zip(texts, _points(scores, read), strict=True))
+    said = dict(zip(texts, scores, strict=True))
+    reread = [
+        Scored(one.item, one.place, {**one.points, READER: by_text[best[one.item.id]]})
+        for one in read
+    ]
+    reread.sort(key=lambda one: -one.score)  # of equals, the better one without it
+
+    def why(one: Scored) -> Explanation:
+        if READER not in one.points:
+            return candidates.why(one)
+        others = {part: points for part, points in one.points.items() if part != READER}
+        text = f"reader says {said[best[one.item.id]]:.2f}"
+        reasons = (
+            *candidates.why(Scored(one.item, one.place, others)),
+            Reason(READER, one.points[READER], text),
+        )
+        return Explanation(sorted(reasons, key=lambda reason: -abs(reason.points)))
+
+    others = [one for one in candidates.scored if one.item.id not in best]
+    return candidates._replace(scored=[*reread, *others], why=why, reranking=reranking)
+
+
+def _best_texts(candidates: Candidates) -> dict[str, str]:
+    """Return what of each of the best is read, by id: who said it, and the passage that fits."""
+    best: dict[str, str] = {}
+    texts: set[str] = set()
+    for one in filter(candidates.has_evidence, candidates.scored):
+        passage, name = passage_of(candidates.question, one.item), speaker_of(one.item)
+        is_named = name is None or passage.startswith(f"{name}:")
+        text = passage if is_named else f"{name}: {passage}"
+        if len(texts) == _MAX_READ and text not in texts:
+            break
+        texts.add(text)
+        best[one.item.id] = text
+    return best
+
+
+async def _scores(
+    reranker: Reranker, question: str, texts: Sequence[str]
+) -> tuple[list[float], Reranking]:
+    """Return the score of each text, or none if there are none; and what became of it."""
+    name = repr(reranker)
+    until, _ = _failed.get(id(reranker), (0.0, None))
+    began = time.monotonic()
+    if began < until:
+        error = f"{name} failed a moment ago, and is not asked again for half a minute"
+        return [], Reranking(name, 0, 0.0, error)
+    try:
+        async with asyncio.timeout(_LONGEST_WAIT):
+            scores = [float(each) for each in await reranker.rerank(question, texts)]
+        if len(scores) != len(texts) or not all(map(math.isfinite, scores)):
+            raise RerankError(f"no finite score for each of {len(texts)} texts")  # noqa: TRY301
+    except Exception as exc:  # noqa: BLE001 - of any reranker; the order without it still answers
+        now = time.monotonic()
+        for key in [key for key, (end, _) in _failed.items() if end <= now]:
+            del _failed[key]
+        _failed[id(reranker)] = now + _PAUSE, reranker
+        error = f"{name} failed ({type(exc).__name__}: {exc})"
+        warn_once("not reranked", f"recall answers without its reranker: {error}")
+        return [], Reranking(name, len(texts), now - began, error)
+    return scores, Reranking(name, len(texts), time.monotonic() - began)
+
+
+def _points(scores: Sequence[float], read: Sequence[Scored]) -> list[float]:
+    """Return the points of each score: 0 for the lowest, and as far apart as the others' are.
+
+    So none that was read falls behind what was not.
+    """
+    measures = [_log_odds(each) for each in scores] if _are_shares(scores) else list(scores)
+    apart_by, lowest = _deviation(measures), min(measures)
+    if not apart_by:
+        return [0.0] * len(scores)
+    scale = _SHARE_OF_READER * max(1.0, _deviation([one.score for one in read])) / apart_by
+    return [scale * (each - lowest) for each in measures]
+
+
+def _are_shares(scores: Sequence[float]) -> bool:
+    return all(0 <= each <= 1 for each in scores)
+
+
+def _log_odds(share: float) -> float:
+    # Beyond this, a sigmoid in single precision tells nothing apart.
+    bounded = min(max(share, 1e-6), 1 - 1e-6)
+    return math.log(bounded / (1 - bounded))
+
+
+def _deviation(values: Sequence[float]) -> float:
+    mean = sum(values) / len(values)
+    return math.sqrt(sum((each - mean) ** 2 for each in values) / len(values))

@@ -10,7 +10,7 @@ from orbiter.memory.model.copying import copy_item
 from orbiter.memory.model.items import MemoryItem
 from orbiter.memory.recall._explanation import Explanation, passage_of
 from orbiter.memory.recall._features import terms_of
-from orbiter.memory.recall._hits import Excluded, ExcludedReason, Hit, RecallResult
+from orbiter.memory.recall._hits import Excluded, ExcludedReason, Hit, RecallResult, Reranking
 from orbiter.memory.recall._modes import RecallMode
 from orbiter.memory.recall._query_analysis import Question
 from orbiter.memory.recall._scoring import Scored, without_repeats
@@ -41,6 +41,8 @@ class Candidates(NamedTuple):
     """From when to when each fact among them held."""
     now: datetime | None = None
     """When it is asked, for what is told of that."""
+    reranking: Reranking | None = None
+    """What a reranker was asked about them, if there is one."""
 
 
 def choose(candidates: Candidates, *, k: int, mode: RecallMode, explain: bool) -> RecallResult:
@@ -64,6 +66,7 @@ def choose(candidates: Candidates, *, k: int, mode: RecallMode, explain: bool) -
         considered=len(candidates.scored),
         left_out=_left_out(candidates, [*judged, *worthy], chosen) if explain else (),
         question=candidates.interpretation,
+        reranking=candidates.reranking,
     )
 
 

@@ -28,7 +28,7 @@ from orbiter.memory.model.episode import EpisodicMemory
 from orbiter.memory.model.facts import FactConflict, FactEntry, FactMemory
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
-from orbiter.memory.model.protocols import Clock, Embeddings, MemoryStore, Summarizer
+from orbiter.memory.model.protocols import Clock, Embeddings, MemoryStore, Reranker, Summarizer
 from orbiter.memory.model.reports import (
     ConversationInfo,
     Erasure,
@@ -85,7 +85,8 @@ class AgentMemory(Blocking[agent.AgentMemory]):
     cannot do itself is done here or refused by name.
 
     *embeddings* are the local model if the extra `[local]` is installed, none with `None`, or your
-    own. *episodic* names the place of `ScopedMemory.activity`. *persona* is a `Soul` or the path
+    own. A *reranker* reads what recall finds best beside the question; there is none by default.
+    *episodic* names the place of `ScopedMemory.activity`. *persona* is a `Soul` or the path
     of a SOUL.md. *summarizer* sums up long chats as *summaries* says, by default without a model;
     with `summaries=None`, nothing does. *count_tokens* counts for budgets, in place of an
     estimate. *secret* keeps the beginning of contexts the same in all processes that share it, as
@@ -105,6 +106,7 @@ class AgentMemory(Blocking[agent.AgentMemory]):
         timeout: float | None = None,
         insecure: bool = False,
         embeddings: Embeddings | Literal["auto"] | None = "auto",
+        reranker: Reranker | None = None,
         episodic: str | None = None,
         persona: str | Path | Soul | None = None,
         summarizer: Summarizer | None = None,

@@ -1,7 +1,7 @@
 """WordPiece, the tokenizer of BERT and its like.
 
 The numbers of its pieces must be those of the reference tokenizer, as a model understands no
-others. Texts are read without case and accents.
+others. Most models read texts without case and accents.
 """
 
 import unicodedata
@@ -11,7 +11,7 @@ from pathlib import Path
 
 __all__ = ["Word", "WordPiece", "is_mark", "read_vocabulary"]
 
-UNKNOWN, START, END = "[UNK]", "[CLS]", "[SEP]"
+UNKNOWN, START, END, PAD = "[UNK]", "[CLS]", "[SEP]", "[PAD]"
 
 _MAX_WORD = 100
 """A longer word is unknown, as in the reference; this also bounds the search for pieces."""
@@ -34,23 +34,27 @@ def read_vocabulary(path: Path) -> list[str]:
 class _Letters(dict[int, str | None]):
     """What becomes of each character; worked out when it is first met."""
 
+    def __init__(self, *, cased: bool) -> None:
+        super().__init__()
+        self._cased = cased
+
     def __missing__(self, code: int) -> str | None:
-        self[code] = result = _letter(code)
+        self[code] = result = _letter(code, cased=self._cased)
         return result
 
 
-def _letter(code: int) -> str | None:
+def _letter(code: int, *, cased: bool) -> str | None:
     letter = chr(code)
     category = unicodedata.category(letter)
     if letter in "\t\n\r" or category[0] == "Z":
         return " "
     # What is unassigned to this Python may be an emoji to the next; it counts as a letter.
     is_unseen = category[0] == "C" and category != "Cn"
-    if is_unseen or category == "Mn" or code == 0xFFFD:
+    if is_unseen or (category == "Mn" and not cased) or code == 0xFFFD:
         return None
     if is_mark(letter) or any(low <= code <= high for low, high in _CJK):
         return f" {letter} "
-    return letter.lower()
+    return letter if cased else letter.lower()
 
 
 def is_mark(letter: str) -> bool:
@@ -60,20 +64,25 @@ def is_mark(letter: str) -> bool:
 
 
 class WordPiece:
-    """Splits texts by a vocabulary. Safe to share between threads."""
+    """Splits texts by a vocabulary, where case counts only if it is *cased*.
 
-    def __init__(self, vocabulary: Sequence[str]) -> None:
+    Safe to share between threads. `KeyError` if the vocabulary lacks one of BERT's own pieces.
+    """
+
+    def __init__(self, vocabulary: Sequence[str], *, cased: bool = False) -> None:
         self._numbers = {piece: number for number, piece in enumerate(vocabulary)}
         self._pieces = vocabulary
         self.start, self.end = self._numbers[START], self._numbers[END]
+        self.pad = self._numbers.get(PAD, 0)
         self._unknown: Word = (self._numbers[UNKNOWN],)
-        self._letters = _Letters()
+        self._letters = _Letters(cased=cased)
+        self._cased = cased
         # Most words of a text were met before, in it or in another one.
         self._word = lru_cache(maxsize=2**14)(self._split)
 
     def words(self, text: str) -> list[Word]:
         """Return the pieces of each word of *text*; a mark or a CJK character is a word."""
-        if not text.isascii():
+        if not text.isascii() and not self._cased:
             text = unicodedata.normalize("NFD", text)
         found = text.translate(self._letters).split()
         # A word that is too long for the vocabulary is not remembered either.

@@ -33,6 +33,7 @@ _STATUS: dict[str, int] = {
     "SummaryError": 502,
     "ExtractionError": 502,
     "EmbeddingError": 502,
+    "RerankError": 502,
     "EmbeddingsMismatchError": 503,
     "SoulError": 503,
     "SoulNotFoundError": 503,

@@ -294,6 +294,7 @@ ENTRIES = enveloped("entries", list_of(Codec(_dump_entry, _load_entry, _entry_sc
 # What was recalled
 
 _REASONS = list_of(record("recall", "Reason"))
+_RERANKING = optional(record("recall", "Reranking"))
 
 
 def _dump_hit(hit: "Hit") -> dict[str, Any]:
@@ -366,13 +367,14 @@ def _left_out_schema() -> dict[str, Any]:
     )
 
 
-def _dump_recalled(found: "RecallResult") -> dict[str, Any]:
+def _dump_recalled(result: "RecallResult") -> dict[str, Any]:
     return {
-        "hits": [_dump_hit(hit) for hit in found],
-        "mode": found.mode,
-        "considered": found.considered,
-        "left_out": [_dump_left_out(one) for one in found.left_out],
-        "question": found.question,
+        "hits": [_dump_hit(hit) for hit in result],
+        "mode": result.mode,
+        "considered": result.considered,
+        "left_out": [_dump_left_out(one) for one in result.left_out],
+        "question": result.question,
+        "reranking": _RERANKING.dump(result.reranking),
     }
 
 
@@ -386,6 +388,7 @@ def _load_recalled(value: Any) -> "RecallResult":
         considered=given["considered"],
         left_out=tuple(_load_left_out(one) for one in given["left_out"]),
         question=given["question"],
+        reranking=_RERANKING.load(given.get("reranking")),  # an older server has none
     )
 
 
@@ -397,6 +400,7 @@ def _recalled_schema() -> dict[str, Any]:
         considered=WHOLE.schema(),
         left_out={"type": "array", "items": _left_out_schema()},
         question=TEXT.schema(),
+        reranking=_RERANKING.schema(),
     )
 
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orbiter.memory.backends.sql.database import SQLDatabase
 from orbiter.memory.backends.sql.dialect import Args, Dialect, Rows, Statement, Steps
+from orbiter.memory.backends.sql.operations import SQLDatabase
 from orbiter.memory.errors import QueryError, VersionConflict
 from orbiter.memory.model.items import MemoryMetadata
 from orbiter.memory.model.key_value import (

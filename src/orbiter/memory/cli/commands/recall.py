@@ -1,5 +1,6 @@
 """Search by meaning, words and recency, with reasons: `recall`."""
 
+from dataclasses import asdict
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -7,7 +8,7 @@ import typer
 
 from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._embed_progress import PATIENCE, embed_waiting, note_waiting
-from orbiter.memory.cli._error_messages import UsageError
+from orbiter.memory.cli._error_messages import UsageError, say
 from orbiter.memory.cli._options import (
     AsOf,
     Kind,
@@ -99,33 +100,36 @@ async def recall(  # noqa: PLR0913 - the filters
     waiting = 0
     async with run.both() as (store, memory):
         if then is not None:
-            found = await memory.as_of(then).recall(asked, k=k, **filters)
+            result = await memory.as_of(then).recall(asked, k=k, **filters)
         else:
             if mode in (Mode.HYBRID, Mode.MEANING):
                 waiting = await embed_waiting(run.out, store, within=PATIENCE)
-            found = await memory.recall(asked, k=k, mode=mode.value, **filters, **bounds)
+            result = await memory.recall(asked, k=k, mode=mode.value, **filters, **bounds)
     note_waiting(waiting)
     if run.out.is_json:
         run.out.data(
             {
-                "hits": [hit_json(hit) for hit in found],
-                "considered": found.considered,
+                "hits": [hit_json(hit) for hit in result],
+                "considered": result.considered,
                 "waiting": waiting,
-                "left_out": [left_out_json(each) for each in found.left_out],
+                "left_out": [left_out_json(each) for each in result.left_out],
+                "reranking": None if result.reranking is None else asdict(result.reranking),
             }
         )
     elif run.out.is_plain() and not explain:
         run.out.rows(
             (hit.item.id, f"{hit.score:.2f}", moment(hit.item.created_at), said(hit.item))
-            for hit in found
+            for hit in result
         )
     else:
-        for rank, hit in enumerate(found, 1):
+        for rank, hit in enumerate(result, 1):
             mark = styled((f"{rank:>2}", "bold green"))
             run.out.show(entry(mark, hit_lines(hit, run.out.console.width, full=explain)))
-        for each in found.left_out[:_MAX_LEFT_OUT]:
+        for each in result.left_out[:_MAX_LEFT_OUT]:
             run.out.show(entry(styled((" –", "dim")), left_out_lines(each)))
-    if not found:
+    if result.reranking is not None and (explain or result.reranking.error is not None):
+        say(str(result.reranking), kind="note")
+    if not result:
         run.out.note("nothing found; `--all` searches everyone's, `list` shows all memories")
 
 

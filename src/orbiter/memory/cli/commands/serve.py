@@ -63,6 +63,15 @@ async def serve(  # noqa: PLR0913 - the settings of a server
     open_page: Annotated[
         bool, typer.Option("--open", help="Open the dashboard in a browser.")
     ] = False,
+    reranker: Annotated[
+        str | None,
+        typer.Option(
+            "--reranker",
+            help="An ONNX cross-encoder, or the URL of a rerank service. "
+            "[env: ORBITER_MEMORY_RERANKER]",
+            show_default=False,
+        ),
+    ] = None,
     no_mcp: Annotated[bool, typer.Option("--no-mcp", help="Serve without MCP.")] = False,
     no_dashboard: Annotated[
         bool, typer.Option("--no-dashboard", help="Serve without the dashboard.")
@@ -89,7 +98,7 @@ async def serve(  # noqa: PLR0913 - the settings of a server
         tls_cert=str(tls_cert) if tls_cert else None,
         tls_key=str(tls_key) if tls_key else None,
     )
-    memory = run.unopened()
+    memory = run.unopened(reranker=reranker)
     if is_served(memory):
         raise UsageError(f"`{memory.url}` is a server already; name a store with `--url`")
     held = keys_of(run.target, keys)

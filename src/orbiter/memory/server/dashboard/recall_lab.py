@@ -137,17 +137,18 @@ async def _lane(
     """Return what one way finds, or why there is no such way here."""
     lane: Data = {"mode": mode, "title": title, "about": about, "missing": None, "hits": []}
     try:
-        found = await _recalled(handle, question, mode)
+        result = await _recalled(handle, question, mode)
     except UnsupportedError as exc:
         missing = {"missing": str(exc), "left_out": (), "considered": 0, "largest": 0.0}
-        return {**lane, **missing, "question": ""}
+        return {**lane, **missing, "question": "", "reranking": None}
     return {
         **lane,
-        "largest": max((points_for(hit.why) for hit in found), default=0.0),
-        "hits": list(found),
-        "left_out": found.left_out,
-        "considered": found.considered,
-        "question": found.question,
+        "largest": max((points_for(hit.why) for hit in result), default=0.0),
+        "hits": list(result),
+        "left_out": result.left_out,
+        "considered": result.considered,
+        "question": result.question,
+        "reranking": None if result.reranking is None else str(result.reranking),
     }
 
 
