@@ -123,8 +123,8 @@ DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "more behind": (lambda text: text + b"{}\n", "line 6"),
     "another format": (lambda text: text.replace(b"orbiter-memory rec", b"other"), "not an export"),
     "a newer format": (
-        lambda text: text.replace(b'"format_version":1', b'"format_version":2'),
-        "knows 1; upgrade",
+        lambda text: text.replace(b'"format_version":1', b'"format_version":3'),
+        "knows 2; upgrade",
     ),
     "no text": (lambda text: b"\xff\xfe" + text, "not an export"),
     "deep": (lambda text: text.replace(b"{", b"[" * 10**5, 1), "not an export"),

@@ -20,9 +20,10 @@ from orbiter.memory.backends.registry import open_store, store_identity
 from orbiter.memory.errors import AccessError, QueryError, StorageError
 from orbiter.memory.model.agent_store import AgentStore
 from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.key_value import KeyValueStore, StoredEntry
 from orbiter.memory.model.protocols import HistoryStore
 from orbiter.memory.model.records import Record, Written
-from orbiter.memory.transfer.native import MAX_TOLD, pages_of
+from orbiter.memory.transfer.native import MAX_TOLD, entry_pages, pages_of
 
 if TYPE_CHECKING:
     from orbiter.memory.backends.postgres.store import PostgresMemoryStore
@@ -63,6 +64,8 @@ class Migration:
     """The ids of the first hundred of these."""
     ended: int = 0
     """Items that were copied, and were over by themselves before they could be read back."""
+    entries: int = 0
+    """Key-value entries that the target has, as they are in the source."""
 
     @property
     def verified(self) -> bool:
@@ -153,10 +156,37 @@ class _Move:
         unchanged = await self._is_complete(given.records + len(self._kept) + left_out)
         present = given.records - copied
         ended = given.take_out_ended(found)
+        entries, others = await self._move_entries()
+        conflicts = (*sorted(self._kept), *others)
         return Migration(
-            copied, present, left_out, found.records, given.digest, found.digest,
-            unchanged, len(self._kept), tuple(sorted(self._kept)[:MAX_TOLD]), ended,
+            copied, present, left_out + (0 if self._entries else len(others)), found.records,
+            given.digest, found.digest, unchanged,
+            len(self._kept) + (len(others) if self._entries else 0), conflicts[:MAX_TOLD], ended,
+            entries,
         )  # fmt: skip
+
+    @property
+    def _entries(self) -> "KeyValueStore | None":
+        """Where the target keeps key-value entries, if it does."""
+        return getattr(self._target, "key_value", None)
+
+    async def _move_entries(self) -> tuple[int, list[str]]:
+        """Copy key-value entries; return how many are there, and which are not as they were."""
+        there, others, target = 0, list[str](), self._entries
+        async with aclosing(entry_pages(self._source, self._scope)) as pages:
+            async for page in pages:
+                if target is not None:
+                    await target.load(page, overwrite=self._overwrite)
+                for stored in page:
+                    name = (stored.entry.path, stored.entry.key)
+                    here = (
+                        [None] if target is None else await target.get([name], scope=stored.scope)
+                    )
+                    if here == [stored.entry] or _is_over(stored):
+                        there += 1
+                    else:
+                        others.append("/".join([*name[0], name[1]]))
+        return there, others
 
     async def _is_complete(self, seen: int) -> bool:
         """Tell whether the source holds what was seen of it, but for what is over by now."""
@@ -217,6 +247,11 @@ class _Move:
         self._done += records
         if self._progress is not None:
             self._progress(self._done, max(self._total, self._done))
+
+
+def _is_over(stored: StoredEntry) -> bool:
+    end = stored.entry.expires_at
+    return end is not None and end <= datetime.now(UTC)
 
 
 class _Sum:

@@ -15,6 +15,7 @@ from typing import IO, Any, cast
 
 from orbiter.memory.errors import AccessError, InvalidItemError, MemoryError, TransferError
 from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.key_value import StoredEntry
 from orbiter.memory.model.query import Query
 from orbiter.memory.model.records import Record
 from orbiter.memory.transfer.io.archives import GZIP, Limits, gzip_chunks
@@ -26,7 +27,9 @@ __all__ = ["FORMAT", "FORMAT_VERSION", "MAX_LINE", "is_native", "record_pages"]
 FORMAT = "orbiter-memory records"
 """What the first line of a file calls it."""
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""The newest format that is read: 2 has key-value entries behind the records. A file without any is
+of format 1, which earlier versions read, too."""
 
 MAX_LINE = 256 * 2**20
 """Bytes of the longest line that is read: an item of a megabyte with some hundred versions."""
@@ -47,14 +50,14 @@ def record_pages(
     limits: Limits | None,
     page: tuple[int, int],
     tally: Tally,
-) -> Generator[list[Record], None, None]:
-    """Yield the records of a file, so many, or so many bytes of them, at a time.
+) -> Generator[list[Record | StoredEntry], None, None]:
+    """Yield the records and entries of a file, so many, or so many bytes of them, at a time.
 
     *path* is that of a file; without, *source* is a stream. Without *limits* a line may be as long
     as `MAX_LINE`.
     """
     most, length = page
-    batch: list[Record] = []
+    batch: list[Record | StoredEntry] = []
     size = 0
     allowed = limits or Limits(value=MAX_LINE)
     with _chunks(source, path, allowed, tally) as chunks:
@@ -127,20 +130,29 @@ def _split(chunk: bytes) -> Iterator[bytes]:
 
 def _records(
     lines: Iterator[bytes], scope: MemoryMetadata | None, limits: Limits
-) -> Iterator[tuple[Record, int]]:
+) -> Iterator[tuple[Record | StoredEntry, int]]:
     """Yield the records with their bytes; the last line must say that this is all."""
     wanted = Query(metadata=scope).wanted
-    digest, number, seen = hashlib.sha256(), 0, 0
+    digest, number, seen, entries = hashlib.sha256(), 0, 0, 0
     for number, line in enumerate(lines, 1):
         if not line.endswith(b"\n"):
             raise TransferError(f"the file is cut off in line {number}; export it again")
         if number == 1:
             _check_header(line)
         elif line.startswith(b'{"end":'):
-            _check_end(line, seen, digest.hexdigest(), number)
+            _check_end(line, seen, entries, digest.hexdigest(), number)
             if next(lines, b""):
                 raise TransferError(f"line {number + 1} comes after the end of the file")
             return
+        elif line.startswith(b'{"entry":'):
+            stored = _entry(line, number, limits)
+            if any(getattr(stored.scope, name) != value for name, value in wanted.items()):
+                raise AccessError(
+                    f"line {number}: an entry does not belong to this scope; those of others are "
+                    "not imported"
+                )
+            entries += 1
+            yield stored, len(line)
         else:
             record = _record(line, number, limits)
             for item in record.items if wanted else ():
@@ -167,6 +179,14 @@ def _record(line: bytes, number: int, limits: Limits) -> Record:
         raise TransferError(f"line {number}: {exc}") from None
 
 
+def _entry(line: bytes, number: int, limits: Limits) -> StoredEntry:
+    try:
+        check_shape(line, limits)
+        return StoredEntry.from_line(line)
+    except ValueError as exc:
+        raise TransferError(f"line {number}: {exc}") from None
+
+
 def _check_header(line: bytes) -> None:
     header = _loaded(line)
     if header.get("format") != FORMAT:
@@ -182,11 +202,12 @@ def _check_header(line: bytes) -> None:
         )
 
 
-def _check_end(line: bytes, seen: int, digest: str, number: int) -> None:
+def _check_end(line: bytes, seen: int, entries: int, digest: str, number: int) -> None:
     stated = _loaded(line).get("end")
     if not isinstance(stated, dict):
         raise TransferError(f"line {number} is not a valid last line")
-    if stated.get("records") != seen or stated.get("sha256") != digest:
+    counts = (stated.get("records"), stated.get("entries", 0))
+    if counts != (seen, entries) or stated.get("sha256") != digest:
         raise TransferError(
             f"line {number}: the file was changed since it was written: it holds {seen} records, "
             f"{stated.get('records')} are stated, and the digest "

@@ -19,6 +19,7 @@ from typing import IO, Any, Protocol, cast
 
 from orbiter.memory.errors import MemoryError, QueryError, TransferError
 from orbiter.memory.model.items import MemoryMetadata
+from orbiter.memory.model.key_value import KeyValueStore, StoredEntry
 from orbiter.memory.model.protocols import Embeddings, VersionedStore
 from orbiter.memory.model.query import Query
 from orbiter.memory.model.records import Record, Written
@@ -36,6 +37,7 @@ __all__ = [
     "ExportResult",
     "MovableStore",
     "RecordRewriter",
+    "entry_pages",
     "export_records",
     "import_records",
     "is_native",
@@ -53,6 +55,7 @@ MAX_TOLD = 100
 """Items that a report names of those that stayed as they were."""
 
 _WENT_ON = "it has changed here since, and stays as it is; `overwrite=True` replaces it"
+_NOT_KEPT = "this store keeps no key-value entries; SQLite, Postgres and Redis do"
 
 Progress = Callable[[int, int], None]
 """Called with the records that are done, and those there are in all, as far as that is known."""
@@ -110,6 +113,8 @@ class ExportResult:
     """The SHA-256 of all lines but the last, which states it."""
     path: Path | None
     """The file; `None` for what was written to a stream."""
+    entries: int = 0
+    """How many key-value entries."""
 
 
 async def pages_of(
@@ -166,7 +171,9 @@ async def export_records(
     path = _path(target)
     with _opened(target, path) as file:
         writer = _Writer(file)
-        writer.write(_header(metadata, embedding_model, await _schema(store)))
+        has_entries = await anext(entry_pages(store, metadata, most=1), None) is not None
+        schema = await _schema(store)
+        writer.write(_header(metadata, embedding_model, schema, has_entries=has_entries))
         versions = 0
         async for page in pages_of(store, metadata=metadata):
             for record in page:
@@ -175,8 +182,28 @@ async def export_records(
             writer.records += len(page)
             if progress is not None:
                 progress(writer.records, max(total, writer.records))
+        async for entries in entry_pages(store, metadata) if has_entries else _nothing():
+            for entry in entries:
+                writer.write(entry.to_line())
+            writer.entries += len(entries)
         digest = writer.end()
-    return ExportResult(writer.records, versions, digest, path)
+    return ExportResult(writer.records, versions, digest, path, writer.entries)
+
+
+async def entry_pages(
+    store: object, metadata: MemoryMetadata | None, *, most: int = 100
+) -> AsyncGenerator[list[StoredEntry], None]:
+    """Yield the key-value entries of a store, if it keeps any, page by page."""
+    kept: KeyValueStore | None = getattr(store, "key_value", None)
+    page = [] if kept is None else await kept.dump(metadata=metadata, limit=most)
+    while page and kept is not None:
+        yield page
+        page = await kept.dump(metadata=metadata, after=page[-1], limit=most)
+
+
+async def _nothing() -> AsyncGenerator[list[StoredEntry], None]:
+    for page in ():
+        yield page
 
 
 class _Writer:
@@ -185,7 +212,7 @@ class _Writer:
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._digest = hashlib.sha256()
-        self.records = 0
+        self.records = self.entries = 0
 
     def write(self, line: str) -> None:
         data = line.encode() + b"\n"
@@ -194,7 +221,8 @@ class _Writer:
 
     def end(self) -> str:
         digest = self._digest.hexdigest()
-        last = {"end": {"records": self.records, "sha256": digest}}
+        counts = {"records": self.records, **({"entries": self.entries} if self.entries else {})}
+        last = {"end": {**counts, "sha256": digest}}
         self._file.write(_spell(last).encode() + b"\n")
         return digest
 
@@ -207,10 +235,16 @@ async def _schema(store: MovableStore) -> int | None:
     return None
 
 
-def _header(metadata: MemoryMetadata | None, model: Embeddings | None, schema: int | None) -> str:
+def _header(
+    metadata: MemoryMetadata | None,
+    model: Embeddings | None,
+    schema: int | None,
+    *,
+    has_entries: bool,
+) -> str:
     header: dict[str, object] = {  # what the file is stands first, where it is looked for
         "format": FORMAT,
-        "format_version": FORMAT_VERSION,
+        "format_version": FORMAT_VERSION if has_entries else 1,
         "schema_version": schema,
         "written_at": datetime.now(UTC).isoformat(timespec="microseconds"),
         "written_by": f"orbiter-memory {_version()}",
@@ -310,13 +344,20 @@ async def store_records(
             async for page in pages:
                 expected += len(page)
                 if rewriter is not None:
-                    await rewriter.learn(page)
+                    await rewriter.learn([each for each in page if isinstance(each, Record)])
     async with aclosing(_read_in_thread(source, path, scope, limits)) as pages:
         async for page in pages:
-            own = page if rewriter is None else await rewriter.adopt(page)
-            written = await store.put_records(own, within=scope, overwrite=overwrite)
-            stored += written
-            kept += _kept(written)
+            own = [each for each in page if isinstance(each, Record)]
+            if rewriter is not None:
+                own = await rewriter.adopt(own)
+            if own:
+                written = await store.put_records(own, within=scope, overwrite=overwrite)
+                stored += written
+                kept += (f"item `{item_id}`" for item_id in _kept(written))
+            entries = [each for each in page if isinstance(each, StoredEntry)]
+            count, others = await _store_entries(store, entries, overwrite=overwrite)
+            stored += count
+            kept += others
             seen += len(page)
             if progress is not None:
                 progress(seen, max(expected, seen))
@@ -326,9 +367,37 @@ async def store_records(
         stored=stored,
         unchanged=seen - stored - len(kept),
         skipped=len(kept),
-        problems=tuple(Problem(f"item `{item_id}`", _WENT_ON) for item_id in kept[:MAX_TOLD]),
+        problems=tuple(Problem(name, _why(store, name)) for name in kept[:MAX_TOLD]),
         problem_count=len(kept),
     )
+
+
+async def _store_entries(
+    store: object, entries: Sequence[StoredEntry], *, overwrite: bool
+) -> tuple[int, list[str]]:
+    """Store entries; return how many were written, and the names of those that differ here."""
+    kept: KeyValueStore | None = getattr(store, "key_value", None)
+    if not entries:
+        return 0, []
+    if kept is None:
+        return 0, [_name(each) for each in entries]
+    written = await kept.load(entries, overwrite=overwrite)
+    others = []
+    for each, is_written in zip(entries, written, strict=True):
+        if not is_written:
+            [here] = await kept.get([(each.entry.path, each.entry.key)], scope=each.scope)
+            if here is None or here.value != each.entry.value:
+                others.append(_name(each))
+    return sum(written), others
+
+
+def _why(store: object, name: str) -> str:
+    is_entry = name.startswith("entry `")
+    return _NOT_KEPT if is_entry and not hasattr(store, "key_value") else _WENT_ON
+
+
+def _name(stored: StoredEntry) -> str:
+    return f"entry `{'/'.join([*stored.entry.path, stored.entry.key])}`"
 
 
 def _read_in_thread(
@@ -336,7 +405,7 @@ def _read_in_thread(
     path: Path | None,
     scope: MemoryMetadata | None,
     limits: Limits | None,
-) -> AsyncGenerator[list[Record], None]:
+) -> AsyncGenerator[list[Record | StoredEntry], None]:
     """Yield the records of a file page by page; they are read and made in a thread."""
     tally = Tally()
 
