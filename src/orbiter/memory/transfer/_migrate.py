@@ -156,13 +156,13 @@ class _Move:
         unchanged = await self._is_complete(given.records + len(self._kept) + left_out)
         present = given.records - copied
         ended = given.take_out_ended(found)
-        entries, others = await self._move_entries()
-        conflicts = (*sorted(self._kept), *others)
+        entries, differing = await self._move_entries()
+        if self._entries is None:
+            left_out, differing = left_out + len(differing), []
+        conflicts = [*sorted(self._kept), *differing]
         return Migration(
-            copied, present, left_out + (0 if self._entries else len(others)), found.records,
-            given.digest, found.digest, unchanged,
-            len(self._kept) + (len(others) if self._entries else 0), conflicts[:MAX_TOLD], ended,
-            entries,
+            copied, present, left_out, found.records, given.digest, found.digest, unchanged,
+            len(conflicts), tuple(conflicts[:MAX_TOLD]), ended, entries,
         )  # fmt: skip
 
     @property

@@ -182,16 +182,17 @@ async def export_records(
             writer.records += len(page)
             if progress is not None:
                 progress(writer.records, max(total, writer.records))
-        async for entries in entry_pages(store, metadata) if has_entries else _nothing():
-            for entry in entries:
-                writer.write(entry.to_line())
-            writer.entries += len(entries)
+        if has_entries:
+            async for entries in entry_pages(store, metadata):
+                for entry in entries:
+                    writer.write(entry.to_line())
+                writer.entries += len(entries)
         digest = writer.end()
     return ExportResult(writer.records, versions, digest, path, writer.entries)
 
 
 async def entry_pages(
-    store: object, metadata: MemoryMetadata | None, *, most: int = 100
+    store: object, metadata: MemoryMetadata | None, *, most: int = 20
 ) -> AsyncGenerator[list[StoredEntry], None]:
     """Yield the key-value entries of a store, if it keeps any, page by page."""
     kept: KeyValueStore | None = getattr(store, "key_value", None)
@@ -199,11 +200,6 @@ async def entry_pages(
     while page and kept is not None:
         yield page
         page = await kept.dump(metadata=metadata, after=page[-1], limit=most)
-
-
-async def _nothing() -> AsyncGenerator[list[StoredEntry], None]:
-    for page in ():
-        yield page
 
 
 class _Writer:
