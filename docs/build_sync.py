@@ -164,12 +164,13 @@ def _imports(body: str) -> Iterator[str]:
     used -= {each.name for each in tree.body if isinstance(each, ast.ClassDef)}
     yield "from orbiter.memory import agent, episodic, extraction"
     yield "from orbiter.memory.sync._background_loop import run as run"
+    yield "from orbiter.memory.sync._facade import async_form as async_form"
     yield "from orbiter.memory.sync._facade import Blocking"
     yield "from orbiter.memory.sync._streams import Stream as Stream"
     yield "from orbiter.memory.agent import MemoryEvent"
     yield "from orbiter.memory.model.filters import Where"
     yield "from orbiter.memory.agent.facts import Source"
-    used -= {"agent", "episodic", "extraction", "run", "Blocking", "Stream"}
+    used -= {"agent", "episodic", "extraction", "run", "async_form", "Blocking", "Stream"}
     used -= {"MemoryEvent", "Source", "Where"}
     functions = dict.fromkeys(module for module, _ in FUNCTIONS)
     for module in (*(module for module, _ in CLASSES), _maintenance, *functions):

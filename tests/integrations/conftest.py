@@ -7,12 +7,15 @@ of a class with a `SUITE` count as that one's, and `record_suite` adds what a te
 import json
 import os
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.servers.databases import PostgresServer, postgres_server
+
+__all__ = ["postgres_server"]
 
 OURS = "our tests"
 
@@ -65,3 +68,17 @@ def pytest_sessionfinish() -> None:
         for name, counts in _counts.items():
             results[name] = {"version": _versions[name], "suites": counts}
         file.write_text(json.dumps(results, indent=2, sort_keys=True) + "\n")
+
+
+@pytest.fixture(params=["sqlite", "postgres", "memory"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Return the URL of an empty store of each kind."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/memory.db"
+    elif request.param == "memory":
+        yield "memory://"
+    else:
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        dsn = server.create_database()
+        yield dsn
+        server.drop_database(dsn)

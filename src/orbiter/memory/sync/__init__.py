@@ -15,7 +15,7 @@ from orbiter.memory._lazy import lazy_names, warn
 from orbiter.memory.episodic import manager
 from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.sync._background_loop import close_at_exit, close_soon, run
-from orbiter.memory.sync._facade import Blocking, blocking_class
+from orbiter.memory.sync._facade import Blocking, async_form, blocking_class
 from orbiter.memory.sync._streams import Stream
 from orbiter.memory.tasks.progress import Progress
 
@@ -32,6 +32,7 @@ __all__ = [
     "ScopedMemory",
     "ShortTermMemoryManager",
     "Stream",
+    "async_form",
     "export_file",
     "import_file",
     "migrate",

@@ -42,6 +42,7 @@ from orbiter.memory.recall import RecallMode, RecallResult
 from orbiter.memory.summary import SummaryConfig
 from orbiter.memory.sync._background_loop import run as run
 from orbiter.memory.sync._facade import Blocking
+from orbiter.memory.sync._facade import async_form as async_form
 from orbiter.memory.sync._streams import Stream as Stream
 from orbiter.memory.tasks.progress import Progress
 from orbiter.memory.text.pii import PIIHook
@@ -63,6 +64,7 @@ __all__ = [
     "ScopedMemory",
     "ShortTermMemoryManager",
     "Stream",
+    "async_form",
     "export_file",
     "import_file",
     "migrate",

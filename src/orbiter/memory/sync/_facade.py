@@ -19,7 +19,7 @@ from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.sync._background_loop import call, in_callback
 from orbiter.memory.sync._streams import Stream
 
-__all__ = ["Blocking", "blocking_class", "blocking_function", "unwrap"]
+__all__ = ["Blocking", "async_form", "blocking_class", "blocking_function", "unwrap"]
 
 _T = TypeVar("_T")
 _Class = TypeVar("_Class", bound="type[Blocking[Any]]")
@@ -144,6 +144,14 @@ def _wait(
     given = [unwrap(value) for value in args]
     named = {key: _guarded(unwrap(value)) for key, value in kwargs.items()}
     return call(lambda: function(*given, **named))
+
+
+def async_form(handle: Any) -> Any:
+    """Return the async object behind a blocking one, to be used in what is given to `run`.
+
+    One that is async already is returned as it is.
+    """
+    return handle._other() if isinstance(handle, Blocking) else handle  # noqa: SLF001
 
 
 def unwrap(value: object) -> object:

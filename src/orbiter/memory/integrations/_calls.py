@@ -1,0 +1,99 @@
+"""Calls of adapters that are both blocking and async, whichever kind of handle they are given.
+
+A memory is used in one event loop at a time. With a handle of `orbiter.memory.sync` that is the
+loop of blocking calls; with an async one it is the loop of the program.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine, Iterator
+from typing import Any, TypeVar
+
+from orbiter.memory import sync
+from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.errors import QueryError, UnsupportedError
+
+__all__ = ["AnyHandle", "Calls"]
+
+AnyHandle = ScopedMemory | sync.ScopedMemory
+"""A handle of one scope, async or blocking."""
+
+_T = TypeVar("_T")
+
+
+class Calls:
+    """Runs work on the handle of a scope, for callers with an event loop and without.
+
+    *owner* is how the adapter is called in errors.
+    """
+
+    def __init__(self, handle: AnyHandle, owner: str) -> None:
+        if not isinstance(handle, ScopedMemory | sync.ScopedMemory):
+            raise QueryError(
+                f"`{owner}` takes the handle of a scope, such as `memory.scope(user_id='ann')`, "
+                f"not {handle!r}"
+            )
+        self._given = handle
+        self._owner = owner
+        self._is_blocking = isinstance(handle, sync.ScopedMemory)
+        self._loop = _running_loop()
+
+    @property
+    def handle(self) -> ScopedMemory:
+        """The async handle; work on it inside `run` or `wait`."""
+        handle: ScopedMemory = sync.async_form(self._given)
+        return handle
+
+    async def wait(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Await *work* in the loop that the handle is used in."""
+        if self._is_blocking:
+            return await asyncio.to_thread(sync.run, work)
+        self._loop = asyncio.get_running_loop()
+        return await work
+
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Block until *work* is done in the loop that the handle is used in."""
+        running = _running_loop()
+        loop = self._loop
+        if self._is_blocking or loop is None or not loop.is_running():
+            return sync.run(work)
+        if loop is running:
+            work.close()
+            raise UnsupportedError(
+                f"a blocking call of `{self._owner}` inside the event loop that has its memory; "
+                "await the async form, such as `aget`, or give it a handle of "
+                "`orbiter.memory.sync`"
+            )
+        return asyncio.run_coroutine_threadsafe(work, loop).result()
+
+    async def stream(self, work: AsyncGenerator[_T, None]) -> AsyncGenerator[_T, None]:
+        """Yield what *work* yields, each step of it in the loop that the handle is used in."""
+        try:
+            while (found := await self.wait(_next(work))) is not None:
+                yield found[0]
+        finally:
+            await self.wait(_close(work))
+
+    def iterate(self, work: AsyncGenerator[_T, None]) -> Iterator[_T]:
+        """Yield what *work* yields, and block for each."""
+        try:
+            while (found := self.run(_next(work))) is not None:
+                yield found[0]
+        finally:
+            self.run(_close(work))
+
+
+async def _next(work: AsyncGenerator[_T, None]) -> tuple[_T] | None:
+    async for value in work:
+        return (value,)
+    return None
+
+
+async def _close(work: AsyncGenerator[_T, None]) -> None:
+    await work.aclose()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
