@@ -17,6 +17,7 @@ from tests.servers.databases import PostgresServer, postgres_server
 
 __all__ = ["postgres_server"]
 
+FRAMEWORKS = [path.stem for path in (Path(__file__).parent / "frameworks").glob("*.in")]
 OURS = "our tests"
 
 _counts: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
@@ -38,7 +39,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not isinstance(item, pytest.Function) or not hasattr(item.module, "DISTRIBUTION"):
             continue
-        name = item.module.__name__.rpartition(".")[2].removeprefix("test_").replace("_", "-")
+        module = item.module.__name__.rpartition(".")[2].removeprefix("test_").replace("_", "-")
+        name = next(each for each in FRAMEWORKS if module.startswith(each))
         _versions[name] = f"{item.module.DISTRIBUTION} {version(item.module.DISTRIBUTION)}"
         item.user_properties.append(("belongs", (name, getattr(item.cls, "SUITE", OURS))))
 

@@ -40,8 +40,8 @@ def run_tests(venv: Path, name: str, *, is_newest: bool) -> bool:
     install = [uv, "pip", "install", "--quiet", "--python", python]
     install += ["--upgrade"] if is_newest else []
     install += ["-r", pins, "-e", f"{ROOT}[{name}]"]
-    module = HERE / f"test_{name.replace('-', '_')}.py"
-    test = [python, "-m", "pytest", "-q", "-n", "0", module]
+    modules = sorted(HERE.glob(f"test_{name.replace('-', '_')}*.py"))
+    test = [python, "-m", "pytest", "-q", "-n", "0", *modules]
     if is_newest:  # a warning of theirs is not a fault of ours
         test += ["-W", "default"]
     settings = os.environ | {"ORBITER_REQUIRE_SERVERS": "1"}

@@ -12,12 +12,16 @@ from orbiter.memory import sync
 from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import QueryError, UnsupportedError
 
-__all__ = ["AnyHandle", "Calls"]
+__all__ = ["AnyHandle", "BlockingCallError", "Calls"]
 
 AnyHandle = ScopedMemory | sync.ScopedMemory
 """A handle of one scope, async or blocking."""
 
 _T = TypeVar("_T")
+
+
+class BlockingCallError(UnsupportedError, asyncio.InvalidStateError):
+    """A blocking call of an adapter was made in the event loop that has its memory."""
 
 
 class Calls:
@@ -58,7 +62,7 @@ class Calls:
             return sync.run(work)
         if loop is running:
             work.close()
-            raise UnsupportedError(
+            raise BlockingCallError(
                 f"a blocking call of `{self._owner}` inside the event loop that has its memory; "
                 "await the async form, such as `aget`, or give it a handle of "
                 "`orbiter.memory.sync`"

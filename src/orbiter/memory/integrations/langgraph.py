@@ -14,5 +14,6 @@ except ModuleNotFoundError as exc:
     ) from exc
 
 from orbiter.memory.integrations._langgraph_saver import OrbiterSaver
+from orbiter.memory.integrations._langgraph_store import OrbiterStore
 
-__all__ = ["OrbiterSaver"]
+__all__ = ["OrbiterSaver", "OrbiterStore"]

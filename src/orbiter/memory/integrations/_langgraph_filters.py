@@ -1,0 +1,74 @@
+"""Filters of LangGraph's stores, and those that MongoDB has besides.
+
+A key may be a path with dots. A value means equality, a dict of operators what they say, and any
+other dict the same for what is nested.
+"""
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from orbiter.memory.errors import QueryError
+
+__all__ = ["matches"]
+
+_ORDERED: dict[str, Callable[[Any, Any], bool]] = {
+    "$gt": operator.gt,
+    "$gte": operator.ge,
+    "$lt": operator.lt,
+    "$lte": operator.le,
+}
+_KNOWN = ("$eq", "$ne", *_ORDERED, "$in", "$nin", "$exists", "$and", "$or", "$not")
+_MISSING = object()
+
+
+def matches(value: object, wanted: Mapping[str, Any]) -> bool:
+    """Tell whether a value is as *wanted*; an unknown operator is a `QueryError`."""
+    return all(_holds(value, name, asked) for name, asked in wanted.items())
+
+
+def _holds(value: object, name: str, asked: Any) -> bool:
+    if name in ("$and", "$or"):
+        found = (matches(value, each) for each in asked)
+        return all(found) if name == "$and" else any(found)
+    if name == "$not":
+        return not matches(value, asked)
+    if name.startswith("$"):
+        return _compare(value, name, asked)
+    inner = _inner(value, name)
+    if isinstance(asked, Mapping):
+        return matches(inner, asked)
+    return _is_equal(inner, asked)
+
+
+def _inner(value: object, name: str) -> object:
+    """Return what a value has under a key, which may have dots itself, or a path."""
+    if not isinstance(value, Mapping):
+        return _MISSING
+    if name in value:
+        return value[name]
+    head, dot, rest = name.partition(".")
+    return _inner(value.get(head), rest) if dot else _MISSING
+
+
+def _compare(value: object, name: str, asked: Any) -> bool:
+    if name in _ORDERED:
+        kinds = [isinstance(each, int | float) for each in (value, asked)]
+        is_alike = all(kinds) or (isinstance(value, str) and isinstance(asked, str))
+        return is_alike and _ORDERED[name](value, asked)
+    if name in ("$in", "$nin"):
+        return any(_is_equal(value, each) for each in asked) is (name == "$in")
+    if name in ("$eq", "$ne"):
+        return _is_equal(value, asked) is (name == "$eq")
+    if name == "$exists":
+        return (value is not _MISSING) is bool(asked)
+    raise QueryError(f"unknown operator `{name}`; use `{'`, `'.join(_KNOWN)}`")
+
+
+def _is_equal(value: object, asked: object) -> bool:
+    """Compare as JSON does: what is missing is null, a tuple a list, and `True` not 1."""
+    if value is _MISSING:
+        return asked is None
+    if isinstance(value, bool) != isinstance(asked, bool):
+        return False
+    return value == (list(asked) if isinstance(asked, tuple) else asked)

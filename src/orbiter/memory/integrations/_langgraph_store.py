@@ -1,0 +1,337 @@
+"""Store of LangGraph: values as key-value entries of a scope, found again by recall.
+
+An entry is the truth. The texts of it that are to be found are memories beside it, written before
+the entry and named in it: one that no entry names is never returned.
+"""
+
+import json
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    IndexConfig,
+    Item,
+    ListNamespacesOp,
+    MatchCondition,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+    TTLConfig,
+    get_text_at_path,
+    validate_op_namespace,
+)
+
+from orbiter.memory.errors import ItemNotFoundError, QueryError, VersionConflict
+from orbiter.memory.integrations._calls import AnyHandle, Calls
+from orbiter.memory.integrations._langgraph_filters import matches
+from orbiter.memory.model.items import MemoryItem, MemoryMetadata
+from orbiter.memory.model.key_value import MAX_CHANGES, Delete, Entry, EntryPath, Put
+from orbiter.memory.recall import RecallMode
+
+__all__ = ["OrbiterStore"]
+
+_ROOT: EntryPath = ("langgraph", "store")
+_PAGE = 1_000
+_LONGEST = 100_000
+"""Characters of a text that are indexed."""
+
+_NAMESPACES, _KEY = "langgraph_namespaces", "langgraph_key"
+"""What a memory has in `metadata.extra`: its key, and its namespace after all it begins with."""
+
+_Name = tuple[EntryPath, str]
+
+
+class OrbiterStore(BaseStore):
+    """A store on the handle of a scope: `builder.compile(store=OrbiterStore(ann))`.
+
+    With an *index*, such as `{"fields": ["text"]}`, texts of values are also memories of the scope,
+    and `search(…, query=…)` finds them by recall, in the *mode* that is given. The model is that of
+    the memory, so the index names none. *ttl* is as for every store of LangGraph, in minutes.
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        handle: AnyHandle,
+        *,
+        index: IndexConfig | None = None,
+        mode: RecallMode = "hybrid",
+        ttl: TTLConfig | None = None,
+    ) -> None:
+        if index and index.get("embed") is not None:
+            raise QueryError(
+                "the model of an `OrbiterStore` is that of its memory: give it to "
+                "`AgentMemory(embeddings=…)`, and leave `embed` out of the index"
+            )
+        self._calls = Calls(handle, type(self).__name__)
+        self._fields = None if index is None else (_fields_of(index) or ["$"])
+        self._mode: RecallMode = mode
+        self.ttl_config = ttl
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Do all operations: those that read see what was there before those that write."""
+        return await self._calls.wait(self._batch(_checked(ops)))
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Do all operations: those that read see what was there before those that write."""
+        return self._calls.run(self._batch(_checked(ops)))
+
+    async def _batch(self, ops: Sequence[Op]) -> list[Result]:
+        results: list[Result] = [None] * len(ops)
+        gets = [(at, op) for at, op in enumerate(ops) if isinstance(op, GetOp)]
+        for (at, _), item in zip(gets, await self._get([op for _, op in gets]), strict=True):
+            results[at] = item
+        for at, op in enumerate(ops):
+            if isinstance(op, SearchOp):
+                results[at] = await self._search(op)
+            elif isinstance(op, ListNamespacesOp):
+                results[at] = await self._list_namespaces(op)
+        # The last one for a key counts.
+        puts = {_name(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
+        if puts:
+            await self._put(puts)
+        return results
+
+    # Reading
+
+    async def _get(self, ops: Sequence[GetOp]) -> list[Item | None]:
+        if not ops:
+            return []
+        names = [_name(op.namespace, op.key) for op in ops]
+        entries = await self._calls.handle.kv.get_many(names)
+        found = zip(ops, entries, strict=True)
+        await self._refresh([entry for op, entry in found if entry and op.refresh_ttl])
+        return [None if entry is None else _item(entry) for entry in entries]
+
+    async def _search(self, op: SearchOp) -> list[SearchItem]:
+        wanted = op.offset + op.limit
+        ranked: dict[_Name, tuple[Entry, float | None]] = {}
+        if op.query and self._fields is not None:
+            ranked = await self._recall(op, wanted)
+        if len(ranked) < wanted:
+            for entry in await self._newest_first(op):
+                ranked.setdefault((entry.path, entry.key), (entry, None))
+        chosen = list(ranked.values())[op.offset : wanted]
+        if op.refresh_ttl:
+            await self._refresh([entry for entry, _ in chosen])
+        return [_search_item(entry, score) for entry, score in chosen]
+
+    async def _recall(self, op: SearchOp, wanted: int) -> dict[_Name, tuple[Entry, float | None]]:
+        """Return at least *wanted* entries with their scores, the best first, if there are."""
+        within: dict[str, object] = {"$exists": True}
+        if op.namespace_prefix:
+            within = {"$contains": ".".join(op.namespace_prefix)}
+        count = max(50, 4 * wanted)
+        while True:
+            hits = await self._calls.handle.recall(
+                str(op.query), k=count, mode=self._mode, where={_NAMESPACES: within}
+            )
+            scores = {
+                item.id: (_named_by(item), hit.score)
+                for hit in hits
+                for item in (hit.item, *hit.repeats)
+            }
+            entries = await self._entries({name for name, _ in scores.values()})
+            ranked: dict[_Name, tuple[Entry, float | None]] = {}
+            for id, (name, score) in scores.items():
+                entry = entries.get(name)
+                if entry and id in _stored(entry)["items"] and _is_wanted(entry, op):
+                    ranked.setdefault(name, (entry, score))
+            if len(ranked) >= wanted or len(hits) < count:
+                return ranked
+            count *= 4
+
+    async def _entries(self, names: Iterable[_Name]) -> dict[_Name, Entry]:
+        named = list(names)
+        found = await self._calls.handle.kv.get_many(named) if named else []
+        return {name: entry for name, entry in zip(named, found, strict=True) if entry}
+
+    async def _newest_first(self, op: SearchOp) -> list[Entry]:
+        found = [
+            entry
+            async for page in self._pages((*_ROOT, *op.namespace_prefix))
+            for entry in page
+            if _is_wanted(entry, op)
+        ]
+        return sorted(found, key=lambda entry: entry.updated_at, reverse=True)
+
+    async def _pages(self, path: EntryPath) -> AsyncGenerator[list[Entry], None]:
+        last: Entry | None = None
+        while page := await self._calls.handle.kv.list(path, after=last, limit=_PAGE):
+            yield page
+            if len(page) < _PAGE:
+                return
+            last = page[-1]
+
+    async def _list_namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
+        conditions = op.match_conditions or ()
+        found: dict[tuple[str, ...], None] = {}
+        last: EntryPath | None = None
+        start = (*_ROOT, *_literal_prefix(conditions))
+        while page := await self._calls.handle.kv.paths(start, after=last, limit=_PAGE):
+            for path in page:
+                namespace = path[len(_ROOT) :]
+                if all(_fits(namespace, condition) for condition in conditions):
+                    found.setdefault(namespace[: op.max_depth])
+            if len(found) >= op.offset + op.limit:
+                break
+            last = page[-1]
+        return list(found)[op.offset : op.offset + op.limit]
+
+    async def _refresh(self, entries: Sequence[Entry]) -> None:
+        """Have the time of entries begin again, and that of their memories if it is short."""
+        ending = [entry for entry in entries if entry.expires_at is not None]
+        if not ending:
+            return
+        await self._calls.handle.kv.touch([(entry.path, entry.key) for entry in ending])
+        for entry in ending:
+            stored = _stored(entry)
+            lasts = timedelta(minutes=stored["ttl"])
+            for id in stored["items"]:
+                item = await self._calls.handle.get(id)
+                # Once in that time, not at every read: each is a version of the memory.
+                if item and item.expires_at and item.expires_at < datetime.now(UTC) + lasts:
+                    await self._calls.handle.update(id, expires=2 * lasts)
+
+    # Writing
+
+    async def _put(self, puts: Mapping[_Name, PutOp]) -> None:
+        items = {name: self._items(op) for name, op in puts.items()}
+        if every := [item for each in items.values() for item in each]:
+            await self._calls.handle.remember_many(every)
+        changes = {name: _change(name, op, items[name]) for name, op in puts.items()}
+        if self._fields is None:
+            await self._write([make(None) for make in changes.values()])
+            return
+        while True:
+            before = await self._entries(puts)
+            versions = {name: entry.version for name, entry in before.items()}
+            try:
+                await self._write([make(versions.get(name, 0)) for name, make in changes.items()])
+            except VersionConflict:  # somebody else was first, and has memories to be removed
+                continue
+            break
+        await self._remove([id for entry in before.values() for id in _stored(entry)["items"]])
+
+    async def _write(self, changes: Sequence[Put | Delete]) -> None:
+        for start in range(0, len(changes), MAX_CHANGES):
+            await self._calls.handle.kv.write(changes[start : start + MAX_CHANGES])
+
+    def _items(self, op: PutOp) -> list[MemoryItem]:
+        """Return the memories of what is to be found of a value."""
+        if self._fields is None or op.value is None or op.index is False:
+            return []
+        prefixes = [".".join(op.namespace[: at + 1]) for at in range(len(op.namespace))]
+        extra = {_NAMESPACES: prefixes, _KEY: op.key, "source": "langgraph"}
+        # As long again as the entry, so that a read of it need not always prolong them.
+        end = op.ttl and datetime.now(UTC) + timedelta(minutes=2 * op.ttl)
+        fields = self._fields if op.index is None else op.index
+        texts = [
+            text[:_LONGEST]
+            for field in fields
+            for text in get_text_at_path(op.value, field)
+            if text.strip()
+        ]
+        return [
+            MemoryItem(content=text, metadata=MemoryMetadata(extra=extra), expires_at=end or None)
+            for text in dict.fromkeys(texts)
+        ]
+
+    async def _remove(self, ids: Sequence[str]) -> None:
+        """Have memories removed for good, which only what expires is."""
+        for id in ids:
+            try:
+                await self._calls.handle.update(id, expires=timedelta(seconds=1))
+            except ItemNotFoundError:
+                continue
+
+
+def _fields_of(index: Mapping[str, Any]) -> list[str] | None:
+    fields: list[str] | None = index.get("fields") or index.get("text_fields")
+    return fields
+
+
+def _checked(ops: Iterable[Op]) -> list[Op]:
+    checked = list(ops)
+    for op in checked:
+        validate_op_namespace(op)
+    return checked
+
+
+def _name(namespace: tuple[str, ...], key: str) -> _Name:
+    return (*_ROOT, *namespace), str(key)
+
+
+def _named_by(item: MemoryItem) -> _Name:
+    extra: Mapping[str, Any] = item.metadata.extra
+    return _name(tuple(extra[_NAMESPACES][-1].split(".")), extra[_KEY])
+
+
+def _change(
+    name: _Name, op: PutOp, items: Sequence[MemoryItem]
+) -> Callable[[int | None], Put | Delete]:
+    """Return what makes the change over the version that is expected."""
+    path, key = name
+
+    def change(expected: int | None) -> Put | Delete:
+        if op.value is None:
+            return Delete(path, key, expected)
+        stored = {"value": op.value, "items": [item.id for item in items], "ttl": op.ttl}
+        seconds = None if op.ttl is None else 60 * op.ttl
+        return Put(path, key, json.dumps(stored).encode(), seconds, expected)
+
+    return change
+
+
+def _stored(entry: Entry) -> dict[str, Any]:
+    stored: dict[str, Any] = json.loads(entry.value)
+    return stored
+
+
+def _is_wanted(entry: Entry, op: SearchOp) -> bool:
+    return not op.filter or matches(_stored(entry)["value"], op.filter)
+
+
+def _item(entry: Entry) -> Item:
+    return Item(
+        value=_stored(entry)["value"],
+        key=entry.key,
+        namespace=entry.path[len(_ROOT) :],
+        created_at=entry.created_at,
+        updated_at=entry.updated_at,
+    )
+
+
+def _search_item(entry: Entry, score: float | None) -> SearchItem:
+    return SearchItem(
+        value=_stored(entry)["value"],
+        key=entry.key,
+        namespace=entry.path[len(_ROOT) :],
+        created_at=entry.created_at,
+        updated_at=entry.updated_at,
+        score=score,
+    )
+
+
+def _literal_prefix(conditions: Iterable[MatchCondition]) -> tuple[str, ...]:
+    """Return the labels that every match begins with, up to the first `*`."""
+    for condition in conditions:
+        if condition.match_type == "prefix":
+            labels = tuple(condition.path)
+            return labels[: labels.index("*")] if "*" in labels else labels
+    return ()
+
+
+def _fits(namespace: tuple[str, ...], condition: MatchCondition) -> bool:
+    path = tuple(condition.path)
+    if len(namespace) < len(path):
+        return False
+    is_prefix = condition.match_type == "prefix"
+    part = namespace[: len(path)] if is_prefix else namespace[len(namespace) - len(path) :]
+    return all(asked in ("*", label) for asked, label in zip(path, part, strict=True))
