@@ -123,11 +123,11 @@ class House:
         ]
 
     def shared_names(self) -> list[str]:
-        """Return the files whose name another file has, too."""
+        """Return the files whose name another file has, too; an integration has its framework's."""
         names = [
-            path.stem.lstrip("_")
-            for path in self.paths.values()
-            if path.name not in ("__init__.py", "__main__.py")
+            self.paths[name].stem.lstrip("_")
+            for name in self.source_files()
+            if self.paths[name].name not in ("__init__.py", "__main__.py")
         ]
         return sorted(name for name in names if Counter(names)[name] > 1)
 

@@ -36,7 +36,7 @@ class Calls:
                 f"`{owner}` takes the handle of a scope, such as `memory.scope(user_id='ann')`, "
                 f"not {handle!r}"
             )
-        self._given = handle
+        self._original = handle
         self._owner = owner
         self._is_blocking = isinstance(handle, sync.ScopedMemory)
         self._loop = _running_loop()
@@ -44,7 +44,7 @@ class Calls:
     @property
     def handle(self) -> ScopedMemory:
         """The async handle; work on it inside `run` or `wait`."""
-        handle: ScopedMemory = sync.async_form(self._given)
+        handle: ScopedMemory = sync.async_form(self._original)
         return handle
 
     async def wait(self, work: Coroutine[Any, Any, _T]) -> _T:
@@ -72,16 +72,16 @@ class Calls:
     async def stream(self, work: AsyncGenerator[_T, None]) -> AsyncGenerator[_T, None]:
         """Yield what *work* yields, each step of it in the loop that the handle is used in."""
         try:
-            while (found := await self.wait(_next(work))) is not None:
-                yield found[0]
+            while (step := await self.wait(_next(work))) is not None:
+                yield step[0]
         finally:
             await self.wait(_close(work))
 
     def iterate(self, work: AsyncGenerator[_T, None]) -> Iterator[_T]:
         """Yield what *work* yields, and block for each."""
         try:
-            while (found := self.run(_next(work))) is not None:
-                yield found[0]
+            while (step := self.run(_next(work))) is not None:
+                yield step[0]
         finally:
             self.run(_close(work))
 

@@ -24,21 +24,21 @@ _MISSING = object()
 
 def matches(value: object, wanted: Mapping[str, Any]) -> bool:
     """Tell whether a value is as *wanted*; an unknown operator is a `QueryError`."""
-    return all(_holds(value, name, asked) for name, asked in wanted.items())
+    return all(_holds(value, name, operand) for name, operand in wanted.items())
 
 
-def _holds(value: object, name: str, asked: Any) -> bool:
+def _holds(value: object, name: str, operand: Any) -> bool:
     if name in ("$and", "$or"):
-        found = (matches(value, each) for each in asked)
-        return all(found) if name == "$and" else any(found)
+        results = (matches(value, each) for each in operand)
+        return all(results) if name == "$and" else any(results)
     if name == "$not":
-        return not matches(value, asked)
+        return not matches(value, operand)
     if name.startswith("$"):
-        return _compare(value, name, asked)
+        return _compare(value, name, operand)
     inner = _inner(value, name)
-    if isinstance(asked, Mapping):
-        return matches(inner, asked)
-    return _is_equal(inner, asked)
+    if isinstance(operand, Mapping):
+        return matches(inner, operand)
+    return _is_equal(inner, operand)
 
 
 def _inner(value: object, name: str) -> object:
@@ -51,24 +51,24 @@ def _inner(value: object, name: str) -> object:
     return _inner(value.get(head), rest) if dot else _MISSING
 
 
-def _compare(value: object, name: str, asked: Any) -> bool:
+def _compare(value: object, name: str, operand: Any) -> bool:
     if name in _ORDERED:
-        kinds = [isinstance(each, int | float) for each in (value, asked)]
-        is_alike = all(kinds) or (isinstance(value, str) and isinstance(asked, str))
-        return is_alike and _ORDERED[name](value, asked)
+        kinds = [isinstance(each, int | float) for each in (value, operand)]
+        is_alike = all(kinds) or (isinstance(value, str) and isinstance(operand, str))
+        return is_alike and _ORDERED[name](value, operand)
     if name in ("$in", "$nin"):
-        return any(_is_equal(value, each) for each in asked) is (name == "$in")
+        return any(_is_equal(value, each) for each in operand) is (name == "$in")
     if name in ("$eq", "$ne"):
-        return _is_equal(value, asked) is (name == "$eq")
+        return _is_equal(value, operand) is (name == "$eq")
     if name == "$exists":
-        return (value is not _MISSING) is bool(asked)
+        return (value is not _MISSING) is bool(operand)
     raise QueryError(f"unknown operator `{name}`; use `{'`, `'.join(_KNOWN)}`")
 
 
-def _is_equal(value: object, asked: object) -> bool:
+def _is_equal(value: object, operand: object) -> bool:
     """Compare as JSON does: what is missing is null, a tuple a list, and `True` not 1."""
     if value is _MISSING:
-        return asked is None
-    if isinstance(value, bool) != isinstance(asked, bool):
+        return operand is None
+    if isinstance(value, bool) != isinstance(operand, bool):
         return False
-    return value == (list(asked) if isinstance(asked, tuple) else asked)
+    return value == (list(operand) if isinstance(operand, tuple) else operand)

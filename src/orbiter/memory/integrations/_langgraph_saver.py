@@ -170,8 +170,8 @@ class OrbiterSaver(BaseCheckpointSaver[str]):
 
         Without a *config* those of all threads; without its `checkpoint_ns` of all namespaces.
         """
-        found = self._list(config, filter=filter, before=before, limit=limit)
-        async for each in self._calls.stream(found):
+        checkpoints = self._list(config, filter=filter, before=before, limit=limit)
+        async for each in self._calls.stream(checkpoints):
             yield each
 
     def list(
@@ -183,8 +183,8 @@ class OrbiterSaver(BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """Yield checkpoints that match, the newest first; see `alist`."""
-        found = self._list(config, filter=filter, before=before, limit=limit)
-        yield from self._calls.iterate(found)
+        checkpoints = self._list(config, filter=filter, before=before, limit=limit)
+        yield from self._calls.iterate(checkpoints)
 
     async def _list(
         self,
@@ -323,17 +323,17 @@ class OrbiterSaver(BaseCheckpointSaver[str]):
         histories: dict[str, DeltaChannelHistory] = {name: {"writes": []} for name in channels}
         missing = set(channels)
         seen: set[str] = set()  # a chain of parents that bites its tail ends, too
-        found = await self._get(config) if channels else None
-        while found and missing and found.parent_config:
-            if (id := found.parent_config["configurable"]["checkpoint_id"]) in seen:
+        checkpoint = await self._get(config) if channels else None
+        while checkpoint and missing and checkpoint.parent_config:
+            if (id := checkpoint.parent_config["configurable"]["checkpoint_id"]) in seen:
                 break
             seen.add(id)
-            if (found := await self._get(found.parent_config)) is None:
+            if (checkpoint := await self._get(checkpoint.parent_config)) is None:
                 break
-            for write in reversed(found.pending_writes or []):
+            for write in reversed(checkpoint.pending_writes or []):
                 if write[1] in missing:
                     histories[write[1]]["writes"].append(write)
-            values = found.checkpoint["channel_values"]
+            values = checkpoint.checkpoint["channel_values"]
             for name in missing & values.keys():
                 histories[name]["seed"] = values[name]
                 missing.discard(name)

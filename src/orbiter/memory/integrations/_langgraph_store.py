@@ -105,8 +105,8 @@ class OrbiterStore(BaseStore):
             return []
         names = [_name(op.namespace, op.key) for op in ops]
         entries = await self._calls.handle.kv.get_many(names)
-        found = zip(ops, entries, strict=True)
-        await self._refresh([entry for op, entry in found if entry and op.refresh_ttl])
+        pairs = zip(ops, entries, strict=True)
+        await self._refresh([entry for op, entry in pairs if entry and op.refresh_ttl])
         return [None if entry is None else _item(entry) for entry in entries]
 
     async def _search(self, op: SearchOp) -> list[SearchItem]:
@@ -149,17 +149,17 @@ class OrbiterStore(BaseStore):
 
     async def _entries(self, names: Iterable[_Name]) -> dict[_Name, Entry]:
         named = list(names)
-        found = await self._calls.handle.kv.get_many(named) if named else []
-        return {name: entry for name, entry in zip(named, found, strict=True) if entry}
+        entries = await self._calls.handle.kv.get_many(named) if named else []
+        return {name: entry for name, entry in zip(named, entries, strict=True) if entry}
 
     async def _newest_first(self, op: SearchOp) -> list[Entry]:
-        found = [
+        entries = [
             entry
             async for page in self._pages((*_ROOT, *op.namespace_prefix))
             for entry in page
             if _is_wanted(entry, op)
         ]
-        return sorted(found, key=lambda entry: entry.updated_at, reverse=True)
+        return sorted(entries, key=lambda entry: entry.updated_at, reverse=True)
 
     async def _pages(self, path: EntryPath) -> AsyncGenerator[list[Entry], None]:
         last: Entry | None = None
@@ -171,18 +171,18 @@ class OrbiterStore(BaseStore):
 
     async def _list_namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
         conditions = op.match_conditions or ()
-        found: dict[tuple[str, ...], None] = {}
+        namespaces: dict[tuple[str, ...], None] = {}
         last: EntryPath | None = None
         start = (*_ROOT, *_literal_prefix(conditions))
         while page := await self._calls.handle.kv.paths(start, after=last, limit=_PAGE):
             for path in page:
                 namespace = path[len(_ROOT) :]
                 if all(_fits(namespace, condition) for condition in conditions):
-                    found.setdefault(namespace[: op.max_depth])
-            if len(found) >= op.offset + op.limit:
+                    namespaces.setdefault(namespace[: op.max_depth])
+            if len(namespaces) >= op.offset + op.limit:
                 break
             last = page[-1]
-        return list(found)[op.offset : op.offset + op.limit]
+        return list(namespaces)[op.offset : op.offset + op.limit]
 
     async def _refresh(self, entries: Sequence[Entry]) -> None:
         """Have the time of entries begin again, and that of their memories if it is short."""
@@ -334,4 +334,4 @@ def _fits(namespace: tuple[str, ...], condition: MatchCondition) -> bool:
         return False
     is_prefix = condition.match_type == "prefix"
     part = namespace[: len(path)] if is_prefix else namespace[len(namespace) - len(path) :]
-    return all(asked in ("*", label) for asked, label in zip(path, part, strict=True))
+    return all(wanted in ("*", label) for wanted, label in zip(path, part, strict=True))
