@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from orbiter.memory.model.facts import FactMemory
     from orbiter.memory.model.items import MemoryItem, MemoryMetadata
-    from orbiter.memory.recall import Excluded, Hit
+    from orbiter.memory.recall import Excluded, Hit, Reason
 
 __all__ = [
     "as_json",
@@ -189,7 +189,7 @@ def hit_lines(hit: "Hit", width: int, *, full: bool) -> "list[Text]":
     passage = one_line(hit.passage) or said(hit.item)
     head = styled((shortened(passage, 4 * width), "bold"), (f"  {hit.score:.2f}", "green"))
     lines = [head, facts(hit.item)]
-    shown = hit.why if full else [each for each in hit.why if each.points > 0.05][:2]
+    shown = hit.why if full else _shortly(hit)
     if full:
         lines += [styled((f"{each.points:+6.2f}  ", "cyan"), one_line(each.text)) for each in shown]
     elif shown:
@@ -197,6 +197,12 @@ def hit_lines(hit: "Hit", width: int, *, full: bool) -> "list[Text]":
     if hit.repeats:
         lines.append(styled((f"said {len(hit.repeats) + 1} times", "dim")))
     return lines
+
+
+def _shortly(hit: "Hit") -> "list[Reason]":
+    """Return what a hit is replaced by, if it is, and its strongest reasons."""
+    replaced = [each for each in hit.why if each.part == "replaced"]
+    return [*replaced, *(each for each in hit.why if each.points > 0.05)][:2]
 
 
 def left_out_lines(each: "Excluded") -> "list[Text]":
@@ -215,4 +221,10 @@ def hit_json(hit: "Hit") -> dict[str, object]:
     """Return a hit as JSON values."""
     why = [{"part": each.part, "points": each.points, "text": each.text} for each in hit.why]
     repeats = [item.id for item in hit.repeats]
-    return {"score": hit.score, "why": why, "repeats": repeats, "item": as_json(hit.item)}
+    return {
+        "score": hit.score,
+        "why": why,
+        "repeats": repeats,
+        "replaced_by": hit.replaced_by,
+        "item": as_json(hit.item),
+    }

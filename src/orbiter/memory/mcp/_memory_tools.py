@@ -53,6 +53,8 @@ class Hit(Memory):
 
     score: float
     why: str
+    replaced_by: str | None = None
+    """The id of a newer memory that says what holds now."""
 
 
 class Hits(BaseModel):
@@ -189,7 +191,8 @@ class MemoryTools:
             fields = {**one.model_dump(), "is_cut": True if long else None}
             if hit.span is not None and not long:
                 fields["text"] = entry_of(hit.shown).content  # a fact says until when it held
-            hits.append(Hit(**fields, score=round(hit.score, 3), why=str(hit.why)))
+            told = {"why": str(hit.why), "replaced_by": hit.replaced_by}
+            hits.append(Hit(**fields, score=round(hit.score, 3), **told))
         if not hits:
             return answer(Hits(results=[]), "no memory answers this")
         entries = [

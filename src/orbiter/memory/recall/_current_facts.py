@@ -16,7 +16,14 @@ from orbiter.memory.model.items import MemoryItem, MemoryStatus
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.model.query import SCOPE_FIELDS
 from orbiter.memory.recall._dates import Span
-from orbiter.memory.recall._explanation import FACT, HOLDS, Explanation, Reason
+from orbiter.memory.recall._explanation import (
+    FACT,
+    HOLDS,
+    REPLACED,
+    Explanation,
+    Reason,
+    replaced_by,
+)
 from orbiter.memory.recall._mode_search import RecallRequest
 from orbiter.memory.recall._query_analysis import Question
 from orbiter.memory.recall._scoring import Scored
@@ -43,6 +50,8 @@ class _Known(NamedTuple):
     """From when to when each holds, the time to be told of; what never did is not in it."""
     now: datetime
     """When that is so."""
+    holds: FactMemory | None
+    """What holds then."""
 
 
 async def judged(
@@ -62,6 +71,7 @@ async def judged(
     asked = asked._replace(now=max((each.now for each in known.values()), default=asked.now))
     spans = {key: span for each in known.values() for key, span in each.spans.items()}
     scored = [one for one in candidates.scored if _may_show(one.item, spans, asked)]
+    replaced = _replaced(known)
     placed = _Placed()
     if not is_ordered:
         scored = _placed(scored, candidates, known, asked, placed)
@@ -75,8 +85,10 @@ async def judged(
             if one.item.id in placed.brought
             else candidates.why(Scored(one.item, one.place, others))
         )
-        told = Reason(FACT, one.points.get(FACT, 0.0), _validity(one.item, spans, asked.now))
-        return Explanation(sorted((*found, told), key=lambda reason: -abs(reason.points)))
+        told = [Reason(FACT, one.points.get(FACT, 0.0), _validity(one.item, spans, asked.now))]
+        if newer := replaced.get(one.item.id):
+            told.append(Reason(REPLACED, 0.0, replaced_by(newer)))
+        return Explanation(sorted((*found, *told), key=lambda reason: -abs(reason.points)))
 
     def has_evidence(one: Scored) -> bool:
         if one.item.id in placed.silent:
@@ -84,7 +96,12 @@ async def judged(
         return one.item.id in placed.brought or candidates.has_evidence(one)
 
     return candidates._replace(
-        scored=scored, why=why, has_evidence=has_evidence, spans=spans, now=asked.now
+        scored=scored,
+        why=why,
+        has_evidence=has_evidence,
+        spans=spans,
+        now=asked.now,
+        replaced={**candidates.replaced, **replaced},
     )
 
 
@@ -118,7 +135,18 @@ def _of_key(
         then = []  # the present is asked about
     then.sort(key=lambda span: (-overlap(span, times), span.start))
     first = [span.fact for span in then] or ([] if holds is None else [holds])
-    return _Known(first, told, now)
+    return _Known(first, told, now, holds)
+
+
+def _replaced(known: dict[_Key, _Known]) -> dict[str, FactMemory]:
+    """Return by what each fact is replaced that held before the one that holds."""
+    return {
+        name: each.holds
+        for each in known.values()
+        if each.holds is not None
+        for name, span in each.spans.items()
+        if name != each.holds.id and span.end is not None and span.end <= each.now
+    }
 
 
 def _may_show(item: MemoryItem, spans: dict[str, FactSpan], asked: RecallRequest) -> bool:

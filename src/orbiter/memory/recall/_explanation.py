@@ -14,10 +14,14 @@ __all__ = [
     "FACT",
     "HOLDS",
     "READER",
+    "REPLACED",
+    "REPLACES",
     "Explanation",
     "Reason",
     "passage_of",
+    "quoted",
     "reasons",
+    "replaced_by",
 ]
 
 
@@ -50,11 +54,13 @@ class Explanation(tuple[Reason, ...]):
     def __str__(self) -> str:
         """Return at most three reasons for the item, in about a hundred characters.
 
-        The first is the time of a fact, if that is told: without it, what is over would look true.
+        The first is the time of a fact, or what an item is replaced by: without it, what is over
+        would look true.
         """
         strongest = max((reason.points for reason in self), default=0.0)
         least = max(_SHOWN, _WEAK * strongest)
         told = [reason.text for reason in self if reason.part == FACT and reason.text != HOLDS]
+        told += [reason.text for reason in self if reason.part == REPLACED]
         others = (
             reason
             for reason in self
@@ -77,8 +83,11 @@ READER = "reranker"
 """The part that tells what a reranker says, whatever it counts."""
 HOLDS = "holds"
 """What it tells of a fact without dates."""
+REPLACED, REPLACES = "replaced", "replaces"
+"""The parts that tell by what an item is replaced, and what it replaces."""
 _LONGEST = 100
 _MAX_TOLD = 3
+_QUOTED = 60
 _SHOWN = 0.005
 _WEAK = 0.1
 """Share of the strongest reason's points below which another is not worth the room."""
@@ -123,6 +132,17 @@ def reasons(question: Question, pool: Pool, table: FeatureTable, one: Scored) ->
         if value
     ]
     return Explanation(sorted(found, key=lambda reason: -abs(reason.points)))
+
+
+def quoted(item: MemoryItem) -> str:
+    """Return the beginning of an item in quotes, for a reason."""
+    text = " ".join(item.content.split())
+    return f'"{text}"' if len(text) <= _QUOTED else f'"{text[: _QUOTED - 1]}…"'
+
+
+def replaced_by(newer: MemoryItem) -> str:
+    """Return what is told of a statement or a fact that *newer* replaces."""
+    return f"replaced by {quoted(newer)}"
 
 
 def passage_of(question: Question, item: MemoryItem) -> str:

@@ -48,12 +48,18 @@ class Hit:
     dates with it."""
     span: "FactSpan | None" = None
     """From when to when a fact holds, or held; nothing for other items."""
+    replaced_by: str | None = None
+    """The id of a newer memory that says what holds now; its text is among the reasons."""
 
     @property
     def shown(self) -> MemoryItem:
-        """The item as a model should see it: a fact says until when it held, if it does not now."""
+        """The item as a model should see it: what does not hold any more says so."""
         if self.span is None:
-            return self.item
+            if self.replaced_by is None:
+                return self.item
+            shown = copy_item(self.item)
+            shown.content = f"{shown.content} (replaced since)"
+            return shown
         shown = copy_item(self.item)
         shown.__dict__.update(valid_from=self.span.start, valid_to=self.span.end)  # a copy
         return shown

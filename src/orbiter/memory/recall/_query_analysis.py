@@ -20,6 +20,22 @@ _WHEN = re.compile(
     re.IGNORECASE,
 )
 _YOU = re.compile(r"\b(?:you|your|yours)\b", re.IGNORECASE)
+_PAST = re.compile(
+    r"\b(?:did|didn't|was|wasn't|were|weren't|had|hadn't|used to|ago|previous(?:ly)?|former(?:ly)?"
+    r"|originally|initially|earlier|back then|in the past|at first|(?<!how )old|ever)\b"
+    r"|\bbefore\W*$|^\W*(?:(?:where|what|who|which\s+\w+)\s+)?(?:have|has)\b",
+    re.IGNORECASE,
+)
+"""What makes a question one about the past."""
+_PRESENT = re.compile(
+    r"\b(?:now|currently?|do|does|don't|doesn't|is|isn't|are|aren't|am|still|today)\b|\w'(?:s|re|m)\b",
+    re.IGNORECASE,
+)
+_NOW = re.compile(
+    r"\b(?:now|nowadays|currently?|still|any ?more|latest|newest"
+    r"|at (?:the moment|present)|these days)\b",
+    re.IGNORECASE,
+)
 _PRONOUNS = {"I": ("I", "my"), "we": ("we", "our"), "you": ("you", "your")}
 _LEAST = 2  # letters of a name
 _LISTED = 12
@@ -46,6 +62,15 @@ class Question:
     asks_when: bool
     asks_you: bool
     """Whether it is about what the assistant said."""
+    asks_past: bool = False
+    """Whether it is about what was, so that what is newer is no better answer."""
+    asks_now: bool = False
+    """Whether it says that it is about now."""
+
+
+def _is_of_past(text: str, has_times: bool) -> bool:  # noqa: FBT001 - private
+    """Tell whether a question is about what was: by its tense, or by the time that it names."""
+    return _PAST.search(text) is not None or (has_times and _PRESENT.search(text) is None)
 
 
 def shortened(text: str) -> str:
@@ -59,14 +84,17 @@ def shortened(text: str) -> str:
 def read(text: str, *, speakers: Iterable[str] = (), now: datetime) -> Question:
     """Return the question that *text* is, asked at *now* about what *speakers* said."""
     people, as_statement, unnamed = _put_as_said(text, _people_of(speakers))
+    times = spans(text, now=now)
     return Question(
         text=text,
         terms=tuple(dict.fromkeys(words.terms(unnamed))),
         people=people,
         as_statement=as_statement,
-        times=spans(text, now=now),
+        times=times,
         asks_when=_WHEN.match(text) is not None,
         asks_you=_YOU.search(text) is not None,
+        asks_past=_is_of_past(text, bool(times)),
+        asks_now=_NOW.search(text) is not None,
     )
 
 

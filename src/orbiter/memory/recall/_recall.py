@@ -18,6 +18,7 @@ from orbiter.memory.recall._hits import RecallResult
 from orbiter.memory.recall._mode_search import RecallRequest, by_all, by_meaning, by_time
 from orbiter.memory.recall._modes import RecallMode, check_mode, check_store, warn_once
 from orbiter.memory.recall._query_analysis import shortened
+from orbiter.memory.recall._replaced import prefer_newer
 from orbiter.memory.recall._rerank import rerank
 from orbiter.memory.recall._select import Candidates, choose
 from orbiter.memory.tasks.offload import apart
@@ -167,6 +168,8 @@ async def _answer(
 async def _choose(
     store: MemoryStore, request: RecallRequest, mode: RecallMode, candidates: Candidates
 ) -> RecallResult:
+    if not candidates.question.asks_past:
+        candidates = await prefer_newer(store, candidates, request, mode=mode)
     if any(one.item.memory_type == "fact" for one in candidates.scored):
         from orbiter.memory.recall._current_facts import judged  # noqa: PLC0415 - few are facts
 

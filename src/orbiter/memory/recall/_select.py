@@ -43,6 +43,8 @@ class Candidates(NamedTuple):
     """When it is asked, for what is told of that."""
     reranking: Reranking | None = None
     """What a reranker was asked about them, if there is one."""
+    replaced: Mapping[str, MemoryItem] = MappingProxyType({})
+    """By what each of them is replaced that does not hold any more, by its id."""
 
 
 def choose(candidates: Candidates, *, k: int, mode: RecallMode, explain: bool) -> RecallResult:
@@ -59,6 +61,7 @@ def choose(candidates: Candidates, *, k: int, mode: RecallMode, explain: bool) -
                 tuple(map(copy_item, repeats)),
                 _passage(candidates, one.item),
                 candidates.spans.get(one.item.id),
+                None if (by := candidates.replaced.get(one.item.id)) is None else by.id,
             )
             for one, repeats in chosen
         ),

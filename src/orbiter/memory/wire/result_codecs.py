@@ -306,6 +306,7 @@ def _dump_hit(hit: "Hit") -> dict[str, Any]:
         "repeats": [ITEM.dump(each) for each in hit.repeats],
         "passage": hit.passage,
         "span": None if hit.span is None else dump_span(hit.span),
+        "replaced_by": hit.replaced_by,
     }
 
 
@@ -322,6 +323,7 @@ def _load_hit(value: Any) -> "Hit":
         tuple(_ITEMS.load(given["repeats"])),
         given["passage"],
         None if span is None else load_span(span, item),
+        given.get("replaced_by"),
     )
 
 
@@ -335,6 +337,7 @@ def _hit_schema() -> dict[str, Any]:
         repeats=_ITEMS.schema(),
         passage=TEXT.schema(),
         span={"anyOf": [span_schema(), {"type": "null"}]},
+        replaced_by=optional(TEXT).schema(),
     )
 
 
