@@ -311,8 +311,29 @@ async def test_work_that_must_wait_begins_again_on_the_event_loop(path: Path) ->
 
         assert await store.offload(work)
 
-    assert len(threads) == 2
-    assert threads[1] is threading.current_thread() is not threads[0]
+    assert len(threads) == 3  # once more after what mostly is waited for was done
+    assert threads[2] is threading.current_thread()
+    assert threads[2] not in threads[:2]
+
+
+async def test_a_recall_after_a_write_is_done_on_a_thread_too(path: Path) -> None:
+    async with SQLiteMemoryStore(path) as store:
+        await recall(store, "which painting is number 7?", scope=ANN, mode="words")
+        await store.add(HumanMemory(content="painting number 8 was sold", metadata=ANN))
+        seen: list[threading.Thread] = []
+        match = store.match_words
+
+        async def noting(*args: Any) -> Any:
+            found = await match(*args)
+            seen.append(threading.current_thread())  # where it was answered, and not given up
+            return found
+
+        store.match_words = noting  # type: ignore[method-assign]
+        hits = await recall(store, "was painting number 8 sold?", scope=ANN, mode="words")
+
+        assert "sold" in hits[0].item.content
+        assert seen
+        assert threading.current_thread() not in seen
 
 
 async def test_an_error_of_offloaded_work_is_the_callers(path: Path) -> None:

@@ -268,10 +268,16 @@ class SQLiteFile:
         """Whether this is inside of `offload`, on its thread."""
         return getattr(self._here, "connection", None) is not None
 
-    async def offload(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    async def offload(
+        self,
+        work: Callable[[], Coroutine[Any, Any, _T]],
+        *,
+        prepare: Callable[[], Coroutine[Any, Any, None]],
+    ) -> _T:
         """Run *work*, which reads, on a thread: each `read` in it is done there and then.
 
-        Where it has to wait for anything else, it is begun again on the event loop.
+        Where it has to wait for anything else, which mostly is what *prepare* does, that is done
+        and it is begun again; if that does not help, on the event loop.
         """
         self._opened()
         if self._workers is None or self.is_offloaded:
@@ -285,9 +291,14 @@ class SQLiteFile:
                 self._here.connection = None
 
         try:
-            return await self._workers.run(run)
-        except MustWaitError:
-            return await work()
+            try:
+                return await self._workers.run(run)
+            except MustWaitError:
+                await prepare()
+            try:
+                return await self._workers.run(run)
+            except MustWaitError:
+                return await work()
         except Closed:
             raise NotInitializedError(self) from None
 

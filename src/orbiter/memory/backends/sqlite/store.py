@@ -345,7 +345,7 @@ class SQLiteMemoryStore(SQLMemoryStore):
 
     async def offload(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Return what *work* returns; its reads are done on one thread, without the event loop."""
-        found = await self._file.offload(work)
+        found = await self._file.offload(work, prepare=self._index_words)
         if has_loop():
             self._wrote(is_news=False)
         return found
