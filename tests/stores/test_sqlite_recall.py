@@ -328,7 +328,7 @@ async def test_a_recall_after_a_write_is_done_on_a_thread_too(path: Path) -> Non
             seen.append(threading.current_thread())  # where it was answered, and not given up
             return found
 
-        store.match_words = noting  # type: ignore[method-assign]
+        store.match_words = noting  # type: ignore[method-assign, assignment]  # notes, and asks it
         hits = await recall(store, "was painting number 8 sold?", scope=ANN, mode="words")
 
         assert "sold" in hits[0].item.content
