@@ -9,7 +9,8 @@ asked through the public API. The files hold, as JSON or gzipped JSON,
 evidence never reaches the store. The store is a new SQLite file unless a URL names a database.
 `--part 1` and `--part 2` ask about every other conversation, or about every other question where
 there is only one: weights are fitted on part 1 (`benchmarks.recall_fit`) and judged on part 2.
-`--cache` keeps vectors between runs. Beside it, in the same run: the vector store alone, BM25
+`--cache` keeps vectors between runs. `--pool` prints which share of the evidence becomes a
+candidate at all, and among how many. Beside it, in the same run: the vector store alone, BM25
 alone, and both fused by rank.
 """
 
@@ -36,8 +37,11 @@ from orbiter.memory.backends.sqlite.store import SQLiteMemoryStore
 from orbiter.memory.backends.vector.store import VectorMemoryStore
 from orbiter.memory.embeddings.cached import CachedEmbeddings
 from orbiter.memory.embeddings.local import LocalEmbeddings
+from orbiter.memory.model.items import MemoryStatus
 from orbiter.memory.model.protocols import Embeddings
+from orbiter.memory.model.query import Query
 from orbiter.memory.recall import recall
+from orbiter.memory.recall._candidates import gather
 from orbiter.memory.text import words
 from orbiter.memory.text.ranking import fuse_ranks
 
@@ -136,6 +140,22 @@ async def put_to(
     tell("")
 
 
+async def look_at_pools(store: SQLMemoryStore, conversation: Conversation) -> list[dict[str, Any]]:
+    """Return for each question how many candidates there are, and how much evidence is among them.
+
+    Candidates with what was said around them, all of which may be returned.
+    """
+    rows = []
+    for asked in conversation.questions:
+        query = Query("", conversation.scope, status=MemoryStatus.ACCEPTED)
+        now = asked.at or conversation.end
+        _, pool = await gather(store, asked.text, query, now=now)
+        found = {conversation.ids[item.id] for item in pool.items}
+        row = {"id": asked.id, "category": asked.category, "candidates": len(found)}
+        rows.append(row | {"evidence": len(asked.evidence), "found": len(asked.evidence & found)})
+    return rows
+
+
 async def measure(path: Path, given: argparse.Namespace) -> dict[str, Any]:
     model: Embeddings = LocalEmbeddings()
     if given.cache:
@@ -143,6 +163,7 @@ async def measure(path: Path, given: argparse.Namespace) -> dict[str, Any]:
     name, conversations = read(path, telling=given.telling)
     chosen = part_of(conversations, given.part)
     results: dict[str, list[dict[str, Any]]] = {}
+    pools: dict[str, list[dict[str, Any]]] = {}
     for embeddings, label in ((model, "recall"), (None, "recall without a model")):
         if embeddings is not None and given.words_only:
             continue
@@ -162,7 +183,11 @@ async def measure(path: Path, given: argparse.Namespace) -> dict[str, Any]:
                     items = [item for hit in hits for item in (hit.item, *hit.repeats)]
                     return [item.id for item in items][:MOST]
 
-                await put_to(label, conversation, ask, results)
+                if given.pool:
+                    rows = await look_at_pools(store, conversation)
+                    pools.setdefault(label, []).extend(rows)
+                else:
+                    await put_to(label, conversation, ask, results)
     for conversation in chosen if given.baselines else ():
         vectors = None if given.words_only else VectorMemoryStore(model)
         if vectors is not None:
@@ -172,12 +197,16 @@ async def measure(path: Path, given: argparse.Namespace) -> dict[str, Any]:
         if vectors is not None:
             await put_to("vector store", conversation, others.nearest, results)
             await put_to("rank fusion", conversation, others.fused, results)
-    return {"data": name, "part": given.part or "all", "results": results}
+    return {"data": name, "part": given.part or "all", "results": results, "pools": pools}
 
 
 def show(report: dict[str, Any]) -> None:
     part = f", part {report['part']}" if report["part"] != "all" else ""
     print(f"\n{report['data']}{part}")
+    for label, rows in report["pools"].items():
+        show_pool(label, [row for row in rows if row["category"] != APART] or rows)
+    if not report["results"]:
+        return
     head = "".join(f"{figure:>9}" for figure in SHOWN)
     print(f"  {'':34}{'asked':>6}{head}   R@10, 95 %   ms each")
     for label, rows in report["results"].items():
@@ -186,6 +215,14 @@ def show(report: dict[str, Any]) -> None:
         if label.startswith("recall"):
             for category in sorted({row["category"] for row in rows}):
                 line(f"  {category}", [row for row in rows if row["category"] == category])
+
+
+def show_pool(label: str, rows: list[dict[str, Any]]) -> None:
+    evidence = sum(row["evidence"] for row in rows)
+    share = 100 * sum(row["found"] for row in rows) / evidence
+    candidates = sum(row["candidates"] for row in rows) / len(rows)
+    print(f"  {label}: {share:.1f} % of {evidence:,} evidence turns are candidates,")
+    print(f"  {len(rows):,} questions with {candidates:.0f} candidates each")
 
 
 def line(label: str, rows: list[dict[str, Any]]) -> None:
@@ -207,9 +244,13 @@ def main() -> int:
         "--telling", choices=TELLINGS, default="speaker", help="who speaks, told how"
     )
     parser.add_argument("--words-only", action="store_true", help="only without a model")
+    parser.add_argument(
+        "--pool", action="store_true", help="the share of evidence among the candidates, only"
+    )
     parser.add_argument("--no-baselines", dest="baselines", action="store_false")
     parser.add_argument("--json", action="store_true", help="every question's figures on stdout")
     given = parser.parse_args()
+    given.baselines = given.baselines and not given.pool
     warnings.simplefilter("ignore")  # that there is no model is the point of half of it
     reports = [asyncio.run(measure(path, given)) for path in given.data]
     if given.json:

@@ -62,6 +62,17 @@ def test_every_question_is_asked_and_judged(data: Path) -> None:
     assert set(report["results"]) == {"recall without a model", "BM25"}
 
 
+@pytest.mark.slow
+def test_the_share_of_evidence_among_the_candidates_is_told(data: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.recall_quality", "--data", str(data)]
+    done = subprocess.run(
+        [*command, "--words-only", "--pool"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+
+    assert "100.0 % of 1 evidence turns are candidates" in done.stdout
+    assert "1 questions with 4 candidates each" in done.stdout
+
+
 def test_evidence_that_is_not_in_the_conversation_does_not_count(data: Path) -> None:
     _, (conversation,) = read(data)
 

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from itertools import zip_longest
 from typing import NamedTuple
 from weakref import finalize
 
 from orbiter.memory.errors import EmbeddingError
-from orbiter.memory.model.items import MemoryItem
+from orbiter.memory.model.items import AIMemory, MemoryItem
 from orbiter.memory.model.protocols import (
     ConversationStore,
     Embeddings,
@@ -31,8 +32,9 @@ from orbiter.memory.recall._candidate_pool import (
     names_in,
     speaker_of,
 )
+from orbiter.memory.recall._dates import closeness
 from orbiter.memory.recall._dedupe_query import fetch_distinct, limit_per_cluster
-from orbiter.memory.recall._features import terms_of
+from orbiter.memory.recall._features import names_speaker, terms_of
 from orbiter.memory.recall._modes import warn_once
 from orbiter.memory.recall._query_analysis import Question, read, shortened
 from orbiter.memory.recall.near_duplicates import find_clusters, who_says, without_numbers
@@ -60,8 +62,16 @@ _DIFFERENT = 100
 """How many of them must differ, or a flood of copies would leave no room for anything else."""
 _CHOSEN = 120
 """How many of both are weighed, each with what was said around it."""
+_LIKELIER = 2.0
+"""How many times as much a candidate counts that is by who is asked about, or of a time asked for:
+otherwise what others say of the same matter takes its place."""
 _NEWEST = 20
 _DATED = 50
+"""Items of a time that the question names, by words, by meaning and spread over it."""
+_SLICES = 5
+"""Parts of that time which each give their newest, or its last day would give all."""
+_MAX_TIMES = 4
+"""Times that are looked for, of all that a question names."""
 _SPAN = 2
 _MANY = 100
 _FEW, _SOME, _VERY_MANY = 20, 250, 2_000
@@ -140,7 +150,7 @@ async def fill_pool(
     question, matches, newest, names = seen
     nearby = None if vector is None else _Nearest(store, vector.whole)
     near: Sequence[MemoryItem] = [] if nearby is None else await nearby.ask(_some(query))
-    dated = await _dated(store, question, query)
+    dated = await _dated(store, question, query, nearby)
     known = {item.id: item for item in (*matches.items, *near, *dated, *newest)}
     clusters = await apart(are_many(known.values()), find_clusters, known.values())
     if clusters and nearby is not None:  # which may have left no room for anything else
@@ -157,7 +167,8 @@ async def fill_pool(
             for name, items in lists.items()
         }
     )
-    chosen = [item_id for item_id, _ in best[:room]]
+    likely = {key: points * _likelihood(question, known[key], names) for key, points in best}
+    chosen = sorted(likely, key=lambda item_id: -likely[item_id])[:room]
     if len(chosen) < _NEWEST:
         chosen = list(dict.fromkeys((*chosen, *(item.id for item in newest))))
     windows = await _around(store, [known[item_id] for item_id in chosen], names)
@@ -184,6 +195,17 @@ async def fill_pool(
         query_token_vectors=vector.words,
         token_dimension=nearby.detail_dimension,
     )
+
+
+def _likelihood(question: Question, item: MemoryItem, names: frozenset[str]) -> float:
+    """Return how much likelier than others an item answers, by who said it and when."""
+    who = speaker_of(item, names)
+    if who is None:
+        is_asked = question.asks_you or not isinstance(item, AIMemory)
+    else:
+        is_asked = names_speaker(question, who) >= 0
+    is_then = bool(question.times) and closeness(item.created_at, question.times) > 0
+    return (_LIKELIER if is_asked else 1.0) * (_LIKELIER if is_then else 1.0)
 
 
 class _Nearest:
@@ -326,19 +348,46 @@ async def newest_of(
     )
 
 
-async def _dated(store: MemoryStore, question: Question, asked: Query) -> list[MemoryItem]:
-    """Return items of the times that the question names."""
+async def _dated(
+    store: MemoryStore, question: Question, query: Query, nearby: _Nearest | None
+) -> list[MemoryItem]:
+    """Return items of the times that the question names: what fits it, and some of each day."""
     found: list[MemoryItem] = []
-    for span in question.times:
+    for span in question.times[:_MAX_TIMES]:
         bounds = span.bounds()
         if bounds is None:
             continue
-        since = bounds[0] if asked.since is None else max(bounds[0], asked.since)
-        until = bounds[1] if asked.until is None else min(bounds[1], asked.until)
-        some = replace(asked, limit=_DATED, since=since, until=until)
-        items = await fetch_distinct(partial(newest_of, store), some, enough=_DATED // 2)
-        found += [item for item in items if since <= item.created_at < until]
+        since = bounds[0] if query.since is None else max(bounds[0], query.since)
+        until = bounds[1] if query.until is None else min(bounds[1], query.until)
+        if since < until:
+            some = replace(query, limit=_DATED, since=since, until=until)
+            found += await _of_span(store, question, some, nearby)
     return found
+
+
+async def _of_span(
+    store: MemoryStore, question: Question, some: Query, nearby: _Nearest | None
+) -> list[MemoryItem]:
+    """Return items from `some.since` to `some.until`, those that fit the question first."""
+    assert some.since is not None  # noqa: S101 - it is a span
+    assert some.until is not None  # noqa: S101
+    lists: dict[str, Sequence[MemoryItem]] = {}
+    if isinstance(store, LexicalStore) and question.terms:
+        matches = await store.match_words(list(question.terms), some)
+        lists["words"] = matches.items
+    if nearby is not None:
+        lists["meaning"] = await nearby.ask(some)
+    ask = partial(newest_of, store)
+    newest = await fetch_distinct(ask, some, enough=_DATED // 2)
+    lists["newest"] = [item for item in newest if some.since <= item.created_at < some.until]
+    if len(newest) >= _DATED and isinstance(store, LexicalStore):
+        width = (some.until - some.since) / _SLICES
+        ends = [some.until - number * width for number in range(1, _SLICES)]
+        slices = [await ask(replace(some, limit=_DATED // _SLICES, until=end)) for end in ends]
+        lists["spread"] = [each for row in zip_longest(*slices) for each in row if each is not None]
+    known = {item.id: item for items in lists.values() for item in items}
+    ranked = fuse_ranks({name: [item.id for item in items] for name, items in lists.items()})
+    return [known[item_id] for item_id, _ in ranked]
 
 
 async def _around(
