@@ -203,6 +203,10 @@ class DurabilityContract(Contract):
                 assert found.content == f"content of {item_id}"
             listed = {item.id for item in await again.search(limit=100_000)}
             assert listed >= set(acknowledged)
+            if self.capabilities.key_value:
+                log = await again.key_value.entries(("log",), scope=of("writer"), limit=100_000)
+                logged = [entry.value.decode() for entry in log]
+                assert [each for each in logged if each in set(acknowledged)] == acknowledged
         finally:
             await again.close()
 

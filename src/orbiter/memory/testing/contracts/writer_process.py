@@ -9,7 +9,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from orbiter.memory.model.items import HumanMemory, new_id
+from orbiter.memory.model.items import HumanMemory, MemoryMetadata, new_id
 
 __all__ = ["main"]
 
@@ -22,6 +22,9 @@ async def main(target: str, args: str) -> None:
     for _ in range(100_000):  # the parent kills us long before
         item_id = new_id()
         await store.add(HumanMemory(id=item_id, content=f"content of {item_id}"))
+        if hasattr(store, "key_value"):
+            writer = MemoryMetadata(user_id="writer")
+            await store.key_value.append(("log",), [item_id.encode()], scope=writer)
         sys.stdout.write(f"{item_id}\n")
         sys.stdout.flush()
 
