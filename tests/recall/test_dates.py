@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.timing import scaled
 
-from orbiter.memory.recall._dates import Span, closeness, has_time, spans
+from orbiter.memory.recall._dates import (
+    Offset,
+    Span,
+    closeness,
+    has_time,
+    named_day,
+    offsets,
+    spans,
+)
 
 NOW = datetime(2024, 6, 15, 12, tzinfo=UTC)
 
@@ -34,6 +42,18 @@ def _days_ago(days: float) -> datetime:
         ("during 1999", Span(1999)),
         ("on 29 February 2024", Span(2024, 2, 29)),
         ("on 29 February", Span(None, 2, 29)),
+        ("on December 1,2023", Span(2023, 12, 1)),
+        ("on the third of June", Span(None, 6, 3)),
+        ("on the twenty-first of May 2023", Span(2023, 5, 21)),
+        ("on June the second", Span(None, 6, 2)),
+        ("in the first week of May", Span(None, 5, 1, last=7)),
+        ("in the second week of November 2023", Span(2023, 11, 8, last=14)),
+        ("in the last week of June", Span(None, 6, 22, last=31)),
+        ("on the first weekend in May", Span(None, 5, 1, last=7)),
+        ("in the second half of May", Span(None, 5, 16, last=31)),
+        ("in early May 2022", Span(2022, 5, 1, last=10)),
+        ("in mid-March", Span(None, 3, 11, last=20)),
+        ("at the end of July", Span(None, 7, 21, last=31)),
     ],
 )
 def test_a_date_is_read(text: str, expected: Span) -> None:
@@ -48,6 +68,9 @@ def test_a_date_is_read(text: str, expected: Span) -> None:
         "I may go",
         "May I ask?",
         "March on, soldiers",
+        "What may third parties do?",
+        "the third of five",
+        "in the first week of the holidays",
         "31 February 2023",
         "29 February 2023",
         "45 January",
@@ -261,3 +284,92 @@ def test_no_time_before_or_after_all_others_is_an_error(text: str) -> None:
 def test_a_long_text_is_read_in_one_go(text: str) -> None:
     assert isinstance(spans(text, now=NOW), tuple)
     assert isinstance(has_time(text), bool)
+
+
+@pytest.mark.parametrize(
+    ("day", "expected"),
+    [(-2, 0.5), (0, 1.0), (6, 1.0), (13, 1.0), (20, 0.5), (40, 0.0)],
+)
+def test_a_part_of_a_month_is_spoken_of_in_it_and_in_the_week_after(
+    day: int, expected: float
+) -> None:
+    (asked,) = spans("in the second week of May 2023", now=NOW)
+
+    moment = datetime(2023, 5, 8, 12, tzinfo=UTC) + timedelta(days=day)
+
+    assert closeness(moment, [asked]) == expected
+    assert str(asked) == "8 to 14 May 2023"
+
+
+@pytest.mark.parametrize(
+    ("text", "begins", "ends"),
+    [
+        ("two weeks before August 11, 2023", (7, 24), (8, 5)),
+        ("the week before 3 August 2023", (7, 27), (8, 7)),
+        ("the day after 2023-07-31", (7, 31), (8, 9)),
+        ("the Sunday before August 3, 2023", (7, 29), (8, 7)),
+        ("the weekend after the 3rd of August, 2023", (8, 4), (8, 13)),
+        ("last week, as mentioned on 3 August 2023", (7, 20), (8, 3)),
+    ],
+)
+def test_a_time_may_be_told_from_a_date(
+    text: str, begins: tuple[int, int], ends: tuple[int, int]
+) -> None:
+    found = spans(f"What did I do {text}?", now=NOW)[-1]
+
+    assert found.start is not None
+    assert found.end is not None
+    assert (found.start.year, found.start.month, found.start.day) == (2023, *begins)
+    assert (found.end.year, found.end.month, found.end.day) == (2023, *ends)
+    assert offsets(text) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("three weeks after the wedding?", Offset("the wedding", 21, 3.5)),
+        ("two days before my birthday", Offset("my birthday", -2, 1)),
+        ("a couple of months prior to the move?", Offset("the move", -2 * 30.44, 15.22)),
+        ("the weekend after the concert, with Eva?", Offset("the concert", 1, 1, 5)),
+        ("on Friday before the trip?", Offset("the trip", -1, 1, 4)),
+        ("the day after Ann's party?", Offset("ann's party", 1, 1)),
+        ("the week following our holidays", Offset("our holidays", 3.5, 3.5)),
+    ],
+)
+def test_a_time_may_be_told_from_an_event(text: str, expected: Offset) -> None:
+    assert offsets(f"What did I do {text}") == (expected,)
+    assert spans(f"What did I do {text}", now=NOW) == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["after the wedding", "the day after tomorrow", "two weeks ago", "days after", "before"]
+)
+def test_without_a_distance_or_an_event_there_is_no_offset(text: str) -> None:
+    assert offsets(f"What did I do {text}?") == ()
+
+
+def test_an_offset_from_a_day_is_a_time() -> None:
+    friday = datetime(2023, 5, 5, 20, tzinfo=UTC)
+
+    assert str(Offset("x", 21, 3.5).from_day(friday)) == "23 May 2023 to 3 June 2023"
+    assert str(Offset("x", 1, 1, 5).from_day(friday)) == "5 May 2023 to 14 May 2023"
+    assert str(Offset("x", -1, 1, 4).from_day(friday)) == "27 April 2023 to 6 May 2023"
+    Offset("x", 999 * 365.25, 1, None).from_day(datetime(9999, 12, 31, tzinfo=UTC))
+    Offset("x", 1, 1, 2).from_day(datetime(9999, 12, 31, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [
+        ("We married yesterday!", (2024, 6, 14)),
+        ("The concert was last Monday", (2024, 6, 10)),
+        ("On 3 June 2024 we moved", (2024, 6, 3)),
+        ("We moved in May", None),
+        ("On 3 June 2024 or yesterday", None),
+        ("We moved", None),
+    ],
+)
+def test_a_text_may_tell_one_day(text: str, day: tuple[int, int, int] | None) -> None:
+    told = named_day(text, now=NOW)
+
+    assert (None if told is None else (told.year, told.month, told.day)) == day

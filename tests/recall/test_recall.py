@@ -458,3 +458,49 @@ async def test_a_name_is_put_as_that_person_says_it(local: LocalEmbeddings) -> N
 
         assert "green" in found[0].item.content
         assert sum(r.points for r in found[0].why) == pytest.approx(found[0].score, abs=1e-9)
+
+
+EVENTS = {
+    "married": (0, "Tom and Lea had their wedding, what a party!"),
+    "later": (2, "We fly home tomorrow."),
+    "jacket": (21, "I bought a red jacket today."),
+    "shoes": (60, "I bought running shoes today."),
+    "concert": (70, "The concert of the Kites was yesterday."),
+    "swim": (77, "Swimming in the lake with Eva."),
+    "bike": (120, "I bought a bike today."),
+}
+
+
+@MODELS
+@pytest.mark.parametrize(
+    ("question", "expected", "read_as"),
+    [
+        ("What did I buy three weeks after the wedding?", "jacket", "25 May 2023 to 5 June 2023"),
+        ("What did I do the weekend after the concert?", "swim", "21 July 2023 to 30 July 2023"),
+    ],
+)
+async def test_a_time_told_by_an_event_is_that_of_the_event_and_so_much_more(
+    opened: Opening, model: Any, question: str, expected: str, read_as: str
+) -> None:
+    begin = datetime(2023, 5, 7, 18, tzinfo=UTC)  # a Sunday
+    async with opened(model) as store:
+        for item_id, (days, text) in EVENTS.items():
+            at = begin + timedelta(days=days)
+            metadata = MemoryMetadata(user_id="ann", session_id=item_id)
+            await store.add(HumanMemory(id=item_id, content=text, metadata=metadata, created_at=at))
+        await store.catch_up()
+        found = await recall(store, question, scope=ANN, mode="hybrid", now=NOW)
+
+    assert expected in _ids(found)[:2]  # what names the event may come first
+    assert read_as in found.question
+
+
+async def test_a_caption_counts_as_text_of_its_message(opened: Opening) -> None:
+    async with opened() as store:
+        await store.add(_note("max", "This is Max! [a photo of a dog on a beach]"))
+        await store.add(_note("tea", "Green tea, please."))
+
+        found = await recall(store, "Which dog was at the beach?", scope=ANN, mode="words")
+
+    assert _ids(found) == ["max"]
+    assert "dog" in str(found[0].why)

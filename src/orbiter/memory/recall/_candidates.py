@@ -32,7 +32,7 @@ from orbiter.memory.recall._candidate_pool import (
     names_in,
     speaker_of,
 )
-from orbiter.memory.recall._dates import closeness
+from orbiter.memory.recall._dates import Span, closeness, named_day
 from orbiter.memory.recall._dedupe_query import fetch_distinct, limit_per_cluster
 from orbiter.memory.recall._features import names_speaker, terms_of
 from orbiter.memory.recall._modes import warn_once
@@ -72,6 +72,10 @@ _SLICES = 5
 """Parts of that time which each give their newest, or its last day would give all."""
 _MAX_TIMES = 4
 """Times that are looked for, of all that a question names."""
+_EVENTS = 3
+"""How many that name an event are asked when it was."""
+_BEGINNING = 2_000
+"""Characters of a text that are read for that."""
 _SPAN = 2
 _MANY = 100
 _FEW, _SOME, _VERY_MANY = 20, 250, 2_000
@@ -136,7 +140,25 @@ async def look(
     items = [*matches.items, *latest]
     names = names_in(items)
     speakers = {name for item in items if (name := speaker_of(item, names)) is not None}
-    return FirstLook(read(text, speakers=speakers, now=now), matches, latest, names)
+    question = read(text, speakers=speakers, now=now)
+    if question.offsets:
+        times = (*question.times, *_event_times(question, matches.items))
+        question = replace(question, times=tuple(dict.fromkeys(times)))
+    return FirstLook(question, matches, latest, names)
+
+
+def _event_times(question: Question, items: Sequence[MemoryItem]) -> list[Span]:
+    """Return the times told by an event, as "the day after the concert", from what names it."""
+    times: list[Span] = []
+    for offset in question.offsets:
+        wanted = frozenset(words.terms(offset.anchor))
+        held = [(len(wanted & terms_of(item)), item) for item in items]
+        most = max((count for count, _ in held), default=0)
+        named = [item for count, item in held if count == most] if most else []
+        for item in named[:_EVENTS]:
+            day = named_day(item.content[:_BEGINNING], now=item.created_at) or item.created_at
+            times.append(offset.from_day(day))
+    return times
 
 
 def _some(query: Query) -> Query:

@@ -1,7 +1,8 @@
 """The times a question speaks of: dates, months and years by name, and "two weeks ago".
 
 English and ISO 8601. What names no year means any year, because a question is often asked long
-after what it asks about.
+after what it asks about. "Three weeks after the wedding" is an `Offset`, which becomes a time where
+somebody finds out when that was.
 """
 
 import re
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 from orbiter.memory.tasks.offload import search
 
-__all__ = ["Span", "closeness", "has_time", "spans"]
+__all__ = ["Offset", "Span", "closeness", "has_time", "named_day", "offsets", "spans"]
 
 _MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september",
@@ -29,11 +30,39 @@ _NUMBERS = {
 _FIRST, _LAST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
 _UNITS = {"day": 1.0, "week": 7.0, "month": 30.44, "year": 365.25}
 
+_ORDINALS = {
+    word: number
+    for number, word in enumerate(
+        (
+            *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"),
+            *("ninth", "tenth", "eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth"),
+            *("sixteenth", "seventeenth", "eighteenth", "nineteenth", "twentieth"),
+            *("twenty-first", "twenty-second", "twenty-third", "twenty-fourth", "twenty-fifth"),
+            *("twenty-sixth", "twenty-seventh", "twenty-eighth", "twenty-ninth", "thirtieth"),
+            "thirty-first",
+        ),
+        1,
+    )
+}
+_ORDINAL = "|".join(sorted(_ORDINALS, key=len, reverse=True))
 _NAMED = re.compile(
-    rf"\b(?:(?P<before>\d{{1,2}})(?:st|nd|rd|th)?(?:\s+of)?\s+)?"
+    rf"\b(?:(?P<before>\d{{1,2}})(?:st|nd|rd|th)?(?:\s+of)?\s+|(?P<ordinal>{_ORDINAL})\s+of\s+)?"
     rf"(?P<month>{'|'.join(_MONTHS)})\b"
-    rf"(?:\s+(?P<after>\d{{1,2}})(?:st|nd|rd|th)?\b(?!\d))?(?:,?\s+(?P<year>\d{{4}})\b)?"
+    rf"(?:\s+(?P<after>\d{{1,2}})(?:st|nd|rd|th)?\b(?!\d)|\s+(?:the\s+)?(?P<later>{_ORDINAL})\b)?"
+    rf"(?:(?:,\s*|\s+)(?P<year>\d{{4}})\b)?"
 )
+_PART = re.compile(
+    r"\b(?:(?P<which>first|second|third|fourth|last|1st|2nd|3rd|4th)\s+(?P<unit>week|weekend|half)"
+    r"\s+(?:of|in)|(?P<vague>early|mid|late)|(?P<end>beginning|start|middle|end)\s+of)[\s-]{1,4}\Z"
+)
+_WHICH = {"first": 1, "1st": 1, "second": 2, "2nd": 2, "third": 3, "3rd": 3, "fourth": 4, "4th": 4}
+_VAGUE = {
+    **dict.fromkeys(("early", "beginning", "start"), (1, 10)),
+    **dict.fromkeys(("mid", "middle"), (11, 20)),
+    **dict.fromkeys(("late", "end"), (21, 31)),
+}
+_BEFORE = 32
+"""Characters before a month that say which part of it is meant."""
 _NUMERIC = (
     re.compile(r"\b(?P<year>\d{4})[-/](?P<month>\d{1,2})[-/](?P<day>\d{1,2})\b"),
     re.compile(r"\b(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?P<year>\d{4})\b"),
@@ -46,10 +75,19 @@ _AGO = re.compile(
 _PAST = re.compile(
     r"\b(?P<which>last|past|previous|this)\s+"
     rf"(?:(?P<count>\d{{1,3}}|couple of|few|{'|'.join(_NUMBERS)})\s+)?"
-    r"(?P<unit>day|week|month|year|weekend)s?\b"
+    r"(?P<unit>day|week|month|year|weekend)s?\b(?!\s+of\b)"
 )
+_COUNT = rf"\d{{1,3}}|a couple of|a few|{'|'.join(_NUMBERS)}"
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_WEEKDAY = re.compile(rf"\b(?:last|this|past|on)\s+(?P<day>{'|'.join(_DAYS)})\b")
+_WEEKDAY = re.compile(
+    rf"\b(?:last|this|past|on)\s+(?P<day>{'|'.join(_DAYS)})\b(?!\s+(?:before|after|following)\b)"
+)
+_OFFSET = re.compile(
+    rf"\b(?:(?P<count>{_COUNT})\s+(?P<unit>day|week|month|year)s?"
+    rf"|the\s+(?:very\s+)?(?P<whole>day|morning|evening|night|week|month|year|weekend)"
+    rf"|(?:the|on)\s+(?P<weekday>{'|'.join(_DAYS)}))"
+    r"\s+(?P<side>before|after|following|prior\s+to)\s+(?P<anchor>[^?!;,]{2,80}(?:,\s*\d{4})?)"
+)
 # "may" and "march" are words of their own unless something makes them a month.
 _MAKES_MONTH = re.compile(
     r"\b(?:in|of|during|since|until|by|last|this|next|early|late|mid)[\s-]{1,4}\Z"
@@ -72,13 +110,16 @@ class Span(NamedTuple):
     day: int | None = None
     start: datetime | None = None
     end: datetime | None = None
+    last: int | None = None
+    """The last day of a part of a month, of which `day` is the first."""
 
     def __str__(self) -> str:
         """Return it as a person writes it: `8 May 2023`, `May`, `1 June 2024 to 15 June 2024`."""
         if self.start is not None and self.end is not None:
             return f"{_written(self.start)} to {_written(self.end)}"
         month = None if self.month is None else _MONTHS[self.month - 1].capitalize()
-        return " ".join(str(part) for part in (self.day, month, self.year) if part is not None)
+        day = self.day if self.last is None else f"{self.day} to {self.last}"
+        return " ".join(str(part) for part in (day, month, self.year) if part is not None)
 
     def bounds(self) -> tuple[datetime, datetime] | None:
         """Return from when to when what was said may speak of it; `None` for any year."""
@@ -88,7 +129,8 @@ class Span(NamedTuple):
             return None
         first = datetime(self.year, self.month or 1, self.day or 1, tzinfo=UTC)
         if self.day is not None:
-            return first - timedelta(days=1), first + timedelta(days=8)
+            days = (self.last or self.day) - self.day
+            return first - timedelta(days=1), first + timedelta(days=days + 8)
         if self.month is not None:
             return first, first + timedelta(days=45)
         return first, first + timedelta(days=366)
@@ -97,24 +139,115 @@ class Span(NamedTuple):
 def spans(text: str, *, now: datetime) -> tuple[Span, ...]:
     """Return the times that *text* names, as seen from *now*."""
     lowered = text.casefold()
-    found: list[Span] = []
+    times: list[Span] = []
     for match in _NAMED.finditer(lowered):
         name = match["month"]
-        day = int(match["before"] or match["after"] or 0) or None
+        word = match["ordinal"] or match["later"]
+        day = int(match["before"] or match["after"] or _ORDINALS.get(word or "", 0)) or None
         year = int(match["year"]) if match["year"] else None
-        is_plain = name not in ("may", "march") or day or year
-        before = lowered[max(0, match.start("month") - 12) : match.start("month")]
+        is_plain = name not in ("may", "march") or (day and not match["later"]) or year
+        before = lowered[max(0, match.start("month") - _BEFORE) : match.start("month")]
         if is_plain or _MAKES_MONTH.search(before):
-            found.append(Span(year, _MONTHS.index(name) + 1, day))
-    found += [
+            part = (day, None) if day else _part_of_month(before)
+            times.append(Span(year, _MONTHS.index(name) + 1, part[0], last=part[1]))
+    times += [
         Span(int(match["year"]), int(match["month"]), int(match["day"]))
         for form in _NUMERIC
         for match in form.finditer(lowered)
     ]
-    if not found:
-        found += [Span(int(match["year"])) for match in _YEAR.finditer(lowered)]
-    found += _relative(lowered, now)
-    return tuple(span for span in dict.fromkeys(found) if _is_real(span))
+    if not times:
+        times += [Span(int(match["year"])) for match in _YEAR.finditer(lowered)]
+    days = {span for span in times if span.year and span.month and span.day and not span.last}
+    # "Last week, as mentioned on 6 November 2023" is the week before that day.
+    base = next(iter(days)) if len(days) == 1 else None
+    times += _relative(lowered, _noon(base, now) if base and _is_real(base) else now)
+    for offset in _OFFSET.finditer(lowered):
+        if len(offset["anchor"]) < len(lowered) and (
+            base_day := named_day(offset["anchor"], now=now)
+        ):
+            times.append(_offset(offset).from_day(base_day))
+    return tuple(span for span in dict.fromkeys(times) if _is_real(span))
+
+
+def _part_of_month(before: str) -> tuple[int | None, int | None]:
+    """Return the first and the last day of the part of a month that the text before it names."""
+    match = _PART.search(before)
+    if match is None:
+        return None, None
+    if match["unit"] is None:
+        return _VAGUE[match["vague"] or match["end"]]
+    which = _WHICH.get(match["which"])
+    if match["unit"] == "half":
+        return (1, 15) if which == 1 else (16, 31)
+    return (7 * which - 6, 7 * which) if which else (22, 31)
+
+
+def _noon(span: Span, now: datetime) -> datetime:
+    assert span.year is not None  # noqa: S101 - a whole date
+    return datetime(span.year, span.month or 1, span.day or 1, 12, tzinfo=now.tzinfo)
+
+
+class Offset(NamedTuple):
+    """So many days from something that is named: "three weeks after the wedding"."""
+
+    anchor: str
+    """What is named, in lower case."""
+    days: float
+    slack: float
+    weekday: int | None = None
+    """The day of the week that is meant, next to the anchor."""
+
+    def from_day(self, day: datetime) -> Span:
+        """Return the time that is meant if what is named was on *day*, and the days after it."""
+        middle = _shifted(day, self.days)
+        if self.weekday is not None:
+            gap = (self.weekday - day.weekday()) % 7 or 7
+            middle = _shifted(day, gap if self.days > 0 else gap - 7 or -7)
+        return Span(
+            start=_shifted(middle, -self.slack), end=_shifted(middle, max(self.slack, _TOLD))
+        )
+
+
+def offsets(text: str) -> tuple[Offset, ...]:
+    """Return the times of *text* that are told by something whose own time it does not tell."""
+    every = map(_offset, _OFFSET.finditer(text.casefold()))
+    unknown = (each for each in every if named_day(each.anchor, now=_SOME_DAY) is None)
+    return tuple(each for each in unknown if not each.anchor.startswith(_NO_EVENTS))
+
+
+_TOLD = 8.0
+"""Days within which people speak of what happened."""
+_NO_EVENTS = ("today", "tomorrow", "tonight", "now")
+_SOME_DAY = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def _offset(match: re.Match[str]) -> Offset:
+    sign = -1.0 if match["side"].startswith(("before", "prior")) else 1.0
+    if match["weekday"] is not None or match["whole"] == "weekend":
+        weekday = _DAYS.index(match["weekday"] or "saturday")
+        return Offset(match["anchor"], sign, 1.0, weekday)
+    if match["whole"] is not None:
+        days = _UNITS.get(match["whole"], 1.0)
+        # A day is the next one; "the week after" begins at once.
+        return Offset(match["anchor"], sign * max(1.0, days / 2), max(1.0, days / 2))
+    written = match["count"].removeprefix("a ") if " " in match["count"] else match["count"]
+    count = int(written) if written.isdigit() else _NUMBERS[written]
+    days = _UNITS[match["unit"]]
+    return Offset(match["anchor"], sign * count * days, max(1.0, days / 2))
+
+
+def named_day(text: str, *, now: datetime) -> datetime | None:
+    """Return the one day that *text* tells, said at *now*; `None` if it tells none, or several."""
+    bounds = [span.bounds() for span in spans(text, now=now) if span.day or span.start]
+    days = [each for each in bounds if each is not None and each[1] - each[0] <= _ABOUT_A_DAY]
+    if len(days) != 1:
+        return None
+    begin, end = days[0]
+    # The bounds of a day reach from the day before it to a week after it.
+    return begin + (timedelta(days=1) if end - begin > timedelta(days=8) else (end - begin) / 2)
+
+
+_ABOUT_A_DAY = timedelta(days=9)
 
 
 def _relative(lowered: str, now: datetime) -> list[Span]:
@@ -205,7 +338,9 @@ def _closeness_in(year: int, moment: datetime, span: Span) -> float:
     except ValueError:  # 29 February of another year, or a year that is none
         return 0.0
     days = (moment - day) / timedelta(days=1)
-    return 1.0 if -1 <= days <= 8 else 0.5 if -3 <= days <= 31 else 0.0
+    length = (span.last or span.day) - span.day
+    is_near = -3 <= days <= 31 or (span.last and (moment.year, moment.month) == (year, span.month))
+    return 1.0 if -1 <= days <= length + 8 else 0.5 if is_near else 0.0
 
 
 def has_time(text: str) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 
-from orbiter.memory.recall._dates import Span, spans
+from orbiter.memory.recall._dates import Offset, Span, offsets, spans
 from orbiter.memory.text import words
 
 __all__ = ["Question", "in_words", "read", "shortened", "written"]
@@ -59,6 +59,8 @@ class Question:
     Vectors of what people say about themselves are near to this, and far from a question about a
     third person."""
     times: tuple[Span, ...]
+    offsets: tuple[Offset, ...]
+    """Times told by something that is named, as "three weeks after the wedding"."""
     asks_when: bool
     asks_you: bool
     """Whether it is about what the assistant said."""
@@ -84,16 +86,17 @@ def shortened(text: str) -> str:
 def read(text: str, *, speakers: Iterable[str] = (), now: datetime) -> Question:
     """Return the question that *text* is, asked at *now* about what *speakers* said."""
     people, as_statement, unnamed = _put_as_said(text, _people_of(speakers))
-    times = spans(text, now=now)
+    times, from_events = spans(text, now=now), offsets(text)
     return Question(
         text=text,
         terms=tuple(dict.fromkeys(words.terms(unnamed))),
         people=people,
         as_statement=as_statement,
         times=times,
+        offsets=from_events,
         asks_when=_WHEN.match(text) is not None,
         asks_you=_YOU.search(text) is not None,
-        asks_past=_is_of_past(text, bool(times)),
+        asks_past=_is_of_past(text, bool(times or from_events)),
         asks_now=_NOW.search(text) is not None,
     )
 
