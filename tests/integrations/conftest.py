@@ -24,6 +24,12 @@ _counts: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(lambd
 _versions: dict[str, str] = {}
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let in the marks of langchain-tests, whose plugins are not loaded."""
+    for name in ("benchmark", "vcr", "codspeed"):
+        config.addinivalue_line("markers", f"{name}: of a suite that tests import")
+
+
 @pytest.fixture
 def record_suite(request: pytest.FixtureRequest) -> Callable[[str, int, int], None]:
     """Take note of how many tests of a suite passed, of how many."""
