@@ -1,6 +1,7 @@
 """LangGraph: its own conformance suite for checkpointers, and graphs that are cut off."""
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -13,12 +14,13 @@ import pytest
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate
+from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 from tests.timing import HANG
 
 from orbiter.memory import AgentMemory, sync
 from orbiter.memory.errors import QueryError, UnsupportedError
-from orbiter.memory.integrations.langgraph import OrbiterSaver
+from orbiter.memory.integrations.langgraph import OrbiterSaver, acopy_checkpoints, copy_checkpoints
 
 DISTRIBUTION = "langgraph"
 
@@ -61,7 +63,8 @@ async def test_the_conformance_suite_of_checkpointers(url: str, record_suite: Re
     assert [result.passed for result in results.values()] == [True] * 8
     passed = sum(result.tests_passed for result in results.values())
     failed = sum(result.tests_failed for result in results.values())
-    record_suite("langgraph-checkpoint-conformance", passed, passed + failed)
+    kind = url.partition(":")[0]
+    record_suite(f"langgraph-checkpoint-conformance on {kind}", passed, passed + failed)
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
@@ -217,3 +220,36 @@ def test_a_graph_that_is_killed_goes_on_from_its_last_step(url: str) -> None:
 
     assert killed.returncode == -signal.SIGKILL
     assert state["steps"] == ["begin", "first", "second"]
+
+
+def test_checkpoints_of_a_sqlite_saver_are_copied_and_go_on(tmp_path: Path) -> None:
+    with (
+        sync.AgentMemory(tmp_path / "m.db") as memory,
+        SqliteSaver.from_conn_string(str(tmp_path / "theirs.db")) as theirs,
+    ):
+        ours = OrbiterSaver(memory.scope(user_id="ann"))
+        graph(theirs, "a", "b").invoke({"steps": ["begin"]}, thread("t"), interrupt_after=["a"])
+        graph(theirs, "a", "b").invoke({"steps": ["begin"]}, thread("u"))
+
+        assert copy_checkpoints(theirs, ours) == len(list(theirs.list(None)))
+        assert asyncio.run(acopy_checkpoints(ours, ours)) == len(list(theirs.list(None)))
+
+        copied = [(each.config, each.checkpoint, each.pending_writes) for each in ours.list(None)]
+        originals = [
+            (each.config, each.checkpoint, each.pending_writes) for each in theirs.list(None)
+        ]
+        assert copied == originals
+        state = graph(ours, "a", "b").invoke(None, thread("t"))
+        assert state["steps"] == ["begin", "a", "b"]
+
+
+def test_the_example_remembers_across_runs(tmp_path: Path) -> None:
+    def run(question: str) -> str:
+        command = [sys.executable, str(ROOT / "examples/langgraph_agent.py"), question]
+        environment = {"PATH": os.environ["PATH"], "ORBITER_MEMORY_URL": f"{tmp_path}/agent.db"}
+        return subprocess.run(
+            command, env=environment, cwd=tmp_path, check=True, capture_output=True, text=True
+        ).stdout
+
+    assert "I will remember" in run("My favourite drink is green tea")
+    assert "My favourite drink is green tea" in run("What is my favourite drink?")
