@@ -105,9 +105,12 @@ async def test_scores_of_any_range_count_by_order_and_distance() -> None:
             reader = Says(Eva=high, blue=low, code=low)
             found = await recall(store, "door", scope=ANN, mode="words", reranker=reader)
             assert found[0].item.content == TEXTS[2]
+        near = Says(Eva=0.501, blue=0.5, code=0.5)
+        little = await recall(store, "door code", scope=ANN, mode="words", reranker=near)
         same = await recall(store, "door code", scope=ANN, mode="words", reranker=Says(door=0.5))
 
     assert "4711" in same[0].item.content
+    assert "4711" in little[0].item.content
 
 
 async def test_at_most_fifty_texts_are_read_and_copies_once(

@@ -316,8 +316,15 @@ def _unpacked(rows: bytes, dimension: int) -> "Floats":
 
 _MAX_READ = 50
 """How many different texts a reranker reads."""
-_SHARE_OF_READER = 2.0
-"""How far apart its points are, beside those of all else together."""
+_SHARE_OF_READER = 1.1
+"""How far apart its points are, beside those of all else together.
+
+Of 0.5 to 3, tried on LoCoMo with scores made up of the evidence and noise, 0.75 to 1.1 harm with no
+reader, however weak, and are within a point of the best with a good one. More than 1, so that of
+two candidates the reader's comes first.
+"""
+_LEAST_APART = 0.5
+"""Deviation of its log-odds below which it sees no difference that counts."""
 _LONGEST_WAIT = 15.0
 """Seconds that a reranker may take before the order without it has to do."""
 _PAUSE = 30.0
@@ -408,16 +415,14 @@ def _points(scores: Sequence[float], read: Sequence[Scored]) -> list[float]:
 
     So none that was read falls behind what was not.
     """
-    measures = [_log_odds(each) for each in scores] if _are_shares(scores) else list(scores)
-    apart_by, lowest = _deviation(measures), min(measures)
+    are_shares = all(0 <= each <= 1 for each in scores)
+    measures = [_log_odds(each) for each in scores] if are_shares else list(scores)
+    apart_by = max(_deviation(measures), _LEAST_APART if are_shares else 0.0)
+    lowest = min(measures)
     if not apart_by:
         return [0.0] * len(scores)
     scale = _SHARE_OF_READER * max(1.0, _deviation([one.score for one in read])) / apart_by
     return [scale * (each - lowest) for each in measures]
-
-
-def _are_shares(scores: Sequence[float]) -> bool:
-    return all(0 <= each <= 1 for each in scores)
 
 
 def _log_odds(share: float) -> float:
