@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 from tests.cli.conftest import Cli
+from tests.cli.terminal import environment, in_terminal
 
 
 def test_what_is_remembered_is_recalled_listed_and_shown(cli: Cli) -> None:
@@ -44,6 +45,36 @@ def test_recall_explains_with_points_and_says_what_came_next(cli: Cli) -> None:
     assert "+" in told.splitlines()[2]
     assert "trams" in told
     assert cli.json(*asked)["left_out"][0]["item"]["content"] == "Mia loves trams"
+
+
+def test_recall_leaves_out_what_is_less_relevant(cli: Cli) -> None:
+    cli.remember("The door code is 4711")
+    cli.remember("The garden door is green")
+    asked = ("recall", "What is the door code?")
+
+    every = cli.json(*asked)["hits"]
+    best = cli.json(*asked, "--min-relevance", f"{every[0]['relevance'] - 0.001:.4f}")["hits"]
+    shell = environment(cli.url)
+    nothing = in_terminal(["recall", "What is the door code?", "--min-relevance", "1"], shell)
+
+    assert [0 < hit["relevance"] < 1 for hit in every] == [True, True]
+    assert [hit["item"]["content"] for hit in best] == ["The door code is 4711"]
+    assert f"\t{best[0]['relevance']:.2f}\t" in cli.ok(*asked)
+    assert "nothing found with a relevance of 1 or more" in " ".join(nothing.stdout.split())
+    assert cli(*asked, "--min-relevance", "2").exit_code == 2
+    assert "4711" in cli.ok("context", "new", "What is the door code?")
+    assert "4711" not in cli.ok("context", "new", "What is the door code?", "--min-relevance", "1")
+
+
+def test_recall_says_when_nothing_answers(cli: Cli) -> None:
+    cli.remember("a number of things were said about the time of the year, and many more besides")
+
+    asked = "Did you tell me the time at which hafnium melts in a tungsten furnace?"
+    found = in_terminal(["recall", asked], environment(cli.url))
+
+    told = " ".join(found.stdout.split())
+    assert "a number of things" in told
+    assert "nothing here answers the question: relevance at most 0.0" in told
 
 
 def test_recall_is_narrowed_by_time_kind_and_filter(cli: Cli) -> None:

@@ -239,6 +239,11 @@ def test_the_blocking_form_is_the_same_over_the_wire(beside: Beside, keys: KeyFi
         alice.facts.put("city", "Oslo")
 
         assert [hit.item.id for hit in alice.recall("hiking", mode="words")] == [kept.id]
+        [hit] = alice.recall("hiking", mode="words", min_relevance=0.01)
+        assert 0.01 < hit.relevance < 1
+        assert alice.recall("hiking", mode="words", min_relevance=1) == []
+        assert "mountains" in chat.context("Who loves hiking?").text
+        assert "mountains" not in chat.context("Who loves hiking?", min_relevance=1).text
         assert [item.content for item in branch.items()] == ["Where to?"]
         assert isinstance(alice, sync.ScopedMemory)
         assert isinstance(branch, sync.Chat)

@@ -71,6 +71,29 @@ async def test_a_search_tells_scores_and_why_and_keeps_its_address(
     assert _texts(typed.text)[0] == "Mia is allergic to peanuts"
 
 
+async def test_a_line_stands_between_what_answers_and_the_rest(
+    memory: AgentMemory, served: Served, client: Client
+) -> None:
+    handle = memory.scope(user_id="ann")
+    many = ", ".join(f"word{number}" for number in range(80))
+    unlikely = f"We spoke of that time of the year, and of {many}"
+    await handle.remember_many(["Hafnium has the atomic number 72", unlikely])
+    ann = Visitor(client(await served()))
+
+    answered = await ann.look("/", q="Did you tell me the atomic number of hafnium at some time?")
+    unanswered = await ann.look(
+        "/", q="Did you tell me at what time tungsten melts in the furnace of the steelworks?"
+    )
+    rows = (await ann.twin("/index", q="atomic number"))["rows"]
+
+    assert [text[:10] for text in _texts(answered)] == ["Hafnium ha", "We spoke o"]
+    line = answered.index("Unlikely to answer")
+    assert answered.index("Hafnium has") < line < answered.index("We spoke of")
+    assert "No memory answers this" not in answered
+    assert rows[0]["relevance"] > 0.1  # type: ignore[index]
+    assert unanswered.index("No memory answers this") < unanswered.index("We spoke of")
+
+
 async def test_facets_combine_and_can_be_taken_away(
     memory: AgentMemory, served: Served, client: Client
 ) -> None:

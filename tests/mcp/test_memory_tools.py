@@ -41,6 +41,26 @@ async def test_what_is_added_is_found_by_a_search_with_its_reasons(
     assert hit["source"].startswith("agent")
 
 
+async def test_a_search_leaves_out_what_does_not_answer(connect: Connect, era: str) -> None:
+    asked = "Did you tell me the time at which hafnium melts in a tungsten furnace?"
+    said = "a number of things were said about the time of the year, and many more besides"
+    async with connect(mode=era) as client:
+        await call(client, "memory_add", texts=["Ann drinks green tea", said])
+        [hit] = (await call(client, "memory_search", query="tea"))["results"]
+        strict = await call(client, "memory_search", query="tea", min_relevance=1)
+        nothing = await client.call_tool("memory_search", {"query": asked})
+        anything = await call(client, "memory_search", query=asked, min_relevance=0)
+        context = await call(client, "memory_context", task=asked)
+        wrong = await client.call_tool("memory_search", {"query": "tea", "min_relevance": 2})
+
+    assert 0 < hit["relevance"] < 1
+    assert strict["results"] == []
+    assert "no memory answers this: the nearest has a relevance of 0.0" in text_of(nothing)
+    assert [each["text"] for each in anything["results"]] == [said]
+    assert context["text"] == ""
+    assert wrong.is_error
+
+
 async def test_every_answer_fits_its_output_schema(connect: Connect, alice: ScopedMemory) -> None:
     await alice.remember("an older note", tags=["a"], importance=0.4)
     async with connect() as client:

@@ -149,6 +149,29 @@ async def test_recall_and_context_say_why(api: httpx.AsyncClient) -> None:
     assert "give the task" in detail(await api.post("context", json={}), 422)
 
 
+async def test_less_relevant_memories_are_left_out_on_request(api: httpx.AsyncClient) -> None:
+    for what in ("The door code is 4711", "The garden door is green"):
+        await api.post("memories", json={"what": what})
+    asked = {"query": "What is the door code?", "mode": "words", "explain": True}
+
+    every = (await api.post("recall", json=asked)).json()["hits"]
+    least = every[0]["relevance"]
+    best = (await api.post("recall", json={**asked, "min_relevance": least})).json()
+    nothing = (await api.post("recall", json={**asked, "min_relevance": 1})).json()
+    strict = {"task": "What is the door code?", "min_relevance": 1}
+
+    assert [0 < hit["relevance"] < 1 for hit in every] == [True, True]
+    assert [hit["item"]["content"] for hit in best["hits"]] == ["The door code is 4711"]
+    assert best["left_out"][0]["reason"] == "relevance"
+    assert 0 < best["left_out"][0]["relevance"] < least
+    assert nothing["hits"] == []
+    assert "4711" in (await api.post("context", json={"task": "the door code?"})).json()["text"]
+    assert "4711" not in (await api.post("context", json=strict)).json()["text"]
+    for wrong in (2, -1, "x", True):
+        answer = await api.post("recall", json={**asked, "min_relevance": wrong})
+        assert "min_relevance" in detail(answer, 422)
+
+
 # Once per key
 
 

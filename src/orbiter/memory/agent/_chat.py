@@ -1,7 +1,7 @@
 """`Chat`: one conversation, from its messages to what a model is shown of it."""
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -40,6 +40,7 @@ from orbiter.memory.model.items import (
 )
 from orbiter.memory.model.query import SCOPE_FIELDS, check_size
 from orbiter.memory.tasks.offload import MANY, apart, has_many_values, is_much_text
+from orbiter.memory.text.ranking import for_prompt
 
 if TYPE_CHECKING:
     from orbiter.memory.agent.interface import ScopeSession
@@ -85,6 +86,7 @@ class Home(Protocol):
         *,
         k: int,
         min_trust: "Trust | str | None" = None,
+        min_relevance: float = 0.0,
         where: "Where | None" = None,
     ) -> "Sequence[Hit]":
         """Return the memories that answer *query*."""
@@ -270,18 +272,21 @@ class Chat(ScopedHandle):
         format: Format = "openai",
         memory_limit: int = 5,
         min_trust: "Trust | str | None" = None,
+        min_relevance: float | None = None,
     ) -> "Context":
         """Return what the model should see: persona, summary, conversation, memories, the task.
 
         Without *task*, it is the newest message of the user. Never over *budget*, always legal in
         *format*. The summary stands for what is too old to be shown as it was said. Memories come
         from the scope of the handle, so also from its other conversations; with *min_trust*, only
-        such as come from so trusted a source.
+        those from so trusted a source. What answers less than *min_relevance* is left out.
         """
         store = await self._store()
         said = await self._window(store, rounds=None, budget=budget)
         asked = task if task is not None else _last_question(said)
-        hits = await self._recalled(asked, said, memory_limit, min_trust)
+        least = min_relevance or 0.0
+        ask = partial(self._handle.recall, asked, min_trust=min_trust, min_relevance=least)
+        hits = for_prompt(await self._recalled(ask, said, memory_limit), min_relevance)
         recent = await self._recent()
 
         async def assemble(conversation: Sequence[MemoryItem], summary: str | None) -> "Context":
@@ -329,22 +334,17 @@ class Chat(ScopedHandle):
             return []
 
     async def _recalled(
-        self,
-        task: str,
-        said: Sequence[MemoryItem],
-        limit: int,
-        min_trust: "Trust | str | None",
+        self, ask: "Callable[..., Awaitable[Sequence[Hit]]]", said: Sequence[MemoryItem], limit: int
     ) -> "Sequence[Hit]":
         """Return memories, at least *limit* of them that the conversation does not show itself."""
         if not check_size("memory_limit", limit):
             return []
         here = {item.id for item in said}
         some = min(len(here), _SHOWN)
-        hits = await self._handle.recall(task, k=limit + some, min_trust=min_trust)
+        hits = await ask(k=limit + some)
         elsewhere = sum(hit.item.id not in here for hit in hits)
         if elsewhere < limit and len(hits) == limit + some:  # all but these are what it shows
-            where = _without(here, self._scope)
-            more = await self._handle.recall(task, k=limit, min_trust=min_trust, where=where)
+            more = await ask(k=limit, where=_without(here, self._scope))
             known = {hit.item.id for hit in hits}
             return [*hits, *(hit for hit in more if hit.item.id not in known)]
         return hits

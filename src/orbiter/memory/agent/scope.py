@@ -182,6 +182,7 @@ class ScopedMemory(MaintenanceMixin):
         half_life_hours: float = 24.0 * 30,
         importance_weight: float = 0.0,
         min_trust: "Trust | str | None" = None,
+        min_relevance: float = 0.0,
         explain: bool = False,
     ) -> "RecallResult":
         """Return at most *k* memories that answer *query*, best first, each with the reasons why.
@@ -189,8 +190,9 @@ class ScopedMemory(MaintenanceMixin):
         *mode* is `hybrid`, `words`, `meaning` or `recent`, the newest first. *since* and *until*
         bound the time, *where* filters by fields and by keys of `metadata.extra`, with operators
         such as `{"price": {"$lt": 5}}`. With *min_trust*, only what comes from such a source or a
-        better one: `user`, `agent`, `tool`, `import`, `web`. With *explain*, `left_out` of the
-        result lists the best that were left out, and why. See `docs/recall.md`.
+        better one: `user`, `agent`, `tool`, `import`, `web`. With *min_relevance*, only hits
+        that answer with that probability, from 0 to 1. With *explain*, `left_out` of the result
+        lists the best that were left out, and why. See `docs/recall.md`.
         """
         # Here, as writing needs none of it.
         from orbiter.memory.recall import no_model_by_choice, recall  # noqa: PLC0415
@@ -211,6 +213,7 @@ class ScopedMemory(MaintenanceMixin):
             half_life_hours=half_life_hours,
             importance_weight=importance_weight,
             min_trust=min_trust,
+            min_relevance=min_relevance,
             explain=explain,
             reranker=self._core.reranker,
         )

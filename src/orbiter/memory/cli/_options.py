@@ -16,6 +16,7 @@ __all__ = [
     "DryRun",
     "Id",
     "Kind",
+    "MinRelevance",
     "Since",
     "Tagged",
     "Tags",
@@ -54,6 +55,10 @@ Kind = Annotated[
 Tagged = Annotated[
     list[str] | None,
     typer.Option("--tag", help="With this tag; may be repeated: with all of them."),
+]
+MinRelevance = Annotated[
+    float | None,
+    typer.Option("--min-relevance", min=0, max=1, help="Minimum relevance, from 0 to 1."),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]

@@ -187,7 +187,12 @@ def _value(value: object) -> str:
 def hit_lines(hit: "Hit", width: int, *, full: bool) -> "list[Text]":
     """Return what a hit says and why it was found; *full* has every reason with its points."""
     passage = one_line(hit.passage) or said(hit.item)
-    head = styled((shortened(passage, 4 * width), "bold"), (f"  {hit.score:.2f}", "green"))
+    points = f"  {hit.score:.2f} points" if full else ""
+    head = styled(
+        (shortened(passage, 4 * width), "bold"),
+        (f"  {hit.relevance:.2f}", "green"),
+        (points, "cyan"),
+    )
     lines = [head, facts(hit.item)]
     shown = hit.why if full else _shortly(hit)
     if full:
@@ -214,7 +219,13 @@ def left_out_lines(each: "Excluded") -> "list[Text]":
 def left_out_json(each: "Excluded") -> dict[str, object]:
     """Return a candidate that is no hit as JSON values."""
     why = [{"part": one.part, "points": one.points, "text": one.text} for one in each.why]
-    return {"score": each.score, "reason": each.reason, "why": why, "item": as_json(each.item)}
+    return {
+        "score": each.score,
+        "relevance": each.relevance,
+        "reason": each.reason,
+        "why": why,
+        "item": as_json(each.item),
+    }
 
 
 def hit_json(hit: "Hit") -> dict[str, object]:
@@ -223,6 +234,7 @@ def hit_json(hit: "Hit") -> dict[str, object]:
     repeats = [item.id for item in hit.repeats]
     return {
         "score": hit.score,
+        "relevance": hit.relevance,
         "why": why,
         "repeats": repeats,
         "replaced_by": hit.replaced_by,

@@ -42,6 +42,7 @@ from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.model.query import check_size
 from orbiter.memory.model.validation import check_text
 from orbiter.memory.tasks.offload import apart, is_much_text
+from orbiter.memory.text.ranking import check_relevance
 
 __all__ = [
     "PRIORITY",
@@ -161,6 +162,7 @@ class ContextManager:
         hours: float = 2.0,
         recent_limit: int = 10,
         memory_limit: int = 5,
+        min_relevance: float | None = None,
         budget: int | None = None,
         summary: str | None = None,
         format: Format = "openai",
@@ -178,6 +180,7 @@ class ContextManager:
             hours=hours,
             recent_limit=recent_limit,
             memory_limit=memory_limit,
+            min_relevance=min_relevance,
             budget=budget,
             summary=summary,
             format=format,
@@ -198,6 +201,7 @@ class ContextManager:
         hours: float = 2.0,
         recent_limit: int = 10,
         memory_limit: int = 5,
+        min_relevance: float | None = None,
         budget: int | None = None,
         summary: str | None = None,
         format: Format = "openai",
@@ -208,8 +212,9 @@ class ContextManager:
         remembers of the last *hours* and what *long_term* finds; the limits are for the latter.
         A store needs a *scope* that names somebody; *recall_scope* is the one for *long_term* where
         it differs, such as a user's memories beside one session's conversation. *summary* tells
-        what was said before the conversation's items. A task that the conversation asks already,
-        with nothing but tools' answers since, is not asked again in the messages.
+        what was said before the conversation's items. Of hits with a `relevance`, those that do not
+        answer are left out, or with *min_relevance* those below it. A task that the conversation
+        asks already, with nothing but tools' answers since, is not asked again in the messages.
         `QueryError` if the persona and the task alone exceed the budget; *budget* replaces the
         manager's for this call, and holds for the text and for the messages of *format*.
         """
@@ -219,6 +224,8 @@ class ContextManager:
         to_messages([], format)  # refuses a format that there is not
         check_size("recent_limit", recent_limit)
         check_size("memory_limit", memory_limit)
+        if min_relevance is not None:
+            check_relevance(min_relevance)
         limit = self.budget if budget is None else check_size("budget", budget)
         soul = await self._soul.read() if isinstance(self._soul, SoulFile) else self._soul
         history, not_theirs = await read_conversation(conversation, scope)
@@ -228,7 +235,13 @@ class ContextManager:
         foreign: list[Memory] = []
         if long_term is not None:
             searched = scope if recall_scope is None else recall_scope
-            more, foreign = await recall(long_term, input_query, scope=searched, limit=memory_limit)
+            more, foreign = await recall(
+                long_term,
+                input_query,
+                scope=searched,
+                limit=memory_limit,
+                min_relevance=min_relevance,
+            )
             found += more
         persona = soul.render() if soul else ""
 

@@ -22,6 +22,7 @@ from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus
 from orbiter.memory.model.protocols import MemoryStore
 from orbiter.memory.model.query import SCOPE_FIELDS, Query
 from orbiter.memory.tasks.offload import MANY, apart
+from orbiter.memory.text.ranking import for_prompt
 
 _RACY_NS = 2_000_000_000
 _WORDS = 8  # of a query, each one search
@@ -235,13 +236,14 @@ async def recall(
     *,
     scope: MemoryMetadata | None,
     limit: int,
+    min_relevance: float | None = None,
 ) -> tuple[list[Memory], list[Memory]]:
     """Return what *source* finds for *query*, best first, and what is not of the scope."""
     if limit == 0:
         return [], []
     found: Sequence[Memory]
     if isinstance(source, Recall):
-        found = await _recalled(source, query, limit)
+        found = await _recalled(source, query, limit, min_relevance)
         foreign = _foreign(found, scope)
     elif isinstance(source, MemoryStore):
         asked = Query(metadata=check_scope(scope, "the store"))
@@ -264,7 +266,9 @@ async def recall(
     return shown[:limit], foreign
 
 
-async def _recalled(source: Recall | RecallHandle, query: str, limit: int) -> list[Memory]:
+async def _recalled(
+    source: Recall | RecallHandle, query: str, limit: int, min_relevance: float | None
+) -> list[Memory]:
     """Return what an object recalls: one of ours says `k` for how many, and answers with hits."""
     known = signature(source.recall).parameters
     takes_any = any(each.kind is each.VAR_KEYWORD for each in known.values())
@@ -278,7 +282,10 @@ async def _recalled(source: Recall | RecallHandle, query: str, limit: int) -> li
         raise QueryError(
             f"`recall` of `{type(source).__name__}` is a plain method; make it `async def`"
         )
-    return [hit.shown if isinstance(hit, Hit) else hit for hit in await coming]
+    hits = list(await coming)
+    if all(hasattr(hit, "relevance") for hit in hits):  # as those of ours have
+        hits = for_prompt(hits, min_relevance=min_relevance)
+    return [hit.shown if isinstance(hit, Hit) else hit for hit in hits]
 
 
 async def _that_hold(store: MemoryStore, items: list[MemoryItem], asked: Query) -> list[MemoryItem]:

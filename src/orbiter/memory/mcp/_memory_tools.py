@@ -22,11 +22,13 @@ from orbiter.memory.mcp._rendering import (
 )
 from orbiter.memory.mcp._tools import Definition, answer, error_text, plain
 from orbiter.memory.model.filters import Where
+from orbiter.memory.text.ranking import for_prompt
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
     from orbiter.memory.mcp._caller import HandleOfCall
     from orbiter.memory.model.items import MemoryItem
+    from orbiter.memory.recall import RecallResult
 
 __all__ = ["MemoryTools"]
 
@@ -37,6 +39,9 @@ _MAX_TEXTS = 50
 Importance = Annotated[float | None, Field(ge=0, le=1)]
 # Plain texts with no default but "": the SDK reads a text that may be `null` as JSON first.
 Kind = Annotated[str, Field(description="item, human, ai, tool, fact, summary")]
+MinRelevance = Annotated[
+    float | None, Field(ge=0, le=1, description="probability that a memory answers")
+]
 _MAX_HITS = 50
 _PART = 12_000
 """Characters that `memory_get` returns at a time."""
@@ -52,6 +57,7 @@ class Hit(Memory):
     """A memory that answers a question."""
 
     score: float
+    relevance: float
     why: str
     replaced_by: str | None = None
     """The id of a newer memory that says what holds now."""
@@ -176,12 +182,19 @@ class MemoryTools:
         type: Kind = "",
         tags: Tags = None,
         since: Since = None,
+        min_relevance: MinRelevance = None,
     ) -> Annotated[CallToolResult, Hits]:
         """Find memories that answer a question."""
         handle = self._handle_of_call(ctx)
-        found = await handle.recall(
-            query, k=k, memory_type=type or None, where=_tagged(tags), since=since
+        recalled = await handle.recall(
+            query,
+            k=k,
+            memory_type=type or None,
+            where=_tagged(tags),
+            since=since,
+            min_relevance=min_relevance or 0.0,
         )
+        found = for_prompt(recalled, min_relevance=min_relevance)
         most = share(len(found))
         hits = []
         for hit in found:
@@ -192,9 +205,10 @@ class MemoryTools:
             if hit.span is not None and not long:
                 fields["text"] = entry_of(hit.shown).content  # a fact says until when it held
             told = {"why": str(hit.why), "replaced_by": hit.replaced_by}
-            hits.append(Hit(**fields, score=round(hit.score, 3), **told))
+            numbers = {"score": round(hit.score, 3), "relevance": round(hit.relevance, 3)}
+            hits.append(Hit(**fields, **numbers, **told))
         if not hits:
-            return answer(Hits(results=[]), "no memory answers this")
+            return answer(Hits(results=[]), _nothing_answers(recalled))
         entries = [
             entry_of(each.item, text=f"{hit.text} ({hit.why})")
             for each, hit in zip(found, hits, strict=True)
@@ -206,12 +220,16 @@ class MemoryTools:
         ctx: Context,
         task: str,
         budget: Annotated[int, Field(ge=100, le=20_000)] = 1_500,
+        min_relevance: MinRelevance = None,
     ) -> Annotated[CallToolResult, ContextText]:
         """Return what is known about a task."""
         handle = self._handle_of_call(ctx)
         if not task.strip():
             raise QueryError("`task` must say what the agent should do")
-        found = await handle.recall(task, k=min(_MAX_HITS, max(8, budget // 40)))
+        recalled = await handle.recall(
+            task, k=min(_MAX_HITS, max(8, budget // 40)), min_relevance=min_relevance or 0.0
+        )
+        found = for_prompt(recalled, min_relevance=min_relevance)
         entries = [known(hit, names_id=False) for hit in found]
         text, tokens, kept = within_budget(entries, budget)
         told = ContextText(
@@ -221,6 +239,8 @@ class MemoryTools:
             left_out=len(found) - len(kept),
         )
         nothing = "there are no memories about this"
+        if recalled:
+            nothing = _nothing_answers(recalled)
         if found:
             nothing = f"nothing fits in {budget} tokens; raise `budget`, or use `memory_search`"
         return answer(told, text or nothing)
@@ -352,6 +372,17 @@ def _restoring(item_id: str) -> str:
         return "orbiter-memory restore ID"
     begin = "-- " if item_id.startswith("-") else ""
     return f"orbiter-memory restore {begin}{shlex.quote(item_id)}"
+
+
+def _nothing_answers(recalled: "RecallResult") -> str:
+    """Return what to tell where nothing is left of what was recalled."""
+    if not recalled:
+        return "no memory answers this"
+    best = max(hit.relevance for hit in recalled)
+    return (
+        f"no memory answers this: the nearest has a relevance of {best:.2f}; `min_relevance` 0 "
+        "shows it"
+    )
 
 
 def _tagged(tags: list[str] | None) -> Where | None:

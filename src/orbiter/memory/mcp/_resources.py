@@ -23,6 +23,7 @@ from orbiter.memory.mcp._tools import error_text
 from orbiter.memory.mcp.graph import Graph
 from orbiter.memory.model.facts import ALWAYS
 from orbiter.memory.model.items import role_of
+from orbiter.memory.text.ranking import for_prompt
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
@@ -174,7 +175,8 @@ def prompts(handle_of_call: "HandleOfCall") -> list[Prompt]:
         ctx: Context, query: Annotated[str, Field(description="What you want to know.")]
     ) -> str:
         """Answer a question from memory, and say where it comes from."""
-        hits = await handle_of_call(ctx).recall(_require_text("query", query), k=_HITS)
+        recalled = await handle_of_call(ctx).recall(_require_text("query", query), k=_HITS)
+        hits = for_prompt(recalled)
         told, _, _ = within_budget([known(hit) for hit in hits], _BUDGET)
         asked = escape(query)
         if not told:

@@ -18,6 +18,7 @@ from orbiter.memory.recall._hits import Excluded, ExcludedReason, Hit, RecallRes
 from orbiter.memory.recall._in_memory_index import InMemoryIndex
 from orbiter.memory.recall._modes import RecallMode, no_model_by_choice
 from orbiter.memory.recall._recall import RecallOptions, recall
+from orbiter.memory.text.ranking import for_prompt
 
 __all__ = [
     "BoundRecall",
@@ -46,8 +47,17 @@ class BoundRecall:
     store: MemoryStore
     scope: MemoryMetadata
     min_trust: Trust | str | int | None = None
+    min_relevance: float | None = None
+    """What a memory needs; by default nothing is left out but what does not answer."""
 
     async def recall(self, query: str, *, limit: int) -> list[MemoryItem]:
         """Return at most *limit* items that answer *query*, best first."""
-        hits = await recall(self.store, query, scope=self.scope, k=limit, min_trust=self.min_trust)
-        return [hit.shown for hit in hits]
+        hits = await recall(
+            self.store,
+            query,
+            scope=self.scope,
+            k=limit,
+            min_trust=self.min_trust,
+            min_relevance=self.min_relevance or 0.0,
+        )
+        return [hit.shown for hit in for_prompt(hits, min_relevance=self.min_relevance)]

@@ -5,7 +5,7 @@ whether another has taken its place. What was wrong never comes.
 What was said of a day is said in the week after it, too; what held is held to the day.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -95,6 +95,10 @@ async def judged(
             return False
         return one.item.id in placed.brought or candidates.has_evidence(one)
 
+    def measures(one: Scored) -> Mapping[str, float]:
+        return {} if of_found is None else of_found(placed.brought.get(one.item.id, one))
+
+    of_found = candidates.measures
     return candidates._replace(
         scored=scored,
         why=why,
@@ -102,6 +106,7 @@ async def judged(
         spans=spans,
         now=asked.now,
         replaced={**candidates.replaced, **replaced},
+        measures=None if of_found is None else measures,
     )
 
 
@@ -161,8 +166,8 @@ def _may_show(item: MemoryItem, spans: dict[str, FactSpan], asked: RecallRequest
 class _Placed:
     """What became of some candidates."""
 
-    brought: set[str] = field(default_factory=set)
-    """The ids of those that no search had found."""
+    brought: dict[str, Scored] = field(default_factory=dict)
+    """The ids of those that no search had found, and the best found in whose place they are."""
     silent: set[str] = field(default_factory=set)
     """The ids of those that others speak for well enough."""
 
@@ -184,13 +189,14 @@ def _placed(
         worthy = {one.item.id: one for one in group if candidates.has_evidence(one)}
         if not worthy:
             continue
-        best = max(one.score for one in worthy.values())
+        best_match = max(worthy.values(), key=lambda one: one.score)
+        best = best_match.score
         first = [fact for fact in known[key].first if asked.filters.matches(fact)]
         for number, fact in enumerate(first):
             place = best - _NEXT * min(number, 9)
             there = worthy.pop(fact.id, None)
             if there is None:
-                placed.brought.add(fact.id)
+                placed.brought[fact.id] = best_match
                 changed[fact.id] = Scored(fact, -1, {FACT: place})
             elif there.score != place:
                 changed[fact.id] = _with(there, place - there.score)

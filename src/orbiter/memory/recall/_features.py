@@ -10,7 +10,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import mul
 from typing import NamedTuple, TypeVar
 
@@ -31,6 +31,7 @@ __all__ = [
     "has_evidence",
     "is_question",
     "is_users",
+    "lenders",
     "names_speaker",
     "says_when",
     "standardise",
@@ -62,6 +63,8 @@ class FeatureTable:
     found: list[frozenset[str]]
     """The asked terms that stand in each item."""
     rarity: dict[str, float]
+    details: dict[int, tuple[float, float]] = field(default_factory=dict)
+    """How near the words of an item, and of those around it, are to each word asked, by row."""
 
 
 class TextFeatures(NamedTuple):
@@ -267,8 +270,8 @@ def has_evidence(question: Question, table: FeatureTable, place: int) -> bool:
     """Tell whether anything but its form speaks for an item."""
     if table.found[place]:  # as most that are asked about have something themselves
         return True
-    lenders = _lenders(place, table.before, table.after, table.columns["echo"])
-    if any(table.found[at] for at in lenders):
+    lending = lenders(place, table.before, table.after, table.columns["echo"])
+    if any(table.found[at] for at in lending):
         return True
     if not question.terms and _is_of_those_named(question, table.items[place]):
         return True
@@ -325,7 +328,7 @@ def _near(at: int, before: Sequence[int | None], after: Sequence[int | None]) ->
     return near
 
 
-def _lenders(
+def lenders(
     at: int,
     before: Sequence[int | None],
     after: Sequence[int | None],

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Excluded", "ExcludedReason", "Hit", "RecallResult", "Reranking"]
 
-ExcludedReason = Literal["rank", "no evidence", "repeat"]
-"""Why a candidate is not a hit: others rank higher, no evidence, or a hit says the same."""
+ExcludedReason = Literal["rank", "no evidence", "repeat", "relevance"]
+"""Why a candidate is not a hit: others rank higher, no evidence, a hit says the same, or it is less
+relevant than was asked for."""
 
 _LONGEST = 100
 _SHOWN = 0.005
@@ -25,6 +26,7 @@ _TOLD: dict[ExcludedReason, str] = {
     "rank": "others rank higher",
     "no evidence": "not relevant enough",
     "repeat": "a hit says the same",
+    "relevance": "less relevant than asked for",
 }
 
 
@@ -32,9 +34,10 @@ _TOLD: dict[ExcludedReason, str] = {
 class Hit:
     """A recalled item.
 
-    Its score is the sum of its reasons' points, and compares it with the other candidates of the
-    same recall: above 0 is better than most, and no number means the same in another recall. With
-    the modes `meaning` and `recent` it is the cosine, and how recent the item is, from 0 to 1.
+    Its relevance means the same in every store and for every question. Its score is the sum of its
+    reasons' points, and compares it with the other candidates of the same recall: above 0 is better
+    than most, and no number means the same in another recall. With the modes `meaning` and `recent`
+    it is the cosine, and how recent the item is, from 0 to 1.
     """
 
     item: MemoryItem
@@ -50,6 +53,8 @@ class Hit:
     """From when to when a fact holds, or held; nothing for other items."""
     replaced_by: str | None = None
     """The id of a newer memory that says what holds now; its text is among the reasons."""
+    relevance: float = 0.0
+    """The probability that it answers the question, from 0 to 1: the same in every store."""
 
     @property
     def shown(self) -> MemoryItem:
@@ -69,7 +74,7 @@ class Hit:
 
     def __str__(self) -> str:
         """Return the item and its reasons, one to a line."""
-        lines = [_head(self.item, self.score, self.passage)]
+        lines = [_head(self.item, self.relevance, self.passage), f"    {self.score:.2f} points"]
         lines += [f"    {_safe(str(one))}" for one in self.why if abs(one.points) >= _SHOWN]
         return "\n".join(lines + _repeated(self))
 
@@ -83,6 +88,8 @@ class Excluded:
     reason: ExcludedReason
     why: Explanation
     """What speaks for it and against it, the strongest first."""
+    relevance: float = 0.0
+    """The probability that it answers the question, from 0 to 1."""
 
     @property
     def told(self) -> str:
@@ -94,7 +101,7 @@ class Excluded:
 
     def __str__(self) -> str:
         """Return the item and why it was left out."""
-        return f"{_head(self.item, self.score)}\n    {self.told}"
+        return f"{_head(self.item, self.relevance)}\n    {self.told}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,18 +164,18 @@ class RecallResult(list[Hit]):
 
 
 def _short(hit: Hit) -> list[str]:
-    return [_head(hit.item, hit.score, hit.passage), f"    {_safe(str(hit.why))}"]
+    return [_head(hit.item, hit.relevance, hit.passage), f"    {_safe(str(hit.why))}"]
 
 
 def _repeated(hit: Hit) -> list[str]:
     return [f"    said {len(hit.repeats) + 1} times"] if hit.repeats else []
 
 
-def _head(item: MemoryItem, score: float, passage: str = "") -> str:
+def _head(item: MemoryItem, relevance: float, passage: str = "") -> str:
     day = f"{item.created_at.day} {item.created_at:%b %Y}"
     text = _safe(" ".join((passage or item.content).split()))
     shown = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
-    return f"{score:.2f}  [{_safe(who_said(item))}, {day}] {shown}"
+    return f"{relevance:.2f}  [{_safe(who_said(item))}, {day}] {shown}"
 
 
 def _safe(text: str) -> str:

@@ -19,6 +19,7 @@ from orbiter.memory.recall._candidates import (
 from orbiter.memory.recall._explanation import Explanation, Reason, reasons
 from orbiter.memory.recall._features import UNRELATED, has_evidence, standardise
 from orbiter.memory.recall._query_analysis import in_words, read, shortened
+from orbiter.memory.recall._relevance import measures, measures_of_text, measures_of_vector
 from orbiter.memory.recall._rerank import MAX_RERANKED, order, weighed_columns
 from orbiter.memory.recall._scoring import Scored
 from orbiter.memory.recall._select import MAX_LEFT_OUT, Candidates
@@ -47,6 +48,7 @@ class RecallRequest(NamedTuple):
     explain: bool
     trusted: Where | None = None
     """The part of the filters that says how far a memory must be trusted."""
+    min_relevance: float = 0.0
 
     def recency_of(self, item: MemoryItem) -> float:
         """Return how recent an item is, from 0 to 1."""
@@ -91,6 +93,7 @@ async def by_all(
         lambda one: reasons(question, pool, table, one),
         is_worthy,
         pool.clusters,
+        measures=lambda one: measures(question, pool, table, one.place),
     )
 
 
@@ -122,9 +125,20 @@ async def by_meaning(
         found = [Reason(part, points, texts[part]) for part, points in one.points.items()]
         return Explanation(sorted(found, key=lambda reason: -abs(reason.points)))
 
+    def measured(one: Scored) -> dict[str, float]:
+        of_text = measures_of_text(question, one.item, names=seen.names)
+        return of_text | measures_of_vector(of_text, cosines[one.place])
+
     best_first = sorted(scored, key=lambda one: -one.score)
     clusters = await apart(are_many(items), find_clusters, items)
-    return Candidates(question, in_words(question), best_first, why, clusters=clusters)
+    return Candidates(
+        question,
+        in_words(question),
+        best_first,
+        why,
+        clusters=clusters,
+        measures=measured,
+    )
 
 
 async def by_time(store: MemoryStore, asked: RecallRequest) -> Candidates:
@@ -144,6 +158,7 @@ async def by_time(store: MemoryStore, asked: RecallRequest) -> Candidates:
         scored,
         lambda one: Explanation([Reason("recency", one.score, is_recent(one.item))]),
         clusters=await apart(are_many(found), find_clusters, found),
+        measures=(lambda one: measures_of_text(question, one.item)) if wanted else None,
     )
 
 

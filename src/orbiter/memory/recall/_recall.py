@@ -22,6 +22,7 @@ from orbiter.memory.recall._replaced import prefer_newer
 from orbiter.memory.recall._rerank import rerank
 from orbiter.memory.recall._select import Candidates, choose
 from orbiter.memory.tasks.offload import apart
+from orbiter.memory.text.ranking import check_relevance
 from orbiter.memory.text.words import tokens
 
 __all__ = ["RecallOptions", "check_scope", "recall"]
@@ -51,6 +52,7 @@ class RecallOptions(TypedDict, total=False):
     now: datetime | None
     min_trust: Trust | str | int | None
     reranker: Reranker | None
+    min_relevance: float
 
 
 async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh beside relevance
@@ -72,6 +74,7 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     now: datetime | None = None,
     min_trust: Trust | str | int | None = None,
     reranker: Reranker | None = None,
+    min_relevance: float = 0.0,
 ) -> RecallResult:
     """Return at most *k* items of *store* that answer *query*, best first, with reasons.
 
@@ -95,7 +98,8 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     *query* has words to look for, those that hold any of them. What says the same, and a flood of
     copies all the more, has one place in every mode.
 
-    With *explain*, `left_out` of the answer holds the next best candidates.
+    With *min_relevance*, from 0 to 1, only hits of that relevance or more: a question that nothing
+    answers then has none. With *explain*, `left_out` of the answer holds the next best candidates.
 
     With *reranker*, the modes `hybrid` and `words` have it read the best 50 beside the question.
     `reranking` of the answer has what it cost; if it fails, that says so, and the order is the one
@@ -104,6 +108,7 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     check_size("k", k)
     check_mode(mode)
     check_scope(scope)
+    min_relevance = check_relevance(min_relevance)
     _check_weights(
         recency_weight=recency_weight,
         half_life_hours=half_life_hours,
@@ -128,6 +133,7 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
         importance_weight=importance_weight,
         explain=explain,
         trusted=trust,
+        min_relevance=min_relevance,
     )
     has_model = isinstance(store, VectorStore) and store.embeddings is not None
     if mode == "hybrid" and not has_model:
@@ -175,8 +181,15 @@ async def _choose(
 
         candidates = await judged(store, candidates, request, is_ordered=mode == "recent")
     is_long = are_many(one.item for one in candidates.scored)
-    k = request.filters.limit
-    return await apart(is_long, choose, candidates, k=k, mode=mode, explain=request.explain)
+    return await apart(
+        is_long,
+        choose,
+        candidates,
+        k=request.filters.limit,
+        mode=mode,
+        explain=request.explain,
+        min_relevance=request.min_relevance,
+    )
 
 
 async def _find_candidates(

@@ -249,6 +249,7 @@ def add_details(
         near = np.maximum(np.maximum(before, own), after)
         alone = dict(zip(known, own.mean(axis=1).tolist(), strict=True))
         together = dict(zip(known, near.mean(axis=1).tolist(), strict=True))
+    table.details.update({place: (alone[place], together[place]) for place in known})
     for name, means in ((_ALONE, alone), (_TOGETHER, together)):
         values = [means.get(place) for place in places]
         column = [0.0] * len(table.items)

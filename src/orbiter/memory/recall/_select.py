@@ -13,6 +13,7 @@ from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall._hits import Excluded, ExcludedReason, Hit, RecallResult, Reranking
 from orbiter.memory.recall._modes import RecallMode
 from orbiter.memory.recall._query_analysis import Question
+from orbiter.memory.recall._relevance import relevance
 from orbiter.memory.recall._scoring import Scored, without_repeats
 from orbiter.memory.recall.near_duplicates import Clusters
 
@@ -45,12 +46,27 @@ class Candidates(NamedTuple):
     """What a reranker was asked about them, if there is one."""
     replaced: Mapping[str, MemoryItem] = MappingProxyType({})
     """By what each of them is replaced that does not hold any more, by its id."""
+    measures: Callable[[Scored], Mapping[str, float]] | None = None
+    """What the relevance of one is made of; nothing where nothing is asked."""
+
+    def relevance(self, one: Scored) -> float:
+        """Return the probability that a candidate answers; 1 where nothing is asked."""
+        return 1.0 if self.measures is None else relevance(self.measures(one))
 
 
-def choose(candidates: Candidates, *, k: int, mode: RecallMode, explain: bool) -> RecallResult:
+def choose(
+    candidates: Candidates,
+    *,
+    k: int,
+    mode: RecallMode,
+    explain: bool,
+    min_relevance: float = 0.0,
+) -> RecallResult:
     """Return the best *k* hits of the candidates; with *explain*, also what is left out."""
     # Of most candidates nobody asks: as many are judged as it takes to find the best.
-    worthy = filter(candidates.has_evidence, candidates.scored)
+    worthy: Iterator[Scored] = filter(candidates.has_evidence, candidates.scored)
+    if min_relevance:
+        worthy = (one for one in worthy if candidates.relevance(one) >= min_relevance)
     judged, chosen = _distinct(worthy, k, candidates.clusters)
     return RecallResult(
         (
@@ -62,6 +78,7 @@ def choose(candidates: Candidates, *, k: int, mode: RecallMode, explain: bool) -
                 _passage(candidates, one.item),
                 candidates.spans.get(one.item.id),
                 None if (by := candidates.replaced.get(one.item.id)) is None else by.id,
+                candidates.relevance(one),
             )
             for one, repeats in chosen
         ),
@@ -94,12 +111,18 @@ def _left_out(
     reasons: dict[str, ExcludedReason] = {one.item.id: "rank" for one in worthy}
     reasons |= {item.id: "repeat" for _, repeats in chosen for item in repeats}
     others = [one for one in candidates.scored if one.item.id not in hits]
+
+    def reason(one: Scored) -> ExcludedReason:
+        is_unlikely = one.item.id not in reasons and candidates.has_evidence(one)
+        return "relevance" if is_unlikely else reasons.get(one.item.id, "no evidence")
+
     return tuple(
         Excluded(
             copy_item(one.item),
             one.score,
-            reasons.get(one.item.id, "no evidence"),
+            reason(one),
             candidates.why(one),
+            candidates.relevance(one),
         )
         for one in others[:MAX_LEFT_OUT]
     )

@@ -268,6 +268,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         half_life_hours: float = ...,
         importance_weight: float = 0.0,
         min_trust: Trust | str | None = None,
+        min_relevance: float = 0.0,
         explain: bool = False,
     ) -> RecallResult:
         """Return at most *k* memories that answer *query*, best first, each with the reasons why.
@@ -275,8 +276,9 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         *mode* is `hybrid`, `words`, `meaning` or `recent`, the newest first. *since* and *until*
         bound the time, *where* filters by fields and by keys of `metadata.extra`, with operators
         such as `{"price": {"$lt": 5}}`. With *min_trust*, only what comes from such a source or a
-        better one: `user`, `agent`, `tool`, `import`, `web`. With *explain*, `left_out` of the
-        result lists the best that were left out, and why. See `docs/recall.md`.
+        better one: `user`, `agent`, `tool`, `import`, `web`. With *min_relevance*, only hits
+        that answer with that probability, from 0 to 1. With *explain*, `left_out` of the result
+        lists the best that were left out, and why. See `docs/recall.md`.
         """
     def get(self, item_id: str) -> MemoryItem | None:
         """Return the memory of that id, or `None` if there is none in this scope."""
@@ -491,13 +493,14 @@ class Chat(Blocking[agent.Chat]):
         format: Format = "openai",
         memory_limit: int = 5,
         min_trust: Trust | str | None = None,
+        min_relevance: float | None = None,
     ) -> Context:
         """Return what the model should see: persona, summary, conversation, memories, the task.
 
         Without *task*, it is the newest message of the user. Never over *budget*, always legal in
         *format*. The summary stands for what is too old to be shown as it was said. Memories come
         from the scope of the handle, so also from its other conversations; with *min_trust*, only
-        such as come from so trusted a source.
+        those from so trusted a source. What answers less than *min_relevance* is left out.
         """
     def summary(self) -> str | None:
         """Return the rolling summary as it is stored, or `None` if there is none yet."""

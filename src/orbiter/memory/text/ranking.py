@@ -1,15 +1,24 @@
-"""Ranked lists: reciprocal rank fusion, recency and diversity, as pure functions.
+"""Ranked lists: reciprocal rank fusion, recency, diversity and the cut for a prompt, as functions.
 
 Scores are only ever compared within one call; nothing here knows what is ranked.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from orbiter.memory.errors import QueryError
 
-__all__ = ["diversify", "fuse_ranks", "recency"]
+__all__ = [
+    "ANSWERED",
+    "MIN_RELEVANCE",
+    "check_relevance",
+    "diversify",
+    "for_prompt",
+    "fuse_ranks",
+    "is_answered",
+    "recency",
+]
 
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -67,3 +76,45 @@ def diversify(
         for key in left:
             closest[key] = max(closest[key], similarity(best, key))
     return chosen
+
+
+MIN_RELEVANCE = 0.005
+"""What a memory needs for a place in a prompt, unless something else is asked for."""
+ANSWERED = 0.03
+"""What the most relevant memory needs: with less, nothing answers the question."""
+
+
+class Relevant(Protocol):
+    """A hit of recall, or anything else that may answer a question."""
+
+    @property
+    def relevance(self) -> float:
+        """The probability that it does, from 0 to 1."""
+        ...
+
+
+_Hit = TypeVar("_Hit", bound=Relevant)
+
+
+def is_answered(hits: Iterable[Relevant]) -> bool:
+    """Tell whether any of *hits* is relevant enough to say that the question is answered."""
+    return any(hit.relevance >= ANSWERED for hit in hits)
+
+
+def for_prompt(hits: Sequence[_Hit], min_relevance: float | None = None) -> list[_Hit]:
+    """Return those of *hits* that belong into a prompt, in their order.
+
+    With *min_relevance*, those that reach it. Else what surely does not answer is left out, and all
+    of them if nothing answers.
+    """
+    if min_relevance is None and not is_answered(hits):
+        return []
+    least = MIN_RELEVANCE if min_relevance is None else min_relevance
+    return [hit for hit in hits if hit.relevance >= least]
+
+
+def check_relevance(value: object) -> float:
+    """Return *value* if it is a number from 0 to 1, else raise `QueryError`."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise QueryError(f"`min_relevance` must be a number from 0 to 1, not {value!r}")
+    return float(value)

@@ -231,6 +231,7 @@ _CONTEXT = (
     _body("format", FORMAT, "openai"),
     _body("memory_limit", WHOLE, 5),
     _body("min_trust", TRUST, None),
+    _body("min_relevance", NUMBER, None),
 )
 _LISTED = (
     _query("query", TEXT, ""),
@@ -294,7 +295,7 @@ _SCOPED = (
                _body("until", INSTANT, None), _body("where", WHERE, None),
                _body("recency_weight", NUMBER, 0.0), _body("half_life_hours", NUMBER, 24.0 * 30),
                _body("importance_weight", NUMBER, 0.0), _body("min_trust", TRUST, None),
-               _body("explain", FLAG, _NO)), RECALLED),
+               _body("min_relevance", NUMBER, 0.0), _body("explain", FLAG, _NO)), RECALLED),
     Operation("stats", "scope", "GET", "stats", "read", (), results.SCOPE_STATS),
     Operation("chats", "scope", "GET", "chats", "read", (_query("limit", WHOLE, 50),),
               results.CONVERSATIONS),

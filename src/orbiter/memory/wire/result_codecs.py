@@ -301,6 +301,7 @@ def _dump_hit(hit: "Hit") -> dict[str, Any]:
     return {
         "item": ITEM.dump(hit.item),
         "score": hit.score,
+        "relevance": hit.relevance,
         "why": _REASONS.dump(list(hit.why)),
         "told": str(hit.why),
         "repeats": [ITEM.dump(each) for each in hit.repeats],
@@ -313,17 +314,18 @@ def _dump_hit(hit: "Hit") -> dict[str, Any]:
 def _load_hit(value: Any) -> "Hit":
     from orbiter.memory.recall import Explanation, Hit  # noqa: PLC0415 - as writing needs none of it
 
-    given = must_be_object(value)
-    item = ITEM.load(given["item"])
-    span = given.get("span")
+    fields = must_be_object(value)
+    item = ITEM.load(fields["item"])
+    span = fields.get("span")
     return Hit(
         item,
-        given["score"],
-        Explanation(_REASONS.load(given["why"])),
-        tuple(_ITEMS.load(given["repeats"])),
-        given["passage"],
+        fields["score"],
+        Explanation(_REASONS.load(fields["why"])),
+        tuple(_ITEMS.load(fields["repeats"])),
+        fields["passage"],
         None if span is None else load_span(span, item),
-        given.get("replaced_by"),
+        fields.get("replaced_by"),
+        fields.get("relevance", 0.0),  # a server of before says nothing of it
     )
 
 
@@ -332,6 +334,7 @@ def _hit_schema() -> dict[str, Any]:
         "Hit",
         item=ITEM.schema(),
         score=NUMBER.schema(),
+        relevance=NUMBER.schema(),
         why=_REASONS.schema(),
         told=TEXT.schema(),
         repeats=_ITEMS.schema(),
@@ -345,6 +348,7 @@ def _dump_left_out(one: "Excluded") -> dict[str, Any]:
     return {
         "item": ITEM.dump(one.item),
         "score": one.score,
+        "relevance": one.relevance,
         "reason": one.reason,
         "why": _REASONS.dump(list(one.why)),
         "told": one.told,
@@ -356,7 +360,8 @@ def _load_left_out(value: Any) -> "Excluded":
 
     given = must_be_object(value)
     why = Explanation(_REASONS.load(given["why"]))
-    return Excluded(ITEM.load(given["item"]), given["score"], given["reason"], why)
+    likely = given.get("relevance", 0.0)  # as above
+    return Excluded(ITEM.load(given["item"]), given["score"], given["reason"], why, likely)
 
 
 def _left_out_schema() -> dict[str, Any]:
@@ -364,7 +369,8 @@ def _left_out_schema() -> dict[str, Any]:
         "LeftOut",
         item=ITEM.schema(),
         score=NUMBER.schema(),
-        reason=choice("rank", "no evidence", "repeat").schema(),
+        relevance=NUMBER.schema(),
+        reason=choice("rank", "no evidence", "repeat", "relevance").schema(),
         why=_REASONS.schema(),
         told=TEXT.schema(),
     )

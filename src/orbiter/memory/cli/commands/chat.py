@@ -12,6 +12,7 @@ import typer
 from orbiter.memory.cli._command import CommandContext, command, new_app
 from orbiter.memory.cli._embed_progress import PATIENCE, embed_waiting, note_waiting
 from orbiter.memory.cli._error_messages import NotThereError, UsageError
+from orbiter.memory.cli._options import MinRelevance
 from orbiter.memory.cli._output import console_for, styled
 from orbiter.memory.cli._text import ago, clean, counted, moment, one_line
 from orbiter.memory.cli._views import as_json, entry, scope_label
@@ -153,6 +154,7 @@ async def context(
     budget: Annotated[int | None, typer.Option(min=1, help="At most this many tokens.")] = None,
     format: Annotated[Format, typer.Option("--format", help="Message format.")] = "openai",
     memories: Annotated[int, typer.Option(min=0, help="At most this many memories.")] = 5,
+    min_relevance: MinRelevance = None,
     persona: Annotated[Path | None, typer.Option(help="A SOUL.md.")] = None,
 ) -> None:
     """Print the context for a model, within a token budget."""
@@ -171,7 +173,11 @@ async def context(
             waiting = await embed_waiting(run.out, store, within=PATIENCE)
         try:
             made = await conversation.context(
-                asked, budget=budget, format=format, memory_limit=memories
+                asked,
+                budget=budget,
+                format=format,
+                memory_limit=memories,
+                min_relevance=min_relevance,
             )
         except QueryError as exc:
             found, _, way = str(exc).partition(";")

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,7 @@ from orbiter.memory.cli._error_messages import UsageError, say
 from orbiter.memory.cli._options import (
     AsOf,
     Kind,
+    MinRelevance,
     Since,
     Tagged,
     Until,
@@ -31,6 +32,10 @@ from orbiter.memory.cli._views import (
     left_out_lines,
     said,
 )
+from orbiter.memory.text.ranking import is_answered
+
+if TYPE_CHECKING:
+    from orbiter.memory.recall import RecallResult
 
 __all__ = ["app"]
 
@@ -75,6 +80,7 @@ async def recall(  # noqa: PLR0913 - the filters
         Level | None,
         typer.Option("--min-trust", help="Minimum trust of the source."),
     ] = None,
+    min_relevance: MinRelevance = None,
     as_of: AsOf = None,
     explain: Annotated[
         bool,
@@ -89,6 +95,7 @@ async def recall(  # noqa: PLR0913 - the filters
         "since": read_when("since", since),
         "until": read_when("until", until),
         "min_trust": None if min_trust is None else min_trust.value,
+        "min_relevance": min_relevance,
         "explain": explain,
     }
     then = read_when("as-of", as_of)
@@ -104,6 +111,7 @@ async def recall(  # noqa: PLR0913 - the filters
         else:
             if mode in (Mode.HYBRID, Mode.MEANING):
                 waiting = await embed_waiting(run.out, store, within=PATIENCE)
+            bounds["min_relevance"] = min_relevance or 0.0
             result = await memory.recall(asked, k=k, mode=mode.value, **filters, **bounds)
     note_waiting(waiting)
     if run.out.is_json:
@@ -118,7 +126,7 @@ async def recall(  # noqa: PLR0913 - the filters
         )
     elif run.out.is_plain() and not explain:
         run.out.rows(
-            (hit.item.id, f"{hit.score:.2f}", moment(hit.item.created_at), said(hit.item))
+            (hit.item.id, f"{hit.relevance:.2f}", moment(hit.item.created_at), said(hit.item))
             for hit in result
         )
     else:
@@ -129,8 +137,19 @@ async def recall(  # noqa: PLR0913 - the filters
             run.out.show(entry(styled((" –", "dim")), left_out_lines(each)))
     if result.reranking is not None and (explain or result.reranking.error is not None):
         say(str(result.reranking), kind="note")
-    if not result:
-        run.out.note("nothing found; `--all` searches everyone's, `list` shows all memories")
+    _note_answer(run, result, min_relevance)
+
+
+def _note_answer(run: CommandContext, hits: "RecallResult", min_relevance: float | None) -> None:
+    """Say so if nothing was found, or nothing that answers the question."""
+    if not hits:
+        wanted = "" if min_relevance is None else f" with a relevance of {min_relevance:g} or more"
+        run.out.note(
+            f"nothing found{wanted}; `--all` searches everyone's, `list` shows all memories"
+        )
+    elif not is_answered(hits):
+        best = max(hit.relevance for hit in hits)
+        run.out.note(f"nothing here answers the question: relevance at most {best:.2f}")
 
 
 def _check_model(run: CommandContext) -> None:

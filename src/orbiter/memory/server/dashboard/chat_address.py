@@ -60,10 +60,18 @@ class Watched:
         *,
         k: int,
         min_trust: "Trust | str | None" = None,
+        min_relevance: float = 0.0,
         where: "Where | None" = None,
     ) -> "RecallResult":
         """Return the memories that answer *query*, and keep them with what was left out."""
-        hits = await self.handle.recall(query, k=k, min_trust=min_trust, where=where, explain=True)
+        hits = await self.handle.recall(
+            query,
+            k=k,
+            min_trust=min_trust,
+            min_relevance=min_relevance,
+            where=where,
+            explain=True,
+        )
         before = [] if self.recalled is None else list(self.recalled)
         known = {hit.item.id for hit in before}
         hits[:] = [*before, *(hit for hit in hits if hit.item.id not in known)]

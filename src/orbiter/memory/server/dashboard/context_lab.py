@@ -1,6 +1,6 @@
 """The context lab: what a model would be shown for a task, what it costs, and what was left out."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
@@ -13,6 +13,7 @@ from orbiter.memory.model.query import Query
 from orbiter.memory.model.trust import SOURCE_KINDS, read_trust
 from orbiter.memory.server.dashboard.chat_address import Watched, chat_of, name_of
 from orbiter.memory.server.dashboard.page import Answer, Ask, Data, Pages, as_number
+from orbiter.memory.text.ranking import for_prompt
 
 if TYPE_CHECKING:
     from orbiter.memory.context import Context, Dropped
@@ -45,6 +46,7 @@ _TOLD = {
     "shortened": "only the beginning fits",
     "status": "draft or discarded",
     "scope": "belongs to somebody else",
+    "relevance": "does not answer",
     "duplicate": "already in the conversation",
     "kind": "not a message",
     "incomplete": "a tool call without its result, or a result without its call",
@@ -162,6 +164,7 @@ async def _result(watched: Watched, chat: Chat, task: Task) -> Data:
         min_trust=task.min_trust or None,
     )
     recalled = watched.recalled
+    kept = {hit.item.id for hit in for_prompt(recalled or [])}
     hits = [] if recalled is None else _offered(context, recalled, task.memory_limit)
     return {
         "tokens": context.tokens,
@@ -169,7 +172,7 @@ async def _result(watched: Watched, chat: Chat, task: Task) -> Data:
         "prefix_tokens": context.prefix_tokens,
         "format": task.format,
         "parts": _parts(context),
-        "memories": [_placed(hit, context) for hit in hits],
+        "memories": [_placed(hit, context, kept) for hit in hits],
         "question": "" if recalled is None else recalled.question,
         "considered": 0 if recalled is None else recalled.considered,
         "left_out": () if recalled is None else recalled.left_out,
@@ -186,12 +189,12 @@ def _offered(context: "Context", recalled: "RecallResult", limit: int) -> "Seque
     return [hit for hit in recalled if hit.item.id not in said][:limit]
 
 
-def _placed(hit: "Hit", context: "Context") -> Data:
+def _placed(hit: "Hit", context: "Context", kept: Collection[str]) -> Data:
     """Return a memory with what became of it."""
     lost = [
         each for each in context.dropped if each.section == "memories" and each.id == hit.item.id
     ]
-    state = lost[0].reason if lost else "shown"
+    state = lost[0].reason if lost else "shown" if hit.item.id in kept else "relevance"
     return {"hit": hit, "state": state, "told": _TOLD.get(state, "")}
 
 

@@ -16,6 +16,7 @@ from orbiter.memory.model.query import SCOPE_FIELDS, Query
 from orbiter.memory.server.dashboard.facets import Filters, facets, read_filters
 from orbiter.memory.server.dashboard.live_feed import strip
 from orbiter.memory.server.dashboard.page import Answer, Ask, Data, Pages, Toast
+from orbiter.memory.text.ranking import ANSWERED
 
 if TYPE_CHECKING:
     from orbiter.memory.agent import ScopedMemory
@@ -43,6 +44,12 @@ class Row:
     item: MemoryItem
     score: float | None = None
     why: str = ""
+    relevance: float | None = None
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether it is likely enough to answer what is searched for."""
+        return self.relevance is None or self.relevance >= ANSWERED
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +179,8 @@ async def _searched(handle: "ScopedMemory", filters: Filters, hits: int) -> Foun
         since=filters.since,
         where=filters.where,
     )
-    rows = [Row(hit.item, round(hit.score, 4), str(hit.why)) for hit in found]
+    rows = [Row(hit.item, round(hit.score, 4), str(hit.why), hit.relevance) for hit in found]
+    rows.sort(key=lambda row: not row.is_answer)  # else in their order
     larger = next((each for each in _HITS if each > hits), None)
     is_more = larger is not None and len(rows) == hits and found.considered > hits
     more = f"{filters.query(k=str(larger))}" if is_more else None

@@ -10,6 +10,7 @@ from orbiter.memory.errors import QueryError, UnsupportedError
 from orbiter.memory.model.filters import Where
 from orbiter.memory.model.trust import SOURCE_KINDS, read_trust
 from orbiter.memory.server.dashboard.page import Answer, Ask, Data, Pages, as_number
+from orbiter.memory.text.ranking import is_answered
 
 if TYPE_CHECKING:
     from orbiter.memory.recall import Explanation, RecallMode, RecallResult
@@ -38,6 +39,7 @@ class Question:
     since: datetime | None
     where: Where | None
     min_trust: str | None
+    min_relevance: float
     recency_weight: float
     importance_weight: float
 
@@ -76,6 +78,7 @@ def _written(ask: Ask) -> dict[str, str]:
     return {
         **{name: ask.text(name) for name in names},
         "k": ask.text("k") or str(_FOUND),
+        "min_relevance": ask.text("min_relevance") or "0",
         "recency": ask.text("recency") or "0",
         "importance": ask.text("importance") or "0",
     }
@@ -92,6 +95,7 @@ def _question(ask: Ask) -> Question:
         since=_moment(ask.text("since").strip()),
         where=_where(ask.text("where").strip()),
         min_trust=trust or None,
+        min_relevance=_weight("min_relevance", ask.text("min_relevance"), most=1),
         recency_weight=_weight("recency", ask.text("recency")),
         importance_weight=_weight("importance", ask.text("importance")),
     )
@@ -121,13 +125,13 @@ def _where(text: str) -> Where | None:
     return found
 
 
-def _weight(name: str, text: str) -> float:
+def _weight(name: str, text: str, *, most: int = 10) -> float:
     try:
         found = float(text or 0)
     except ValueError:
         found = -1.0
-    if not 0 <= found <= 10:
-        raise QueryError(f"`{name}` must be a number from 0 to 10, not `{text[:40]}`")
+    if not 0 <= found <= most:
+        raise QueryError(f"`{name}` must be a number from 0 to {most}, not `{text[:40]}`")
     return found
 
 
@@ -145,6 +149,7 @@ async def _lane(
         **lane,
         "largest": max((points_for(hit.why) for hit in result), default=0.0),
         "hits": list(result),
+        "is_answered": is_answered(result),
         "left_out": result.left_out,
         "considered": result.considered,
         "question": result.question,
@@ -161,6 +166,7 @@ async def _recalled(handle: ScopedMemory, question: Question, mode: "RecallMode"
         since=question.since,
         where=question.where,
         min_trust=question.min_trust,
+        min_relevance=question.min_relevance,
         recency_weight=question.recency_weight,
         importance_weight=question.importance_weight,
         explain=True,

@@ -1,0 +1,187 @@
+"""Relevance: the probability that a hit answers the question, on one scale for every store.
+
+A logistic model over absolute measures of one candidate beside the question. Nothing here may
+depend on the other candidates or on the size of the store: a memory must be worth the same among
+five memories and among thousands. `python -m benchmarks.recall_relevance` fits the weights.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+from types import MappingProxyType
+
+from orbiter.memory.model.items import AIMemory, MemoryItem
+from orbiter.memory.recall._candidate_pool import Pool, is_talk, speaker_of
+from orbiter.memory.recall._dates import closeness
+from orbiter.memory.recall._features import (
+    FeatureTable,
+    is_question,
+    lenders,
+    names_speaker,
+    says_when,
+    terms_of,
+)
+from orbiter.memory.recall._query_analysis import Question
+from orbiter.memory.text import words
+
+__all__ = [
+    "WEIGHTS",
+    "measures",
+    "measures_of_text",
+    "measures_of_vector",
+    "relevance",
+    "weights_for",
+]
+
+Measures = Mapping[str, float]
+
+_EVERYDAY = """
+    able add again ago always amazing another anything ask away awesome back bad become begin
+    believe best better big bit both bring call came care change choose close come cool couple
+    create daily day decide definitely different difficult during early easy end enjoy enough
+    especially even event everyone everything exactly excited experience explain far favorite
+    favourite feel find fine first follow forward fun future general get give glad go good got great
+    group guy hand happen happy hard hear help high hope hour idea important interest interested
+    involve join keep kind know large last late lately later lead learn leave less life list little
+    live long look love made main make man many maybe mean mention minute moment month morning move
+    name need never new next nice night nothing number often okay old one open part past people
+    perhaps person place plan please point possible pretty provide put question quite reason recent
+    recently recommend remember right said say second see seem set several share show simple since
+    small someone something sometimes soon sound special specific spend start still stuff suggest
+    super support sure take talk tell thank thanks thing think though thought time today together
+    tomorrow tonight top try turn two type understand use usually visit want watch way week weekend
+    well went whole without wonderful word work world worry wow yeah year yes yesterday
+"""
+_TELLS_LITTLE = 0.4
+"""What one of these counts for where another word counts 1. The store's own counts would be better
+at telling rare words from common ones, and would make every number depend on the store."""
+_ECHO = -3.0
+"""Not fitted: the question that was just stored must not be its own answer."""
+
+
+def measures(question: Question, pool: Pool, table: FeatureTable, place: int) -> dict[str, float]:
+    """Return what is measured of the candidate in a row of *table*, with what was said around it.
+
+    `cosine` is there if it has a vector, `detail` if it was looked at word by word.
+    """
+    item, before = table.items[place], table.before[place]
+    near = lenders(place, table.before, table.after, table.columns["echo"])
+    values = measures_of_text(question, item, names=pool.names)
+    with_previous = [place] if before is None else [place, before]
+    values["prev"] = _share(question.terms, *(table.found[at] for at in with_previous))
+    values["near"] = _share(question.terms, *(table.found[at] for at in near))
+    values["chat_near"] = values["chat"] * values["near"]
+    values["note_near"] = values["note"] * values["near"]
+    values["echo"] = table.columns["echo"][place]
+    cosine = None if pool.similarity is None else pool.similarity.get(item.id)
+    if cosine is not None:
+        values |= measures_of_vector(values, cosine)
+        if place in table.details:
+            values["detail"], values["detail_near"] = table.details[place]
+    return values
+
+
+def measures_of_text(
+    question: Question, item: MemoryItem, *, names: frozenset[str] = frozenset()
+) -> dict[str, float]:
+    """Return what is measured of an item by itself; *names* are those before a colon that speak."""
+    held = terms_of(item).intersection(question.terms)
+    share = _share(question.terms, held)
+    speaker = speaker_of(item, names)
+    is_assistants = isinstance(item, AIMemory) and speaker is None
+    is_note = not is_talk(item, names)
+    is_chat = not is_note and speaker is None
+    return {
+        "own": sum(_tells(term) for term in held),
+        "prev": share,
+        "near": share,
+        "speaker": names_speaker(question, speaker),
+        "people": float(bool(question.people)),
+        "assistant": float(is_assistants),
+        "you": float(question.asks_you),
+        "assistant_you": float(is_assistants and question.asks_you),
+        "note": float(is_note),
+        "note_near": share if is_note else 0.0,
+        "chat": float(is_chat),
+        "chat_near": share if is_chat else 0.0,
+        "times": float(bool(question.times)),
+        "date": closeness(item.created_at, question.times) if question.times else 0.0,
+        "asks_when": float(question.asks_when),
+        "when": float(question.asks_when and says_when(item.content)),
+        "question": float(is_question(item.content)),
+        "length": math.log1p(len(terms_of(item))),
+    }
+
+
+def measures_of_vector(values: Measures, cosine: float) -> dict[str, float]:
+    """Return what the *cosine* of an item says, beside what was measured of its text.
+
+    Among notes, each of which is about something else, it says more than in a talk about one thing.
+    """
+    return {"cosine": cosine, "note_cosine": values["note"] * cosine}
+
+
+def _share(terms: Sequence[str], *held: frozenset[str]) -> float:
+    """Return how much of *terms* is held, from 0 to 1."""
+    total = sum(map(_tells, terms))
+    every = frozenset().union(*held)
+    return sum(_tells(term) for term in terms if term in every) / total if total else 0.0
+
+
+def _tells(term: str) -> float:
+    return _TELLS_LITTLE if term in _everyday() else 1.0
+
+
+@cache
+def _everyday() -> frozenset[str]:
+    return frozenset(words.terms(_EVERYDAY))
+
+
+def relevance(values: Measures, *, weights: Measures | None = None) -> float:
+    """Return the probability that what was measured so answers the question."""
+    weights = WEIGHTS[weights_for(values)] if weights is None else weights
+    points = _ECHO * values.get("echo", 0.0)
+    for name, weight in weights.items():
+        points += weight * (1.0 if name == "always" else values[name])
+    return 1 / (1 + math.exp(-points))
+
+
+def weights_for(values: Measures) -> str:
+    """Return the name of the weights for what was measured."""
+    if "detail" in values:
+        return "details"
+    if "cosine" not in values:
+        return "words"
+    return "meaning" if "echo" in values else "nearest"
+
+
+def _weights(**values: float) -> Measures:
+    return MappingProxyType(values)
+
+
+# Fitted: `python -m benchmarks.recall_relevance --data … --write` replaces all below.
+WEIGHTS: Mapping[str, Measures] = MappingProxyType({
+    "words": _weights(
+        always=-4.44, own=0.55, prev=1.82, near=1.47, speaker=2.25, people=-0.99, assistant=-3.46,
+        you=-2.17, assistant_you=3.72, note=0.73, note_near=4.36, chat=0.65, chat_near=-1.59,
+        times=-0.34, date=1.67, asks_when=-1.48, when=1.71, question=-0.6, length=-0.11,
+    ),
+    "meaning": _weights(
+        always=-5.79, own=0.26, prev=1.28, near=1.28, speaker=1.93, people=-0.88, assistant=-3.49,
+        you=-1.6, assistant_you=3.61, note=-2.21, note_near=-0.65, chat=0.74, chat_near=-1.62,
+        times=-0.48, date=1.58, asks_when=-1.48, when=1.5, question=-0.51, length=0.22, cosine=3.33,
+        note_cosine=12.42,
+    ),
+    "details": _weights(
+        always=-7.36, own=0.25, prev=0.17, near=0.55, speaker=1.96, people=-0.87, assistant=-3.43,
+        you=-1.4, assistant_you=3.69, note=-1.65, note_near=0.01, chat=0.44, chat_near=-1.08,
+        times=-0.51, date=1.74, asks_when=-1.48, when=1.43, question=-0.49, length=0.14,
+        cosine=1.65, note_cosine=10.69, detail=1.76, detail_near=3.54,
+    ),
+    "nearest": _weights(
+        always=-4.93, own=0.59, speaker=2.67, people=-1.0, assistant=-5.24, you=-2.26,
+        assistant_you=4.51, note=-3.37, chat=-0.36, times=-1.52, date=2.47, asks_when=-1.6,
+        when=1.95, question=-0.68, length=0.34, cosine=2.64, note_cosine=13.61,
+    ),
+})  # fmt: skip
+"""By what is at hand: words; vectors, too; vectors of words, too; one item's words and cosine."""

@@ -1,0 +1,278 @@
+"""Relevance: one scale for every store and every question, and what a prompt leaves out by it."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks._notes import NOTES, UNRELATED_QUESTIONS
+from tests.recall.conftest import MODELS, Opening
+from tests.recall.pools import NOW, START, turn
+
+from orbiter.memory import (
+    AgentMemory,
+    LocalEmbeddings,
+    MemoryItem,
+    MemoryMetadata,
+    SQLiteMemoryStore,
+)
+from orbiter.memory.context import ContextManager
+from orbiter.memory.errors import QueryError
+from orbiter.memory.recall import BoundRecall, RecallMode, RecallResult, no_model_by_choice, recall
+from orbiter.memory.testing import HashEmbeddings
+from orbiter.memory.text.ranking import ANSWERED, for_prompt
+
+ANN = MemoryMetadata(user_id="ann")
+LATER = START + timedelta(days=1)
+
+
+@pytest.fixture(scope="module")
+def local() -> LocalEmbeddings:
+    return LocalEmbeddings()
+
+
+@pytest.fixture(params=["with the model", "by words"])
+def model(request: pytest.FixtureRequest, local: LocalEmbeddings) -> Iterator[Any]:
+    """Return the model, or none, by choice."""
+    with no_model_by_choice():
+        yield local if request.param == "with the model" else None
+
+
+def _note(number: int, text: str) -> MemoryItem:
+    return MemoryItem(id=f"n{number}", content=text, metadata=ANN, created_at=START)
+
+
+def _notes() -> list[MemoryItem]:
+    return [_note(number, text) for number, (text, _) in enumerate(NOTES)]
+
+
+def _by_id(found: RecallResult) -> dict[str, float]:
+    return {hit.item.id: hit.relevance for hit in found}
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "words", "meaning", "recent"])
+@pytest.mark.parametrize("backend", ["sqlite", "postgres"], indirect=True)
+async def test_every_hit_of_every_mode_has_a_relevance_from_0_to_1(
+    opened: Opening, local: LocalEmbeddings, mode: RecallMode
+) -> None:
+    async with opened(local) as store:
+        await store.add_many(_notes())
+
+        found = await recall(store, "What is the door code?", scope=ANN, mode=mode, now=LATER)
+
+    best = max(found, key=lambda hit: hit.relevance)
+    assert "4711" in best.item.content
+    assert all(0 < hit.relevance < best.relevance for hit in found if hit is not best)
+    assert best.relevance > 0.5
+
+
+async def test_sqlite_and_postgres_agree_on_it(
+    tmp_path: Path, postgres_dsn: str, local: LocalEmbeddings
+) -> None:
+    from orbiter.memory import PostgresMemoryStore  # noqa: PLC0415 - here only
+
+    async with (
+        SQLiteMemoryStore(tmp_path / "m.db", embeddings=local) as sqlite,
+        PostgresMemoryStore(postgres_dsn, embeddings=local) as postgres,
+    ):
+        for store in (sqlite, postgres):
+            await store.add_many(_notes())
+        for _, question in NOTES[:8]:
+            here = await recall(sqlite, question, scope=ANN, now=LATER)
+            there = await recall(postgres, question, scope=ANN, now=LATER)
+            assert _by_id(here) == pytest.approx(_by_id(there), abs=1e-4)
+
+
+async def test_a_hit_is_as_relevant_among_5_as_among_305(tmp_path: Path, model: Any) -> None:
+    few = _notes()[:5]
+    filler = [_note(1_000 + n, f"Tea number {n} of the shelf tastes fine") for n in range(300)]
+    async with (
+        SQLiteMemoryStore(tmp_path / "few.db", embeddings=model) as small,
+        SQLiteMemoryStore(tmp_path / "many.db", embeddings=model) as large,
+    ):
+        await small.add_many(few)
+        await large.add_many([*few, *filler])
+        await large.catch_up()
+        for number, (_, question) in enumerate(NOTES[:5]):
+            in_small = _by_id(await recall(small, question, scope=ANN, now=LATER))
+            in_large = _by_id(await recall(large, question, scope=ANN, now=LATER))
+            if model is not None:
+                assert f"n{number}" in in_small
+            for name in in_small.keys() & in_large.keys():
+                assert in_small[name] == pytest.approx(in_large[name], abs=0.01)
+
+
+async def test_what_is_remembered_twice_is_as_relevant_as_before(model: Any) -> None:
+    async with AgentMemory("memory://", embeddings=model) as memory:
+        alice = memory.scope(user_id="alice", session_id="s1")
+        found = []
+        for _ in range(3):
+            await alice.remember("I love hiking in the mountains")
+            found.append(
+                [hit.relevance for hit in await alice.recall("hiking, outdoor activities")]
+            )
+
+    assert found[0]
+    assert found[1] == found[2] == pytest.approx(found[0])
+
+
+async def test_of_a_hundred_unrelated_questions_95_have_no_hit_from_a_half(
+    tmp_path: Path, model: Any
+) -> None:
+    async with SQLiteMemoryStore(tmp_path / "m.db", embeddings=model) as store:
+        await store.add_many(_notes())
+        found = [await recall(store, each, scope=ANN, now=LATER) for each in UNRELATED_QUESTIONS]
+
+    assert len(found) == 100
+    assert sum(all(hit.relevance < 0.5 for hit in hits) for hits in found) >= 95
+
+
+async def test_what_answers_is_more_relevant_than_what_does_not(tmp_path: Path, model: Any) -> None:
+    async with SQLiteMemoryStore(tmp_path / "m.db", embeddings=model) as store:
+        await store.add_many(_notes())
+        answers, others = list[float](), list[float]()
+        for number, (_, question) in enumerate(NOTES):
+            for hit in await recall(store, question, scope=ANN, now=LATER):
+                (answers if hit.item.id == f"n{number}" else others).append(hit.relevance)
+
+    likely, unlikely = sum(answers) / len(answers), sum(others) / len(others)
+    assert likely > 0.5
+    assert unlikely < likely / 2
+
+
+@MODELS
+async def test_less_relevant_hits_leave_their_places_to_others(
+    opened: Opening, model: HashEmbeddings | None
+) -> None:
+    async with opened(model) as store:
+        await store.add_many(_notes())
+        every = await recall(store, "the office door code at work", scope=ANN, now=LATER)
+        least = max(hit.relevance for hit in every)
+
+        found = await recall(
+            store, "the office door code at work", scope=ANN, now=LATER, min_relevance=least, k=1
+        )
+        nothing = await recall(
+            store, "the office door code at work", scope=ANN, now=LATER, min_relevance=1
+        )
+
+    assert [hit.relevance for hit in found] == [least]
+    assert nothing == []
+    assert nothing.considered > 0
+
+
+async def test_an_explanation_names_what_was_not_relevant_enough(
+    tmp_path: Path, model: Any
+) -> None:
+    async with SQLiteMemoryStore(tmp_path / "m.db", embeddings=model) as store:
+        await store.add_many(_notes())
+        found = await recall(
+            store, "the door code", scope=ANN, now=LATER, min_relevance=1.0, explain=True
+        )
+
+    assert found == []
+    assert found.left_out[0].reason == "relevance"
+    assert 0 < found.left_out[0].relevance < 1
+    assert "less relevant than asked for" in str(found)
+
+
+@pytest.mark.parametrize("wrong", [-0.1, 1.1, float("nan"), True, "0.5", None])
+async def test_what_is_no_probability_is_refused(tmp_path: Path, wrong: Any) -> None:
+    async with SQLiteMemoryStore(tmp_path / "m.db") as store:
+        with pytest.raises(QueryError, match="`min_relevance` must be a number from 0 to 1"):
+            await recall(store, "x", scope=ANN, min_relevance=wrong)
+
+
+async def test_where_nothing_is_asked_everything_is_relevant(tmp_path: Path) -> None:
+    async with SQLiteMemoryStore(tmp_path / "m.db") as store:
+        await store.add_many(_notes())
+        found = await recall(store, "", scope=ANN, mode="recent", now=LATER, min_relevance=1)
+
+    assert len(found) == 10
+    assert {hit.relevance for hit in found} == {1.0}
+
+
+async def test_the_question_that_was_just_stored_is_not_relevant(
+    tmp_path: Path, model: Any
+) -> None:
+    asked = "Where is my flat?"
+    async with SQLiteMemoryStore(tmp_path / "m.db", embeddings=model) as store:
+        await store.add(turn("flat", "My flat is in Bern, near the river", at=START))
+        await store.add(turn("asked", asked, at=START + timedelta(minutes=5)))
+        found = _by_id(await recall(store, asked, scope=ANN, now=NOW))
+
+    assert found["flat"] > 3 * found.get("asked", 0.0)
+
+
+async def test_a_fact_that_was_brought_in_is_as_relevant_as_the_one_that_was_found(
+    local: LocalEmbeddings,
+) -> None:
+    async with AgentMemory("memory://", embeddings=local) as memory:
+        alice = memory.scope(user_id="alice")
+        await alice.facts.put("home_city", "Berlin", valid_from=datetime(2020, 1, 1, tzinfo=UTC))
+        await alice.facts.put("home_city", "Rome", valid_from=datetime(2024, 1, 1, tzinfo=UTC))
+        found = await alice.recall("Berlin", mode="words")
+
+    relevant = {hit.item.content: hit.relevance for hit in found}
+    assert len(relevant) == 2
+    assert len(set(relevant.values())) == 1
+
+
+async def test_a_prompt_gets_no_memory_that_does_not_answer(model: Any) -> None:
+    async with AgentMemory("memory://", embeddings=model) as memory:
+        alice = memory.scope(user_id="alice")
+        for text, _ in NOTES:
+            await alice.remember(text)
+        chat = alice.chat("new")
+        answered = await chat.context("What is the door code of the office?")
+        unrelated = await chat.context("What is the atomic number of hafnium?")
+        strict = await chat.context("What is the door code of the office?", min_relevance=1.0)
+        anything = await chat.context("Which minerals are in the office?", min_relevance=0.0)
+        with pytest.raises(QueryError, match="min_relevance"):
+            await chat.context("x", min_relevance=2.0)
+
+    assert "4711" in answered.text
+    assert "4711" in anything.text
+    for context in (unrelated, strict):
+        assert not any(text in context.text for text, _ in NOTES)
+
+
+async def test_what_is_recalled_for_a_context_leaves_out_what_does_not_answer(
+    tmp_path: Path, local: LocalEmbeddings
+) -> None:
+    manager = ContextManager(None, budget=4_000)
+    async with SQLiteMemoryStore(tmp_path / "m.db", embeddings=local) as store:
+        await store.add_many(_notes())
+        asked = "What is the atomic number of hafnium?"
+        usual, every = BoundRecall(store, ANN), BoundRecall(store, ANN, min_relevance=0.0)
+
+        assert await usual.recall(asked, limit=5) == []
+        assert await every.recall(asked, limit=5)
+        assert "4711" in (await manager.assemble("the door code", long_term=usual)).text
+    async with AgentMemory("memory://", embeddings=local) as memory:
+        alice = memory.scope(user_id="alice")
+        await alice.remember("The door code is 4711")
+        for question, least, is_there in (
+            ("What is the door code?", None, True),
+            ("What is the door code?", 1.0, False),
+            (asked, None, False),
+        ):
+            made = await manager.assemble(question, long_term=alice, min_relevance=least)
+            assert ("4711" in made.text) is is_there
+
+
+def test_a_prompt_keeps_the_lesser_hits_of_a_question_that_is_answered() -> None:
+    from orbiter.memory.recall import Explanation, Hit  # noqa: PLC0415 - here only
+
+    def hits(*values: float) -> list[Hit]:
+        item = MemoryItem(content="x")
+        return [Hit(item, 1.0, Explanation(), relevance=value) for value in values]
+
+    def kept(*values: float, least: float | None = None) -> list[float]:
+        return [hit.relevance for hit in for_prompt(hits(*values), min_relevance=least)]
+
+    assert kept(ANSWERED, 0.02, 0.001) == [ANSWERED, 0.02]
+    assert kept(ANSWERED - 0.001, 0.02) == []
+    assert kept(0.9, 0.2, least=0.5) == [0.9]
+    assert kept(0.001, least=0.0) == [0.001]
