@@ -88,6 +88,7 @@ async def test_what_replaces_is_brought_in_though_it_has_no_word_of_the_question
 
     assert _ids(found)[:2] == ["linz", "oslo"]
     assert 'replaces "I live in Oslo"' in str(found[0].why)
+    assert found[0].relevance == found[1].relevance
 
 
 @pytest.mark.parametrize(

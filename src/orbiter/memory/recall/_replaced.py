@@ -28,6 +28,7 @@ from orbiter.memory.recall._explanation import (
 from orbiter.memory.recall._mode_search import RecallRequest
 from orbiter.memory.recall._modes import RecallMode
 from orbiter.memory.recall._query_analysis import Question
+from orbiter.memory.recall._relevance import relevance
 from orbiter.memory.recall._scoring import Scored
 from orbiter.memory.recall._select import Candidates
 from orbiter.memory.tasks.offload import apart
@@ -427,6 +428,14 @@ def _placed(
     def has_evidence(one: Scored) -> bool:
         return one.item.id in brought or candidates.has_evidence(one)
 
+    def measures(one: Scored) -> Mapping[str, float]:
+        # What replaces another answers at least as well.
+        both = [one] if one.place >= 0 else []
+        both += [older[one.item.id]] if one.item.id in older else []
+        return {} if of_table is None else max(map(of_table, both), key=relevance)
+
+    of_table = candidates.measures
+    older = {replaced[one.item.id].id: one for one in reversed(worthy) if one.item.id in replaced}
     placed = [
         Scored(one.item, one.place, {**one.points, texts[one.item.id][0]: shift})
         if (shift := shifts.get(one.item.id))
@@ -441,6 +450,7 @@ def _placed(
         why=why,
         has_evidence=has_evidence,
         replaced={**candidates.replaced, **replaced},
+        measures=None if of_table is None else measures,
     )
 
 

@@ -80,7 +80,7 @@ def diversify(
 
 MIN_RELEVANCE = 0.005
 """What a memory needs for a place in a prompt, unless something else is asked for."""
-ANSWERED = 0.03
+ANSWERED = 0.025
 """What the most relevant memory needs: with less, nothing answers the question."""
 
 
