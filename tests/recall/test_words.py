@@ -139,18 +139,25 @@ def test_other_words_are_other_terms(one: str, other: str) -> None:
         ("Straße", ["strass"]),
         ("ﬁsh ＨＥＬＬＯ １２", ["fish", "hello", "12"]),
         ("İstanbul", ["istanbul"]),
-        ("日本語", ["日本", "本語"]),
-        ("猫", ["猫"]),
-        ("我爱 北京", ["我爱", "北京"]),
-        ("ﾃｽﾄ", ["テス", "スト"]),
+        ("日本语", ["日", "本", "语", "日本", "本语"]),
+        ("貓", ["貓"]),
+        ("我要 北京", ["北", "京", "北京"]),
+        ("ﾃｽﾄ", ["テスト"]),
+        ("ブラウザー", ["ブラウザ", "ブラウ", "ラウザ"]),
+        ("ほうれん草です", ["草"]),
         ("ไทย", ["ไท", "ทย"]),
         ("한국어", ["한국", "국어"]),
         ("\u1112\u1161\u11ab", ["한"]),
-        ("Москва Москве", ["москва", "москве"]),
+        ("Москва Москве", ["москв", "москв"]),
         ("हिन्दी", ["हिन्दी"]),
-        ("1,234 and 5.5 in 2024", ["1", "234", "5", "5", "2024"]),
+        ("1,234 and 5.5 in 2024", ["1234", "5·5", "2024"]),
+        ("81.7 kg or 81,7kg", ["81·7", "kg", "81·7", "kg"]),
+        (
+            "3.11.7 of 08.05.2023, 1,2,3 v2.5",
+            ["3", "11", "7", "08", "05", "2023", *"123", "v2", "5"],
+        ),
         ("C, C++ and C#, F#.", ["c", "c++", "c#", "f#"]),
-        ("Я пишу на C++ и C#", ["я", "пишу", "на", "c++", "и", "c#"]),
+        ("Я пишу на C++ и C#", ["пиш", "c++", "c#"]),
         ("issue #5 is 1+1", ["issu", "5", "1", "1"]),
         ("room4b snake_case", ["room4b", "snak", "case"]),
         ("🎉 👍🏽 ❤️", []),
@@ -185,7 +192,7 @@ def test_upper_case_and_lower_case_have_the_same_terms() -> None:
 
 def test_a_very_long_word_is_one_term() -> None:
     assert len(terms("z" * 100_000)) == 1
-    assert len(terms("日" * 1000)) == 999
+    assert len(terms("日" * 1000)) == 1000 + 999
 
 
 TEXTS = st.one_of(
@@ -324,4 +331,5 @@ def test_a_megabyte_of_anything_is_read_in_one_go(name: str) -> None:
     found = terms(text)
 
     assert len(cut) <= len(text) // 10
-    assert len(found) <= len(text)
+    # A character of Chinese stands alone, with the next, and for what it means.
+    assert len(found) <= 3 * len(text)

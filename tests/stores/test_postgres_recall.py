@@ -300,6 +300,31 @@ async def test_what_a_passing_handle_writes_is_embedded(role_dsn: str, postgres_
     await store.close()
 
 
+async def test_vectors_are_kept_when_terms_are_made_in_another_way(
+    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with PostgresMemoryStore(postgres_dsn, embeddings=EMBEDDINGS) as store:
+        await store.add_many([item("1", "apple"), item("2", "pear")])
+        await store.catch_up()
+    vectors = "SELECT id, embedding, xmin::text FROM memory_vectors ORDER BY id"
+    before = await run(postgres_dsn, vectors)
+    monkeypatch.setattr(words, "VERSION", words.VERSION + 1)
+    monkeypatch.setattr(words, "terms", lambda _: ["new"])
+
+    async with PostgresMemoryStore(postgres_dsn, embeddings=EMBEDDINGS) as store:
+        found = await store.match_words(["new"], of("ann"))
+        waiting = await run(postgres_dsn, "SELECT * FROM memory_unembedded")
+        kept = await run(postgres_dsn, vectors)
+        await store.add(item("2", "plum"))
+        await store.catch_up()
+        changed = await run(postgres_dsn, vectors)
+
+    assert sorted(each.id for each in found.items) == ["1", "2"]
+    assert (waiting, kept) == ([], before)
+    assert changed[0] == before[0]
+    assert changed[1] != before[1]
+
+
 async def test_terms_are_made_anew_when_they_are_made_in_another_way(
     store: PostgresMemoryStore, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,15 +103,23 @@ def read(text: str, *, speakers: Iterable[str] = (), now: datetime) -> Question:
 
 @lru_cache(maxsize=16)
 def written(text: str) -> dict[str, str]:
-    """Return how each term is written in *text*: a stem is no word to show."""
-    made = [(word, words.terms(word)) for word in words.tokens(text)]
-    return {found[0]: word for word, found in reversed(made) if len(found) == 1}
+    """Return how each term is written in *text*: a stem is no word to show.
+
+    A word may have several; of what is written without spaces, each is shown as it is.
+    """
+    found = words.tokens(text)
+    language = words.language_of(found, text)
+    return {
+        term: term.removeprefix(words.MARK) if words.is_unspaced(word) else word
+        for word in reversed(found)
+        for term in words.terms_of((word,), language=language)
+    }
 
 
 def in_words(question: Question) -> str:
     """Return how a question was read, for a person."""
     as_asked = written(question.text)
-    listed = [as_asked.get(term, term) for term in question.terms]
+    listed = list(dict.fromkeys(as_asked.get(term, term) for term in question.terms))
     more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
     parts = [
         f"looks for {', '.join(listed[:_LISTED])}{more}" if listed else "has no word to search for"

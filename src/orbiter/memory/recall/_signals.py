@@ -321,9 +321,11 @@ def _listed(one: Evidence, places: Sequence[int]) -> str:
         return "none of the words of the question"
     ordered = sorted(terms, key=lambda term: (-one.table.rarity[term], term))
     as_asked = written(one.question.text)
-    listed = ", ".join(f'"{as_asked.get(term, term)}"' for term in ordered)
-    total = len(one.table.rarity)
-    return f"{listed} ({len(terms)} of {total} word{'' if total == 1 else 's'})"
+    # Several terms may be of one word.
+    shown = dict.fromkeys(as_asked.get(term, term) for term in ordered)
+    total = len({as_asked.get(term, term) for term in one.table.rarity})
+    listed = ", ".join(f'"{word}"' for word in shown)
+    return f"{listed} ({len(shown)} of {total} word{'' if total == 1 else 's'})"
 
 
 def _others_more(one: Evidence) -> str:

@@ -11,11 +11,31 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 
 from orbiter.memory.tasks.offload import SLICE, cut_at_spaces, cut_before, find_all, search
+from orbiter.memory.text.languages import (
+    ENGLISH,
+    LANGUAGES,
+    MARK,
+    STOP_WORDS,
+    concepts_in,
+    concepts_of,
+    language_of,
+)
+from orbiter.memory.text.stemmers import compound_parts, stem_in
 from orbiter.memory.text.stemming import stem
 
-__all__ = ["VERSION", "passages", "stem", "terms", "terms_of", "tokens"]
+__all__ = [
+    "MARK",
+    "VERSION",
+    "is_unspaced",
+    "language_of",
+    "passages",
+    "stem",
+    "terms",
+    "terms_of",
+    "tokens",
+]
 
-VERSION = 1
+VERSION = 2
 """Changes whenever `terms` or `passages` return something else for the same text."""
 
 PASSAGE_WORDS = 120
@@ -31,13 +51,41 @@ _UNSPACED = (
 )
 # Letters with the vowel signs and points that Python does not count as parts of a word. Endings are
 # those of English: what follows in "l'école" is a word of its own.
+_DECIMAL = r"(?<![\d.,])\d++[.,]\d++(?![.,]\d)"
+"""A number such as 81.7; not a date, a version or an address, which have more points."""
 _WORD = (
-    rf"[{_UNSPACED}]+"
+    rf"{_DECIMAL}|[{_UNSPACED}]+"
     rf"|(?:[^\W_{_UNSPACED}]|[\u0300-\u036f\u0591-\u05c7\u064b-\u0652\u0900-\u0dff])+"
     r"(?:'(?:d|ll|m|re|s|t|ve)\b|\+\+|#)?"
 )
-_ASCII_WORD = re.compile(r"[a-z0-9]+(?:'(?:d|ll|m|re|s|t|ve)\b|\+\+|#)?")
+_ASCII_WORD = re.compile(rf"{_DECIMAL}|[a-z0-9]+(?:'(?:d|ll|m|re|s|t|ve)\b|\+\+|#)?")
 """What `_WORD` is for most texts, and three times as fast."""
+_NUMBER = re.compile(r"(\d+)[.,](\d+)")
+_THOUSANDS = 3
+_POINT = "·"
+"""Stands for the point of a number: an index takes no punctuation."""
+_CYRILLIC = r"[\u0400-\u04ff]"
+_SCRIPTS = (
+    r"(?P<han>[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3005]+)|(?P<katakana>[\u30a1-\u30fa\u30fc]+)"
+    r"|(?P<hiragana>[\u3041-\u309f]+)|(?P<other>[^\u3000-\u9fff\uf900-\ufaff]+)"
+)
+_STOP_HAN = frozenset(
+    "的了是在我你您他她它们有和就不都一个也很到要去会着没这那什么哪里谁几多少怎为吗呢吧把被让从对与及"
+    "以之而但如因所还又再已经能可最更给跟向得地过来上下中時的私何誰僕俺君彼方事為今每样种时候"
+)
+"""Chinese and Japanese characters that tell nothing by themselves,"""
+_EMPTY_HAN = frozenset("的了我你您他她它们吗呢吧么着是什哪谁怎私何誰僕")
+"""and those that no word is made with."""
+_PARTICLES = (
+    "ありません|ありますか|ましたか|でしょうか|ていますか|ています|していた|しています|ですか|ましょう|"
+    "ませんか|くれます|あります|ましたら|ければ|なければ|なりません|ました|ません|でした|でしょう|として|について|"
+    "ください|という|といい|によって|ている|ていて|てある|ていた|という|から|まで|より|ので|のに|です|ます|"
+    "した|して|する|され|れる|られ|いる|ある|いた|あった|ない|なく|なの|これ|それ|あれ|どれ|ここ|そこ|どこ|"
+    "この|その|あの|どの|どんな|どう|どうして|どのくらい|くらい|いつ|いくら|だれ|なに|なぜ|よく|とても|もう|"
+    "たち|さん|ちゃん|くん|さま|うち|とき|こと|もの|ため|よう|ほう|でも|には|では|とは|への|での|にも|かも|"
+    "[はがのをにへとでもやかねよわなっんてたしいうくけこ]"
+)
+"""Japanese in hiragana that binds words and tells nothing: particles and endings."""
 _REACH = 4
 """Characters beyond a word that its pattern looks at, and some more."""
 _ALONE = r"[\x00-\x7f\u4e00-\u9fff]"
@@ -106,38 +154,109 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def terms(text: str) -> list[str]:
     """Return the terms of *text*, repeats included: stems, without what tells nothing."""
-    return terms_of(tokens(text))
+    found = tokens(text)
+    return terms_of(found, language=language_of(found, text))
 
 
-def terms_of(tokens: Iterable[str]) -> list[str]:
-    """Return the terms of words that `tokens` returned."""
-    return [term for word in tokens for term in _TERMS[word]]
+def terms_of(tokens: Iterable[str], *, language: str = ENGLISH) -> list[str]:
+    """Return the terms of words that `tokens` returned, of a text in *language*."""
+    known = _TERMS[language]
+    return [term for word in tokens for term in known[word]]
 
 
 class _Terms(dict[str, tuple[str, ...]]):
-    """The terms of each word met so far: looking one up costs a tenth of making it."""
+    """The terms of each word of a language met so far: to look one up is a tenth of making it."""
 
-    cache_clear = dict.clear
+    def __init__(self, language: str) -> None:
+        super().__init__()
+        self._language = language
 
     def __missing__(self, word: str) -> tuple[str, ...]:
         if len(self) >= _MAX_WORDS:
             self.clear()
-        found = _terms(word)
+        found = _terms(word, self._language)
         if len(word) <= 2 * _WORD_LENGTH:
             self[word] = found
         return found
 
 
 _MAX_WORDS = 50_000
-_TERMS = _Terms()
 
 
-def _terms(word: str) -> tuple[str, ...]:
-    if not word.isascii() and _compiled(f"[{_UNSPACED}]").match(word):
-        pairs = (word[start : start + 2] for start in range(len(word) - 1))
-        return (word,) if len(word) == 1 else tuple(pairs)
+class _AllTerms(dict[str, _Terms]):
+    """The same by language."""
+
+    def cache_clear(self) -> None:
+        for terms in self.values():
+            terms.clear()
+
+
+_TERMS = _AllTerms({language: _Terms(language) for language in LANGUAGES})
+
+
+def _terms(word: str, language: str) -> tuple[str, ...]:
+    if not word.isascii():
+        if is_unspaced(word):
+            starts = range(0, len(word), SLICE)
+            return tuple(each for at in starts for each in _unspaced_terms(word[at : at + SLICE]))
+        if _compiled(_CYRILLIC).match(word):
+            return () if word in STOP_WORDS["ru"] else _stems(word, "ru")
+    if word[0].isdigit() and (number := _NUMBER.fullmatch(word)):
+        return (_number(number),)
     start = word.partition("'")[0]
-    return () if word in COMMON or start in COMMON else (stem(start),)
+    english = () if word in COMMON or start in COMMON else (stem(start),)
+    if language == ENGLISH:
+        return english
+    if start in STOP_WORDS[language]:
+        return ()
+    # With the English stem, too: too short a text to tell its language has no other.
+    parts = compound_parts(start) if language == "de" else ()
+    return tuple(dict.fromkeys((*_stems(start, language, *parts), *english)))
+
+
+def _stems(word: str, language: str, *parts: str) -> tuple[str, ...]:
+    """Return the stems of a word and of its *parts*, and what its synonyms have in common."""
+    stems = (stem_in(language, word), *parts)
+    return (*stems, *(each for stem in stems for each in concepts_of(language, stem)))
+
+
+def is_unspaced(word: str) -> bool:
+    """Tell whether a word is a run of a script without spaces, and so more than one word."""
+    return not word.isascii() and _compiled(f"[{_UNSPACED}]").match(word) is not None
+
+
+def _number(number: re.Match[str]) -> str:
+    """Return one term for "1,250" and "1.250", and one for "81.7" and "81,7"."""
+    whole, part = number.groups()
+    is_thousands = len(part) == _THOUSANDS and 0 < len(whole) <= _THOUSANDS and whole[0] != "0"
+    return whole + part if is_thousands else f"{whole}{_POINT}{part}"
+
+
+def _unspaced_terms(run: str) -> tuple[str, ...]:
+    """Return the terms of a run without spaces: single characters and pairs, by script."""
+    found: list[str] = []
+    for piece in _compiled(_SCRIPTS).finditer(run):
+        text = piece[0]
+        if piece.lastgroup == "han":
+            found += [letter for letter in text if letter not in _STOP_HAN]
+            found += [pair for pair in _pairs(text) if _EMPTY_HAN.isdisjoint(pair)]
+        elif piece.lastgroup == "katakana":
+            word = text.rstrip("ー") or text
+            found += [word] if len(word) < 4 else [word, *_grams(word, 3)]
+        elif piece.lastgroup == "hiragana":
+            for rest in _compiled(_PARTICLES).split(text):
+                found += _pairs(rest)
+        else:
+            found += _pairs(text) or [text]
+    return (*found, *concepts_in(run))
+
+
+def _pairs(text: str) -> list[str]:
+    return _grams(text, 2)
+
+
+def _grams(text: str, size: int) -> list[str]:
+    return [text[start : start + size] for start in range(len(text) - size + 1)]
 
 
 def passages(text: str) -> list[str]:

@@ -20,6 +20,7 @@ __all__ = [
     "OWN",
     "OWNER",
     "QUEUE_ALL",
+    "RENEW_TERMS",
     "TABLES",
     "as_owner",
     "columns",
@@ -175,7 +176,14 @@ AWAIT_ALL = f"""
 INSERT INTO memory_pending (user_key, id)
     SELECT {OWNER.format("")}, id FROM memory_items WHERE deleted = 0 ORDER BY 1, seq;
 """
-"""Has the terms of every item rebuilt."""
+"""Has the terms and vectors of every item made."""
+
+RENEW_TERMS = f"""
+INSERT INTO memory_pending (user_key, place, id) OVERRIDING SYSTEM VALUE
+    SELECT {OWNER.format("")}, -1 - seq, id FROM memory_items WHERE deleted = 0
+    ON CONFLICT DO NOTHING;
+"""
+"""Has the terms of every item rebuilt; places below 0 say that its text is the same as before."""
 
 QUEUE_ALL = """
 INSERT INTO memory_unembedded (model, user_key, id)

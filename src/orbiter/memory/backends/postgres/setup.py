@@ -87,7 +87,7 @@ async def _renew_words(driver: Driver, connection: Any, layout: schema.Layout) -
     """Have all terms rebuilt if they are made in another way than they were."""
     (version,) = await driver.fetch_row(connection, "SELECT max(version) FROM memory_words")
     if version < words.VERSION:
-        script = derived_tables.AWAIT_ALL
+        script = derived_tables.RENEW_TERMS
         if layout.is_held:
             script = derived_tables.as_owner(script, "memory_items", "memory_pending")
         await driver.execute(connection, script)

@@ -111,6 +111,7 @@ def settle(dialect: PostgresDialect, seen: Seen) -> Steps[bool]:
 
     An item that is not waits on: whoever changed it need not have changed its text, and then has
     not put it among those that wait. One that waits no longer has its terms from another process.
+    One that waits for its terms alone, at a place below 0, keeps its vectors.
     """
     owners = sorted({owner for owner, _, _ in seen.places})
     yield Statement(LOCKED, [owners])
@@ -123,34 +124,36 @@ def settle(dialect: PostgresDialect, seen: Seen) -> Steps[bool]:
         " d.place FROM unnest($5::text[], $6::bigint[], $7::text[]) AS d (user_key, place, id)"
         " JOIN same AS s ON s.user_key = d.user_key AND s.id = d.id), done AS (DELETE"
         " FROM memory_pending AS p USING settled AS d WHERE p.user_key = d.user_key"
-        " AND p.place = d.place RETURNING p.user_key, p.id), fresh AS MATERIALIZED"
-        " (SELECT DISTINCT user_key, id FROM done), old AS (DELETE FROM memory_passages AS p"
+        " AND p.place = d.place RETURNING p.user_key, p.id, p.place), fresh AS MATERIALIZED"
+        " (SELECT user_key, id, bool_or(place > 0) AS is_new FROM done GROUP BY user_key, id),"
+        " old AS (DELETE FROM memory_passages AS p"
         " USING fresh AS f WHERE p.user_key = f.user_key AND p.id = f.id"
         " RETURNING p.user_key, p.terms), unembedded AS (DELETE FROM memory_vectors AS v"
-        " USING fresh AS f WHERE v.user_key = f.user_key AND v.id = f.id), undetailed AS (DELETE"
-        " FROM memory_details AS d USING fresh AS f WHERE d.user_key = f.user_key"
+        " USING fresh AS f WHERE f.is_new AND v.user_key = f.user_key AND v.id = f.id),"
+        " undetailed AS (DELETE"
+        " FROM memory_details AS d USING fresh AS f WHERE f.is_new AND d.user_key = f.user_key"
         " AND d.id = f.id), unqueued AS (DELETE"
-        " FROM memory_unembedded AS u USING fresh AS f WHERE u.user_key = f.user_key"
-        " AND u.id = f.id AND u.model IN (SELECT number FROM memory_models)),"
-        f" {_LESS} SELECT user_key, id FROM fresh",
+        " FROM memory_unembedded AS u USING fresh AS f WHERE f.is_new"
+        " AND u.user_key = f.user_key AND u.id = f.id AND u.model IN (SELECT number FROM memory_models)),"
+        f" {_LESS} SELECT user_key, id, is_new FROM fresh",
         [*columns(seen.items, 4), *columns(seen.places, 3)],
     )
-    good = {(owner, item_id) for owner, item_id in fresh}
-    made = [each for each in seen.passages if each[:2] in good]
+    good = {(owner, item_id): is_new for owner, item_id, is_new in fresh}
+    made = [(*each, good[each[:2]]) for each in seen.passages if each[:2] in good]
     is_all = len(good) == len(seen.items)
     if not made:
         return is_all
     yield Statement(
-        "WITH made AS (INSERT INTO memory_passages (user_key, id, passage, terms)"
-        " SELECT user_key, id, passage, ' ' || user_key || CASE WHEN terms = '' THEN '{}'"
-        " ELSE string_to_array(terms, ' ') END"
-        " FROM unnest($1::text[], $2::text[], $3::int[], $4::text[])"
-        " AS m (user_key, id, passage, terms) RETURNING user_key, id, passage, terms),"
-        " queued AS (INSERT INTO memory_unembedded (model, user_key, id) SELECT number, user_key,"
-        " id FROM made, memory_models WHERE passage = 0 ON CONFLICT DO NOTHING)"
+        "WITH given AS (SELECT * FROM unnest($1::text[], $2::text[], $3::int[], $4::text[],"
+        " $5::bool[]) AS m (user_key, id, passage, terms, is_new)), made AS (INSERT"
+        " INTO memory_passages (user_key, id, passage, terms) SELECT user_key, id, passage,"
+        " ' ' || user_key || CASE WHEN terms = '' THEN '{}' ELSE string_to_array(terms, ' ') END"
+        " FROM given RETURNING user_key, id, passage, terms), queued AS (INSERT"
+        " INTO memory_unembedded (model, user_key, id) SELECT number, user_key, id"
+        " FROM given, memory_models WHERE passage = 0 AND is_new ON CONFLICT DO NOTHING)"
         " INSERT INTO memory_terms AS t (term, user_key, passages) SELECT term, user_key, count(*)"
         " FROM made, unnest(terms) AS term GROUP BY term, user_key ORDER BY term, user_key"
         " ON CONFLICT (term, user_key) DO UPDATE SET passages = t.passages + excluded.passages",
-        columns(made, 4),
+        columns(made, 5),
     )
     return is_all

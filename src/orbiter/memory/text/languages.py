@@ -1,0 +1,184 @@
+"""Languages of texts: told by script and stop words without a model; stop words and synonyms.
+
+A text is English unless more of its words are stop words of another language: a name, a title or a
+greeting in another language leaves it English. Words are as `words.tokens` returns them, without
+accents. Changing anything here, or in the lists beside it, changes what indexes hold: raise
+`words.VERSION` with it.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from orbiter.memory.text.stemmers import stem_in
+
+__all__ = [
+    "ENGLISH",
+    "LANGUAGES",
+    "MARK",
+    "STOP_WORDS",
+    "concepts_in",
+    "concepts_of",
+    "language_of",
+]
+
+ENGLISH = "en"
+
+
+def _lists() -> dict[str, frozenset[str]]:
+    listed = Path(__file__).with_name("stop_words.txt").read_text(encoding="utf-8")
+    parts = re.split(r"^\[(\w+)\]$", listed, flags=re.MULTILINE)[1:]
+    return dict(zip(parts[::2], (frozenset(each.split()) for each in parts[1::2]), strict=True))
+
+
+STOP_WORDS = _lists()
+"""Words that tell nothing about what a text is about, by language."""
+_ENGLISH_WORDS = STOP_WORDS.pop("english")
+_WEAK = STOP_WORDS.pop("weak")
+"""Too little to tell a language by."""
+
+LANGUAGES = (ENGLISH, *STOP_WORDS)
+_LATIN = tuple(language for language in STOP_WORDS if language != "ru")
+
+_OF: dict[str, tuple[str, ...]] = {
+    word: tuple(language for language in _LATIN if word in STOP_WORDS[language])
+    for word in frozenset().union(*(STOP_WORDS[language] for language in _LATIN))
+    if len(word) > 1  # a letter may be a note, a key or a point of a list
+}
+_FOREIGN = frozenset(_OF).difference(_ENGLISH_WORDS)
+
+_LETTERS = {
+    **dict.fromkeys("äöß", "de"),
+    **dict.fromkeys("ñ¿¡", "es"),
+    **dict.fromkeys("œçêîèû", "fr"),
+    **dict.fromkeys("ãõ", "pt"),
+    **dict.fromkeys("ìò", "it"),
+}
+"""Letters that one language has and the others have not, or seldom."""
+
+_ELIDED = re.compile(r"\b([jldnmtsc]|qu)['’](?=[^\W\d_]{2})", re.IGNORECASE)
+_ELISIONS = {
+    **dict.fromkeys(("j", "n", "t", "s", "qu"), ("fr",)),
+    **dict.fromkeys(("l", "d", "m", "c"), ("fr", "it")),
+}
+"""Words that lose their vowel before another, as in "j'ai"."""
+
+_ENDINGS = {
+    "de": ("ung", "keit", "heit", "lich", "isch", "chen", "en", "er", "t", "te", "tz", "ck"),
+    "fr": (
+        "tion",
+        "ment",
+        "eur",
+        "eux",
+        "euse",
+        "aux",
+        "ent",
+        "ons",
+        "ez",
+        "ait",
+        "que",
+        "e",
+        "es",
+    ),
+    "es": ("cion", "dad", "ando", "iendo", "aba", "ado", "ica", "ico", "os", "as", "o", "a"),
+    "it": ("zione", "ta", "are", "ere", "ire", "ato", "ini", "oni", "o", "i", "e"),
+    "pt": ("cao", "coes", "dade", "inho", "inha", "eiro", "ando", "endo", "em", "am", "o", "a"),
+    "nl": ("heid", "lijk", "tje", "ing", "en", "aar", "cht", "ij"),
+}
+_TIE = 0.01
+"""What an ending counts: it decides between languages with as many stop words."""
+_ENOUGH = 512
+"""Words that are looked at, the first."""
+_SHORT = 2
+_SURE = 1.5
+"""How many words of a language, or other signs of it, it takes beside a word of English."""
+_ASCII = frozenset(map(chr, range(128))) | {"’"}
+
+
+def language_of(tokens: Sequence[str], text: str) -> str:
+    """Return the language of the Latin words among *tokens*, which are those of *text*.
+
+    One of `LANGUAGES` but Russian, whose words are known by their letters.
+    """
+    tokens, text = tokens[:_ENOUGH], text[: 8 * _ENOUGH]
+    foreign = _FOREIGN.intersection(tokens)
+    letters = frozenset() if text.isascii() else frozenset(text.lower())
+    signs = _LETTERS.keys() & letters
+    if not foreign and "¿" not in signs:
+        return ENGLISH
+    votes: Counter[str] = Counter({_LETTERS[letter]: 1 for letter in signs})
+    elided = _ELIDED.search(text)
+    if elided is not None:
+        votes.update(_ELISIONS[elided[1].lower()])
+    english, others = list[str](), list[str]()
+    for word in tokens:
+        votes.update(_OF.get(word, ()))
+        if word in _ENGLISH_WORDS:
+            english.append(word)
+        elif word not in _OF and len(word) > _SHORT:
+            others.append(word)
+    ends = {each: sum(word.endswith(_ENDINGS[each]) for word in others) for each in votes}
+    best = max(votes, key=lambda each: votes[each] + _TIE * ends[each])
+    if votes[best] <= len(english):
+        return ENGLISH
+    evidence = (
+        len(foreign)
+        - 0.5 * len(foreign & _WEAK)
+        + bool(signs)
+        + (elided is not None)
+        + 0.5 * bool(letters - _ASCII)
+        + 0.5 * (ends[best] >= max(_SHORT, 0.75 * len(others)))
+    )
+    is_pure = STOP_WORDS[best].issuperset(english) and len(tokens) > _SHORT
+    return best if evidence >= (1 if is_pure else _SURE) else ENGLISH
+
+
+_COLUMNS = ("de", "fr", "es", "ru")
+MARK = "·"
+"""Begins a term that is no word: none that a text has begins so."""
+
+
+@cache
+def _synonyms() -> list[tuple[str, list[list[str]]]]:
+    """Return what words in each column mean, line by line of the table."""
+    table = Path(__file__).with_name("synonyms.txt").read_text(encoding="utf-8")
+    rows = [line.split(" | ") for line in table.splitlines() if not line.startswith("#")]
+    return [(MARK + name, [column.split() for column in columns]) for name, *columns in rows]
+
+
+@cache
+def _by_stem(language: str) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    at = _COLUMNS.index(language)
+    for concept, columns in _synonyms():
+        for stem in {stem_in(language, word) for word in columns[at]}:
+            found[stem] = (*found.get(stem, ()), concept)
+    return found
+
+
+@cache
+def _unspaced() -> tuple[re.Pattern[str], dict[str, tuple[str, ...]]]:
+    """Return what finds Japanese and Chinese words in a run, and what each means."""
+    found: dict[str, tuple[str, ...]] = {}
+    for concept, columns in _synonyms():
+        for word in dict.fromkeys(columns[-1]):
+            found[word] = (*found.get(word, ()), concept)
+    longest_first = sorted(found, key=lambda word: (-len(word), word))
+    return re.compile("|".join(map(re.escape, longest_first))), found
+
+
+def concepts_of(language: str, stem: str) -> tuple[str, ...]:
+    """Return the terms that a word of *language* has in common with its synonyms.
+
+    The model of `LocalEmbeddings` knows that a salary is earned in English only. Of six other
+    languages a small table of everyday words knows it.
+    """
+    return _by_stem(language).get(stem, ()) if language in _COLUMNS else ()
+
+
+def concepts_in(run: str) -> tuple[str, ...]:
+    """Return these terms of a run of Japanese or Chinese without spaces."""
+    pattern, concepts = _unspaced()
+    return tuple(dict.fromkeys(each for word in pattern.findall(run) for each in concepts[word]))
