@@ -27,6 +27,8 @@ ROOM = 254
 """How many pieces the model reads at a time: 256 with the two that frame them."""
 MAX_PARTS = 32
 MAX_CHARS = 2**20
+_COVERED = 4_096
+"""Characters by which a text's language is judged."""
 
 
 class MiniLM:
@@ -63,6 +65,20 @@ class MiniLM:
     def tokens(self, text: str) -> list[str]:
         """Return what `token_vectors` has a vector for."""
         return [name for part in self._parts(text) for name in self._pieces.names(part)]
+
+    def coverage(self, text: str) -> float:
+        """Return the share of the letters of *text* that stand in words of one piece."""
+        letters = whole = 0
+        for word in self._pieces.words(shorten(text)[:_COVERED]):
+            names = self._pieces.names([word])
+            size = sum(len(name.removeprefix("##")) for name in names)
+            if all(map(is_mark, names[0])):
+                continue
+            letters += size
+            # Chinese and Japanese characters are words of one letter, which mean little alone.
+            is_whole = len(names) == 1 and names[0].isascii() and names[0] != UNKNOWN
+            whole += size if is_whole else 0
+        return whole / letters if letters else 0.0
 
     def _parts(self, text: str) -> list[list[Word]]:
         parts = list(split(self._pieces.words(shorten(text))))

@@ -80,6 +80,10 @@ class CachedEmbeddings(Embeddings):
         """The names of models that the model takes the place of."""
         return self.embeddings.replaces
 
+    async def coverage(self, text: str) -> float:
+        """Return how well the model knows the language of *text*, from 0 to 1."""
+        return await self.embeddings.coverage(text)
+
     @property
     def hits(self) -> int:
         """How many texts were found in the file."""

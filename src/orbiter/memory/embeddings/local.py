@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.tasks.event_loop import bounded_gather
 from orbiter.memory.tasks.worker_threads import Forkable
+from orbiter.memory.text.words import ENGLISH, is_of_other_script, language_of, tokens
 
 if TYPE_CHECKING:
     from orbiter.memory.embeddings._minilm import Floats, MiniLM
@@ -39,7 +40,8 @@ class LocalEmbeddings(Embeddings):
     A text has one vector, bit for bit, whatever else is embedded beside it. Case and accents do
     not count. The model was trained on English: another language works by the words and names it
     shares with English, Chinese and Japanese by single characters; what the vocabulary does not
-    know counts as one unknown word.
+    know counts as one unknown word. `coverage` says how much that is, and recall weighs meaning by
+    it.
 
     A text of more than 254 word pieces is read in parts of about equal length and has the mean of
     their vectors; of one with more than 32 parts, 32 from all over are read. A text without any
@@ -111,6 +113,16 @@ class LocalEmbeddings(Embeddings):
             return [(list(vector), details)]
         return await self._engine.many(self._details, texts)
 
+    async def coverage(self, text: str) -> float:
+        """Return the share of *text* that the vocabulary knows as whole words; 1 for English.
+
+        The model was trained on English: pieces of words and single characters mean little to it.
+        """
+        found = tokens(text)
+        if language_of(found, text) == ENGLISH and not any(map(is_of_other_script, found)):
+            return 1.0
+        return await self._engine.at_once(self._coverage, text)
+
     def token_vectors(self, text: str) -> "Floats":
         """Return one row of length 1 for each of `tokens(text)`, float32, for late interaction."""
         return self._engine.model().token_vectors(text)
@@ -125,6 +137,9 @@ class LocalEmbeddings(Embeddings):
 
     def __repr__(self) -> str:
         return "LocalEmbeddings()"
+
+    def _coverage(self, text: str) -> float:
+        return self._engine.model().coverage(text)
 
     def _details(self, text: str) -> tuple[list[float], bytes]:
         return self._engine.model().details(text)

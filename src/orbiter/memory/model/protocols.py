@@ -427,6 +427,13 @@ class Embeddings(ABC):
         """
         return [(vector, b"") for vector in await self.aembed_many(texts)]
 
+    async def coverage(self, text: str) -> float:  # noqa: ARG002 - of most models it is all one
+        """Return how well the model knows the language of *text*, from 0 to 1.
+
+        Recall weighs meaning by it: 0 goes by words alone.
+        """
+        return 1.0
+
     @property
     def name(self) -> str:
         """What the model is called; vectors of one name can be compared with each other."""

@@ -125,6 +125,8 @@ class Pool:
     query_token_vectors: bytes = b""
     """The vectors of the question's words, where the model gives them."""
     token_dimension: int = 0
+    coverage: float = 1.0
+    """How well the model knows the language of the question, from 0 to 1."""
     clusters: Clusters = field(default_factory=Clusters)
     """Items that are copies of many others, or differ from them in their numbers alone."""
     names: frozenset[str] = frozenset()

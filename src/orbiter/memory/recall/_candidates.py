@@ -113,6 +113,8 @@ class QuestionVector(NamedTuple):
 
     whole: Sequence[float]
     words: bytes
+    coverage: float = 1.0
+    """How well the model knows the language of the question, from 0 to 1."""
 
 
 async def gather(
@@ -187,7 +189,8 @@ async def fill_pool(
         {
             name: [item.id for item in limit_per_cluster(items, clusters, max_of_series=room // 2)]
             for name, items in lists.items()
-        }
+        },
+        weights=None if vector is None else {"meaning": vector.coverage},
     )
     likely = {key: points * _likelihood(question, known[key], names) for key, points in best}
     chosen = sorted(likely, key=lambda item_id: -likely[item_id])[:room]
@@ -216,6 +219,7 @@ async def fill_pool(
         similarity=await nearby.similarities([item.id for item in items]),
         query_token_vectors=vector.words,
         token_dimension=nearby.detail_dimension,
+        coverage=vector.coverage,
     )
 
 
@@ -307,7 +311,8 @@ async def embed_question(
         if id(store) not in _stuck:
             finalize(store, _stuck.pop, id(store), None)
         _stuck[id(store)] = time.monotonic() + _PAUSE
-    return QuestionVector(vector, asked_words)
+    coverage = await store.embeddings.coverage(question.as_statement)
+    return QuestionVector(vector, asked_words, min(1.0, max(0.0, coverage)))
 
 
 async def _embedded(

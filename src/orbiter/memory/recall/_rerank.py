@@ -47,6 +47,7 @@ __all__ = [
     "PEOPLE",
     "Kind",
     "add_details",
+    "blend",
     "check_weights",
     "kind_of",
     "order",
@@ -149,10 +150,23 @@ def kind_of(items: Sequence[MemoryItem], names: frozenset[str] = frozenset()) ->
     return ASSISTANT if from_assistant > _SHARE * len(items) else PEOPLE
 
 
+def blend(words: Weights, meaning: Weights, coverage: float) -> Weights:
+    """Return weights between those without a model and those with one that knows the language.
+
+    A model that knows little of a question's language must not outweigh its words.
+    """
+    if coverage >= 1:
+        return meaning
+    return {
+        name: (1 - coverage) * words.get(name, 0.0) + coverage * meaning.get(name, 0.0)
+        for name in {**meaning, **words}
+    }
+
+
 def weighed_columns(pool: Pool) -> frozenset[str]:
     """Return the columns that count for a pool: those with a weight, and those of evidence."""
     kind = kind_of(pool.items, pool.names)
-    used = kind.words if pool.similarity is None else {**kind.meaning, **kind.details}
+    used = kind.words if pool.similarity is None else {**kind.words, **kind.meaning, **kind.details}
     return EVIDENCE.union(used)
 
 
@@ -180,7 +194,8 @@ async def order(
     eligible = [at for at, item in enumerate(table.items) if item.id in pool.eligible]
     if pool.similarity is None:
         return await apart(is_long, score, table, {**kind.words, **extra}, eligible)
-    scored = await apart(is_long, score, table, {**kind.meaning, **extra}, eligible)
+    by_meaning = blend(kind.words, kind.meaning, pool.coverage)
+    scored = await apart(is_long, score, table, {**by_meaning, **extra}, eligible)
     best, rest = scored[:max_reranked], scored[max_reranked:]
     if not pool.query_token_vectors or not isinstance(store, DetailStore):
         return scored
@@ -201,7 +216,7 @@ async def order(
             kept=kept,
             dimension=pool.token_dimension,
         )
-        return score(table, {**kind.details, **extra}, places)
+        return score(table, {**blend(kind.words, kind.details, pool.coverage), **extra}, places)
 
     is_long |= len(places) > MAX_RERANKED or len(pool.query_token_vectors) > _MANY_WORDS
     return [*await apart(is_long, look_closer), *rest]

@@ -24,8 +24,10 @@ from orbiter.memory.text.stemmers import compound_parts, stem_in
 from orbiter.memory.text.stemming import stem
 
 __all__ = [
+    "ENGLISH",
     "MARK",
     "VERSION",
+    "is_of_other_script",
     "is_unspaced",
     "language_of",
     "passages",
@@ -65,6 +67,7 @@ _THOUSANDS = 3
 _POINT = "·"
 """Stands for the point of a number: an index takes no punctuation."""
 _CYRILLIC = r"[\u0400-\u04ff]"
+_OTHER_SCRIPT = r"[\u0370-\u1dff\u2c00-\uff20\uff66-\uffdc]"
 _SCRIPTS = (
     r"(?P<han>[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3005]+)|(?P<katakana>[\u30a1-\u30fa\u30fc]+)"
     r"|(?P<hiragana>[\u3041-\u309f]+)|(?P<other>[^\u3000-\u9fff\uf900-\ufaff]+)"
@@ -223,6 +226,11 @@ def _stems(word: str, language: str, *parts: str) -> tuple[str, ...]:
 def is_unspaced(word: str) -> bool:
     """Tell whether a word is a run of a script without spaces, and so more than one word."""
     return not word.isascii() and _compiled(f"[{_UNSPACED}]").match(word) is not None
+
+
+def is_of_other_script(word: str) -> bool:
+    """Tell whether a word is written in another script than Latin."""
+    return not word.isascii() and _compiled(_OTHER_SCRIPT).search(word) is not None
 
 
 def _number(number: re.Match[str]) -> str:

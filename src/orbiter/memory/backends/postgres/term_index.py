@@ -134,7 +134,8 @@ def settle(dialect: PostgresDialect, seen: Seen) -> Steps[bool]:
         " FROM memory_details AS d USING fresh AS f WHERE f.is_new AND d.user_key = f.user_key"
         " AND d.id = f.id), unqueued AS (DELETE"
         " FROM memory_unembedded AS u USING fresh AS f WHERE f.is_new"
-        " AND u.user_key = f.user_key AND u.id = f.id AND u.model IN (SELECT number FROM memory_models)),"
+        " AND u.user_key = f.user_key AND u.id = f.id"
+        " AND u.model IN (SELECT number FROM memory_models)),"
         f" {_LESS} SELECT user_key, id, is_new FROM fresh",
         [*columns(seen.items, 4), *columns(seen.places, 3)],
     )
