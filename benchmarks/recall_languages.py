@@ -28,6 +28,7 @@ from orbiter.memory.recall import RecallMode, recall
 DATA = Path(__file__).resolve().parent.parent / "tests" / "recall" / "languages.json"
 BAR = 85.0
 CUTS = (1, 5)
+MODES: dict[RecallMode, str] = {"hybrid": "with the model", "words": "by words alone"}
 
 Places = dict[str, list[int | None]]
 """The rank of each question's note by language, from 1; `None` if it was not found."""
@@ -58,7 +59,7 @@ async def measure(given: argparse.Namespace) -> bool:
     is_good = True
     for path in given.data:
         data = json.loads(path.read_text(encoding="utf-8"))
-        for mode, label in (("hybrid", "with the model"), ("words", "by words alone")):
+        for mode, label in MODES.items():
             if mode == "hybrid" and given.words_only:
                 continue
             async with opened(

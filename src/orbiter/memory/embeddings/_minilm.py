@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from orbiter.memory.embeddings.onnx_runtime import onnx_session
 from orbiter.memory.errors import EmbeddingError
-from orbiter.memory.text.word_piece import Word, WordPiece, is_mark, read_vocabulary
+from orbiter.memory.text.word_piece import UNKNOWN, Word, WordPiece, is_mark, read_vocabulary
 from orbiter.memory.text.words import COMMON
 
 Floats = NDArray[np.float32]

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.tasks.event_loop import bounded_gather
 from orbiter.memory.tasks.worker_threads import Forkable
-from orbiter.memory.text.words import ENGLISH, is_of_other_script, language_of, tokens
+from orbiter.memory.text.languages import ENGLISH, language_of
+from orbiter.memory.text.words import is_of_other_script, tokens
 
 if TYPE_CHECKING:
     from orbiter.memory.embeddings._minilm import Floats, MiniLM
@@ -118,8 +119,8 @@ class LocalEmbeddings(Embeddings):
 
         The model was trained on English: pieces of words and single characters mean little to it.
         """
-        found = tokens(text)
-        if language_of(found, text) == ENGLISH and not any(map(is_of_other_script, found)):
+        words = tokens(text)
+        if language_of(words, text) == ENGLISH and not any(map(is_of_other_script, words)):
             return 1.0
         return await self._engine.at_once(self._coverage, text)
 

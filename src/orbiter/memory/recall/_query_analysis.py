@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import lru_cache
 
 from orbiter.memory.recall._dates import Offset, Span, offsets, spans
-from orbiter.memory.text import words
+from orbiter.memory.text import languages, words
 
 __all__ = ["Question", "in_words", "read", "shortened", "written"]
 
@@ -107,11 +107,11 @@ def written(text: str) -> dict[str, str]:
 
     A word may have several; of what is written without spaces, each is shown as it is.
     """
-    found = words.tokens(text)
-    language = words.language_of(found, text)
+    tokens = words.tokens(text)
+    language = languages.language_of(tokens, text)
     return {
-        term: term.removeprefix(words.MARK) if words.is_unspaced(word) else word
-        for word in reversed(found)
+        term: term.removeprefix(languages.MARK) if words.is_unspaced(word) else word
+        for word in reversed(tokens)
         for term in words.terms_of((word,), language=language)
     }
 

@@ -322,10 +322,10 @@ def _listed(one: Evidence, places: Sequence[int]) -> str:
     ordered = sorted(terms, key=lambda term: (-one.table.rarity[term], term))
     as_asked = written(one.question.text)
     # Several terms may be of one word.
-    shown = dict.fromkeys(as_asked.get(term, term) for term in ordered)
+    contained = dict.fromkeys(as_asked.get(term, term) for term in ordered)
     total = len({as_asked.get(term, term) for term in one.table.rarity})
-    listed = ", ".join(f'"{word}"' for word in shown)
-    return f"{listed} ({len(shown)} of {total} word{'' if total == 1 else 's'})"
+    listed = ", ".join(f'"{word}"' for word in contained)
+    return f"{listed} ({len(contained)} of {total} word{'' if total == 1 else 's'})"
 
 
 def _others_more(one: Evidence) -> str:

@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 ENGLISH = "en"
+"""The language of a text that tells of no other."""
 
 
 def _lists() -> dict[str, frozenset[str]]:
@@ -40,6 +41,7 @@ _WEAK = STOP_WORDS.pop("weak")
 """Too little to tell a language by."""
 
 LANGUAGES = (ENGLISH, *STOP_WORDS)
+"""The languages whose stems are known."""
 _LATIN = tuple(language for language in STOP_WORDS if language != "ru")
 
 _OF: dict[str, tuple[str, ...]] = {
@@ -48,6 +50,7 @@ _OF: dict[str, tuple[str, ...]] = {
     if len(word) > 1  # a letter may be a note, a key or a point of a list
 }
 _FOREIGN = frozenset(_OF).difference(_ENGLISH_WORDS)
+_KNOWN = _ENGLISH_WORDS.union(_OF)
 
 _LETTERS = {
     **dict.fromkeys("äöß", "de"),
@@ -91,6 +94,8 @@ _TIE = 0.01
 """What an ending counts: it decides between languages with as many stop words."""
 _ENOUGH = 512
 """Words that are looked at, the first."""
+_OTHER_SIGNS = 2
+"""Votes that a language has beside its stop words, at most: a letter and an elision."""
 _SHORT = 2
 _SURE = 1.5
 """How many words of a language, or other signs of it, it takes beside a word of English."""
@@ -102,29 +107,29 @@ def language_of(tokens: Sequence[str], text: str) -> str:
 
     One of `LANGUAGES` but Russian, whose words are known by their letters.
     """
-    tokens, text = tokens[:_ENOUGH], text[: 8 * _ENOUGH]
-    foreign = _FOREIGN.intersection(tokens)
-    letters = frozenset() if text.isascii() else frozenset(text.lower())
-    signs = _LETTERS.keys() & letters
-    if not foreign and "¿" not in signs:
+    if _FOREIGN.isdisjoint(tokens) and "¿" not in text:  # as most texts
         return ENGLISH
-    votes: Counter[str] = Counter({_LETTERS[letter]: 1 for letter in signs})
+    tokens, text = tokens[:_ENOUGH], text[: 8 * _ENOUGH]
+    stop_words = [word for word in tokens if word in _OF]
+    english = [word for word in tokens if word in _ENGLISH_WORDS]
+    if len(stop_words) + _OTHER_SIGNS <= len(english):
+        return ENGLISH
+    letters = frozenset(() if text.isascii() else text.lower())
+    signs = _LETTERS.keys() & letters
     elided = _ELIDED.search(text)
-    if elided is not None:
-        votes.update(_ELISIONS[elided[1].lower()])
-    english, others = list[str](), list[str]()
-    for word in tokens:
-        votes.update(_OF.get(word, ()))
-        if word in _ENGLISH_WORDS:
-            english.append(word)
-        elif word not in _OF and len(word) > _SHORT:
-            others.append(word)
+    votes: Counter[str] = Counter({_LETTERS[letter]: 1 for letter in signs})
+    votes.update(() if elided is None else _ELISIONS[elided[1].lower()])
+    votes.update(language for word in stop_words for language in _OF[word])
+    if not votes:
+        return ENGLISH
+    others = [word for word in tokens if len(word) > _SHORT and word not in _KNOWN]
     ends = {each: sum(word.endswith(_ENDINGS[each]) for word in others) for each in votes}
-    best = max(votes, key=lambda each: votes[each] + _TIE * ends[each])
+    # In one order: the same text has the same language in every process.
+    best = max(sorted(votes), key=lambda each: votes[each] + _TIE * ends[each])
     if votes[best] <= len(english):
         return ENGLISH
     evidence = (
-        len(foreign)
+        len(foreign := _FOREIGN.intersection(tokens))
         - 0.5 * len(foreign & _WEAK)
         + bool(signs)
         + (elided is not None)
@@ -150,23 +155,23 @@ def _synonyms() -> list[tuple[str, list[list[str]]]]:
 
 @cache
 def _by_stem(language: str) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    concepts: dict[str, tuple[str, ...]] = {}
     at = _COLUMNS.index(language)
     for concept, columns in _synonyms():
         for stem in {stem_in(language, word) for word in columns[at]}:
-            found[stem] = (*found.get(stem, ()), concept)
-    return found
+            concepts[stem] = (*concepts.get(stem, ()), concept)
+    return concepts
 
 
 @cache
 def _unspaced() -> tuple[re.Pattern[str], dict[str, tuple[str, ...]]]:
     """Return what finds Japanese and Chinese words in a run, and what each means."""
-    found: dict[str, tuple[str, ...]] = {}
+    concepts: dict[str, tuple[str, ...]] = {}
     for concept, columns in _synonyms():
         for word in dict.fromkeys(columns[-1]):
-            found[word] = (*found.get(word, ()), concept)
-    longest_first = sorted(found, key=lambda word: (-len(word), word))
-    return re.compile("|".join(map(re.escape, longest_first))), found
+            concepts[word] = (*concepts.get(word, ()), concept)
+    longest_first = sorted(concepts, key=lambda word: (-len(word), word))
+    return re.compile("|".join(map(re.escape, longest_first))), concepts
 
 
 def concepts_of(language: str, stem: str) -> tuple[str, ...]:

@@ -224,6 +224,7 @@ STEMMERS: dict[str, Callable[[str], str]] = {
     "nl": _dutch,
     "ru": _russian,
 }
+"""The stemmer of each language but English."""
 
 
 def stem_in(language: str, word: str) -> str:
@@ -276,21 +277,21 @@ def _split(word: str) -> tuple[str, str] | None:
     known, stems = _known()
     if len(word) < _SHORTEST or word in known or _german(word) in stems:
         return None
-    found: list[tuple[int, int, str, str]] = []
+    splits: list[tuple[int, int, str, str]] = []
     for at in range(_LEAST, len(word) - _LEAST + 1):
         head, tail = word[:at], word[at:]
         if tail.startswith(_NO_PART):
             continue
         is_head, is_tail = _is_head(head), _german(tail) in stems
         if is_head and is_tail:
-            found.append((2, at, head, tail))
+            splits.append((2, at, head, tail))
         elif (is_head and len(head) >= _UNKNOWN and len(tail) > _UNKNOWN) or (
             is_tail and len(tail) >= _UNKNOWN and len(head) >= _UNKNOWN
         ):
-            found.append((1, len(head if is_head else tail), head, tail))
-    if not found:
+            splits.append((1, len(head if is_head else tail), head, tail))
+    if not splits:
         return None
-    *_, head, tail = max(found)
+    *_, head, tail = max(splits)
     return _unlinked(head), tail
 
 

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-__all__ = ["Word", "WordPiece", "is_mark", "read_vocabulary"]
+__all__ = ["UNKNOWN", "Word", "WordPiece", "is_mark", "read_vocabulary"]
 
-UNKNOWN, START, END, PAD = "[UNK]", "[CLS]", "[SEP]", "[PAD]"
+UNKNOWN = "[UNK]"
+"""The piece of a word that has none in the vocabulary."""
+START, END, PAD = "[CLS]", "[SEP]", "[PAD]"
 
 _MAX_WORD = 100
 """A longer word is unknown, as in the reference; this also bounds the search for pieces."""
