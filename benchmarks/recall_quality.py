@@ -9,9 +9,9 @@ asked through the public API. The files hold, as JSON or gzipped JSON,
 evidence never reaches the store. The store is a new SQLite file unless a URL names a database.
 `--part 1` and `--part 2` ask about every other conversation, or about every other question where
 there is only one: weights are fitted on part 1 (`benchmarks.recall_fit`) and judged on part 2.
-`--cache` keeps vectors between runs. `--pool` prints which share of the evidence becomes a
-candidate at all, and among how many. Beside it, in the same run: the vector store alone, BM25
-alone, and both fused by rank.
+`--cache` keeps vectors between runs, `--reranker` names one for recall. `--pool` prints which share
+of the evidence becomes a candidate at all, and among how many. Beside it, in the same run: the
+vector store alone, BM25 alone, and both fused by rank.
 """
 
 import argparse
@@ -42,6 +42,7 @@ from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.model.query import Query
 from orbiter.memory.recall import recall
 from orbiter.memory.recall._candidates import gather
+from orbiter.memory.rerankers import open_reranker
 from orbiter.memory.text import words
 from orbiter.memory.text.ranking import fuse_ranks
 
@@ -160,6 +161,7 @@ async def measure(path: Path, given: argparse.Namespace) -> dict[str, Any]:
     model: Embeddings = LocalEmbeddings()
     if given.cache:
         model = CachedEmbeddings(model, given.cache, max_entries=1_000_000)
+    reader = open_reranker(given.reranker) if given.reranker else None
     name, conversations = read(path, telling=given.telling)
     chosen = part_of(conversations, given.part)
     results: dict[str, list[dict[str, Any]]] = {}
@@ -178,7 +180,11 @@ async def measure(path: Path, given: argparse.Namespace) -> dict[str, Any]:
                 ) -> list[str]:
                     now = asked.at or conversation.end
                     scope = conversation.scope
-                    hits = await recall(store, asked.text, scope=scope, k=MOST, now=now)
+                    hits = await recall(
+                        store, asked.text, scope=scope, k=MOST, now=now, reranker=reader
+                    )
+                    if hits.reranking is not None and hits.reranking.error is not None:
+                        raise SystemExit(str(hits.reranking))
                     # What says the same stands behind the hit that took its place.
                     items = [item for hit in hits for item in (hit.item, *hit.repeats)]
                     return [item.id for item in items][:MOST]
@@ -243,6 +249,7 @@ def main() -> int:
     parser.add_argument(
         "--telling", choices=TELLINGS, default="speaker", help="who speaks, told how"
     )
+    parser.add_argument("--reranker", help="an ONNX cross-encoder, or the URL of a rerank service")
     parser.add_argument("--words-only", action="store_true", help="only without a model")
     parser.add_argument(
         "--pool", action="store_true", help="the share of evidence among the candidates, only"

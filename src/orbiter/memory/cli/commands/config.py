@@ -44,6 +44,9 @@ def config(run: CommandContext) -> None:
         rows.append(("token", "given, and not shown", source))
     rows += [(name, *run.target.setting(name)) for name in (*SCOPES, "by")]
     rows.append(("model", *_model(run)))
+    place = os.environ.get("ORBITER_MEMORY_RERANKER")
+    if place:
+        rows.append(("reranker", without_passwords(place), "ORBITER_MEMORY_RERANKER"))
     rows.append(("color", *_color()))
     rows.append(
         (
