@@ -1,0 +1,347 @@
+"""Wrapped clients of providers, against a server that answers as the providers do."""
+
+import json
+import logging
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+from google import genai
+
+from orbiter.memory import AgentMemory, sync
+from orbiter.memory.agent import Chat
+from orbiter.memory.errors import QueryError
+from orbiter.memory.integrations.clients import wrap
+
+CALL = {
+    "id": "call_1",
+    "type": "function",
+    "function": {"name": "weather", "arguments": '{"city":"Oslo"}'},
+}
+
+
+class Provider(ThreadingHTTPServer):
+    """Answers every call, and knows what it was sent."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answer)
+        self.requests: list[dict[str, Any]] = []
+        self.calls_tool = False
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    @property
+    def last(self) -> str:
+        """What the model was sent last, as text."""
+        return json.dumps(self.requests[-1], ensure_ascii=False)
+
+
+class _Answer(BaseHTTPRequestHandler):
+    server: Provider
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.requests.append(body)
+        number = len(self.server.requests)
+        streams = bool(body.get("stream")) or "streamGenerateContent" in self.path
+        if self.path.endswith("/chat/completions"):
+            told = _chat(f"answer {number}", streams=streams, calls=self.server.calls_tool)
+        elif self.path.endswith("/responses"):
+            told = _responses(f"answer {number}", streams=streams)
+        elif self.path.endswith("/messages"):
+            told = _messages(f"answer {number}", streams=streams)
+        else:
+            told = _gemini(f"answer {number}", streams=streams)
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream" if streams else "application/json")
+        self.end_headers()
+        self.wfile.write(told.encode())
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def _events(*events: dict[str, Any], named: bool = False) -> str:
+    return "".join(
+        (f"event: {each['type']}\n" if named else "") + f"data: {json.dumps(each)}\n\n"
+        for each in events
+    )
+
+
+def _chat(text: str, *, streams: bool, calls: bool) -> str:
+    head = {"id": "c", "created": 1, "model": "m"}
+    if not streams:
+        message: dict[str, Any] = {"role": "assistant", "content": None if calls else text}
+        message |= {"tool_calls": [CALL]} if calls else {}
+        choice = {"index": 0, "finish_reason": "stop", "message": message}
+        return json.dumps({**head, "object": "chat.completion", "choices": [choice]})
+    first: dict[str, Any] = {"role": "assistant", "content": text[:3]}
+    second: dict[str, Any] = {"content": text[3:]}
+    if calls:
+        start = {**CALL, "index": 0, "function": {"name": "weather", "arguments": '{"city'}}
+        first = {"role": "assistant", "tool_calls": [start]}
+        second = {"tool_calls": [{"index": 0, "function": {"arguments": '":"Oslo"}'}}]}
+    ends = [None, None, "stop"]
+    pieces = [
+        {**head, "object": "chat.completion.chunk",
+         "choices": [{"index": 0, "delta": delta, "finish_reason": end}]}
+        for delta, end in zip([first, second, {}], ends, strict=True)
+    ]  # fmt: skip
+    return _events(*pieces) + "data: [DONE]\n\n"
+
+
+def _responses(text: str, *, streams: bool) -> str:
+    part = {"type": "output_text", "text": text, "annotations": []}
+    message = {"id": "m", "type": "message", "role": "assistant", "status": "completed"}
+    response = {
+        "id": "r", "object": "response", "created_at": 1, "model": "m", "status": "completed",
+        "output": [{**message, "content": [part]}], "parallel_tool_calls": True, "tools": [],
+        "tool_choice": "auto",
+    }  # fmt: skip
+    if not streams:
+        return json.dumps(response)
+    done = {"type": "response.completed", "sequence_number": 1, "response": response}
+    return _events(done, named=True)
+
+
+def _messages(text: str, *, streams: bool) -> str:
+    message = {
+        "id": "m", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn",
+        "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1},
+    }  # fmt: skip
+    if not streams:
+        return json.dumps({**message, "content": [{"type": "text", "text": text}]})
+    call = {"type": "tool_use", "id": "t", "name": "weather", "input": {}}
+    return _events(
+        {"type": "message_start", "message": {**message, "content": []}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "content_block_start", "index": 1, "content_block": call},
+        {
+            "type": "content_block_delta",
+            "index": 1,
+            "delta": {"type": "input_json_delta", "partial_json": '{"city": "Oslo"}'},
+        },
+        {"type": "content_block_stop", "index": 1},
+        {"type": "message_stop"},
+        named=True,
+    )
+
+
+def _gemini(text: str, *, streams: bool) -> str:
+    def piece(part: str, end: str | None) -> dict[str, Any]:
+        candidate: dict[str, Any] = {"content": {"role": "model", "parts": [{"text": part}]}}
+        return {"candidates": [{**candidate, **({"finishReason": end} if end else {})}]}
+
+    if not streams:
+        return json.dumps(piece(text, "STOP"))
+    return _events(piece(text[:3], None), piece(text[3:], "STOP"))
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    server = Provider()
+    thread = Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def alice() -> Iterator[sync.ScopedMemory]:
+    with sync.AgentMemory("memory://", embeddings=None) as memory:
+        yield memory.scope(user_id="alice")
+
+
+def _openai(provider: Provider) -> openai.OpenAI:
+    return openai.OpenAI(api_key="k", base_url=provider.url)
+
+
+def _user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def test_a_chat_goes_on_without_being_told_again(
+    provider: Provider, alice: sync.ScopedMemory
+) -> None:
+    plain = _openai(provider)
+    client = wrap(plain, alice)
+    assert type(client) is openai.OpenAI
+    for text in ("I live in Oslo", "I have a cat", "What do you know of me?"):
+        answer = client.chat.completions.create(model="m", messages=[_user(text)])  # type: ignore[list-item]  # a dict
+
+    assert answer.choices[0].message.content == "answer 3"
+    assert all(text in provider.last for text in ("I live in Oslo", "answer 2", "What do you"))
+    assert [item.content for item in alice.chat("default").items()] == [
+        "I live in Oslo", "answer 1", "I have a cat", "answer 2", "What do you know of me?",
+        "answer 3",
+    ]  # fmt: skip
+    plain.chat.completions.create(model="m", messages=[_user("on my own")])  # type: ignore[list-item]
+    assert provider.requests[-1]["messages"] == [_user("on my own")]
+
+
+def test_who_tells_everything_each_time_is_not_remembered_twice(
+    provider: Provider, alice: sync.ScopedMemory
+) -> None:
+    client, said = wrap(_openai(provider), alice), list[Any]()
+    said.append({"role": "system", "content": "Be brief."})
+    for text in ("one", "two", "two"):
+        said.append(_user(text))
+        answer = client.chat.completions.create(model="m", messages=said)
+        said.append(answer.choices[0].message)
+    contents = [item.content for item in alice.chat("default").items()]
+
+    assert contents == ["one", "answer 1", "two", "answer 2", "two", "answer 3"]
+    assert provider.requests[-1]["messages"][0] == said[0]
+    assert provider.last.count("Be brief.") == 1
+
+
+def test_what_was_said_elsewhere_is_recalled(provider: Provider, alice: sync.ScopedMemory) -> None:
+    alice.remember("Alice is allergic to peanuts")
+    client = wrap(_openai(provider), alice, chat="dinner")
+    client.chat.completions.create(model="m", messages=[_user("What about peanuts?")])  # type: ignore[list-item]
+
+    assert "allergic to peanuts" in provider.last
+    assert alice.chat("default").items() == []
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_tool_calls_stay_with_their_results(
+    provider: Provider, alice: sync.ScopedMemory, *, streams: bool
+) -> None:
+    client = wrap(_openai(provider), alice)
+    provider.calls_tool = True
+    said: list[Any] = [_user("Weather in Oslo?")]
+    answer = client.chat.completions.create(model="m", messages=said, stream=streams)
+    if streams:
+        assert isinstance(answer, openai.Stream)
+        assert len(list(answer)) == 3
+    provider.calls_tool = False
+    result = {"role": "tool", "tool_call_id": "call_1", "content": "rain"}
+    client.chat.completions.create(model="m", messages=[result])  # type: ignore[list-item]
+    sent = [each for each in provider.requests[-1]["messages"] if each["role"] != "system"]
+
+    assert [each["role"] for each in sent][:3] == ["user", "assistant", "tool"]
+    assert sent[1]["tool_calls"][0]["function"]["arguments"] == '{"city":"Oslo"}'
+
+
+def test_an_answer_that_is_streamed_is_remembered_in_the_end(
+    provider: Provider, alice: sync.ScopedMemory
+) -> None:
+    client = wrap(_openai(provider), alice)
+    stream = client.chat.completions.create(
+        model="m",
+        messages=[_user("hi")],  # type: ignore[list-item]
+        stream=True,
+    )
+    texts = [piece.choices[0].delta.content or "" for piece in stream]
+    events = list(client.responses.create(model="m", input="again", stream=True))
+
+    assert ("".join(texts), len(events)) == ("answer 1", 1)
+    contents = [item.content for item in alice.chat("default").items()]
+    assert contents == ["hi", "answer 1", "again", "answer 2"]
+
+
+def test_the_clients_of_others_remember_too(provider: Provider, alice: sync.ScopedMemory) -> None:
+    claude = wrap(anthropic.Anthropic(api_key="k", base_url=provider.url), alice)
+    options = {"http_options": {"base_url": provider.url}}
+    gemini = wrap(genai.Client(api_key="k", **options), alice)  # type: ignore[arg-type]
+    respond = wrap(_openai(provider), alice).responses.create
+    claude.messages.create(
+        model="m",
+        max_tokens=9,
+        system="Be brief.",
+        messages=[_user("one")],  # type: ignore[list-item]
+    )
+    assert provider.requests[-1]["system"].startswith("Be brief.")
+    respond(model="m", input="two", instructions="Be kind.")
+    assert gemini.models.generate_content(model="m", contents="three").text == "answer 3"
+    pieces = list(gemini.models.generate_content_stream(model="m", contents="four"))
+    assert len(pieces) == 2
+    events = list(
+        claude.messages.create(model="m", max_tokens=9, messages=[_user("five")], stream=True)  # type: ignore[list-item]
+    )
+    assert len(events) == 8
+
+    items = alice.chat("default").items(open_group="keep")
+    assert [item.content for item in items] == [
+        "one", "answer 1", "two", "answer 2", "three", "answer 3", "four", "answer 4", "five",
+        "answer 5",
+    ]  # fmt: skip
+    assert items[-1].calls[0].args == {"city": "Oslo"}  # type: ignore[attr-defined]  # an answer
+
+
+async def test_async_clients_remember(provider: Provider) -> None:
+    async with AgentMemory("memory://", embeddings=None) as memory:
+        alice = memory.scope(user_id="alice")
+        gpt = wrap(openai.AsyncOpenAI(api_key="k", base_url=provider.url), alice)
+        claude = wrap(anthropic.AsyncAnthropic(api_key="k", base_url=provider.url), alice)
+        options = {"http_options": {"base_url": provider.url}}
+        gemini = wrap(genai.Client(api_key="k", **options), alice)  # type: ignore[arg-type]
+        await gpt.chat.completions.create(model="m", messages=[_user("one")])  # type: ignore[list-item]
+        stream = await gpt.chat.completions.create(
+            model="m",
+            messages=[_user("two")],  # type: ignore[list-item]
+            stream=True,
+        )
+        assert len([piece async for piece in stream]) == 3
+        await claude.messages.create(model="m", max_tokens=9, messages=[_user("three")])  # type: ignore[list-item]
+        await gemini.aio.models.generate_content(model="m", contents="four")
+        coming = await gemini.aio.models.generate_content_stream(model="m", contents="five")
+        assert len([piece async for piece in coming]) == 2
+
+        contents = [item.content for item in await alice.chat("default").items()]
+        assert contents[1::2] == [f"answer {number}" for number in range(1, 6)]
+
+
+def test_a_call_stays_within_the_budget(provider: Provider, alice: sync.ScopedMemory) -> None:
+    client = wrap(_openai(provider), alice, budget=300)
+    for number in range(30):
+        client.chat.completions.create(
+            model="m",
+            messages=[_user(f"{number} " + "word " * 30)],  # type: ignore[list-item]
+        )
+    assert len(provider.requests[-1]["messages"]) < 12
+    with pytest.raises(QueryError, match="budget"):
+        client.responses.create(model="m", input="hi", instructions="word " * 1_000)
+
+
+def test_an_answer_is_the_callers_even_if_it_cannot_be_remembered(
+    provider: Provider,
+    alice: sync.ScopedMemory,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client = wrap(_openai(provider), alice)
+    add = Chat.add
+
+    async def fail_with_answers(chat: Chat, what: Any, **options: Any) -> Any:
+        if not isinstance(what, list):
+            raise OSError("disk full")
+        return await add(chat, what, **options)
+
+    monkeypatch.setattr(Chat, "add", fail_with_answers)
+    with caplog.at_level(logging.WARNING, "orbiter.memory"):
+        answer = client.chat.completions.create(model="m", messages=[_user("hi")])  # type: ignore[list-item]
+    assert answer.choices[0].message.content == "answer 1"
+    assert "not remembered: OSError: disk full" in caplog.text
+
+
+def test_what_is_no_client_is_refused_and_one_can_be_left_as_it_is(
+    provider: Provider, alice: sync.ScopedMemory
+) -> None:
+    client = _openai(provider)
+    assert wrap(client, alice, active=False) is client
+    with pytest.raises(QueryError, match="openai, anthropic or google-genai"):
+        wrap(object(), alice)
+    with pytest.raises(QueryError, match="handle of a scope"):
+        wrap(client, client)  # type: ignore[arg-type]
