@@ -174,7 +174,7 @@ def test_a_chat_goes_on_without_being_told_again(
     provider: Provider, alice: sync.ScopedMemory
 ) -> None:
     plain = _openai(provider)
-    client = wrap(plain, alice)
+    client = alice.wrap(plain)
     assert type(client) is openai.OpenAI
     for text in ("I live in Oslo", "I have a cat", "What do you know of me?"):
         answer = client.chat.completions.create(model="m", messages=[_user(text)])  # type: ignore[list-item]  # a dict
@@ -238,7 +238,7 @@ def test_an_answer_that_is_streamed_is_remembered_in_the_end(
     provider: Provider, alice: sync.ScopedMemory
 ) -> None:
     client = wrap(_openai(provider), alice)
-    stream = client.chat.completions.create(
+    stream: Any = client.chat.completions.create(
         model="m",
         messages=[_user("hi")],  # type: ignore[list-item]
         stream=True,
@@ -254,7 +254,7 @@ def test_an_answer_that_is_streamed_is_remembered_in_the_end(
 def test_the_clients_of_others_remember_too(provider: Provider, alice: sync.ScopedMemory) -> None:
     claude = wrap(anthropic.Anthropic(api_key="k", base_url=provider.url), alice)
     options = {"http_options": {"base_url": provider.url}}
-    gemini = wrap(genai.Client(api_key="k", **options), alice)  # type: ignore[arg-type]
+    gemini = wrap(genai.Client(api_key="k", **options), alice)
     respond = wrap(_openai(provider), alice).responses.create
     claude.messages.create(
         model="m",
@@ -283,12 +283,12 @@ def test_the_clients_of_others_remember_too(provider: Provider, alice: sync.Scop
 async def test_async_clients_remember(provider: Provider) -> None:
     async with AgentMemory("memory://", embeddings=None) as memory:
         alice = memory.scope(user_id="alice")
-        gpt = wrap(openai.AsyncOpenAI(api_key="k", base_url=provider.url), alice)
+        gpt = alice.wrap(openai.AsyncOpenAI(api_key="k", base_url=provider.url))
         claude = wrap(anthropic.AsyncAnthropic(api_key="k", base_url=provider.url), alice)
         options = {"http_options": {"base_url": provider.url}}
-        gemini = wrap(genai.Client(api_key="k", **options), alice)  # type: ignore[arg-type]
+        gemini = wrap(genai.Client(api_key="k", **options), alice)
         await gpt.chat.completions.create(model="m", messages=[_user("one")])  # type: ignore[list-item]
-        stream = await gpt.chat.completions.create(
+        stream: Any = await gpt.chat.completions.create(
             model="m",
             messages=[_user("two")],  # type: ignore[list-item]
             stream=True,

@@ -13,6 +13,7 @@ __all__ = [
     "RENAMED",
     "OrbiterDeprecationWarning",
     "lazy_names",
+    "load_adapter",
     "load_plugin",
     "old_names",
     "plugins",
@@ -97,6 +98,17 @@ def plugins(group: str) -> "dict[str, list[EntryPoint]]":
     for entry in entry_points(group=group):
         claims.setdefault(entry.name, []).append(entry)
     return claims
+
+
+def load_adapter(name: str) -> "Any":
+    """Return what the package itself registers as the adapter *name*: it stands above its user."""
+    for entry in plugins("orbiter_memory.adapters").get(name, ()):
+        if entry.module.startswith("orbiter.memory."):
+            return entry.load()
+    raise ModuleNotFoundError(
+        f"the entry points of orbiter-memory are not installed, so `{name}` is not found; install "
+        "it again: pip install orbiter-memory"
+    )
 
 
 def load_plugin(

@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
+from orbiter.memory._lazy import load_adapter
 from orbiter.memory.agent._maintenance import MaintenanceMixin
 from orbiter.memory.agent._updates import change, insert_many, insert_one, pages, restore, versions
 from orbiter.memory.agent.events import EventStream
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
     from orbiter.memory.recall import RecallMode, RecallResult
 
 __all__ = ["ScopedMemory"]
+
+_Client = TypeVar("_Client")
 
 
 class ScopedMemory(MaintenanceMixin):
@@ -440,6 +443,24 @@ class ScopedMemory(MaintenanceMixin):
         """Return the conversations of this scope, most recent first."""
         store = await self._store()
         return await store.conversations(metadata=self._filter, limit=check_size("limit", limit))
+
+    def wrap(
+        self,
+        client: _Client,
+        *,
+        chat: str = "default",
+        budget: int = 8_000,
+        memory_limit: int = 5,
+        active: bool = True,
+    ) -> _Client:
+        """Return a client of OpenAI, Anthropic or google-genai whose calls have this memory.
+
+        What a call is given and its answer are added to *chat*, and the call is sent with the
+        chat's context instead: see `docs/integrations/clients.md`. Not if *active* is false.
+        """
+        options = {"chat": chat, "budget": budget, "memory_limit": memory_limit, "active": active}
+        wrapped: _Client = load_adapter("wrap")(client, self, **options)
+        return wrapped
 
     @property
     def activity(self) -> "ShortTermMemoryManager":

@@ -121,22 +121,22 @@ def _mark(item: MemoryItem) -> tuple[object, ...]:
 # What a call was given
 
 
-def _listed(given: object, format: Format) -> list[Message]:
+def _listed(messages: object, format: Format) -> list[Message]:
     """Return what a call was given as a list of messages."""
-    several = given if isinstance(given, list | tuple) else [given]
+    several = messages if isinstance(messages, list | tuple) else [messages]
     return [_message(each, format) for each in several]
 
 
-def _message(given: object, format: Format) -> Message:
-    if isinstance(given, str):
+def _message(message: object, format: Format) -> Message:
+    if isinstance(message, str):
         return (
-            {"role": "user", "parts": [{"text": given}]}
+            {"role": "user", "parts": [{"text": message}]}
             if format == "gemini"
-            else {"role": "user", "content": given}
+            else {"role": "user", "content": message}
         )
-    plain = given if isinstance(given, Mapping) else as_plain(given)
+    plain = message if isinstance(message, Mapping) else as_plain(message)
     if not isinstance(plain, Mapping):
-        raise QueryError(f"a wrapped client takes messages, not {given!r}")
+        raise QueryError(f"a wrapped client takes messages, not {message!r}")
     if format == "gemini" and "parts" not in plain:  # a part alone is what the user says
         return {"role": "user", "parts": [dict(plain)]}
     return dict(plain)
@@ -164,23 +164,25 @@ def _room(turns: _Turns, taken: int) -> int:
 
 
 async def _begin_openai(
-    turns: _Turns, given: dict[str, Any], *, format: Format, name: str
+    turns: _Turns, arguments: dict[str, Any], *, format: Format, name: str
 ) -> dict[str, Any]:
-    messages = _listed(given.get(name) or [], format)
+    messages = _listed(arguments.get(name) or [], format)
     systems = [each for each in messages if each.get("role") in _OF_SYSTEM]
     others = [each for each in messages if each.get("role") not in _OF_SYSTEM]
-    taken = sum(_cost(each.get("content")) for each in systems) + _cost(given.get("instructions"))
+    taken = sum(_cost(each.get("content")) for each in systems) + _cost(
+        arguments.get("instructions")
+    )
     sent = await turns.begin(format, others, _room(turns, taken))
-    return {**given, name: [*systems, *sent[name]]}
+    return {**arguments, name: [*systems, *sent[name]]}
 
 
-async def _begin_anthropic(turns: _Turns, given: dict[str, Any]) -> dict[str, Any]:
-    system = given.get("system")
+async def _begin_anthropic(turns: _Turns, arguments: dict[str, Any]) -> dict[str, Any]:
+    system = arguments.get("system")
     if not isinstance(system, str | list | tuple):
         system = ""  # the client's own mark for what is not given
     sent = await turns.begin(
         "anthropic",
-        _listed(given.get("messages") or [], "anthropic"),
+        _listed(arguments.get("messages") or [], "anthropic"),
         _room(turns, _cost(system)),
     )
     if own := sent.get("system", ""):
@@ -188,14 +190,14 @@ async def _begin_anthropic(turns: _Turns, given: dict[str, Any]) -> dict[str, An
             system = f"{system}\n\n{own}" if system else own
         else:
             system = [*system, {"type": "text", "text": own}]
-    return {**given, "messages": sent["messages"], **({"system": system} if system else {})}
+    return {**arguments, "messages": sent["messages"], **({"system": system} if system else {})}
 
 
-async def _begin_gemini(turns: _Turns, given: dict[str, Any]) -> dict[str, Any]:
-    config = given.get("config")
+async def _begin_gemini(turns: _Turns, arguments: dict[str, Any]) -> dict[str, Any]:
+    config = arguments.get("config")
     system = _field(config, "system_instruction")
     sent = await turns.begin(
-        "gemini", _listed(given.get("contents") or [], "gemini"), _room(turns, _cost(system))
+        "gemini", _listed(arguments.get("contents") or [], "gemini"), _room(turns, _cost(system))
     )
     own = sent.get("config", {}).get("system_instruction")
     if own:
@@ -205,7 +207,7 @@ async def _begin_gemini(turns: _Turns, given: dict[str, Any]) -> dict[str, Any]:
             if config is None or isinstance(config, Mapping)
             else config.model_copy(update={"system_instruction": both})
         )
-    return {**given, "contents": sent["contents"], **({"config": config} if config else {})}
+    return {**arguments, "contents": sent["contents"], **({"config": config} if config else {})}
 
 
 def _field(value: object, name: str) -> Any:
@@ -315,8 +317,8 @@ def _blocking(
     method: Callable[..., Any], turns: _Turns, format: Format, begin: Begin, *, streams: bool
 ) -> Callable[..., Any]:
     @wraps(method)
-    def call(**given: Any) -> Any:
-        answer = method(**turns.calls.run(begin(turns, given)))
+    def call(**arguments: Any) -> Any:
+        answer = method(**turns.calls.run(begin(turns, arguments)))
         if hasattr(answer, "_iterator"):  # a stream of openai's and anthropic's clients
             answer._iterator = _watched(answer._iterator, turns, format)  # noqa: SLF001
         elif streams:
@@ -332,8 +334,8 @@ def _awaiting(
     method: Callable[..., Any], turns: _Turns, format: Format, begin: Begin, *, streams: bool
 ) -> Callable[..., Any]:
     @wraps(method)
-    async def call(**given: Any) -> Any:
-        answer = await method(**await turns.calls.wait(begin(turns, given)))
+    async def call(**arguments: Any) -> Any:
+        answer = await method(**await turns.calls.wait(begin(turns, arguments)))
         if hasattr(answer, "_iterator"):
             answer._iterator = _awatched(answer._iterator, turns, format)  # noqa: SLF001
         elif streams:
@@ -371,7 +373,7 @@ def _anthropic(client: Any, turns: _Turns) -> Any:
 
 def _gemini(client: Any, turns: _Turns) -> Any:
     made = copy.copy(client)
-    made._wrapped = client  # which closes the connections of both when it is let go
+    made._wrapped = client  # noqa: SLF001 - which closes the connections of both when it is let go
     made._models = copy.copy(client.models)  # noqa: SLF001 - it has no public way to make another
     made._aio = copy.copy(client.aio)  # noqa: SLF001
     made._aio._models = copy.copy(client.aio.models)  # noqa: SLF001

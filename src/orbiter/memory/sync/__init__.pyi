@@ -15,6 +15,7 @@ from orbiter.memory.agent.eviction import EvictionResult
 from orbiter.memory.agent.facts import Source
 from orbiter.memory.agent.inputs import Given
 from orbiter.memory.agent.results import ForgetResult, Page, ScopeStats
+from orbiter.memory.agent.scope import _Client
 from orbiter.memory.context import Context
 from orbiter.memory.context.persona import Soul
 from orbiter.memory.conversation.tokens import TokenCounter
@@ -356,6 +357,20 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         """
     def chats(self, *, limit: int = 50) -> builtins.list[ConversationInfo]:
         """Return the conversations of this scope, most recent first."""
+    def wrap(
+        self,
+        client: _Client,
+        *,
+        chat: str = "default",
+        budget: int = 8000,
+        memory_limit: int = 5,
+        active: bool = True,
+    ) -> _Client:
+        """Return a client of OpenAI, Anthropic or google-genai whose calls have this memory.
+
+        What a call is given and its answer are added to *chat*, and the call is sent with the
+        chat's context instead: see `docs/integrations/clients.md`. Not if *active* is false.
+        """
     @property
     def activity(self) -> ShortTermMemoryManager:
         """What was done and met in this scope lately; needs `AgentMemory(episodic=…)`."""
