@@ -2,11 +2,13 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from orbiter.memory.agent._updates import insert_many
 from orbiter.memory.agent.chat_history import (
+    check_messages,
     find_calls,
     is_known_key,
     is_of,
@@ -43,6 +45,7 @@ from orbiter.memory.tasks.offload import MANY, apart, has_many_values, is_much_t
 from orbiter.memory.text.ranking import for_prompt
 
 if TYPE_CHECKING:
+    from orbiter.memory.agent._key_value import KeyValue
     from orbiter.memory.agent.interface import ScopeSession
     from orbiter.memory.context import Context, Dropped, Interaction, RecentActivity
     from orbiter.memory.model.derived import SummaryMemory
@@ -51,7 +54,7 @@ if TYPE_CHECKING:
     from orbiter.memory.recall import Hit
 
 
-__all__ = ["Chat", "append", "append_once", "check_messages", "copies_for"]
+__all__ = ["Chat", "append", "append_once", "copies_for"]
 
 _HOURS, _MAX_RECENT = 2.0, 10
 _SHOWN = 40
@@ -117,6 +120,13 @@ class Chat(ScopedHandle):
 
     def __repr__(self) -> str:
         return f"Chat({self._id!r})"
+
+    @property
+    def kv(self) -> "KeyValue":
+        """Bytes under a path and a key that belong to this conversation, and go with it."""
+        from orbiter.memory.agent._key_value import KeyValue  # noqa: PLC0415 - few chats have any
+
+        return KeyValue(replace(self._session, scope=self._scope))
 
     # Writing
 
@@ -439,22 +449,6 @@ def _last_question(items: Sequence[MemoryItem]) -> str:
         if role_of(item) == "human" and item.content.strip():
             return item.content
     raise QueryError('this chat has no messages yet; give the task: `chat.context("…")`')
-
-
-def check_messages(items: Sequence[MemoryItem], scope: MemoryMetadata) -> None:
-    """Refuse what is no message, or one of another conversation."""
-    for item in items:
-        if role_of(item) is None:
-            raise QueryError(
-                f"a `{item.memory_type}` is not a message; a chat stores items with a role, such "
-                "as `HumanMemory`; use `remember` for other items"
-            )
-        for name in SCOPE_FIELDS:
-            if getattr(item.metadata, name) != getattr(scope, name):
-                raise AccessError(
-                    f"the message names `{name}` `{getattr(item.metadata, name)}`, which is "
-                    "another conversation; leave it out"
-                )
 
 
 async def append(

@@ -6,7 +6,7 @@ from typing import Any
 
 from orbiter.memory.agent.inputs import derived_id
 from orbiter.memory.agent.runtime import Store
-from orbiter.memory.errors import QueryError
+from orbiter.memory.errors import AccessError, QueryError
 from orbiter.memory.messages import OpenCalls
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata, MemoryStatus, new_id, role_of
 from orbiter.memory.model.protocols import reads_newest
@@ -14,6 +14,7 @@ from orbiter.memory.model.query import SCOPE_FIELDS, require_text
 from orbiter.memory.tasks.offload import apart, is_much_text
 
 __all__ = [
+    "check_messages",
     "find_calls",
     "is_known_key",
     "is_of",
@@ -194,3 +195,19 @@ async def find_calls(
 
     found, _ = await read_back(store, scope, is_enough=is_enough)
     return found
+
+
+def check_messages(items: Sequence[MemoryItem], scope: MemoryMetadata) -> None:
+    """Refuse what is no message, or one of another conversation."""
+    for item in items:
+        if role_of(item) is None:
+            raise QueryError(
+                f"a `{item.memory_type}` is not a message; a chat stores items with a role, such "
+                "as `HumanMemory`; use `remember` for other items"
+            )
+        for name in SCOPE_FIELDS:
+            if getattr(item.metadata, name) != getattr(scope, name):
+                raise AccessError(
+                    f"the message names `{name}` `{getattr(item.metadata, name)}`, which is "
+                    "another conversation; leave it out"
+                )
