@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar, Union, cast
 
 from orbiter.memory.errors import UnsupportedError
+from orbiter.memory.model.query import SCOPE_FIELDS
 
 if TYPE_CHECKING:
     from orbiter.memory import sync
@@ -16,19 +17,19 @@ if TYPE_CHECKING:
 
     AnyHandle = Union[ScopedMemory, sync.ScopedMemory]
 
-__all__ = ["at_once", "finish", "in_threads", "shielded"]
+__all__ = ["at_once", "finish", "forget_messages", "in_threads", "is_blocking", "shielded"]
 
 _T = TypeVar("_T")
 
 
 def in_threads(handle: "AnyHandle") -> "ScopedMemory":
     """Return *handle* for an event loop: calls of a blocking one wait on another thread."""
-    return cast("ScopedMemory", _Awaited(handle, _on_thread)) if _blocks(handle) else handle  # type: ignore[return-value]  # told apart by `_blocks`
+    return cast("ScopedMemory", _Awaited(handle, _on_thread)) if is_blocking(handle) else handle  # type: ignore[return-value]  # told apart by `is_blocking`
 
 
 def at_once(handle: "AnyHandle") -> "ScopedMemory":
     """Return a blocking *handle* for coroutines that `finish` ends: nothing in them waits."""
-    if not _blocks(handle):
+    if not is_blocking(handle):
         raise UnsupportedError(
             "this needs a handle that blocks: make the memory with `orbiter.memory.sync`, or use "
             "the async form"
@@ -60,7 +61,15 @@ async def shielded(work: Coroutine[Any, Any, _T]) -> _T:
     return task.result()
 
 
-def _blocks(handle: object) -> bool:
+async def forget_messages(handle: "ScopedMemory", chat_id: str) -> None:
+    """Forget the messages of a chat, and nothing else that is of its session."""
+    scope = handle.chat(chat_id).scope
+    here = {name: getattr(scope, name) for name in SCOPE_FIELDS}
+    await handle.forget(where={**here, "memory_type": {"$in": ["system", "human", "ai", "tool"]}})
+
+
+def is_blocking(handle: object) -> bool:
+    """Tell whether the calls of *handle* wait by themselves."""
     return bool(getattr(handle, "is_blocking", False))
 
 
@@ -87,7 +96,7 @@ class _Awaited:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._handle, name)
-        if _blocks(found):
+        if is_blocking(found):
             return _Awaited(found, self._run)
         if not callable(found):
             return found

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orbiter.memory.errors import MessageError, VersionConflict
-from orbiter.memory.integrations._handles import in_threads, shielded
+from orbiter.memory.integrations._handles import forget_messages, in_threads, shielded
 from orbiter.memory.messages import from_messages, to_messages
 from orbiter.memory.model.items import MemoryItem, calls_of, role_of
 from orbiter.memory.model.key_value import Entry, Put, appended_key
@@ -35,7 +35,6 @@ __all__ = ["MemorySession"]
 _LOG = ("openai-agents", "items")
 _PAGE = 200
 _FORMAT = "openai-responses"
-_MESSAGES = ["system", "human", "ai", "tool"]
 
 
 class _Row(NamedTuple):
@@ -105,9 +104,7 @@ class MemorySession(SessionABC):
         last: Entry | None = None
         size = _PAGE if limit is None else min(limit + 1, _PAGE)
         while limit is None or len(found) <= limit:
-            page = await self._chat.kv.list(
-                _LOG, deep=False, reverse=True, after=last, limit=size
-            )
+            page = await self._chat.kv.list(_LOG, deep=False, reverse=True, after=last, limit=size)
             if not page and last is None:
                 found = (await self._rows_of_chat())[::-1]
             found += await self._still_there(page)
@@ -180,10 +177,7 @@ class MemorySession(SessionABC):
 
     async def _clear(self) -> None:
         await self._chat.kv.clear(_LOG)
-        scope = self._chat.scope
-        names = ("user_id", "session_id", "task_id", "agent_id")
-        here = {name: getattr(scope, name) for name in names}
-        await self._handle.forget(where={**here, "memory_type": {"$in": _MESSAGES}})
+        await forget_messages(self._handle, self.session_id)
 
     async def _forget(self, ids: Iterable[str]) -> None:
         if these := list(ids):

@@ -1,0 +1,329 @@
+"""Pydantic AI: a conversation store, a history processor that trims, instructions, and a toolset.
+
+`MemoryConversationStore` keeps each message once, with the revisions that Pydantic AI checks. What
+was said is also in the chat of the conversation's id, for recall and the dashboard.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
+
+from orbiter.memory.conversation.tokens import estimate_tokens
+from orbiter.memory.errors import VersionConflict
+from orbiter.memory.integrations._handles import forget_messages, in_threads
+from orbiter.memory.integrations.tools import fenced_hits, memory_tools
+from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, ToolMemory
+from orbiter.memory.model.key_value import Delete, Entry, EntryPath, Put
+
+try:
+    from pydantic_ai import RunContext
+    from pydantic_ai.conversation_store import (
+        ConversationConflict,
+        ConversationEntry,
+        ConversationRecord,
+        ConversationStore,
+    )
+    from pydantic_ai.messages import (
+        ModelMessage,
+        ModelMessagesTypeAdapter,
+        ModelRequest,
+        ModelResponse,
+        TextPart,
+        ToolCallPart,
+        ToolReturnPart,
+        UserPromptPart,
+    )
+    from pydantic_ai.toolsets import FunctionToolset
+except ModuleNotFoundError as exc:
+    raise ModuleNotFoundError(
+        "`MemoryConversationStore` needs Pydantic AI: pip install 'orbiter-memory[pydantic-ai]'"
+    ) from exc
+
+if TYPE_CHECKING:
+    from orbiter.memory import sync
+    from orbiter.memory.agent import ScopedMemory
+
+__all__ = ["MemoryConversationStore", "memory_toolset", "recall_instructions", "trim_history"]
+
+_ROOT = "pydantic-ai"
+_RECORDS = (_ROOT, "records")
+_HOMES = (_ROOT, "homes")
+"""By id of an entry: the conversation it is stored with."""
+_PAGE = 200
+_TALK = frozenset(
+    (
+        "capability-load-return",
+        "retry-feedback",
+        "retry-prompt",
+        "speech",
+        "tool-return",
+        "tool-search-return",
+        "user-prompt",
+    )
+)
+"""The parts of a request that belong to its turn."""
+_RECORD = TypeAdapter(ConversationRecord)
+
+
+class MemoryConversationStore(ConversationStore):
+    """The conversations of one handle.
+
+    `delete` removes the messages that no fork shares for good, and forgets the chat. With
+    *remember* false, what is said does not go to a chat.
+    """
+
+    def __init__(
+        self, handle: "ScopedMemory | sync.ScopedMemory", *, remember: bool = True
+    ) -> None:
+        self._handle = in_threads(handle)
+        self._remember = remember
+
+    async def read_record(self, conversation_id: str) -> ConversationRecord | None:
+        """Return the record of a conversation, or `None`."""
+        entry = await self._handle.kv.get(_RECORDS, conversation_id)
+        return None if entry is None else _RECORD.validate_json(entry.value)
+
+    async def read_records(
+        self, *, scope: str | None = None, limit: int | None = None
+    ) -> Sequence[ConversationRecord]:
+        """Return the records, or those of a scope of Pydantic AI's, newest first."""
+        found = [_RECORD.validate_json(entry.value) for entry in await self._all(_RECORDS)]
+        found = [record for record in found if scope is None or record.scope == scope]
+        found.sort(key=lambda record: record.updated_at, reverse=True)
+        return found[:limit]
+
+    async def write_record(
+        self,
+        record: ConversationRecord,
+        *,
+        new_entries: Sequence[ConversationEntry] = (),
+        expected_revision: str | None,
+    ) -> None:
+        """Store a record with its new entries in one step; `ConversationConflict` if it changed."""
+        name, kv = record.conversation_id, self._handle.kv
+        version = await self._version(name, expected_revision)
+        puts = [Put(_RECORDS, name, _RECORD.dump_json(record), expected_version=version)]
+        for entry in new_entries:
+            puts.append(Put(_entries(name), entry.id, _value(entry)))
+            puts.append(Put(_HOMES, entry.id, name.encode()))
+        if record.head_id is not None and record.head_id not in {e.id for e in new_entries}:
+            home = await kv.get(_HOMES, record.head_id)
+            if home is None:
+                raise ConversationConflict(name)
+            # Put again, so that whoever deletes it meanwhile is told.
+            puts.append(Put(_HOMES, home.key, home.value, expected_version=home.version))
+        try:
+            await kv.write(puts)
+        except VersionConflict:
+            raise ConversationConflict(name) from None
+        messages = [item for entry in new_entries for item in _said(entry.message)]
+        if self._remember and messages:
+            await self._handle.chat(name).add(messages)
+
+    async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
+        """Remove a record, and the entries that no other conversation's history reaches."""
+        while True:
+            version = await self._version(conversation_id, expected_revision)
+            if not version:
+                raise ConversationConflict(conversation_id)
+            own = {entry.key for entry in await self._all(_entries(conversation_id))}
+            kept: set[str] = set()
+            for record in await self.read_records():
+                found = await self._reachable(record)
+                if record.conversation_id == conversation_id:
+                    own |= found
+                else:
+                    kept |= found
+            names = sorted(own - kept)
+            homes = await self._handle.kv.get_many([(_HOMES, name) for name in names])
+            there = [home for home in homes if home is not None]
+            changes = [Delete(_RECORDS, conversation_id, version)]
+            changes += [Delete(_HOMES, home.key, home.version) for home in there]
+            changes += [Delete(_entries(home.value.decode()), home.key) for home in there]
+            try:
+                await self._handle.kv.write(changes)
+            except VersionConflict:
+                continue  # it was saved, or an entry is a fork's now: look again
+            break
+        if self._remember:
+            await forget_messages(self._handle, conversation_id)
+
+    async def read_entry(self, entry_id: str) -> ConversationEntry:
+        """Return an entry; `LookupError` if there is none."""
+        home = await self._handle.kv.get(_HOMES, entry_id)
+        entry = home and await self._handle.kv.get(_entries(home.value.decode()), entry_id)
+        if entry is None:
+            raise LookupError(f"there is no entry `{entry_id}`")
+        return _entry(entry)
+
+    async def read_history(
+        self, head_id: str | None, *, limit: int | None = None
+    ) -> list[ConversationEntry]:
+        """Return the entries up to *head_id*, or the last *limit* of them, in order."""
+        found: list[ConversationEntry] = []
+        known: dict[str, ConversationEntry] = {}
+        wanted, looked_up = head_id, None
+        path: EntryPath | None = None
+        after: Entry | None = None
+        while wanted is not None and (limit is None or len(found) < limit):
+            if wanted in known:
+                found.append(known[wanted])
+                wanted = known[wanted].parent_id
+                continue
+            if path is None:  # the first, or of a conversation that this one was forked from
+                home = await self._handle.kv.get(_HOMES, wanted)
+                if home is None or looked_up == wanted:
+                    raise LookupError(f"there is no entry `{wanted}`")
+                path, after, looked_up = _entries(home.value.decode()), None, wanted
+            page = await self._handle.kv.list(
+                path, deep=False, reverse=True, after=after, limit=_PAGE
+            )
+            known |= {entry.key: _entry(entry) for entry in page}
+            after = page[-1] if page else None
+            path = path if len(page) == _PAGE else None
+        return found[::-1]
+
+    async def _version(self, conversation_id: str, expected: str | None) -> int:
+        """Return the stored version of a record; `ConversationConflict` for another revision."""
+        stored = await self._handle.kv.get(_RECORDS, conversation_id)
+        revision = None if stored is None else _RECORD.validate_json(stored.value).revision
+        if revision != expected:
+            raise ConversationConflict(conversation_id)
+        return 0 if stored is None else stored.version
+
+    async def _reachable(self, record: ConversationRecord) -> set[str]:
+        tips = [tip for tip in (record.head_id, *record.branches) if tip is not None]
+        return {entry.id for tip in tips for entry in await self.read_history(tip)}
+
+    async def _all(self, path: EntryPath) -> list[Entry]:
+        found: list[Entry] = []
+        while True:
+            after = found[-1] if found else None
+            page = await self._handle.kv.list(path, deep=False, after=after, limit=_PAGE)
+            found += page
+            if len(page) < _PAGE:
+                return found
+
+
+def trim_history(budget: int) -> Callable[[list[ModelMessage]], list[ModelMessage]]:
+    """Return a history processor for `ProcessHistory` that keeps the newest within *budget* tokens.
+
+    Whole turns go first, the oldest before others, then steps of the last turn: a tool's call
+    always goes with its result. System prompts and the last thing the user said stay.
+    """
+
+    def trim(messages: list[ModelMessage]) -> list[ModelMessage]:
+        starts = [place for place, each in enumerate(messages) if _is_prompt(each)]
+        if not starts:
+            return messages
+        fitting = (start for start in starts if _tokens(messages[start:]) <= budget)
+        start = next(fitting, starts[-1])
+        steps = _steps(messages[start + 1 :])
+        while len(steps) > 1 and _tokens([messages[start], *chain(*steps)]) > budget:
+            del steps[0]
+        return [*_settings(messages[:start]), messages[start], *chain(*steps)]
+
+    return trim
+
+
+def recall_instructions(
+    handle: "ScopedMemory | sync.ScopedMemory", *, k: int = 5
+) -> Callable[[RunContext[Any]], Awaitable[str]]:
+    """Return instructions for `Agent(instructions=…)`: what is remembered about the prompt."""
+    awaited = in_threads(handle)
+
+    async def instructions(ctx: RunContext[Any]) -> str:
+        prompt = ctx.prompt if isinstance(ctx.prompt, str) else _texts(ctx.prompt)
+        if not prompt.strip():
+            return ""
+        hits = await awaited.recall(prompt, k=k)
+        return f"What is remembered:\n{fenced_hits(hits)}" if len(hits) else ""
+
+    return instructions
+
+
+def memory_toolset(handle: "ScopedMemory | sync.ScopedMemory") -> FunctionToolset[Any]:
+    """Return the ready-made tools of *handle* for `Agent(toolsets=[…])`."""
+    return memory_tools(handle).pydantic_ai()
+
+
+def _entries(conversation_id: str) -> EntryPath:
+    return (_ROOT, "entries", conversation_id)
+
+
+def _value(entry: ConversationEntry) -> bytes:
+    """Return an entry as it is stored: the one before it, and on the next line its message."""
+    message = ModelMessagesTypeAdapter.dump_json([entry.message])
+    return b"\n".join([(entry.parent_id or "").encode(), message])
+
+
+def _entry(stored: Entry) -> ConversationEntry:
+    parent, _, message = stored.value.partition(b"\n")
+    (found,) = ModelMessagesTypeAdapter.validate_json(message)
+    return ConversationEntry(id=stored.key, parent_id=parent.decode() or None, message=found)
+
+
+def _is_prompt(message: ModelMessage) -> bool:
+    is_request = isinstance(message, ModelRequest)
+    return is_request and any(isinstance(part, UserPromptPart) for part in message.parts)
+
+
+def _tokens(messages: Sequence[ModelMessage]) -> int:
+    return estimate_tokens(ModelMessagesTypeAdapter.dump_json(list(messages)).decode())
+
+
+def _steps(messages: Sequence[ModelMessage]) -> list[list[ModelMessage]]:
+    """Return each answer of the model with the results of its calls."""
+    steps: list[list[ModelMessage]] = []
+    for message in messages:
+        if not steps or isinstance(message, ModelResponse):
+            steps.append([])
+        steps[-1].append(message)
+    return steps
+
+
+def _settings(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Return what holds on after the messages are gone: system prompts, tools, a summary."""
+    requests = [message for message in messages if isinstance(message, ModelRequest)]
+    parts = [part for each in requests for part in each.parts if part.part_kind not in _TALK]
+    return [ModelRequest(parts=parts)] if parts else []
+
+
+def _texts(content: object) -> str:
+    """Return the text of a prompt, which may have pictures, too."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, Sequence) else ()
+    return "\n".join(part for part in parts if isinstance(part, str))
+
+
+def _said(message: ModelMessage) -> list[MemoryItem]:
+    """Return a message as those of a chat; what cannot be one is left out."""
+    found: list[MemoryItem] = []
+    try:
+        if isinstance(message, ModelResponse):
+            text = "\n".join(part.content for part in message.parts if isinstance(part, TextPart))
+            calls = [
+                {
+                    "id": part.tool_call_id,
+                    "name": part.tool_name,
+                    "arguments": part.args_as_json_str(),
+                }
+                for part in message.parts
+                if isinstance(part, ToolCallPart)
+            ]
+            if text.strip() or calls:
+                found.append(AIMemory(content=text, tool_calls=calls))
+            return found
+        for part in message.parts:
+            if isinstance(part, UserPromptPart) and _texts(part.content).strip():
+                found.append(HumanMemory(content=_texts(part.content)))
+            elif isinstance(part, ToolReturnPart):
+                text = part.model_response_str()
+                about = {"tool_call_id": part.tool_call_id, "tool_name": part.tool_name}
+                found.append(ToolMemory(content=text, **about))
+    except ValueError:  # too long, or with characters that no store keeps
+        return []
+    return found

@@ -1,0 +1,297 @@
+"""Ready-made tools for function calling: what a model needs to remember, bound to one handle.
+
+`memory_tools(alice)` has them as plain functions, as the JSON schemas of providers, and as the
+tools of frameworks. Whose memories they touch is not the model's to say. What they return of
+memories is fenced as data, and an error says what to do instead.
+"""
+
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast, get_type_hints
+
+from orbiter.memory.context.entries import default_trust, memory_entry
+from orbiter.memory.context.prompt_fence import Entry, new_mark, render
+from orbiter.memory.errors import ItemNotFoundError, MemoryError
+from orbiter.memory.integrations._handles import at_once, finish, is_blocking
+
+if TYPE_CHECKING:
+    from agents import FunctionTool
+    from langchain_core.tools import StructuredTool
+    from pydantic_ai.toolsets import FunctionToolset
+
+    from orbiter.memory import sync
+    from orbiter.memory.agent import ScopedMemory
+    from orbiter.memory.recall import Hit
+
+__all__ = ["MemoryTools", "fenced_hits", "memory_tools"]
+
+_SOURCE = "agent"
+_LONGEST = 2_000
+_MOST = 20
+_ARGUMENT = re.compile(r"^ +(\w+): (.+)$", re.MULTILINE)
+_TYPES: dict[object, dict[str, object]] = {
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    list[str]: {"type": "array", "items": {"type": "string"}},
+}
+
+
+def memory_tools(handle: "ScopedMemory | sync.ScopedMemory") -> "MemoryTools":
+    """Return `remember`, `recall`, `update`, `forget` and `know` over the memories of *handle*.
+
+    They are coroutine functions, or block if the handle does.
+    """
+    return MemoryTools(handle)
+
+
+class MemoryTools:
+    """The tools of one handle; iterate over it for the functions."""
+
+    def __init__(self, handle: "ScopedMemory | sync.ScopedMemory") -> None:
+        blocks = is_blocking(handle)
+        calls = _Calls(at_once(handle) if blocks else cast("ScopedMemory", handle))
+        methods = (calls.recall, calls.remember, calls.update, calls.forget, calls.know)
+        self._functions = {
+            method.__name__: (_blocking if blocks else _awaitable)(method) for method in methods
+        }
+
+    def __iter__(self) -> Iterator[Callable[..., Any]]:
+        return iter(self._functions.values())
+
+    def __len__(self) -> int:
+        return len(self._functions)
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        return self._functions[name]
+
+    def call(self, name: str, arguments: str | Mapping[str, Any]) -> Any:
+        """Do what a model asked for, and return the text for it, or what is to be awaited for it.
+
+        *arguments* is a mapping, or the JSON that the provider sent. What cannot be called so is
+        told to the model, too.
+        """
+        try:
+            values = json.loads(arguments or "{}") if isinstance(arguments, str) else arguments
+            function = self._functions[name]
+            _check_arguments(function, values)
+        except KeyError:
+            problem = f"there is no tool `{name}`; there are {', '.join(self._functions)}"
+        except (ValueError, TypeError) as exc:
+            problem = f"the arguments of `{name}` do not fit: {exc}"
+        else:
+            return function(**values)
+        return self._functions["recall"].refuse(problem)  # type: ignore[attr-defined]  # see `_dressed`
+
+    # For providers
+
+    def openai(self, *, responses: bool = False) -> list[dict[str, Any]]:
+        """Return the tools for OpenAI's Chat Completions, or with *responses* for Responses."""
+        return [
+            {"type": "function", **each} if responses else {"type": "function", "function": each}
+            for each in self._schemas("parameters")
+        ]
+
+    def anthropic(self) -> list[dict[str, Any]]:
+        """Return the tools for Anthropic's Messages."""
+        return self._schemas("input_schema")
+
+    def gemini(self) -> list[dict[str, Any]]:
+        """Return the tools as `function_declarations` for Gemini."""
+        return self._schemas("parameters")
+
+    def _schemas(self, key: str) -> list[dict[str, Any]]:
+        return [_schema(function, key) for function in self]
+
+    # For frameworks
+
+    def openai_agents(self) -> "list[FunctionTool]":
+        """Return the tools for `Agent(tools=…)` of the OpenAI Agents SDK."""
+        try:
+            from agents import function_tool  # noqa: PLC0415
+        except ModuleNotFoundError as exc:
+            raise _missing("openai_agents", "openai-agents") from exc
+        return [function_tool(function) for function in self]
+
+    def langchain(self) -> "list[StructuredTool]":
+        """Return the tools for `create_agent(tools=…)` of LangChain and LangGraph."""
+        try:
+            from langchain_core.tools import StructuredTool  # noqa: PLC0415
+        except ModuleNotFoundError as exc:
+            raise _missing("langchain", "langchain") from exc
+        make = partial(StructuredTool.from_function, parse_docstring=True)
+        return [
+            make(coroutine=function)
+            if inspect.iscoroutinefunction(function)
+            else make(func=function)
+            for function in self
+        ]
+
+    def pydantic_ai(self) -> "FunctionToolset[Any]":
+        """Return the tools for `Agent(toolsets=[…])` of Pydantic AI."""
+        try:
+            from pydantic_ai.toolsets import FunctionToolset  # noqa: PLC0415
+        except ModuleNotFoundError as exc:
+            raise _missing("pydantic_ai", "pydantic-ai") from exc
+        return FunctionToolset(list(self), id="orbiter-memory")
+
+
+class _Calls:
+    """What the tools do. Their names, types and documentation are what a model reads."""
+
+    def __init__(self, handle: "ScopedMemory") -> None:
+        self._handle = handle
+
+    async def recall(self, query: str, k: int = 5) -> str:
+        """Find what is remembered about a question, best first.
+
+        Use it before you answer from memory, and to get the id of a memory.
+
+        Args:
+            query: What to look for, as a question or in key words.
+            k: How many to return at most.
+        """
+        hits = await self._handle.recall(query, k=min(max(int(k), 1), _MOST))
+        return fenced_hits(hits) if len(hits) else "Nothing is remembered about this."
+
+    async def remember(self, text: str, tags: list[str] = []) -> str:  # noqa: B006 - never changed
+        """Store something that will matter later: a preference, a decision, a lesson.
+
+        Args:
+            text: One statement that is clear by itself, with names instead of "he" or "it".
+            tags: A few words to file it under.
+        """
+        same = await self._handle.list(query=text, limit=_MOST) if text.strip() else ()
+        for item in same:
+            if item.content == text:
+                return f"This is remembered already, as {item.id}."
+        item = await self._handle.remember(text, tags=list(tags) or None, source=_SOURCE)
+        return f"Remembered as {item.id}."
+
+    async def update(self, id: str, text: str) -> str:
+        """Correct what a memory says. The earlier version is kept.
+
+        Args:
+            id: The id of the memory, as `recall` gave it.
+            text: All that it should say from now on.
+        """
+        if await self._is_fact(id):
+            return "Error: this is a fact; use `know` with its key to record another value."
+        item = await self._handle.update(id, text, source=_SOURCE)
+        return f"Changed; {item.id} has version {item.version} now."
+
+    async def forget(self, id: str) -> str:
+        """Remove a memory that is wrong, or that the user wants removed.
+
+        Args:
+            id: The id of the memory, as `recall` gave it.
+        """
+        if not await self._handle.forget(id):
+            raise ItemNotFoundError(id)
+        return "Forgotten. The user can bring it back in the dashboard."
+
+    async def know(self, key: str, value: str) -> str:
+        """Record a fact that has one value at a time, such as where the user lives.
+
+        Another value is true from now on; the earlier ones stay known with their time.
+
+        Args:
+            key: What the fact is about, in lower case, such as `home.city`.
+            value: What is true now, such as `Oslo`.
+        """
+        before = await self._handle.facts.get(key)
+        await self._handle.facts.put(key, value, source=_SOURCE)
+        if before is None or before.value == value:
+            return f"Known: {key} is {value}."
+        return f"Known: {key} is {value} from now on; before, it was {before.value}."
+
+    async def refuse(self, problem: str) -> str:
+        return f"Error: {problem}."
+
+    async def _is_fact(self, item_id: str) -> bool:
+        item = await self._handle.get(item_id)
+        return item is not None and item.memory_type == "fact"
+
+
+def fenced_hits(hits: "Iterable[Hit]") -> str:
+    """Return what was recalled as lines that a model takes for data, each with its id."""
+    entries = []
+    for hit in hits:
+        entry = memory_entry(hit.shown, default_trust)
+        is_long = len(hit.item.content) > _LONGEST
+        text = (hit.passage or entry.content)[:_LONGEST] if is_long else entry.content
+        entries.append(Entry(text, f"{entry.source}, id {hit.item.id}", entry.time, entry.trust))
+    return render(entries, mark=new_mark())
+
+
+def _check_arguments(function: Callable[..., Any], values: Mapping[str, Any]) -> None:
+    """Raise `TypeError` or `ValueError` for what *function* cannot be called with."""
+    signature = inspect.signature(function)
+    signature.bind(**values)
+    for name, value in values.items():
+        wanted = signature.parameters[name].annotation
+        if not isinstance(value, list if wanted == list[str] else wanted):
+            raise ValueError(f"`{name}` must be {_TYPES[wanted]['type']}, not {value!r}")  # noqa: TRY004 - one family
+
+
+async def _answered(method: Callable[..., Any], kwargs: Mapping[str, Any]) -> str:
+    """Return what a tool says; where the memory refuses, what the model can do about it."""
+    try:
+        return str(await method(**kwargs))
+    except ItemNotFoundError as exc:
+        return f"Error: no memory has the id `{exc.item_id}`; use `recall` to find the right one."
+    except (MemoryError, ValueError) as exc:
+        return f"Error: {exc}."
+
+
+def _awaitable(method: Callable[..., Any]) -> Callable[..., Any]:
+    async def function(*args: Any, **kwargs: Any) -> str:
+        return await _answered(method, inspect.signature(method).bind(*args, **kwargs).arguments)
+
+    return _dressed(function, method, method.__self__.refuse)  # type: ignore[attr-defined]  # bound
+
+
+def _blocking(method: Callable[..., Any]) -> Callable[..., Any]:
+    def function(*args: Any, **kwargs: Any) -> str:
+        given = inspect.signature(method).bind(*args, **kwargs).arguments
+        return finish(_answered(method, given))
+
+    refuse = method.__self__.refuse  # type: ignore[attr-defined]  # bound
+    return _dressed(function, method, lambda problem: finish(refuse(problem)))
+
+
+def _dressed(
+    function: Callable[..., Any], method: Callable[..., Any], refuse: Callable[[str], Any]
+) -> Callable[..., Any]:
+    """Give *function* the name, types and documentation of *method*, without what binds it."""
+    function.__name__ = function.__qualname__ = method.__name__
+    function.__doc__ = inspect.getdoc(method)
+    function.__annotations__ = get_type_hints(method)
+    dressed: Any = function
+    dressed.__signature__ = inspect.signature(method, eval_str=True)
+    dressed.refuse = refuse
+    return function
+
+
+def _schema(function: Callable[..., Any], key: str) -> dict[str, Any]:
+    """Return a tool as providers describe it; *key* is what they call the schema."""
+    said, _, arguments = str(function.__doc__).partition("\n\nArgs:\n")
+    about = dict(_ARGUMENT.findall(arguments))
+    parameters = inspect.signature(function).parameters
+    schema = {
+        "type": "object",
+        "properties": {
+            name: {**_TYPES[each.annotation], "description": about[name]}
+            for name, each in parameters.items()
+        },
+        "required": [name for name, each in parameters.items() if each.default is each.empty],
+    }
+    return {"name": function.__name__, "description": " ".join(said.split()), key: schema}
+
+
+def _missing(method: str, extra: str) -> ModuleNotFoundError:
+    return ModuleNotFoundError(
+        f"`MemoryTools.{method}` needs its framework: pip install 'orbiter-memory[{extra}]'"
+    )
