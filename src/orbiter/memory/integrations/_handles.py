@@ -6,7 +6,7 @@ own, `at_once` for those that block: there the coroutine never waits, and `finis
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar, Union, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from orbiter.memory.errors import UnsupportedError
 from orbiter.memory.model.query import SCOPE_FIELDS
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from orbiter.memory import sync
     from orbiter.memory.agent import ScopedMemory
 
-    AnyHandle = Union[ScopedMemory, sync.ScopedMemory]
+    AnyHandle = ScopedMemory | sync.ScopedMemory
 
 __all__ = ["at_once", "finish", "forget_messages", "in_threads", "is_blocking", "shielded"]
 

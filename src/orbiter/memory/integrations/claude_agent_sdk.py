@@ -1,7 +1,8 @@
 """`ClaudeSessionStore`: transcripts of the Claude Agent SDK, kept with the memories of a handle.
 
 Every line is kept as it came, under the project and session that the SDK names, and a session is
-resumed from it. What was said is also in the chat of the session's id, for recall and the dashboard.
+resumed from it. What was said is also in the chat of the session's id, for recall and the
+dashboard.
 """
 
 import json
