@@ -45,7 +45,7 @@ from orbiter.memory.tasks.offload import MANY, apart, has_many_values, is_much_t
 from orbiter.memory.text.ranking import for_prompt
 
 if TYPE_CHECKING:
-    from orbiter.memory.agent._key_value import KeyValue
+    from orbiter.memory.agent._kv import KeyValue
     from orbiter.memory.agent.interface import ScopeSession
     from orbiter.memory.context import Context, Dropped, Interaction, RecentActivity
     from orbiter.memory.model.derived import SummaryMemory
@@ -124,7 +124,7 @@ class Chat(ScopedHandle):
     @property
     def kv(self) -> "KeyValue":
         """Bytes under a path and a key that belong to this conversation, and go with it."""
-        from orbiter.memory.agent._key_value import KeyValue  # noqa: PLC0415 - few chats have any
+        from orbiter.memory.agent._kv import KeyValue  # noqa: PLC0415 - few chats have any
 
         return KeyValue(replace(self._session, scope=self._scope))
 

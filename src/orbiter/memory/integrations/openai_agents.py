@@ -132,6 +132,8 @@ class MemorySession(SessionABC):
     async def _rows_of_chat(self) -> list[_Row]:
         """Return the rows of a chat that was not begun as a session, such as an imported one."""
         messages = await self._chat.items(open_group="keep")
+        if not messages:
+            messages = await self._handle.chat(f"openai-agents:{self.session_id}").items()
         return [_Row(entry, item.id) for item in messages for entry in _entries_of(item)]
 
     async def _begin(self) -> None:

@@ -1,0 +1,303 @@
+"""The session of the OpenAI Agents SDK: exact, shared, trimmed legally, seen in the chat."""
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integrations.sdists import run_tests, unpacked_sdist
+
+pytest.importorskip("agents")
+
+from agents import Agent, Runner, function_tool, set_tracing_disabled
+from agents.memory import Session, SessionSettings
+from agents.testing import ScriptedModel, assistant_message, function_call
+
+from orbiter.memory import AgentMemory, ScopedMemory, sync
+from orbiter.memory.integrations.openai_agents import MemorySession
+from orbiter.memory.integrations.tools import memory_tools
+from orbiter.memory.transfer import import_file
+
+DISTRIBUTION = "openai-agents"
+
+set_tracing_disabled(disabled=True)
+
+OF_SQLITE = (
+    "close_closes_worker",
+    "reaps_connections",
+    "closes_retired_connections",
+    "keeps_connections",
+    "closed_rejects",
+    "corrupt",
+    "file_lock",
+    "releases_write_lock",
+    "rolls_back",
+    "rollback_failure",
+    "quarantined",
+    "post_commit_cancellation",
+)
+"""Parts of the names of tests that look at connections, locks and rows of their SQLite session."""
+
+TEARS_PAIRS = "drops_unmatched_history_function_call_output"
+"""It wants `get_items(limit=2)` to return an output without its call, for the runner to drop."""
+
+TURN: list[Any] = [
+    {"role": "user", "content": "How is the weather in Oslo?"},
+    {"type": "reasoning", "id": "rs_1", "summary": []},
+    {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "weather", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "c1", "output": "sunny"},
+    {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": "It is sunny.", "annotations": []}],
+    },
+]
+
+
+@pytest.fixture
+async def alice(tmp_path: Path) -> AsyncIterator[ScopedMemory]:
+    async with AgentMemory(tmp_path / "memory.db", embeddings=None) as memory:
+        yield memory.scope(user_id="alice")
+
+
+def test_the_tests_of_the_sdk_pass(
+    pytestconfig: pytest.Config, record_suite: Callable[[str, int, int], None]
+) -> None:
+    folder = unpacked_sdist(DISTRIBUTION, pytestconfig.cache)  # type: ignore[arg-type]
+
+    passed, total, output = run_tests(
+        folder,
+        [f"tests/memory/test_session{each}.py" for each in ("", "_limit", "_context_wrapper")],
+        plugin="openai_session_plugin",
+        without=[*OF_SQLITE, TEARS_PAIRS],
+    )
+
+    record_suite("session tests of its sdist", passed, total)
+    assert passed == total, output
+    assert total >= 60
+
+
+async def test_items_come_back_exactly_as_they_were_added(alice: ScopedMemory) -> None:
+    session = MemorySession(alice, "s")
+    odd = [
+        {"type": "of_tomorrow", "text": "\0\ud800", "number": 2**70, "deep": [{"a": [None, 0.1]}]},
+        {"role": "user", "content": [{"type": "input_image", "image_url": "data:," + "x" * 9**7}]},
+        {"type": "function_call_output", "call_id": "nobody", "output": ""},
+    ]
+
+    await session.add_items([*TURN, *odd])
+
+    assert isinstance(session, Session)
+    assert await session.get_items() == [*TURN, *odd]
+
+
+async def test_a_limit_never_tears_a_call_from_its_output_or_its_reasoning(
+    alice: ScopedMemory,
+) -> None:
+    session = MemorySession(alice, "s")
+    await session.add_items(TURN)
+
+    windows = [await session.get_items(limit) for limit in range(7)]
+
+    assert windows == [[], TURN[4:], TURN[4:], TURN[4:], TURN[1:], TURN, TURN]
+
+
+async def test_the_limit_of_the_settings_holds_unless_another_is_given(
+    alice: ScopedMemory,
+) -> None:
+    session = MemorySession(alice, "s", session_settings=SessionSettings(limit=1))
+    await session.add_items(TURN)
+
+    assert await session.get_items() == TURN[-1:]
+    assert await session.get_items(100) == TURN
+
+
+async def test_what_is_said_is_recalled_and_a_forgotten_message_is_not_given_any_more(
+    alice: ScopedMemory,
+) -> None:
+    session = MemorySession(alice, "s")
+    await session.add_items([{"role": "user", "content": "My cat is called Tom."}, *TURN])
+    (hit, *_) = await alice.recall("What is the cat called?")
+    await alice.forget(hit.item.id)
+
+    assert hit.item.content == "My cat is called Tom."
+    assert await session.get_items() == TURN
+
+
+async def test_an_edited_message_says_what_it_says_now(alice: ScopedMemory) -> None:
+    session = MemorySession(alice, "s")
+    await session.add_items(TURN)
+    messages = await alice.chat("s").items()
+    for message in messages:
+        if message.content:
+            await alice.update(message.id, message.content.upper())
+
+    items: list[Any] = await session.get_items()
+
+    assert items[0]["content"] == "HOW IS THE WEATHER IN OSLO?"
+    assert items[3] == {**TURN[3], "output": "SUNNY"}
+    assert items[4]["content"][0]["text"] == "IT IS SUNNY."
+    assert items[1:3] == TURN[1:3]
+
+
+async def test_rows_that_cannot_be_read_do_not_count(alice: ScopedMemory) -> None:
+    session = MemorySession(alice, "s")
+    await session.add_items(TURN[:1])
+    await session.add_items(TURN[-1:])
+    await alice.chat("s").kv.append(("openai-agents", "items"), [b"{", b"[]", b'{"item": 1}'])
+
+    assert await session.get_items(2) == [TURN[0], TURN[-1]]
+    assert await session.pop_item() == TURN[-1]
+    assert await session.pop_item() == TURN[0]
+    assert await session.pop_item() is None
+
+
+async def test_a_cancelled_caller_leaves_all_items_or_none(alice: ScopedMemory) -> None:
+    session = MemorySession(alice, "s")
+    for number in range(30):
+        task = asyncio.create_task(
+            session.add_items([{"role": "user", "content": f"{number}"}] * 3)
+        )
+        for _ in range(number % 10):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    items = await session.get_items()
+    messages = await alice.chat("s").items()
+
+    assert len(items) % 3 == 0
+    assert [item["content"] for item in items] == [each.content for each in messages]  # type: ignore[typeddict-item]
+
+
+async def test_several_sessions_and_agents_write_one_log(alice: ScopedMemory) -> None:
+    sessions = [MemorySession(alice, "s") for _ in range(5)]
+    await asyncio.gather(
+        *(
+            session.add_items([{"role": "user", "content": f"{place}.{number}"}] * 2)
+            for place, session in enumerate(sessions)
+            for number in range(10)
+        )
+    )
+    popped = await asyncio.gather(*(session.pop_item() for session in sessions))
+
+    texts = [item["content"] for item in await sessions[0].get_items()]  # type: ignore[typeddict-item]
+
+    assert len(texts) == 95
+    assert len(popped) == 5
+    assert None not in popped
+
+
+async def test_another_user_and_another_session_see_nothing(alice: ScopedMemory) -> None:
+    await MemorySession(alice, "s").add_items(TURN)
+    memory = AgentMemory("memory://", embeddings=None)
+    bob = memory.scope(user_id="bob")
+
+    assert await MemorySession(alice, "t").get_items() == []
+    assert await MemorySession(bob, "s").get_items() == []
+    await memory.close()
+
+
+async def test_a_cleared_session_is_forgotten_in_the_chat_and_nothing_else_is(
+    alice: ScopedMemory,
+) -> None:
+    await alice.remember("Alice likes tea.")
+    await MemorySession(alice, "other").add_items(TURN)
+    session = MemorySession(alice, "s")
+    await session.add_items(TURN)
+
+    await session.clear_session()
+
+    assert await session.get_items() == []
+    assert await alice.chat("s").items() == []
+    assert len(await alice.list()) == 1 + len(TURN)
+
+
+async def test_the_runner_goes_on_after_a_restart_and_uses_the_tools(tmp_path: Path) -> None:
+    calls = []
+
+    @function_tool
+    def weather(city: str) -> str:
+        """Tell the weather."""
+        calls.append(city)
+        return "sunny"
+
+    first = ScriptedModel(
+        [
+            [function_call("weather", {"city": "Oslo"}, call_id="c1")],
+            [function_call("remember", {"text": "Alice lives in Oslo."}, call_id="c2")],
+            [assistant_message("It is sunny in Oslo.")],
+        ]
+    )
+    async with AgentMemory(tmp_path / "memory.db", embeddings=None) as memory:
+        alice = memory.scope(user_id="alice")
+        agent = Agent("a", model=first, tools=[weather, *memory_tools(alice).openai_agents()])
+        await Runner.run(agent, "I live in Oslo. Weather?", session=MemorySession(alice, "s"))
+    second = ScriptedModel([[assistant_message("In Oslo.")]])
+    async with AgentMemory(tmp_path / "memory.db", embeddings=None) as memory:
+        alice = memory.scope(user_id="alice")
+        agent = Agent("b", model=second)
+        result = await Runner.run(agent, "Where do I live?", session=MemorySession(alice, "s"))
+        session = await MemorySession(alice, "s").get_items()
+        known = await alice.recall("Where does Alice live?")
+
+    assert calls == ["Oslo"]
+    assert result.final_output == "In Oslo."
+    sent: Any = second.calls[0].input
+    assert [each.get("role", each.get("type")) for each in sent] == [
+        "user", "function_call", "function_call_output", "function_call", "function_call_output",
+        "assistant", "user",
+    ]  # fmt: skip
+    assert len(session) == 8
+    assert "Alice lives in Oslo." in [hit.item.content for hit in known]
+
+
+@pytest.fixture
+def default_loop() -> Iterator[None]:
+    """Close the loop that `Runner.run_sync` leaves open."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
+@pytest.mark.usefixtures("default_loop")
+def test_a_blocking_program_uses_a_blocking_memory(tmp_path: Path) -> None:
+    model = ScriptedModel([[assistant_message(text)] for text in ("one", "two")])
+    with sync.AgentMemory(tmp_path / "memory.db", embeddings=None) as memory:
+        session = MemorySession(memory.scope(user_id="alice"), "s")
+        for text in ("first", "second"):
+            Runner.run_sync(Agent("a", model=model), text, session=session)
+        said = [item.content for item in memory.scope(user_id="alice").chat("s").items()]
+
+    assert said == ["first", "one", "second", "two"]
+
+
+async def test_sessions_of_the_sdk_go_on_after_they_are_imported(
+    alice: ScopedMemory, tmp_path: Path
+) -> None:
+    with sqlite3.connect(tmp_path / "theirs.db") as theirs:
+        theirs.execute(
+            "CREATE TABLE agent_messages (id INTEGER PRIMARY KEY, session_id, message_data, "
+            "created_at)"
+        )
+        theirs.executemany(
+            "INSERT INTO agent_messages (session_id, message_data, created_at) VALUES (?, ?, ?)",
+            [("s", json.dumps(item), "2026-01-01 10:00:00") for item in TURN],
+        )
+    theirs.close()
+    await import_file(alice, tmp_path / "theirs.db")
+    session = MemorySession(alice, "s")
+
+    before = await session.get_items()
+    await session.add_items([{"role": "user", "content": "Thanks"}])
+
+    assert before == TURN
+    assert await session.get_items() == [*TURN, {"role": "user", "content": "Thanks"}]
+    assert len(await alice.chat("s").items()) == 4
