@@ -66,6 +66,7 @@ class MemorySession(SessionABC):
         )
         self._handle = in_threads(handle)
         self._chat = self._handle.chat(session_id)
+        self._imported = f"openai-agents:{session_id}"  # as `import` names the SDK's own sessions
         self._has_begun = False
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
@@ -133,7 +134,7 @@ class MemorySession(SessionABC):
         """Return the rows of a chat that was not begun as a session, such as an imported one."""
         messages = await self._chat.items(open_group="keep")
         if not messages:
-            messages = await self._handle.chat(f"openai-agents:{self.session_id}").items()
+            messages = await self._handle.chat(self._imported).items()
         return [_Row(entry, item.id) for item in messages for entry in _entries_of(item)]
 
     async def _begin(self) -> None:
@@ -179,7 +180,8 @@ class MemorySession(SessionABC):
 
     async def _clear(self) -> None:
         await self._chat.kv.clear(_LOG)
-        await forget_messages(self._handle, self.session_id)
+        for chat_id in (self.session_id, self._imported):
+            await forget_messages(self._handle, chat_id)
 
     async def _forget(self, ids: Iterable[str]) -> None:
         if these := list(ids):

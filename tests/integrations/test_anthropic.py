@@ -1,0 +1,191 @@
+"""Claude's memory tool: every string as Claude knows it, and files that are memories."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integrations.sdists import run_tests, unpacked_sdist
+
+pytest.importorskip("anthropic")
+
+from anthropic.lib.tools import ToolError
+
+from orbiter.memory import AgentMemory, ScopedMemory, sync
+from orbiter.memory.errors import UnsupportedError
+from orbiter.memory.integrations.anthropic_memory import AsyncMemoryTool, MemoryTool
+
+DISTRIBUTION = "anthropic"
+
+OF_FILES = ("mkdir_parents", "symlink")
+"""Parts of the names of tests that look at the modes and links of their folder."""
+
+
+@pytest.fixture
+async def alice(tmp_path: Path) -> AsyncIterator[ScopedMemory]:
+    async with AgentMemory(tmp_path / "memory.db", embeddings=None) as memory:
+        yield memory.scope(user_id="alice")
+
+
+async def _call(tool: AsyncMemoryTool, command: str, path: str = "", **more: Any) -> str:
+    given = {"path": f"/memories/{path}"} if path else {}
+    return str(await tool.call({"command": command, **given, **more}))
+
+
+def test_the_tests_of_the_sdk_pass(
+    pytestconfig: pytest.Config, record_suite: Callable[[str, int, int], None]
+) -> None:
+    folder = unpacked_sdist(DISTRIBUTION, pytestconfig.cache)  # type: ignore[arg-type]
+    tests = folder / "tests/lib/tools/memory_tools"
+
+    passed, total, output = run_tests(
+        tests,
+        ["--noconftest", f"--rootdir={tests}", "test_filesystem.py"],
+        plugin="anthropic_files_plugin",
+        without=OF_FILES,
+    )
+
+    record_suite("memory tool tests of its sdist", passed, total)
+    assert passed == total, output
+    assert total >= 70
+
+
+async def test_twenty_inserts_at_once_are_all_kept(alice: ScopedMemory) -> None:
+    tool = AsyncMemoryTool(alice)
+    await _call(tool, "create", "log.txt", file_text="begin\n")
+
+    await asyncio.gather(
+        *(
+            _call(tool, "insert", "log.txt", insert_line=1, insert_text=f"entry {number}")
+            for number in range(20)
+        )
+    )
+
+    text = await _call(tool, "view", "log.txt")
+    assert all(f"\tentry {number}\n" in text for number in range(20))
+
+
+async def test_of_two_that_create_a_file_at_once_one_does(alice: ScopedMemory) -> None:
+    tool = AsyncMemoryTool(alice)
+
+    done = await asyncio.gather(
+        *(_call(tool, "create", "a.txt", file_text=f"{number}") for number in range(10)),
+        return_exceptions=True,
+    )
+
+    refused = [str(each) for each in done if isinstance(each, ToolError)]
+    assert refused == ["File /memories/a.txt already exists"] * 9
+    assert len(await alice.list(memory_type="file")) == 1
+
+
+async def test_users_have_files_of_their_own(alice: ScopedMemory, tmp_path: Path) -> None:
+    await _call(AsyncMemoryTool(alice), "create", "a.txt", file_text="of alice")
+    async with AgentMemory(tmp_path / "memory.db", embeddings=None) as memory:
+        bob = AsyncMemoryTool(memory.scope(user_id="bob"))
+
+        with pytest.raises(ToolError, match="does not exist"):
+            await _call(bob, "view", "a.txt")
+        assert await _call(bob, "create", "a.txt", file_text="of bob")
+
+
+async def test_a_file_is_recalled_has_versions_and_can_be_restored(alice: ScopedMemory) -> None:
+    tool = AsyncMemoryTool(alice)
+    await _call(tool, "create", "people/tom.md", file_text="Tom works at the harbour.\n")
+    await _call(tool, "str_replace", "people/tom.md", old_str="harbour", new_str="airport")
+    (hit,) = await alice.recall("Where does Tom work?")
+    versions = await alice.history(hit.item.id)
+    await alice.restore(hit.item.id, version=1)
+    undone = await _call(tool, "view", "people/tom.md")
+    await _call(tool, "delete", "people")
+    gone = await alice.list(memory_type="file")
+    await alice.restore(hit.item.id)
+
+    assert hit.item.metadata.extra["path"] == "/memories/people/tom.md"
+    assert [version.item.content for version in versions if version.item] == [
+        "Tom works at the harbour.\n",
+        "Tom works at the airport.\n",
+    ]
+    assert "\tTom works at the harbour." in undone
+    assert list(gone) == []
+    assert await _call(tool, "view", "people/tom.md") == undone
+
+
+async def test_a_directory_shows_two_levels_with_sizes_and_is_renamed_as_a_whole(
+    alice: ScopedMemory,
+) -> None:
+    tool = AsyncMemoryTool(alice)
+    for path, size in (("b/c/d/deep.txt", 10), ("b/two.txt", 2048), ("a.txt", 0), (".hid", 9)):
+        await _call(tool, "create", path, file_text="x" * size)
+
+    before = await tool.call({"command": "view", "path": "/memories"})
+    await tool.call({"command": "rename", "old_path": "/memories/b", "new_path": "/memories/new/b"})
+    after = await tool.call({"command": "view", "path": "/memories/new"})
+
+    assert before == (
+        "Here're the files and directories up to 2 levels deep in /memories, excluding hidden "
+        "items:\n2.0K\t/memories\n0B\t/memories/a.txt\n2.0K\t/memories/b/\n10B\t/memories/b/c/\n"
+        "2K\t/memories/b/two.txt"
+    )
+    assert after == (
+        "Here're the files and directories up to 2 levels deep in /memories/new, excluding hidden "
+        "items:\n2.0K\t/memories/new\n2.0K\t/memories/new/b/\n10B\t/memories/new/b/c/\n"
+        "2K\t/memories/new/b/two.txt"
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "given", "said"),
+    [
+        ("view", {"path": "/memoriesx"}, "Path must start with /memories"),
+        ("view", {"path": "/memories/a/../../b"}, "would escape /memories"),
+        ("create", {"path": "/memories/a.txt", "file_text": "\0"}, "cannot be stored"),
+        ("insert", {"path": "/memories/d", "insert_line": 0, "insert_text": "x"}, "is not a file"),
+        ("rename", {"old_path": "/memories/d", "new_path": "/memories/d/e"}, "does not exist"),
+        ("create", {"path": "/memories/d", "file_text": "x"}, "already exists"),
+        ("create", {"path": f"/memories/{'x' * 2000}", "file_text": "x"}, "too long"),
+    ],
+)
+async def test_what_cannot_be_done_is_told_to_the_model(
+    alice: ScopedMemory, command: str, given: dict[str, object], said: str
+) -> None:
+    tool = AsyncMemoryTool(alice)
+    await _call(tool, "create", "d/file.txt", file_text="x")
+
+    with pytest.raises(ToolError, match=said):
+        await tool.call({"command": command, **given})
+
+
+async def test_a_file_may_become_empty_and_be_filled_again(alice: ScopedMemory) -> None:
+    tool = AsyncMemoryTool(alice)
+    await _call(tool, "create", "a.txt", file_text="x")
+    await _call(tool, "str_replace", "a.txt", old_str="x", new_str="")
+    empty = await _call(tool, "view", "a.txt")
+    await _call(tool, "insert", "a.txt", insert_line=0, insert_text="y\n\n")
+
+    assert empty == "Here's the content of /memories/a.txt with line numbers:\n     1\t"
+    assert (await _call(tool, "view", "a.txt")).endswith("     1\ty\n     2\t")
+
+
+async def test_clearing_forgets_files_and_nothing_else(alice: ScopedMemory) -> None:
+    await alice.remember("Alice likes tea.")
+    tool = AsyncMemoryTool(alice)
+    await _call(tool, "create", "a.txt", file_text="x")
+
+    assert await tool.clear_all_memory() == "All memory cleared"
+    assert [item.content for item in await alice.list()] == ["Alice likes tea."]
+
+
+def test_the_blocking_tool_works_with_a_blocking_handle_only(tmp_path: Path) -> None:
+    with sync.AgentMemory(tmp_path / "memory.db", embeddings=None) as memory:
+        tool = MemoryTool(memory.scope(user_id="alice"), cache_control={"type": "ephemeral"})
+        tool.call({"command": "create", "path": "/memories/a.txt", "file_text": "hi"})
+
+        assert tool.to_dict() == {
+            "type": "memory_20250818",
+            "name": "memory",
+            "cache_control": {"type": "ephemeral"},
+        }
+        assert str(tool.call({"command": "view", "path": "/memories/a.txt"})).endswith("     1\thi")
+    with pytest.raises(UnsupportedError, match=r"orbiter\.memory\.sync"):
+        MemoryTool(AgentMemory("memory://").scope(user_id="alice"))  # type: ignore[arg-type]
