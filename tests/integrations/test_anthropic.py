@@ -36,7 +36,7 @@ async def _call(tool: AsyncMemoryTool, command: str, path: str = "", **more: Any
 def test_the_tests_of_the_sdk_pass(
     pytestconfig: pytest.Config, record_suite: Callable[[str, int, int], None]
 ) -> None:
-    folder = unpacked_sdist(DISTRIBUTION, pytestconfig.cache)  # type: ignore[arg-type]
+    folder = unpacked_sdist(DISTRIBUTION, pytestconfig.cache)
     tests = folder / "tests/lib/tools/memory_tools"
 
     passed, total, output = run_tests(
@@ -102,7 +102,7 @@ async def test_a_file_is_recalled_has_versions_and_can_be_restored(alice: Scoped
     await alice.restore(hit.item.id)
 
     assert hit.item.metadata.extra["path"] == "/memories/people/tom.md"
-    assert [version.item.content for version in versions if version.item] == [
+    assert [version.item.content for version in versions] == [
         "Tom works at the harbour.\n",
         "Tom works at the airport.\n",
     ]

@@ -68,7 +68,7 @@ async def alice(tmp_path: Path) -> AsyncIterator[ScopedMemory]:
 def test_the_tests_of_the_sdk_pass(
     pytestconfig: pytest.Config, record_suite: Callable[[str, int, int], None]
 ) -> None:
-    folder = unpacked_sdist(DISTRIBUTION, pytestconfig.cache)  # type: ignore[arg-type]
+    folder = unpacked_sdist(DISTRIBUTION, pytestconfig.cache)
 
     passed, total, output = run_tests(
         folder,
@@ -84,7 +84,7 @@ def test_the_tests_of_the_sdk_pass(
 
 async def test_items_come_back_exactly_as_they_were_added(alice: ScopedMemory) -> None:
     session = MemorySession(alice, "s")
-    odd = [
+    odd: list[Any] = [
         {"type": "of_tomorrow", "text": "\0\ud800", "number": 2**70, "deep": [{"a": [None, 0.1]}]},
         {"role": "user", "content": [{"type": "input_image", "image_url": "data:," + "x" * 9**7}]},
         {"type": "function_call_output", "call_id": "nobody", "output": ""},

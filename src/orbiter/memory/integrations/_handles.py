@@ -64,7 +64,7 @@ async def shielded(work: Coroutine[Any, Any, _T]) -> _T:
 async def forget_messages(handle: "ScopedMemory", chat_id: str) -> None:
     """Forget the messages of a chat, and nothing else that is of its session."""
     scope = handle.chat(chat_id).scope
-    here = {name: getattr(scope, name) for name in SCOPE_FIELDS}
+    here: dict[str, object] = {name: getattr(scope, name) for name in SCOPE_FIELDS}
     await handle.forget(where={**here, "memory_type": {"$in": ["system", "human", "ai", "tool"]}})
 
 

@@ -16,7 +16,7 @@ from orbiter.memory.model.items import MemoryItem, role_of
 from orbiter.memory.model.key_value import Entry, EntryPath, Put, appended_key
 
 try:
-    from claude_agent_sdk import SessionKey, SessionStore, fold_session_summary
+    from claude_agent_sdk import SessionKey, fold_session_summary
     from claude_agent_sdk.types import (
         SessionListSubkeysKey,
         SessionStoreEntry,
@@ -42,7 +42,7 @@ _BATCH = 1_000
 _NOTES = ("isMeta", "isCompactSummary", "isVisibleInTranscriptOnly", "isApiErrorMessage")
 
 
-class ClaudeSessionStore(SessionStore):
+class ClaudeSessionStore:
     """The transcripts of one handle, for `ClaudeAgentOptions(session_store=…)`.
 
     With *remember* false, what was said does not go to a chat.
@@ -120,7 +120,9 @@ class ClaudeSessionStore(SessionStore):
                     known |= {name} if name else set()
             if not new:
                 return []
-            state = json.loads(stored.value) if stored else {"lines": 0, "summary": None}
+            state: dict[str, Any] = {"lines": 0, "summary": None}
+            if stored is not None:
+                state = json.loads(stored.value)
             values = [json.dumps(entry).encode() for entry in new]
             puts = [
                 Put(log, appended_key(number), value, expected_version=0)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orbiter.memory.errors import MessageError, VersionConflict
 from orbiter.memory.integrations._handles import forget_messages, in_threads, shielded
-from orbiter.memory.messages import from_messages, to_messages
+from orbiter.memory.messages import Format, from_messages, to_messages
 from orbiter.memory.model.items import MemoryItem, calls_of, role_of
 from orbiter.memory.model.key_value import Entry, Put, appended_key
 from orbiter.memory.model.tool_calls import call_arguments, call_id, call_name
@@ -34,7 +34,7 @@ __all__ = ["MemorySession"]
 
 _LOG = ("openai-agents", "items")
 _PAGE = 200
-_FORMAT = "openai-responses"
+_FORMAT: Format = "openai-responses"
 
 
 class _Row(NamedTuple):

@@ -464,6 +464,9 @@ class Chat(Blocking[agent.Chat]):
     @property
     def scope(self) -> MemoryMetadata:
         """What its messages carry."""
+    @property
+    def kv(self) -> KeyValue:
+        """Bytes under a path and a key that belong to this conversation, and go with it."""
     def add(
         self,
         what: Given | Sequence[Given],
