@@ -12,8 +12,9 @@ PAGE = Path(__file__).with_name("api.md")
 # Modules in reading order; the names of `orbiter.memory` itself live in these.
 MODULES = (
     "agent", "sync", "client", "auth", "server", "mcp", "model", "model.facts", "extraction",
-    "transfer", "integrations.langchain", "integrations.langgraph", "backends.registry",
-    "backends.adapter", "errors", "short_term", "backends.sqlite",
+    "transfer", "integrations.langchain", "integrations.langgraph", "integrations.openai_agents",
+    "integrations.anthropic_memory", "integrations.pydantic_ai", "integrations.tools",
+    "backends.registry", "backends.adapter", "errors", "short_term", "backends.sqlite",
     "backends.postgres", "backends.redis", "backends.vector", "episodic", "text.pii",
     "text.words", "recall", "context", "context.persona", "context.prompt_fence", "conversation",
     "conversation.tokens", "messages.costs", "messages", "summary", "summarizers", "embeddings",

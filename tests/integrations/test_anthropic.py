@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integrations.sdists import run_tests, unpacked_sdist
+from tests.integrations.sdists import run_sdist_tests, unpacked_sdist
 
 pytest.importorskip("anthropic")
 
@@ -14,12 +14,24 @@ from anthropic.lib.tools import ToolError
 
 from orbiter.memory import AgentMemory, ScopedMemory, sync
 from orbiter.memory.errors import UnsupportedError
-from orbiter.memory.integrations.anthropic_memory import AsyncMemoryTool, MemoryTool
+from orbiter.memory.integrations.anthropic_memory import AsyncOrbiterMemoryTool, OrbiterMemoryTool
 
 DISTRIBUTION = "anthropic"
 
-OF_FILES = ("mkdir_parents", "symlink")
-"""Parts of the names of tests that look at the modes and links of their folder."""
+_FILE = "tests/lib/tools/memory_tools/test_filesystem.py"
+_OF_FILES = (
+    "mkdir_parents_not_world_writable_under_permissive_umask",
+    "symlink_validation_reject_symlink_pointing_outside_memories",
+    "symlink_validation_reject_creating_files_through_symlink_pointing_outside",
+    "symlink_validation_reject_parent_directory_that_is_symlink_pointing_outside",
+    "validate_path_returns_resolved_path_not_symlink_target",
+)
+THEIR_INTERNALS = [
+    # The modes and links of their folder.
+    f"{_FILE}::TestBeta{kind}LocalFilesystemMemoryTool::test_{name}"
+    for kind in ("", "Async")
+    for name in _OF_FILES
+]
 
 
 @pytest.fixture
@@ -28,31 +40,28 @@ async def alice(tmp_path: Path) -> AsyncIterator[ScopedMemory]:
         yield memory.scope(user_id="alice")
 
 
-async def _call(tool: AsyncMemoryTool, command: str, path: str = "", **more: Any) -> str:
+async def _call(tool: AsyncOrbiterMemoryTool, command: str, path: str = "", **more: Any) -> str:
     given = {"path": f"/memories/{path}"} if path else {}
     return str(await tool.call({"command": command, **given, **more}))
 
 
 def test_the_tests_of_the_sdk_pass(
-    pytestconfig: pytest.Config, record_suite: Callable[[str, int, int], None]
+    request: pytest.FixtureRequest, record_suite: Callable[[str, int, int], None]
 ) -> None:
-    folder = unpacked_sdist(DISTRIBUTION, pytestconfig.cache)
-    tests = folder / "tests/lib/tools/memory_tools"
+    assert request.config.cache is not None
+    folder = unpacked_sdist(DISTRIBUTION, request.config.cache)
 
-    passed, total, output = run_tests(
-        tests,
-        ["--noconftest", f"--rootdir={tests}", "test_filesystem.py"],
-        plugin="anthropic_files_plugin",
-        without=OF_FILES,
+    passed, total = run_sdist_tests(
+        folder, ["--noconftest", _FILE], plugin="swapped_files", leave_out=THEIR_INTERNALS
     )
 
     record_suite("memory tool tests of its sdist", passed, total)
-    assert passed == total, output
+    assert passed == total
     assert total >= 70
 
 
 async def test_twenty_inserts_at_once_are_all_kept(alice: ScopedMemory) -> None:
-    tool = AsyncMemoryTool(alice)
+    tool = AsyncOrbiterMemoryTool(alice)
     await _call(tool, "create", "log.txt", file_text="begin\n")
 
     await asyncio.gather(
@@ -67,7 +76,7 @@ async def test_twenty_inserts_at_once_are_all_kept(alice: ScopedMemory) -> None:
 
 
 async def test_of_two_that_create_a_file_at_once_one_does(alice: ScopedMemory) -> None:
-    tool = AsyncMemoryTool(alice)
+    tool = AsyncOrbiterMemoryTool(alice)
 
     done = await asyncio.gather(
         *(_call(tool, "create", "a.txt", file_text=f"{number}") for number in range(10)),
@@ -80,9 +89,9 @@ async def test_of_two_that_create_a_file_at_once_one_does(alice: ScopedMemory) -
 
 
 async def test_users_have_files_of_their_own(alice: ScopedMemory, tmp_path: Path) -> None:
-    await _call(AsyncMemoryTool(alice), "create", "a.txt", file_text="of alice")
+    await _call(AsyncOrbiterMemoryTool(alice), "create", "a.txt", file_text="of alice")
     async with AgentMemory(tmp_path / "memory.db", embeddings=None) as memory:
-        bob = AsyncMemoryTool(memory.scope(user_id="bob"))
+        bob = AsyncOrbiterMemoryTool(memory.scope(user_id="bob"))
 
         with pytest.raises(ToolError, match="does not exist"):
             await _call(bob, "view", "a.txt")
@@ -90,7 +99,7 @@ async def test_users_have_files_of_their_own(alice: ScopedMemory, tmp_path: Path
 
 
 async def test_a_file_is_recalled_has_versions_and_can_be_restored(alice: ScopedMemory) -> None:
-    tool = AsyncMemoryTool(alice)
+    tool = AsyncOrbiterMemoryTool(alice)
     await _call(tool, "create", "people/tom.md", file_text="Tom works at the harbour.\n")
     await _call(tool, "str_replace", "people/tom.md", old_str="harbour", new_str="airport")
     (hit,) = await alice.recall("Where does Tom work?")
@@ -114,7 +123,7 @@ async def test_a_file_is_recalled_has_versions_and_can_be_restored(alice: Scoped
 async def test_a_directory_shows_two_levels_with_sizes_and_is_renamed_as_a_whole(
     alice: ScopedMemory,
 ) -> None:
-    tool = AsyncMemoryTool(alice)
+    tool = AsyncOrbiterMemoryTool(alice)
     for path, size in (("b/c/d/deep.txt", 10), ("b/two.txt", 2048), ("a.txt", 0), (".hid", 9)):
         await _call(tool, "create", path, file_text="x" * size)
 
@@ -149,7 +158,7 @@ async def test_a_directory_shows_two_levels_with_sizes_and_is_renamed_as_a_whole
 async def test_what_cannot_be_done_is_told_to_the_model(
     alice: ScopedMemory, command: str, given: dict[str, object], said: str
 ) -> None:
-    tool = AsyncMemoryTool(alice)
+    tool = AsyncOrbiterMemoryTool(alice)
     await _call(tool, "create", "d/file.txt", file_text="x")
 
     with pytest.raises(ToolError, match=said):
@@ -157,7 +166,7 @@ async def test_what_cannot_be_done_is_told_to_the_model(
 
 
 async def test_a_file_may_become_empty_and_be_filled_again(alice: ScopedMemory) -> None:
-    tool = AsyncMemoryTool(alice)
+    tool = AsyncOrbiterMemoryTool(alice)
     await _call(tool, "create", "a.txt", file_text="x")
     await _call(tool, "str_replace", "a.txt", old_str="x", new_str="")
     empty = await _call(tool, "view", "a.txt")
@@ -169,16 +178,16 @@ async def test_a_file_may_become_empty_and_be_filled_again(alice: ScopedMemory) 
 
 async def test_clearing_forgets_files_and_nothing_else(alice: ScopedMemory) -> None:
     await alice.remember("Alice likes tea.")
-    tool = AsyncMemoryTool(alice)
+    tool = AsyncOrbiterMemoryTool(alice)
     await _call(tool, "create", "a.txt", file_text="x")
 
     assert await tool.clear_all_memory() == "All memory cleared"
     assert [item.content for item in await alice.list()] == ["Alice likes tea."]
 
 
-def test_the_blocking_tool_works_with_a_blocking_handle_only(tmp_path: Path) -> None:
+def test_the_blocking_tool_says_what_it_is_and_works(tmp_path: Path) -> None:
     with sync.AgentMemory(tmp_path / "memory.db", embeddings=None) as memory:
-        tool = MemoryTool(memory.scope(user_id="alice"), cache_control={"type": "ephemeral"})
+        tool = OrbiterMemoryTool(memory.scope(user_id="alice"), cache_control={"type": "ephemeral"})
         tool.call({"command": "create", "path": "/memories/a.txt", "file_text": "hi"})
 
         assert tool.to_dict() == {
@@ -187,5 +196,10 @@ def test_the_blocking_tool_works_with_a_blocking_handle_only(tmp_path: Path) -> 
             "cache_control": {"type": "ephemeral"},
         }
         assert str(tool.call({"command": "view", "path": "/memories/a.txt"})).endswith("     1\thi")
+
+
+async def test_the_blocking_tool_in_the_loop_of_its_memory_says_what_to_use(
+    alice: ScopedMemory,
+) -> None:
     with pytest.raises(UnsupportedError, match=r"orbiter\.memory\.sync"):
-        MemoryTool(AgentMemory("memory://").scope(user_id="alice"))  # type: ignore[arg-type]
+        OrbiterMemoryTool(alice).call({"command": "view", "path": "/memories"})

@@ -20,7 +20,7 @@ from claude_agent_sdk import (
 from claude_agent_sdk.testing import run_session_store_conformance
 
 from orbiter.memory import AgentMemory, ScopedMemory, sync
-from orbiter.memory.integrations.claude_agent_sdk import ClaudeSessionStore
+from orbiter.memory.integrations.claude_agent_sdk import OrbiterSessionStore
 
 DISTRIBUTION = "claude-agent-sdk"
 CONTRACTS = 14
@@ -55,10 +55,10 @@ async def test_the_contracts_of_the_sdk_hold(
 ) -> None:
     stores = 0
 
-    def new_store() -> ClaudeSessionStore:
+    def new_store() -> OrbiterSessionStore:
         nonlocal stores
         stores += 1
-        return ClaudeSessionStore(memory.scope(user_id=f"user {stores}"))
+        return OrbiterSessionStore(memory.scope(user_id=f"user {stores}"))
 
     await run_session_store_conformance(new_store)
 
@@ -69,7 +69,7 @@ async def test_the_contracts_of_the_sdk_hold(
 async def test_appends_at_once_are_all_kept_and_a_repeated_uuid_is_not(
     alice: ScopedMemory,
 ) -> None:
-    stores = [ClaudeSessionStore(alice) for _ in range(4)]
+    stores = [OrbiterSessionStore(alice) for _ in range(4)]
     await asyncio.gather(
         *(
             store.append(KEY, [_line("user", number, f"{number}"), {"type": "mode"}])
@@ -88,7 +88,7 @@ async def test_appends_at_once_are_all_kept_and_a_repeated_uuid_is_not(
 
 
 async def test_what_was_said_is_recalled_and_tools_and_notes_are_not(alice: ScopedMemory) -> None:
-    store = ClaudeSessionStore(alice)
+    store = OrbiterSessionStore(alice)
     result = _line("user", 3, "")
     result["message"]["content"] = [
         {"type": "tool_result", "tool_use_id": "t", "content": "rm: done"}
@@ -113,15 +113,15 @@ async def test_what_was_said_is_recalled_and_tools_and_notes_are_not(alice: Scop
 
 
 async def test_another_user_sees_no_session(memory: AgentMemory, alice: ScopedMemory) -> None:
-    await ClaudeSessionStore(alice).append(KEY, [_line("user", 1, "hello")])
-    bob = ClaudeSessionStore(memory.scope(user_id="bob"))
+    await OrbiterSessionStore(alice).append(KEY, [_line("user", 1, "hello")])
+    bob = OrbiterSessionStore(memory.scope(user_id="bob"))
 
     assert await bob.load(KEY) is None
     assert await bob.list_sessions("project") == []
 
 
 async def test_without_remember_nothing_goes_to_a_chat(alice: ScopedMemory) -> None:
-    await ClaudeSessionStore(alice, remember=False).append(KEY, [_line("user", 1, "hello")])
+    await OrbiterSessionStore(alice, remember=False).append(KEY, [_line("user", 1, "hello")])
 
     assert list(await alice.list()) == []
 
@@ -136,7 +136,7 @@ async def test_transcripts_of_claude_code_are_moved_over_by_the_sdk(
     lines = [_line("user", 0, "Fix the tests."), _line("assistant", 1, "Fixed.")]
     (folder / f"{session}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "config"))
-    store = ClaudeSessionStore(alice)
+    store = OrbiterSessionStore(alice)
 
     await import_session_to_store(session, store, directory=str(tmp_path))
     found = await list_sessions_from_store(store, directory=str(tmp_path))
@@ -149,7 +149,7 @@ async def test_transcripts_of_claude_code_are_moved_over_by_the_sdk(
 
 def test_a_blocking_memory_serves_as_well(tmp_path: Path) -> None:
     with sync.AgentMemory(tmp_path / "memory.db", embeddings=None) as memory:
-        store = ClaudeSessionStore(memory.scope(user_id="alice"))
+        store = OrbiterSessionStore(memory.scope(user_id="alice"))
 
         async def write_and_read() -> Any:
             await store.append(KEY, [_line("user", 1, "hello")])

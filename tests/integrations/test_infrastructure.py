@@ -11,7 +11,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "src/orbiter/memory/integrations"
 FRAMEWORKS = sorted(path.stem for path in (Path(__file__).parent / "frameworks").glob("*.in"))
-ADAPTERS = [name for name in FRAMEWORKS if (FOLDER / f"{name.replace('-', '_')}.py").exists()]
+MODULES = {name: name.replace("-", "_") for name in FRAMEWORKS} | {"anthropic": "anthropic_memory"}
+ADAPTERS = [name for name in FRAMEWORKS if (FOLDER / f"{MODULES[name]}.py").exists()]
 
 
 def test_every_framework_has_an_extra_and_pins() -> None:
@@ -27,7 +28,7 @@ def test_every_framework_has_an_extra_and_pins() -> None:
 def test_an_adapter_without_its_framework_names_what_to_install(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = name.replace("-", "_")
+    module = MODULES[name]
     source = (FOLDER / f"{module}.py").read_text()
     roots = set(re.findall(r"^    (?:from|import) (\w+)", source, re.MULTILINE)) - {"orbiter"}
     for each in [each for each in sys.modules if each.partition(".")[0] in roots]:

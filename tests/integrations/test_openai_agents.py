@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integrations.sdists import run_tests, unpacked_sdist
+from tests.integrations.sdists import run_sdist_tests, unpacked_sdist
 
 pytest.importorskip("agents")
 
@@ -17,7 +17,7 @@ from agents.memory import Session, SessionSettings
 from agents.testing import ScriptedModel, assistant_message, function_call
 
 from orbiter.memory import AgentMemory, ScopedMemory, sync
-from orbiter.memory.integrations.openai_agents import MemorySession
+from orbiter.memory.integrations.openai_agents import OrbiterSession
 from orbiter.memory.integrations.tools import memory_tools
 from orbiter.memory.transfer import import_file
 
@@ -25,24 +25,31 @@ DISTRIBUTION = "openai-agents"
 
 set_tracing_disabled(disabled=True)
 
-OF_SQLITE = (
-    "close_closes_worker",
-    "reaps_connections",
-    "closes_retired_connections",
-    "keeps_connections",
-    "closed_rejects",
-    "corrupt",
-    "file_lock",
-    "releases_write_lock",
-    "rolls_back",
-    "rollback_failure",
-    "quarantined",
-    "post_commit_cancellation",
+_OF_SQLITE = (
+    "close_closes_worker_thread_connections",
+    "reaps_connections_from_exited_worker_threads",
+    "closes_retired_connections_before_the_next_allocation",
+    "keeps_connections_of_live_worker_threads",
+    "closed_rejects_empty_add_items",
+    "pop_item_skips_corrupt_most_recent",
+    "pop_item_returns_none_after_dropping_only_corrupt_rows",
+    "get_items_limit_skips_corrupt_newest_rows",
+    "get_items_session_settings_limit_skips_corrupt_rows",
+    "file_lock_is_shared_across_instances",
+    "failed_add_items_releases_write_lock",
+    "failed_clear_session_rolls_back",
+    "failed_pop_item_releases_write_lock",
+    "rollback_failure_evicts_connection",
+    "close_retries_quarantined_connection",
+    "post_commit_cancellation_propagates_after_known_outcome",
 )
-"""Parts of the names of tests that look at connections, locks and rows of their SQLite session."""
-
-TEARS_PAIRS = "drops_unmatched_history_function_call_output"
-"""It wants `get_items(limit=2)` to return an output without its call, for the runner to drop."""
+_TEARS_PAIRS = "test_session_limit_drops_unmatched_history_function_call_output"
+THEIR_INTERNALS = [
+    # Connections, locks and rows of their SQLite session.
+    *(f"tests/memory/test_session.py::test_sqlite_session_{name}" for name in _OF_SQLITE),
+    # It wants `get_items(limit=2)` to return an output without its call, for the runner to drop.
+    f"tests/memory/test_session_limit.py::{_TEARS_PAIRS}",
+]
 
 TURN: list[Any] = [
     {"role": "user", "content": "How is the weather in Oslo?"},
@@ -66,24 +73,23 @@ async def alice(tmp_path: Path) -> AsyncIterator[ScopedMemory]:
 
 
 def test_the_tests_of_the_sdk_pass(
-    pytestconfig: pytest.Config, record_suite: Callable[[str, int, int], None]
+    request: pytest.FixtureRequest, record_suite: Callable[[str, int, int], None]
 ) -> None:
-    folder = unpacked_sdist(DISTRIBUTION, pytestconfig.cache)
+    assert request.config.cache is not None
+    folder = unpacked_sdist(DISTRIBUTION, request.config.cache)
+    files = [f"tests/memory/test_session{each}.py" for each in ("", "_limit", "_context_wrapper")]
 
-    passed, total, output = run_tests(
-        folder,
-        [f"tests/memory/test_session{each}.py" for each in ("", "_limit", "_context_wrapper")],
-        plugin="openai_session_plugin",
-        without=[*OF_SQLITE, TEARS_PAIRS],
+    passed, total = run_sdist_tests(
+        folder, files, plugin="swapped_session", leave_out=THEIR_INTERNALS
     )
 
     record_suite("session tests of its sdist", passed, total)
-    assert passed == total, output
+    assert passed == total
     assert total >= 60
 
 
 async def test_items_come_back_exactly_as_they_were_added(alice: ScopedMemory) -> None:
-    session = MemorySession(alice, "s")
+    session = OrbiterSession(alice, "s")
     odd: list[Any] = [
         {"type": "of_tomorrow", "text": "\0\ud800", "number": 2**70, "deep": [{"a": [None, 0.1]}]},
         {"role": "user", "content": [{"type": "input_image", "image_url": "data:," + "x" * 9**7}]},
@@ -99,7 +105,7 @@ async def test_items_come_back_exactly_as_they_were_added(alice: ScopedMemory) -
 async def test_a_limit_never_tears_a_call_from_its_output_or_its_reasoning(
     alice: ScopedMemory,
 ) -> None:
-    session = MemorySession(alice, "s")
+    session = OrbiterSession(alice, "s")
     await session.add_items(TURN)
 
     windows = [await session.get_items(limit) for limit in range(7)]
@@ -110,7 +116,7 @@ async def test_a_limit_never_tears_a_call_from_its_output_or_its_reasoning(
 async def test_the_limit_of_the_settings_holds_unless_another_is_given(
     alice: ScopedMemory,
 ) -> None:
-    session = MemorySession(alice, "s", session_settings=SessionSettings(limit=1))
+    session = OrbiterSession(alice, "s", session_settings=SessionSettings(limit=1))
     await session.add_items(TURN)
 
     assert await session.get_items() == TURN[-1:]
@@ -120,7 +126,7 @@ async def test_the_limit_of_the_settings_holds_unless_another_is_given(
 async def test_what_is_said_is_recalled_and_a_forgotten_message_is_not_given_any_more(
     alice: ScopedMemory,
 ) -> None:
-    session = MemorySession(alice, "s")
+    session = OrbiterSession(alice, "s")
     await session.add_items([{"role": "user", "content": "My cat is called Tom."}, *TURN])
     (hit, *_) = await alice.recall("What is the cat called?")
     await alice.forget(hit.item.id)
@@ -130,7 +136,7 @@ async def test_what_is_said_is_recalled_and_a_forgotten_message_is_not_given_any
 
 
 async def test_an_edited_message_says_what_it_says_now(alice: ScopedMemory) -> None:
-    session = MemorySession(alice, "s")
+    session = OrbiterSession(alice, "s")
     await session.add_items(TURN)
     messages = await alice.chat("s").items()
     for message in messages:
@@ -146,7 +152,7 @@ async def test_an_edited_message_says_what_it_says_now(alice: ScopedMemory) -> N
 
 
 async def test_rows_that_cannot_be_read_do_not_count(alice: ScopedMemory) -> None:
-    session = MemorySession(alice, "s")
+    session = OrbiterSession(alice, "s")
     await session.add_items(TURN[:1])
     await session.add_items(TURN[-1:])
     await alice.chat("s").kv.append(("openai-agents", "items"), [b"{", b"[]", b'{"item": 1}'])
@@ -158,7 +164,7 @@ async def test_rows_that_cannot_be_read_do_not_count(alice: ScopedMemory) -> Non
 
 
 async def test_a_cancelled_caller_leaves_all_items_or_none(alice: ScopedMemory) -> None:
-    session = MemorySession(alice, "s")
+    session = OrbiterSession(alice, "s")
     for number in range(30):
         task = asyncio.create_task(
             session.add_items([{"role": "user", "content": f"{number}"}] * 3)
@@ -176,7 +182,7 @@ async def test_a_cancelled_caller_leaves_all_items_or_none(alice: ScopedMemory) 
 
 
 async def test_several_sessions_and_agents_write_one_log(alice: ScopedMemory) -> None:
-    sessions = [MemorySession(alice, "s") for _ in range(5)]
+    sessions = [OrbiterSession(alice, "s") for _ in range(5)]
     await asyncio.gather(
         *(
             session.add_items([{"role": "user", "content": f"{place}.{number}"}] * 2)
@@ -194,12 +200,12 @@ async def test_several_sessions_and_agents_write_one_log(alice: ScopedMemory) ->
 
 
 async def test_another_user_and_another_session_see_nothing(alice: ScopedMemory) -> None:
-    await MemorySession(alice, "s").add_items(TURN)
+    await OrbiterSession(alice, "s").add_items(TURN)
     memory = AgentMemory("memory://", embeddings=None)
     bob = memory.scope(user_id="bob")
 
-    assert await MemorySession(alice, "t").get_items() == []
-    assert await MemorySession(bob, "s").get_items() == []
+    assert await OrbiterSession(alice, "t").get_items() == []
+    assert await OrbiterSession(bob, "s").get_items() == []
     await memory.close()
 
 
@@ -207,8 +213,8 @@ async def test_a_cleared_session_is_forgotten_in_the_chat_and_nothing_else_is(
     alice: ScopedMemory,
 ) -> None:
     await alice.remember("Alice likes tea.")
-    await MemorySession(alice, "other").add_items(TURN)
-    session = MemorySession(alice, "s")
+    await OrbiterSession(alice, "other").add_items(TURN)
+    session = OrbiterSession(alice, "s")
     await session.add_items(TURN)
 
     await session.clear_session()
@@ -237,13 +243,13 @@ async def test_the_runner_goes_on_after_a_restart_and_uses_the_tools(tmp_path: P
     async with AgentMemory(tmp_path / "memory.db", embeddings=None) as memory:
         alice = memory.scope(user_id="alice")
         agent = Agent("a", model=first, tools=[weather, *memory_tools(alice).openai_agents()])
-        await Runner.run(agent, "I live in Oslo. Weather?", session=MemorySession(alice, "s"))
+        await Runner.run(agent, "I live in Oslo. Weather?", session=OrbiterSession(alice, "s"))
     second = ScriptedModel([[assistant_message("In Oslo.")]])
     async with AgentMemory(tmp_path / "memory.db", embeddings=None) as memory:
         alice = memory.scope(user_id="alice")
         agent = Agent("b", model=second)
-        result = await Runner.run(agent, "Where do I live?", session=MemorySession(alice, "s"))
-        session = await MemorySession(alice, "s").get_items()
+        result = await Runner.run(agent, "Where do I live?", session=OrbiterSession(alice, "s"))
+        session = await OrbiterSession(alice, "s").get_items()
         known = await alice.recall("Where does Alice live?")
 
     assert calls == ["Oslo"]
@@ -271,7 +277,7 @@ def default_loop() -> Iterator[None]:
 def test_a_blocking_program_uses_a_blocking_memory(tmp_path: Path) -> None:
     model = ScriptedModel([[assistant_message(text)] for text in ("one", "two")])
     with sync.AgentMemory(tmp_path / "memory.db", embeddings=None) as memory:
-        session = MemorySession(memory.scope(user_id="alice"), "s")
+        session = OrbiterSession(memory.scope(user_id="alice"), "s")
         for text in ("first", "second"):
             Runner.run_sync(Agent("a", model=model), text, session=session)
         said = [item.content for item in memory.scope(user_id="alice").chat("s").items()]
@@ -293,7 +299,7 @@ async def test_sessions_of_the_sdk_go_on_after_they_are_imported(
         )
     theirs.close()
     await import_file(alice, tmp_path / "theirs.db")
-    session = MemorySession(alice, "s")
+    session = OrbiterSession(alice, "s")
 
     before = await session.get_items()
     await session.add_items([{"role": "user", "content": "Thanks"}])

@@ -30,7 +30,7 @@ from pydantic_ai.models.test import TestModel
 
 from orbiter.memory import AgentMemory, ScopedMemory
 from orbiter.memory.integrations.pydantic_ai import (
-    MemoryConversationStore,
+    OrbiterConversationStore,
     memory_toolset,
     recall_instructions,
     trim_history,
@@ -54,7 +54,9 @@ def alice(memory: AgentMemory) -> ScopedMemory:
 def store(request: pytest.FixtureRequest, alice: ScopedMemory) -> ConversationStore:
     """Whatever is tested of our store holds of the one that Pydantic AI brings, too."""
     return (
-        InMemoryConversationStore() if request.param == "theirs" else MemoryConversationStore(alice)
+        InMemoryConversationStore()
+        if request.param == "theirs"
+        else OrbiterConversationStore(alice)
     )
 
 
@@ -165,7 +167,7 @@ async def test_scopes_of_pydantic_ai_keep_conversations_apart(
 
 
 async def test_deleting_leaves_nothing_behind(alice: ScopedMemory, agent: Agent[None, str]) -> None:
-    store = MemoryConversationStore(alice)
+    store = OrbiterConversationStore(alice)
     await _say(store, agent, "hello")
     await store.fork("c", new_conversation_id="fork")
 
@@ -179,7 +181,7 @@ async def test_deleting_leaves_nothing_behind(alice: ScopedMemory, agent: Agent[
 async def test_what_is_said_is_recalled_by_the_user_alone(
     memory: AgentMemory, alice: ScopedMemory, agent: Agent[None, str]
 ) -> None:
-    await _say(MemoryConversationStore(alice), agent, "My cat is called Tom.")
+    await _say(OrbiterConversationStore(alice), agent, "My cat is called Tom.")
     bob = memory.scope(user_id="bob")
 
     (hit, *_) = await alice.recall("What is the cat called?")
@@ -187,11 +189,11 @@ async def test_what_is_said_is_recalled_by_the_user_alone(
 
     assert hit.item.content == "My cat is called Tom."
     assert [item.memory_type for item in messages] == ["human", "ai", "tool", "ai"]
-    assert await MemoryConversationStore(bob).load("c") is None
+    assert await OrbiterConversationStore(bob).load("c") is None
 
 
 async def test_long_histories_are_read_in_pages(alice: ScopedMemory) -> None:
-    store = MemoryConversationStore(alice, remember=False)
+    store = OrbiterConversationStore(alice, remember=False)
     messages: list[ModelMessage] = [
         ModelRequest(parts=[UserPromptPart(content=f"{number}")]) for number in range(450)
     ]

@@ -9,15 +9,18 @@ from collections.abc import AsyncGenerator, Coroutine, Iterator
 from typing import Any, TypeVar
 
 from orbiter.memory import sync
-from orbiter.memory.agent import ScopedMemory
+from orbiter.memory.agent import KeyValue, ScopedMemory
 from orbiter.memory.errors import QueryError, UnsupportedError
+from orbiter.memory.model.key_value import Entry, EntryPath
+from orbiter.memory.model.query import SCOPE_FIELDS
 
-__all__ = ["AnyHandle", "BlockingCallError", "Calls"]
+__all__ = ["AnyHandle", "BlockingCallError", "Calls", "forget_messages", "list_all", "shielded"]
 
 AnyHandle = ScopedMemory | sync.ScopedMemory
 """A handle of one scope, async or blocking."""
 
 _T = TypeVar("_T")
+_PAGE = 500
 
 
 class BlockingCallError(UnsupportedError, asyncio.InvalidStateError):
@@ -40,6 +43,11 @@ class Calls:
         self._owner = owner
         self._is_blocking = isinstance(handle, sync.ScopedMemory)
         self._loop = _running_loop()
+
+    @property
+    def is_blocking(self) -> bool:
+        """Whether the handle is one of `orbiter.memory.sync`."""
+        return self._is_blocking
 
     @property
     def handle(self) -> ScopedMemory:
@@ -84,6 +92,38 @@ class Calls:
                 yield step[0]
         finally:
             self.run(_close(work))
+
+
+async def shielded(work: Coroutine[Any, Any, _T]) -> _T:
+    """Do *work* to its end even if the caller is cancelled meanwhile, and only then say so."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as exc:
+            cancelled = cancelled or exc
+    if cancelled is not None:
+        task.exception()  # nobody is left to tell
+        raise cancelled
+    return task.result()
+
+
+async def list_all(kv: KeyValue, path: EntryPath) -> list[Entry]:
+    """Return all entries at a path, however many there are."""
+    found: list[Entry] = []
+    while True:
+        page = await kv.list(path, deep=False, after=found[-1] if found else None, limit=_PAGE)
+        found += page
+        if len(page) < _PAGE:
+            return found
+
+
+async def forget_messages(handle: ScopedMemory, chat_id: str) -> None:
+    """Forget the messages of a chat, and nothing else that is of its session."""
+    scope = handle.chat(chat_id).scope
+    here: dict[str, object] = {name: getattr(scope, name) for name in SCOPE_FIELDS}
+    await handle.forget(where={**here, "memory_type": {"$in": ["system", "human", "ai", "tool"]}})
 
 
 async def _next(work: AsyncGenerator[_T, None]) -> tuple[_T] | None:

@@ -1,15 +1,15 @@
 """Claude's memory tool over a handle: its files are memories, with versions and undo.
 
-`MemoryTool` blocks and `AsyncMemoryTool` awaits. A file is an item of the type `file` whose
-`metadata.extra` has the `path`, so it is recalled, shown in the dashboard and erased like any
+`OrbiterMemoryTool` blocks and `AsyncOrbiterMemoryTool` awaits. A file is an item of the type `file`
+whose `metadata.extra` has the `path`, so it is recalled, shown in the dashboard and erased like any
 other. What the tool answers is, to the letter, what Claude was trained with.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.errors import ItemNotFoundError, QueryError, VersionConflict
-from orbiter.memory.integrations._handles import at_once, finish, in_threads
+from orbiter.memory.integrations._calls import AnyHandle, Calls
 from orbiter.memory.model.items import MemoryItem, MemoryMetadata
 
 try:
@@ -29,14 +29,10 @@ try:
     )
 except ModuleNotFoundError as exc:
     raise ModuleNotFoundError(
-        "`MemoryTool` needs Anthropic's SDK: pip install 'orbiter-memory[anthropic]'"
+        "`OrbiterMemoryTool` needs Anthropic's SDK: pip install 'orbiter-memory[anthropic]'"
     ) from exc
 
-if TYPE_CHECKING:
-    from orbiter.memory import sync
-    from orbiter.memory.agent import ScopedMemory
-
-__all__ = ["AsyncMemoryTool", "MemoryTool"]
+__all__ = ["AsyncOrbiterMemoryTool", "OrbiterMemoryTool"]
 
 _ROOT = "/memories"
 _CLAIMS = ("anthropic-memory", "paths")
@@ -49,93 +45,99 @@ _MAX_LINES = 999_999
 _PAGE = 100
 
 
-class MemoryTool(BetaAbstractMemoryTool):
-    """The memory tool over a handle of `orbiter.memory.sync`, for `client.beta.messages`."""
+class OrbiterMemoryTool(BetaAbstractMemoryTool):
+    """The memory tool over a handle, for `Anthropic`, the client that blocks."""
 
     def __init__(
         self,
-        handle: "sync.ScopedMemory",
+        handle: AnyHandle,
         *,
         cache_control: BetaCacheControlEphemeralParam | None = None,
     ) -> None:
         super().__init__(cache_control=cache_control)
-        self._files = _Files(at_once(handle))
+        self._calls = Calls(handle, "OrbiterMemoryTool")
+        self._files = _Files(self._calls)
 
     def view(self, command: BetaMemoryTool20250818ViewCommand) -> str:
         """Return a file with line numbers, or what is in a directory."""
-        return finish(self._files.view(command))
+        return self._calls.run(self._files.view(command))
 
     def create(self, command: BetaMemoryTool20250818CreateCommand) -> str:
         """Store a new file."""
-        return finish(self._files.create(command))
+        return self._calls.run(self._files.create(command))
 
     def str_replace(self, command: BetaMemoryTool20250818StrReplaceCommand) -> str:
         """Replace a text that stands once in a file."""
-        return finish(self._files.str_replace(command))
+        return self._calls.run(self._files.str_replace(command))
 
     def insert(self, command: BetaMemoryTool20250818InsertCommand) -> str:
         """Insert a text behind a line of a file."""
-        return finish(self._files.insert(command))
+        return self._calls.run(self._files.insert(command))
 
     def delete(self, command: BetaMemoryTool20250818DeleteCommand) -> str:
         """Forget a file, or all files of a directory; `restore` brings them back."""
-        return finish(self._files.delete(command))
+        return self._calls.run(self._files.delete(command))
 
     def rename(self, command: BetaMemoryTool20250818RenameCommand) -> str:
         """Give a file, or all files of a directory, another path."""
-        return finish(self._files.rename(command))
+        return self._calls.run(self._files.rename(command))
 
     def clear_all_memory(self) -> str:
         """Forget all files; other memories stay."""
-        return finish(self._files.clear())
+        return self._calls.run(self._files.clear())
 
 
-class AsyncMemoryTool(BetaAsyncAbstractMemoryTool):
-    """The memory tool over a handle, for the async client."""
+class AsyncOrbiterMemoryTool(BetaAsyncAbstractMemoryTool):
+    """The memory tool over a handle, for `AsyncAnthropic`."""
 
     def __init__(
         self,
-        handle: "ScopedMemory | sync.ScopedMemory",
+        handle: AnyHandle,
         *,
         cache_control: BetaCacheControlEphemeralParam | None = None,
     ) -> None:
         super().__init__(cache_control=cache_control)
-        self._files = _Files(in_threads(handle))
+        self._calls = Calls(handle, "AsyncOrbiterMemoryTool")
+        self._files = _Files(self._calls)
 
     async def view(self, command: BetaMemoryTool20250818ViewCommand) -> str:
         """Return a file with line numbers, or what is in a directory."""
-        return await self._files.view(command)
+        return await self._calls.wait(self._files.view(command))
 
     async def create(self, command: BetaMemoryTool20250818CreateCommand) -> str:
         """Store a new file."""
-        return await self._files.create(command)
+        return await self._calls.wait(self._files.create(command))
 
     async def str_replace(self, command: BetaMemoryTool20250818StrReplaceCommand) -> str:
         """Replace a text that stands once in a file."""
-        return await self._files.str_replace(command)
+        return await self._calls.wait(self._files.str_replace(command))
 
     async def insert(self, command: BetaMemoryTool20250818InsertCommand) -> str:
         """Insert a text behind a line of a file."""
-        return await self._files.insert(command)
+        return await self._calls.wait(self._files.insert(command))
 
     async def delete(self, command: BetaMemoryTool20250818DeleteCommand) -> str:
         """Forget a file, or all files of a directory; `restore` brings them back."""
-        return await self._files.delete(command)
+        return await self._calls.wait(self._files.delete(command))
 
     async def rename(self, command: BetaMemoryTool20250818RenameCommand) -> str:
         """Give a file, or all files of a directory, another path."""
-        return await self._files.rename(command)
+        return await self._calls.wait(self._files.rename(command))
 
     async def clear_all_memory(self) -> str:
         """Forget all files; other memories stay."""
-        return await self._files.clear()
+        return await self._calls.wait(self._files.clear())
 
 
 class _Files:
     """The commands; an error that a model can act on is a `ToolError`."""
 
-    def __init__(self, handle: "ScopedMemory") -> None:
-        self._handle = handle
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    @property
+    def _handle(self) -> ScopedMemory:
+        return self._calls.handle
 
     async def view(self, command: BetaMemoryTool20250818ViewCommand) -> str:
         path = _checked(command.path)

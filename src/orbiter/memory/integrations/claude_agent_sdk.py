@@ -1,4 +1,4 @@
-"""`ClaudeSessionStore`: transcripts of the Claude Agent SDK, kept with the memories of a handle.
+"""`OrbiterSessionStore`: transcripts of the Claude Agent SDK, kept with the memories of a handle.
 
 Every line is kept as it came, under the project and session that the SDK names, and a session is
 resumed from it. What was said is also in the chat of the session's id, for recall and the
@@ -7,10 +7,10 @@ dashboard.
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from orbiter.memory.errors import MemoryError, VersionConflict
-from orbiter.memory.integrations._handles import in_threads
+from orbiter.memory.integrations._calls import AnyHandle, Calls, list_all
 from orbiter.memory.messages import from_messages
 from orbiter.memory.model.items import MemoryItem, role_of
 from orbiter.memory.model.key_value import Entry, EntryPath, Put, appended_key
@@ -25,43 +25,32 @@ try:
     )
 except ModuleNotFoundError as exc:
     raise ModuleNotFoundError(
-        "`ClaudeSessionStore` needs the Claude Agent SDK: "
+        "`OrbiterSessionStore` needs the Claude Agent SDK: "
         "pip install 'orbiter-memory[claude-agent-sdk]'"
     ) from exc
 
-if TYPE_CHECKING:
-    from orbiter.memory import sync
-    from orbiter.memory.agent import ScopedMemory
-
-__all__ = ["ClaudeSessionStore"]
+__all__ = ["OrbiterSessionStore"]
 
 _ROOT = "claude-agent-sdk"
-_PAGE = 500
 _BATCH = 1_000
 """Lines that are stored in one step; each takes two changes of at most 10,000."""
 _NOTES = ("isMeta", "isCompactSummary", "isVisibleInTranscriptOnly", "isApiErrorMessage")
 
 
-class ClaudeSessionStore:
+class OrbiterSessionStore:
     """The transcripts of one handle, for `ClaudeAgentOptions(session_store=…)`.
 
     With *remember* false, what was said does not go to a chat.
     """
 
-    def __init__(
-        self, handle: "ScopedMemory | sync.ScopedMemory", *, remember: bool = True
-    ) -> None:
-        self._handle = in_threads(handle)
+    def __init__(self, handle: AnyHandle, *, remember: bool = True) -> None:
+        self._calls = Calls(handle, "OrbiterSessionStore")
         self._remember = remember
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Append lines in order; one with a `uuid` that is there already is left out."""
         for start in range(0, len(entries), _BATCH):
-            new = await self._append(key, entries[start : start + _BATCH])
-            if self._remember and "subpath" not in key:
-                messages = [item for entry in new for item in _messages(entry)]
-                if messages:
-                    await self._handle.chat(key["session_id"]).add(messages)
+            await self._calls.wait(self._append(key, entries[start : start + _BATCH]))
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """Return all lines in the order they were appended, or `None` if there are none."""
@@ -87,23 +76,35 @@ class ClaudeSessionStore:
 
         The chat stays; forget its messages, or erase the session, to remove what was said.
         """
-        kv = self._handle.kv
-        for kind in ("log", "uuids"):
-            await kv.clear(_place(key, kind))
-        if "subpath" not in key:
-            await kv.clear(_place(key, "subpaths"))
-        await kv.delete(*_head(key))
+        await self._calls.wait(self._delete(key))
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
         """Return the subpaths of a session."""
         path = _place(SessionKey(**key), "subpaths")
         return [entry.key for entry in await self._all(path)]
 
-    async def _append(
+    async def _all(self, path: EntryPath) -> list[Entry]:
+        return await self._calls.wait(list_all(self._calls.handle.kv, path))
+
+    async def _delete(self, key: SessionKey) -> None:
+        kv = self._calls.handle.kv
+        for kind in ("log", "uuids"):
+            await kv.clear(_place(key, kind))
+        if "subpath" not in key:
+            await kv.clear(_place(key, "subpaths"))
+        await kv.delete(*_head(key))
+
+    async def _append(self, key: SessionKey, entries: Sequence[SessionStoreEntry]) -> None:
+        new = await self._store(key, entries)
+        messages = [item for entry in new for item in _messages(entry)]
+        if self._remember and messages and "subpath" not in key:
+            await self._calls.handle.chat(key["session_id"]).add(messages)
+
+    async def _store(
         self, key: SessionKey, entries: Sequence[SessionStoreEntry]
     ) -> list[SessionStoreEntry]:
         """Store the lines that are new in one step, and return them; wait for nobody."""
-        kv = self._handle.kv
+        kv = self._calls.handle.kv
         log, uuids, head = _place(key, "log"), _place(key, "uuids"), _head(key)
         named = list(dict.fromkeys(entry["uuid"] for entry in entries if entry.get("uuid")))
         while True:
@@ -139,15 +140,6 @@ class ClaudeSessionStore:
             except VersionConflict:
                 continue  # somebody else appended meanwhile
             return new
-
-    async def _all(self, path: EntryPath) -> list[Entry]:
-        found: list[Entry] = []
-        while True:
-            after = found[-1] if found else None
-            page = await self._handle.kv.list(path, deep=False, after=after, limit=_PAGE)
-            found += page
-            if len(page) < _PAGE:
-                return found
 
 
 def _place(key: SessionKey, kind: str) -> EntryPath:

@@ -1,4 +1,4 @@
-"""`MemorySession`: a session of the OpenAI Agents SDK that is a conversation of a memory.
+"""`OrbiterSession`: a session of the OpenAI Agents SDK that is a conversation of a memory.
 
 The runner gets back exactly the items that it stored, from a log. Beside it, what can be read of
 them is in the chat of the same name, for recall, `chat.context` and the dashboard. A message that
@@ -8,10 +8,11 @@ is forgotten there is not given to the model any more, and an edited one says wh
 import json
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from orbiter.memory.agent import Chat, ScopedMemory
 from orbiter.memory.errors import MessageError, VersionConflict
-from orbiter.memory.integrations._handles import forget_messages, in_threads, shielded
+from orbiter.memory.integrations._calls import AnyHandle, Calls, forget_messages, shielded
 from orbiter.memory.messages import Format, from_messages, to_messages
 from orbiter.memory.model.items import MemoryItem, calls_of, role_of
 from orbiter.memory.model.key_value import Entry, Put, appended_key
@@ -23,14 +24,10 @@ try:
     from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
 except ModuleNotFoundError as exc:
     raise ModuleNotFoundError(
-        "`MemorySession` needs the OpenAI Agents SDK: pip install 'orbiter-memory[openai-agents]'"
+        "`OrbiterSession` needs the OpenAI Agents SDK: pip install 'orbiter-memory[openai-agents]'"
     ) from exc
 
-if TYPE_CHECKING:
-    from orbiter.memory import sync
-    from orbiter.memory.agent import ScopedMemory
-
-__all__ = ["MemorySession"]
+__all__ = ["OrbiterSession"]
 
 _LOG = ("openai-agents", "items")
 _PAGE = 200
@@ -44,7 +41,7 @@ class _Row(NamedTuple):
     message_id: str | None
 
 
-class MemorySession(SessionABC):
+class OrbiterSession(SessionABC):
     """The session *session_id* of a handle, for `Runner.run(…, session=…)`.
 
     *handle* is whose conversation it is, of `orbiter.memory` or of `orbiter.memory.sync`. Any
@@ -53,7 +50,7 @@ class MemorySession(SessionABC):
 
     def __init__(
         self,
-        handle: "ScopedMemory | sync.ScopedMemory",
+        handle: AnyHandle,
         session_id: str,
         *,
         session_settings: SessionSettings | dict[str, Any] | None = None,
@@ -64,8 +61,7 @@ class MemorySession(SessionABC):
             if session_settings is None
             else coerce_session_settings(session_settings)
         )
-        self._handle = in_threads(handle)
-        self._chat = self._handle.chat(session_id)
+        self._calls = Calls(handle, "OrbiterSession")
         self._imported = f"openai-agents:{session_id}"  # as `import` names the SDK's own sessions
         self._has_begun = False
 
@@ -78,7 +74,7 @@ class MemorySession(SessionABC):
         most = resolve_session_limit(limit, self.session_settings)
         if most is not None and most <= 0:
             return []
-        rows = await self._newest(most)
+        rows = await self._calls.wait(self._newest(most))
         items = [row.item for row in rows]
         if most is not None and len(items) > most:
             items = _legal_end(items, len(items) - most)
@@ -87,17 +83,25 @@ class MemorySession(SessionABC):
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Append items, all or none; a cancelled caller is told after they are stored."""
         if items:
-            await shielded(self._add([dict(item) for item in items]))
+            await shielded(self._calls.wait(self._add([dict(item) for item in items])))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it; `None` if there is none."""
-        return await shielded(self._pop())
+        return await shielded(self._calls.wait(self._pop()))
 
     async def clear_session(self) -> None:
         """Remove all items; what can be read of them is forgotten, and may be restored."""
-        await shielded(self._clear())
+        await shielded(self._calls.wait(self._clear()))
 
-    # The log
+    # The log: on the handle's own loop
+
+    @property
+    def _handle(self) -> ScopedMemory:
+        return self._calls.handle
+
+    @property
+    def _chat(self) -> Chat:
+        return self._handle.chat(self.session_id)
 
     async def _newest(self, limit: int | None) -> list[_Row]:
         """Return the newest rows, oldest first; with a limit, one more if there is one."""

@@ -1,18 +1,19 @@
 """Pydantic AI: a conversation store, a history processor that trims, instructions, and a toolset.
 
-`MemoryConversationStore` keeps each message once, with the revisions that Pydantic AI checks. What
+`OrbiterConversationStore` keeps each message once, with the revisions that Pydantic AI checks. What
 was said is also in the chat of the conversation's id, for recall and the dashboard.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import TypeAdapter
 
+from orbiter.memory.agent import KeyValue
 from orbiter.memory.conversation.tokens import estimate_tokens
 from orbiter.memory.errors import VersionConflict
-from orbiter.memory.integrations._handles import forget_messages, in_threads
+from orbiter.memory.integrations._calls import AnyHandle, Calls, forget_messages, list_all
 from orbiter.memory.integrations.tools import fenced_hits, memory_tools
 from orbiter.memory.model.items import AIMemory, HumanMemory, MemoryItem, ToolMemory
 from orbiter.memory.model.key_value import Delete, Entry, EntryPath, Put
@@ -38,14 +39,10 @@ try:
     from pydantic_ai.toolsets import FunctionToolset
 except ModuleNotFoundError as exc:
     raise ModuleNotFoundError(
-        "`MemoryConversationStore` needs Pydantic AI: pip install 'orbiter-memory[pydantic-ai]'"
+        "`OrbiterConversationStore` needs Pydantic AI: pip install 'orbiter-memory[pydantic-ai]'"
     ) from exc
 
-if TYPE_CHECKING:
-    from orbiter.memory import sync
-    from orbiter.memory.agent import ScopedMemory
-
-__all__ = ["MemoryConversationStore", "memory_toolset", "recall_instructions", "trim_history"]
+__all__ = ["OrbiterConversationStore", "memory_toolset", "recall_instructions", "trim_history"]
 
 _ROOT = "pydantic-ai"
 _RECORDS = (_ROOT, "records")
@@ -67,22 +64,24 @@ _TALK = frozenset(
 _RECORD = TypeAdapter(ConversationRecord)
 
 
-class MemoryConversationStore(ConversationStore):
+class OrbiterConversationStore(ConversationStore):
     """The conversations of one handle.
 
     `delete` removes the messages that no fork shares for good, and forgets the chat. With
     *remember* false, what is said does not go to a chat.
     """
 
-    def __init__(
-        self, handle: "ScopedMemory | sync.ScopedMemory", *, remember: bool = True
-    ) -> None:
-        self._handle = in_threads(handle)
+    def __init__(self, handle: AnyHandle, *, remember: bool = True) -> None:
+        self._calls = Calls(handle, "OrbiterConversationStore")
         self._remember = remember
+
+    @property
+    def _kv(self) -> KeyValue:
+        return self._calls.handle.kv
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """Return the record of a conversation, or `None`."""
-        entry = await self._handle.kv.get(_RECORDS, conversation_id)
+        entry = await self._calls.wait(self._kv.get(_RECORDS, conversation_id))
         return None if entry is None else _RECORD.validate_json(entry.value)
 
     async def read_records(
@@ -102,25 +101,25 @@ class MemoryConversationStore(ConversationStore):
         expected_revision: str | None,
     ) -> None:
         """Store a record with its new entries in one step; `ConversationConflict` if it changed."""
-        name, kv = record.conversation_id, self._handle.kv
+        name = record.conversation_id
         version = await self._version(name, expected_revision)
         puts = [Put(_RECORDS, name, _RECORD.dump_json(record), expected_version=version)]
         for entry in new_entries:
             puts.append(Put(_entries(name), entry.id, _value(entry)))
             puts.append(Put(_HOMES, entry.id, name.encode()))
         if record.head_id is not None and record.head_id not in {e.id for e in new_entries}:
-            home = await kv.get(_HOMES, record.head_id)
+            home = await self._calls.wait(self._kv.get(_HOMES, record.head_id))
             if home is None:
                 raise ConversationConflict(name)
             # Put again, so that whoever deletes it meanwhile is told.
             puts.append(Put(_HOMES, home.key, home.value, expected_version=home.version))
         try:
-            await kv.write(puts)
+            await self._calls.wait(self._kv.write(puts))
         except VersionConflict:
             raise ConversationConflict(name) from None
         messages = [item for entry in new_entries for item in _said(entry.message)]
         if self._remember and messages:
-            await self._handle.chat(name).add(messages)
+            await self._calls.wait(self._calls.handle.chat(name).add(messages))
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
         """Remove a record, and the entries that no other conversation's history reaches."""
@@ -137,23 +136,25 @@ class MemoryConversationStore(ConversationStore):
                 else:
                     kept |= found
             names = sorted(own - kept)
-            homes = await self._handle.kv.get_many([(_HOMES, name) for name in names])
+            homes = await self._calls.wait(self._kv.get_many([(_HOMES, name) for name in names]))
             there = [home for home in homes if home is not None]
             changes = [Delete(_RECORDS, conversation_id, version)]
             changes += [Delete(_HOMES, home.key, home.version) for home in there]
             changes += [Delete(_entries(home.value.decode()), home.key) for home in there]
             try:
-                await self._handle.kv.write(changes)
+                await self._calls.wait(self._kv.write(changes))
             except VersionConflict:
                 continue  # it was saved, or an entry is a fork's now: look again
             break
         if self._remember:
-            await forget_messages(self._handle, conversation_id)
+            await self._calls.wait(forget_messages(self._calls.handle, conversation_id))
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
         """Return an entry; `LookupError` if there is none."""
-        home = await self._handle.kv.get(_HOMES, entry_id)
-        entry = home and await self._handle.kv.get(_entries(home.value.decode()), entry_id)
+        home = await self._calls.wait(self._kv.get(_HOMES, entry_id))
+        entry = home and await self._calls.wait(
+            self._kv.get(_entries(home.value.decode()), entry_id)
+        )
         if entry is None:
             raise LookupError(f"there is no entry `{entry_id}`")
         return _entry(entry)
@@ -173,12 +174,12 @@ class MemoryConversationStore(ConversationStore):
                 wanted = known[wanted].parent_id
                 continue
             if path is None:  # the first, or of a conversation that this one was forked from
-                home = await self._handle.kv.get(_HOMES, wanted)
+                home = await self._calls.wait(self._kv.get(_HOMES, wanted))
                 if home is None or looked_up == wanted:
                     raise LookupError(f"there is no entry `{wanted}`")
                 path, after, looked_up = _entries(home.value.decode()), None, wanted
-            page = await self._handle.kv.list(
-                path, deep=False, reverse=True, after=after, limit=_PAGE
+            page = await self._calls.wait(
+                self._kv.list(path, deep=False, reverse=True, after=after, limit=_PAGE)
             )
             known |= {entry.key: _entry(entry) for entry in page}
             after = page[-1] if page else None
@@ -187,7 +188,7 @@ class MemoryConversationStore(ConversationStore):
 
     async def _version(self, conversation_id: str, expected: str | None) -> int:
         """Return the stored version of a record; `ConversationConflict` for another revision."""
-        stored = await self._handle.kv.get(_RECORDS, conversation_id)
+        stored = await self._calls.wait(self._kv.get(_RECORDS, conversation_id))
         revision = None if stored is None else _RECORD.validate_json(stored.value).revision
         if revision != expected:
             raise ConversationConflict(conversation_id)
@@ -198,13 +199,7 @@ class MemoryConversationStore(ConversationStore):
         return {entry.id for tip in tips for entry in await self.read_history(tip)}
 
     async def _all(self, path: EntryPath) -> list[Entry]:
-        found: list[Entry] = []
-        while True:
-            after = found[-1] if found else None
-            page = await self._handle.kv.list(path, deep=False, after=after, limit=_PAGE)
-            found += page
-            if len(page) < _PAGE:
-                return found
+        return await self._calls.wait(list_all(self._kv, path))
 
 
 def trim_history(budget: int) -> Callable[[list[ModelMessage]], list[ModelMessage]]:
@@ -229,22 +224,22 @@ def trim_history(budget: int) -> Callable[[list[ModelMessage]], list[ModelMessag
 
 
 def recall_instructions(
-    handle: "ScopedMemory | sync.ScopedMemory", *, k: int = 5
+    handle: AnyHandle, *, k: int = 5
 ) -> Callable[[RunContext[Any]], Awaitable[str]]:
     """Return instructions for `Agent(instructions=…)`: what is remembered about the prompt."""
-    awaited = in_threads(handle)
+    calls = Calls(handle, "recall_instructions")
 
     async def instructions(ctx: RunContext[Any]) -> str:
         prompt = ctx.prompt if isinstance(ctx.prompt, str) else _texts(ctx.prompt)
         if not prompt.strip():
             return ""
-        hits = await awaited.recall(prompt, k=k)
+        hits = await calls.wait(calls.handle.recall(prompt, k=k))
         return f"What is remembered:\n{fenced_hits(hits)}" if len(hits) else ""
 
     return instructions
 
 
-def memory_toolset(handle: "ScopedMemory | sync.ScopedMemory") -> FunctionToolset[Any]:
+def memory_toolset(handle: AnyHandle) -> FunctionToolset[Any]:
     """Return the ready-made tools of *handle* for `Agent(toolsets=[…])`."""
     return memory_tools(handle).pydantic_ai()
 

@@ -8,25 +8,26 @@ memories is fenced as data, and an error says what to do instead.
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
+from orbiter.memory.agent import ScopedMemory
 from orbiter.memory.context.entries import default_trust, memory_entry
 from orbiter.memory.context.prompt_fence import Entry, new_mark, render
 from orbiter.memory.errors import ItemNotFoundError, MemoryError
-from orbiter.memory.integrations._handles import at_once, finish, is_blocking
+from orbiter.memory.integrations._calls import AnyHandle, Calls
 
 if TYPE_CHECKING:
     from agents import FunctionTool
     from langchain_core.tools import StructuredTool
     from pydantic_ai.toolsets import FunctionToolset
 
-    from orbiter.memory import sync
-    from orbiter.memory.agent import ScopedMemory
     from orbiter.memory.recall import Hit
 
 __all__ = ["MemoryTools", "fenced_hits", "memory_tools"]
+
+_Method = Callable[..., Coroutine[Any, Any, str]]
 
 _SOURCE = "agent"
 _LONGEST = 2_000
@@ -39,7 +40,7 @@ _TYPES: dict[object, dict[str, object]] = {
 }
 
 
-def memory_tools(handle: "ScopedMemory | sync.ScopedMemory") -> "MemoryTools":
+def memory_tools(handle: AnyHandle) -> "MemoryTools":
     """Return `remember`, `recall`, `update`, `forget` and `know` over the memories of *handle*.
 
     They are coroutine functions, or block if the handle does.
@@ -50,12 +51,12 @@ def memory_tools(handle: "ScopedMemory | sync.ScopedMemory") -> "MemoryTools":
 class MemoryTools:
     """The tools of one handle; iterate over it for the functions."""
 
-    def __init__(self, handle: "ScopedMemory | sync.ScopedMemory") -> None:
-        blocks = is_blocking(handle)
-        calls = _Calls(at_once(handle) if blocks else cast("ScopedMemory", handle))
-        methods = (calls.recall, calls.remember, calls.update, calls.forget, calls.know)
+    def __init__(self, handle: AnyHandle) -> None:
+        self._calls = Calls(handle, "memory_tools")
+        tools = _Tools(self._calls)
+        methods = (tools.recall, tools.remember, tools.update, tools.forget, tools.know)
         self._functions = {
-            method.__name__: (_blocking if blocks else _awaitable)(method) for method in methods
+            method.__name__: _function(self._calls, _answered(method), method) for method in methods
         }
 
     def __iter__(self) -> Iterator[Callable[..., Any]]:
@@ -83,7 +84,7 @@ class MemoryTools:
             problem = f"the arguments of `{name}` do not fit: {exc}"
         else:
             return function(**values)
-        return self._functions["recall"].refuse(problem)  # type: ignore[attr-defined]  # see `_dressed`
+        return _function(self._calls, _refuse)(problem)
 
     # For providers
 
@@ -138,11 +139,15 @@ class MemoryTools:
         return FunctionToolset(list(self), id="orbiter-memory")
 
 
-class _Calls:
+class _Tools:
     """What the tools do. Their names, types and documentation are what a model reads."""
 
-    def __init__(self, handle: "ScopedMemory") -> None:
-        self._handle = handle
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    @property
+    def _handle(self) -> ScopedMemory:
+        return self._calls.handle
 
     async def recall(self, query: str, k: int = 5) -> str:
         """Find what is remembered about a question, best first.
@@ -207,9 +212,6 @@ class _Calls:
             return f"Known: {key} is {value}."
         return f"Known: {key} is {value} from now on; before, it was {before.value}."
 
-    async def refuse(self, problem: str) -> str:
-        return f"Error: {problem}."
-
     async def _is_fact(self, item_id: str) -> bool:
         item = await self._handle.get(item_id)
         return item is not None and item.memory_type == "fact"
@@ -236,43 +238,43 @@ def _check_arguments(function: Callable[..., Any], values: Mapping[str, Any]) ->
             raise ValueError(f"`{name}` must be {_TYPES[wanted]['type']}, not {value!r}")  # noqa: TRY004 - one family
 
 
-async def _answered(method: Callable[..., Any], kwargs: Mapping[str, Any]) -> str:
-    """Return what a tool says; where the memory refuses, what the model can do about it."""
-    try:
-        return str(await method(**kwargs))
-    except ItemNotFoundError as exc:
-        return f"Error: no memory has the id `{exc.item_id}`; use `recall` to find the right one."
-    except (MemoryError, ValueError) as exc:
-        return f"Error: {exc}."
+async def _refuse(problem: str) -> str:
+    return f"Error: {problem}."
 
 
-def _awaitable(method: Callable[..., Any]) -> Callable[..., Any]:
-    async def function(*args: Any, **kwargs: Any) -> str:
-        return await _answered(method, inspect.signature(method).bind(*args, **kwargs).arguments)
+def _answered(method: _Method) -> _Method:
+    """Return *method*, but where the memory refuses, with what the model can do about it."""
 
-    return _dressed(function, method, method.__self__.refuse)  # type: ignore[attr-defined]  # bound
+    async def answer(*args: Any, **kwargs: Any) -> str:
+        try:
+            return await method(*args, **kwargs)
+        except ItemNotFoundError as exc:
+            return f"Error: no memory has the id `{exc.item_id}`; use `recall` to find it."
+        except (MemoryError, ValueError) as exc:
+            return f"Error: {exc}."
 
-
-def _blocking(method: Callable[..., Any]) -> Callable[..., Any]:
-    def function(*args: Any, **kwargs: Any) -> str:
-        given = inspect.signature(method).bind(*args, **kwargs).arguments
-        return finish(_answered(method, given))
-
-    refuse = method.__self__.refuse  # type: ignore[attr-defined]  # bound
-    return _dressed(function, method, lambda problem: finish(refuse(problem)))
+    return answer
 
 
-def _dressed(
-    function: Callable[..., Any], method: Callable[..., Any], refuse: Callable[[str], Any]
-) -> Callable[..., Any]:
-    """Give *function* the name, types and documentation of *method*, without what binds it."""
-    function.__name__ = function.__qualname__ = method.__name__
-    function.__doc__ = inspect.getdoc(method)
-    function.__annotations__ = get_type_hints(method)
-    dressed: Any = function
-    dressed.__signature__ = inspect.signature(method, eval_str=True)
-    dressed.refuse = refuse
-    return function
+def _function(calls: Calls, work: _Method, method: _Method | None = None) -> Callable[..., Any]:
+    """Return a function that does *work*, and blocks if the handle does.
+
+    It has the name, types and documentation of *method*.
+    """
+
+    def blocking(*args: Any, **kwargs: Any) -> str:
+        return calls.run(work(*args, **kwargs))
+
+    async def awaitable(*args: Any, **kwargs: Any) -> str:
+        return await calls.wait(work(*args, **kwargs))
+
+    function: Any = blocking if calls.is_blocking else awaitable
+    if method is not None:
+        function.__name__ = function.__qualname__ = method.__name__
+        function.__doc__ = inspect.getdoc(method)
+        function.__annotations__ = get_type_hints(method)
+        function.__signature__ = inspect.signature(method, eval_str=True)
+    return cast("Callable[..., Any]", function)
 
 
 def _schema(function: Callable[..., Any], key: str) -> dict[str, Any]:

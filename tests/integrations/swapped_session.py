@@ -1,4 +1,4 @@
-"""Puts `MemorySession` in the place of the SDK's `SQLiteSession` in the tests of its sdist."""
+"""Puts `OrbiterSession` in the place of the SDK's `SQLiteSession` in the tests of its sdist."""
 
 from pathlib import Path
 from typing import Any
@@ -7,12 +7,12 @@ import agents
 import agents.memory
 
 from orbiter.memory import sync
-from orbiter.memory.integrations.openai_agents import MemorySession
+from orbiter.memory.integrations.openai_agents import OrbiterSession
 
 _memories: dict[str, sync.AgentMemory] = {}
 
 
-class SQLiteSession(MemorySession):
+class SQLiteSession(OrbiterSession):
     """Sessions of one path are of one memory; its calls work from any loop, as their tests do."""
 
     def __init__(

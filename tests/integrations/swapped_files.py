@@ -11,7 +11,7 @@ from anthropic.lib.tools import _beta_builtin_memory_tool as theirs
 from anthropic.types.beta import BetaMemoryTool20250818CreateCommand
 
 from orbiter.memory import sync
-from orbiter.memory.integrations.anthropic_memory import AsyncMemoryTool, MemoryTool
+from orbiter.memory.integrations.anthropic_memory import AsyncOrbiterMemoryTool, OrbiterMemoryTool
 
 _handles: dict[str, sync.ScopedMemory] = {}
 """By what was given as `base_path`."""
@@ -34,7 +34,7 @@ class _Place:
         command = BetaMemoryTool20250818CreateCommand(
             command="create", path=self.path, file_text=content.decode()
         )
-        MemoryTool(self.handle).create(command)
+        OrbiterMemoryTool(self.handle).create(command)
 
     def read_bytes(self) -> bytes:
         return _files(self.handle)[self.path.removeprefix("/")].encode()
@@ -76,8 +76,8 @@ def _path(text: str) -> "_Place | Path":
     return Path(text)
 
 
-theirs.BetaLocalFilesystemMemoryTool = _in_place_of_files(MemoryTool, _Place)  # type: ignore[misc, assignment]
-theirs.BetaAsyncLocalFilesystemMemoryTool = _in_place_of_files(AsyncMemoryTool, _AsyncPlace)  # type: ignore[misc, assignment]
+theirs.BetaLocalFilesystemMemoryTool = _in_place_of_files(OrbiterMemoryTool, _Place)  # type: ignore[misc, assignment]
+theirs.BetaAsyncLocalFilesystemMemoryTool = _in_place_of_files(AsyncOrbiterMemoryTool, _AsyncPlace)  # type: ignore[misc, assignment]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
