@@ -111,12 +111,12 @@ async def shielded(work: Coroutine[Any, Any, _T]) -> _T:
 
 async def list_all(kv: KeyValue, path: EntryPath) -> list[Entry]:
     """Return all entries at a path, however many there are."""
-    found: list[Entry] = []
+    entries: list[Entry] = []
     while True:
-        page = await kv.list(path, deep=False, after=found[-1] if found else None, limit=_PAGE)
-        found += page
+        page = await kv.list(path, deep=False, after=entries[-1] if entries else None, limit=_PAGE)
+        entries += page
         if len(page) < _PAGE:
-            return found
+            return entries
 
 
 async def forget_messages(handle: ScopedMemory, chat_id: str) -> None:

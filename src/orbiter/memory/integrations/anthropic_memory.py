@@ -151,13 +151,13 @@ class _Files:
         if command.view_range and len(command.view_range) == 2:
             first = max(1, command.view_range[0]) - 1
             last = last if command.view_range[1] == -1 else command.view_range[1]
-        shown = _numbered(lines, first, last)
-        return f"Here's the content of {command.path} with line numbers:\n{shown}"
+        numbered = _numbered(lines, first, last)
+        return f"Here's the content of {command.path} with line numbers:\n{numbered}"
 
-    async def _view_directory(self, path: str, given: str) -> str:
+    async def _view_directory(self, path: str, written: str) -> str:
         files = await self._below(path)
         if not files and path != _ROOT:
-            raise ToolError(f"The path {given} does not exist. Please provide a valid path.")
+            raise ToolError(f"The path {written} does not exist. Please provide a valid path.")
         sizes: dict[tuple[str, ...], int] = {}
         folders: set[tuple[str, ...]] = set()
         for file in files:
@@ -165,18 +165,18 @@ class _Files:
             size = len(_text(file).encode())
             if any(part.startswith(".") for part in parts[:2]):
                 continue
-            shown = parts[:2]
-            sizes[shown] = sizes.get(shown, 0) + size
+            visible = parts[:2]
+            sizes[visible] = sizes.get(visible, 0) + size
             if len(parts) > 1:
                 sizes[parts[:1]] = sizes.get(parts[:1], 0) + size
             folders |= {parts[:depth] for depth in range(1, min(len(parts), 3))}
         whole = sum(len(_text(file).encode()) for file in files)
-        lines = [f"{_size(whole)}\t{given}"]
+        lines = [f"{_size(whole)}\t{written}"]
         for parts in sorted(sizes):
             end = "/" if parts in folders else ""
-            lines.append(f"{_size(sizes[parts])}\t{given}/{'/'.join(parts)}{end}")
+            lines.append(f"{_size(sizes[parts])}\t{written}/{'/'.join(parts)}{end}")
         head = (
-            f"Here're the files and directories up to 2 levels deep in {given}, "
+            f"Here're the files and directories up to 2 levels deep in {written}, "
             "excluding hidden items:"
         )
         return "\n".join([head, *lines])
@@ -268,12 +268,12 @@ class _Files:
     # Items
 
     async def _find(self, path: str) -> MemoryItem | None:
-        found = await self._handle.list(memory_type=_TYPE, where={"path": path}, limit=1)
-        return next(iter(found), None)
+        files = await self._handle.list(memory_type=_TYPE, where={"path": path}, limit=1)
+        return next(iter(files), None)
 
     async def _below(self, path: str) -> list[MemoryItem]:
         """Return the files in a directory, and in those below it, by path."""
-        found: dict[str, MemoryItem] = {}
+        files: dict[str, MemoryItem] = {}
         cursor = None
         while True:
             page = await self._handle.list(
@@ -281,9 +281,9 @@ class _Files:
             )
             for item in page:
                 if _path(item).startswith(f"{path}/"):
-                    found.setdefault(_path(item), item)  # an older one was restored
+                    files.setdefault(_path(item), item)  # an older one was restored
             if page.next is None:
-                return [found[name] for name in sorted(found)]
+                return [files[name] for name in sorted(files)]
             cursor = page.next
 
     async def _at_and_below(self, path: str) -> list[MemoryItem]:
@@ -305,18 +305,18 @@ class _Files:
         except ValueError as exc:
             raise ToolError(f"The file cannot be stored: {exc}") from exc
 
-    async def _edit(self, given: str, edit: Callable[[str], tuple[str, str]]) -> str:
+    async def _edit(self, written: str, edit: Callable[[str], tuple[str, str]]) -> str:
         """Change the text of a file, again if somebody else changed it meanwhile."""
-        path = _checked(given)
+        path = _checked(written)
         while True:
             file = await self._find(path)
             if file is None:
                 if path == _ROOT or await self._below(path):
-                    raise ToolError(f"The path {given} is not a file.")
-                raise ToolError(f"The path {given} does not exist. Please provide a valid path.")
+                    raise ToolError(f"The path {written} is not a file.")
+                raise ToolError(f"The path {written} does not exist. Please provide a valid path.")
             text, answer = edit(_text(file))
             if _WHOLE in file.native or len(text.encode(errors="replace")) > _LARGEST_PART:
-                raise ToolError(f"The file {given} is too large to be edited; split it.")
+                raise ToolError(f"The file {written} is too large to be edited; split it.")
             try:
                 if text.strip():
                     await self._change(file.id, text, version=file.version)
@@ -356,21 +356,21 @@ class _Files:
         return True
 
 
-def _checked(given: str) -> str:
+def _checked(written: str) -> str:
     """Return a path without dots and double slashes; `ToolError` if it is not in `/memories`."""
-    if given != _ROOT and not given.startswith(f"{_ROOT}/"):
-        raise ToolError(f"Path must start with /memories, got: {given}")
+    if written != _ROOT and not written.startswith(f"{_ROOT}/"):
+        raise ToolError(f"Path must start with /memories, got: {written}")
     parts: list[str] = []
-    for part in given.removeprefix(_ROOT).split("/"):
+    for part in written.removeprefix(_ROOT).split("/"):
         if part == "..":
             if not parts:
-                raise ToolError(f"Path {given} would escape /memories directory")
+                raise ToolError(f"Path {written} would escape /memories directory")
             parts.pop()
         elif part not in ("", "."):
             parts.append(part)
     path = "/".join([_ROOT, *parts])
     if len(path.encode(errors="replace")) > 1_000 or "\0" in path:
-        raise ToolError(f"Path {given[:80]}… is too long, or has a NUL; use a short one")
+        raise ToolError(f"Path {written[:80]}… is too long, or has a NUL; use a short one")
     return path
 
 
@@ -405,8 +405,8 @@ def _places(text: str, part: str) -> list[int]:
 
 
 def _numbered(lines: list[str], first: int, last: int) -> str:
-    shown = enumerate(lines[first:last], start=first + 1)
-    return "\n".join(f"{number:>6}\t{line}" for number, line in shown)
+    numbered = enumerate(lines[first:last], start=first + 1)
+    return "\n".join(f"{number:>6}\t{line}" for number, line in numbered)
 
 
 def _size(count: int) -> str:

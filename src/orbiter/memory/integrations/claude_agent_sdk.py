@@ -54,8 +54,8 @@ class OrbiterSessionStore:
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """Return all lines in the order they were appended, or `None` if there are none."""
-        found = [json.loads(entry.value) for entry in await self._all(_place(key, "log"))]
-        return found or None
+        lines = [json.loads(entry.value) for entry in await self._all(_place(key, "log"))]
+        return lines or None
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
         """Return the sessions of a project, each with when it was appended to last."""

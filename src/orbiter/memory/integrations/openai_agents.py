@@ -44,7 +44,7 @@ class _Row(NamedTuple):
 class OrbiterSession(SessionABC):
     """The session *session_id* of a handle, for `Runner.run(…, session=…)`.
 
-    *handle* is whose conversation it is, of `orbiter.memory` or of `orbiter.memory.sync`. Any
+    *handle* is of `orbiter.memory` or of `orbiter.memory.sync`; the session is of its scope. Any
     number of agents, objects and processes may use one session.
     """
 
@@ -81,7 +81,7 @@ class OrbiterSession(SessionABC):
         return items  # type: ignore[return-value]  # they were such when they were added
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Append items, all or none; a cancelled caller is told after they are stored."""
+        """Append items, all or none; a cancelled call ends after they are stored."""
         if items:
             await shielded(self._calls.wait(self._add([dict(item) for item in items])))
 
@@ -105,18 +105,18 @@ class OrbiterSession(SessionABC):
 
     async def _newest(self, limit: int | None) -> list[_Row]:
         """Return the newest rows, oldest first; with a limit, one more if there is one."""
-        found: list[_Row] = []
+        rows: list[_Row] = []
         last: Entry | None = None
         size = _PAGE if limit is None else min(limit + 1, _PAGE)
-        while limit is None or len(found) <= limit:
+        while limit is None or len(rows) <= limit:
             page = await self._chat.kv.list(_LOG, deep=False, reverse=True, after=last, limit=size)
             if not page and last is None:
-                found = (await self._rows_of_chat())[::-1]
-            found += await self._still_there(page)
+                rows = (await self._rows_of_chat())[::-1]
+            rows += await self._still_there(page)
             if len(page) < size:
                 break
             last = page[-1]
-        return found[: len(found) if limit is None else limit + 1][::-1]
+        return rows[: len(rows) if limit is None else limit + 1][::-1]
 
     async def _still_there(self, entries: Sequence[Entry]) -> list[_Row]:
         """Return the rows of entries but for those whose message was forgotten."""
@@ -200,8 +200,8 @@ def _value(row: _Row) -> bytes:
 def _row(value: bytes) -> _Row | None:
     """Return the row of a stored value, or `None` for one that cannot be read."""
     try:
-        found = json.loads(value)
-        item, message_id = found["item"], found["message"]
+        stored = json.loads(value)
+        item, message_id = stored["item"], stored["message"]
     except (ValueError, TypeError, KeyError):
         return None
     return _Row(item, message_id) if isinstance(item, dict) else None
@@ -210,10 +210,10 @@ def _row(value: bytes) -> _Row | None:
 def _message(item: dict[str, Any]) -> MemoryItem | None:
     """Return what can be read of an item as a message, or `None` if it is of no known shape."""
     try:
-        found = from_messages([item], _FORMAT)
+        messages = from_messages([item], _FORMAT)
     except (MessageError, ValueError):
         return None
-    return found[0] if len(found) == 1 else None
+    return messages[0] if len(messages) == 1 else None
 
 
 def _as_edited(row: _Row, stored: MemoryItem) -> _Row:
@@ -258,7 +258,7 @@ def _legal_end(items: list[dict[str, Any]], start: int) -> list[dict[str, Any]]:
         while start < len(items) and _is_of_turn(items[start]):
             start += 1
     calls: set[object] = set()
-    found = []
+    kept = []
     for item in items[start:]:
         kind = str(item.get("type", ""))
         if kind.endswith("_output") and "call_id" in item:
@@ -266,8 +266,8 @@ def _legal_end(items: list[dict[str, Any]], start: int) -> list[dict[str, Any]]:
                 continue
         elif "call_id" in item:
             calls.add(item["call_id"])
-        found.append(item)
-    return found
+        kept.append(item)
+    return kept
 
 
 def _is_of_turn(item: dict[str, Any]) -> bool:

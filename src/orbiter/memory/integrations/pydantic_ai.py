@@ -88,10 +88,10 @@ class OrbiterConversationStore(ConversationStore):
         self, *, scope: str | None = None, limit: int | None = None
     ) -> Sequence[ConversationRecord]:
         """Return the records, or those of a scope of Pydantic AI's, newest first."""
-        found = [_RECORD.validate_json(entry.value) for entry in await self._all(_RECORDS)]
-        found = [record for record in found if scope is None or record.scope == scope]
-        found.sort(key=lambda record: record.updated_at, reverse=True)
-        return found[:limit]
+        records = [_RECORD.validate_json(entry.value) for entry in await self._all(_RECORDS)]
+        records = [record for record in records if scope is None or record.scope == scope]
+        records.sort(key=lambda record: record.updated_at, reverse=True)
+        return records[:limit]
 
     async def write_record(
         self,
@@ -130,11 +130,11 @@ class OrbiterConversationStore(ConversationStore):
             own = {entry.key for entry in await self._all(_entries(conversation_id))}
             kept: set[str] = set()
             for record in await self.read_records():
-                found = await self._reachable(record)
+                reached = await self._reachable(record)
                 if record.conversation_id == conversation_id:
-                    own |= found
+                    own |= reached
                 else:
-                    kept |= found
+                    kept |= reached
             names = sorted(own - kept)
             homes = await self._calls.wait(self._kv.get_many([(_HOMES, name) for name in names]))
             there = [home for home in homes if home is not None]
@@ -163,14 +163,14 @@ class OrbiterConversationStore(ConversationStore):
         self, head_id: str | None, *, limit: int | None = None
     ) -> list[ConversationEntry]:
         """Return the entries up to *head_id*, or the last *limit* of them, in order."""
-        found: list[ConversationEntry] = []
+        history: list[ConversationEntry] = []
         known: dict[str, ConversationEntry] = {}
         wanted, looked_up = head_id, None
         path: EntryPath | None = None
         after: Entry | None = None
-        while wanted is not None and (limit is None or len(found) < limit):
+        while wanted is not None and (limit is None or len(history) < limit):
             if wanted in known:
-                found.append(known[wanted])
+                history.append(known[wanted])
                 wanted = known[wanted].parent_id
                 continue
             if path is None:  # the first, or of a conversation that this one was forked from
@@ -184,7 +184,7 @@ class OrbiterConversationStore(ConversationStore):
             known |= {entry.key: _entry(entry) for entry in page}
             after = page[-1] if page else None
             path = path if len(page) == _PAGE else None
-        return found[::-1]
+        return history[::-1]
 
     async def _version(self, conversation_id: str, expected: str | None) -> int:
         """Return the stored version of a record; `ConversationConflict` for another revision."""
@@ -256,8 +256,8 @@ def _value(entry: ConversationEntry) -> bytes:
 
 def _entry(stored: Entry) -> ConversationEntry:
     parent, _, message = stored.value.partition(b"\n")
-    (found,) = ModelMessagesTypeAdapter.validate_json(message)
-    return ConversationEntry(id=stored.key, parent_id=parent.decode() or None, message=found)
+    (read,) = ModelMessagesTypeAdapter.validate_json(message)
+    return ConversationEntry(id=stored.key, parent_id=parent.decode() or None, message=read)
 
 
 def _is_prompt(message: ModelMessage) -> bool:
@@ -296,7 +296,7 @@ def _texts(content: object) -> str:
 
 def _said(message: ModelMessage) -> list[MemoryItem]:
     """Return a message as those of a chat; what cannot be one is left out."""
-    found: list[MemoryItem] = []
+    items: list[MemoryItem] = []
     try:
         if isinstance(message, ModelResponse):
             text = "\n".join(part.content for part in message.parts if isinstance(part, TextPart))
@@ -310,15 +310,15 @@ def _said(message: ModelMessage) -> list[MemoryItem]:
                 if isinstance(part, ToolCallPart)
             ]
             if text.strip() or calls:
-                found.append(AIMemory(content=text, tool_calls=calls))
-            return found
+                items.append(AIMemory(content=text, tool_calls=calls))
+            return items
         for part in message.parts:
             if isinstance(part, UserPromptPart) and _texts(part.content).strip():
-                found.append(HumanMemory(content=_texts(part.content)))
+                items.append(HumanMemory(content=_texts(part.content)))
             elif isinstance(part, ToolReturnPart):
                 text = part.model_response_str()
                 about = {"tool_call_id": part.tool_call_id, "tool_name": part.tool_name}
-                found.append(ToolMemory(content=text, **about))
+                items.append(ToolMemory(content=text, **about))
     except ValueError:  # too long, or with characters that no store keeps
         return []
-    return found
+    return items

@@ -31,7 +31,7 @@ _Method = Callable[..., Coroutine[Any, Any, str]]
 
 _SOURCE = "agent"
 _LONGEST = 2_000
-_MOST = 20
+_MAX_HITS = 20
 _ARGUMENT = re.compile(r"^ +(\w+): (.+)$", re.MULTILINE)
 _TYPES: dict[object, dict[str, object]] = {
     str: {"type": "string"},
@@ -69,10 +69,10 @@ class MemoryTools:
         return self._functions[name]
 
     def call(self, name: str, arguments: str | Mapping[str, Any]) -> Any:
-        """Do what a model asked for, and return the text for it, or what is to be awaited for it.
+        """Carry out the call of a model; return the text for it, or an awaitable of that.
 
-        *arguments* is a mapping, or the JSON that the provider sent. What cannot be called so is
-        told to the model, too.
+        *arguments* is a mapping, or the JSON that the provider sent. What cannot be called so gets
+        an error as the text.
         """
         try:
             values = json.loads(arguments or "{}") if isinstance(arguments, str) else arguments
@@ -158,7 +158,7 @@ class _Tools:
             query: What to look for, as a question or in key words.
             k: How many to return at most.
         """
-        hits = await self._handle.recall(query, k=min(max(int(k), 1), _MOST))
+        hits = await self._handle.recall(query, k=min(max(int(k), 1), _MAX_HITS))
         return fenced_hits(hits) if len(hits) else "Nothing is remembered about this."
 
     async def remember(self, text: str, tags: list[str] = []) -> str:  # noqa: B006 - never changed
@@ -168,7 +168,7 @@ class _Tools:
             text: One statement that is clear by itself, with names instead of "he" or "it".
             tags: A few words to file it under.
         """
-        same = await self._handle.list(query=text, limit=_MOST) if text.strip() else ()
+        same = await self._handle.list(query=text, limit=_MAX_HITS) if text.strip() else ()
         for item in same:
             if item.content == text:
                 return f"This is remembered already, as {item.id}."
