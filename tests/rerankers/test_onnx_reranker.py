@@ -105,6 +105,31 @@ async def test_capitals_count_where_the_model_is_cased(tmp_path: Path) -> None:
     assert await reranker.rerank("Eva Zoë", ["Eva", "eva", "Zoë"]) == [-1, -3, -1]
 
 
+async def test_the_settings_beside_a_vocabulary_tell_whether_capitals_count(tmp_path: Path) -> None:
+    folder = write(tmp_path / "cased", by_shared_words(), (*VOCABULARY, "Eva"))
+    settings = folder / "tokenizer_config.json"
+
+    settings.write_text('{"do_lower_case": false}', encoding="utf-8")
+    told = await OnnxReranker(folder, activation="none").rerank("Eva", ["Eva", "eva"])
+    given = await OnnxReranker(folder, activation="none", cased=False).rerank("Eva", ["eva"])
+    settings.write_text('{"do_lower_case": true}', encoding="utf-8")
+    lower = await OnnxReranker(folder, activation="none").rerank("Eva", ["Eva", "eva"])
+    settings.write_text("no JSON", encoding="utf-8")
+    with pytest.raises(RerankError, match="is not a WordPiece vocabulary"):
+        await OnnxReranker(folder).rerank("Eva", ["eva"])
+
+    assert told == [-1, -3]
+    assert given == [-1]
+    assert lower == [-1, -1]
+
+
+async def test_a_folder_may_have_its_model_in_another(folder: Path) -> None:
+    (folder / "onnx").mkdir()
+    (folder / "model.onnx").rename(folder / "onnx" / "model.onnx")
+
+    assert await OnnxReranker(folder, activation="none").rerank(QUESTION, TEXTS) == [-3, 1, -1, -3]
+
+
 async def test_what_a_text_says_of_marks_is_text(folder: Path) -> None:
     [score] = await OnnxReranker(folder, activation="none").rerank("eva", ["[SEP] eva [PAD]"])
 

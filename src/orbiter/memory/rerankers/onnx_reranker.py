@@ -5,6 +5,7 @@ Nothing of it runs on the event loop's thread.
 """
 
 import asyncio
+import json
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -46,14 +47,16 @@ Activation = Literal["sigmoid", "none"]
 class OnnxReranker:
     """Scores pairs by any BERT-like cross-encoder, such as those trained on MS MARCO.
 
-    *model* is an ONNX file, or a folder with a `model.onnx`; *vocabulary* is its `vocab.txt`, by
-    default the one beside it. The file takes `input_ids` and `attention_mask`, and `token_type_ids`
-    if it has that input. Its first output has one number for each pair, or two, for "no" and "yes".
+    *model* is an ONNX file, or a folder with a `model.onnx` or an `onnx/model.onnx`; *vocabulary*
+    is its `vocab.txt`, by default the one in that folder or beside the file. The model takes
+    `input_ids` and `attention_mask`, and `token_type_ids` if it has that input. Its first output
+    has one number for each pair, or two, for "no" and "yes".
 
     A number becomes a score from 0 to 1 by the sigmoid; *activation* `none` is for a file that has
     it inside, or whose numbers are wanted as they are. A pair of more than *max_tokens* word pieces
     is cut, the longer of the two texts first. Pairs are run in batches of *batch_size*, those of
-    about one length together. With *cased*, capitals and accents count.
+    about one length together. Capitals and accents count if the model is *cased*, which by default
+    the `tokenizer_config.json` beside the vocabulary tells; without that file, it is not.
 
     The model is loaded when it is first needed. Use one object from as many tasks as you like.
     """
@@ -66,7 +69,7 @@ class OnnxReranker:
         max_tokens: int = 256,
         batch_size: int = 8,
         activation: Activation = "sigmoid",
-        cased: bool = False,
+        cased: bool | None = None,
     ) -> None:
         for module in ("numpy", "onnxruntime"):
             if find_spec(module) is None:
@@ -167,14 +170,18 @@ class OnnxReranker:
     def _load(self) -> "_Model":
         from orbiter.memory.embeddings.onnx_runtime import onnx_session  # noqa: PLC0415 - an extra
 
-        file = self.model / "model.onnx" if self.model.is_dir() else self.model
-        vocabulary = self._vocabulary or file.with_name("vocab.txt")
+        file, folder = self.model, self.model.parent
+        if self.model.is_dir():
+            folder, inner = self.model, self.model / "onnx" / "model.onnx"
+            file = inner if inner.is_file() else folder / "model.onnx"
+        vocabulary = self._vocabulary or folder / "vocab.txt"
         for path in (file, vocabulary):
             if not path.is_file():
                 raise RerankError(f"there is no file `{path}`; check `model` and `vocabulary`")
         try:
-            pieces = WordPiece(read_vocabulary(vocabulary), cased=self._cased)
-        except (KeyError, UnicodeDecodeError) as exc:
+            cased = _is_cased(vocabulary) if self._cased is None else self._cased
+            pieces = WordPiece(read_vocabulary(vocabulary), cased=cased)
+        except (KeyError, ValueError) as exc:
             raise RerankError(
                 f"`{vocabulary}` is not a WordPiece vocabulary: {exc}; it has one piece to a line, "
                 "`[UNK]`, `[CLS]` and `[SEP]` among them"
@@ -189,6 +196,15 @@ class OnnxReranker:
                 f"`{file}` takes `{'`, `'.join(unknown)}`, which a BERT-like model does not"
             )
         return pieces, session
+
+
+def _is_cased(vocabulary: Path) -> bool:
+    """Tell whether case counts, as the settings beside a vocabulary say."""
+    settings = vocabulary.with_name("tokenizer_config.json")
+    if not settings.is_file():
+        return False
+    values = json.loads(settings.read_text(encoding="utf-8"))
+    return isinstance(values, dict) and values.get("do_lower_case") is False
 
 
 def _numbers(pieces: WordPiece, text: str) -> list[int]:
