@@ -229,7 +229,7 @@ AROUND = (
     "There was a long queue at the post office", "I repaired the zip of my jacket",
     "We counted eleven swans on the lake", "I spilled tea over the keyboard",
 )  # fmt: skip
-_REPLIES = (
+REPLIES = (
     "Thanks for telling me.", "I see! Anything else?", "Good to know.", "I'll keep that in mind.",
     "That sounds interesting, tell me more when you like.",
 )  # fmt: skip
@@ -262,7 +262,7 @@ def memories(user: str) -> list[MemoryItem]:
             items.append(MemoryItem(content=text, metadata=_whose(user), created_at=at))
             continue
         of_chat = _whose(user, session=f"chat {number // 6}")
-        reply = _REPLIES[number % len(_REPLIES)]
+        reply = REPLIES[number % len(REPLIES)]
         after = at + timedelta(seconds=20)
         items.append(HumanMemory(content=text, metadata=of_chat, created_at=at))
         items.append(AIMemory(content=reply, metadata=of_chat, created_at=after))
