@@ -34,7 +34,8 @@ MATTERS = (
     Matter(
         "kitchen",
         "kitchen renovation",
-        "Can you list the order in which I brought up the different steps of my kitchen renovation? Mention only ten items.",
+        "Can you list the order in which I brought up the different steps of my kitchen "
+        "renovation? Mention only ten items.",
         "Can you summarise how the renovation of my kitchen developed?",
         (
             "We finally decided to renovate the kitchen, it has not been touched since 1987",
@@ -174,7 +175,8 @@ MATTERS = (
     Matter(
         "festival",
         "street festival",
-        "Can you list in order the aspects of organising the street festival that I mentioned throughout our conversations?",
+        "Can you list in order the aspects of organising the street festival that I mentioned "
+        "throughout our conversations?",
         "Bring me up to date on everything about the street festival, from the beginning.",
         (
             "The neighbours want a street festival for the hundred years of our street",

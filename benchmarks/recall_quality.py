@@ -185,6 +185,8 @@ async def measure(path: Path, given: argparse.Namespace) -> dict[str, Any]:
                     )
                     if hits.reranking is not None and hits.reranking.error is not None:
                         raise SystemExit(str(hits.reranking))
+                    if hits.spread:  # in the order of time; here it counts what comes first
+                        hits.sort(key=lambda hit: -hit.score)
                     # What says the same stands behind the hit that took its place.
                     items = [item for hit in hits for item in (hit.item, *hit.repeats)]
                     return [item.id for item in items][:MOST]

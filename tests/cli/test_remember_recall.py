@@ -226,3 +226,22 @@ def test_letters_stay_readable_in_json(cli: Cli) -> None:
 
     assert "Müller trinkt 茶 😀" in printed
     assert json.loads(printed)["content"] == "Müller trinkt 茶 😀"
+
+
+def test_recall_covers_a_matter_over_time(cli: Cli) -> None:
+    cli.remember("the boat has a keel")
+    cli.remember("the boat, the boat, the boat has a mast")
+
+    asked = cli.json("recall", "boat", "--spread")["hits"]
+    told = cli.json("recall", "In which order came the parts of the boat?")["hits"]
+
+    assert asked[0]["item"]["content"] == "the boat has a keel"
+    assert told[0]["item"]["content"] == "the boat has a keel"
+    assert asked[0]["replaced_by"] is None
+
+
+def test_recall_says_what_a_memory_is_replaced_by(cli: Cli) -> None:
+    cli.remember("I live in Oslo")
+    cli.remember("I moved to Paris, I no longer live in Oslo")
+
+    assert "replaced by" in cli.ok("recall", "Where do I live now?", "--explain")

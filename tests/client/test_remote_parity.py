@@ -312,3 +312,22 @@ def test_a_server_that_is_away_is_told_in_one_line() -> None:
     assert "orbiter-memory serve" in result.output
     assert isinstance(AgentMemory(cli.url)._engine, RemoteEngine)
     assert json.loads(cli("config", "--json").stdout)["url"]["value"] == cli.url
+
+
+async def test_a_matter_is_covered_over_time_behind_a_server_too(served: Served) -> None:
+    url = await served(rate=1e6, burst=10**6)
+
+    def blocking() -> list[tuple[str | None, bool]]:
+        with sync.AgentMemory(url) as memory:
+            alice = memory.scope(user_id="alice")
+            days = (datetime(2025, 1, 5, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC))
+            for text, at in zip(
+                ("I live in Oslo", "I moved from Oslo to Paris"), days, strict=True
+            ):
+                alice.remember(text, created_at=at)
+            best = alice.recall("Where do I live now? Oslo?")
+            in_order = alice.recall("Oslo", spread=True)
+            assert best[1].replaced_by == best[0].item.id
+            return [(in_order[0].item.content, in_order.spread)]
+
+    assert await asyncio.to_thread(blocking) == [("I live in Oslo", True)]

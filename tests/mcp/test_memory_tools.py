@@ -468,3 +468,19 @@ async def test_arguments_cannot_reach_anothers_memories(
     assert all("bob's tea" not in text for text in told)
     assert (await memory.scope(user_id="bob").get(theirs.id)) == theirs
     assert (await alice.stats()).items == 0
+
+
+async def test_a_search_covers_a_matter_over_time_and_says_what_is_replaced(
+    connect: Connect, alice: ScopedMemory
+) -> None:
+    now = datetime.now(UTC)
+    await alice.remember("I live in Oslo", created_at=now - timedelta(days=300))
+    await alice.remember("I moved to Paris, I no longer live in Oslo", created_at=now)
+    async with connect() as client:
+        best = await call(client, "memory_search", query="Where do I live now?")
+        in_order = await call(client, "memory_search", query="live", spread=True)
+
+    newer, older = best["results"]
+    assert (newer.get("replaced_by"), older["replaced_by"]) == (None, newer["id"])
+    assert "replaced by" in older["why"]
+    assert [hit["id"] for hit in in_order["results"]] == [older["id"], newer["id"]]

@@ -695,3 +695,21 @@ async def test_the_types_of_problems_are_those_that_clients_know(api: httpx.Asyn
     refused = await api.post("memories", json={"what": "x"}, headers=from_elsewhere)
     assert detail(refused, 403)
     assert refused.json()["type"] == "urn:orbiter-memory:error:Refused"
+
+
+async def test_recall_covers_a_matter_over_time_and_says_what_replaced_what(
+    api: httpx.AsyncClient,
+) -> None:
+    for what, when in (
+        ("I live in Oslo", "2025-01-05"),
+        ("I moved from Oslo to Paris", "2026-02-01"),
+    ):
+        await api.post("memories", json={"what": what, "created_at": f"{when}T00:00:00+00:00"})
+
+    asked = {"query": "Where do I live now? Oslo?"}
+    best = (await api.post("recall", json=asked)).json()
+    in_order = (await api.post("recall", json={**asked, "spread": True})).json()
+
+    assert [hit["replaced_by"] for hit in best["hits"]] == [None, best["hits"][0]["item"]["id"]]
+    assert (best["spread"], in_order["spread"]) == (False, True)
+    assert in_order["hits"][0]["item"]["content"] == "I live in Oslo"

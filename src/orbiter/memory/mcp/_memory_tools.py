@@ -37,6 +37,9 @@ _MAX_TEXTS = 50
 
 
 Importance = Annotated[float | None, Field(ge=0, le=1)]
+Spread = Annotated[
+    bool | None, Field(description="cover a matter over time, oldest first; else as asked")
+]
 # Plain texts with no default but "": the SDK reads a text that may be `null` as JSON first.
 Kind = Annotated[str, Field(description="item, human, ai, tool, fact, summary")]
 MinRelevance = Annotated[
@@ -183,6 +186,7 @@ class MemoryTools:
         tags: Tags = None,
         since: Since = None,
         min_relevance: MinRelevance = None,
+        spread: Spread = None,
     ) -> Annotated[CallToolResult, Hits]:
         """Find memories that answer a question."""
         handle = self._handle_of_call(ctx)
@@ -193,6 +197,7 @@ class MemoryTools:
             where=_tagged(tags),
             since=since,
             min_relevance=min_relevance or 0.0,
+            spread=spread,
         )
         found = for_prompt(recalled, min_relevance=min_relevance)
         most = share(len(found))

@@ -125,7 +125,7 @@ class Reranking:
 
 
 class RecallResult(list[Hit]):
-    """The hits, best first, and how they came about; equal to any list of the same hits."""
+    """The hits, best first or in time, and how they came about; equal to a list of them."""
 
     def __init__(
         self,
@@ -135,6 +135,7 @@ class RecallResult(list[Hit]):
         considered: int = 0,
         left_out: tuple[Excluded, ...] = (),
         question: str = "",
+        spread: bool = False,
         reranking: Reranking | None = None,
     ) -> None:
         super().__init__(hits)
@@ -145,6 +146,8 @@ class RecallResult(list[Hit]):
         """The next best of them, if an explanation was asked for."""
         self.question = question
         """How the question was read."""
+        self.spread = spread
+        """Whether the hits cover a matter over time; they are the oldest first, then."""
         self.reranking = reranking
         """What a reranker was asked, if there is one."""
 

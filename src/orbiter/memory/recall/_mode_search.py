@@ -49,6 +49,8 @@ class RecallRequest(NamedTuple):
     trusted: Where | None = None
     """The part of the filters that says how far a memory must be trusted."""
     min_relevance: float = 0.0
+    spread: bool = False
+    """Whether the matter is to be covered over time, and told in its order."""
 
     def recency_of(self, item: MemoryItem) -> float:
         """Return how recent an item is, from 0 to 1."""

@@ -12,7 +12,7 @@ from functools import lru_cache
 from orbiter.memory.recall._dates import Offset, Span, offsets, spans
 from orbiter.memory.text import languages, words
 
-__all__ = ["Question", "in_words", "read", "shortened", "written"]
+__all__ = ["Question", "in_words", "matter_of", "read", "shortened", "written"]
 
 _WHEN = re.compile(
     r"\s*(?:when|how long|since when|(?:what|which|on what|on which|in what|in which) "
@@ -34,6 +34,31 @@ _PRESENT = re.compile(
 _NOW = re.compile(
     r"\b(?:now|nowadays|currently?|still|any ?more|latest|newest"
     r"|at (?:the moment|present)|these days)\b",
+    re.IGNORECASE,
+)
+_SPREAD = re.compile(
+    r"\b(?:in (?:which|what) (?:order|sequence)|(?:in )?(?:the )?(?:chronological|temporal) order"
+    r"|chronologically|(?:the )?order (?:of|in which)|in order(?! to\b| that\b| for\b)"
+    r"|(?:a |the )?(?:timeline|sequence) of"
+    r"|what (?:came|happened) first(?: and what (?:came )?later)?"
+    r"|summari[sz]e|(?:a |the )?(?:summary|recap) of|sum up|recap|walk me through"
+    r"|(?:an? |the )?(?:\w+ )?overview (?:of|on|over)|(?:the )?(?:whole |full )?story of"
+    r"|(?:bring|get) me up to (?:date|speed) (?:on|with)|catch me up on|everything (?:about|that)"
+    r"|from (?:start|beginning) to (?:finish|end)|from the (?:start|beginning)|step by step"
+    r"|over (?:the course of )?time"
+    r"|how (?:has|have|did) (?=.{3,80}?\b(?:develop|evolve|progress|unfold|come about)))",
+    re.IGNORECASE,
+)
+"""What asks for a sequence, or for the sum of a long matter."""
+_ASKS_TO_TELL = re.compile(
+    r"\b(?:(?:can|could|would|will) you|please|give me|tell me|show me|list|describe|mention(?:ed)?"
+    r"|only|just|(?:one|two|three|four|five|six|seven|eight|nine|ten|\d+) (?:items|points|things)"
+    r"|(?:the )?(?:different|various)? ?(?:aspects|steps|events|stages|topics|things)"
+    r"(?: (?:of|around))?"
+    r"|(?:i|we) (?:brought up|discussed|talked about|went through|go through|happen)"
+    r"|(?:throughout|across|during|in) (?:all )?our (?:conversations?|chats?|talks?)"
+    r"|how things went|came about|happen(?:ed)?|develop(?:ed)?|evolved?|progress(?:ed)?"
+    r"|unfold(?:ed)?)\b",
     re.IGNORECASE,
 )
 _PRONOUNS = {"I": ("I", "my"), "we": ("we", "our"), "you": ("you", "your")}
@@ -73,6 +98,17 @@ class Question:
 def _is_of_past(text: str, has_times: bool) -> bool:  # noqa: FBT001 - private
     """Tell whether a question is about what was: by its tense, or by the time that it names."""
     return _PAST.search(text) is not None or (has_times and _PRESENT.search(text) is None)
+
+
+def matter_of(text: str) -> str | None:
+    """Return what is to be told in order or in sum, without the words that ask for that.
+
+    `None` if the question asks for neither.
+    """
+    if _SPREAD.search(text) is None:
+        return None
+    matter = _ASKS_TO_TELL.sub(" ", _SPREAD.sub(" ", text))
+    return matter if words.terms(matter) else text
 
 
 def shortened(text: str) -> str:

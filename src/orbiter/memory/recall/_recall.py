@@ -17,7 +17,7 @@ from orbiter.memory.recall._dedupe_query import and_where
 from orbiter.memory.recall._hits import RecallResult
 from orbiter.memory.recall._mode_search import RecallRequest, by_all, by_meaning, by_time
 from orbiter.memory.recall._modes import RecallMode, check_mode, check_store, warn_once
-from orbiter.memory.recall._query_analysis import shortened
+from orbiter.memory.recall._query_analysis import matter_of, shortened
 from orbiter.memory.recall._replaced import prefer_newer
 from orbiter.memory.recall._rerank import rerank
 from orbiter.memory.recall._select import Candidates, choose
@@ -51,6 +51,7 @@ class RecallOptions(TypedDict, total=False):
     importance_weight: float
     now: datetime | None
     min_trust: Trust | str | int | None
+    spread: bool | None
     reranker: Reranker | None
     min_relevance: float
 
@@ -73,6 +74,7 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     importance_weight: float = 0.0,
     now: datetime | None = None,
     min_trust: Trust | str | int | None = None,
+    spread: bool | None = None,
     reranker: Reranker | None = None,
     min_relevance: float = 0.0,
 ) -> RecallResult:
@@ -90,6 +92,10 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     answered by what these people said and what names them; one of nothing but common words, by
     meaning alone. Of a very long query, the beginning and the end count. Facts are judged as of
     *now*: what holds comes before what held, and what was retracted never comes.
+
+    A question for a sequence or a summary ("in which order …", "summarise how …") is answered by
+    hits that cover the matter over time, oldest first; *spread* asks for that whatever the question
+    is, or never.
 
     *mode* `hybrid` goes by all of that; without an embedding model, or while it fails, by words
     and structure, and says so once. `words` does so at once and asks no model. `meaning` goes by
@@ -120,12 +126,15 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
     if not isinstance(query, str):
         raise QueryError(f"`query` must be a string, not {query!r}")
     Query(query)
+    if spread is not None and not isinstance(spread, bool):
+        raise QueryError(f"`spread` must be True, False or None, not {spread!r}")
     moment = datetime.now(UTC) if now is None else check_instant("now", now)
     if not k or not (tokens(shortened(query)) or mode == "recent"):
         return RecallResult(mode=mode, question="asks for nothing")
     check_store(store, mode)
+    matter = None if spread is False or mode == "recent" else matter_of(shortened(query))
     request = RecallRequest(
-        query,
+        matter or query,
         filters,
         now=moment,
         recency_weight=recency_weight,
@@ -134,6 +143,7 @@ async def recall(  # noqa: PLR0913 - the filters of a search, and what may weigh
         explain=explain,
         trusted=trust,
         min_relevance=min_relevance,
+        spread=matter is not None or (spread is True and mode != "recent"),
     )
     has_model = isinstance(store, VectorStore) and store.embeddings is not None
     if mode == "hybrid" and not has_model:
@@ -189,6 +199,7 @@ async def _choose(
         mode=mode,
         explain=request.explain,
         min_relevance=request.min_relevance,
+        spread=request.spread,
     )
 
 

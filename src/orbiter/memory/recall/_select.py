@@ -26,6 +26,13 @@ MAX_LEFT_OUT = 50
 """How many candidates are told of that are no hits."""
 
 
+_WIDER = 2
+"""How many times as many are looked at where a matter is to be covered over time."""
+
+_Chosen = tuple[Scored, list[MemoryItem]]
+"""A hit with those that say the same."""
+
+
 class Candidates(NamedTuple):
     """The candidates of one question, as one mode sees them."""
 
@@ -61,13 +68,21 @@ def choose(
     mode: RecallMode,
     explain: bool,
     min_relevance: float = 0.0,
+    spread: bool = False,
 ) -> RecallResult:
-    """Return the best *k* hits of the candidates; with *explain*, also what is left out."""
+    """Return the best *k* hits of the candidates; with *explain*, also what is left out.
+
+    With *spread*, hits that cover the matter over time, in its order.
+    """
     # Of most candidates nobody asks: as many are judged as it takes to find the best.
     worthy: Iterator[Scored] = filter(candidates.has_evidence, candidates.scored)
     if min_relevance:
         worthy = (one for one in worthy if candidates.relevance(one) >= min_relevance)
-    judged, chosen = _distinct(worthy, k, candidates.clusters)
+    if spread:
+        judged, chosen = _distinct(worthy, _WIDER * k, candidates.clusters)
+        chosen = _covering(chosen, k)
+    else:
+        judged, chosen = _distinct(worthy, k, candidates.clusters)
     return RecallResult(
         (
             Hit(
@@ -85,9 +100,39 @@ def choose(
         mode=mode,
         considered=len(candidates.scored),
         left_out=_left_out(candidates, [*judged, *worthy], chosen) if explain else (),
-        question=candidates.interpretation,
+        question=candidates.interpretation + ("; over time, oldest first" if spread else ""),
+        spread=spread,
         reranking=candidates.reranking,
     )
+
+
+def _covering(chosen: Sequence[_Chosen], k: int) -> list[_Chosen]:
+    """Return *k* of them, good ones that lie far from each other in time, oldest first.
+
+    What lies near to one that was taken loses as much as the best is better than the worst; near
+    is what lies within one part of *k* of the time that all of them span.
+    """
+    left = list(chosen)
+    times = [one.item.created_at.timestamp() for one, _ in left]
+    scores = [one.score for one, _ in left]
+    part = (max(times, default=0.0) - min(times, default=0.0)) / k or 1.0
+    reach = max(scores, default=0.0) - min(scores, default=0.0) or 1.0
+    lost = {one.item.id: 0.0 for one, _ in left}
+    taken: list[_Chosen] = []
+
+    def value(each: _Chosen) -> tuple[float, float]:
+        near = lost[each[0].item.id]
+        return round(each[0].score - near, 9), -near
+
+    while left and len(taken) < k:
+        best = max(left, key=value)
+        left.remove(best)
+        taken.append(best)
+        at = best[0].item.created_at.timestamp()
+        for one, _ in left:
+            near = max(0.0, 1 - abs(one.item.created_at.timestamp() - at) / part)
+            lost[one.item.id] = max(lost[one.item.id], reach * near)
+    return sorted(taken, key=lambda each: (each[0].item.created_at, each[0].item.id))
 
 
 def _passage(candidates: Candidates, item: MemoryItem) -> str:
@@ -105,7 +150,7 @@ def _passage(candidates: Candidates, item: MemoryItem) -> str:
 def _left_out(
     candidates: Candidates,
     worthy: Sequence[Scored],
-    chosen: Sequence[tuple[Scored, list[MemoryItem]]],
+    chosen: Sequence[_Chosen],
 ) -> tuple[Excluded, ...]:
     hits = {one.item.id for one, _ in chosen}
     reasons: dict[str, ExcludedReason] = {one.item.id: "rank" for one in worthy}
@@ -130,7 +175,7 @@ def _left_out(
 
 def _distinct(
     scored: Iterator[Scored], k: int, clusters: Clusters
-) -> tuple[list[Scored], list[tuple[Scored, list[MemoryItem]]]]:
+) -> tuple[list[Scored], list[_Chosen]]:
     """Return those that were looked at, and the best *k* of them that say different things."""
     looked_at = 4 * k
     best: list[Scored] = []

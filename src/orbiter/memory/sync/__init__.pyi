@@ -270,6 +270,7 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         importance_weight: float = 0.0,
         min_trust: Trust | str | None = None,
         min_relevance: float = 0.0,
+        spread: bool | None = None,
         explain: bool = False,
     ) -> RecallResult:
         """Return at most *k* memories that answer *query*, best first, each with the reasons why.
@@ -278,8 +279,10 @@ class ScopedMemory(Blocking[agent.ScopedMemory]):
         bound the time, *where* filters by fields and by keys of `metadata.extra`, with operators
         such as `{"price": {"$lt": 5}}`. With *min_trust*, only what comes from such a source or a
         better one: `user`, `agent`, `tool`, `import`, `web`. With *min_relevance*, only hits
-        that answer with that probability, from 0 to 1. With *explain*, `left_out` of the result
-        lists the best that were left out, and why. See `docs/recall.md`.
+        that answer with that probability, from 0 to 1. A question for a sequence or a summary is
+        answered by hits that cover the matter over time, oldest first; *spread* asks for that in
+        any case, or never. With *explain*, `left_out` of the result lists the best that were left
+        out, and why. See `docs/recall.md`.
         """
     def get(self, item_id: str) -> MemoryItem | None:
         """Return the memory of that id, or `None` if there is none in this scope."""

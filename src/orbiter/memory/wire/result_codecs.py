@@ -383,6 +383,7 @@ def _dump_recalled(result: "RecallResult") -> dict[str, Any]:
         "considered": result.considered,
         "left_out": [_dump_left_out(one) for one in result.left_out],
         "question": result.question,
+        "spread": result.spread,
         "reranking": _RERANKING.dump(result.reranking),
     }
 
@@ -397,6 +398,7 @@ def _load_recalled(value: Any) -> "RecallResult":
         considered=given["considered"],
         left_out=tuple(_load_left_out(one) for one in given["left_out"]),
         question=given["question"],
+        spread=given.get("spread", False),
         reranking=_RERANKING.load(given.get("reranking")),  # an older server has none
     )
 
@@ -409,6 +411,7 @@ def _recalled_schema() -> dict[str, Any]:
         considered=WHOLE.schema(),
         left_out={"type": "array", "items": _left_out_schema()},
         question=TEXT.schema(),
+        spread=FLAG.schema(),
         reranking=_RERANKING.schema(),
     )
 

@@ -81,6 +81,14 @@ async def recall(  # noqa: PLR0913 - the filters
         typer.Option("--min-trust", help="Minimum trust of the source."),
     ] = None,
     min_relevance: MinRelevance = None,
+    spread: Annotated[
+        bool | None,
+        typer.Option(
+            "--spread/--no-spread",
+            help="Cover a matter over time, oldest first; else as the question asks.",
+            show_default=False,
+        ),
+    ] = None,
     as_of: AsOf = None,
     explain: Annotated[
         bool,
@@ -96,6 +104,7 @@ async def recall(  # noqa: PLR0913 - the filters
         "until": read_when("until", until),
         "min_trust": None if min_trust is None else min_trust.value,
         "min_relevance": min_relevance,
+        "spread": spread,
         "explain": explain,
     }
     then = read_when("as-of", as_of)
