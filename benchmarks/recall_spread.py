@@ -21,6 +21,7 @@ from benchmarks.recall_quality import opened
 
 from orbiter.memory.backends.sql.store import SQLMemoryStore
 from orbiter.memory.embeddings.local import LocalEmbeddings
+from orbiter.memory.model.protocols import Embeddings
 from orbiter.memory.recall import RecallResult, recall
 
 
@@ -57,7 +58,7 @@ async def judge(
 
 
 async def measure(given: argparse.Namespace) -> None:
-    models = [(None, "by words")]
+    models: list[tuple[Embeddings | None, str]] = [(None, "by words")]
     if not given.words_only:
         models.insert(0, (LocalEmbeddings(), "with the model"))
     print(f"{'share of the evidence, %':28}{'k=10':>8}{'k=20':>8}   in order")

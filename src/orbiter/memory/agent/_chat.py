@@ -351,7 +351,7 @@ class Chat(ScopedHandle):
             return []
         here = {item.id for item in said}
         some = min(len(here), _SHOWN)
-        hits = await ask(k=limit + some)
+        hits = sorted(await ask(k=limit + some), key=lambda hit: -hit.score)  # or in time
         elsewhere = sum(hit.item.id not in here for hit in hits)
         if elsewhere < limit and len(hits) == limit + some:  # all but these are what it shows
             more = await ask(k=limit, where=_without(here, self._scope))
