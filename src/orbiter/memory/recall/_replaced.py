@@ -170,9 +170,14 @@ class _Sentence(NamedTuple):
     is_added: bool
 
 
+def _terms(text: str) -> list[str]:
+    """Return the terms of an English text: one word alone does not tell its language."""
+    return words.terms_of(words.tokens(text))
+
+
 @cache
 def _stems(text: str) -> frozenset[str]:
-    return frozenset(words.terms(text))
+    return frozenset(_terms(text))
 
 
 @cache
@@ -202,7 +207,7 @@ def _head(clause: str) -> str | None:
             return "I"
         if word in _LEADING or word in _TIMES or word.isdigit():
             continue
-        terms = words.terms(word)
+        terms = _terms(word)
         return terms[0] if terms else None
     return None
 
