@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from benchmarks._notes import NOTES, UNRELATED_QUESTIONS
+from benchmarks.recall_relevance import NAMES, written
 from tests.recall.conftest import MODELS, Opening
 from tests.recall.pools import NOW, START, turn
 
@@ -19,7 +20,14 @@ from orbiter.memory import (
 )
 from orbiter.memory.context import ContextManager
 from orbiter.memory.errors import QueryError
-from orbiter.memory.recall import BoundRecall, RecallMode, RecallResult, no_model_by_choice, recall
+from orbiter.memory.recall import (
+    BoundRecall,
+    RecallMode,
+    RecallResult,
+    _relevance,
+    no_model_by_choice,
+    recall,
+)
 from orbiter.memory.testing import HashEmbeddings
 from orbiter.memory.text.ranking import ANSWERED, for_prompt
 
@@ -276,3 +284,12 @@ def test_a_prompt_keeps_the_lesser_hits_of_a_question_that_is_answered() -> None
     assert kept(ANSWERED - 0.001, 0.02) == []
     assert kept(0.9, 0.2, least=0.5) == [0.9]
     assert kept(0.001, least=0.0) == [0.001]
+
+
+def test_the_weights_are_those_that_the_benchmark_fits() -> None:
+    assert {kind: ("always", *names) for kind, names in NAMES.items()} == {
+        kind: tuple(weights) for kind, weights in _relevance.WEIGHTS.items()
+    }
+    tables = {kind: dict(weights) for kind, weights in _relevance.WEIGHTS.items()}
+    source = Path(_relevance.__file__).read_text(encoding="utf-8")
+    assert written(tables) in source, "`--write` would change more than numbers"
