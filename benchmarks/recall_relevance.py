@@ -183,7 +183,7 @@ def table(weights: Floats, kind: str) -> dict[str, float]:
 
 
 def said_by(tables: dict[str, dict[str, float]], hit: dict[str, float]) -> float:
-    return _relevance.relevance(hit, weights=tables[_relevance.weights_for(hit)])
+    return _relevance.relevance(hit, weights=tables)
 
 
 def show(label: str, found: Sequence[tuple[Example, list[float]]]) -> None:
@@ -283,7 +283,7 @@ def main() -> int:
             for name, path in paths.items()
         }
         report("with the model", by_all, "hybrid", ("words", "meaning", "details"), tables)
-        report("mode meaning", by_all, "meaning", ("nearest",), tables)
+        report("mode meaning", by_all, "meaning", ("words", "nearest"), tables)
     print(f"\n{written(tables)}")
     if given.write:
         source = Path(_relevance.__file__)

@@ -201,6 +201,21 @@ async def test_where_nothing_is_asked_everything_is_relevant(tmp_path: Path) -> 
     assert {hit.relevance for hit in found} == {1.0}
 
 
+async def test_where_the_model_does_not_know_the_language_words_decide(
+    tmp_path: Path, local: LocalEmbeddings
+) -> None:
+    notes = ("我住在柏林的一间公寓里", "我喜欢在山里徒步旅行", "会议在星期五上午举行")
+    async with SQLiteMemoryStore(tmp_path / "m.db", embeddings=local) as store:
+        await store.add_many([_note(number, text) for number, text in enumerate(notes)])
+        answered = await recall(store, "我的公寓在柏林吗", scope=ANN, now=LATER)
+        unanswered = await recall(store, "猫叫什么名字", scope=ANN, now=LATER)
+
+    assert answered[0].item.id == "n0"
+    assert answered[0].relevance > 0.5
+    assert unanswered, "the model takes all Chinese for much the same"
+    assert all(hit.relevance < ANSWERED for hit in unanswered)
+
+
 async def test_the_question_that_was_just_stored_is_not_relevant(
     tmp_path: Path, model: Any
 ) -> None:

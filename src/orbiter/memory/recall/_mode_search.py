@@ -129,7 +129,8 @@ async def by_meaning(
 
     def measured(one: Scored) -> dict[str, float]:
         of_text = measures_of_text(question, one.item, names=seen.names)
-        return of_text | measures_of_vector(of_text, cosines[one.place])
+        coverage = 1.0 if vector is None else vector.coverage
+        return of_text | measures_of_vector(of_text, cosines[one.place], coverage=coverage)
 
     best_first = sorted(scored, key=lambda one: -one.score)
     clusters = await apart(are_many(items), find_clusters, items)

@@ -75,7 +75,7 @@ def measures(question: Question, pool: Pool, table: FeatureTable, place: int) ->
     values["echo"] = table.columns["echo"][place]
     cosine = None if pool.similarity is None else pool.similarity.get(item.id)
     if cosine is not None:
-        values |= measures_of_vector(values, cosine)
+        values |= measures_of_vector(values, cosine, coverage=pool.coverage)
         if place in table.details:
             values["detail"], values["detail_near"] = table.details[place]
     return values
@@ -113,12 +113,13 @@ def measures_of_text(
     }
 
 
-def measures_of_vector(values: Measures, cosine: float) -> dict[str, float]:
+def measures_of_vector(values: Measures, cosine: float, *, coverage: float) -> dict[str, float]:
     """Return what the *cosine* of an item says, beside what was measured of its text.
 
     Among notes, each of which is about something else, it says more than in a talk about one thing.
+    *coverage* is how well the model knows the language of the question.
     """
-    return {"cosine": cosine, "note_cosine": values["note"] * cosine}
+    return {"cosine": cosine, "note_cosine": values["note"] * cosine, "coverage": coverage}
 
 
 def _share(terms: Sequence[str], *held: frozenset[str]) -> float:
@@ -137,9 +138,20 @@ def _everyday() -> frozenset[str]:
     return frozenset(words.terms(_EVERYDAY))
 
 
-def relevance(values: Measures, *, weights: Measures | None = None) -> float:
-    """Return the probability that what was measured so answers the question."""
-    weights = WEIGHTS[weights_for(values)] if weights is None else weights
+def relevance(values: Measures, *, weights: Mapping[str, Measures] | None = None) -> float:
+    """Return the probability that what was measured so answers the question.
+
+    As far as the model does not know the language of the question, words decide.
+    """
+    weights = WEIGHTS if weights is None else weights
+    likely = _probability(values, weights[weights_for(values)])
+    coverage = values.get("coverage", 1.0)
+    if coverage < 1:
+        return coverage * likely + (1 - coverage) * _probability(values, weights["words"])
+    return likely
+
+
+def _probability(values: Measures, weights: Measures) -> float:
     points = _ECHO * values.get("echo", 0.0)
     for name, weight in weights.items():
         points += weight * (1.0 if name == "always" else values[name])
