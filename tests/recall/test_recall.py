@@ -305,7 +305,8 @@ async def test_a_hit_can_be_read(opened: Opening) -> None:
 
         (hit,) = await recall(store, "When did Ann move?", scope=ANN, now=NOW, k=1)
 
-        first, *others = str(hit).splitlines()
+        first, total, *others = str(hit).splitlines()
+        assert total == f"    {hit.score:.2f} points"
         assert re.fullmatch(
             r"-?\d+\.\d\d  \[Ann, 1 Jun 2024\] In 2019 I moved to Zürich because of work\.", first
         )
