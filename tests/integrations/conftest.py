@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.servers.databases import PostgresServer, postgres_server
+from tests.servers.databases import PostgresServer, RedisServer, postgres_server, redis_server
 
-__all__ = ["postgres_server"]
+__all__ = ["postgres_server", "redis_server"]
 
 FRAMEWORKS = [path.stem for path in (Path(__file__).parent / "frameworks").glob("*.in")]
 OURS = "our tests"
@@ -85,6 +85,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield f"sqlite:///{tmp_path}/memory.db"
     elif request.param == "memory":
         yield "memory://"
+    elif request.param == "redis":
+        redis: RedisServer = request.getfixturevalue("redis_server")
+        yield redis.url()
     else:
         server: PostgresServer = request.getfixturevalue("postgres_server")
         dsn = server.create_database()

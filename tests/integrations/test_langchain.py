@@ -1,6 +1,9 @@
 """LangChain: the standard tests of retrievers, and agents with a memory and a scripted model."""
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,8 @@ from orbiter.memory.integrations.langchain import OrbiterMiddleware, OrbiterRetr
 from orbiter.memory.integrations.langgraph import OrbiterSaver
 
 DISTRIBUTION = "langchain"
+
+ROOT = Path(__file__).parents[2]
 
 
 class ScriptedModel(FakeMessagesListChatModel):
@@ -43,7 +48,7 @@ class TestRetriever(RetrieversIntegrationTests):
 
     @pytest.fixture(autouse=True)
     def _memory(self, tmp_path: Path) -> Iterator[None]:
-        with sync.AgentMemory(tmp_path / "m.db") as memory:
+        with sync.AgentMemory(tmp_path / "m.db", embeddings=None) as memory:
             self._ann = memory.scope(user_id="ann")
             for drink in ("green tea", "black tea", "white tea", "strong coffee"):
                 self._ann.remember(f"Ann drinks {drink}")
@@ -134,7 +139,7 @@ def test_a_blocking_agent_with_tools_remembers_calls_and_results(tmp_path: Path)
 
     call = AIMessage("", tool_calls=[{"id": "c1", "name": "weather", "args": {"city": "Oslo"}}])
     model = ScriptedModel(responses=[call, AIMessage("It rains.")])
-    with sync.AgentMemory(tmp_path / "m.db") as memory:
+    with sync.AgentMemory(tmp_path / "m.db", embeddings=None) as memory:
         ann = memory.scope(user_id="ann")
         agent: Any = create_agent(model, [weather], middleware=[OrbiterMiddleware(ann)])
 
@@ -195,3 +200,15 @@ async def test_a_round_that_is_too_long_keeps_its_question_and_newest_step(tmp_p
         await agent.ainvoke({"messages": messages})
 
     assert model.sent[0] == [messages[0], *messages[-2:]]
+
+
+def test_the_example_remembers_across_runs(tmp_path: Path) -> None:
+    def run(question: str) -> str:
+        command = [sys.executable, str(ROOT / "examples/langgraph_agent.py"), question]
+        environment = {"PATH": os.environ["PATH"], "ORBITER_MEMORY_URL": f"{tmp_path}/agent.db"}
+        return subprocess.run(
+            command, env=environment, cwd=tmp_path, check=True, capture_output=True, text=True
+        ).stdout
+
+    assert "I will remember" in run("My favourite drink is green tea")
+    assert "My favourite drink is green tea" in run("What is my favourite drink?")

@@ -361,6 +361,8 @@ class OrbiterSaver(BaseCheckpointSaver[str]):
             path, deep=False, reverse=reverse, after=last, limit=_PAGE
         ):
             yield page
+            if len(page) < _PAGE:
+                return
             last = (path, page[-1].key)
 
     async def _namespaces(self, path: EntryPath) -> builtins.list[EntryPath]:

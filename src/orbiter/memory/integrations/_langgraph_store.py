@@ -179,7 +179,7 @@ class OrbiterStore(BaseStore):
                 namespace = path[len(_ROOT) :]
                 if all(_fits(namespace, condition) for condition in conditions):
                     namespaces.setdefault(namespace[: op.max_depth])
-            if len(namespaces) >= op.offset + op.limit:
+            if len(namespaces) >= op.offset + op.limit or len(page) < _PAGE:
                 break
             last = page[-1]
         return list(namespaces)[op.offset : op.offset + op.limit]
