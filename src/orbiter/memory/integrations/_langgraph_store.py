@@ -133,7 +133,7 @@ class OrbiterStore(BaseStore):
                 str(op.query), k=count, mode=self._mode, where={_NAMESPACES: within}
             )
             scores = {
-                item.id: (_named_by(item), hit.score)
+                item.id: (_named_by(item), hit.score if self._mode == "meaning" else hit.relevance)
                 for hit in hits
                 for item in (hit.item, *hit.repeats)
             }

@@ -39,6 +39,7 @@ from orbiter.memory.context.prompt_fence import NOTICE, new_mark, render
 from orbiter.memory.conversation.tokens import estimate_tokens
 from orbiter.memory.integrations._calls import AnyHandle, Calls
 from orbiter.memory.recall import Hit, RecallMode
+from orbiter.memory.text.ranking import for_prompt
 
 __all__ = ["OrbiterMiddleware", "OrbiterRetriever"]
 
@@ -51,7 +52,8 @@ class OrbiterMiddleware(AgentMiddleware[_State, Any, Any]):
     """Memory of an agent: `create_agent(model, tools, middleware=[OrbiterMiddleware(ann)])`.
 
     Before the model is called, at most *k* memories that answer the newest question are added to
-    the system message, fenced as data. After a run its messages are appended to the chat of its
+    the system message, fenced as data; those below *min_relevance* are not, nor by default what
+    answers nothing. After a run its messages are appended to the chat of its
     thread, or to the one of *chat_id*. With *max_tokens* the model is sent the newest rounds that
     fit, in which every tool call has its result; the state of the agent is not cut.
     """
@@ -62,6 +64,7 @@ class OrbiterMiddleware(AgentMiddleware[_State, Any, Any]):
         *,
         k: int = 5,
         mode: RecallMode = "hybrid",
+        min_relevance: float | None = None,
         max_tokens: int | None = None,
         remember: bool = True,
         chat_id: str | None = None,
@@ -70,6 +73,7 @@ class OrbiterMiddleware(AgentMiddleware[_State, Any, Any]):
         self._calls = Calls(handle, type(self).__name__)
         self._k = k
         self._mode: RecallMode = mode
+        self._min_relevance = min_relevance
         self._max_tokens = max_tokens
         self._remember = remember
         self._chat_id = chat_id
@@ -104,9 +108,9 @@ class OrbiterMiddleware(AgentMiddleware[_State, Any, Any]):
             hits = await self._calls.handle.recall(
                 questions[-1], k=self._k + len(messages), mode=self._mode
             )
-            hits_to_add = [hit for hit in hits if hit.item.content not in known][: self._k]
-            if hits_to_add:
-                system = _with_memories(system, hits_to_add)
+            answers = for_prompt(hits, self._min_relevance)
+            if new := [hit for hit in answers if hit.item.content not in known][: self._k]:
+                system = _with_memories(system, new)
         if self._max_tokens is not None:
             messages = _newest_rounds(messages, self._max_tokens)
         return request.override(messages=messages, system_message=system)
@@ -126,13 +130,15 @@ class OrbiterMiddleware(AgentMiddleware[_State, Any, Any]):
 class OrbiterRetriever(BaseRetriever):
     """A retriever over the memories of a scope: `OrbiterRetriever(handle=ann, k=5)`.
 
-    A document has the text of a memory, and in its metadata the id, the score, why it was found,
-    when it was said, and what the memory has in `metadata.extra`. *where* filters as for `recall`.
+    A document has the text of a memory, and in its metadata the id, the relevance from 0 to 1, the
+    score, why it was found, when it was said, and what the memory has in `metadata.extra`. *where*
+    filters as for `recall`.
     """
 
     handle: Any
     k: int = 10
     mode: RecallMode = "hybrid"
+    min_relevance: float = 0.0
     where: dict[str, Any] | None = None
     _calls: Calls = PrivateAttr()
 
@@ -162,7 +168,11 @@ class OrbiterRetriever(BaseRetriever):
     async def _documents(self, query: str, k: int | None) -> list[Document]:
         handle: ScopedMemory = self._calls.handle
         hits = await handle.recall(
-            query, k=self.k if k is None else k, mode=self.mode, where=self.where
+            query,
+            k=self.k if k is None else k,
+            mode=self.mode,
+            min_relevance=self.min_relevance,
+            where=self.where,
         )
         return [_document(hit) for hit in hits]
 
@@ -172,6 +182,7 @@ def _document(hit: Hit) -> Document:
     metadata = {
         **item.metadata.extra,
         "id": item.id,
+        "relevance": hit.relevance,
         "score": hit.score,
         "why": str(hit.why),
         "created_at": item.created_at.isoformat(),
