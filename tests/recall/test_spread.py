@@ -128,3 +128,21 @@ async def test_more_of_a_long_matter_is_found_than_without(
             assert all(row.is_in_order for row in rows) is (spread is None)
 
     assert shares[None] >= shares[False] + 0.1
+
+
+async def test_a_context_takes_its_memories_from_all_of_a_matter() -> None:
+    async with AgentMemory("memory://", embeddings=None) as memory:
+        ann = memory.scope(user_id="ann")
+        for item in [*BUILT, *PEAK]:
+            await ann.remember(item.content, created_at=item.created_at)
+        chat = ann.chat("today")
+        await chat.add([{"role": "user", "content": "Hello"}])
+
+        told = [
+            await chat.context("Walk me through the boat that I build", memory_limit=6),
+            await chat.context("the boat that I build", memory_limit=6, spread=True),
+        ]
+
+    for context in told:
+        assert sum(item.content in context.text for item in BUILT) >= 4
+        assert "Hello" in context.text

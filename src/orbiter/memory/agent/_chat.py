@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from orbiter.memory.model.derived import SummaryMemory
     from orbiter.memory.model.filters import Where
     from orbiter.memory.model.trust import Trust
-    from orbiter.memory.recall import Hit
+    from orbiter.memory.recall import Hit, RecallResult
 
 
 __all__ = ["Chat", "append", "append_once", "copies_for"]
@@ -90,8 +90,9 @@ class Home(Protocol):
         k: int,
         min_trust: "Trust | str | None" = None,
         min_relevance: float = 0.0,
+        spread: bool | None = None,
         where: "Where | None" = None,
-    ) -> "Sequence[Hit]":
+    ) -> "RecallResult":
         """Return the memories that answer *query*."""
         ...
 
@@ -283,19 +284,21 @@ class Chat(ScopedHandle):
         memory_limit: int = 5,
         min_trust: "Trust | str | None" = None,
         min_relevance: float | None = None,
+        spread: bool | None = None,
     ) -> "Context":
         """Return what the model should see: persona, summary, conversation, memories, the task.
 
         Without *task*, it is the newest message of the user. Never over *budget*, always legal in
         *format*. The summary stands for what is too old to be shown as it was said. Memories come
         from the scope of the handle, so also from its other conversations; with *min_trust*, only
-        those from so trusted a source. What answers less than *min_relevance* is left out.
+        those from so trusted a source. What answers less than *min_relevance* is left out. *spread*
+        is that of `recall`.
         """
         store = await self._store()
         said = await self._window(store, rounds=None, budget=budget)
         asked = task if task is not None else _last_question(said)
-        least = min_relevance or 0.0
-        ask = partial(self._handle.recall, asked, min_trust=min_trust, min_relevance=least)
+        ask = partial(self._handle.recall, asked, min_trust=min_trust, spread=spread)
+        ask = partial(ask, min_relevance=min_relevance or 0.0)
         hits = for_prompt(await self._recalled(ask, said, memory_limit), min_relevance)
         recent = await self._recent()
 
@@ -344,19 +347,21 @@ class Chat(ScopedHandle):
             return []
 
     async def _recalled(
-        self, ask: "Callable[..., Awaitable[Sequence[Hit]]]", said: Sequence[MemoryItem], limit: int
+        self, ask: "Callable[..., Awaitable[RecallResult]]", said: Sequence[MemoryItem], limit: int
     ) -> "Sequence[Hit]":
         """Return memories, at least *limit* of them that the conversation does not show itself."""
         if not check_size("memory_limit", limit):
             return []
         here = {item.id for item in said}
-        some = min(len(here), _SHOWN)
-        hits = sorted(await ask(k=limit + some), key=lambda hit: -hit.score)  # or in time
+        hits = await ask(k=limit + (some := min(len(here), _SHOWN)))
         elsewhere = sum(hit.item.id not in here for hit in hits)
-        if elsewhere < limit and len(hits) == limit + some:  # all but these are what it shows
+        if (
+            elsewhere < limit and len(hits) == limit + some
+        ) or hits.spread:  # all but these are shown
             more = await ask(k=limit, where=_without(here, self._scope))
-            known = {hit.item.id for hit in hits}
-            return [*hits, *(hit for hit in more if hit.item.id not in known)]
+            first, then = (more, hits) if hits.spread else (hits, more)
+            known = {hit.item.id for hit in first}
+            return [*first, *(hit for hit in then if hit.item.id not in known)]
         return hits
 
     @operation("chat.summary")

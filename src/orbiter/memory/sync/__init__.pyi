@@ -515,13 +515,15 @@ class Chat(Blocking[agent.Chat]):
         memory_limit: int = 5,
         min_trust: Trust | str | None = None,
         min_relevance: float | None = None,
+        spread: bool | None = None,
     ) -> Context:
         """Return what the model should see: persona, summary, conversation, memories, the task.
 
         Without *task*, it is the newest message of the user. Never over *budget*, always legal in
         *format*. The summary stands for what is too old to be shown as it was said. Memories come
         from the scope of the handle, so also from its other conversations; with *min_trust*, only
-        those from so trusted a source. What answers less than *min_relevance* is left out.
+        those from so trusted a source. What answers less than *min_relevance* is left out. *spread*
+        is that of `recall`.
         """
     def summary(self) -> str | None:
         """Return the rolling summary as it is stored, or `None` if there is none yet."""

@@ -232,6 +232,7 @@ _CONTEXT = (
     _body("memory_limit", WHOLE, 5),
     _body("min_trust", TRUST, None),
     _body("min_relevance", NUMBER, None),
+    _body("spread", FLAG, None),
 )
 _LISTED = (
     _query("query", TEXT, ""),

@@ -61,6 +61,7 @@ class Watched:
         k: int,
         min_trust: "Trust | str | None" = None,
         min_relevance: float = 0.0,
+        spread: bool | None = None,
         where: "Where | None" = None,
     ) -> "RecallResult":
         """Return the memories that answer *query*, and keep them with what was left out."""
@@ -69,6 +70,7 @@ class Watched:
             k=k,
             min_trust=min_trust,
             min_relevance=min_relevance,
+            spread=spread,
             where=where,
             explain=True,
         )
