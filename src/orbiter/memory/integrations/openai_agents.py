@@ -209,11 +209,13 @@ def _row(value: bytes) -> _Row | None:
 
 def _message(item: dict[str, Any]) -> MemoryItem | None:
     """Return what can be read of an item as a message, or `None` if it is of no known shape."""
-    try:
-        messages = from_messages([item], _FORMAT)
-    except (MessageError, ValueError):
-        return None
-    return messages[0] if len(messages) == 1 else None
+    with suppress(MessageError, ValueError):
+        # No message has such characters; the item keeps them.
+        text = json.dumps(item, ensure_ascii=False).replace("\\u0000", "\N{REPLACEMENT CHARACTER}")
+        readable = json.loads(text.encode(errors="replace"))
+        messages = from_messages([readable], _FORMAT)
+        return messages[0] if len(messages) == 1 else None
+    return None
 
 
 def _as_edited(row: _Row, stored: MemoryItem) -> _Row:
