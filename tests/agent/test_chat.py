@@ -458,3 +458,21 @@ async def test_a_window_is_the_same_whether_a_store_reads_it_in_one_step_or_not(
         assert found == [item.content for item in await chat.items(**asked)]
         assert found[:2] == ["Be brief.", "Be briefer still."]
         assert found[-1] == "Yes."
+
+
+async def test_entries_of_a_chat_are_its_own_and_are_erased_with_it(
+    memory: AgentMemory, alice: ScopedMemory
+) -> None:
+    here, there = alice.chat("here"), alice.chat("there")
+    await here.kv.append(("log",), [b"a", b"b"])
+    await there.kv.append(("log",), [b"c"])
+    scope = here.scope
+
+    entries = await here.kv.list(("log",))
+    elsewhere = [*await alice.kv.list(), *await there.kv.list()]
+    await memory.erase(user_id=scope.user_id, session_id=scope.session_id, task_id=scope.task_id)
+
+    assert [entry.value for entry in entries] == [b"a", b"b"]
+    assert [entry.value for entry in elsewhere] == [b"c"]
+    assert await here.kv.list() == []
+    assert [entry.value for entry in await there.kv.list()] == [b"c"]
