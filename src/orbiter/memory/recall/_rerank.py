@@ -96,8 +96,8 @@ PEOPLE = Kind(
 # Without a model they are fitted, but for the user's, which is held below what the fit gives: in
 # the one data set at hand, nearly all that is asked for was said by the user. Those of meaning and
 # details are not, as the model has seen these questions: they weigh a fifth more than with the
-# model before, as meaning does for people, and words a tenth less among the best; who spoke and when
-# weigh more than before, as they do in the fit without a model, where they say the same.
+# model before, as meaning does for people, and words a tenth less among the best. Who spoke and
+# when weigh more than before, as they do in the fit without a model, where they say the same.
 ASSISTANT = Kind(
     words=_weights(
         words=1.32, session=0.58,
