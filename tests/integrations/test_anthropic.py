@@ -1,7 +1,9 @@
 """Claude's memory tool: every string as Claude knows it, and files that are memories."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from tests.integrations.sdists import run_sdist_tests, unpacked_sdist
 
 pytest.importorskip("anthropic")
 
+from anthropic import Anthropic, DefaultHttpxClient
 from anthropic.lib.tools import ToolError
 
 from orbiter.memory import AgentMemory, ScopedMemory, sync
@@ -196,6 +199,48 @@ def test_the_blocking_tool_says_what_it_is_and_works(tmp_path: Path) -> None:
             "cache_control": {"type": "ephemeral"},
         }
         assert str(tool.call({"command": "view", "path": "/memories/a.txt"})).endswith("     1\thi")
+
+
+def test_the_runner_of_the_sdk_calls_the_tool(tmp_path: Path) -> None:
+    # The SDK has changed its HTTP library once.
+    http: Any = import_module(DefaultHttpxClient.__mro__[1].__module__.partition(".")[0])
+    command = {"command": "create", "path": "/memories/cat.md", "file_text": "The cat is Tom.\n"}
+    script = [
+        ("tool_use", {"type": "tool_use", "id": "t", "name": "memory", "input": command}),
+        ("end_turn", {"type": "text", "text": "Noted."}),
+    ]
+    sent: list[dict[str, Any]] = []
+
+    def answer(request: Any) -> Any:
+        sent.append(json.loads(request.content))
+        reason, block = script[len(sent) - 1]
+        usage = {"input_tokens": 1, "output_tokens": 1}
+        message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "usage": usage}
+        return http.Response(200, json={**message, "stop_reason": reason, "content": [block]})
+
+    with (
+        sync.AgentMemory(tmp_path / "memory.db", embeddings=None) as memory,
+        http.Client(transport=http.MockTransport(answer)) as transport,
+    ):
+        alice = memory.scope(user_id="alice")
+        runner = Anthropic(api_key="k", http_client=transport).beta.messages.tool_runner(
+            model="claude",
+            max_tokens=100,
+            messages=[{"role": "user", "content": "My cat is called Tom."}],
+            tools=[OrbiterMemoryTool(alice)],
+        )
+        runner.until_done()
+        files = [file.content for file in alice.list(memory_type="file")]
+
+    assert sent[0]["tools"] == [{"type": "memory_20250818", "name": "memory"}]
+    assert sent[1]["messages"][-1]["content"] == [
+        {
+            "type": "tool_result",
+            "tool_use_id": "t",
+            "content": "File created successfully at: /memories/cat.md",
+        }
+    ]
+    assert files == ["The cat is Tom.\n"]
 
 
 async def test_the_blocking_tool_in_the_loop_of_its_memory_says_what_to_use(
