@@ -174,25 +174,25 @@ def _weights(**values: float) -> Measures:
 # Fitted: `python -m benchmarks.recall_relevance --data … --write` replaces all below.
 WEIGHTS: Mapping[str, Measures] = MappingProxyType({
     "words": _weights(
-        always=-4.44, own=0.55, prev=1.82, near=1.47, speaker=2.25, people=-0.99, assistant=-3.46,
-        you=-2.17, assistant_you=3.72, note=0.73, note_near=4.36, chat=0.65, chat_near=-1.59,
-        times=-0.34, date=1.67, asks_when=-1.48, when=1.71, question=-0.6, length=-0.11,
+        always=-4.39, own=0.54, prev=1.83, near=1.41, speaker=2.23, people=-1.01, assistant=-3.47,
+        you=-2.16, assistant_you=3.72, note=0.71, note_near=4.33, chat=0.55, chat_near=-1.48,
+        times=-0.29, date=1.52, asks_when=-1.48, when=1.71, question=-0.62, length=-0.1,
     ),
     "meaning": _weights(
-        always=-5.79, own=0.26, prev=1.28, near=1.28, speaker=1.93, people=-0.88, assistant=-3.49,
-        you=-1.6, assistant_you=3.61, note=-2.21, note_near=-0.65, chat=0.74, chat_near=-1.62,
-        times=-0.48, date=1.58, asks_when=-1.48, when=1.5, question=-0.51, length=0.22, cosine=3.33,
+        always=-5.74, own=0.26, prev=1.34, near=1.2, speaker=1.93, people=-0.88, assistant=-3.53,
+        you=-1.61, assistant_you=3.68, note=-2.25, note_near=-0.63, chat=0.8, chat_near=-1.67,
+        times=-0.45, date=1.58, asks_when=-1.48, when=1.5, question=-0.51, length=0.22, cosine=3.33,
         note_cosine=12.42,
     ),
     "details": _weights(
-        always=-7.36, own=0.25, prev=0.17, near=0.55, speaker=1.96, people=-0.87, assistant=-3.43,
-        you=-1.4, assistant_you=3.69, note=-1.65, note_near=0.01, chat=0.44, chat_near=-1.08,
-        times=-0.51, date=1.74, asks_when=-1.48, when=1.43, question=-0.49, length=0.14,
-        cosine=1.65, note_cosine=10.69, detail=1.76, detail_near=3.54,
+        always=-7.31, own=0.24, prev=0.24, near=0.48, speaker=1.97, people=-0.87, assistant=-3.47,
+        you=-1.41, assistant_you=3.75, note=-1.68, note_near=0.03, chat=0.49, chat_near=-1.11,
+        times=-0.49, date=1.75, asks_when=-1.48, when=1.44, question=-0.49, length=0.14,
+        cosine=1.69, note_cosine=10.7, detail=1.7, detail_near=3.55,
     ),
     "nearest": _weights(
-        always=-4.93, own=0.59, speaker=2.67, people=-1.0, assistant=-5.24, you=-2.26,
-        assistant_you=4.51, note=-3.37, chat=-0.36, times=-1.52, date=2.47, asks_when=-1.6,
+        always=-4.92, own=0.59, speaker=2.66, people=-1.0, assistant=-5.24, you=-2.26,
+        assistant_you=4.51, note=-3.37, chat=-0.36, times=-1.54, date=2.5, asks_when=-1.6,
         when=1.95, question=-0.68, length=0.34, cosine=2.64, note_cosine=13.61,
     ),
 })  # fmt: skip
