@@ -55,6 +55,12 @@ def _notes() -> list[MemoryItem]:
     return [_note(number, text) for number, (text, _) in enumerate(NOTES)]
 
 
+async def _fill(store: Any, items: list[MemoryItem]) -> None:
+    """Store *items*, and wait for their vectors, however busy the computer is."""
+    await store.add_many(items)
+    await store.catch_up()
+
+
 def _by_id(found: RecallResult) -> dict[str, float]:
     return {hit.item.id: hit.relevance for hit in found}
 
@@ -65,7 +71,7 @@ async def test_every_hit_of_every_mode_has_a_relevance_from_0_to_1(
     opened: Opening, local: LocalEmbeddings, mode: RecallMode
 ) -> None:
     async with opened(local) as store:
-        await store.add_many(_notes())
+        await _fill(store, _notes())
 
         found = await recall(store, "What is the door code?", scope=ANN, mode=mode, now=LATER)
 
@@ -85,7 +91,7 @@ async def test_sqlite_and_postgres_agree_on_it(
         PostgresMemoryStore(postgres_dsn, embeddings=local) as postgres,
     ):
         for store in (sqlite, postgres):
-            await store.add_many(_notes())
+            await _fill(store, _notes())
         for _, question in NOTES[:8]:
             here = await recall(sqlite, question, scope=ANN, now=LATER)
             there = await recall(postgres, question, scope=ANN, now=LATER)
@@ -99,9 +105,8 @@ async def test_a_hit_is_as_relevant_among_5_as_among_305(tmp_path: Path, model: 
         SQLiteMemoryStore(tmp_path / "few.db", embeddings=model) as small,
         SQLiteMemoryStore(tmp_path / "many.db", embeddings=model) as large,
     ):
-        await small.add_many(few)
-        await large.add_many([*few, *filler])
-        await large.catch_up()
+        await _fill(small, few)
+        await _fill(large, [*few, *filler])
         for number, (_, question) in enumerate(NOTES[:5]):
             in_small = _by_id(await recall(small, question, scope=ANN, now=LATER))
             in_large = _by_id(await recall(large, question, scope=ANN, now=LATER))
@@ -117,6 +122,7 @@ async def test_what_is_remembered_twice_is_as_relevant_as_before(model: Any) -> 
         found = []
         for _ in range(3):
             await alice.remember("I love hiking in the mountains")
+            await memory.flush()
             found.append(
                 [hit.relevance for hit in await alice.recall("hiking, outdoor activities")]
             )
@@ -129,7 +135,7 @@ async def test_of_a_hundred_unrelated_questions_95_have_no_hit_from_a_half(
     tmp_path: Path, model: Any
 ) -> None:
     async with SQLiteMemoryStore(tmp_path / "m.db", embeddings=model) as store:
-        await store.add_many(_notes())
+        await _fill(store, _notes())
         found = [await recall(store, each, scope=ANN, now=LATER) for each in UNRELATED_QUESTIONS]
 
     assert len(found) == 100
@@ -138,7 +144,7 @@ async def test_of_a_hundred_unrelated_questions_95_have_no_hit_from_a_half(
 
 async def test_what_answers_is_more_relevant_than_what_does_not(tmp_path: Path, model: Any) -> None:
     async with SQLiteMemoryStore(tmp_path / "m.db", embeddings=model) as store:
-        await store.add_many(_notes())
+        await _fill(store, _notes())
         answers, others = list[float](), list[float]()
         for number, (_, question) in enumerate(NOTES):
             for hit in await recall(store, question, scope=ANN, now=LATER):
@@ -154,7 +160,7 @@ async def test_less_relevant_hits_leave_their_places_to_others(
     opened: Opening, model: HashEmbeddings | None
 ) -> None:
     async with opened(model) as store:
-        await store.add_many(_notes())
+        await _fill(store, _notes())
         every = await recall(store, "the office door code at work", scope=ANN, now=LATER)
         least = max(hit.relevance for hit in every)
 
@@ -174,7 +180,7 @@ async def test_an_explanation_names_what_was_not_relevant_enough(
     tmp_path: Path, model: Any
 ) -> None:
     async with SQLiteMemoryStore(tmp_path / "m.db", embeddings=model) as store:
-        await store.add_many(_notes())
+        await _fill(store, _notes())
         found = await recall(
             store, "the door code", scope=ANN, now=LATER, min_relevance=1.0, explain=True
         )
@@ -194,7 +200,7 @@ async def test_what_is_no_probability_is_refused(tmp_path: Path, wrong: Any) -> 
 
 async def test_where_nothing_is_asked_everything_is_relevant(tmp_path: Path) -> None:
     async with SQLiteMemoryStore(tmp_path / "m.db") as store:
-        await store.add_many(_notes())
+        await _fill(store, _notes())
         found = await recall(store, "", scope=ANN, mode="recent", now=LATER, min_relevance=1)
 
     assert len(found) == 10
@@ -206,7 +212,7 @@ async def test_where_the_model_does_not_know_the_language_words_decide(
 ) -> None:
     notes = ("我住在柏林的一间公寓里", "我喜欢在山里徒步旅行", "会议在星期五上午举行")
     async with SQLiteMemoryStore(tmp_path / "m.db", embeddings=local) as store:
-        await store.add_many([_note(number, text) for number, text in enumerate(notes)])
+        await _fill(store, [_note(number, text) for number, text in enumerate(notes)])
         answered = await recall(store, "我的公寓在柏林吗", scope=ANN, now=LATER)
         unanswered = await recall(store, "猫叫什么名字", scope=ANN, now=LATER)
 
@@ -247,6 +253,7 @@ async def test_a_prompt_gets_no_memory_that_does_not_answer(model: Any) -> None:
         alice = memory.scope(user_id="alice")
         for text, _ in NOTES:
             await alice.remember(text)
+        await memory.flush()
         chat = alice.chat("new")
         answered = await chat.context("What is the door code of the office?")
         unrelated = await chat.context("What is the atomic number of hafnium?")
@@ -266,7 +273,7 @@ async def test_what_is_recalled_for_a_context_leaves_out_what_does_not_answer(
 ) -> None:
     manager = ContextManager(None, budget=4_000)
     async with SQLiteMemoryStore(tmp_path / "m.db", embeddings=local) as store:
-        await store.add_many(_notes())
+        await _fill(store, _notes())
         asked = "What is the atomic number of hafnium?"
         usual, every = BoundRecall(store, ANN), BoundRecall(store, ANN, min_relevance=0.0)
 
@@ -276,6 +283,7 @@ async def test_what_is_recalled_for_a_context_leaves_out_what_does_not_answer(
     async with AgentMemory("memory://", embeddings=local) as memory:
         alice = memory.scope(user_id="alice")
         await alice.remember("The door code is 4711")
+        await memory.flush()
         for question, least, is_there in (
             ("What is the door code?", None, True),
             ("What is the door code?", 1.0, False),
