@@ -26,7 +26,6 @@ from langgraph.checkpoint.base import (
     PendingWrite,
     get_checkpoint_id,
     get_checkpoint_metadata,
-    writes_sort_key,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
@@ -428,7 +427,8 @@ class OrbiterSaver(BaseCheckpointSaver[str]):
         async for page in self._pages(path):
             for entry in page:
                 header, value = _unpacked(entry.value)
-                order = writes_sort_key(header["path"], header["task"], header["index"])
+                # The order in which a run applies them.
+                order = (header["path"], header["task"], header["index"])
                 writes.append((order, header, value))
         writes.sort(key=lambda write: write[0])
         return [

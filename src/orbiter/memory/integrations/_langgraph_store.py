@@ -13,6 +13,7 @@ from langgraph.store.base import (
     BaseStore,
     GetOp,
     IndexConfig,
+    InvalidNamespaceError,
     Item,
     ListNamespacesOp,
     MatchCondition,
@@ -23,7 +24,6 @@ from langgraph.store.base import (
     SearchOp,
     TTLConfig,
     get_text_at_path,
-    validate_op_namespace,
 )
 
 from orbiter.memory.errors import ItemNotFoundError, QueryError, VersionConflict
@@ -258,9 +258,22 @@ def _fields_of(index: Mapping[str, Any]) -> list[str] | None:
 
 
 def _checked(ops: Iterable[Op]) -> list[Op]:
+    """Return operations whose namespaces can be: also those that no method of the base checked."""
     checked = list(ops)
     for op in checked:
-        validate_op_namespace(op)
+        if isinstance(op, SearchOp):
+            paths = [op.namespace_prefix]
+        elif isinstance(op, ListNamespacesOp):
+            paths = [condition.path for condition in op.match_conditions or ()]
+        else:
+            paths = [op.namespace]
+        labels: list[object] = [label for path in paths for label in path]
+        for label in labels:
+            if not isinstance(label, str) or not label or "." in label or "\0" in label:
+                raise InvalidNamespaceError(
+                    f"invalid namespace label {label!r}: labels are texts that are not empty, "
+                    "without periods and U+0000"
+                )
     return checked
 
 

@@ -120,7 +120,7 @@ class OrbiterMiddleware(AgentMiddleware[_State, Any, Any]):
         starts = [at for at, each in enumerate(messages) if isinstance(each, HumanMessage)]
         if not self._remember or not starts:
             return
-        info = runtime.execution_info
+        info = getattr(runtime, "execution_info", None)  # which older releases do not have
         thread_id = info.thread_id if info is not None else None
         chat = self._calls.handle.chat(self._chat_id or thread_id or "langchain")
         # A run that is tried again is remembered once.
