@@ -1,8 +1,8 @@
 """The times a question speaks of: dates, months and years by name, and "two weeks ago".
 
-English and ISO 8601. What names no year means any year, because a question is often asked long
-after what it asks about. "Three weeks after the wedding" is an `Offset`, which becomes a time where
-somebody finds out when that was.
+English, ISO 8601, and what `_foreign_times` puts into English. What names no year means any year,
+because a question is often asked long after what it asks about. "Three weeks after the wedding" is
+an `Offset`, which becomes a time where somebody finds out when that was.
 """
 
 import re
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from orbiter.memory.recall import _foreign_times
 from orbiter.memory.tasks.offload import search
 
 __all__ = ["Offset", "Span", "closeness", "has_time", "named_day", "offsets", "spans"]
@@ -138,7 +139,8 @@ class Span(NamedTuple):
 
 def spans(text: str, *, now: datetime) -> tuple[Span, ...]:
     """Return the times that *text* names, as seen from *now*."""
-    lowered = text.casefold()
+    in_english = _foreign_times.in_english(text)
+    lowered = (text if in_english is None else in_english).casefold()
     times: list[Span] = []
     for match in _NAMED.finditer(lowered):
         name = match["month"]
@@ -345,4 +347,4 @@ def _closeness_in(year: int, moment: datetime, span: Span) -> float:
 
 def has_time(text: str) -> bool:
     """Tell whether *text* says when something was."""
-    return search(_TIME, text.lower(), reach=_REACH) is not None
+    return search(_TIME, text.lower(), reach=_REACH) is not None or _foreign_times.has_time(text)

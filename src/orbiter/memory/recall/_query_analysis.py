@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import lru_cache
 
 from orbiter.memory.recall._dates import Offset, Span, offsets, spans
+from orbiter.memory.recall._foreign_times import asks_when
 from orbiter.memory.text import languages, words
 
 __all__ = ["Question", "in_words", "matter_of", "read", "shortened", "written"]
@@ -130,7 +131,7 @@ def read(text: str, *, speakers: Iterable[str] = (), now: datetime) -> Question:
         as_statement=as_statement,
         times=times,
         offsets=from_events,
-        asks_when=_WHEN.match(text) is not None,
+        asks_when=_WHEN.match(text) is not None or asks_when(text),
         asks_you=_YOU.search(text) is not None,
         asks_past=_is_of_past(text, bool(times or from_events)),
         asks_now=_NOW.search(text) is not None,

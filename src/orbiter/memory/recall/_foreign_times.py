@@ -1,0 +1,265 @@
+"""Times in other languages: what a text says of them, put into the English that `_dates` reads.
+
+"Vor zwei Wochen" becomes "2 week ago", "el 3 de mayo" "3 may". Nothing else of a text is kept.
+German, French, Spanish, Italian, Portuguese, Dutch, Russian, Chinese and Japanese; without accents,
+as `words.tokens` returns words.
+"""
+
+import re
+from functools import cache
+
+from orbiter.memory.tasks.offload import SLICE
+from orbiter.memory.text.languages import ENGLISH, language_of
+from orbiter.memory.text.words import is_of_other_script, is_unspaced, tokens
+
+__all__ = ["asks_when", "has_time", "in_english"]
+
+_MONTHS = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september",
+    "october", "november", "december",
+)  # fmt: skip
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_UNITS = ("day", "week", "month", "year", "weekend")
+_TIMES = frozenset((*_MONTHS, *_DAYS, *_UNITS, "yesterday", "today", "tomorrow", "season"))
+"""Words that say when something was."""
+
+# Each month, weekday, unit and number has a column; forms of one word have a | between them.
+_TABLES = {
+    "de": {
+        "months": "januar februar marz april mai juni juli august september oktober november "
+        "dezember",
+        "days": "montag dienstag mittwoch donnerstag freitag samstag|sonnabend sonntag",
+        "units": "tag|tage|tagen woche|wochen monat|monate|monaten|monats jahr|jahre|jahren "
+        "wochenende",
+        "numbers": "ein|eine|einem|einer|einen|ersten|erste zwei|zweiten drei|dritten vier|vierten "
+        "funf|funften sechs|sechsten sieben|siebten acht|achten neun|neunten zehn|zehnten "
+        "elf|elften zwolf|zwolften",
+        "last": "letzte|letzten|letzter|letztes|letztem|vorige|vorigen|voriges|vergangene|"
+        "vergangenen|vergangenes",
+        "this": "diese|diesen|dieser|dieses|diesem",
+        "on": "am",
+        "before": "vor",
+        "others": "gestern=yesterday heute=today morgen=tomorrow fruhling=season sommer=season "
+        "herbst=season winter=season",
+        "when": "wann|um wie viel uhr|um wieviel uhr|wie lange|an welchem tag|welchem jahr|"
+        "welchem monat|an welchem datum",
+    },
+    "fr": {
+        "months": "janvier fevrier mars avril mai juin juillet aout septembre octobre novembre "
+        "decembre",
+        "days": "lundi mardi mercredi jeudi vendredi samedi dimanche",
+        "units": "jour|jours semaine|semaines mois an|ans|annee|annees week-end|weekend",
+        "numbers": "un|une|premier deux trois quatre cinq six sept huit neuf dix onze douze",
+        "after_last": "dernier|derniere|derniers|dernieres|passe|passee",
+        "last": "",
+        "this": "cette|ce|cet",
+        "before": "ilya",
+        "others": "hier=yesterday aujourd=today demain=tomorrow printemps=season ete=season "
+        "automne=season hiver=season",
+        "when": "quand|a quelle heure|quel jour|quelle annee|quel mois|combien de temps|"
+        "quelle date",
+    },
+    "es": {
+        "months": "enero febrero marzo abril mayo junio julio agosto septiembre|setiembre octubre "
+        "noviembre diciembre",
+        "days": "lunes martes miercoles jueves viernes sabado domingo",
+        "units": "dia|dias semana|semanas mes|meses ano|anos finde",
+        "numbers": "un|una|uno|primero dos tres cuatro cinco seis siete ocho nueve diez once doce",
+        "after_last": "pasado|pasada",
+        "last": "ultimo|ultima|ultimos|ultimas",
+        "this": "este|esta",
+        "before": "hace",
+        "others": "ayer=yesterday hoy=today manana=tomorrow primavera=season verano=season "
+        "otono=season invierno=season",
+        "when": "cuando|a que hora|que dia|que ano|que mes|cuanto tiempo|que fecha",
+    },
+    "it": {
+        "months": "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre "
+        "novembre dicembre",
+        "days": "lunedi martedi mercoledi giovedi venerdi sabato domenica",
+        "units": "giorno|giorni settimana|settimane mese|mesi anno|anni weekend",
+        "numbers": "un|una|uno|primo due tre quattro cinque sei sette otto nove dieci undici "
+        "dodici",
+        "after_last": "scorso|scorsa|passato|passata",
+        "last": "ultimo|ultima|ultimi|ultime",
+        "this": "questo|questa",
+        "others": "fa=ago ieri=yesterday oggi=today domani=tomorrow primavera=season estate=season "
+        "autunno=season inverno=season",
+        "when": "quando|a che ora|che giorno|che anno|in quale anno|quanto tempo|che data",
+    },
+    "pt": {
+        "months": "janeiro fevereiro marco abril maio junho julho agosto setembro outubro novembro "
+        "dezembro",
+        "days": "segunda terca quarta quinta sexta sabado domingo",
+        "units": "dia|dias semana|semanas mes|meses ano|anos fim-de-semana",
+        "numbers": "um|uma|primeiro dois|duas tres quatro cinco seis sete oito nove dez onze doze",
+        "after_last": "passado|passada",
+        "last": "ultimo|ultima|ultimos|ultimas",
+        "this": "este|esta|neste|nesta",
+        "before": "ha|faz",
+        "others": "atras=ago ontem=yesterday hoje=today amanha=tomorrow primavera=season "
+        "verao=season outono=season inverno=season",
+        "when": "quando|a que horas|que horas|que dia|que ano|que mes|quanto tempo|que data",
+    },
+    "nl": {
+        "months": "januari februari maart april mei juni juli augustus september oktober november "
+        "december",
+        "days": "maandag dinsdag woensdag donderdag vrijdag zaterdag zondag",
+        "units": "dag|dagen week|weken maand|maanden jaar|jaren weekend",
+        "numbers": "een|eerste twee|tweede drie|derde vier|vierde vijf|vijfde zes|zesde zeven acht "
+        "negen tien elf twaalf",
+        "last": "vorige|afgelopen|laatste",
+        "this": "deze|dit",
+        "on": "op",
+        "others": "geleden=ago gisteren=yesterday vandaag=today morgen=tomorrow lente=season "
+        "zomer=season herfst=season winter=season",
+        "when": "wanneer|hoe laat|welke dag|welk jaar|welke maand|hoe lang|welke datum",
+    },
+    "ru": {
+        "months": "январь|января|январе февраль|февраля|феврале март|марта|марте "
+        "апрель|апреля|апреле маи|мая|мае июнь|июня|июне июль|июля|июле август|августа|августе "
+        "сентябрь|сентября|сентябре октябрь|октября|октябре ноябрь|ноября|ноябре "
+        "декабрь|декабря|декабре",
+        "days": "понедельник вторник среда|среду четверг пятница|пятницу суббота|субботу "
+        "воскресенье",
+        "units": "день|дня|днеи неделя|неделю|недели|недель|неделе месяц|месяца|месяцев|месяце "
+        "год|года|году|лет выходные|выходных",
+        "numbers": "один|одну|первого два|две|второго три|третьего четыре|четвертого пять|пятого "
+        "шесть|шестого семь|седьмого восемь|восьмого девять|девятого десять|десятого одиннадцать "
+        "двенадцать",
+        "last": "прошлыи|прошлая|прошлои|прошлую|прошлом|прошлое|последние|последнии",
+        "this": "этот|эта|этои|эту|этом",
+        "others": "назад=ago вчера=yesterday сегодня=today завтра=tomorrow весна=season "
+        "весной=season лето=season летом=season осень=season осенью=season зима=season "
+        "зимои=season",
+        "when": "когда|во сколько|в котором часу|какого числа|в каком году|в каком месяце|"
+        "в какои день|как давно|как долго|сколько времени",
+    },
+}  # fmt: skip
+_DIGITS = {digit: number for number, digit in enumerate("一二三四五六七八九十", 1)} | {
+    "两": 2,
+    "兩": 2,
+}
+_NUMBER = r"(\d{1,4}|[一二三四五六七八九十两兩]{1,3})"
+_UNSPACED = (
+    (rf"(?:(\d{{4}})年)?{_NUMBER}月(?:{_NUMBER}[日号號])?(?!前)", "date"),
+    (rf"{_NUMBER}(?:日|天)前", "day"),
+    (rf"{_NUMBER}(?:週間|周|星期|个星期|個星期|礼拜)前", "week"),
+    (rf"{_NUMBER}(?:か月|ヶ月|カ月|个月|個月)前", "month"),
+    (rf"{_NUMBER}年前", "year"),
+    (r"(\d{4})年", "in year"),
+    ("昨日|昨天", "yesterday"),
+    ("先週末|上周末|上週末", "last weekend"),
+    ("先週|上周|上週|上星期|上个星期|上個星期", "last week"),
+    ("今週|这周|這週|本周|这个星期|這個星期", "this week"),
+    ("先月|上个月|上個月|上月", "last month"),
+    ("今月|这个月|這個月|本月", "this month"),
+    ("去年|昨年", "last year"),
+    ("今年", "this year"),
+    ("[月火水木金土日]曜日?|(?:星期|周|週|礼拜)[一二三四五六日天]", "season"),
+    ("今日|今天|明日|明天|[春夏秋冬]", "season"),
+)
+_UNSPACED_WHEN = re.compile(
+    "いつ|何時|何年|何月|何日|何曜日|どのくらいの期間|什么时候|什麼時候|何时|几点|几号|几月|哪天|哪年|哪一年|多久"
+)
+_PIECE = re.compile(r"\d+(?:[./-]\d+)+|\d+|[^\W\d_]+")
+
+
+@cache
+def _table(language: str) -> dict[str, str]:
+    """Return what each word of a language is in English; `<` and `>` change the order."""
+    table = _TABLES[language]
+    columns = (("months", _MONTHS), ("days", _DAYS), ("units", _UNITS))
+    numbers = [str(number) for number in range(1, 13)]
+    english = dict(pair.split("=") for pair in table["others"].split())
+    for name, words in (("numbers", numbers), *columns):
+        for forms, word in zip(table[name].split(), words, strict=True):
+            english.update(dict.fromkeys(forms.split("|"), word))
+    marks = {"last": "last", "this": "this", "on": "on", "before": "<ago", "after_last": ">last"}
+    for name, mark in marks.items():
+        english.update(dict.fromkeys(filter(None, table.get(name, "").split("|")), mark))
+    return english
+
+
+@cache
+def _when(language: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w)(?:{_TABLES[language]['when']})(?!\w)")
+
+
+def _language(text: str) -> str:
+    """Return the language of a text: English, one of the tables, or `zh` for unspaced scripts."""
+    words = tokens(text[:SLICE])
+    others = [word for word in words if is_of_other_script(word)]
+    if any(map(is_unspaced, others)):
+        return "zh"
+    if len(others) * 2 > len(words):
+        return "ru"
+    return language_of(words, text)
+
+
+def in_english(text: str) -> str | None:
+    """Return the times that *text* names as English names them; `None` of an English text."""
+    language = _language(text)
+    if language == ENGLISH:
+        return None
+    if language == "zh":
+        return _of_unspaced(text)
+    english = _table(language)
+    folded = " ".join(tokens(text[:SLICE].replace("il y a", "ilya").replace("Il y a", "ilya")))
+    numeric = " ".join(piece for piece in _PIECE.findall(text[:SLICE]) if not piece.isalnum())
+    parts = [part if part.isdigit() else english.get(part, ".") for part in folded.split()]
+    parts = [part for part in parts if part != "."] if language in ("es", "pt") else parts
+    put = " ".join(parts)
+    units = "|".join((*_UNITS, *_DAYS, *_MONTHS, "season"))
+    put = re.sub(rf"<ago (\d+) ({units})\b", r"\1 \2 ago", put)
+    put = re.sub(rf"\b({units}) >last", r"last \1", put)
+    put = re.sub(rf"(?<!\d )(?<!last )\b({'|'.join(_MONTHS)})\b", r"in \1", put)
+    put = re.sub(rf"(?<!{' )(?<!'.join(_MONTHS)} )\b((?:19|20)\d\d)\b", r"in \1", put)
+    return f"{put} {numeric}"
+
+
+def _of_unspaced(text: str) -> str:
+    """Return the times of a Chinese or Japanese text."""
+    put: list[str] = []
+    rest = text[:SLICE]
+    for pattern, meaning in _UNSPACED:
+        put += [_unspaced_time(match, meaning) for match in re.finditer(pattern, rest)]
+        rest = re.sub(pattern, " ", rest)
+    return " . ".join(filter(None, put))
+
+
+def _unspaced_time(match: re.Match[str], meaning: str) -> str:
+    if meaning == "date":
+        year, month, day = match[1], _counted(match[2]), match[3] and _counted(match[3])
+        if not 1 <= month <= len(_MONTHS):
+            return ""
+        return " ".join(str(part) for part in (day or "in", _MONTHS[month - 1], year) if part)
+    if meaning == "in year":
+        return f"in {match[1]}"
+    return f"{_counted(match[1])} {meaning} ago" if match.groups() else meaning
+
+
+def _counted(number: str) -> int:
+    """Return a number up to 99 that is written in digits or in characters."""
+    if number.isdecimal():
+        return int(number)
+    tens, ten, ones = number.rpartition("十")
+    if not ten:
+        return _DIGITS[number[-1]]
+    return 10 * (_DIGITS[tens[-1]] if tens else 1) + (_DIGITS[ones[-1]] if ones else 0)
+
+
+def asks_when(text: str) -> bool:
+    """Tell whether a question in another language than English asks when something was."""
+    language = _language(text)
+    if language == ENGLISH:
+        return False
+    if language == "zh":
+        return _UNSPACED_WHEN.search(text) is not None
+    return _when(language).search(" ".join(tokens(text))) is not None
+
+
+def has_time(text: str) -> bool:
+    """Tell whether a text in another language than English says when something was."""
+    put = in_english(text)
+    return put is not None and not _TIMES.isdisjoint(put.split())

@@ -1,0 +1,124 @@
+"""The times of questions in other languages than English."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from orbiter.memory.recall._dates import Span, has_time, spans
+from orbiter.memory.recall._query_analysis import read
+
+NOW = datetime(2024, 6, 15, 12, tzinfo=UTC)
+LAST_WEEK = Span(start=NOW - timedelta(days=14), end=NOW)
+TWO_WEEKS_AGO = Span(start=NOW - timedelta(days=17.5), end=NOW - timedelta(days=10.5))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Was habe ich am 3. Mai 2023 gemacht?", Span(2023, 5, 3)),
+        ("Was war bei uns am dritten Mai?", Span(None, 5, 3)),
+        ("Was haben wir im Mai gemacht?", Span(None, 5)),
+        ("Was haben wir letzte Woche gemacht?", LAST_WEEK),
+        ("Was habe ich vor zwei Wochen gekauft?", TWO_WEEKS_AGO),
+        ("Wo war ich im letzten Monat?", Span(2024, 5)),
+        ("Wo waren wir 2021 im Urlaub?", Span(2021)),
+        ("Was habe ich am 08.05.2023 gemacht?", Span(2023, 5, 8)),
+        ("Qu'est-ce que j'ai fait le 3 mai 2023 ?", Span(2023, 5, 3)),
+        ("Qu'avons-nous fait la semaine dernière ?", LAST_WEEK),
+        ("Qu'est-ce que j'ai acheté il y a deux semaines ?", TWO_WEEKS_AGO),
+        ("Où étions-nous en août ?", Span(None, 8)),
+        ("¿Qué hice el 3 de mayo de 2023?", Span(2023, 5, 3)),
+        ("¿Qué hicimos la semana pasada?", LAST_WEEK),
+        ("¿Qué compré hace dos semanas?", TWO_WEEKS_AGO),
+        ("Che cosa ho fatto il 3 maggio 2023?", Span(2023, 5, 3)),
+        ("Che cosa abbiamo fatto la settimana scorsa?", LAST_WEEK),
+        ("Che cosa ho comprato due settimane fa?", TWO_WEEKS_AGO),
+        ("O que eu fiz em 3 de maio de 2023?", Span(2023, 5, 3)),
+        ("O que nós fizemos na semana passada?", LAST_WEEK),
+        ("O que eu comprei há duas semanas?", TWO_WEEKS_AGO),
+        ("Wat heb ik op 3 mei 2023 gedaan?", Span(2023, 5, 3)),
+        ("Wat hebben we vorige week gedaan?", LAST_WEEK),
+        ("Wat heb ik twee weken geleden gekocht?", TWO_WEEKS_AGO),
+        ("Что я делал 3 мая 2023 года?", Span(2023, 5, 3)),
+        ("Что мы делали на прошлой неделе?", LAST_WEEK),
+        ("Что я купил две недели назад?", TWO_WEEKS_AGO),
+        ("2023年5月3日に何をしましたか？", Span(2023, 5, 3)),
+        ("先週は何をしましたか？", LAST_WEEK),
+        ("2週間前に何を買いましたか？", TWO_WEEKS_AGO),
+        ("我五月三号做了什么？", Span(None, 5, 3)),
+        ("上周我们做了什么？", LAST_WEEK),
+        ("我两周前买了什么？", TWO_WEEKS_AGO),
+        ("我去年十二月去了哪里？", Span(None, 12)),
+    ],
+)
+def test_a_time_is_read(text: str, expected: Span) -> None:
+    assert expected in spans(text, now=NOW)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Wann ist mein Zahnarzttermin?",
+        "Um wie viel Uhr geht mein Flug?",
+        "Quand est mon rendez-vous ?",
+        "À quelle heure part mon train ?",
+        "¿Cuándo es mi cita?",
+        "¿A qué hora sale el tren?",
+        "Quando è il mio appuntamento?",
+        "Quando é a minha consulta?",
+        "Wanneer is mijn afspraak?",
+        "Когда у меня приём?",
+        "Во сколько вылет?",
+        "予約はいつですか？",
+        "飛行機は何時に出ますか？",
+        "我的预约是什么时候？",
+        "飞机几点起飞？",
+    ],
+)
+def test_a_question_asks_when(text: str) -> None:
+    assert read(text, now=NOW).asks_when
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Wo wohnt meine Schwester?",
+        "Où habite ma sœur ?",
+        "¿Dónde vive mi hermana?",
+        "Где живёт моя сестра?",
+        "姉はどこに住んでいますか？",
+        "我姐姐住在哪里？",
+    ],
+)
+def test_a_question_of_no_time_has_none(text: str) -> None:
+    question = read(text, now=NOW)
+
+    assert not question.asks_when
+    assert question.times == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Der Termin ist am Dienstag.",
+        "Nous avons emménagé le trois mai.",
+        "Me mudé la semana pasada.",
+        "Мы переехали в мае.",
+        "5月に引っ越しました。",
+        "我们上个月搬了家。",
+    ],
+)
+def test_a_note_says_when(text: str) -> None:
+    assert has_time(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["Mein Hund heißt Bruno.", "Notre chien s'appelle Bruno.", "我的狗叫布鲁诺。"]
+)
+def test_a_note_without_a_time_does_not(text: str) -> None:
+    assert not has_time(text)
+
+
+def test_english_is_read_as_it_is() -> None:
+    assert spans("What did I do last week?", now=NOW) == (LAST_WEEK,)
+    assert not read("Where does Jean vive?", now=NOW).asks_when
