@@ -49,8 +49,9 @@ _UNSPACED = (
 )
 # Letters with the vowel signs and points that Python does not count as parts of a word. Endings are
 # those of English: what follows in "l'école" is a word of its own.
-_DECIMAL = r"(?<![\d.,])\d++[.,]\d++(?![.,]\d)"
-"""A number such as 81.7; not a date, a version or an address, which have more points."""
+_DECIMAL = r"(?<![\d.,])\d++(?:\.\d++|,\d{1,3}+)(?![.,]?\d)"
+"""A number such as 81.7; not a date, a version or an address, which have more points, nor what
+stands before a year ("May 1,2023")."""
 _WORD = (
     rf"{_DECIMAL}|[{_UNSPACED}]+"
     rf"|(?:[^\W_{_UNSPACED}]|[\u0300-\u036f\u0591-\u05c7\u064b-\u0652\u0900-\u0dff])+"
