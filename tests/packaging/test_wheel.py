@@ -58,7 +58,9 @@ def test_the_wheel_holds_the_two_packages_and_nothing_else(wheel: Path) -> None:
     pages = "orbiter/memory/server/dashboard/"
     assert {f"{pages}templates/base.html", f"{pages}static/app.css"} <= set(names)
     code = [name for name in names if not name.startswith((f"{pages}templates", f"{pages}static"))]
-    assert not [name for name in code if not name.endswith((".py", ".pyi", "py.typed"))]
+    lists = {"german_parts", "irregular_forms", "stop_words", "synonyms"}
+    others = {name for name in code if not name.endswith((".py", ".pyi", "py.typed"))}
+    assert others == {f"orbiter/memory/text/{name}.txt" for name in lists}
 
 
 def test_the_metadata_says_what_the_project_is(wheel: Path) -> None:
