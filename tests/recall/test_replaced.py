@@ -67,6 +67,7 @@ async def test_a_question_about_now_prefers_what_replaces_another(
         "Where did I live in March?",
         "What was my home in 2025?",
         "Where have I lived?",
+        "How many times have I moved to a place like Oslo?",
     ],
 )
 async def test_a_question_about_the_past_is_not_turned_around(question: str) -> None:

@@ -24,7 +24,7 @@ _YOU = re.compile(r"\b(?:you|your|yours)\b", re.IGNORECASE)
 _PAST = re.compile(
     r"\b(?:did|didn't|was|wasn't|were|weren't|had|hadn't|used to|ago|previous(?:ly)?|former(?:ly)?"
     r"|originally|initially|earlier|back then|in the past|at first|(?<!how )old|ever)\b"
-    r"|\bbefore\W*$|^\W*(?:(?:where|what|who|which\s+\w+)\s+)?(?:have|has)\b",
+    r"|\b(?:have|has)\s+(?:i|we|you|they|he|she|it)\b|\bbefore\W*$|^\W*(?:(?:where|what|who|which\s+\w+)\s+)?(?:have|has)\b",
     re.IGNORECASE,
 )
 """What makes a question one about the past."""

@@ -69,7 +69,7 @@ _NEW = re.compile(r"\b(?:a|my|our|the|his|her|its|their) new (?P<what>\w+(?: \w+
 _OBJECT_AFTER = re.compile(
     r"\b(?:no longer|used to|instead of|rather than|in place of|stopped|quit|gave up|given up"
     r"|dropped|cancelled|canceled|called off|left|sold|got rid of|pulled out of|backed out of"
-    r"|dropped out of|resigned(?: from)?|retired from|withdrew from|ended|finished|broke up with"
+    r"|dropped out of|resigned(?: from)?|retired from|withdrew from|ended|broke up with"
     r"|abandoned|replaced"
     r"|(?:switched|changed|moved|went|gone|swapped|transferred) (?:over )?from)\b(?P<object>.*)"
 )
