@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from orbiter.memory.text.stemmers import stem_in
 
@@ -18,39 +19,55 @@ __all__ = [
     "ENGLISH",
     "LANGUAGES",
     "MARK",
-    "STOP_WORDS",
     "concepts_in",
     "concepts_of",
     "language_of",
+    "stop_words",
 ]
 
 ENGLISH = "en"
 """The language of a text that tells of no other."""
 
 
-def _lists() -> dict[str, frozenset[str]]:
+LANGUAGES = (ENGLISH, "de", "fr", "es", "it", "pt", "nl", "ru")
+"""The languages whose stems are known."""
+
+
+class _Lists(NamedTuple):
+    """The lists of stop words, and what is made of them."""
+
+    stop_words: dict[str, frozenset[str]]
+    english: frozenset[str]
+    """Words by which an English text is known."""
+    weak: frozenset[str]
+    """Too little to tell a language by."""
+    languages: dict[str, tuple[str, ...]]
+    """Whose stop word each is, of the languages in Latin letters."""
+    foreign: frozenset[str]
+    known: frozenset[str]
+
+
+@cache
+def _lists() -> _Lists:
+    """Read the lists when they are first needed: an import opens no file."""
     listed = Path(__file__).with_name("stop_words.txt").read_text(encoding="utf-8")
     parts = re.split(r"^\[(\w+)\]$", listed, flags=re.MULTILINE)[1:]
-    return dict(zip(parts[::2], (frozenset(each.split()) for each in parts[1::2]), strict=True))
+    words = dict(zip(parts[::2], (frozenset(each.split()) for each in parts[1::2]), strict=True))
+    english, weak = words.pop("english"), words.pop("weak")
+    latin = [language for language in words if language != "ru"]
+    languages = {
+        word: tuple(language for language in latin if word in words[language])
+        for word in frozenset().union(*(words[language] for language in latin))
+        if len(word) > 1  # a letter may be a note, a key or a point of a list
+    }
+    foreign = frozenset(languages).difference(english)
+    return _Lists(words, english, weak, languages, foreign, english.union(languages))
 
 
-STOP_WORDS = _lists()
-"""Words that tell nothing about what a text is about, by language."""
-_ENGLISH_WORDS = STOP_WORDS.pop("english")
-_WEAK = STOP_WORDS.pop("weak")
-"""Too little to tell a language by."""
+def stop_words(language: str) -> frozenset[str]:
+    """Return words of a language other than English that tell nothing about a text."""
+    return _lists().stop_words[language]
 
-LANGUAGES = (ENGLISH, *STOP_WORDS)
-"""The languages whose stems are known."""
-_LATIN = tuple(language for language in STOP_WORDS if language != "ru")
-
-_OF: dict[str, tuple[str, ...]] = {
-    word: tuple(language for language in _LATIN if word in STOP_WORDS[language])
-    for word in frozenset().union(*(STOP_WORDS[language] for language in _LATIN))
-    if len(word) > 1  # a letter may be a note, a key or a point of a list
-}
-_FOREIGN = frozenset(_OF).difference(_ENGLISH_WORDS)
-_KNOWN = _ENGLISH_WORDS.union(_OF)
 
 _LETTERS = {
     **dict.fromkeys("äöß", "de"),
@@ -107,36 +124,37 @@ def language_of(tokens: Sequence[str], text: str) -> str:
 
     One of `LANGUAGES` but Russian, whose words are known by their letters.
     """
-    if _FOREIGN.isdisjoint(tokens) and "¿" not in text:  # as most texts
+    lists = _lists()
+    if lists.foreign.isdisjoint(tokens) and "¿" not in text:  # as most texts
         return ENGLISH
     tokens, text = tokens[:_ENOUGH], text[: 8 * _ENOUGH]
-    stop_words = [word for word in tokens if word in _OF]
-    english = [word for word in tokens if word in _ENGLISH_WORDS]
-    if len(stop_words) + _OTHER_SIGNS <= len(english):
+    voting = [word for word in tokens if word in lists.languages]
+    english = [word for word in tokens if word in lists.english]
+    if len(voting) + _OTHER_SIGNS <= len(english):
         return ENGLISH
     letters = frozenset(() if text.isascii() else text.lower())
     signs = _LETTERS.keys() & letters
     elided = _ELIDED.search(text)
     votes: Counter[str] = Counter({_LETTERS[letter]: 1 for letter in signs})
     votes.update(() if elided is None else _ELISIONS[elided[1].lower()])
-    votes.update(language for word in stop_words for language in _OF[word])
+    votes.update(language for word in voting for language in lists.languages[word])
     if not votes:
         return ENGLISH
-    others = [word for word in tokens if len(word) > _SHORT and word not in _KNOWN]
+    others = [word for word in tokens if len(word) > _SHORT and word not in lists.known]
     ends = {each: sum(word.endswith(_ENDINGS[each]) for word in others) for each in votes}
     # In one order: the same text has the same language in every process.
     best = max(sorted(votes), key=lambda each: votes[each] + _TIE * ends[each])
     if votes[best] <= len(english):
         return ENGLISH
     evidence = (
-        len(foreign := _FOREIGN.intersection(tokens))
-        - 0.5 * len(foreign & _WEAK)
+        len(foreign := lists.foreign.intersection(tokens))
+        - 0.5 * len(foreign & lists.weak)
         + bool(signs)
         + (elided is not None)
         + 0.5 * bool(letters - _ASCII)
         + 0.5 * (ends[best] >= max(_SHORT, 0.75 * len(others)))
     )
-    is_pure = STOP_WORDS[best].issuperset(english) and len(tokens) > _SHORT
+    is_pure = lists.stop_words[best].issuperset(english) and len(tokens) > _SHORT
     return best if evidence >= (1 if is_pure else _SURE) else ENGLISH
 
 

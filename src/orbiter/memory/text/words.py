@@ -14,10 +14,10 @@ from orbiter.memory.tasks.offload import SLICE, cut_at_spaces, cut_before, find_
 from orbiter.memory.text.languages import (
     ENGLISH,
     LANGUAGES,
-    STOP_WORDS,
     concepts_in,
     concepts_of,
     language_of,
+    stop_words,
 )
 from orbiter.memory.text.stemmers import compound_parts, stem_in
 from orbiter.memory.text.stemming import stem
@@ -201,14 +201,14 @@ def _terms(word: str, language: str) -> tuple[str, ...]:
             starts = range(0, len(word), SLICE)
             return tuple(each for at in starts for each in _unspaced_terms(word[at : at + SLICE]))
         if _compiled(_CYRILLIC).match(word):
-            return () if word in STOP_WORDS["ru"] else _stems(word, "ru")
+            return () if word in stop_words("ru") else _stems(word, "ru")
     if word[0].isdigit() and (number := _NUMBER.fullmatch(word)):
         return (_number(number),)
     start = word.partition("'")[0]
     english = () if word in COMMON or start in COMMON else (stem(start),)
     if language == ENGLISH:
         return english
-    if start in STOP_WORDS[language]:
+    if start in stop_words(language):
         return ()
     # With the English stem, too: too short a text to tell its language has no other.
     parts = compound_parts(start) if language == "de" else ()
