@@ -199,24 +199,24 @@ class MemoryTools:
             min_relevance=min_relevance or 0.0,
             spread=spread,
         )
-        found = for_prompt(recalled, min_relevance=min_relevance)
-        most = share(len(found))
+        chosen = for_prompt(recalled, min_relevance=min_relevance)
+        most = share(len(chosen))
         hits = []
-        for hit in found:
+        for hit in chosen:
             long = len(hit.item.content) > most
             text = hit.passage if long and hit.passage and len(hit.passage) <= most else None
             one = to_memory(hit.item, text=text, most=most)
             fields = {**one.model_dump(), "is_cut": True if long else None}
             if hit.span is not None and not long:
                 fields["text"] = entry_of(hit.shown).content  # a fact says until when it held
-            told = {"why": str(hit.why), "replaced_by": hit.replaced_by}
+            reasons = {"why": str(hit.why), "replaced_by": hit.replaced_by}
             numbers = {"score": round(hit.score, 3), "relevance": round(hit.relevance, 3)}
-            hits.append(Hit(**fields, **numbers, **told))
+            hits.append(Hit(**fields, **numbers, **reasons))
         if not hits:
             return answer(Hits(results=[]), _nothing_answers(recalled))
         entries = [
             entry_of(each.item, text=f"{hit.text} ({hit.why})")
-            for each, hit in zip(found, hits, strict=True)
+            for each, hit in zip(chosen, hits, strict=True)
         ]
         return answer(Hits(results=hits), fenced(entries) + _rest(hits))
 
@@ -234,19 +234,19 @@ class MemoryTools:
         recalled = await handle.recall(
             task, k=min(_MAX_HITS, max(8, budget // 40)), min_relevance=min_relevance or 0.0
         )
-        found = for_prompt(recalled, min_relevance=min_relevance)
-        entries = [known(hit, names_id=False) for hit in found]
+        chosen = for_prompt(recalled, min_relevance=min_relevance)
+        entries = [known(hit, names_id=False) for hit in chosen]
         text, tokens, kept = within_budget(entries, budget)
         told = ContextText(
             text=text,
             tokens=tokens,
-            ids=[found[place].item.id for place in kept],
-            left_out=len(found) - len(kept),
+            ids=[chosen[place].item.id for place in kept],
+            left_out=len(chosen) - len(kept),
         )
         nothing = "there are no memories about this"
         if recalled:
             nothing = _nothing_answers(recalled)
-        if found:
+        if chosen:
             nothing = f"nothing fits in {budget} tokens; raise `budget`, or use `memory_search`"
         return answer(told, text or nothing)
 

@@ -85,10 +85,10 @@ async def judged(
             if one.item.id in placed.brought
             else candidates.why(Scored(one.item, one.place, others))
         )
-        told = [Reason(FACT, one.points.get(FACT, 0.0), _validity(one.item, spans, asked.now))]
+        more = [Reason(FACT, one.points.get(FACT, 0.0), _validity(one.item, spans, asked.now))]
         if newer := replaced.get(one.item.id):
-            told.append(Reason(REPLACED, 0.0, replaced_by(newer)))
-        return Explanation(sorted((*found, *told), key=lambda reason: -abs(reason.points)))
+            more.append(Reason(REPLACED, 0.0, replaced_by(newer)))
+        return Explanation(sorted((*found, *more), key=lambda reason: -abs(reason.points)))
 
     def has_evidence(one: Scored) -> bool:
         if one.item.id in placed.silent:

@@ -59,19 +59,19 @@ class Explanation(tuple[Reason, ...]):
         """
         strongest = max((reason.points for reason in self), default=0.0)
         least = max(_SHOWN, _WEAK * strongest)
-        told = [reason.text for reason in self if reason.part == FACT and reason.text != HOLDS]
-        told += [reason.text for reason in self if reason.part == REPLACED]
+        texts = [reason.text for reason in self if reason.part == FACT and reason.text != HOLDS]
+        texts += [reason.text for reason in self if reason.part == REPLACED]
         others = (
             reason
             for reason in self
-            if (reason.points >= least or reason.part == READER) and reason.text not in told
+            if (reason.points >= least or reason.part == READER) and reason.text not in texts
         )
         for text in _kinds(others):
-            if len(told) < _MAX_TOLD and len("; ".join((*told, text))) <= _LONGEST:
-                told.append(text)
-            elif not told:
-                told.append(f"{text[: _LONGEST - 1]}…")
-        return "; ".join(told) or "not relevant enough"
+            if len(texts) < _MAX_TOLD and len("; ".join((*texts, text))) <= _LONGEST:
+                texts.append(text)
+            elif not texts:
+                texts.append(f"{text[: _LONGEST - 1]}…")
+        return "; ".join(texts) or "not relevant enough"
 
     def __format__(self, spec: str) -> str:
         return format(str(self), spec)

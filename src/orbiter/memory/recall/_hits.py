@@ -62,9 +62,9 @@ class Hit:
         if self.span is None:
             if self.replaced_by is None:
                 return self.item
-            shown = copy_item(self.item)
-            shown.content = f"{shown.content} (replaced since)"
-            return shown
+            outdated = copy_item(self.item)
+            outdated.content = f"{outdated.content} (replaced since)"
+            return outdated
         shown = copy_item(self.item)
         shown.__dict__.update(valid_from=self.span.start, valid_to=self.span.end)  # a copy
         return shown
