@@ -188,16 +188,16 @@ def _topic_of() -> Mapping[str, str]:
 def _about(text: str) -> frozenset[str]:
     """Return what a text is about: its terms without times, cues and verbs that say little."""
     kept = [word for word in words.tokens(text) if word not in _TIMES]
-    found = {term for term in words.terms_of(kept) if not term.isdigit()}
-    return frozenset(found) - _stems(_LIGHT) - _stems(_CHANGES)
+    terms = {term for term in words.terms_of(kept) if not term.isdigit()}
+    return frozenset(terms) - _stems(_LIGHT) - _stems(_CHANGES)
 
 
 def _topics(text: str) -> frozenset[str]:
     names = _topic_of()
-    found = {names.get(term, term) for term in _about(text)}
+    topics = {names.get(term, term) for term in _about(text)}
     if _OF_PLACE.search(text):
-        found.add(names["live"])
-    return frozenset(found)
+        topics.add(names["live"])
+    return frozenset(topics)
 
 
 def _head(clause: str) -> str | None:
@@ -214,7 +214,7 @@ def _head(clause: str) -> str | None:
 
 def _ended(clause: str, before: str) -> list[frozenset[str]]:
     """Return what has ended by a clause; *before* is what "it" stands for."""
-    found = []
+    sets = []
     for form in (_OBJECT_BETWEEN, _OBJECT_AFTER, _OBJECT_BEFORE):
         if match := form.search(clause):
             what = match["object"]
@@ -225,8 +225,8 @@ def _ended(clause: str, before: str) -> list[frozenset[str]]:
                 terms |= _about(before)
             if not terms:  # "Frau Winter has left"
                 terms = _about(clause[: match.start("object")])
-            found.append(terms)
-    return [terms for terms in found if terms]
+            sets.append(terms)
+    return [terms for terms in sets if terms]
 
 
 def _leads(clause: str, head: str | None) -> list[str]:
@@ -282,7 +282,7 @@ def _sentences(content: str) -> tuple[_Sentence, ...]:
     return tuple(_read(part) for part in parts)
 
 
-def _replaces(newer: _Sentence, older: _Sentence, asked: frozenset[str]) -> bool:
+def _replaces(newer: _Sentence, older: _Sentence, topics: frozenset[str]) -> bool:
     """Tell whether a sentence says that another one does not hold any more."""
     if not _is_same_subject(newer, older):
         return False
@@ -291,13 +291,13 @@ def _replaces(newer: _Sentence, older: _Sentence, asked: frozenset[str]) -> bool
     is_same_again = any(older.tokens <= clause for clause in newer.changed)
     if newer.is_added or older.is_event or is_same_again:
         return False
-    topic = asked & older.topics
-    return _is_new_of(newer, topic & newer.topics, asked) and _covers(newer, older, topic)
+    topic = topics & older.topics
+    return _is_new_of(newer, topic & newer.topics, topics) and _covers(newer, older, topic)
 
 
-def _is_new_of(newer: _Sentence, shared: frozenset[str], asked: frozenset[str]) -> bool:
+def _is_new_of(newer: _Sentence, shared: frozenset[str], topics: frozenset[str]) -> bool:
     """Tell whether a sentence speaks of a change of what both are about, if that is asked."""
-    if not shared or 2 * len(shared) < len(asked):
+    if not shared or 2 * len(shared) < len(topics):
         return False
     return bool(newer.changed) or any(shared & new for new in newer.renewed)
 
@@ -325,13 +325,13 @@ def find_replacements(
     question: Question, older: Sequence[MemoryItem], newer: Sequence[MemoryItem]
 ) -> dict[str, MemoryItem]:
     """Return which of *older* are replaced, by id, each with the newest of *newer* that does so."""
-    asked = _topics(" ".join(question.terms))  # without the names of those who speak
-    told = [item for item in newer if _is_statement(item)]
+    topics = _topics(" ".join(question.terms))  # without the names of those who speak
+    statements = [item for item in newer if _is_statement(item)]
     changes = [
-        (item, found)
-        for item in sorted(told, key=_time, reverse=True)
+        (item, news)
+        for item in sorted(statements, key=_time, reverse=True)
         if (
-            found := [
+            news := [
                 one for one in _sentences(item.content) if one.changed or one.ended or one.renewed
             ]
         )
@@ -341,7 +341,7 @@ def find_replacements(
         others = _sentences(item.content)
         for later, sentences in changes:
             if _is_of_same(later, item) and any(
-                _replaces(one, other, asked) for one in sentences for other in others
+                _replaces(one, other, topics) for one in sentences for other in others
             ):
                 replaced[item.id] = later
                 break
@@ -370,7 +370,7 @@ def _is_of_same(newer: MemoryItem, older: MemoryItem) -> bool:
 
 
 async def prefer_newer(
-    store: MemoryStore, candidates: Candidates, asked: RecallRequest, *, mode: RecallMode
+    store: MemoryStore, candidates: Candidates, request: RecallRequest, *, mode: RecallMode
 ) -> Candidates:
     """Return the candidates with each statement behind the one that replaces it.
 
@@ -380,13 +380,13 @@ async def prefer_newer(
     worthy = list(islice(filter(candidates.has_evidence, candidates.scored), _MAX_COMPARED))
     scored = list(candidates.scored)
     if worthy and candidates.question.asks_now and mode in ("hybrid", "words"):
-        scored += await _look_further(store, candidates, asked, worthy)
+        scored += await _look_further(store, candidates, request, worthy)
     is_long = are_many(one.item for one in scored)
     return await apart(is_long, _placed, candidates, scored, worthy, is_ordered=mode == "recent")
 
 
 async def _look_further(
-    store: MemoryStore, candidates: Candidates, asked: RecallRequest, worthy: Sequence[Scored]
+    store: MemoryStore, candidates: Candidates, request: RecallRequest, worthy: Sequence[Scored]
 ) -> list[Scored]:
     """Return newer items that share words with the best, or with a change of what is asked."""
     best = [one.item for one in worthy if _is_statement(one.item)][:_BEST]
@@ -396,9 +396,9 @@ async def _look_further(
     terms = [term for topic in _TOPICS if own & _stems(topic) for term in sorted(_stems(topic))]
     terms += [term for item in best for term in words.terms(item.content)[:_MAX_TERMS]]
     since = min(item.created_at for item in best)
-    if asked.filters.since is not None:
-        since = max(since, asked.filters.since)
-    query = replace(asked.filters, since=since, limit=_MAX_COMPARED)
+    if request.filters.since is not None:
+        since = max(since, request.filters.since)
+    query = replace(request.filters, since=since, limit=_MAX_COMPARED)
     matches = await store.match_words(list(dict.fromkeys(terms)), query)
     known = {one.item.id for one in candidates.scored}
     return [Scored(item, -1, {}) for item in matches.items if item.id not in known]
@@ -426,8 +426,8 @@ def _placed(
             return candidates.why(one)
         part, text = texts[one.item.id]
         others = {name: points for name, points in one.points.items() if name != part}
-        found = candidates.why(Scored(one.item, one.place, others)) if others else ()
-        reasons = (*found, Reason(part, shifts.get(one.item.id, 0.0), text))
+        reasons = candidates.why(Scored(one.item, one.place, others)) if others else ()
+        reasons = (*reasons, Reason(part, shifts.get(one.item.id, 0.0), text))
         return Explanation(sorted(reasons, key=lambda reason: -abs(reason.points)))
 
     def has_evidence(one: Scored) -> bool:
