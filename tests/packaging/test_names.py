@@ -38,7 +38,13 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_a_public_module_lists_its_names(name: str) -> None:
-    module = importlib.import_module(name)
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as exc:
+        # Of the frameworks, one is too large for everybody's environment; see test-integrations.
+        assert name == "orbiter.memory.integrations.claude_agent_sdk"
+        assert "pip install 'orbiter-memory[claude-agent-sdk]'" in str(exc)  # noqa: PT017
+        return
     listed = getattr(module, "__all__", [])
 
     assert listed or _is_only_a_folder(module)
