@@ -18,6 +18,9 @@ pytest_plugins = ["pytester"]
 _DATA = tempfile.mkdtemp(prefix="orbiter-data-")
 os.environ["XDG_DATA_HOME"] = _DATA
 
+# No framework reports to its maker what a test made it do.
+os.environ |= {"OPENAI_AGENTS_DISABLE_TRACING": "1", "LANGSMITH_TRACING": "false"}
+
 # Plugins of a peer and of a tool that take seconds to load; also in the runs that tests start.
 os.environ["PYTEST_ADDOPTS"] = (
     "-p no:langsmith_plugin -p no:schemathesis -p no:benchmark -p no:codspeed -p no:recording "

@@ -58,7 +58,8 @@ def test_every_command_and_option_is_in_the_documentation() -> None:
 
 def test_the_documentation_names_no_option_that_is_gone() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    there = {option for each in _commands().values() for one in each.params for option in one.opts}
+    params = [one for each in _commands().values() for one in each.params]
+    there = {option for one in params for option in (*one.opts, *one.secondary_opts)}
 
     for name in re.findall(r"`(--[a-z-]+)", text):
         assert name in there | {"--help"}, name

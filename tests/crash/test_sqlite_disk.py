@@ -51,7 +51,7 @@ async def test_the_power_cut_would_show_a_store_that_does_not_sync() -> None:
 async def test_a_failing_disk_gives_an_error_and_nothing_half_done(for_good: bool) -> None:
     figures = Figures()
 
-    for number in (*range(1, 31), *range(35, 400, 17)):
+    for number in (*range(1, 31), *range(35, 500, 17)):
         figures += await fail_disk(number, for_good=for_good)
 
     assert figures.is_clean, figures

@@ -7,9 +7,10 @@ from collections import Counter
 import pytest
 
 import orbiter.memory.recall  # noqa: F401 - loads the modules whose caches are looked at
+from orbiter.memory import AgentMemory
 from orbiter.memory.backends.sqlite.term_index import _short, token
 from orbiter.memory.model.items import MemoryItem
-from orbiter.memory.recall import _features, near_duplicates
+from orbiter.memory.recall import _features, _replaced, near_duplicates
 from orbiter.memory.recall._features import terms_of
 from orbiter.memory.recall.near_duplicates import find_clusters, text_tokens
 from orbiter.memory.text import words
@@ -37,6 +38,19 @@ def test_every_cache_of_recall_is_bounded_by_bytes() -> None:
     ours = {"_everyday", "_table", "_stems", "_topic_of", "_when"}  # word lists of the package
     assert others - ours == {"written"}  # of 16 questions, which are short
     assert len(_caches()) >= 6
+
+
+async def test_a_question_is_kept_in_no_cache_of_word_lists() -> None:
+    async with AgentMemory("memory://", embeddings=None) as memory:
+        alice = memory.scope(user_id="alice")
+        await alice.remember("I live in Oslo.")
+        await alice.recall("Where do I live now?")
+        before = _replaced._stems.cache_info()
+
+        for number in range(5):
+            await alice.recall(f"Where do I live now, and who is number {number}?")
+
+    assert _replaced._stems.cache_info().currsize == before.currsize > 0
 
 
 @pytest.mark.slow

@@ -167,7 +167,7 @@ class OrbiterSession(SessionABC):
             await self._chat.add(readable)
         try:
             await self._chat.kv.append(_LOG, values)
-        except Exception:
+        except Exception:  # whatever it was: messages without their items are taken back
             await self._forget(message.id for message in readable)
             raise
 

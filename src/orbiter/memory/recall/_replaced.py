@@ -392,7 +392,7 @@ async def _look_further(
     best = [one.item for one in worthy if _is_statement(one.item)][:_BEST]
     if not isinstance(store, LexicalStore) or not best:
         return []
-    own = _stems(candidates.question.text)
+    own = frozenset(_terms(candidates.question.text))  # no `_stems`: it keeps what it is asked
     terms = [term for topic in _TOPICS if own & _stems(topic) for term in sorted(_stems(topic))]
     terms += [term for item in best for term in words.terms(item.content)[:_MAX_TERMS]]
     since = min(item.created_at for item in best)
