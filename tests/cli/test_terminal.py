@@ -186,17 +186,6 @@ def test_a_shell_completes_commands_and_options(tmp_path: Path) -> None:
     assert options == "--explain"
 
 
-def test_without_the_extra_it_says_how_to_install_it() -> None:
-    code = "import sys; sys.modules['typer'] = None; from orbiter.memory.cli import main; main()"
-
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, timeout=HANG, check=False
-    )
-
-    assert done.returncode == 1
-    assert done.stderr == b"the command line needs: pip install 'orbiter-memory[cli]'\n"
-
-
 def test_help_loads_neither_pydantic_nor_rich() -> None:
     code = (
         "import sys; sys.argv[1:] = {args!r}\n"

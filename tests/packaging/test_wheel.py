@@ -1,6 +1,7 @@
 """What people install: the wheel's content, and a clean environment with nothing but it."""
 
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -13,6 +14,7 @@ import orbiter.memory
 
 ROOT = Path(__file__).parents[2]
 MEGABYTE = 2**20
+UV = Path(sys.executable).with_name("uv")
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +32,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _install(python: Path, wanted: str) -> None:
     """Install with uv where it is there and can reach an index, else with pip, as make does."""
-    uv = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--python", str(python)]
+    uv = [str(UV), "pip", "install", "--python", str(python)]
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install"]
-    if Path(uv[0]).exists():
+    if UV.exists():
         done = subprocess.run([*uv, "--quiet", wanted], check=False, capture_output=True)
         if done.returncode == 0:
             return
@@ -72,13 +74,16 @@ def test_the_metadata_says_what_the_project_is(wheel: Path) -> None:
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["License-Expression"] == "Apache-2.0"
     assert set(metadata.get_all("Provides-Extra") or ()) == {
-        *("all", "ann", "cli", "client", "local", "openai", "otel", "postgres", "redis", "server"),
-        *("testing", "vector"),
+        *("all", "ann", "cli", "client", "local", "mcp", "openai", "otel", "postgres", "redis"),
+        *("server", "testing", "vector"),
         *("anthropic", "claude-agent-sdk", "langchain", "langgraph", "openai-agents"),
         "pydantic-ai",
     }
     core = [r for r in metadata.get_all("Requires-Dist") or () if "extra ==" not in r]
-    assert sorted(r.split(">")[0] for r in core) == ["platformdirs", "pydantic", "pyyaml"]
+    assert sorted(r.split(">")[0] for r in core) == [
+        *("platformdirs", "pydantic", "pyyaml"),
+        *("rich", "typer"),  # for the command line
+    ]
 
 
 def test_a_clean_environment_imports_every_public_name(clean_python: Path, tmp_path: Path) -> None:
@@ -114,6 +119,46 @@ print(json.dumps([names, cure, cures, orbiter.memory.__file__, orbiter.memory.__
     assert cure == "OpenAISummarizer needs openai: pip install 'orbiter-memory[openai]'"
     assert cures == [f"pip install 'orbiter-memory[{extra}]'" for extra in ("openai", "local")]
     assert version == orbiter.memory.__version__
+
+
+def test_the_core_imports_nothing_of_its_command_line(clean_python: Path) -> None:
+    code = "import sys, orbiter.memory; print({'rich', 'typer', 'click'} & set(sys.modules))"
+
+    done = subprocess.run([clean_python, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "set()\n"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not UV.exists(), reason="needs uv")
+@pytest.mark.parametrize(
+    ("words", "stdin", "answer"),
+    [
+        (["orbiter-memory", "--version"], "", f"orbiter-memory {orbiter.memory.__version__}"),
+        (
+            ["orbiter-memory[mcp]", "mcp", "--user", "bob"],
+            '{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n',
+            '{"jsonrpc":"2.0","id":1,"result":{}}',
+        ),
+    ],
+    ids=["core", "mcp"],
+)
+def test_uvx_runs_it_in_an_empty_environment(
+    wheel: Path, tmp_path: Path, words: list[str], stdin: str, answer: str
+) -> None:
+    env = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
+
+    done = subprocess.run(
+        [UV, "tool", "run", "--quiet", "--isolated", "--find-links", wheel.parent, *words],
+        env={**env, "XDG_DATA_HOME": str(tmp_path), "UV_TOOL_DIR": str(tmp_path / "tools")},
+        cwd=tmp_path,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.stdout.strip() == answer, done.stderr
 
 
 def test_the_core_is_light(clean_python: Path) -> None:

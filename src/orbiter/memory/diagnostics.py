@@ -35,6 +35,7 @@ EXTRAS = {
     "redis": ("redis",),
     "openai": ("openai",),
     "client": ("httpx",),
+    "mcp": ("mcp", "httpx"),
     "server": ("starlette", "uvicorn", "jinja2", "mcp"),
     "otel": ("opentelemetry",),
 }

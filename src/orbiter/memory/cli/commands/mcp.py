@@ -172,7 +172,7 @@ def _check_can_start() -> None:
     if find_spec("mcp") is None:
         raise ModuleNotFoundError(
             f"nothing was written: `{sys.executable}` has no SDK of the Model Context Protocol; "
-            "pip install 'orbiter-memory[server]'"
+            "pip install 'orbiter-memory[mcp]'"
         )
 
 
