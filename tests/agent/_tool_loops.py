@@ -175,6 +175,24 @@ def _langchain_results(number: int) -> list[Message]:
     ]
 
 
+def _pydantic_ai_calls(number: int) -> list[Message]:
+    thought = {"part_kind": "thinking", "content": "Hm.", "provider_name": "anthropic"}
+    calls = [
+        {"part_kind": "tool-call", "tool_name": name, "args": args, "tool_call_id": id}
+        for id, name, args, _ in _of(number)
+    ]
+    parts = [{**thought, "signature": f"secret{number}"}, *calls]
+    return [{"kind": "response", "parts": parts}]
+
+
+def _pydantic_ai_results(number: int) -> list[Message]:
+    returns = [
+        {"part_kind": "tool-return", "tool_name": name, "content": said, "tool_call_id": id}
+        for id, name, _, said in _of(number)
+    ]
+    return [{"kind": "request", "parts": returns}]
+
+
 def _secrets(number: int) -> list[str]:
     return [f"secret{each}" for each in range(number + 1)]
 
@@ -206,6 +224,13 @@ SCRIPTS: dict[str, Script] = {
     ),
     "langchain": Script(
         "openai", _langchain_calls, _langchain_results, {"type": "ai", "content": ANSWER}
+    ),
+    "pydantic ai": Script(
+        "anthropic",
+        _pydantic_ai_calls,
+        _pydantic_ai_results,
+        {"kind": "response", "parts": [{"part_kind": "text", "content": ANSWER}]},
+        _secrets,
     ),
 }
 

@@ -48,7 +48,21 @@ class Dumpable(Protocol):
         ...
 
 
-Given = str | MemoryItem | Mapping[str, object] | Dumpable
+class WithParts(Protocol):
+    """A message of Pydantic AI: a request or a response."""
+
+    @property
+    def kind(self) -> str:
+        """Return which of both it is."""
+        ...
+
+    @property
+    def parts(self) -> Sequence[object]:
+        """Return what it holds."""
+        ...
+
+
+Given = str | MemoryItem | Mapping[str, object] | Dumpable | WithParts
 """What can be remembered: a text, an item, or a provider's message, as a dict or an object."""
 
 EDITED = "edited"

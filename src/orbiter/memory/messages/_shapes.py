@@ -12,6 +12,11 @@ from typing import Any, NamedTuple
 from orbiter.memory.errors import MessageError
 from orbiter.memory.messages._common import json_text, keys_of, objects_in
 from orbiter.memory.messages._langchain import langchain_fields, read_langchain
+from orbiter.memory.messages._pydantic_ai import (
+    is_pydantic_ai,
+    plain_pydantic_ai,
+    read_pydantic_ai,
+)
 from orbiter.memory.messages.codec import FORMATS, Answer, Format, Message
 from orbiter.memory.messages.convert import codec_for, codecs
 
@@ -67,10 +72,14 @@ def as_plain(value: object, deep: int = _DEEP) -> Any:
         return {key: as_plain(inner, deep - 1) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [as_plain(inner, deep - 1) for inner in value]
-    return _dumped(value) if callable(getattr(value, "model_dump", None)) else value
+    return _dumped(value)
 
 
 def _dumped(value: Any) -> Any:
+    if is_pydantic_ai(value):
+        return plain_pydantic_ai(value)
+    if not callable(getattr(value, "model_dump", None)):
+        return value
     try:
         # What a client has parsed is not of the type that its field says, and pydantic warns.
         found = value.model_dump(mode="json", exclude_none=True, warnings=False)
@@ -141,8 +150,8 @@ def read_shape(
 ) -> list[tuple[Format, Message]]:
     """Return the provider's messages that *message* is or holds, each with its format.
 
-    A client's whole answer, a message of LangChain and one of Bedrock are known whatever *format*
-    says; all else is of that format, if one is given.
+    A client's whole answer and a message of LangChain, Pydantic AI or Bedrock are known whatever
+    *format* says; all else is of that format, if one is given.
     """
     held = _unwrapped(message)
     if isinstance(held, list):
@@ -214,6 +223,7 @@ def _unwrap_ollama(answer: Mapping[str, Any]) -> Answer | None:
 
 SHAPES = (
     Shape("LangChain", _read_langchain),
+    Shape("Pydantic AI", read_pydantic_ai),
     Shape("Bedrock", _read_bedrock, _unwrap_bedrock),
     Shape("Ollama", lambda _: None, _unwrap_ollama),  # its messages are OpenAI's
 )
