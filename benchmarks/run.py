@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = (
     *("import_time", "short_term", "peers_legal", "tokens", "summary_coverage", "embeddings"),
-    *("sql_write", "sql_read", "chat_read", "sql_search"),
+    *("sql_write", "sql_read", "chat_read", "sql_search", "langgraph_state"),
     *("postgres_write", "postgres_read", "episodic"),
     *("vectors", "recall_speed", "recall_quality", "recall_languages"),
     *("first_use", "cli_start"),

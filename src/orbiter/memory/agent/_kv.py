@@ -109,16 +109,24 @@ class KeyValue(ScopedHandle):
         *,
         deep: bool = True,
         reverse: bool = False,
+        newest: bool = False,
         after: Entry | tuple[EntryPath, str] | None = None,
         limit: int = 100,
     ) -> builtins.list[Entry]:
         """Return entries at a path, and below it unless *deep* is false, by path and key.
 
-        *after* is the last one of the page before, or its path and key.
+        *after* is the last one of the page before, or its path and key. With *newest* those that
+        were put last come first, wherever they are.
         """
         last = (after.path, after.key) if isinstance(after, Entry) else after
         return await (await self._entries()).entries(
-            path, scope=self._scope, is_deep=deep, reverse=reverse, after=last, limit=limit
+            path,
+            scope=self._scope,
+            is_deep=deep,
+            reverse=reverse,
+            newest=newest,
+            after=last,
+            limit=limit,
         )
 
     @operation("kv.paths")

@@ -5,7 +5,7 @@ the entry and named in it: one that no entry names is never returned.
 """
 
 import json
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -115,7 +115,7 @@ class OrbiterStore(BaseStore):
         if op.query and self._fields is not None:
             ranked = await self._recall(op, wanted)
         if len(ranked) < wanted:
-            for entry in await self._newest_first(op):
+            for entry in await self._newest(op, wanted):
                 ranked.setdefault((entry.path, entry.key), (entry, None))
         chosen = list(ranked.values())[op.offset : wanted]
         if op.refresh_ttl:
@@ -152,22 +152,16 @@ class OrbiterStore(BaseStore):
         entries = await self._calls.handle.kv.get_many(named) if named else []
         return {name: entry for name, entry in zip(named, entries, strict=True) if entry}
 
-    async def _newest_first(self, op: SearchOp) -> list[Entry]:
-        entries = [
-            entry
-            async for page in self._pages((*_ROOT, *op.namespace_prefix))
-            for entry in page
-            if _is_wanted(entry, op)
-        ]
-        return sorted(entries, key=lambda entry: entry.updated_at, reverse=True)
-
-    async def _pages(self, path: EntryPath) -> AsyncGenerator[list[Entry], None]:
-        last: Entry | None = None
-        while page := await self._calls.handle.kv.list(path, after=last, limit=_PAGE):
-            yield page
-            if len(page) < _PAGE:
-                return
-            last = page[-1]
+    async def _newest(self, op: SearchOp, wanted: int) -> list[Entry]:
+        """Return at least *wanted* entries, those that were put last first, if there are."""
+        path = (*_ROOT, *op.namespace_prefix)
+        count = 4 * wanted if op.filter else wanted
+        while True:
+            page = await self._calls.handle.kv.list(path, newest=True, limit=count)
+            entries = [entry for entry in page if _is_wanted(entry, op)]
+            if len(entries) >= wanted or len(page) < count:
+                return entries
+            count *= 8
 
     async def _list_namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
         conditions = op.match_conditions or ()

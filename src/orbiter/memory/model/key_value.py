@@ -33,6 +33,7 @@ __all__ = [
     "check_entry_path",
     "check_key",
     "check_names",
+    "check_order",
     "check_ttl",
     "check_value",
     "instant_of",
@@ -200,10 +201,14 @@ class KeyValueStore(Protocol):
         scope: MemoryMetadata,
         is_deep: bool = True,
         reverse: bool = False,
+        newest: bool = False,
         after: tuple[EntryPath, str] | None = None,
         limit: int = 100,
     ) -> list[Entry]:
-        """Return entries at a path and, if *is_deep*, below it, by path and key."""
+        """Return entries at a path and, if *is_deep*, below it, by path and key.
+
+        If *newest*, those that were put last come first, and there is no *after*.
+        """
         ...
 
     async def paths(
@@ -289,6 +294,15 @@ def check_names(names: object) -> list[tuple[str, str]]:
             raise QueryError(f"a name is a pair of a path and a key, not {name!r}")
         pairs.append((joined_path(check_entry_path(name[0])), check_key(name[1])))
     return pairs
+
+
+def check_order(*, newest: bool, reverse: bool, after: object) -> None:
+    """Raise `QueryError` if entries cannot be listed in this order."""
+    if newest and (reverse or after is not None):
+        raise QueryError(
+            "`newest` is an order of its own, from the beginning: leave `reverse` and `after` out, "
+            "and ask for more by `limit`"
+        )
 
 
 def check_value(value: object) -> bytes:

@@ -1,6 +1,7 @@
 """`RedisKeyValue`: key-value entries in Redis; `entry_scripts.py` says which keys there are."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,6 +32,7 @@ from orbiter.memory.model.key_value import (
     check_changes,
     check_entry_path,
     check_names,
+    check_order,
     check_ttl,
     check_value,
     instant_of,
@@ -100,12 +102,20 @@ class RedisKeyValue:
         scope: MemoryMetadata,
         is_deep: bool = True,
         reverse: bool = False,
+        newest: bool = False,
         after: tuple[EntryPath, str] | None = None,
         limit: int = 100,
     ) -> list[Entry]:
-        """Return entries at a path and, if *is_deep*, below it, by path and key."""
+        """Return entries at a path and, if *is_deep*, below it, by path and key.
+
+        For the *newest* all of them are read.
+        """
         low, high = _span(path, is_deep=is_deep)
+        check_order(newest=newest, reverse=reverse, after=after)
         check_size("limit", limit)
+        if newest:
+            every = await self.entries(path, scope=scope, is_deep=is_deep, limit=sys.maxsize)
+            return sorted(every, key=lambda each: each.updated_at, reverse=True)[:limit]
         if after is not None:
             last = b"(" + "\0".join(check_names([after])[0]).encode()
             if reverse:

@@ -19,6 +19,7 @@ from orbiter.memory.model.key_value import (
     check_changes,
     check_entry_path,
     check_names,
+    check_order,
     check_ttl,
     check_value,
     instant_of,
@@ -79,16 +80,18 @@ class SQLKeyValue:
         scope: MemoryMetadata,
         is_deep: bool = True,
         reverse: bool = False,
+        newest: bool = False,
         after: tuple[EntryPath, str] | None = None,
         limit: int = 100,
     ) -> list[Entry]:
         """Return entries at a path and, if *is_deep*, below it, by path and key."""
         place = joined_path(check_entry_path(path))
+        check_order(newest=newest, reverse=reverse, after=after)
         last = None if after is None else check_names([after])[0]
         check_size("limit", limit)
         rows = await self._database._read(
             lambda: self._steps(scope).entries(
-                place, is_deep=is_deep, reverse=reverse, after=last, limit=limit
+                place, is_deep=is_deep, reverse=reverse, newest=newest, after=last, limit=limit
             ),
             alone=True,
         )
@@ -269,7 +272,14 @@ class _Steps:
         return (yield from self._dialect.changes(sql, args))
 
     def entries(
-        self, place: str, *, is_deep: bool, reverse: bool, after: Name | None, limit: int
+        self,
+        place: str,
+        *,
+        is_deep: bool,
+        reverse: bool,
+        newest: bool = False,
+        after: Name | None = None,
+        limit: int,
     ) -> Steps[Rows]:
         """Return the rows at a path, and below it."""
         args = Args(self._dialect)
@@ -282,10 +292,15 @@ class _Steps:
             sign = "<" if reverse else ">"
             where.append(f"(path, key) {sign} ({args.bind(after[0])}, {args.bind(after[1])})")
         way = " DESC" if reverse else ""
+        order = "updated_at DESC, path, key" if newest else f"path{way}, key{way}"
+        which = " AND ".join(where)
+        if newest:  # names are put in order, and only then values are read
+            names = f"SELECT scope, path, key FROM memory_entries WHERE {which}"
+            which = f"(scope, path, key) IN ({names} ORDER BY {order} LIMIT {limit})"
         return (
             yield Statement(
-                f"SELECT {_COLUMNS} FROM memory_entries WHERE {' AND '.join(where)}"
-                f" ORDER BY path{way}, key{way} LIMIT {limit}",
+                f"SELECT {_COLUMNS} FROM memory_entries WHERE {which}"
+                f" ORDER BY {order} LIMIT {limit}",
                 args,
             )
         )
@@ -293,13 +308,16 @@ class _Steps:
     def paths(self, place: str, last: str | None, limit: int) -> Steps[list[EntryPath]]:
         """Return different paths: each is looked up in the index, and its entries are not read."""
         args = Args(self._dialect)
-        inside = [f"scope = {args.bind(self._scope)}", self._alive(args), *self._below(args, place)]
-        first = [*inside, *([] if last is None else [f"path > {args.bind(last)}"])]
-        head = "SELECT path FROM memory_entries WHERE"
-        one = "ORDER BY path LIMIT 1"
+        begin, end = path_span(place)
+        inside = [f"scope = {args.bind(self._scope)}", self._alive(args)]
+        inside += [f"path < {args.bind(end)}"] if place else []
+        start = f"path >= {args.bind(begin)}" if last is None else f"path > {args.bind(last)}"
+        # One lower bound each: of two, SQLite may begin at the lower one, and read all up to here.
+        first, further = " AND ".join([*inside, start]), " AND ".join([*inside, "path > each.path"])
+        head, one = "SELECT path FROM memory_entries WHERE", "ORDER BY path LIMIT 1"
         rows = yield Statement(
-            f"WITH RECURSIVE each (path) AS (SELECT ({head} {' AND '.join(first)} {one}) UNION ALL"
-            f" SELECT ({head} {' AND '.join(inside)} AND path > each.path {one}) FROM each"
+            f"WITH RECURSIVE each (path) AS (SELECT ({head} {first} {one}) UNION ALL"
+            f" SELECT ({head} {further} {one}) FROM each"
             " WHERE each.path IS NOT NULL)"
             f" SELECT path FROM each WHERE path IS NOT NULL LIMIT {limit}",
             args,
@@ -327,7 +345,7 @@ class _Steps:
     def pop(self, place: str) -> Steps[Rows]:
         """Remove the last entry of a path; return its row."""
         yield from self._dialect.reserve([self._scope + place])
-        rows = yield from self.entries(place, is_deep=False, reverse=True, after=None, limit=1)
+        rows = yield from self.entries(place, is_deep=False, reverse=True, limit=1)
         if rows:
             args = Args(self._dialect)
             where = self._named(args, [(rows[0][0], rows[0][1])])

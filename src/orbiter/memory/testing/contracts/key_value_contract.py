@@ -122,6 +122,26 @@ class KeyValueContract(Contract):
         assert await kv.paths(("none",), scope=ANN) == []
 
     @needs(key_value=True)
+    async def test_the_newest_entries_are_those_that_were_put_last(self, store: Any) -> None:
+        kv = store.key_value
+        names = [(("n", "b"), "1"), (("n",), "2"), (("n", "a"), "3"), (("o",), "4")]
+        for path, key in [*names, names[1]]:
+            await asyncio.sleep(0.002)  # the clock of a store may count whole milliseconds
+            await kv.write([Put(path, key, b"", ttl=600)], scope=ANN)
+        await kv.touch([names[0]], scope=ANN)  # nothing was put
+        by_age = [names[1], names[3], names[2], names[0]]
+
+        assert _names(await kv.entries((), scope=ANN, newest=True)) == by_age
+        assert _names(await kv.entries((), scope=ANN, newest=True, limit=2)) == by_age[:2]
+        below = [by_age[0], by_age[2], by_age[3]]
+        assert _names(await kv.entries(("n",), scope=ANN, newest=True)) == below
+        assert _names(await kv.entries(("n",), scope=ANN, newest=True, is_deep=False)) == below[:1]
+        assert await kv.entries((), scope=of("bob"), newest=True) == []
+        for other in ({"reverse": True}, {"after": names[0]}):
+            with pytest.raises(QueryError, match="`newest` is an order of its own"):
+                await kv.entries((), scope=ANN, newest=True, **other)
+
+    @needs(key_value=True)
     async def test_odd_names_are_all_different(self, store: Any) -> None:
         kv = store.key_value
         names = [((part, "x"), part) for part in HOSTILE_PARTS]
